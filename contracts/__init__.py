@@ -1,0 +1,1 @@
+"""Portico's own messages and names, shared by every process. No IO."""

@@ -1,0 +1,162 @@
+"""What the control plane tells gateways, brokers and masters: instances, clusters, and the feed of both.
+
+Every message carries `version`; a reader refuses a version it does not know. Times are epoch ms.
+"""
+
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+MESSAGE_VERSION: Final = 1
+
+
+class InstanceState(StrEnum):
+    """What an instance should be. What a gateway has made of it is `ListenerPhase`."""
+
+    ACTIVE = "active"
+    SUSPENDED = "suspended"
+    DELETED = "deleted"
+
+
+class FullBehaviour(StrEnum):
+    """What a producer sees when its instance is at capacity (quota.md, Safety)."""
+
+    REJECT = "reject"
+    STALL = "stall"
+
+
+class Listener(msgspec.Struct, frozen=True, kw_only=True):
+    """One vip:vport of an instance; `node_id` None is the bootstrap listener."""
+
+    node_id: int | None
+    bind_host: str
+    advertised_host: str
+    port: int
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """Bounds of an instance beside rates and capacity (design: Gateway)."""
+
+    partitions_max: int = 300
+    connections_max: int = 5_000
+    connections_per_ip_max: int = 5_000
+    connection_rate_max: int = 2_000
+    """New connections per second."""
+    message_bytes_max: int = 1_048_588
+    """One record batch; Kafka's max.message.bytes."""
+    request_bytes_max: int = 100 * 1024 * 1024
+    retention_ms_max: int = 30 * 24 * 3600 * 1000
+
+
+class InstanceSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything a data-plane process must know of one instance. `revision` orders the feed."""
+
+    revision: int
+    instance_id: str
+    tenant: str
+    name: str
+    state: InstanceState
+    cluster_id: str
+    produce_rate_bytes_per_s: int
+    consume_rate_bytes_per_s: int
+    capacity_bytes: int
+    limits: Limits = Limits()
+    full_behaviour: FullBehaviour = FullBehaviour.REJECT
+    auto_create_topics: bool = False
+    allow_all: bool = False
+    whitelist: tuple[str, ...] = ()
+    """CIDRs. Empty admits nobody unless `allow_all`."""
+    topic_whitelists: dict[str, tuple[str, ...]] = {}
+    """Tenant's topic name -> CIDRs; a topic that is absent inherits."""
+    listeners: tuple[Listener, ...] = ()
+    version: int = MESSAGE_VERSION
+
+
+class BrokerAddress(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a gateway reaches one broker."""
+
+    node_id: int
+    host: str
+    port: int
+
+
+class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """A backend cluster."""
+
+    revision: int
+    cluster_id: str
+    brokers: tuple[BrokerAddress, ...] = ()
+    version: int = MESSAGE_VERSION
+
+
+class ConsumerKind(StrEnum):
+    """Who follows the feed."""
+
+    GATEWAY = "gateway"
+    BROKER = "broker"
+    MASTER = "master"
+
+
+class ListenerFailure(msgspec.Struct, frozen=True, kw_only=True):
+    """A gateway could not serve an instance."""
+
+    instance_id: str
+    reason: str
+
+
+class FeedRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """POST /internal/v1/feed: long poll for revisions after `applied_revision`, which acknowledges them.
+
+    A broker registers its address with `broker`. `applied_revision` 0 asks for everything.
+    """
+
+    consumer: str
+    """Unique per process: `gateway-0`, `broker-1`, `master`."""
+    kind: ConsumerKind
+    applied_revision: int
+    feed_id: str = ""
+    """The feed the applied revision belongs to; another one starts anew."""
+    wait_ms: int = 0
+    broker: BrokerAddress | None = None
+    cluster_id: str | None = None
+    failures: tuple[ListenerFailure, ...] = ()
+    version: int = MESSAGE_VERSION
+
+
+class FeedResponse(msgspec.Struct, frozen=True, kw_only=True):
+    """Changes since the asked revision; `full` means: forget what you had, this is everything."""
+
+    feed_id: str
+    revision: int
+    full: bool
+    instances: tuple[InstanceSpec, ...] = ()
+    clusters: tuple[ClusterSpec, ...] = ()
+    version: int = MESSAGE_VERSION
+
+
+class RefusedAddress(msgspec.Struct, frozen=True, kw_only=True):
+    """A client address that the whitelist turned away."""
+
+    address: str
+    at_ms: int
+
+
+class GatewayInstanceReport(msgspec.Struct, frozen=True, kw_only=True):
+    """One gateway worker's view of one instance. `closed` counts grow by cause since `boot_id`."""
+
+    instance_id: str
+    connections: int
+    closed: dict[str, int] = {}
+    refused: tuple[RefusedAddress, ...] = ()
+    """New since the last report."""
+
+
+class GatewayReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """POST /internal/v1/gateway-reports, about every second."""
+
+    consumer: str
+    boot_id: str
+    sent_at_ms: int
+    instances: tuple[GatewayInstanceReport, ...] = ()
+    version: int = MESSAGE_VERSION

@@ -1,0 +1,47 @@
+"""Sizes and rates as people write them: `20MB/s`, `10GB`, `512 KiB` (design: Command contract)."""
+
+import re
+from decimal import Decimal
+from typing import Final
+
+_FACTORS: Final = {
+    "": 1,
+    "B": 1,
+    "kB": 10**3,
+    "KB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "TB": 10**12,
+    "KiB": 2**10,
+    "MiB": 2**20,
+    "GiB": 2**30,
+    "TiB": 2**40,
+}
+_TEXT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*(/s)?\s*\Z", re.ASCII)
+
+
+def parse_bytes(text: str, *, rate: bool = False) -> int:
+    """Bytes (or bytes/s with `rate`, where `/s` is optional) of a size such as `10GB`.
+
+    Raises: ValueError with a sentence fit for the command line.
+    """
+    match = _TEXT.match(text)
+    if match is None or match[2] not in _FACTORS or (match[3] and not rate):
+        example = "20MB/s" if rate else "10GB"
+        units = "B, kB, MB, GB, TB, KiB, MiB, GiB or TiB"
+        raise ValueError(f"'{text}' is not a {'rate' if rate else 'size'}: write it like {example} ({units})")
+    value = Decimal(match[1]) * _FACTORS[match[2]]
+    if value != value.to_integral_value():
+        raise ValueError(f"'{text}' is not a whole number of bytes")
+    if value >= 2**63:
+        raise ValueError(f"'{text}' is too large")
+    return int(value)
+
+
+def format_bytes(count: int, *, rate: bool = False) -> str:
+    """A size people read, three significant digits, decimal units: `12.5 MB/s`."""
+    suffix = "/s" if rate else ""
+    for unit, factor in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if abs(count) >= factor:
+            return f"{count / factor:.3g} {unit}{suffix}"
+    return f"{count} B{suffix}"

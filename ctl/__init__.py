@@ -1,0 +1,1 @@
+"""The command line: embedded stack, operator tools, benchmarks."""

@@ -1,0 +1,1 @@
+"""The IO shell every process shares: sockets, HTTP, config, logs, metrics, clock, supervised tasks."""

@@ -1,0 +1,13 @@
+"""The only place that reads clocks. Decisions take `now_ms` as an argument."""
+
+import time
+
+
+def epoch_ms() -> int:
+    """Wall-clock time, epoch milliseconds: for records and messages."""
+    return time.time_ns() // 1_000_000
+
+
+def monotonic_ms() -> int:
+    """Time that never jumps, for durations and deadlines."""
+    return time.monotonic_ns() // 1_000_000

@@ -1,0 +1,1 @@
+"""The control plane: store, use cases, console API and pages."""

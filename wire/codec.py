@@ -1,0 +1,187 @@
+"""Decode and encode whole Kafka messages through kio, versions loaded as they are met.
+
+Frames here have no 4-byte length prefix unless a name says `framed`.
+"""
+
+import datetime
+import struct
+from functools import lru_cache
+from io import BytesIO
+from typing import Any, Final, NamedTuple
+
+import kio.schema.index
+from kio.index import load_payload_module
+from kio.serial import entity_reader, entity_writer
+from kio.serial.errors import SerialError
+from kio.static.constants import EntityType
+from kio.static.primitive import i32Timedelta
+
+_HEADER: Final = struct.Struct(">hhi")
+_I16: Final = struct.Struct(">h")
+_I32: Final = struct.Struct(">i")
+API_VERSIONS: Final = 18
+
+
+class MalformedFrame(Exception):  # noqa: N818 - a fact about the peer, named as one
+    """The peer sent bytes that are not a message of the API and version they claim."""
+
+
+class RequestHeader(NamedTuple):
+    """What every request starts with. `body_at` is where its body begins in the frame."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+    body_at: int
+    flexible: bool
+
+
+def parse_request_prefix(frame: Any) -> tuple[int, int, int]:
+    """(api key, api version, correlation id) from the first 8 bytes of a request frame."""
+    if len(frame) < 8:
+        raise MalformedFrame(f"a request of {len(frame)} bytes has no header")
+    return _HEADER.unpack_from(frame, 0)
+
+
+def read_uvarint(frame: Any, at: int) -> tuple[int, int]:
+    """An unsigned varint of at most 32 bits and the offset behind it."""
+    value = 0
+    for shift in range(0, 35, 7):
+        if at >= len(frame):
+            raise MalformedFrame("a varint runs past the end")
+        byte = frame[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+    raise MalformedFrame("a varint is longer than 5 bytes")
+
+
+def skip_tagged_fields(frame: Any, at: int) -> int:
+    """The offset behind a tagged-field section."""
+    count, at = read_uvarint(frame, at)
+    for _ in range(count):
+        _, at = read_uvarint(frame, at)
+        size, at = read_uvarint(frame, at)
+        at += size
+        if at > len(frame):
+            raise MalformedFrame("a tagged field runs past the end")
+    return at
+
+
+def parse_request_header(frame: Any, flexible: bool) -> RequestHeader:
+    """The header of a request; `flexible` (header v2) follows from API and version: see `is_flexible`."""
+    api_key, api_version, correlation_id = parse_request_prefix(frame)
+    if len(frame) < 10:
+        raise MalformedFrame("a request header without client id")
+    (size,) = _I16.unpack_from(frame, 8)
+    at = 10
+    client_id = None
+    if size >= 0:
+        if at + size > len(frame):
+            raise MalformedFrame("the client id runs past the end")
+        try:
+            client_id = bytes(frame[at : at + size]).decode()
+        except UnicodeDecodeError as error:
+            raise MalformedFrame("the client id is not UTF-8") from error
+        at += size
+    elif size != -1:
+        raise MalformedFrame("negative client id length")
+    if flexible:
+        at = skip_tagged_fields(frame, at)
+    return RequestHeader(api_key, api_version, correlation_id, client_id, at, flexible)
+
+
+@lru_cache(maxsize=2048)
+def payload_class(api_key: int, api_version: int, *, response: bool) -> Any:
+    """kio's message class. Raises KeyError for an API or version that kio does not have."""
+    name = kio.schema.index.api_key_map[api_key]
+    kind = EntityType.response if response else EntityType.request
+    path = kio.schema.index.schema_name_map[name][api_version][kind]
+    module = load_payload_module(api_key, api_version, kind)
+    return getattr(module, path.split(":", 1)[1])
+
+
+def request_class(api_key: int, api_version: int) -> Any:
+    """kio's request class of one API and version."""
+    return payload_class(api_key, api_version, response=False)
+
+
+def response_class(api_key: int, api_version: int) -> Any:
+    """kio's response class of one API and version."""
+    return payload_class(api_key, api_version, response=True)
+
+
+@lru_cache(maxsize=2048)
+def is_flexible(api_key: int, api_version: int) -> bool:
+    """Whether requests of this API and version carry header v2 and compact fields."""
+    return bool(request_class(api_key, api_version).__flexible__)
+
+
+@lru_cache(maxsize=2048)
+def response_header_size(api_key: int, api_version: int) -> int:
+    """4, or 5 with the empty tagged fields of header v1. ApiVersions always answers with v0."""
+    flexible = response_class(api_key, api_version).__flexible__ and api_key != API_VERSIONS
+    return 5 if flexible else 4
+
+
+def decode(cls: Any, frame: Any, at: int = 0) -> Any:
+    """Decode one entity that must fill the frame from `at` to its end.
+
+    Raises: MalformedFrame whatever kio makes of hostile bytes.
+    """
+    try:
+        entity, size = entity_reader(cls)(frame, at)
+    except (SerialError, ValueError, TypeError, KeyError, OverflowError, IndexError) as error:
+        raise MalformedFrame(f"{cls.__name__} v{cls.__version__}: {error}") from error
+    if at + size != len(frame):
+        raise MalformedFrame(f"{cls.__name__} v{cls.__version__}: {len(frame) - at - size} bytes left over")
+    return entity
+
+
+def encode(entity: Any) -> bytes:
+    """The bytes of one entity, without header."""
+    buffer = BytesIO()
+    entity_writer(type(entity))(buffer, entity)
+    return buffer.getvalue()
+
+
+def framed_request(entity: Any, correlation_id: int, client_id: str | None) -> bytes:
+    """A whole request with length prefix and header."""
+    api_key, api_version = entity.__api_key__, entity.__version__
+    body = encode(entity)
+    client = b"" if client_id is None else client_id.encode()
+    head = _HEADER.pack(api_key, api_version, correlation_id)
+    head += _I16.pack(-1 if client_id is None else len(client)) + client
+    if entity.__flexible__:
+        head += b"\0"
+    return _I32.pack(len(head) + len(body)) + head + body
+
+
+def framed_response(entity: Any, correlation_id: int) -> bytes:
+    """A whole response with length prefix and header."""
+    body = encode(entity)
+    tags = b"\0" if response_header_size(entity.__api_key__, entity.__version__) == 5 else b""
+    return _I32.pack(4 + len(tags) + len(body)) + _I32.pack(correlation_id) + tags + body
+
+
+def decode_response(frame: Any, api_key: int, api_version: int) -> tuple[int, Any]:
+    """(correlation id, message) of a response frame."""
+    if len(frame) < 4:
+        raise MalformedFrame("a response without correlation id")
+    (correlation_id,) = _I32.unpack_from(frame, 0)
+    at = 4
+    if response_header_size(api_key, api_version) == 5:
+        at = skip_tagged_fields(frame, at)
+    return correlation_id, decode(response_class(api_key, api_version), frame, at)
+
+
+def milliseconds(duration: datetime.timedelta) -> int:
+    """kio's durations as whole milliseconds."""
+    return round(duration.total_seconds() * 1000)
+
+
+def duration(value_ms: int) -> i32Timedelta:
+    """Whole milliseconds as kio wants them."""
+    return i32Timedelta.parse(datetime.timedelta(milliseconds=value_ms))
