@@ -1,1 +1,1 @@
-"""The Kafka protocol, pure: framing, headers, API tables, name rewriting, frame edits, record-batch headers."""
+"""The Kafka protocol, pure: framing, headers, API tables, name rewriting, edits, record-batch headers."""

@@ -1,0 +1,89 @@
+"""The deployment's internal HTTP: JSON messages of `contracts`, one shared secret as bearer token."""
+
+import hmac
+from typing import Any, TypeVar
+
+import httpx
+import msgspec
+
+T = TypeVar("T")
+
+
+class InternalError(Exception):
+    """An internal call failed; `status` is 0 when no answer came."""
+
+    def __init__(self, status: int, detail: str) -> None:
+        super().__init__(f"{detail} (status {status})" if status else detail)
+        self.status = status
+        self.detail = detail
+
+
+class InternalClient:
+    """Calls of one base URL over kept-alive connections."""
+
+    def __init__(
+        self, base_url: str, secret: str, *, transport: httpx.AsyncBaseTransport | None = None
+    ) -> None:
+        self._http = httpx.AsyncClient(
+            base_url=base_url,
+            headers={"Authorization": f"Bearer {secret}"},
+            transport=transport,
+            trust_env=False,
+        )
+
+    async def post(self, path: str, message: msgspec.Struct, answer: type[T], *, timeout_s: float = 5.0) -> T:
+        """POST a message and decode the answer strictly. Raises: InternalError."""
+        return await self._call("POST", path, msgspec.json.encode(message), answer, timeout_s, None)
+
+    async def get(
+        self, path: str, answer: type[T], *, params: dict[str, Any] | None = None, timeout_s: float = 5.0
+    ) -> T:
+        """GET and decode the answer strictly. Raises: InternalError."""
+        return await self._call("GET", path, None, answer, timeout_s, params)
+
+    async def _call(
+        self, method: str, path: str, body: bytes | None, answer: type[T], timeout_s: float, params: Any
+    ) -> T:
+        headers = {"Content-Type": "application/json"} if body is not None else {}
+        try:
+            response = await self._http.request(
+                method, path, content=body, headers=headers, params=params, timeout=timeout_s
+            )
+        except httpx.HTTPError as error:
+            raise InternalError(0, f"{method} {path}: {type(error).__name__} {error}") from error
+        if response.status_code >= 300:
+            raise InternalError(response.status_code, f"{method} {path}: {response.text[:500]}")
+        try:
+            return msgspec.json.decode(response.content, type=answer)
+        except msgspec.MsgspecError as error:
+            raise InternalError(
+                response.status_code, f"{method} {path}: unexpected answer: {error}"
+            ) from error
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+
+class BearerSecret:
+    """ASGI middleware: requests without the deployment's secret get 401."""
+
+    def __init__(self, app: Any, secret: str) -> None:
+        self._app = app
+        self._expected = f"Bearer {secret}".encode()
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Pass authenticated requests on; lifespan events always."""
+        if scope["type"] != "lifespan":
+            given = dict(scope["headers"]).get(b"authorization", b"")
+            if not hmac.compare_digest(given, self._expected):
+                await _refuse(send)
+                return
+        await self._app(scope, receive, send)
+
+
+async def _refuse(send: Any) -> None:
+    body = b'{"type":"about:blank","title":"Unauthorized","status":401,"detail":"the deployment secret is missing"}'
+    headers = [(b"content-type", b"application/problem+json"), (b"www-authenticate", b"Bearer")]
+    await send({"type": "http.response.start", "status": 401, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,73 @@
+"""What every process does around its main coroutine: loop, signals, limits, run file."""
+
+import asyncio
+import contextlib
+import os
+import resource
+import signal
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import uvloop
+
+
+def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run `main` on uvloop until it ends; SIGTERM and SIGINT cancel it so that it can clean up."""
+    if __debug__ is False:
+        raise SystemExit("portico does not run under python -O: its assertions guard stored data")
+    raise_file_limit()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        with contextlib.suppress(asyncio.CancelledError):
+            runner.run(_until_signal(main))
+
+
+async def _until_signal(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    loop = asyncio.get_running_loop()
+    task = asyncio.ensure_future(main())
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, task.cancel)
+    await task
+
+
+def raise_file_limit() -> int:
+    """Raise RLIMIT_NOFILE to the hard limit and return it: each connection costs two sockets."""
+    _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+def write_json(path: Path, value: Any, *, mode: int = 0o644) -> None:
+    """Replace a small JSON file atomically."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(path.name + ".tmp")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.chmod(mode)
+    temporary.replace(path)
+
+
+def write_run_file(path: Path, values: dict[str, Any]) -> None:
+    """Tell the supervisor that this process serves: its pid and what it has bound."""
+    write_json(path, {"pid": os.getpid(), **values})
+
+
+def read_secret(path: Path | None) -> str | None:
+    """The deployment's secret, or None when no file is configured.
+
+    Raises: SystemExit with a sentence when the file is unreadable or empty.
+    """
+    if path is None:
+        return None
+    try:
+        secret = path.read_text().strip()
+    except OSError as error:
+        raise SystemExit(f"cannot read the deployment's secret {path}: {error.strerror}") from error
+    if not secret:
+        raise SystemExit(f"the deployment's secret {path} is empty")
+    return secret
