@@ -83,7 +83,7 @@ class BearerSecret:
 
 
 async def _refuse(send: Any) -> None:
-    body = b'{"type":"about:blank","title":"Unauthorized","status":401,"detail":"the deployment secret is missing"}'
+    body = b'{"title":"Unauthorized","status":401,"detail":"the deployment secret is missing or wrong"}'
     headers = [(b"content-type", b"application/problem+json"), (b"www-authenticate", b"Bearer")]
     await send({"type": "http.response.start", "status": 401, "headers": headers})
     await send({"type": "http.response.body", "body": body})

@@ -62,7 +62,7 @@ class KafkaConnection:
             raise KafkaUnavailable(f"the broker refused the deployment's secret: {answer.error_message}")
 
     async def call(self, request: Any, *, timeout_s: float = 10.0) -> Any:
-        """Send a kio request, return its response. Raises: KafkaUnavailable; the connection is closed then."""
+        """Send a kio request, return its response. Raises: KafkaUnavailable, and the connection is closed."""
         async with self._turn:
             self._correlation_id += 1
             try:

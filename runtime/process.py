@@ -18,9 +18,11 @@ def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
     if __debug__ is False:
         raise SystemExit("portico does not run under python -O: its assertions guard stored data")
     raise_file_limit()
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        with contextlib.suppress(asyncio.CancelledError):
-            runner.run(_until_signal(main))
+    with (
+        asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
+        contextlib.suppress(asyncio.CancelledError),
+    ):
+        runner.run(_until_signal(main))
 
 
 async def _until_signal(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
