@@ -1,0 +1,1 @@
+"""The console's REST API under /v1: models, problems, authentication, routes."""

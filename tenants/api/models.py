@@ -1,0 +1,500 @@
+"""What the console's REST API takes and answers with. Unknown fields of requests are refused.
+
+Sizes are bytes, rates bytes/s, times RFC 3339 in UTC. A field that a PATCH leaves out stays as it is.
+"""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from contracts.specs import FullBehaviour
+
+Cidrs = Annotated[list[str], Field(max_length=512, examples=[["10.0.0.0/8", "2001:db8::/32"]])]
+Bytes = Annotated[int, Field(ge=0, lt=2**63)]
+Count = Annotated[int, Field(ge=0, lt=2**31)]
+
+
+class _Request(BaseModel):
+    model_config = ConfigDict(extra="forbid", str_strip_whitespace=False, strict=True)
+
+
+class _View(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class Role(StrEnum):
+    """What a user or key may do: viewers read, owners also write, operators act for every tenant."""
+
+    OWNER = "owner"
+    VIEWER = "viewer"
+    OPERATOR = "operator"
+
+
+class ConsoleState(StrEnum):
+    """The life cycle of an instance as tenants see it."""
+
+    CREATING = "creating"
+    RUNNING = "running"
+    SUSPENDED = "suspended"
+    DELETING = "deleting"
+    FAILED = "failed"
+
+
+class FieldFault(_View):
+    """One field of a request that was refused."""
+
+    field: str = Field(examples=["limits.partitions_max"])
+    message: str
+
+
+class Problem(_View):
+    """RFC 9457 problem details, as `application/problem+json`."""
+
+    type: str = Field(examples=["urn:portico:problem:not-found"])
+    title: str = Field(examples=["Not found"])
+    status: int = Field(examples=[404])
+    detail: str = Field(examples=["there is no instance 'shop'"])
+    instance: str = Field(description="the path of the request", examples=["/v1/instances/shop"])
+    errors: list[FieldFault] | None = None
+
+
+# --- session, accounts -----------------------------------------------------------------------------
+
+
+class LoginRequest(_Request):
+    """POST /v1/session."""
+
+    user: str = Field(min_length=1, max_length=128, examples=["admin"])
+    password: str = Field(min_length=1, max_length=1024)
+
+
+class SessionView(_View):
+    """Who is logged in. Browsers send `csrf_token` as X-CSRF-Token with every write."""
+
+    user: str
+    role: Role
+    tenant: str
+    csrf_token: str
+
+
+class Me(_View):
+    """GET /v1/me: the caller, by session or key, and the address the request came from."""
+
+    kind: str = Field(examples=["session", "key"])
+    name: str
+    role: Role
+    tenant: str
+    address: str | None = Field(description="the caller's address, a start for a whitelist")
+
+
+class TenantCreate(_Request):
+    """POST /v1/tenants."""
+
+    name: str = Field(min_length=1, max_length=64, examples=["acme"])
+
+
+class TenantView(_View):
+    """A tenant: owns instances, users and keys."""
+
+    name: str
+    instances: int
+    created_at: datetime
+
+
+class TenantList(_View):
+    """GET /v1/tenants."""
+
+    items: list[TenantView]
+    next_cursor: str | None = None
+
+
+class KeyCreate(_Request):
+    """POST /v1/keys."""
+
+    name: str = Field(min_length=1, max_length=64, examples=["deploy"])
+    role: Role = Field(strict=False, default=Role.OWNER)
+
+
+class KeyView(_View):
+    """An API key, without its secret."""
+
+    id: str
+    name: str
+    role: Role
+    tenant: str
+    created_at: datetime
+    last_used_at: datetime | None
+
+
+class KeyCreated(KeyView):
+    """A new API key: the only time its secret is shown."""
+
+    secret: str
+
+
+class KeyList(_View):
+    """GET /v1/keys."""
+
+    items: list[KeyView]
+    next_cursor: str | None = None
+
+
+class PasswordReset(_View):
+    """POST /v1/users/{user}/reset-password: the new password, shown once."""
+
+    user: str
+    password: str
+
+
+# --- instances -------------------------------------------------------------------------------------
+
+
+class LimitsView(_View):
+    """Bounds of an instance beside rates and capacity."""
+
+    partitions_max: int
+    connections_max: int
+    connections_per_ip_max: int
+    connection_rate_max: int = Field(description="new connections per second")
+    message_bytes_max: int
+    request_bytes_max: int
+    retention_ms_max: int
+
+
+class LimitsChange(_Request):
+    """The limits to set; those left out keep their value (or the default of a new instance)."""
+
+    partitions_max: Count | None = Field(default=None, examples=[300])
+    connections_max: Count | None = Field(default=None, examples=[5000])
+    connections_per_ip_max: Count | None = Field(default=None, examples=[5000])
+    connection_rate_max: Count | None = Field(default=None, examples=[2000])
+    message_bytes_max: Count | None = Field(default=None, examples=[1048588])
+    request_bytes_max: Count | None = Field(default=None, examples=[104857600])
+    retention_ms_max: Bytes | None = Field(default=None, examples=[2592000000])
+
+
+class InstanceCreate(_Request):
+    """POST /v1/instances. One of `whitelist` and `allow_all` must be given."""
+
+    name: str = Field(examples=["shop"])
+    produce_rate_bytes_per_s: Bytes = Field(examples=[20_000_000])
+    consume_rate_bytes_per_s: Bytes = Field(examples=[40_000_000])
+    capacity_bytes: Bytes = Field(examples=[10_000_000_000])
+    whitelist: Cidrs | None = None
+    allow_all: bool | None = None
+    limits: LimitsChange = LimitsChange()
+    full_behaviour: FullBehaviour = Field(default=FullBehaviour.REJECT, strict=False)
+    auto_create_topics: bool = False
+
+
+class InstanceChange(_Request):
+    """PATCH /v1/instances/{id}: resize, limits, switches. The whitelist has its own resource."""
+
+    name: str | None = Field(default=None, examples=["shop"])
+    produce_rate_bytes_per_s: Bytes | None = Field(default=None, examples=[30_000_000])
+    consume_rate_bytes_per_s: Bytes | None = Field(default=None, examples=[60_000_000])
+    capacity_bytes: Bytes | None = Field(default=None, examples=[20_000_000_000])
+    limits: LimitsChange = LimitsChange()
+    full_behaviour: FullBehaviour | None = Field(default=None, strict=False)
+    auto_create_topics: bool | None = None
+
+
+class InstanceView(_View):
+    """An instance: what was bought, where it is reached, how it does."""
+
+    id: str = Field(examples=["iabcdefghijk"])
+    name: str
+    tenant: str
+    state: ConsoleState
+    state_reason: str | None = Field(description="why the instance failed, in one sentence")
+    bootstrap_servers: str = Field(examples=["127.0.0.1:20000"])
+    produce_rate_bytes_per_s: int
+    consume_rate_bytes_per_s: int
+    capacity_bytes: int
+    stored_bytes: int | None = Field(description="null while the quota master does not answer")
+    blocked: bool | None = Field(description="producers are blocked: the instance is full")
+    limits: LimitsView
+    partitions: int | None = Field(description="partitions led by brokers, null while unknown")
+    connections: int
+    full_behaviour: FullBehaviour
+    auto_create_topics: bool
+    allow_all: bool
+    whitelist: list[str]
+    created_at: datetime
+    updated_at: datetime
+    revision: int
+    applied: bool = Field(description="whether every live gateway serves this revision")
+
+
+class InstanceList(_View):
+    """GET /v1/instances, one page."""
+
+    items: list[InstanceView]
+    next_cursor: str | None
+
+
+# --- whitelist -------------------------------------------------------------------------------------
+
+
+class WhitelistView(_View):
+    """Who may connect. An empty list admits nobody, unless `allow_all`."""
+
+    allow_all: bool
+    cidrs: list[str]
+
+
+class WhitelistSet(_Request):
+    """PUT an instance's whitelist."""
+
+    allow_all: bool = False
+    cidrs: Cidrs = []
+
+
+class WhitelistChange(_Request):
+    """PATCH an instance's whitelist: entries to add and to remove, and the switch."""
+
+    add: Cidrs = []
+    remove: Cidrs = []
+    allow_all: bool | None = None
+
+
+class TopicWhitelistView(_View):
+    """A topic's own list; `inherits` true: it has none and the instance's list alone decides."""
+
+    topic: str
+    inherits: bool
+    cidrs: list[str]
+
+
+class TopicWhitelistSet(_Request):
+    """PUT a topic's own list. An empty list admits nobody."""
+
+    cidrs: Cidrs
+
+
+class RefusalView(_View):
+    """An address that the whitelist turned away."""
+
+    address: str
+    at: datetime
+    gateway: str
+
+
+class RefusalList(_View):
+    """GET /v1/instances/{id}/refusals: the last 50, newest first, and closed connections by cause."""
+
+    items: list[RefusalView]
+    closed: dict[str, int] = Field(description="connections closed since the gateways started, by cause")
+
+
+# --- topics ----------------------------------------------------------------------------------------
+
+
+class TopicCreate(_Request):
+    """POST a topic."""
+
+    name: str = Field(examples=["orders"])
+    partitions: int = Field(default=1, ge=1, lt=2**31, examples=[3])
+    configs: dict[str, str] = Field(default={}, examples=[{"retention.ms": "86400000"}])
+
+
+class TopicChange(_Request):
+    """PATCH a topic: configs to set (null: back to the default), a larger number of partitions."""
+
+    partitions: int | None = Field(default=None, ge=1, lt=2**31)
+    configs: dict[str, str | None] = {}
+
+
+class TopicSummary(_View):
+    """A topic in a listing."""
+
+    name: str
+    partitions: int
+    replication_factor: int
+    stored_bytes: int | None
+    has_whitelist: bool
+
+
+class TopicList(_View):
+    """GET topics, one page."""
+
+    items: list[TopicSummary]
+    next_cursor: str | None
+
+
+class PartitionView(_View):
+    """One partition; offsets are null while it has no leader."""
+
+    partition: int
+    leader: int | None
+    replicas: list[int]
+    isr: list[int]
+    log_start_offset: int | None
+    high_watermark: int | None
+    size_bytes: int | None
+
+
+class ConfigView(_View):
+    """One config of a topic. `about` and `editable` come from the table of what tenants may set."""
+
+    name: str
+    value: str | None
+    is_default: bool
+    editable: bool
+    about: str | None
+
+
+class TopicView(_View):
+    """GET a topic."""
+
+    name: str
+    partitions: list[PartitionView]
+    configs: list[ConfigView]
+    stored_bytes: int | None
+    whitelist: list[str] | None = Field(description="null: inherits the instance's")
+
+
+class DeleteBefore(_Request):
+    """Delete records of one partition before an offset; null: all of them."""
+
+    partition: Count
+    before_offset: int | None = Field(default=None, ge=0, lt=2**63)
+
+
+class DeleteRecordsRequest(_Request):
+    """POST delete-records. `{}` deletes every record of every partition."""
+
+    partitions: list[DeleteBefore] | None = None
+
+
+class PartitionStart(_View):
+    """Where a partition's log starts after a deletion, or why it was refused."""
+
+    partition: int
+    log_start_offset: int | None
+    error: str | None
+
+
+class DeleteRecordsResult(_View):
+    """The outcome per partition."""
+
+    partitions: list[PartitionStart]
+
+
+# --- groups ----------------------------------------------------------------------------------------
+
+
+class GroupSummary(_View):
+    """A consumer group in a listing."""
+
+    group: str
+    state: str
+    protocol_type: str
+
+
+class GroupList(_View):
+    """GET groups, one page."""
+
+    items: list[GroupSummary]
+    next_cursor: str | None
+
+
+class AssignedPartitions(_View):
+    """What a member was assigned of one topic."""
+
+    topic: str
+    partitions: list[int]
+
+
+class MemberView(_View):
+    """A member of a group."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    assignment: list[AssignedPartitions]
+
+
+class CommittedOffset(_View):
+    """A committed offset and how far the group is behind; null where the log end is unknown."""
+
+    topic: str
+    partition: int
+    committed_offset: int
+    log_end_offset: int | None
+    lag: int | None
+    metadata: str | None
+
+
+class GroupView(_View):
+    """GET a group."""
+
+    group: str
+    state: str
+    protocol_type: str
+    protocol: str = Field(description="the assignor the members agreed on")
+    members: list[MemberView]
+    offsets: list[CommittedOffset]
+    lag: int = Field(description="sum of the known lags")
+
+
+# --- operators -------------------------------------------------------------------------------------
+
+
+class BrokerView(_View):
+    """A broker that registered."""
+
+    cluster_id: str
+    node_id: int
+    host: str
+    port: int
+    live: bool
+    seen_at: datetime | None
+
+
+class BrokerList(_View):
+    """GET /v1/brokers."""
+
+    items: list[BrokerView]
+
+
+class GatewayView(_View):
+    """A gateway worker that follows the feed."""
+
+    consumer: str
+    applied_revision: int
+    live: bool
+    connections: int
+
+
+class HealthView(_View):
+    """GET /v1/health. Without credentials only `status` is told."""
+
+    status: str = Field(examples=["ok", "degraded"])
+    revision: int | None = None
+    brokers_live: int | None = None
+    gateways: list[GatewayView] | None = None
+    quota_master: bool | None = Field(default=None, description="whether the quota master answers")
+
+
+class AuditView(_View):
+    """One write: who did what to which thing."""
+
+    id: int
+    at: datetime
+    actor: str
+    tenant: str | None
+    action: str = Field(examples=["instance.create"])
+    subject: str
+    detail: str
+    address: str | None
+
+
+class AuditList(_View):
+    """GET /v1/audit, newest first, one page."""
+
+    items: list[AuditView]
+    next_cursor: str | None
