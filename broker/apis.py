@@ -1,0 +1,62 @@
+"""The APIs this broker serves: versions and handler of each. ApiVersions and dispatch are computed from it.
+
+A handler is a module `broker.handlers.<name>` with `handle(broker, call)`, imported when its API is first met.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, cast
+
+from wire.api_table import ApiKey, VersionRange, version_range
+
+if TYPE_CHECKING:
+    from broker.app import Broker
+    from broker.call import Call
+
+
+class Handler(Protocol):
+    """Answers one call, now or from a later callback."""
+
+    def __call__(self, broker: "Broker", call: "Call") -> None:
+        """Handle the call."""
+
+
+class Api(NamedTuple):
+    """One row of the table."""
+
+    key: ApiKey
+    versions: VersionRange
+    module: str
+    raw: bool = False
+    """The handler scans the frame itself instead of getting a decoded entity."""
+    before_auth: bool = False
+    """Served before the connection has authenticated."""
+
+    def load(self) -> Handler:
+        """The row's handler."""
+        return cast("Handler", import_module(f"broker.handlers.{self.module}").handle)
+
+
+_ROWS: Final = (
+    Api(ApiKey.PRODUCE, version_range(3, 8, advertised_min=0), "produce", raw=True),
+    Api(ApiKey.FETCH, version_range(4, 11), "fetch", raw=True),
+    Api(ApiKey.LIST_OFFSETS, version_range(1, 6), "list_offsets"),
+    Api(ApiKey.METADATA, version_range(0, 11), "metadata"),
+    Api(ApiKey.SASL_HANDSHAKE, version_range(0, 1), "sasl_handshake", before_auth=True),
+    Api(ApiKey.API_VERSIONS, version_range(0, 3), "api_versions", before_auth=True),
+    Api(ApiKey.CREATE_TOPICS, version_range(2, 7), "create_topics"),
+    Api(ApiKey.DELETE_TOPICS, version_range(1, 5), "delete_topics"),
+    Api(ApiKey.DELETE_RECORDS, version_range(0, 2), "delete_records"),
+    Api(ApiKey.INIT_PRODUCER_ID, version_range(0, 4), "init_producer_id"),
+    Api(ApiKey.OFFSET_FOR_LEADER_EPOCH, version_range(2, 4), "offset_for_leader_epoch"),
+    Api(ApiKey.DESCRIBE_CONFIGS, version_range(1, 4), "describe_configs"),
+    Api(ApiKey.ALTER_CONFIGS, version_range(0, 2), "alter_configs"),
+    Api(ApiKey.DESCRIBE_LOG_DIRS, version_range(1, 2), "describe_log_dirs"),
+    Api(ApiKey.SASL_AUTHENTICATE, version_range(0, 2), "sasl_authenticate", before_auth=True),
+    Api(ApiKey.CREATE_PARTITIONS, version_range(0, 3), "create_partitions"),
+    Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, version_range(0, 1), "incremental_alter_configs"),
+    Api(ApiKey.DESCRIBE_CLUSTER, version_range(0, 0), "describe_cluster"),
+    # groups: broker.coordinator answers these
+)
+
+APIS: Final[dict[int, Api]] = {int(row.key): row for row in _ROWS}
+assert len(APIS) == len(_ROWS), "an API stands twice in the table"

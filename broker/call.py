@@ -1,0 +1,98 @@
+"""One request on its way through the broker. Every handler gets a `Call` and answers it, now or later."""
+
+from typing import Any, Protocol
+
+from broker.causes import CloseCause
+from wire.codec import RequestHeader, framed_response
+
+
+class ReplyFile(Protocol):
+    """A slice of a log segment that is part of a reply; `fd` stays valid while the slice is referenced."""
+
+    fd: int
+    position: int
+    size: int
+
+
+ReplyPart = bytes | bytearray | memoryview | ReplyFile
+
+
+class Channel(Protocol):
+    """What a call needs of the connection it came by."""
+
+    connection_id: int
+    client_host: str
+    is_closed: bool
+
+    def send_reply(self, call: "Call", parts: list[ReplyPart], mute_ms: int) -> None:
+        """Send the framed reply; then leave the connection unread for `mute_ms`."""
+
+    def no_reply(self, call: "Call", mute_ms: int) -> None:
+        """The request is done and has no reply (acks=0)."""
+
+    def close(self, cause: CloseCause) -> None:
+        """Close the connection."""
+
+
+class Call:
+    """A request. One is in flight per connection, so it may be answered from any later callback.
+
+    `request` is a kio entity, or for rows of the table with `raw=True` the frame itself (a memoryview that
+    is valid only until `handle` returns; the body begins at `header.body_at`).
+    """
+
+    __slots__ = ("channel", "done", "header", "received_at_ms", "request")
+
+    def __init__(self, header: RequestHeader, request: Any, channel: Channel, received_at_ms: int) -> None:
+        self.header = header
+        self.request = request
+        self.channel = channel
+        self.received_at_ms = received_at_ms
+        """Monotonic."""
+        self.done = False
+
+    @property
+    def api_version(self) -> int:
+        """The version the client speaks."""
+        return self.header.api_version
+
+    @property
+    def client_id(self) -> str | None:
+        """From the request's header."""
+        return self.header.client_id
+
+    @property
+    def client_host(self) -> str:
+        """The client's IP address; behind a gateway that of the gateway's client."""
+        return self.channel.client_host
+
+    @property
+    def connection_id(self) -> int:
+        """Unique for the life of the process."""
+        return self.channel.connection_id
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the connection is closed: an answer would reach nobody."""
+        return self.channel.is_closed
+
+    def reply(self, entity: Any, *, mute_ms: int = 0) -> None:
+        """Answer with a kio response, then leave the connection unread for `mute_ms`."""
+        self.reply_parts([framed_response(entity, self.header.correlation_id)], mute_ms=mute_ms)
+
+    def reply_parts(self, parts: list[ReplyPart], *, mute_ms: int = 0) -> None:
+        """Answer with a whole frame, length prefix and header included, in parts."""
+        assert not self.done, "a call is answered once"
+        self.done = True
+        self.channel.send_reply(self, parts, mute_ms)
+
+    def reply_nothing(self, *, mute_ms: int = 0) -> None:
+        """The request has no answer (Produce with acks=0)."""
+        assert not self.done, "a call is answered once"
+        self.done = True
+        self.channel.no_reply(self, mute_ms)
+
+    def close(self, cause: CloseCause) -> None:
+        """Close the connection instead of answering."""
+        self.done = True
+        self.channel.close(cause)

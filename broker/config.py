@@ -1,0 +1,109 @@
+"""Settings of one broker process."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+MIB: Final = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerConfig:
+    """Everything a broker is started with; none of it changes without a restart.
+
+    What an acknowledgement survives, on a cluster with one replica per partition:
+
+    * acks=0: nothing is acknowledged. A batch that is refused closes the connection.
+    * acks=1 and acks=all: the batch is in the operating system's page cache. It survives the death of the
+      process (kill -9). A power cut loses at most what was written since the last flush: `flush_interval_ms`.
+    * acks=1 and acks=all to a topic with `flush.messages=1` (operators only): the batch is on the disk
+      (`fdatasync`) before the reply leaves. It survives a power cut.
+
+    Producer ids are handed out only after their block is on the disk; a consumer's committed offsets are
+    written like acks=all.
+    """
+
+    node_id: int
+    """>= 0, unique in the cluster."""
+    cluster_id: str
+    """Non-empty; what Metadata and DescribeCluster answer."""
+    data_dir: Path
+    """Holds everything this broker keeps. One process per directory (locked)."""
+    listen_host: str = "127.0.0.1"
+    """Address to bind. Anything but loopback needs `secret`."""
+    listen_port: int = 9092
+    """0 takes a free port, which the run file names."""
+    advertised_host: str | None = None
+    """What Metadata answers; None: the bound address."""
+    advertised_port: int | None = None
+    """What Metadata answers; None: the bound port."""
+    control_url: str | None = None
+    """The control plane's internal HTTP; None: a Kafka of its own, without feed and quota."""
+    secret: str | None = field(default=None, repr=False)
+    """The deployment's secret: password of SASL PLAIN and bearer token. None: no authentication."""
+
+    request_bytes_max: int = 100 * MIB
+    """Kafka's socket.request.max.bytes; a larger frame closes its connection."""
+    request_bytes_max_before_auth: int = 512 * 1024
+    """Kafka's sasl.server.max.receive.size."""
+    request_memory_bytes: int = 256 * MIB
+    """Buffers of all frames being received together; beyond it sockets stay unread.
+    At least `request_bytes_max`."""
+    receive_buffer_bytes: int = MIB
+    """The one buffer small frames are received into."""
+    connections_max: int = 20_000
+    """More are closed at accept."""
+    connections_max_idle_ms: int = 600_000
+    """Kafka's connections.max.idle.ms: closed after so long without a request."""
+    auth_timeout_ms: int = 30_000
+    """A connection that has not authenticated by then is closed (only with `secret`)."""
+    frame_progress_timeout_ms: int = 30_000
+    """A frame that gains no byte for so long, while we read, closes its connection."""
+    frame_rate_min_bytes_per_s: int = 32 * 1024
+    """A frame may take `frame_progress_timeout_ms` plus its size at this rate."""
+
+    fetch_sessions_max: int = 1_000
+    """Kafka's max.incremental.fetch.session.cache.slots."""
+    fetch_bytes_max: int = 55 * MIB
+    """Kafka's fetch.max.bytes: bounds the max_bytes of a Fetch."""
+    sendfile_bytes_min: int = 64 * 1024
+    """Record slices of at least this size leave by sendfile, smaller ones by pread and sendmsg."""
+
+    flush_interval_ms: int = 1_000
+    """How often dirty segments are fdatasynced, off the reply path."""
+    retention_check_interval_ms: int = 30_000
+    """Kafka's log.retention.check.interval.ms, shorter because capacity is sold."""
+    checkpoint_interval_ms: int = 60_000
+    """How often producer snapshots and offset checkpoints are written besides rolls."""
+    report_interval_ms: int = 1_000
+    """How often traffic is reported to the quota master (1-10 s)."""
+    default_partitions: int = 1
+    """num.partitions for CreateTopics with -1."""
+    partitions_max: int = 20_000
+    """Partitions of this broker; more are refused with POLICY_VIOLATION. Each costs file descriptors."""
+
+    def faults(self) -> list[str]:
+        """Every rule the settings break, one sentence each."""
+        loopback = self.listen_host in ("localhost", "::1") or self.listen_host.startswith("127.")
+        rules = [
+            (self.node_id >= 0, f"node id {self.node_id} is negative"),
+            (self.cluster_id != "", "the cluster id is empty"),
+            (0 <= self.listen_port <= 65535, f"port {self.listen_port} is not a port"),
+            (
+                loopback or self.secret is not None,
+                f"{self.listen_host} is not loopback: a broker without a secret serves this machine only",
+            ),
+            (
+                self.control_url is None or self.secret is not None,
+                "the control plane's address is given, but no secret to talk to it",
+            ),
+            (
+                self.request_memory_bytes >= self.request_bytes_max,
+                "request_memory_bytes is smaller than one request of request_bytes_max",
+            ),
+            (self.receive_buffer_bytes >= 4096, "receive_buffer_bytes is below 4096"),
+            (self.flush_interval_ms >= 10, "flush_interval_ms is below 10"),
+            (1_000 <= self.report_interval_ms <= 10_000, "report_interval_ms is not between 1 s and 10 s"),
+            (self.default_partitions >= 1, "default_partitions is below 1"),
+        ]
+        return [text for holds, text in rules if not holds]
