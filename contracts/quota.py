@@ -5,11 +5,15 @@ over the time between them. Times are epoch ms, rates bytes/s of Kafka frames on
 """
 
 from enum import StrEnum
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
 MESSAGE_VERSION: Final = 1
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
+"""A number that is never negative; anything else is refused when the message is decoded."""
+Identifier = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 
 
 class Direction(StrEnum):
@@ -19,27 +23,28 @@ class Direction(StrEnum):
     CONSUME = "consume"
 
 
-class DirectionCounters(msgspec.Struct, frozen=True, kw_only=True):
+class DirectionCounters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Counters of one instance and direction on one point, and the rate it applies now."""
 
-    bytes: int = 0
-    requests: int = 0
-    throttled_ms: int = 0
-    refused: int = 0
+    bytes: Count = 0
+    requests: Count = 0
+    throttled_ms: Count = 0
+    """Time in which the bucket was in debt, so that clients were held back: at most 1000 per second."""
+    refused: Count = 0
     """Produce requests refused because the instance is full."""
-    rate_bytes_per_s: int = 0
+    rate_bytes_per_s: Count = 0
     """q_i as applied: a new master starts from it."""
-    lease_epoch: int = 0
+    lease_epoch: Count = 0
 
 
-class InstanceTraffic(msgspec.Struct, frozen=True, kw_only=True):
+class InstanceTraffic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One instance on one point. Left out of a report while idle and unchanged."""
 
-    instance_id: str
+    instance_id: Identifier
     produce: DirectionCounters
     consume: DirectionCounters
-    partitions_led: int
-    stored_bytes: int
+    partitions_led: Count
+    stored_bytes: Count
     blocked: bool = False
     on_lease: bool = False
     """False: the point fell back to F_i from the last spec it knows."""
@@ -48,13 +53,15 @@ class InstanceTraffic(msgspec.Struct, frozen=True, kw_only=True):
 class TrafficReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """POST /internal/v1/reports, every period (1 s by default)."""
 
-    point: str
+    point: Identifier
     node_id: int
     cluster_id: str
-    boot_id: str
-    sequence: int
-    window_ms: int
-    sent_at_ms: int
+    boot_id: Identifier
+    sequence: Annotated[int, msgspec.Meta(ge=1, le=2**62)]
+    """1 for the first report of a boot id, then growing."""
+    window_ms: Count
+    """Since the report before; since the start of the point for sequence 1."""
+    sent_at_ms: Count
     full: bool = False
     """True: lists every instance the point leads something of; others are gone."""
     instances: tuple[InstanceTraffic, ...] = ()
@@ -70,13 +77,13 @@ class Allocation(msgspec.Struct, frozen=True, kw_only=True):
     """Valid this long after it was received: no clocks need agree."""
     produce_rate_bytes_per_s: int
     consume_rate_bytes_per_s: int
-    produce_share_bytes_per_s: int
-    """F_i, the fall-back when the lease ends."""
-    consume_share_bytes_per_s: int
+    partitions_total: int
+    """sum(n) of the instance: when the lease ends the point falls back to F_i = T * n_i / sum(n)."""
     blocked: bool
     stored_bytes: int
     """Of the whole instance, for the refusal's message."""
     stored_left_bytes: int
+    """Capacity less stored; negative when more is stored than that. The point counts its own appends."""
 
 
 class ReportAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,4 +92,6 @@ class ReportAnswer(msgspec.Struct, frozen=True, kw_only=True):
     allocations: tuple[Allocation, ...] = ()
     want_full: bool = False
     """The master does not know this boot id: send a full report next."""
+    period_ms: int = 1_000
+    """When to send the next one."""
     version: int = MESSAGE_VERSION

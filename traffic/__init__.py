@@ -1,1 +1,1 @@
-"""The traffic point: meter, token bucket, lease. Pure decisions, hosted by a broker."""
+"""The traffic point: meter, token bucket, lease and block per instance. No IO, no clock."""

@@ -1,0 +1,272 @@
+"""One instance on one traffic point: two flows, the lease that sets their rates, and the block at capacity."""
+
+from typing import Final
+
+from contracts.quota import Allocation, DirectionCounters, InstanceTraffic
+from contracts.specs import FullBehaviour, InstanceSpec
+from traffic.flow import UNLIMITED, Flow
+from traffic.saved import SavedInstance
+from traffic.verdict import ADMIT, Admit, Full, full_message
+
+RATE_MIN_BYTES_PER_S: Final = 1
+"""A share that rounds to nothing is still not zero: every debt is paid some day."""
+NEVER_MS: Final = 2**62
+
+
+class InstancePoint:
+    """What one point knows of one instance.
+
+    Invariant: once a spec is known both flows are limited, by the lease's rates until it ends and by F_i
+    after that; never unlimited, never zero. The lease epoch never decreases.
+    """
+
+    __slots__ = (
+        "_base_left_bytes",
+        "_base_own_bytes",
+        "_base_stored_bytes",
+        "_led_stored_bytes",
+        "_others_led",
+        "_unblock_fraction",
+        "acknowledged",
+        "blocked",
+        "consume",
+        "instance_id",
+        "lease_ends_at_ms",
+        "lease_epoch",
+        "on_lease",
+        "own_stored_bytes",
+        "partitions_led",
+        "produce",
+        "spec",
+        "told_partitions_led",
+        "told_stored_bytes",
+    )
+
+    def __init__(self, instance_id: str, unblock_fraction: float, now_ms: int) -> None:
+        self.instance_id = instance_id
+        self.produce = Flow(now_ms)
+        self.consume = Flow(now_ms)
+        self.spec: InstanceSpec | None = None
+        self.blocked = False
+        self.on_lease = False
+        self.lease_epoch = 0
+        self.lease_ends_at_ms = NEVER_MS
+        """Only meaningful while `on_lease`; NEVER_MS otherwise, so that the hot path has one comparison."""
+        self.partitions_led = 0
+        self.own_stored_bytes = 0
+        """Log sizes of the partitions led here: as measured last, plus appended since."""
+        self.told_partitions_led = 0
+        self.told_stored_bytes = 0
+        """Both as the last report listed them: the master's figures are based on them."""
+        self.acknowledged: tuple[object, ...] | None = None
+        """What the master is known to have, see `state`."""
+        self._others_led: int | None = None
+        """Partitions led by other points; None: never told."""
+        self._base_stored_bytes = 0
+        self._base_left_bytes: int | None = None
+        self._base_own_bytes = 0
+        """The whole instance's figures from the last allocation and our own part in them."""
+        self._unblock_fraction = unblock_fraction
+
+    # -- capacity -----------------------------------------------------------------------------------
+
+    @property
+    def stored_bytes(self) -> int:
+        """Of the whole instance, as far as this point can know: others' part is from the last allocation."""
+        return self._base_stored_bytes + self.own_stored_bytes - self._base_own_bytes
+
+    @property
+    def left_bytes(self) -> int | None:
+        """Capacity less stored; None while no capacity is known."""
+        if self._base_left_bytes is None:
+            return None
+        return self._base_left_bytes - (self.own_stored_bytes - self._base_own_bytes)
+
+    def count_appended(self, size_bytes: int) -> None:
+        """Records went into a log: block at once when they fill the instance."""
+        self.own_stored_bytes += size_bytes
+        left = self._base_left_bytes
+        if left is not None and self.own_stored_bytes - self._base_own_bytes >= left:
+            self.blocked = True
+
+    def set_led(self, partitions_led: int, stored_bytes: int) -> None:
+        """The broker measured its logs. Lifts a block when deletion made room, without asking the master."""
+        self.partitions_led = partitions_led
+        self.own_stored_bytes = stored_bytes
+        self._check_block()
+
+    def _check_block(self) -> None:
+        left = self.left_bytes
+        if left is None or self.spec is None:
+            return
+        if left <= 0:
+            self.blocked = True
+        elif self.blocked and self.spec.capacity_bytes - left < self._unblock_bytes():
+            self.blocked = False
+
+    def _unblock_bytes(self) -> int:
+        assert self.spec is not None
+        return int(self.spec.capacity_bytes * self._unblock_fraction)
+
+    def verdict(self) -> Admit | Full:
+        """Whether a Produce request may append. A refusal is counted."""
+        if not self.blocked:
+            return ADMIT
+        self.produce.refused += 1
+        stored = self.stored_bytes
+        capacity = self.spec.capacity_bytes if self.spec is not None else stored + (self.left_bytes or 0)
+        behaviour = self.spec.full_behaviour if self.spec is not None else FullBehaviour.REJECT
+        return Full(full_message(self.instance_id, stored, capacity), behaviour)
+
+    # -- rates --------------------------------------------------------------------------------------
+
+    def set_spec(self, spec: InstanceSpec, broker_count: int, now_ms: int) -> bool:
+        """Another revision of the spec; whether a rate or the block changed."""
+        before = self._effects()
+        old_capacity = self.spec.capacity_bytes if self.spec is not None else None
+        self.spec = spec
+        if self._base_left_bytes is None or old_capacity is None:
+            self._base_left_bytes = spec.capacity_bytes - self._base_stored_bytes
+        else:
+            self._base_left_bytes += spec.capacity_bytes - old_capacity
+        self._check_block()
+        if not self.on_lease:
+            self._apply_share(broker_count, now_ms)
+        return self._effects() != before
+
+    def apply(self, allocation: Allocation, now_ms: int) -> bool:
+        """Take a lease; whether a rate or the block changed. An older epoch is ignored altogether."""
+        if allocation.lease_epoch < self.lease_epoch:
+            return False
+        before = self._effects()
+        self.lease_epoch = allocation.lease_epoch
+        self.on_lease = True
+        self.lease_ends_at_ms = now_ms + allocation.lease_ms
+        self._others_led = max(0, allocation.partitions_total - self.told_partitions_led)
+        self._base_stored_bytes = allocation.stored_bytes
+        self._base_left_bytes = allocation.stored_left_bytes
+        self._base_own_bytes = self.told_stored_bytes
+        self.produce.set_rate(max(RATE_MIN_BYTES_PER_S, allocation.produce_rate_bytes_per_s), now_ms)
+        self.consume.set_rate(max(RATE_MIN_BYTES_PER_S, allocation.consume_rate_bytes_per_s), now_ms)
+        self.blocked = allocation.blocked
+        self._check_block()
+        return self._effects() != before
+
+    def fall_back(self, broker_count: int, now_ms: int) -> bool:
+        """The lease ended: F_i of the last spec known, until another lease comes. A block stays in force."""
+        before = self._effects()
+        self.on_lease = False
+        self.lease_ends_at_ms = NEVER_MS
+        self._apply_share(broker_count, now_ms)
+        return self._effects() != before
+
+    def _apply_share(self, broker_count: int, now_ms: int) -> None:
+        if self.spec is None:
+            return
+        for flow, purchased in (
+            (self.produce, self.spec.produce_rate_bytes_per_s),
+            (self.consume, self.spec.consume_rate_bytes_per_s),
+        ):
+            share = self._share(purchased, broker_count)
+            flow.set_rate(max(RATE_MIN_BYTES_PER_S, share), now_ms)
+
+    def _share(self, purchased: int, broker_count: int) -> int:
+        """F_i = T * n_i / sum(n), with the others' partitions as last told; T / brokers when never told.
+
+        A point that leads nothing counts as one partition: a misdirected produce must not mute for hours.
+        """
+        if self._others_led is None:
+            return purchased // max(1, broker_count)
+        own = max(1, self.partitions_led)
+        return purchased * own // (own + self._others_led)
+
+    def _effects(self) -> tuple[int, int, bool]:
+        return self.produce.rate_bytes_per_s, self.consume.rate_bytes_per_s, self.blocked
+
+    # -- reports ------------------------------------------------------------------------------------
+
+    def state(self) -> tuple[object, ...]:
+        """Everything a change of which must reach the master."""
+        return (
+            self.produce.bytes,
+            self.produce.throttled_ms,
+            self.produce.refused,
+            self.consume.bytes,
+            self.consume.throttled_ms,
+            self.partitions_led,
+            self.own_stored_bytes,
+            self.blocked,
+            self.on_lease,
+        )
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing led and nothing carried: of no interest to a master that never heard of it."""
+        return not (self.partitions_led or self.own_stored_bytes or self.produce.bytes or self.consume.bytes)
+
+    def traffic(self) -> InstanceTraffic:
+        """This instance's part of a report; remembers what it told."""
+        self.told_partitions_led = self.partitions_led
+        self.told_stored_bytes = self.own_stored_bytes
+        return InstanceTraffic(
+            instance_id=self.instance_id,
+            produce=self._counters(self.produce),
+            consume=self._counters(self.consume),
+            partitions_led=self.partitions_led,
+            stored_bytes=self.own_stored_bytes,
+            blocked=self.blocked,
+            on_lease=self.on_lease,
+        )
+
+    def _counters(self, flow: Flow) -> DirectionCounters:
+        return DirectionCounters(
+            bytes=flow.bytes,
+            requests=flow.requests,
+            throttled_ms=flow.throttled_ms,
+            refused=flow.refused,
+            rate_bytes_per_s=flow.rate_bytes_per_s,
+            lease_epoch=self.lease_epoch,
+        )
+
+    # -- what survives a restart ----------------------------------------------------------------------
+
+    def save(self, now_ms: int) -> SavedInstance:
+        """Leases, block and debts, for the disk."""
+        self.produce.settle(now_ms)
+        self.consume.settle(now_ms)
+        return SavedInstance(
+            instance_id=self.instance_id,
+            lease_epoch=self.lease_epoch,
+            lease_left_ms=max(0, self.lease_ends_at_ms - now_ms) if self.on_lease else 0,
+            produce_rate_bytes_per_s=self.produce.rate_bytes_per_s,
+            consume_rate_bytes_per_s=self.consume.rate_bytes_per_s,
+            produce_debt_bytes=self.produce.debt_bytes,
+            consume_debt_bytes=self.consume.debt_bytes,
+            others_led=self._others_led,
+            blocked=self.blocked,
+            stored_bytes=self.stored_bytes,
+            left_bytes=self.left_bytes,
+            own_stored_bytes=self.own_stored_bytes,
+        )
+
+    def restore(self, saved: SavedInstance, elapsed_ms: int, broker_count: int, now_ms: int) -> None:
+        """Go on where the run before stopped, `elapsed_ms` ago. Before any charge."""
+        self.lease_epoch = saved.lease_epoch
+        self._others_led = saved.others_led
+        self._base_stored_bytes = saved.stored_bytes
+        self._base_left_bytes = saved.left_bytes
+        self._base_own_bytes = self.own_stored_bytes = saved.own_stored_bytes
+        self.blocked = saved.blocked
+        left_ms = saved.lease_left_ms - elapsed_ms
+        for flow, rate, debt in (
+            (self.produce, saved.produce_rate_bytes_per_s, saved.produce_debt_bytes),
+            (self.consume, saved.consume_rate_bytes_per_s, saved.consume_debt_bytes),
+        ):
+            if rate != UNLIMITED:
+                flow.set_rate(rate, now_ms)
+                flow.resume(max(0, debt - rate * elapsed_ms // 1000))
+        if left_ms > 0:
+            self.on_lease = True
+            self.lease_ends_at_ms = now_ms + left_ms
+        else:
+            self.fall_back(broker_count, now_ms)

@@ -1,0 +1,223 @@
+"""The traffic point: what a broker asks before and after it carries a tenant's bytes (docs/quota.md).
+
+`now_ms` is monotonic milliseconds everywhere. Single-threaded, no IO: the broker posts `report()` to the
+master every `period_ms` and hands the answer to `apply()`. How to throttle one connection:
+
+1. Produce: `produce_verdict` before the append; after it `count_appended(record bytes)`, then
+   `throttle_ms = charge_produce(frame bytes)` (refused requests are charged too: they were carried).
+   Fetch: build the answer within `fetch_allowance` (the first batch always fits), then charge its frame bytes.
+2. Put `throttle_ms` into the answer. If it is above zero keep `ticket(...)` with the connection and leave it
+   unread once the answer is sent.
+3. Read again when `unmute_at_ms(..., ticket)` <= now. Ask again when that time comes and at least once a
+   second: q and T change. Connections of one instance so come back one by one, in order of their charges.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from contracts.quota import Direction, ReportAnswer, TrafficReport
+from contracts.specs import InstanceSpec, InstanceState
+from traffic import saved
+from traffic.flow import BURST_MS, UNLIMITED, Flow
+from traffic.instance import InstancePoint
+from traffic.verdict import ADMIT, Admit, Full
+
+FETCH_UNLIMITED_BYTES: Final = 2**31 - 1
+
+
+class TrafficPoint:
+    """All instances of one broker. Nothing is limited before its spec is known: see `set_spec`."""
+
+    def __init__(
+        self,
+        *,
+        point: str,
+        node_id: int,
+        cluster_id: str,
+        boot_id: str,
+        now_ms: int,
+        unblock_fraction: float = 0.98,
+        broker_count: int = 1,
+    ) -> None:
+        self.point = point
+        self.node_id = node_id
+        self.cluster_id = cluster_id
+        self.boot_id = boot_id
+        self.broker_count = broker_count
+        """Brokers of the cluster: an instance nobody ever told the shares of gets T / broker_count."""
+        self.period_ms = 1_000
+        self._unblock_fraction = unblock_fraction
+        self._instances: dict[str, InstancePoint] = {}
+        self._sequence = 0
+        self._reported_at_ms = now_ms
+        self._want_full = True
+        self._told: dict[str, tuple[object, ...]] = {}
+
+    # -- the data path --------------------------------------------------------------------------------
+
+    def charge_produce(self, instance_id: str, size_bytes: int, now_ms: int) -> int:
+        """Count and charge a Produce request of `size_bytes` on the wire; answers throttle_time_ms."""
+        entry = self._instances.get(instance_id) or self._entry(instance_id, now_ms)
+        if now_ms >= entry.lease_ends_at_ms:
+            entry.fall_back(self.broker_count, now_ms)
+        return entry.produce.charge(size_bytes, now_ms)
+
+    def charge_fetch(self, instance_id: str, size_bytes: int, now_ms: int) -> int:
+        """Count and charge a Fetch answer of `size_bytes` on the wire; answers throttle_time_ms."""
+        entry = self._instances.get(instance_id) or self._entry(instance_id, now_ms)
+        if now_ms >= entry.lease_ends_at_ms:
+            entry.fall_back(self.broker_count, now_ms)
+        return entry.consume.charge(size_bytes, now_ms)
+
+    def fetch_allowance(self, instance_id: str, now_ms: int) -> int:
+        """Bytes a Fetch answer may hold now, beside its first batch, which always fits."""
+        entry = self._instances.get(instance_id)
+        if entry is None:
+            return FETCH_UNLIMITED_BYTES
+        if now_ms >= entry.lease_ends_at_ms:
+            entry.fall_back(self.broker_count, now_ms)
+        rate = entry.consume.rate_bytes_per_s
+        return rate * BURST_MS // 1000 if rate != UNLIMITED else FETCH_UNLIMITED_BYTES
+
+    def produce_verdict(self, instance_id: str, now_ms: int) -> Admit | Full:  # noqa: ARG002 - the verdict may come to depend on time
+        """Ask once per Produce request, before appending anything."""
+        entry = self._instances.get(instance_id)
+        return ADMIT if entry is None else entry.verdict()
+
+    def count_appended(self, instance_id: str, size_bytes: int) -> None:
+        """Record bytes went into this instance's logs: they count against its capacity at once."""
+        entry = self._instances.get(instance_id)
+        if entry is not None:
+            entry.count_appended(size_bytes)
+
+    def ticket(self, instance_id: str, direction: Direction) -> int:
+        """Right after a charge: what names it in `unmute_at_ms`."""
+        entry = self._instances.get(instance_id)
+        return 0 if entry is None else self._flow(entry, direction).ticket
+
+    def unmute_at_ms(
+        self, instance_id: str, direction: Direction, now_ms: int, ticket: int | None = None
+    ) -> int:
+        """When the connection holding `ticket` may be read again; None: when the whole debt is paid."""
+        entry = self._instances.get(instance_id)
+        if entry is None:
+            return now_ms
+        if now_ms >= entry.lease_ends_at_ms:
+            entry.fall_back(self.broker_count, now_ms)
+        return self._flow(entry, direction).unmute_at_ms(now_ms, ticket)
+
+    # -- specs, leadership ------------------------------------------------------------------------------
+
+    def set_spec(self, spec: InstanceSpec, now_ms: int) -> bool:
+        """Follow the feed; whether a rate or the block changed. A deleted instance is forgotten.
+
+        An instance without a spec is only metered: there is no T to hold it to, and no gateway serves it.
+        """
+        if spec.state is InstanceState.DELETED:
+            return self._instances.pop(spec.instance_id, None) is not None
+        return self._entry(spec.instance_id, now_ms).set_spec(spec, self.broker_count, now_ms)
+
+    def set_led(self, instance_id: str, partitions_led: int, stored_bytes: int, now_ms: int) -> None:
+        """What this broker leads of an instance now, and the sum of those logs' sizes (about every second)."""
+        self._entry(instance_id, now_ms).set_led(partitions_led, stored_bytes)
+
+    def set_all_led(self, led: Mapping[str, tuple[int, int]], now_ms: int) -> None:
+        """`set_led` for everything: instance id -> (partitions led, stored bytes); others lead nothing."""
+        for instance_id, (partitions_led, stored_bytes) in led.items():
+            self._entry(instance_id, now_ms).set_led(partitions_led, stored_bytes)
+        for instance_id, entry in self._instances.items():
+            if instance_id not in led:
+                entry.set_led(0, 0)
+
+    # -- the master -------------------------------------------------------------------------------------
+
+    def report(self, now_ms: int, sent_at_ms: int) -> TrafficReport:
+        """The next report; `sent_at_ms` is epoch time. What changed is repeated until a report is answered."""
+        for entry in self._instances.values():
+            if now_ms >= entry.lease_ends_at_ms:
+                entry.fall_back(self.broker_count, now_ms)
+            entry.produce.settle(now_ms)
+            entry.consume.settle(now_ms)
+        full = self._want_full
+        chosen = [entry for entry in self._instances.values() if self._is_due(entry, full)]
+        self._told = {entry.instance_id: entry.state() for entry in chosen}
+        self._sequence += 1
+        window_ms = now_ms - self._reported_at_ms
+        self._reported_at_ms = now_ms
+        return TrafficReport(
+            point=self.point,
+            node_id=self.node_id,
+            cluster_id=self.cluster_id,
+            boot_id=self.boot_id,
+            sequence=self._sequence,
+            window_ms=window_ms,
+            sent_at_ms=sent_at_ms,
+            full=full,
+            instances=tuple(entry.traffic() for entry in chosen),
+        )
+
+    @staticmethod
+    def _is_due(entry: InstancePoint, full: bool) -> bool:
+        if full or entry.acknowledged is None:
+            return not entry.is_idle
+        return entry.state() != entry.acknowledged
+
+    def apply(self, answer: ReportAnswer, now_ms: int) -> frozenset[str]:
+        """The answer to the last report. Returns the instances whose rate or block changed."""
+        self._want_full = answer.want_full
+        self.period_ms = answer.period_ms
+        for instance_id, state in self._told.items():
+            entry = self._instances.get(instance_id)
+            if entry is not None:
+                entry.acknowledged = state
+        self._told = {}
+        changed = set()
+        for allocation in answer.allocations:
+            entry = self._instances.get(allocation.instance_id)
+            if entry is not None and entry.apply(allocation, now_ms):
+                changed.add(allocation.instance_id)
+        self._drop_orphans()
+        return frozenset(changed)
+
+    def _drop_orphans(self) -> None:
+        """Forget instances that are deleted, purged, and known by the master to be so."""
+        orphans = [
+            entry.instance_id
+            for entry in self._instances.values()
+            if entry.spec is None and not entry.partitions_led and entry.acknowledged == entry.state()
+        ]
+        for instance_id in orphans:
+            del self._instances[instance_id]
+
+    # -- restart ----------------------------------------------------------------------------------------
+
+    def save_leases(self, now_ms: int, epoch_ms: int) -> bytes:
+        """Leases, blocks and debts for the disk: write them about once a period and when stopping."""
+        instances = tuple(entry.save(now_ms) for entry in self._instances.values() if entry.spec is not None)
+        return msgspec.json.encode(saved.SavedPoint(saved_at_epoch_ms=epoch_ms, instances=instances))
+
+    def restore_leases(self, data: bytes, now_ms: int, epoch_ms: int) -> None:
+        """Before the first spec and the first charge. A wall clock that went back ends no debt early.
+
+        Raises: ValueError when the bytes are not a file of this version; then nothing was restored.
+        """
+        content = saved.decode(data)
+        elapsed_ms = max(0, epoch_ms - content.saved_at_epoch_ms)
+        for each in content.instances:
+            entry = self._entry(each.instance_id, now_ms)
+            entry.restore(each, elapsed_ms, self.broker_count, now_ms)
+
+    # -- inside -----------------------------------------------------------------------------------------
+
+    def _entry(self, instance_id: str, now_ms: int) -> InstancePoint:
+        entry = self._instances.get(instance_id)
+        if entry is None:
+            entry = InstancePoint(instance_id, self._unblock_fraction, now_ms)
+            self._instances[instance_id] = entry
+        return entry
+
+    @staticmethod
+    def _flow(entry: InstancePoint, direction: Direction) -> Flow:
+        return entry.produce if direction is Direction.PRODUCE else entry.consume
