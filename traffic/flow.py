@@ -30,14 +30,14 @@ class Flow:
         "throttled_ms",
     )
 
-    def __init__(self, now_ms: int) -> None:
+    def __init__(self) -> None:
         self.bytes = 0
         self.requests = 0
         self.refused = 0
         self.throttled_ms = 0
         """Time the bucket spent in debt."""
         self.rate_bytes_per_s: int = UNLIMITED
-        self._at_ms = now_ms
+        self._at_ms = 0
         self._level = 0
         self._owed = 0
         """Milli-bytes charged so far."""
@@ -79,7 +79,7 @@ class Flow:
         if rate_bytes_per_s == self.rate_bytes_per_s:
             return False
         if self.rate_bytes_per_s == UNLIMITED:
-            self._at_ms = max(self._at_ms, now_ms)
+            self._at_ms = now_ms
             self._level = rate_bytes_per_s * BURST_MS
         else:
             self.settle(now_ms)
@@ -93,7 +93,7 @@ class Flow:
         return self._owed
 
     def unmute_at_ms(self, now_ms: int, ticket: int | None = None) -> int:
-        """When everything charged up to `ticket` (None: up to now) is paid at today's rate; `now_ms` if it is.
+        """When everything charged up to `ticket` (None: so far) is paid at today's rate; `now_ms` if it is.
 
         A ticket lets the connections of a throttled instance come back one by one, in the order in which
         they were charged, instead of all at once when the last debt is paid.

@@ -1,4 +1,4 @@
-"""One instance on one traffic point: two flows, the lease that sets their rates, and the block at capacity."""
+"""One instance on one traffic point: two flows, the lease that sets their rates, the block."""
 
 from typing import Final
 
@@ -42,10 +42,10 @@ class InstancePoint:
         "told_stored_bytes",
     )
 
-    def __init__(self, instance_id: str, unblock_fraction: float, now_ms: int) -> None:
+    def __init__(self, instance_id: str, unblock_fraction: float) -> None:
         self.instance_id = instance_id
-        self.produce = Flow(now_ms)
-        self.consume = Flow(now_ms)
+        self.produce = Flow()
+        self.consume = Flow()
         self.spec: InstanceSpec | None = None
         self.blocked = False
         self.on_lease = False
@@ -101,12 +101,8 @@ class InstancePoint:
             return
         if left <= 0:
             self.blocked = True
-        elif self.blocked and self.spec.capacity_bytes - left < self._unblock_bytes():
+        elif self.blocked and self.stored_bytes < int(self.spec.capacity_bytes * self._unblock_fraction):
             self.blocked = False
-
-    def _unblock_bytes(self) -> int:
-        assert self.spec is not None
-        return int(self.spec.capacity_bytes * self._unblock_fraction)
 
     def verdict(self) -> Admit | Full:
         """Whether a Produce request may append. A refusal is counted."""

@@ -5,7 +5,7 @@ master every `period_ms` and hands the answer to `apply()`. How to throttle one 
 
 1. Produce: `produce_verdict` before the append; after it `count_appended(record bytes)`, then
    `throttle_ms = charge_produce(frame bytes)` (refused requests are charged too: they were carried).
-   Fetch: build the answer within `fetch_allowance` (the first batch always fits), then charge its frame bytes.
+   Fetch: build the answer within `fetch_allowance` (the first batch always fits), then charge its frame.
 2. Put `throttle_ms` into the answer. If it is above zero keep `ticket(...)` with the connection and leave it
    unread once the answer is sent.
 3. Read again when `unmute_at_ms(..., ticket)` <= now. Ask again when that time comes and at least once a
@@ -59,14 +59,14 @@ class TrafficPoint:
 
     def charge_produce(self, instance_id: str, size_bytes: int, now_ms: int) -> int:
         """Count and charge a Produce request of `size_bytes` on the wire; answers throttle_time_ms."""
-        entry = self._instances.get(instance_id) or self._entry(instance_id, now_ms)
+        entry = self._instances.get(instance_id) or self._entry(instance_id)
         if now_ms >= entry.lease_ends_at_ms:
             entry.fall_back(self.broker_count, now_ms)
         return entry.produce.charge(size_bytes, now_ms)
 
     def charge_fetch(self, instance_id: str, size_bytes: int, now_ms: int) -> int:
         """Count and charge a Fetch answer of `size_bytes` on the wire; answers throttle_time_ms."""
-        entry = self._instances.get(instance_id) or self._entry(instance_id, now_ms)
+        entry = self._instances.get(instance_id) or self._entry(instance_id)
         if now_ms >= entry.lease_ends_at_ms:
             entry.fall_back(self.broker_count, now_ms)
         return entry.consume.charge(size_bytes, now_ms)
@@ -81,7 +81,7 @@ class TrafficPoint:
         rate = entry.consume.rate_bytes_per_s
         return rate * BURST_MS // 1000 if rate != UNLIMITED else FETCH_UNLIMITED_BYTES
 
-    def produce_verdict(self, instance_id: str, now_ms: int) -> Admit | Full:  # noqa: ARG002 - the verdict may come to depend on time
+    def produce_verdict(self, instance_id: str) -> Admit | Full:
         """Ask once per Produce request, before appending anything."""
         entry = self._instances.get(instance_id)
         return ADMIT if entry is None else entry.verdict()
@@ -117,16 +117,16 @@ class TrafficPoint:
         """
         if spec.state is InstanceState.DELETED:
             return self._instances.pop(spec.instance_id, None) is not None
-        return self._entry(spec.instance_id, now_ms).set_spec(spec, self.broker_count, now_ms)
+        return self._entry(spec.instance_id).set_spec(spec, self.broker_count, now_ms)
 
-    def set_led(self, instance_id: str, partitions_led: int, stored_bytes: int, now_ms: int) -> None:
-        """What this broker leads of an instance now, and the sum of those logs' sizes (about every second)."""
-        self._entry(instance_id, now_ms).set_led(partitions_led, stored_bytes)
+    def set_led(self, instance_id: str, partitions_led: int, stored_bytes: int) -> None:
+        """What this broker leads of an instance, and the sum of those logs' sizes (about every second)."""
+        self._entry(instance_id).set_led(partitions_led, stored_bytes)
 
-    def set_all_led(self, led: Mapping[str, tuple[int, int]], now_ms: int) -> None:
+    def set_all_led(self, led: Mapping[str, tuple[int, int]]) -> None:
         """`set_led` for everything: instance id -> (partitions led, stored bytes); others lead nothing."""
         for instance_id, (partitions_led, stored_bytes) in led.items():
-            self._entry(instance_id, now_ms).set_led(partitions_led, stored_bytes)
+            self._entry(instance_id).set_led(partitions_led, stored_bytes)
         for instance_id, entry in self._instances.items():
             if instance_id not in led:
                 entry.set_led(0, 0)
@@ -134,7 +134,10 @@ class TrafficPoint:
     # -- the master -------------------------------------------------------------------------------------
 
     def report(self, now_ms: int, sent_at_ms: int) -> TrafficReport:
-        """The next report; `sent_at_ms` is epoch time. What changed is repeated until a report is answered."""
+        """The next report; `sent_at_ms` is epoch time. Changes are repeated until a report is answered.
+
+        Post one at a time: `apply` takes its answer to be the answer to the last report.
+        """
         for entry in self._instances.values():
             if now_ms >= entry.lease_ends_at_ms:
                 entry.fall_back(self.broker_count, now_ms)
@@ -206,15 +209,15 @@ class TrafficPoint:
         content = saved.decode(data)
         elapsed_ms = max(0, epoch_ms - content.saved_at_epoch_ms)
         for each in content.instances:
-            entry = self._entry(each.instance_id, now_ms)
+            entry = self._entry(each.instance_id)
             entry.restore(each, elapsed_ms, self.broker_count, now_ms)
 
     # -- inside -----------------------------------------------------------------------------------------
 
-    def _entry(self, instance_id: str, now_ms: int) -> InstancePoint:
+    def _entry(self, instance_id: str) -> InstancePoint:
         entry = self._instances.get(instance_id)
         if entry is None:
-            entry = InstancePoint(instance_id, self._unblock_fraction, now_ms)
+            entry = InstancePoint(instance_id, self._unblock_fraction)
             self._instances[instance_id] = entry
         return entry
 
