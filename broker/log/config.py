@@ -1,0 +1,61 @@
+"""Settings of one partition's log, named and defaulted as Kafka's topic configs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final
+
+MIB: Final = 1024 * 1024
+NEVER: Final = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class LogConfig:
+    """One topic's log settings; replaced as a whole by `PartitionLog.reconfigure`."""
+
+    segment_bytes: int = 1024 * MIB
+    segment_ms: int = 7 * 24 * 3_600_000
+    segment_index_bytes: int = 10 * MIB
+    index_interval_bytes: int = 4096
+    retention_ms: int = 7 * 24 * 3_600_000
+    """-1: for ever."""
+    retention_bytes: int = -1
+    """-1: no limit."""
+    cleanup_policy: frozenset[str] = frozenset({"delete"})
+    max_message_bytes: int = MIB + 12
+    """Largest batch, header included (Kafka's default)."""
+    message_timestamp_type: str = "CreateTime"
+    message_timestamp_before_max_ms: int = NEVER
+    message_timestamp_after_max_ms: int = 3_600_000
+    """One hour since Kafka 4.0 (KIP-1030): a timestamp far ahead would keep its segment for ever."""
+    flush_messages: int = NEVER
+    flush_ms: int = 1_000
+    """Kafka leaves syncing to the operating system; with one replica we do not."""
+    producer_id_expiration_ms: int = 24 * 3_600_000
+    compression_type: str = "producer"
+    """Kept and reported; batches are stored as received whatever it says."""
+
+    @property
+    def is_compacted(self) -> bool:
+        return "compact" in self.cleanup_policy
+
+    @property
+    def deletes(self) -> bool:
+        return "delete" in self.cleanup_policy
+
+    def overridden(self, configs: Mapping[str, str | None]) -> "LogConfig":
+        """This with a topic's configs (Kafka's names) on top; keys that are not the log's are left out.
+
+        Raises: ValueError for a value that is no number.
+        """
+        changes: dict[str, Any] = {}
+        for field in fields(self):
+            value = configs.get(field.name.replace("_", "."))
+            if value is None:
+                continue
+            if field.name == "cleanup_policy":
+                changes[field.name] = frozenset(part.strip() for part in value.split(",") if part.strip())
+            elif isinstance(getattr(self, field.name), int):
+                changes[field.name] = int(value)
+            else:
+                changes[field.name] = value
+        return replace(self, **changes)
