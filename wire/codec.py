@@ -16,14 +16,12 @@ from kio.serial.errors import SerialError
 from kio.static.constants import EntityType
 from kio.static.primitive import i32Timedelta
 
+from wire.faults import MalformedFrame as MalformedFrame
+
 _HEADER: Final = struct.Struct(">hhi")
 _I16: Final = struct.Struct(">h")
 _I32: Final = struct.Struct(">i")
 API_VERSIONS: Final = 18
-
-
-class MalformedFrame(Exception):  # noqa: N818 - a fact about the peer, named as one
-    """The peer sent bytes that are not a message of the API and version they claim."""
 
 
 class RequestHeader(NamedTuple):

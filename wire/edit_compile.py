@@ -1,0 +1,175 @@
+"""Compiles the layout of a non-flexible message into a scanner of whole frames.
+
+The scanner is straight-line Python made from the layout, because a frame of a few kilobytes may cost no
+more than a few microseconds: fields of fixed size are jumped over together with the length that follows
+them in one `unpack_from`, records by their length, and only names are cut out.
+"""
+
+import struct
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any, Final, TypeAlias
+
+from wire.classify import FieldClass
+from wire.faults import EmptyName, ForeignName, MalformedFrame, NameTooLong
+from wire.framing import Buffer
+from wire.layout import Array, Blob, Fixed, Layout, Step, Text
+from wire.scope import SCOPE_BYTES, STRING_BYTES_MAX, Scope
+from wire.texts import tenant_text
+
+Scan: TypeAlias = Callable[[memoryview, int, Scope], tuple[Any, ...]]
+"""scan(frame, where the body begins, scope) -> (pieces behind the length prefix, growth, names, *captured)."""
+
+NAMES: Final = frozenset({FieldClass.TOPIC_NAME, FieldClass.GROUP_ID, FieldClass.TRANSACTIONAL_ID})
+_NEVER_EMPTY: Final = {FieldClass.GROUP_ID: "group_id", FieldClass.TRANSACTIONAL_ID: "transactional_id"}
+
+JOINED_BYTES_MAX: Final = 8192
+"""Up to here one copy of the frame costs less than a second buffer in `sendmsg`."""
+
+BUFFERS_MAX: Final = 512
+"""Well under IOV_MAX (1,024); a frame cut into more is joined."""
+
+_PACK_I16: Final = struct.Struct(">h").pack
+_PACK_I32: Final = struct.Struct(">i").pack
+
+
+def edited_text(raw: memoryview, scope: Scope) -> bytes | None:
+    """The bytes of an error text as the tenant may read it, or None when they stay as they are."""
+    try:
+        text = str(raw, "utf-8")
+    except UnicodeDecodeError as error:
+        raise MalformedFrame("an error text is not UTF-8") from error
+    mapped = tenant_text(text, scope)
+    return None if mapped == text else mapped.encode()
+
+
+class _Source:
+    """Collects the scanner's source and the constants it uses."""
+
+    def __init__(self, captured: Mapping[str, int], *, strip: bool) -> None:
+        self.captured = captured
+        self.strip = strip
+        self.lines: list[str] = []
+        self.constants: dict[str, Any] = {
+            "L": _PACK_I16,
+            "MalformedFrame": MalformedFrame,
+            "ForeignName": ForeignName,
+            "NameTooLong": NameTooLong,
+            "EmptyName": EmptyName,
+            "edited_text": edited_text,
+        }
+        self.loops = 0
+
+    def add(self, depth: int, text: str) -> None:
+        self.lines.append("    " * depth + text)
+
+    def read(self, depth: int, run: Fixed | None, length_code: str) -> None:
+        """Jump over a run of fixed size, capture what is wanted of it, and read the length behind it."""
+        names, codes = [], []
+        for name, code in run.parts if run is not None else ():
+            wanted = depth == 1 and name in self.captured
+            codes.append(code if wanted else f"{struct.calcsize('>' + code)}x")
+            names += [name] if wanted else []
+        if length_code:
+            names.append("n")
+            codes.append(length_code)
+        size = struct.calcsize(">" + "".join(codes))
+        if names:
+            reader = f"U{len(self.constants)}"
+            self.constants[reader] = struct.Struct(">" + "".join(codes)).unpack_from
+            self.add(depth, f"{', '.join(names)}, = {reader}(frame, at)")
+        self.add(depth, f"at += {size}")
+
+    def steps(self, depth: int, layout: Layout) -> None:
+        run: Fixed | None = None
+        for step in layout:
+            if isinstance(step, Fixed):
+                run = step
+                continue
+            self.read(depth, run, "h" if isinstance(step, Text) else "i")
+            self.variable(depth, step)
+            run = None
+        if run is not None:
+            self.read(depth, run, "")
+
+    def variable(self, depth: int, step: Step) -> None:
+        assert not isinstance(step, Fixed)
+        lowest = -1 if step.nullable else 0
+        self.add(depth, f"if n < {lowest}: raise MalformedFrame(f'a length of {{n}}')")
+        if isinstance(step, Array):
+            self.array(depth, step)
+        elif isinstance(step, Text) and step.what in NAMES:
+            self.add(depth, "if n >= 0:")
+            self.name(depth + 1, step.what)
+        elif isinstance(step, Text) and step.what is FieldClass.ERROR_TEXT and self.strip:
+            self.add(depth, "if n > 0:")
+            self.text(depth + 1)
+        else:
+            self.add(depth, "if n > 0: at += n")
+
+    def array(self, depth: int, step: Array) -> None:
+        if step.element_size is not None:
+            self.add(depth, f"if n > 0: at += n * {step.element_size}")
+            return
+        self.loops += 1
+        self.add(depth, f"for i{self.loops} in range(n):")
+        self.steps(depth + 1, step.element)
+
+    def name(self, depth: int, what: FieldClass) -> None:
+        if self.strip:
+            self.add(depth, f"if n < {SCOPE_BYTES} or frame[at : at + {SCOPE_BYTES}] != prefix:")
+            self.add(depth + 1, "raise ForeignName('a name of another instance in a response')")
+            self.add(depth, f"out.append(frame[cut : at - 2]); out.append(L(n - {SCOPE_BYTES}))")
+            self.add(depth, f"cut = at + {SCOPE_BYTES}; at += n; grown -= {SCOPE_BYTES}")
+            return
+        if what in _NEVER_EMPTY:
+            self.add(depth, f"if n == 0: raise EmptyName({_NEVER_EMPTY[what]!r})")
+        self.add(depth, f"if n > {STRING_BYTES_MAX - SCOPE_BYTES}: raise NameTooLong(f'a name of {{n}} bytes')")
+        self.add(depth, f"out.append(frame[cut : at - 2]); out.append(L(n + {SCOPE_BYTES}) + prefix)")
+        self.add(depth, f"cut = at; at += n; grown += {SCOPE_BYTES}")
+        if what is FieldClass.TOPIC_NAME:
+            self.add(depth, "names.append(bytes(frame[cut:at]))")
+
+    def text(self, depth: int) -> None:
+        self.add(depth, "mapped = edited_text(frame[at : at + n], scope)")
+        self.add(depth, "if mapped is not None:")
+        self.add(depth + 1, "out.append(frame[cut : at - 2]); out.append(L(len(mapped)) + mapped)")
+        self.add(depth + 1, "cut = at + n; grown += len(mapped) - n")
+        self.add(depth, "at += n")
+
+
+@lru_cache(maxsize=256)
+def _compiled(layout: Layout, captured: tuple[tuple[str, int], ...], strip: bool) -> Scan:
+    source = _Source(dict(captured), strip=strip)
+    source.add(0, "def scan(frame, at, scope):")
+    source.add(1, "prefix = scope.prefix_bytes; out = []; names = []; cut = 4; grown = 0")
+    for name, absent in captured:
+        source.add(1, f"{name} = {absent}")
+    source.steps(1, layout)
+    source.add(1, "if at != len(frame): raise MalformedFrame(f'the body ends at {at} of {len(frame)} bytes')")
+    source.add(1, "out.append(frame[cut:])")
+    source.add(1, f"return ({', '.join(('out', 'grown', 'names', *dict(captured)))})")
+    exec(compile("\n".join(source.lines), "<frame scanner>", "exec"), source.constants)  # noqa: S102
+    scan: Scan = source.constants["scan"]
+    return scan
+
+
+def compile_scan(layout: Layout, captured: Mapping[str, int], *, strip: bool) -> Scan:
+    """A scanner for one layout. `captured`: top-level fields to read -> their value where a version lacks them.
+
+    The scanner raises struct.error, too, for a frame that ends early.
+    """
+    return _compiled(layout, tuple(captured.items()), strip)
+
+
+def assembled(frame: memoryview, pieces: list[Buffer], grown: int) -> list[Buffer]:
+    """The buffers to send for a scanned frame: a new length prefix and the pieces, joined where that is cheaper."""
+    size = len(frame)
+    if len(pieces) == 1:
+        return [frame]
+    head = _PACK_I32(size - 4 + grown)
+    if size <= JOINED_BYTES_MAX or len(pieces) >= BUFFERS_MAX:
+        return [b"".join((head, *pieces))]
+    if len(pieces) == 3:
+        return [b"".join((head, pieces[0], pieces[1])), pieces[2]]
+    return [head, *pieces]

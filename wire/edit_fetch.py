@@ -1,0 +1,128 @@
+"""Fetch 4-11, edited as whole frames, and the fetch session that a gateway has to watch."""
+
+import struct
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from wire.api_table import ApiKey
+from wire.codec import payload_class
+from wire.edit_compile import Scan, assembled, compile_scan
+from wire.faults import MalformedFrame, NotMappable
+from wire.framing import Buffer
+from wire.layout import Fixed, layout_of
+from wire.scope import Scope
+
+_REQUEST_HEAD: Final = struct.Struct(">ihhih").unpack_from
+_RESPONSE_HEAD: Final = struct.Struct(">ii").unpack_from
+_SESSION: Final = struct.Struct(">ii")
+
+NO_SESSION: Final = (0, -1)
+"""Session id and epoch of a request without session, which is also what versions below 7 mean."""
+
+
+class FetchRequestEdit(NamedTuple):
+    """A Fetch request as the backend gets it."""
+
+    buffers: list[Buffer]
+    correlation_id: int
+    session_id: int
+    """As it goes up, that is after a replacement."""
+    session_epoch: int
+    max_wait_ms: int
+    topics: list[bytes]
+    """The tenant's topic names as they stood in the frame, forgotten ones included."""
+
+
+class FetchResponseEdit(NamedTuple):
+    """A Fetch response as the tenant gets it."""
+
+    buffers: list[Buffer]
+    correlation_id: int
+    error_code: int
+    session_id: int
+
+
+@lru_cache(maxsize=32)
+def _scan(version: int, response: bool) -> Scan:
+    captured = {"session_id": 0, "error_code": 0}
+    if not response:
+        captured = {"replica_id": -1, "max_wait": 0, "session_id": 0, "session_epoch": -1}
+    layout = layout_of(payload_class(ApiKey.FETCH, version, response=response))
+    return compile_scan(layout, captured, strip=response)
+
+
+@lru_cache(maxsize=32)
+def _session_offset(version: int) -> int | None:
+    """Where the session id stands in the body of a request, the epoch behind it."""
+    head = layout_of(payload_class(ApiKey.FETCH, version, response=False))[0]
+    assert isinstance(head, Fixed)
+    names = [name for name, _ in head.parts]
+    if "session_id" not in names:
+        return None
+    at = names.index("session_id")
+    assert names[at + 1] == "session_epoch"
+    return head.offset_behind(at)
+
+
+def _session_at(frame: memoryview) -> int | None:
+    _, _, version, _, client_id_bytes = _REQUEST_HEAD(frame)
+    if client_id_bytes < -1:
+        raise MalformedFrame("negative client id length")
+    offset = _session_offset(version)
+    return None if offset is None else 14 + max(client_id_bytes, 0) + offset
+
+
+def fetch_session(frame: memoryview) -> tuple[int, int]:
+    """(session id, session epoch) of a whole Fetch request, `NO_SESSION` below version 7.
+
+    Raises: MalformedFrame.
+    """
+    try:
+        at = _session_at(frame)
+        return NO_SESSION if at is None else _SESSION.unpack_from(frame, at)
+    except struct.error as error:
+        raise MalformedFrame("a Fetch request ends early") from error
+
+
+def _with_session(frame: memoryview, session_id: int) -> memoryview:
+    at = _session_at(frame)
+    if at is None or at + 4 > len(frame):
+        return frame
+    changed = bytearray(frame)
+    struct.pack_into(">i", changed, at, session_id)
+    return memoryview(changed)
+
+
+def edit_fetch_request(frame: memoryview, scope: Scope, *, session_id: int | None = None) -> FetchRequestEdit:
+    """Put the scope into one whole Fetch request; `session_id` replaces the client's where the version has one.
+
+    Raises: MalformedFrame, NameTooLong, NotMappable for a client that claims to be a broker's replica.
+    """
+    try:
+        if session_id is not None:
+            frame = _with_session(frame, session_id)
+        _, _, version, correlation_id, client_id_bytes = _REQUEST_HEAD(frame)
+        body_at = 14 + client_id_bytes if client_id_bytes >= 0 else 14
+        if client_id_bytes < -1:
+            raise MalformedFrame("negative client id length")
+        scanned = _scan(version, False)(frame, body_at, scope)
+    except struct.error as error:
+        raise MalformedFrame("a Fetch request ends early") from error
+    pieces, grown, topics, replica_id, max_wait_ms, session, epoch = scanned
+    if replica_id >= 0:
+        raise NotMappable("a fetch in the name of a replica")
+    buffers = assembled(frame, pieces, grown)
+    return FetchRequestEdit(buffers, correlation_id, session, epoch, max_wait_ms, topics)
+
+
+def edit_fetch_response(frame: memoryview, version: int, scope: Scope) -> FetchResponseEdit:
+    """Take the scope out of one whole Fetch response; `frame` begins with its length prefix.
+
+    Raises: MalformedFrame, ForeignName.
+    """
+    try:
+        _, correlation_id = _RESPONSE_HEAD(frame)
+        pieces, grown, _, session_id, error_code = _scan(version, True)(frame, 8, scope)
+    except struct.error as error:
+        raise MalformedFrame("a Fetch response ends early") from error
+    return FetchResponseEdit(assembled(frame, pieces, grown), correlation_id, error_code, session_id)

@@ -1,0 +1,69 @@
+"""Produce 3-8, edited as whole frames: topic names and the transactional id grow or shrink, error texts are mapped."""
+
+import struct
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from wire.api_table import ApiKey
+from wire.codec import payload_class
+from wire.edit_compile import Scan, assembled, compile_scan
+from wire.faults import MalformedFrame
+from wire.framing import Buffer
+from wire.layout import layout_of
+from wire.scope import Scope
+
+_REQUEST_HEAD: Final = struct.Struct(">ihhih").unpack_from
+_RESPONSE_HEAD: Final = struct.Struct(">ii").unpack_from
+
+
+class ProduceRequestEdit(NamedTuple):
+    """A Produce request as the backend gets it."""
+
+    buffers: list[Buffer]
+    correlation_id: int
+    acks: int
+    """-1, 0 or 1 of a right client; any i16 of a wrong one. 0 has no reply."""
+    topics: list[bytes]
+    """The tenant's topic names as they stood in the frame."""
+
+
+class ProduceResponseEdit(NamedTuple):
+    """A Produce response as the tenant gets it."""
+
+    buffers: list[Buffer]
+    correlation_id: int
+
+
+@lru_cache(maxsize=32)
+def _scan(version: int, response: bool) -> Scan:
+    layout = layout_of(payload_class(ApiKey.PRODUCE, version, response=response))
+    return compile_scan(layout, {} if response else {"acks": 0}, strip=response)
+
+
+def edit_produce_request(frame: memoryview, scope: Scope) -> ProduceRequestEdit:
+    """Put the scope into one whole Produce request; `frame` begins with its length prefix.
+
+    Raises: MalformedFrame, NameTooLong, EmptyName (transactional id).
+    """
+    try:
+        _, _, version, correlation_id, client_id_bytes = _REQUEST_HEAD(frame)
+        body_at = 14 + client_id_bytes if client_id_bytes >= 0 else 14
+        if client_id_bytes < -1:
+            raise MalformedFrame("negative client id length")
+        pieces, grown, topics, acks = _scan(version, False)(frame, body_at, scope)
+    except struct.error as error:
+        raise MalformedFrame("a Produce request ends early") from error
+    return ProduceRequestEdit(assembled(frame, pieces, grown), correlation_id, acks, topics)
+
+
+def edit_produce_response(frame: memoryview, version: int, scope: Scope) -> ProduceResponseEdit:
+    """Take the scope out of one whole Produce response; `frame` begins with its length prefix.
+
+    Raises: MalformedFrame, ForeignName.
+    """
+    try:
+        _, correlation_id = _RESPONSE_HEAD(frame)
+        pieces, grown, _ = _scan(version, True)(frame, 8, scope)
+    except struct.error as error:
+        raise MalformedFrame("a Produce response ends early") from error
+    return ProduceResponseEdit(assembled(frame, pieces, grown), correlation_id)

@@ -1,0 +1,308 @@
+"""Streaming frame edits: a frame that does not fit the receive buffer is edited piece by piece.
+
+The new length prefix leaves first. It is known as soon as the number of topics is: every topic grows or
+shrinks the frame by 13 bytes, a transactional id by 13 more. Memory stays constant: what is kept between
+two pieces is the state and at most one unfinished name, record bytes are never looked at.
+"""
+
+import struct
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from wire.api_table import ApiKey
+from wire.classify import FieldClass
+from wire.codec import payload_class
+from wire.edit_compile import NAMES
+from wire.faults import EmptyName, ForeignName, MalformedFrame, NameTooLong
+from wire.framing import Buffer
+from wire.layout import Array, Blob, Fixed, Layout, Step, Text, least_size, layout_of
+from wire.scope import SCOPE_BYTES, STRING_BYTES_MAX, Scope
+
+_I16: Final = struct.Struct(">h")
+_I32: Final = struct.Struct(">i")
+_REQUEST_HEAD: Final = struct.Struct(">ihhih").unpack_from
+_RESPONSE_HEAD: Final = struct.Struct(">ii").unpack_from
+
+JOIN_BYTES: Final = 128 * 1024
+"""More than the longest head: a client id, a transactional id and the fields between them."""
+
+TOPICS_SEEN_MAX: Final = 1000
+_SHORT_BYTES: Final = 512
+
+
+class _Op(NamedTuple):
+    """One step of the body, flattened. `size` is a run's or an element's; `jump` leads behind a loop or to its start."""
+
+    code: str
+    nullable: bool = False
+    size: int = 0
+    jump: int = 0
+
+
+class _Program(NamedTuple):
+    head: Layout
+    """The top-level fields before the topics."""
+    ops: tuple[_Op, ...]
+    """The topics and what follows them. The first one is their array."""
+
+
+def _flattened(steps: tuple[Step, ...], ops: list[_Op]) -> None:
+    for step in steps:
+        if isinstance(step, Fixed):
+            ops.append(_Op("skip", size=step.size))
+        elif isinstance(step, Blob):
+            ops.append(_Op("blob", step.nullable))
+        elif isinstance(step, Text):
+            assert step.what not in NAMES or not step.nullable
+            ops.append(_Op("name" if step.what in NAMES else "text", step.nullable))
+        elif step.element_size is not None:
+            ops.append(_Op("run", step.nullable, step.element_size))
+        else:
+            start = len(ops)
+            ops.append(_Op("array"))
+            _flattened(step.element, ops)
+            ops.append(_Op("next", jump=start + 1))
+            ops[start] = _Op("array", step.nullable, least_size(step.element), len(ops))
+
+
+@lru_cache(maxsize=32)
+def _program(api_key: int, version: int, response: bool) -> _Program:
+    layout = layout_of(payload_class(api_key, version, response=response))
+    first_array = next(at for at, step in enumerate(layout) if isinstance(step, Array))
+    ops: list[_Op] = []
+    _flattened(layout[first_array:], ops)
+    return _Program(layout[:first_array], tuple(ops))
+
+
+class FrameEditor:
+    """Edits one frame that arrives in pieces. Feed it from the length prefix on; make a new one per frame."""
+
+    def __init__(self, program: _Program, scope: Scope, *, response: bool) -> None:
+        self._head = program.head
+        self._ops = program.ops
+        self._scope = scope
+        self._response = response
+        self._end = -1
+        """Where the frame ends, counted from its length prefix; -1 until that has arrived."""
+        self._position = 0
+        self._carry = b""
+        self._skip = 0
+        self._at_op = 0
+        self._left: list[int] = []
+        self._cut = 0
+        self.head_done = False
+        """The length prefix has left, and the facts below hold."""
+        self.done = False
+        """The frame ended where its length said; nothing more may be fed."""
+        self.correlation_id = 0
+        self.facts: dict[str, int] = {}
+        """Numbers in front of the topics: acks, timeout; throttle_time, error_code, session_id."""
+        self.topics: list[bytes] = []
+        """The tenant's names of a request's topics met so far, at most `TOPICS_SEEN_MAX`."""
+
+    def feed(self, chunk: memoryview) -> tuple[list[Buffer], int]:
+        """What can be sent now, and how much of `chunk` belonged to this frame (all of it until `done`).
+
+        The buffers may be slices of `chunk`: send or copy them before the receive buffer is reused.
+        Raises: MalformedFrame, NameTooLong, EmptyName. Nothing more may be sent then.
+        """
+        assert not self.done
+        out: list[Buffer] = []
+        at = 0
+        while not self.done and at < len(chunk):
+            held = len(self._carry)
+            end = min(at + JOIN_BYTES, len(chunk)) if held else len(chunk)
+            view = memoryview(self._carry + bytes(chunk[at:end])) if held else chunk[at:]
+            used = self._run(view, out)
+            if not self.done and (end == len(chunk) or used < held):
+                # An unfinished field waits for the next piece; nothing legal is longer than JOIN_BYTES.
+                self._carry = bytes(view[used:])
+                at = end
+                if len(self._carry) > JOIN_BYTES:
+                    raise MalformedFrame("the head of the frame is longer than any legal one")
+            else:
+                self._carry = b""
+                at += used - held
+        return _compact(out), at
+
+    def _run(self, view: memoryview, out: list[Buffer]) -> int:
+        """Go as far as `view` reaches and answer how much of it is dealt with."""
+        if self._end < 0:
+            if len(view) < 4:
+                return 0
+            self._end = _I32.unpack_from(view)[0] + 4
+        view = view[: self._end - self._position]
+        if self.head_done:
+            return self._run_body(view, 0, 0, out)
+        pieces: list[Buffer] = []
+        try:
+            at, cut, grown = self._read_head(view, pieces)
+            (topics,) = _I32.unpack_from(view, at)
+        except struct.error as error:
+            if len(view) == self._end:
+                raise MalformedFrame("the frame ends within its head") from error
+            return 0
+        grown += topics * (-SCOPE_BYTES if self._response else SCOPE_BYTES)
+        if topics < 0 or not 0 <= self._end - 4 + grown < 1 << 31:
+            raise MalformedFrame(f"{topics} topics in a frame of {self._end - 4} bytes")
+        out.append(_I32.pack(self._end - 4 + grown))
+        out += pieces
+        self.head_done = True
+        return self._run_body(view, at, cut, out)
+
+    def _read_head(self, view: memoryview, pieces: list[Buffer]) -> tuple[int, int, int]:
+        """(where the topics begin, from where nothing is emitted yet, growth). Raises struct.error when cut short."""
+        if self._response:
+            _, self.correlation_id = _RESPONSE_HEAD(view)
+            at = 8
+        else:
+            _, _, _, self.correlation_id, client_id_bytes = _REQUEST_HEAD(view)
+            if client_id_bytes < -1:
+                raise MalformedFrame("negative client id length")
+            at = 14 + max(client_id_bytes, 0)
+        cut, grown = 4, 0
+        for step in self._head:
+            if isinstance(step, Fixed):
+                at = self._read_facts(view, at, step)
+                continue
+            assert isinstance(step, Text) and step.what is FieldClass.TRANSACTIONAL_ID and not self._response
+            (size,) = _I16.unpack_from(view, at)
+            if size >= 0:
+                if size == 0:
+                    raise EmptyName("transactional_id")
+                pieces += (view[cut:at], self._grown_length(size))
+                cut, grown = at + 2, grown + SCOPE_BYTES
+            elif size < -1:
+                raise MalformedFrame(f"a length of {size}")
+            at += 2 + max(size, 0)
+        return at, cut, grown
+
+    def _read_facts(self, view: memoryview, at: int, run: Fixed) -> int:
+        codes = ">" + "".join(code for _, code in run.parts)
+        self.facts.update(zip((name for name, _ in run.parts), struct.unpack_from(codes, view, at), strict=True))
+        return at + run.size
+
+    def _grown_length(self, size: int) -> bytes:
+        if size > STRING_BYTES_MAX - SCOPE_BYTES:
+            raise NameTooLong(f"a name of {size} bytes")
+        return _I16.pack(size + SCOPE_BYTES) + self._scope.prefix_bytes
+
+    def _run_body(self, view: memoryview, at: int, cut: int, out: list[Buffer]) -> int:
+        self._cut = cut
+        end = len(view)
+        while True:
+            if self._skip:
+                jump = min(self._skip, end - at)
+                at += jump
+                self._skip -= jump
+                if self._skip:
+                    break
+            if self._at_op == len(self._ops):
+                self.done = True
+                break
+            reached = self._step(view, at, out)
+            if reached < 0:
+                break
+            at = reached
+        if at > self._cut:
+            out.append(view[self._cut : at])
+        self._position += at
+        if self.done != (self._position == self._end) or (not self.done and self._at_frame_end(end - at)):
+            raise MalformedFrame(f"the body ends at {self._position} of {self._end} bytes")
+        return at
+
+    def _at_frame_end(self, unread: int) -> bool:
+        """Whether the frame is here to its last byte, so that a field which wants more is cut short."""
+        return self._position + unread == self._end
+
+    def _step(self, view: memoryview, at: int, out: list[Buffer]) -> int:
+        """Begin one field; answers the offset behind what was read, or -1 when it has not arrived in full."""
+        op = self._ops[self._at_op]
+        if op.code == "skip":
+            return self._jump(at, 0, op.size)
+        if op.code == "next":
+            self._left[-1] -= 1
+            if self._left[-1] > 0:
+                self._at_op = op.jump
+            else:
+                self._left.pop()
+                self._at_op += 1
+            return at
+        length = _I16 if op.code in ("name", "text") else _I32
+        if len(view) - at < length.size:
+            return -1
+        (size,) = length.unpack_from(view, at)
+        if size < (-1 if op.nullable else 0):
+            raise MalformedFrame(f"a length of {size}")
+        if op.code == "name":
+            return self._name(view, at, size, out)
+        if op.code == "array":
+            return self._array(at + 4, max(size, 0), op)
+        return self._jump(at, length.size, max(size, 0) * (op.size if op.code == "run" else 1))
+
+    def _jump(self, at: int, read: int, skip: int) -> int:
+        """The field is `read` bytes here and `skip` bytes that need no look."""
+        self._check_room(at + read, skip)
+        self._skip = skip
+        self._at_op += 1
+        return at + read
+
+    def _check_room(self, at: int, wanted: int) -> None:
+        if self._position + at + wanted > self._end:
+            raise MalformedFrame(f"{wanted} bytes wanted where the frame has {self._end - self._position - at}")
+
+    def _array(self, at: int, count: int, op: _Op) -> int:
+        self._check_room(at, count * op.size)
+        if count:
+            self._left.append(count)
+            self._at_op += 1
+        else:
+            self._at_op = op.jump
+        return at
+
+    def _name(self, view: memoryview, at: int, size: int, out: list[Buffer]) -> int:
+        self._check_room(at + 2, size)
+        if not self._response:
+            if len(view) - at < 2 + size:
+                return -1
+            out += (view[self._cut : at], self._grown_length(size))
+            self._cut = at + 2
+            if len(self.topics) < TOPICS_SEEN_MAX:
+                self.topics.append(bytes(view[at + 2 : at + 2 + size]))
+            return self._jump(at, 2, size)
+        if size < SCOPE_BYTES:
+            raise ForeignName("a name of another instance in a response")
+        if len(view) - at < 2 + SCOPE_BYTES:
+            return -1
+        if view[at + 2 : at + 2 + SCOPE_BYTES] != self._scope.prefix_bytes:
+            raise ForeignName("a name of another instance in a response")
+        out += (view[self._cut : at], _I16.pack(size - SCOPE_BYTES))
+        self._cut = at + 2 + SCOPE_BYTES
+        return self._jump(at, 2 + SCOPE_BYTES, size - SCOPE_BYTES)
+
+
+def _compact(out: list[Buffer]) -> list[Buffer]:
+    """Join neighbouring short buffers, so that a frame with one topic is two of them."""
+    compact: list[Buffer] = []
+    short: list[Buffer] = []
+    for buffer in out:
+        if len(buffer) <= _SHORT_BYTES:
+            short.append(buffer)
+            continue
+        if short:
+            compact.append(b"".join(short))
+            short = []
+        compact.append(buffer)
+    if short:
+        compact.append(b"".join(short))
+    return compact
+
+
+def produce_request_editor(version: int, scope: Scope) -> FrameEditor:
+    """An editor of one Produce request, version 3-8."""
+    return FrameEditor(_program(ApiKey.PRODUCE, version, False), scope, response=False)
+
+
+def fetch_response_editor(version: int, scope: Scope) -> FrameEditor:
+    """An editor of one Fetch response, version 4-11."""
+    return FrameEditor(_program(ApiKey.FETCH, version, True), scope, response=True)
