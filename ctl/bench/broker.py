@@ -1,0 +1,177 @@
+"""`bench broker`: one node, direct, against a floor loop of the same work in the same run."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from ctl.bench import load, servers
+from ctl.bench.measure import Cost, Spread, Stopwatch, cpu_seconds, rss_bytes
+from ctl.errors import CommandError
+from ctl.stack.layout import free_port
+
+_LARGE: Final = 1_000_000
+_SMALL: Final = 16_000
+Say = Callable[[str], None]
+
+
+def run(rounds: int, megabytes: int, say: Say) -> dict[str, Any]:
+    """All measurements; see `report.py` for the table."""
+    results: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        with servers.broker(directory) as broker:
+            results["start CPU s"] = cpu_seconds(broker.pid)
+            load.create_topic(broker.port, "one")
+            load.create_topic(broker.port, "three", partitions=3)
+            for case, size, partitions, window in (
+                ("large produce", _LARGE, 1, 4),
+                ("small produce", _SMALL, 1, 1),
+                ("1 topic, 3 partitions, one machine, produce (seed 002)", _LARGE, 3, 4),
+            ):
+                say(case)
+                topic = "three" if partitions == 3 else "one"
+                total = int(megabytes * 1e6 * (0.2 if size == _SMALL else 1))
+                results[case] = _produce(directory, broker, topic, size, partitions, window, total, rounds)
+            say("large consume")
+            results["large consume"] = _consume(directory, broker, int(megabytes * 1e6), rounds)
+            say("memory after 5 GB")
+            _fill(broker, 5_000_000_000)
+            results["RSS MB after 5 GB"] = rss_bytes(broker.pid) / 1e6
+    say("recovery after kill -9")
+    results["recovery"] = _recovery()
+    return results
+
+
+def _alternate(rounds: int, ours: Callable[[], Cost], floor: Callable[[], Cost]) -> dict[str, Any]:
+    taken: dict[str, list[Cost]] = {"broker": [], "floor": []}
+    for measure in (ours, floor):
+        measure()  # a warm-up that does not count
+    for turn in range(rounds):
+        for peer, measure in (("broker", ours), ("floor", floor))[:: 1 if turn % 2 else -1]:
+            taken[peer].append(measure())
+    return {
+        peer: {
+            "MB/s": Spread.of([cost.bytes_per_s / 1e6 for cost in costs]),
+            "CPU s/GB": Spread.of([cost.cpu_s_per_gb for cost in costs]),
+        }
+        for peer, costs in taken.items()
+    }
+
+
+def _produce(
+    directory: Path,
+    broker: servers.Server,
+    topic: str,
+    size: int,
+    partitions: int,
+    window: int,
+    total: int,
+    rounds: int,
+) -> dict[str, Any]:
+    work = load.workload(size)
+    frames = load.produce_frames(topic, work, partitions)
+    with load.connected(broker.port) as client:
+        answer_size = client.exchange(frames[0])
+    batch_at = len(frames[0]) - 4 - len(work.batch)
+    with servers.floor(directory, batch_at, answer_size) as floor:
+
+        def ours() -> Cost:
+            watch = Stopwatch(broker.pid)
+            return watch.cost(load.produce(broker.port, frames, total, window=window))
+
+        def peer() -> Cost:
+            watch = Stopwatch(floor.pid)
+            return watch.cost(_floor_produce(floor.port, frames, total, window))
+
+        return _alternate(rounds, ours, peer)
+
+
+def _floor_produce(port: int, frames: list[bytes], total: int, window: int) -> int:
+    sent = answered = carried = 0
+    with load.connected(port) as client:
+        while carried < total:
+            frame = frames[sent % len(frames)]
+            client.socket.sendall(frame)
+            sent += 1
+            carried += len(frame)
+            if sent - answered >= window:
+                client.receive()
+                answered += 1
+        for _ in range(sent - answered):
+            client.receive()
+    return carried
+
+
+def _consume(directory: Path, broker: servers.Server, total: int, rounds: int) -> dict[str, Any]:
+    work = load.workload(_LARGE)
+    load.create_topic(broker.port, "read")
+    stored = 200
+    frame = load.produce_frames("read", work, 1)[0]
+    load.produce(broker.port, [frame], stored * len(frame), window=4)
+    with servers.floor(directory, 0, 0, len(work.batch)) as floor:
+
+        def ours() -> Cost:
+            watch = Stopwatch(broker.pid)
+            return watch.cost(
+                load.consume(broker.port, "read", work, total, fetch_bytes=_LARGE, stored=stored)
+            )
+
+        def peer() -> Cost:
+            watch = Stopwatch(floor.pid)
+            return watch.cost(
+                load.consume(floor.port, "read", work, total, fetch_bytes=_LARGE, stored=stored)
+            )
+
+        return _alternate(rounds, ours, peer)
+
+
+def _fill(broker: servers.Server, total: int) -> None:
+    frames = load.produce_frames("three", load.workload(_LARGE), 3)
+    load.produce(broker.port, frames, total, window=4)
+
+
+def _recovery() -> dict[str, Any]:
+    """Store 5 GB, kill -9, start again: seconds, and the bytes that recovery read (its own metric)."""
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        port, metrics_port = free_port(), free_port()
+        arguments = ["--node-id", "1", "--cluster-id", "bench", "--data-dir", str(directory / "broker")]
+        listen = ["--listen", f"127.0.0.1:{port}", "--metrics", f"127.0.0.1:{metrics_port}"]
+        first = _start([*arguments, *listen], port)
+        load.create_topic(port, "three", partitions=3)
+        _fill(servers.Server(first.pid, port), 5_000_000_000)
+        os.kill(first.pid, signal.SIGKILL)
+        first.wait()
+        started = time.perf_counter()
+        second = _start([*arguments, *listen], port)
+        elapsed_s = time.perf_counter() - started
+        read = _metric(metrics_port, "portico_broker_recovered_bytes_total")
+        second.terminate()
+        second.wait(15)
+    return {"seconds to serve": elapsed_s, "MB read": read / 1e6, "MB stored": 5000.0}
+
+
+def _start(arguments: list[str], port: int) -> "subprocess.Popen[bytes]":
+    process = subprocess.Popen([sys.executable, "-m", "broker", *arguments], stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            return process
+        except OSError:
+            time.sleep(0.01)
+    raise CommandError("the broker did not start")
+
+
+def _metric(port: int, name: str) -> float:
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
+        connection.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+        text = b"".join(iter(lambda: connection.recv(65536), b"")).decode()
+    return sum(float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if line.startswith(name))

@@ -1,0 +1,162 @@
+"""`bench gateway`: what tenancy costs. Direct, through the gateway, through a bare relay, interleaved."""
+
+import socket
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Final
+
+from ctl.bench import load, servers
+from ctl.bench.librdkafka import consume_rate, produce_rate
+from ctl.bench.measure import Cost, Spread, Stopwatch, percentile, rss_bytes
+
+PEERS: Final = ("direct", "gateway", "relay")
+_LARGE: Final = 1_000_000
+_SMALL: Final = 16_000
+_IDLE: Final = 2_000
+
+Say = Callable[[str], None]
+
+
+class Bench:
+    """The servers of one run and what every round needs."""
+
+    def __init__(self, directory: Path, stack: ExitStack, megabytes: int) -> None:
+        self.bytes = megabytes * 1_000_000
+        self.broker = stack.enter_context(servers.broker(directory))
+        self.gateway = stack.enter_context(servers.gateway(directory, self.broker.port))
+        self.relay = stack.enter_context(servers.relay(directory, self.broker.port))
+        self.large, self.small = load.workload(_LARGE), load.workload(_SMALL)
+        for name in ("large", "small"):
+            load.create_topic(self.gateway.port, name)
+        self.stored = 200
+        frame = load.produce_frames("large", self.large, 1)[0]
+        load.produce(self.gateway.port, [frame], self.stored * len(frame), window=4)
+
+    def server(self, peer: str) -> servers.Server:
+        """The process that carries this peer's traffic; for `direct` the broker itself."""
+        return {"direct": self.broker, "gateway": self.gateway, "relay": self.relay}[peer]
+
+    def topic(self, peer: str, name: str) -> str:
+        """A topic's name as this peer's clients must write it."""
+        return name if peer == "gateway" else f"{servers.INSTANCE_ID}.{name}"
+
+    def produce(self, peer: str, name: str, workload: load.Workload, window: int, share: float = 1.0) -> Cost:
+        """One round of producing."""
+        server = self.server(peer)
+        frames = load.produce_frames(self.topic(peer, name), workload, 1)
+        watch = Stopwatch(server.pid)
+        return watch.cost(load.produce(server.port, frames, int(self.bytes * share), window=window))
+
+    def consume(self, peer: str) -> Cost:
+        """One round of consuming 1 MB answers."""
+        server = self.server(peer)
+        watch = Stopwatch(server.pid)
+        topic = self.topic(peer, "large")
+        carried = load.consume(
+            server.port, topic, self.large, self.bytes, fetch_bytes=_LARGE, stored=self.stored
+        )
+        return watch.cost(carried)
+
+
+def run(rounds: int, megabytes: int, say: Say) -> dict[str, Any]:
+    """All measurements; see `report.py` for the table."""
+    with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
+        bench = Bench(Path(name), stack, megabytes)
+        results: dict[str, Any] = {}
+        cases: dict[str, Callable[[str], Cost]] = {
+            "large produce": lambda peer: bench.produce(peer, "large", bench.large, window=4),
+            "large consume": bench.consume,
+            "small produce": lambda peer: bench.produce(peer, "small", bench.small, window=1, share=0.2),
+        }
+        for case, measure in cases.items():
+            say(case)
+            results[case] = _costs(rounds, measure)
+        say("half load")
+        results["offered half of direct"] = _half_load(bench, results["large produce"]["direct"], rounds)
+        say("one-message latency")
+        results["one-message latency ms"] = _latency(bench, rounds)
+        say("connections")
+        results["connections per s"] = _each(
+            rounds, lambda peer: load.connections_per_s(bench.server(peer).port, 1.0)
+        )
+        say("memory")
+        results["memory"] = _memory(bench)
+        say("confluent-kafka")
+        results["confluent-kafka"] = _librdkafka(bench, min(rounds, 3))
+        return results
+
+
+def _interleaved(rounds: int, measure: Callable[[str], Any]) -> dict[str, list[Any]]:
+    taken: dict[str, list[Any]] = {peer: [] for peer in PEERS}
+    for peer in PEERS:
+        measure(peer)  # a warm-up that does not count
+    for turn in range(rounds):
+        for step in range(len(PEERS)):
+            peer = PEERS[(turn + step) % len(PEERS)]
+            taken[peer].append(measure(peer))
+    return taken
+
+
+def _costs(rounds: int, measure: Callable[[str], Cost]) -> dict[str, Any]:
+    costs = _interleaved(rounds, measure)
+    return {
+        peer: {
+            "MB/s": Spread.of([cost.bytes_per_s / 1e6 for cost in costs[peer]]),
+            "CPU s/GB": Spread.of([cost.cpu_s_per_gb for cost in costs[peer]]),
+        }
+        for peer in PEERS
+    }
+
+
+def _each(rounds: int, measure: Callable[[str], float]) -> dict[str, Spread]:
+    return {peer: Spread.of(values) for peer, values in _interleaved(rounds, measure).items()}
+
+
+def _half_load(bench: Bench, direct: dict[str, Spread], rounds: int) -> dict[str, Spread]:
+    rate = direct["MB/s"].median * 1e6 / 2
+    frames = {peer: load.produce_frames(bench.topic(peer, "large"), bench.large, 1)[0] for peer in PEERS}
+    return _each(
+        min(rounds, 3), lambda peer: load.paced_produce(bench.server(peer).port, frames[peer], rate, 2.0)
+    )
+
+
+def _latency(bench: Bench, rounds: int) -> dict[str, Any]:
+    one = load.workload(1)
+    frames = {peer: load.produce_frames(bench.topic(peer, "small"), one, 1)[0] for peer in PEERS}
+    taken = _interleaved(rounds, lambda peer: load.latencies_ms(bench.server(peer).port, frames[peer], 1000))
+    return {
+        peer: {
+            "p50": Spread.of([percentile(times, 0.50) for times in rounds_of]),
+            "p99": Spread.of([percentile(times, 0.99) for times in rounds_of]),
+        }
+        for peer, rounds_of in taken.items()
+    }
+
+
+def _memory(bench: Bench) -> dict[str, float]:
+    before = rss_bytes(bench.gateway.pid)
+    idle = [socket.create_connection(("127.0.0.1", bench.gateway.port)) for _ in range(_IDLE)]
+    time.sleep(1.0)
+    after = rss_bytes(bench.gateway.pid)
+    for connection in idle:
+        connection.close()
+    return {
+        "worker RSS MB": before / 1e6,
+        "KB per idle connection": (after - before) / _IDLE / 1e3,
+        "idle connections": _IDLE,
+    }
+
+
+def _librdkafka(bench: Bench, rounds: int) -> dict[str, Any]:
+    taken_in = _each(
+        rounds,
+        lambda peer: produce_rate(bench.server(peer).port, bench.topic(peer, "large"), bench.bytes) / 1e6,
+    )
+    taken_out = _each(
+        rounds,
+        lambda peer: consume_rate(bench.server(peer).port, bench.topic(peer, "large"), bench.bytes) / 1e6,
+    )
+    return {"produce MB/s": taken_in, "consume MB/s": taken_out}

@@ -1,0 +1,67 @@
+"""The same load with confluent-kafka, a client that people really use."""
+
+import os
+import time
+from typing import Final
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+_VALUE: Final = os.urandom(1000)
+
+
+def produce_rate(port: int, topic: str, total_bytes: int) -> float:
+    """Bytes/s of values acknowledged by acks=all in 1 MB batches."""
+    producer = Producer(
+        {
+            "bootstrap.servers": f"127.0.0.1:{port}",
+            "acks": "all",
+            "linger.ms": 20,
+            "batch.size": 1_000_000,
+            "queue.buffering.max.kbytes": 262_144,
+            "queue.buffering.max.messages": 1_000_000,
+        }
+    )
+    faults: list[str] = []
+
+    def delivered(error: object, _message: object) -> None:
+        if error is not None:
+            faults.append(str(error))
+
+    started = time.perf_counter()
+    for _ in range(total_bytes // len(_VALUE)):
+        while True:
+            try:
+                producer.produce(topic, _VALUE, partition=0, on_delivery=delivered)
+                break
+            except BufferError:
+                producer.poll(0.01)
+    producer.flush(60)
+    if faults:
+        raise RuntimeError(f"{len(faults)} records were not delivered: {faults[0]}")
+    return total_bytes / (time.perf_counter() - started)
+
+
+def consume_rate(port: int, topic: str, total_bytes: int) -> float:
+    """Bytes/s of values from the start of partition 0."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": f"127.0.0.1:{port}",
+            "group.id": "bench",
+            "enable.auto.commit": False,
+            "fetch.message.max.bytes": 8_000_000,
+            "queued.max.messages.kbytes": 262_144,
+        }
+    )
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    carried = 0
+    started = time.perf_counter()
+    while carried < total_bytes:
+        for message in consumer.consume(10_000, 5.0):
+            if message.error():
+                raise RuntimeError(str(message.error()))
+            carried += len(message.value())
+        if time.perf_counter() - started > 120:
+            raise RuntimeError("consuming took more than two minutes")
+    elapsed_s = time.perf_counter() - started
+    consumer.close()
+    return carried / elapsed_s

@@ -1,0 +1,208 @@
+"""Load on raw sockets with prebuilt frames: the client costs as little as it can, the same for every peer."""
+
+import os
+import socket
+import struct
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final, NamedTuple
+
+import kio.schema.api_versions.v0.request as api_versions_v0
+import kio.schema.create_topics.v4.request as create_topics_v4
+import kio.schema.fetch.v7.request as fetch_v7
+import kio.schema.produce.v7.request as produce_v7
+
+from wire.batch import Record, build_batch
+from wire.codec import decode_response, duration, framed_request
+
+# kio types its fields with refined integers; plain ones are what it encodes
+_API_VERSIONS: Any = api_versions_v0
+_CREATE_TOPICS: Any = create_topics_v4
+_FETCH: Any = fetch_v7
+_PRODUCE: Any = produce_v7
+
+_SIZE: Final = struct.Struct(">i")
+RECORD_BYTES: Final = 1000
+TIMEOUT_S: Final = 60.0
+_SCRATCH: Final = memoryview(bytearray(64 * 1024 * 1024))
+
+
+class Workload(NamedTuple):
+    """A prebuilt batch of 1 KB records and how many records it holds."""
+
+    batch: bytes
+    records: int
+
+
+def workload(batch_bytes: int) -> Workload:
+    """A batch of about `batch_bytes`; random values, so nothing compresses by accident."""
+    count = max(1, batch_bytes // (RECORD_BYTES + 20))
+    now_ms = time.time_ns() // 1_000_000
+    records = [Record(0, now_ms, None, os.urandom(RECORD_BYTES)) for _ in range(count)]
+    return Workload(bytes(build_batch(records)), count)
+
+
+class Client:
+    """One blocking connection."""
+
+    def __init__(self, port: int) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def exchange(self, frame: bytes) -> int:
+        """Send one framed request, read its answer into the scratch buffer; returns the answer's size."""
+        self.socket.sendall(frame)
+        return self.receive()
+
+    def receive(self) -> int:
+        """Read one answer into the scratch buffer, without its length prefix."""
+        self._fill(_SCRATCH[:4])
+        (size,) = _SIZE.unpack_from(_SCRATCH)
+        self._fill(_SCRATCH[:size])
+        return int(size)
+
+    def _fill(self, view: memoryview) -> None:
+        at = 0
+        while at < len(view):
+            size = self.socket.recv_into(view[at:])
+            if size == 0:
+                raise ConnectionError("the peer closed the connection")
+            at += size
+
+    def call(self, request: Any) -> Any:
+        """Send a kio request, return its decoded response."""
+        size = self.exchange(framed_request(request, 1, "bench"))
+        return decode_response(_SCRATCH[:size], request.__api_key__, request.__version__)[1]
+
+
+@contextmanager
+def connected(port: int) -> Iterator[Client]:
+    """A client that is closed at the end."""
+    client = Client(port)
+    try:
+        yield client
+    finally:
+        client.socket.close()
+
+
+def create_topic(port: int, name: str, partitions: int = 1) -> None:
+    """Create a topic with defaults and wait until it can be used."""
+    topic = _CREATE_TOPICS.CreatableTopic(
+        name=name, num_partitions=partitions, replication_factor=-1, assignments=(), configs=()
+    )
+    with connected(port) as client:
+        answer = client.call(
+            _CREATE_TOPICS.CreateTopicsRequest(topics=(topic,), timeout=duration(10_000), validate_only=False)
+        )
+    if answer.topics[0].error_code != 0:
+        raise RuntimeError(f"topic {name}: {answer.topics[0].error_message}")
+
+
+def produce_frames(topic: str, load: Workload, partitions: int, acks: int = -1) -> list[bytes]:
+    """One framed Produce request for each partition."""
+    return [_produce_frame(topic, partition, load.batch, acks) for partition in range(partitions)]
+
+
+def _produce_frame(topic: str, partition: int, batch: bytes, acks: int) -> bytes:
+    data = _PRODUCE.TopicProduceData(
+        name=topic, partition_data=(_PRODUCE.PartitionProduceData(index=partition, records=batch),)
+    )
+    request = _PRODUCE.ProduceRequest(
+        transactional_id=None, acks=acks, timeout=duration(30_000), topic_data=(data,)
+    )
+    return framed_request(request, 7, "bench")
+
+
+def produce(port: int, frames: list[bytes], total_bytes: int, *, window: int) -> int:
+    """Send frames in turn with at most `window` unanswered; returns the bytes carried."""
+    sent = answered = carried = 0
+    with connected(port) as client:
+        check_produced(client, frames[0])
+        while carried < total_bytes:
+            frame = frames[sent % len(frames)]
+            client.socket.sendall(frame)
+            sent += 1
+            carried += len(frame)
+            if sent - answered >= window:
+                client.receive()
+                answered += 1
+        for _ in range(sent - answered):
+            client.receive()
+    return carried
+
+
+def check_produced(client: Client, frame: bytes) -> None:
+    """A first request whose answer is looked at, so that no round measures refusals."""
+    size = client.exchange(frame)
+    answer = decode_response(_SCRATCH[:size], 0, 7)[1]
+    code = answer.responses[0].partition_responses[0].error_code
+    if code != 0:
+        raise RuntimeError(f"produce was refused with error {code}")
+
+
+def consume(port: int, topic: str, load: Workload, total_bytes: int, *, fetch_bytes: int, stored: int) -> int:
+    """Fetch partition 0 from its start again and again, `stored` batches long; returns the bytes carried."""
+    per_fetch = max(1, fetch_bytes // len(load.batch))
+    step = per_fetch * load.records
+    offsets = range(0, max(1, stored - per_fetch) * load.records, step)
+    frames = [_fetch_frame(topic, offset, per_fetch * len(load.batch)) for offset in offsets]
+    carried = turn = 0
+    with connected(port) as client:
+        while carried < total_bytes:
+            size = client.exchange(frames[turn % len(frames)])
+            if size < len(load.batch):
+                raise RuntimeError(f"a fetch answered {size} bytes instead of records")
+            carried += size
+            turn += 1
+    return carried
+
+
+def _fetch_frame(topic: str, offset: int, size: int) -> bytes:
+    part = _FETCH.FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=size)
+    request = _FETCH.FetchRequest(
+        replica_id=-1,
+        max_wait=duration(500),
+        min_bytes=1,
+        max_bytes=size,
+        isolation_level=0,
+        topics=(_FETCH.FetchTopic(topic=topic, partitions=(part,)),),
+    )
+    return framed_request(request, 7, "bench")
+
+
+def paced_produce(port: int, frame: bytes, rate_bytes_per_s: float, seconds: float) -> float:
+    """Offer a rate for some seconds; returns delivered / offered."""
+    started = time.perf_counter()
+    carried = 0
+    with connected(port) as client:
+        while (elapsed_s := time.perf_counter() - started) < seconds:
+            if carried > elapsed_s * rate_bytes_per_s:
+                time.sleep((carried - elapsed_s * rate_bytes_per_s) / rate_bytes_per_s)
+                continue
+            client.exchange(frame)
+            carried += len(frame)
+    return carried / (time.perf_counter() - started) / rate_bytes_per_s
+
+
+def latencies_ms(port: int, frame: bytes, count: int) -> list[float]:
+    """Round-trip times of one request at a time."""
+    times = []
+    with connected(port) as client:
+        for _ in range(count):
+            started = time.perf_counter_ns()
+            client.exchange(frame)
+            times.append((time.perf_counter_ns() - started) / 1e6)
+    return times
+
+
+def connections_per_s(port: int, seconds: float) -> float:
+    """Connect, ask ApiVersions, close; one after another."""
+    frame = framed_request(_API_VERSIONS.ApiVersionsRequest(), 1, "bench")
+    started = time.perf_counter()
+    count = 0
+    while time.perf_counter() - started < seconds:
+        with connected(port) as client:
+            client.exchange(frame)
+        count += 1
+    return count / (time.perf_counter() - started)

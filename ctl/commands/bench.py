@@ -1,0 +1,52 @@
+"""`portico bench`: ratios against a peer in the same run (docs/performance.md records them)."""
+
+from pathlib import Path
+from types import ModuleType
+from typing import Annotated, Any
+
+import typer
+
+from ctl.errors import CommandError
+from ctl.output import print_table, terminal
+
+app = typer.Typer(no_args_is_help=True)
+
+Json = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the results as JSON.")]
+Rounds = Annotated[int, typer.Option(min=1, max=100, help="Interleaved rounds.")]
+Megabytes = Annotated[int, typer.Option(min=1, max=100_000, help="Carried per round and peer.")]
+
+
+@app.command()
+def gateway(rounds: Rounds = 5, megabytes: Megabytes = 500, json: Json = None) -> None:
+    """Gateway against a direct connection and a bare relay of the same sockets."""
+    from ctl.bench import gateway as bench
+
+    _run(bench, "gateway", ("direct", "relay"), rounds, megabytes, json)
+
+
+@app.command()
+def broker(rounds: Rounds = 5, megabytes: Megabytes = 500, json: Json = None) -> None:
+    """One broker against a floor loop: receive, CRC-32C, append; and sendfile."""
+    from ctl.bench import broker as bench
+
+    _run(bench, "broker", ("floor",), rounds, megabytes, json)
+
+
+def _run(
+    bench: ModuleType, ours: str, peers: tuple[str, ...], rounds: int, megabytes: int, json: Path | None
+) -> None:
+    from ctl.bench.measure import context
+    from ctl.bench.report import rows, with_ratios
+    from ctl.bench.servers import write_results
+
+    facts = context()
+    with terminal().status(f"bench {ours}") as status:
+        try:
+            found: dict[str, Any] = bench.run(rounds, megabytes, lambda what: status.update(f"bench: {what}"))
+        except (OSError, RuntimeError) as error:
+            raise CommandError(f"the benchmark stopped: {error}") from error
+    results = with_ratios(found, ours, peers)
+    terminal().print(", ".join(f"{name} {value}" for name, value in facts.items()))
+    print_table(["MEASURED", "MIN", "MEDIAN", "MAX"], rows(results), empty="nothing")
+    if json is not None:
+        write_results(json, {"context": facts, "results": results})

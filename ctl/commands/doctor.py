@@ -1,0 +1,152 @@
+"""`portico doctor`: what is wrong on this machine or with this stack, and what to do about it."""
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from contracts.units import format_bytes
+from ctl.console_client import Console
+from ctl.errors import CommandError
+from ctl.options import DEFAULT_DATA_DIR, AsJson, DataDir
+from ctl.output import print_json, terminal
+from ctl.stack.layout import Layout, is_free
+from ctl.stack.settings import load
+from runtime.config import ConfigFault, format_host_port
+from runtime.process import raise_file_limit
+
+_DISK_FREE_BYTES_MIN: Final = 1_000_000_000
+_FILES_MIN: Final = 4096
+_MARKS: Final = {"ok": "[green]ok  [/]", "warn": "[yellow]warn[/]", "bad": "[red]bad [/]"}
+
+
+class Finding(NamedTuple):
+    """One check: `ok`, `warn` or `bad`, what was found, and what to do."""
+
+    level: str
+    subject: str
+    found: str
+    advice: str = ""
+
+
+def doctor(as_json: AsJson = False, data_dir: DataDir = DEFAULT_DATA_DIR) -> int:
+    """Check ports, disk, limits, versions and the running stack; exit code 1 when something is wrong."""
+    findings = [*_machine(data_dir), *_settings_and_ports(data_dir), *_stack(data_dir)]
+    if as_json:
+        print_json([finding._asdict() for finding in findings])
+    else:
+        for finding in findings:
+            advice = f" - {finding.advice}" if finding.advice else ""
+            terminal().print(f"{_MARKS[finding.level]} {finding.subject}: {finding.found}{advice}")
+    return 1 if any(finding.level == "bad" for finding in findings) else 0
+
+
+def _machine(data_dir: Path) -> Iterator[Finding]:
+    version = ".".join(str(part) for part in sys.version_info[:3])
+    good = (3, 11) <= sys.version_info[:2] <= (3, 13)
+    yield Finding("ok" if good else "bad", "python", version, "" if good else "use Python 3.11 to 3.13")
+    files = raise_file_limit()
+    enough = files >= _FILES_MIN
+    advice = "" if enough else "raise it (ulimit -n): each connection costs two files"
+    yield Finding(
+        "ok" if enough else "warn", "open files", f"{files}, for about {files // 2 - 100} clients", advice
+    )
+    parent = next(path for path in (data_dir.resolve(), *data_dir.resolve().parents) if path.exists())
+    free = shutil.disk_usage(parent).free
+    roomy = free >= _DISK_FREE_BYTES_MIN
+    advice = "" if roomy else "free space, or name another --data-dir; a full disk stops producers"
+    yield Finding("ok" if roomy else "bad", "disk", f"{format_bytes(free)} free at {parent}", advice)
+    writable = os.access(parent, os.W_OK)
+    if not writable:
+        yield Finding(
+            "bad", "data directory", f"{parent} is not writable", "change its owner or name another"
+        )
+
+
+def _settings_and_ports(data_dir: Path) -> Iterator[Finding]:
+    try:
+        settings = load(data_dir, {})
+    except ConfigFault as fault:
+        for sentence in fault.faults:
+            yield Finding("bad", "settings", sentence, "see `portico config show`")
+        return
+    yield Finding("ok", "settings", "readable")
+    if Layout(data_dir).stack_file.exists():
+        return
+    host, port = settings["console"].value
+    free = is_free(port, host)
+    advice = "" if free else "another program listens there: use --console HOST:PORT"
+    found = f"{format_host_port(host, port)} is {'free' if free else 'taken'}"
+    yield Finding("ok" if free else "bad", "console port", found, advice)
+
+
+def _stack(data_dir: Path) -> Iterator[Finding]:
+    try:
+        stack = json.loads(Layout(data_dir).stack_file.read_text())
+    except FileNotFoundError:
+        yield Finding("ok", "stack", f"none runs on {data_dir}", "start one with `portico up`")
+        return
+    except (OSError, ValueError) as error:
+        yield Finding("bad", "stack", f"its file cannot be read: {error}", "start the stack again")
+        return
+    if not _alive(stack["supervisor"]):
+        yield Finding(
+            "bad", "stack", "its supervisor is gone", "start it again with `portico up`; data is kept"
+        )
+        return
+    for group, pids in stack["pids"].items():
+        living = [pid for pid in pids if _alive(pid)]
+        level = "ok" if living else "bad"
+        advice = "" if living else f"it is being restarted: see the logs in {data_dir / 'logs'}"
+        yield Finding(level, group, f"{len(living)} running", advice)
+    yield from _console(data_dir)
+
+
+def _console(data_dir: Path) -> Iterator[Finding]:
+    try:
+        with Console.of(data_dir, "*") as console:
+            health = console.get("health")
+            instances = console.get("instances")["items"]
+    except CommandError as error:
+        yield Finding("bad", "console", error.sentence, f"see {data_dir / 'logs' / 'control.log'}")
+        return
+    level = "ok" if health["status"] == "ok" else "warn"
+    yield Finding(level, "console", health["status"], "" if level == "ok" else _why_degraded(health))
+    for item in instances:
+        yield from _instance(item)
+
+
+def _why_degraded(health: Any) -> str:
+    parts = []
+    if not health.get("brokers_live"):
+        parts.append("no broker is registered")
+    if not any(gateway["live"] for gateway in health.get("gateways") or []):
+        parts.append("no gateway follows the feed")
+    if health.get("quota_master") is False:
+        parts.append("the quota master does not answer")
+    return ", ".join(parts) or "see the console's log"
+
+
+def _instance(item: Any) -> Iterator[Finding]:
+    subject = f"instance {item['name']} ({item['id']})"
+    if item["state"] == "failed":
+        yield Finding(
+            "bad", subject, f"failed: {item['state_reason']}", "free the port, or delete and create it anew"
+        )
+    elif item.get("blocked"):
+        yield Finding(
+            "warn", subject, "full, producers blocked", "delete records, shorten retention or resize"
+        )
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

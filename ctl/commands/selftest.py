@@ -1,0 +1,36 @@
+"""`portico test`: the project's tests, the default tier or a named one."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from ctl.errors import CommandError, usage
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+TIERS: Final = {
+    "browser": "the console's pages in a headless chromium (Debian: apt install chromium)",
+    "java": "Kafka's own tools on our files (needs a Java runtime and Maven)",
+    "go": "a Go client (needs a Go toolchain)",
+    "long": "many seeds, long soak",
+}
+
+
+def run_tests(
+    tier: Annotated[str | None, typer.Option(metavar="|".join(TIERS), help="Run this tier only.")] = None,
+    pytest_arguments: Annotated[list[str] | None, typer.Argument(metavar="[PYTEST ARGUMENT]...")] = None,
+) -> int:
+    """Run the tests that need only the package index, or one tier of those that need more."""
+    if tier is not None and tier not in TIERS:
+        raise usage(f"there is no tier '{tier}': {', '.join(TIERS)}")
+    if not (ROOT / "tests").is_dir():
+        raise CommandError("there are no tests beside this installation: run it from a clone")
+    expression = tier if tier is not None else " and ".join(f"not {name}" for name in TIERS)
+    command = [sys.executable, "-m", "pytest", "-m", expression, *(pytest_arguments or [])]
+    code = subprocess.call(command, cwd=ROOT)
+    if tier is None:
+        print("left out: " + "; ".join(f"{name} - {what}" for name, what in TIERS.items()))
+        print("run one with ./portico test --tier NAME", flush=True)
+    return code

@@ -1,0 +1,116 @@
+"""`portico up`: run the whole product on this machine until Ctrl-C."""
+
+import asyncio
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ctl.errors import CommandError, usage
+from ctl.options import DEFAULT_DATA_DIR
+from runtime.config import ConfigFault
+from runtime.process import write_json
+
+Text = Annotated[str | None, typer.Option()]
+
+
+def up(
+    data_dir: Annotated[Path, typer.Option(envvar="PORTICO_DATA_DIR")] = DEFAULT_DATA_DIR,
+    console: Annotated[str | None, typer.Option(metavar="HOST:PORT")] = None,
+    vip: Annotated[str | None, typer.Option(metavar="ADDRESS")] = None,
+    vports: Annotated[str | None, typer.Option(metavar="FIRST-LAST")] = None,
+    workers: Annotated[str | None, typer.Option(metavar="N", help="Gateway processes.")] = None,
+    quota_policy: Annotated[str | None, typer.Option(metavar="seed|capped|static")] = None,
+    report_period_ms: Annotated[str | None, typer.Option(metavar="MS", help="1000 to 10000.")] = None,
+    ready_file: Annotated[Path | None, typer.Option(help="Written when everything serves.")] = None,
+) -> None:
+    """Start control plane, quota master, broker and gateway; stay in the foreground; Ctrl-C stops all."""
+    from ctl.stack.settings import load
+
+    flags = {
+        "console": console,
+        "vip": vip,
+        "vports": vports,
+        "workers": workers,
+        "quota_policy": quota_policy,
+        "report_period_ms": report_period_ms,
+    }
+    try:
+        settings = load(data_dir, flags)
+    except ConfigFault as fault:
+        raise usage("; ".join(fault.faults)) from fault
+    asyncio.run(_serve(data_dir.resolve(), settings, ready_file))
+
+
+async def _serve(data_dir: Path, settings: Any, ready_file: Path | None) -> None:
+    from ctl.stack.layout import Layout
+    from ctl.stack.supervisor import Stack
+
+    stack = Stack(Layout(data_dir), settings, _say)
+    stack.lock()
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopped.set)
+    starting = asyncio.create_task(stack.start())
+    waiting = asyncio.create_task(stopped.wait())
+    try:
+        await asyncio.wait({starting, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        if not stopped.is_set():
+            content = starting.result()
+            if ready_file is not None:
+                _write_ready_file(ready_file, content)
+            _greet(content, data_dir)
+            await waiting
+            _say("stopping")
+    finally:
+        starting.cancel()
+        await stack.stop()
+        await asyncio.to_thread(_remove, ready_file)
+
+
+def _write_ready_file(path: Path, content: dict[str, Any]) -> None:
+    public = {name: value for name, value in content.items() if name != "admin_password"}
+    try:
+        write_json(path, public, mode=0o600)
+    except OSError as error:
+        raise CommandError(f"the ready file {path} cannot be written: {error.strerror}") from error
+
+
+def _remove(path: Path | None) -> None:
+    if path is not None:
+        path.unlink(missing_ok=True)
+
+
+def _say(text: str) -> None:
+    print(f"portico: {text}", file=sys.stderr, flush=True)
+
+
+def _greet(content: dict[str, Any], data_dir: Path) -> None:
+    password = content.get("admin_password")
+    login = (
+        f"admin / {password}   (shown once)"
+        if password
+        else "admin (`portico admin reset-password` makes a new one)"
+    )
+    option = "" if data_dir == DEFAULT_DATA_DIR.resolve() else f" --data-dir {data_dir}"
+    create = "--produce-rate 20MB/s --consume-rate 40MB/s --capacity 10GB --whitelist 127.0.0.1/32"
+    print(
+        f"""
+Portico serves.
+
+  console   {content["console"]}
+  login     {login}
+  data      {data_dir}
+
+Next, in another terminal:
+
+  ./portico instance create first {create}{option}
+  ./portico demo{option}
+  ./portico doctor{option}
+
+Ctrl-C stops everything.""",
+        flush=True,
+    )

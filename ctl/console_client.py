@@ -1,0 +1,111 @@
+"""The console API as the command line uses it: the same REST that everyone has."""
+
+import json
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+from urllib.parse import quote
+
+import httpx
+
+from ctl.errors import EXIT_USAGE, CommandError
+from ctl.stack.layout import Layout
+from runtime.config import environment
+
+_SERVE_TIMEOUT_S: Final = 30.0
+
+
+def locate(data_dir: Path) -> tuple[str, str]:
+    """(URL, API key): from the environment, else from the stack of `data_dir`. Raises: CommandError."""
+    variables = environment()
+    url, key = variables.get("PORTICO_URL"), variables.get("PORTICO_API_KEY")
+    if url:
+        if not key:
+            raise CommandError("PORTICO_URL is set but PORTICO_API_KEY is not: set both", EXIT_USAGE)
+        return url, key
+    path = Layout(data_dir).stack_file
+    try:
+        stack = json.loads(path.read_text())
+        return str(stack["console"]), key or str(stack["api_key"])
+    except FileNotFoundError:
+        raise CommandError(
+            f"no stack in {data_dir}: start one with `portico up`, name its --data-dir, or set PORTICO_URL"
+        ) from None
+    except (OSError, ValueError, KeyError) as error:
+        raise CommandError(f"{path} cannot be used ({error}): start the stack again") from error
+
+
+class Console:
+    """A client of one console, used as a context manager."""
+
+    def __init__(self, url: str, key: str, tenant: str | None = None) -> None:
+        self.url = url.rstrip("/")
+        self._tenant = tenant
+        self._http = httpx.Client(
+            base_url=self.url, headers={"Authorization": f"Bearer {key}"}, timeout=30.0, trust_env=False
+        )
+
+    @classmethod
+    def of(cls, data_dir: Path, tenant: str | None = None) -> Self:
+        """The console that a command should talk to."""
+        url, key = locate(data_dir)
+        return cls(url, key, tenant)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._http.close()
+
+    def get(self, path: str, **params: Any) -> Any:
+        """GET /v1/PATH."""
+        return self.call("GET", path, params=params)
+
+    def call(self, method: str, path: str, body: Any = None, params: dict[str, Any] | None = None) -> Any:
+        """Call the API; an answer without content is None. Raises: CommandError."""
+        query = dict(params or {})
+        if self._tenant is not None:
+            query["tenant"] = self._tenant
+        try:
+            response = self._http.request(method, f"/v1/{path}", json=body, params=query)
+        except httpx.HTTPError as error:
+            raise CommandError(f"the console at {self.url} does not answer: {error}") from error
+        if response.status_code >= 400:
+            raise _failure(response)
+        return response.json() if response.content else None
+
+    def wait_until_serving(self, instance_id: str) -> Any:
+        """Poll an instance until it runs. Raises: CommandError with the reason when it does not."""
+        deadline = time.monotonic() + _SERVE_TIMEOUT_S
+        while True:
+            instance = self.get(f"instances/{instance_id}")
+            if instance["state"] == "running":
+                return instance
+            if instance["state"] == "failed":
+                raise CommandError(f"instance {instance_id} failed: {instance['state_reason']}")
+            if time.monotonic() > deadline:
+                raise CommandError(
+                    f"instance {instance_id} is still {instance['state']} after {_SERVE_TIMEOUT_S:.0f} s: "
+                    "do the gateways run? (`portico doctor`)"
+                )
+            time.sleep(0.05)
+
+
+def instance_path(instance: str, *parts: str) -> str:
+    """`instances/ID/...` with every part quoted."""
+    return "/".join(["instances", quote(instance, safe=""), *(quote(part, safe="") for part in parts)])
+
+
+def _failure(response: httpx.Response) -> CommandError:
+    try:
+        problem = response.json()
+        sentence = str(problem.get("detail") or problem.get("title") or response.reason_phrase)
+        faults = [f"{fault.get('field')}: {fault.get('message')}" for fault in problem.get("errors") or []]
+    except (ValueError, AttributeError):
+        sentence, faults = f"the console answered {response.status_code} {response.reason_phrase}", []
+    if faults:
+        sentence = f"{sentence.rstrip('.')} ({'; '.join(faults)})"
+    return CommandError(sentence, EXIT_USAGE if response.status_code == 422 else 1)

@@ -1,0 +1,1 @@
+"""`portico demo`: the product's promises, one act each, with standard clients."""

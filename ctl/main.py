@@ -1,0 +1,69 @@
+"""`portico`: the command line (design: Command contract)."""
+
+import sys
+
+import click
+import typer
+
+from ctl.commands import (
+    admin,
+    bench,
+    config,
+    demo,
+    doctor,
+    group,
+    instance,
+    quota,
+    selftest,
+    tenant,
+    topic,
+    up,
+    whitelist,
+)
+from ctl.errors import EXIT_FAILED, CommandError
+
+app = typer.Typer(
+    name="portico",
+    help="Managed Kafka for many tenants.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command("up")(up.up)
+app.command("demo")(demo.demo)
+app.command("doctor")(doctor.doctor)
+app.command("test")(selftest.run_tests)
+app.add_typer(bench.app, name="bench", help="Measure ratios against a peer in the same run.")
+app.add_typer(instance.app, name="instance", help="Instances of a tenant.")
+app.add_typer(whitelist.app, name="whitelist", help="Who may connect.")
+app.add_typer(topic.app, name="topic", help="Topics of an instance.")
+app.add_typer(group.app, name="group", help="Consumer groups of an instance.")
+app.add_typer(quota.app, name="quota", help="What the quota master allots and why.")
+app.add_typer(tenant.app, name="tenant", help="Tenants (operators).")
+app.add_typer(tenant.keys, name="key", help="API keys.")
+app.add_typer(admin.app, name="admin", help="Administration of this stack.")
+app.add_typer(config.app, name="config", help="Settings of this stack.")
+
+
+def main() -> None:
+    """Run a command: 0 done, 1 the operation failed (one sentence on stderr), 2 wrong usage."""
+    try:
+        code = app(standalone_mode=False)
+    except CommandError as error:
+        print(f"portico: {error.sentence}", file=sys.stderr)
+        sys.exit(error.code)
+    except click.ClickException as error:
+        context = getattr(error, "ctx", None)
+        hint = f" (see `{context.command_path} --help`)" if context is not None else ""
+        print(f"portico: {error.format_message()}{hint}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except (KeyboardInterrupt, click.Abort):
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.exit(EXIT_FAILED)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The embedded stack: layout of the data directory, ports, child processes."""

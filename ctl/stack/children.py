@@ -1,0 +1,133 @@
+"""Child processes of the embedded stack: start, readiness, restart with back-off, clean stop."""
+
+import asyncio
+import ctypes
+import json
+import signal
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from ctl.errors import CommandError
+from ctl.stack.layout import Layout
+from runtime.clock import monotonic_ms
+
+_READY_TIMEOUT_MS: Final = 60_000
+_BACKOFF_FIRST_S: Final = 0.1
+_BACKOFF_LAST_S: Final = 10.0
+_STEADY_MS: Final = 10_000
+_PR_SET_PDEATHSIG: Final = 1
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+@dataclass(frozen=True, slots=True)
+class ChildSpec:
+    """One process: its name, its module, and the arguments of that module."""
+
+    name: str
+    module: str
+    arguments: tuple[str, ...]
+
+
+def _die_with_parent() -> None:
+    """Runs in the child before exec: a killed supervisor leaves nothing behind."""
+    if hasattr(_LIBC, "prctl"):
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+class Child:
+    """A supervised process. `run` keeps it alive until `stop`."""
+
+    def __init__(self, spec: ChildSpec, layout: Layout, say: Any) -> None:
+        self.spec = spec
+        self.restarts = 0
+        self._run_file = layout.run_file(spec.name)
+        self._log_path = layout.log_file(spec.name)
+        self._process: asyncio.subprocess.Process | None = None
+        self._stopping = asyncio.Event()
+        self._say = say
+
+    @property
+    def pid(self) -> int | None:
+        """The pid of the living process."""
+        return self._process.pid if self._process is not None and self._process.returncode is None else None
+
+    def facts(self) -> dict[str, Any] | None:
+        """What the living process says in its run file, or None while it does not serve."""
+        try:
+            facts: dict[str, Any] = json.loads(self._run_file.read_text())
+        except (OSError, ValueError):
+            return None
+        return facts if facts.get("pid") == self.pid else None
+
+    async def run(self) -> None:
+        """Start the process and start it again whenever it ends."""
+        backoff_s = _BACKOFF_FIRST_S
+        while not self._stopping.is_set():
+            started_ms = monotonic_ms()
+            code = await self._run_once()
+            if self._stopping.is_set():
+                return
+            if monotonic_ms() - started_ms > _STEADY_MS:
+                backoff_s = _BACKOFF_FIRST_S
+            ended = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
+            self._say(
+                f"{self.spec.name} {ended}, starting it again in {backoff_s:.1f} s (see {self._log_path})"
+            )
+            await asyncio.sleep(backoff_s)
+            backoff_s = min(backoff_s * 2, _BACKOFF_LAST_S)
+            self.restarts += 1
+
+    async def _run_once(self) -> int:
+        self._run_file.unlink(missing_ok=True)
+        self._log_path.parent.mkdir(parents=True, exist_ok=True)
+        with self._log_path.open("ab") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                self.spec.module,
+                *self.spec.arguments,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                preexec_fn=_die_with_parent,
+                start_new_session=True,
+            )
+        return await self._process.wait()
+
+    async def until_ready(self) -> dict[str, Any]:
+        """Wait for the run file. Raises: CommandError with the end of the log."""
+        deadline_ms = monotonic_ms() + _READY_TIMEOUT_MS
+        while monotonic_ms() < deadline_ms:
+            if facts := self.facts():
+                return facts
+            if self.restarts >= 3:
+                break
+            await asyncio.sleep(0.02)
+        raise CommandError(
+            f"{self.spec.name} does not start. The end of {self._log_path}:\n{tail(self._log_path)}"
+        )
+
+    async def stop(self, grace_s: float) -> None:
+        """SIGTERM, then SIGKILL after `grace_s`."""
+        self._stopping.set()
+        process = self._process
+        if process is None or process.returncode is not None:
+            return
+        process.terminate()
+        try:
+            await asyncio.wait_for(process.wait(), grace_s)
+        except TimeoutError:
+            self._say(f"{self.spec.name} did not stop within {grace_s:.0f} s: killing it")
+            process.kill()
+            await process.wait()
+        self._run_file.unlink(missing_ok=True)
+
+
+def tail(path: Path, lines: int = 12) -> str:
+    """The last lines of a log."""
+    try:
+        return "\n".join(path.read_text(errors="replace").splitlines()[-lines:])
+    except OSError as error:
+        return f"(no log: {error})"

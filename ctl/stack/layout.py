@@ -1,0 +1,106 @@
+"""Where an embedded stack keeps its files."""
+
+import json
+import secrets
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from runtime.process import write_json
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The paths below a data directory."""
+
+    data_dir: Path
+
+    @property
+    def stack_file(self) -> Path:
+        """Address and local operator key of the running stack, 0600."""
+        return self.data_dir / "stack.json"
+
+    @property
+    def secret_file(self) -> Path:
+        """The deployment's secret, 0600."""
+        return self.data_dir / "internal.key"
+
+    @property
+    def lock_file(self) -> Path:
+        """Held while a stack runs."""
+        return self.data_dir / "stack.lock"
+
+    @property
+    def settings_file(self) -> Path:
+        """Settings a person may edit."""
+        return self.data_dir / "portico.toml"
+
+    @property
+    def ports_file(self) -> Path:
+        """Ports of the inner processes, the same after a restart."""
+        return self.data_dir / "ports.json"
+
+    @property
+    def control_dir(self) -> Path:
+        """The store of the control plane and the master."""
+        return self.data_dir / "control"
+
+    @property
+    def gateway_dir(self) -> Path:
+        """Cached feed and shared connection table of the gateway workers."""
+        return self.data_dir / "gateway"
+
+    def broker_dir(self, node_id: int) -> Path:
+        """The log directory of one broker."""
+        return self.data_dir / f"broker-{node_id}"
+
+    def run_file(self, process: str) -> Path:
+        """What a serving process says of itself."""
+        return self.data_dir / "run" / f"{process}.json"
+
+    def log_file(self, process: str) -> Path:
+        """Where a child's stderr goes."""
+        return self.data_dir / "logs" / f"{process}.log"
+
+    def ensure_secret(self) -> str:
+        """The deployment's secret, drawn at the first start."""
+        if not self.secret_file.exists():
+            self.data_dir.mkdir(parents=True, exist_ok=True)
+            temporary = self.secret_file.with_suffix(".tmp")
+            temporary.touch(mode=0o600)
+            temporary.write_text(secrets.token_urlsafe(32) + "\n")
+            temporary.replace(self.secret_file)
+        return self.secret_file.read_text().strip()
+
+    def ports(self, names: list[str]) -> dict[str, int]:
+        """A loopback port for each name: the one of the last start while it is free, else a new one."""
+        try:
+            known: dict[str, Any] = json.loads(self.ports_file.read_text())
+        except (OSError, ValueError):
+            known = {}
+        ports = {name: known[name] if is_free(known.get(name, 0)) else free_port() for name in names}
+        if ports != known:
+            write_json(self.ports_file, known | ports)
+        return ports
+
+
+def is_free(port: int, host: str = "127.0.0.1") -> bool:
+    """Whether nobody listens on a port. Bound without SO_REUSEPORT, so a sharing listener counts too."""
+    if port == 0:
+        return False
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return False
+    return True
+
+
+def free_port() -> int:
+    """A loopback port that is free now."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

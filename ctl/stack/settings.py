@@ -1,0 +1,55 @@
+"""What `portico up` can be told, and what it is by default (design: Command contract)."""
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from runtime.config import Resolved, Setting, environment, parse_host_port, read_toml, resolve
+
+
+def _vports(text: str) -> tuple[int, int]:
+    first, separator, last = text.partition("-")
+    if not separator or not (first.isdigit() and last.isdigit()):
+        raise ValueError(f"'{text}' is not FIRST-LAST")
+    bounds = int(first), int(last)
+    if not 1 <= bounds[0] <= bounds[1] <= 65535:
+        raise ValueError(f"'{text}' is not a range of ports between 1 and 65535")
+    return bounds
+
+
+def _count(low: int, high: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        if not text.isascii() or not text.isdigit() or not low <= int(text) <= high:
+            raise ValueError(f"'{text}' is not a number from {low} to {high}")
+        return int(text)
+
+    return parse
+
+
+def _text(text: str) -> str:
+    if not text.strip():
+        raise ValueError("an empty value")
+    return text
+
+
+def _policy(text: str) -> str:
+    if text not in ("seed", "capped", "static"):
+        raise ValueError(f"'{text}' is not seed, capped or static")
+    return text
+
+
+SETTINGS: Final = (
+    Setting("console", ("127.0.0.1", 8080), parse_host_port, "Where the console listens, HOST:PORT."),
+    Setting("vip", "127.0.0.1", _text, "Address of the instances: one, BIND=ADVERTISED, or a CIDR pool."),
+    Setting("vports", (20000, 29999), _vports, "Ports that instances get, FIRST-LAST."),
+    Setting("workers", os.cpu_count() or 1, _count(1, 256), "Gateway processes; one per core by default."),
+    Setting("quota_policy", "seed", _policy, "How rates are allotted: seed, capped or static."),
+    Setting("report_period_ms", 1000, _count(1000, 10000), "How often brokers report traffic."),
+)
+
+
+def load(data_dir: Path, flags: Mapping[str, str | None]) -> dict[str, Resolved]:
+    """The settings in force for a data directory. Raises: ConfigFault."""
+    path = data_dir / "portico.toml"
+    return resolve(SETTINGS, flags, environment(), read_toml(path), str(path))
