@@ -1,0 +1,65 @@
+"""What an operator may set about consumer groups. Kafka's names with our units last."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupConfig:
+    """Settings of the group coordinator; all of them need a restart."""
+
+    session_timeout_min_ms: int = 6_000
+    """`group.min.session.timeout.ms`: shorter sessions are refused with INVALID_SESSION_TIMEOUT."""
+
+    session_timeout_max_ms: int = 1_800_000
+    """`group.max.session.timeout.ms`."""
+
+    initial_rebalance_delay_ms: int = 500
+    """`group.initial.rebalance.delay.ms`: how long an empty group waits for more members.
+
+    Kafka's 3 s makes every first consumer of a small instance wait 3 s; 0 costs a group of n members that
+    start together up to n rebalances. Half a second covers members started by one script or deployment.
+    """
+
+    new_member_join_timeout_ms: int = 300_000
+    """How long the parked JoinGroup of a member without a member id counts: its client cannot heartbeat."""
+
+    group_size_max: int = 1_000
+    """`group.max.size`: Kafka has no bound; ours keeps one tenant's group record below the batch limit."""
+
+    groups_per_instance_max: int = 5_000
+    """Groups of one instance, so that committing under random names cannot fill the memory all share."""
+
+    offset_metadata_bytes_max: int = 4_096
+    """`offset.metadata.max.bytes`: longer metadata is refused with OFFSET_METADATA_TOO_LARGE."""
+
+    member_metadata_bytes_max: int = 1_048_576
+    """All protocols of one member together: what a Kafka with default settings could store at most."""
+
+    offsets_retention_ms: int = 7 * 24 * 3_600_000
+    """`offsets.retention.minutes`: counted from when the group became empty, not while subscribed."""
+
+    expiry_interval_ms: int = 600_000
+    """`offsets.retention.check.interval.ms`."""
+
+    offsets_partitions: int = 12
+    """`offsets.topic.num.partitions`, fixed when the topic is created.
+
+    A partition is the unit in which groups spread over brokers. Clusters here are small and many, and 12
+    divides evenly by 1, 2, 3, 4 and 6 brokers, where Kafka's 50 would cost 200 files on each.
+    """
+
+    offsets_rewrite_bytes: int = 64 * 1024 * 1024
+    """A partition of the offsets topic beyond this is rewritten to its live keys."""
+
+    def faults(self) -> list[str]:
+        """Every cross-field rule that does not hold, one sentence each."""
+        found = []
+        if not 0 < self.session_timeout_min_ms <= self.session_timeout_max_ms:
+            found.append("the least session timeout must be above 0 and at most the greatest")
+        if self.initial_rebalance_delay_ms < 0:
+            found.append("the initial rebalance delay must not be negative")
+        if self.offsets_partitions < 1:
+            found.append("the offsets topic needs at least one partition")
+        if self.group_size_max < 1:
+            found.append("a group must be allowed at least one member")
+        return found

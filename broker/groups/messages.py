@@ -1,0 +1,269 @@
+"""What goes into the coordinator and what comes out: requests, results and effects, all plain values.
+
+A request comes with a *reply token*: the coordinator never looks into it, parks it as long as Kafka parks the
+answer, and names it exactly once in a `Reply`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias
+
+from kio.schema.errors import ErrorCode
+
+from broker.groups.records import OffsetAndMetadata, Record
+
+Token: TypeAlias = Callable[[Any], None]
+"""Where an answer goes. Opaque to the coordinator, which only hands it back."""
+
+UNKNOWN_MEMBER = ""
+"""The member id of a client that has none yet."""
+
+
+class Moment(NamedTuple):
+    """Now, on both clocks: deadlines count on the one that never jumps, records carry the wall clock."""
+
+    monotonic_ms: int
+    epoch_ms: int
+
+
+class JoinRequest(NamedTuple):
+    """JoinGroup. `requires_member_id` is true from v4 on (KIP-394)."""
+
+    group_id: str
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocol_type: str
+    protocols: tuple[tuple[str, bytes], ...]
+    requires_member_id: bool
+
+
+class JoinedMember(NamedTuple):
+    """One member as the leader sees it."""
+
+    member_id: str
+    group_instance_id: str | None
+    metadata: bytes
+
+
+class JoinResult(NamedTuple):
+    """The answer to JoinGroup; only the leader gets `members`."""
+
+    error: ErrorCode
+    member_id: str
+    generation_id: int = -1
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    leader: str = ""
+    members: tuple[JoinedMember, ...] = ()
+
+
+class SyncRequest(NamedTuple):
+    """SyncGroup; only the leader sends assignments, as (member id, assignment)."""
+
+    group_id: str
+    generation_id: int
+    member_id: str
+    group_instance_id: str | None
+    protocol_type: str | None
+    protocol_name: str | None
+    assignments: tuple[tuple[str, bytes], ...]
+
+
+class SyncResult(NamedTuple):
+    """The answer to SyncGroup."""
+
+    error: ErrorCode
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    assignment: bytes = b""
+
+
+class HeartbeatRequest(NamedTuple):
+    """Heartbeat; its answer is a bare error code."""
+
+    group_id: str
+    generation_id: int
+    member_id: str
+    group_instance_id: str | None
+
+
+class LeavingMember(NamedTuple):
+    """A member to remove: by member id, or by instance id alone (administrators, KIP-345)."""
+
+    member_id: str
+    group_instance_id: str | None
+
+
+class LeaveResult(NamedTuple):
+    """The answer to LeaveGroup: one error for the request and one per member, in order."""
+
+    error: ErrorCode
+    members: tuple[tuple[LeavingMember, ErrorCode], ...] = ()
+
+
+class OffsetToCommit(NamedTuple):
+    """One partition of an OffsetCommit."""
+
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int
+    metadata: str
+
+
+class CommitRequest(NamedTuple):
+    """OffsetCommit. `retention_ms` None means the coordinator's own retention (v5+, or -1 before)."""
+
+    group_id: str
+    generation_id: int
+    member_id: str
+    group_instance_id: str | None
+    retention_ms: int | None
+    offsets: tuple[OffsetToCommit, ...]
+
+
+class CommitResult(NamedTuple):
+    """The answer to OffsetCommit: (topic, partition) -> error."""
+
+    errors: dict[tuple[str, int], ErrorCode]
+
+
+class OffsetsDeletion(NamedTuple):
+    """OffsetDelete."""
+
+    group_id: str
+    partitions: tuple[tuple[str, int], ...]
+
+
+class OffsetsDeletionResult(NamedTuple):
+    """The answer to OffsetDelete: one error for the request, or one per (topic, partition)."""
+
+    error: ErrorCode
+    errors: dict[tuple[str, int], ErrorCode]
+
+
+class DescribedMember(NamedTuple):
+    """One member as DescribeGroups shows it."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    metadata: bytes
+    assignment: bytes
+
+
+class DescribedGroup(NamedTuple):
+    """One group as DescribeGroups shows it. A group that does not exist is Dead, without error (v0-5)."""
+
+    group_id: str
+    state: str
+    protocol_type: str
+    protocol_name: str
+    members: tuple[DescribedMember, ...]
+
+
+class ListedGroup(NamedTuple):
+    """One group as ListGroups shows it."""
+
+    group_id: str
+    protocol_type: str
+    state: str
+
+
+FetchedOffsets: TypeAlias = dict[str, dict[int, OffsetAndMetadata]]
+"""topic -> partition -> committed offset."""
+
+
+class Reply(NamedTuple):
+    """An answer that may leave now."""
+
+    token: Token
+    result: Any
+
+
+class AfterSync(NamedTuple):
+    """Once the assignment is durable, the group becomes stable and its members get it."""
+
+    generation_id: int
+    assignments: dict[str, bytes]
+
+
+class AfterStaticJoin(NamedTuple):
+    """Once the new member id of a static member is durable, it learns it; `leader` is the id it is shown."""
+
+    generation_id: int
+    member_id: str
+    leader: str
+
+
+class AfterCommit(NamedTuple):
+    """Once the offsets are durable, the commit is answered; partitions without error are in the records."""
+
+    token: Token
+    errors: dict[tuple[str, int], ErrorCode]
+
+
+class AfterOffsetsDeletion(NamedTuple):
+    """Once the tombstones are durable, OffsetDelete is answered."""
+
+    token: Token
+    errors: dict[tuple[str, int], ErrorCode]
+
+
+class AfterGroupDeletion(NamedTuple):
+    """Once the tombstones are durable, one group of DeleteGroups is answered."""
+
+    token: Token
+
+
+class AfterHousekeeping(NamedTuple):
+    """Nobody waits: an emptied group, expired offsets, a deleted topic."""
+
+
+Continuation: TypeAlias = (
+    AfterSync | AfterStaticJoin | AfterCommit | AfterOffsetsDeletion | AfterGroupDeletion | AfterHousekeeping
+)
+
+
+class Append(NamedTuple):
+    """Records of one group for one batch of the offsets topic.
+
+    Order: the shell appends in the order given, and reports each append once: to `committed` when the
+    records are below the high watermark, in append order, or to `refused` when they could not be written.
+    """
+
+    group_id: str
+    records: tuple[Record, ...]
+    then: Continuation
+
+
+@dataclass(slots=True)
+class Effects:
+    """What one step of the coordinator leads to: `replies` may leave at once, `appends` must be written."""
+
+    replies: list[Reply] = field(default_factory=list)
+    appends: list[Append] = field(default_factory=list)
+
+
+class Turn:
+    """One step of the coordinator: when it happens, and the effects it gathers."""
+
+    __slots__ = ("effects", "now")
+
+    def __init__(self, now: Moment) -> None:
+        self.now = now
+        self.effects = Effects()
+
+    def reply(self, token: Token, result: Any) -> None:
+        """Let an answer leave at the end of this step."""
+        self.effects.replies.append(Reply(token, result))
+
+    def append(self, group_id: str, records: tuple[Record, ...], then: Continuation) -> None:
+        """Write records, then go on."""
+        assert records, "an append without records"
+        self.effects.appends.append(Append(group_id, records, then))

@@ -1,0 +1,182 @@
+"""Committed offsets: OffsetCommit, OffsetDelete, expiry, and what goes when a topic or a group is deleted.
+
+Source: KIP-211 (retention counts from when the group became empty), KIP-496 (OffsetDelete).
+"""
+
+from collections.abc import Iterable, Iterator
+
+from kio.schema.errors import ErrorCode
+
+from broker.groups.group import Group, State
+from broker.groups.messages import (
+    AfterCommit,
+    AfterGroupDeletion,
+    AfterHousekeeping,
+    AfterOffsetsDeletion,
+    CommitRequest,
+    CommitResult,
+    OffsetsDeletion,
+    OffsetsDeletionResult,
+    Token,
+    Turn,
+)
+from broker.groups.records import GroupRecord, OffsetAndMetadata, OffsetRecord, Record, is_storable
+from broker.groups.registry import Registry
+from broker.groups.subscription import CONSUMER_PROTOCOL_TYPE
+
+_STATES_THAT_KEEP_SESSIONS = (State.STABLE, State.PREPARING_REBALANCE)
+
+
+class Offsets:
+    """Decides what becomes of committed offsets. They change only when the records come back by replay."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    def commit(self, turn: Turn, request: CommitRequest, token: Token) -> None:
+        """Decide one OffsetCommit; a commit of a member counts as a sign of life."""
+        group = self._registry.get(request.group_id)
+        fault = self._commit_fault(group, request)
+        if fault is not None:
+            turn.reply(token, CommitResult({(one.topic, one.partition): fault for one in request.offsets}))
+            return
+        if group is not None and group.state in _STATES_THAT_KEEP_SESSIONS:
+            self._registry.extend_session(group, request.member_id, turn.now)
+        errors: dict[tuple[str, int], ErrorCode] = {}
+        records: list[Record] = []
+        commit_ms = turn.now.epoch_ms
+        expire_ms = None if request.retention_ms is None else commit_ms + request.retention_ms
+        for one in request.offsets:
+            too_large = len(one.metadata.encode()) > self._registry.config.offset_metadata_bytes_max
+            errors[one.topic, one.partition] = (
+                ErrorCode.offset_metadata_too_large if too_large else ErrorCode.none
+            )
+            if not too_large:
+                value = OffsetAndMetadata(one.offset, one.leader_epoch, one.metadata, commit_ms, expire_ms)
+                records.append(OffsetRecord(request.group_id, one.topic, one.partition, value))
+        if records:
+            turn.append(request.group_id, tuple(records), AfterCommit(token, errors))
+        else:
+            turn.reply(token, CommitResult(errors))
+
+    def _commit_fault(self, group: Group | None, request: CommitRequest) -> ErrorCode | None:
+        if not is_storable(request.group_id):
+            return ErrorCode.invalid_group_id
+        if group is None:
+            if request.generation_id >= 0:
+                return ErrorCode.illegal_generation
+            # A simple consumer, or an administrator: the group comes to be with its first offset.
+            fits = self._registry.may_create(request.group_id)
+            return None if fits else ErrorCode.group_max_size_reached
+        if request.generation_id < 0 and group.state is State.EMPTY:
+            return None
+        if request.generation_id < 0 and request.member_id == "" and request.group_instance_id is None:
+            return ErrorCode.unknown_member_id
+        fault = group.member_fault(request.member_id, request.group_instance_id)
+        if fault is not None:
+            return fault
+        if request.generation_id != group.generation_id:
+            return ErrorCode.illegal_generation
+        completing = group.state is State.COMPLETING_REBALANCE
+        return ErrorCode.rebalance_in_progress if completing else None
+
+    def delete(self, turn: Turn, request: OffsetsDeletion, token: Token) -> None:
+        """Decide one OffsetDelete: not while members subscribe to the topic."""
+        group = self._registry.get(request.group_id)
+        error = self._delete_fault(group)
+        if group is None or error is not None:
+            turn.reply(token, OffsetsDeletionResult(error or ErrorCode.group_id_not_found, {}))
+            return
+        errors: dict[tuple[str, int], ErrorCode] = {}
+        records: list[Record] = []
+        for topic, partition in request.partitions:
+            subscribed = group.is_subscribed_to(topic)
+            errors[topic, partition] = ErrorCode.group_subscribed_to_topic if subscribed else ErrorCode.none
+            if not subscribed and self._registry.durable.offset(request.group_id, topic, partition):
+                records.append(OffsetRecord(request.group_id, topic, partition, None))
+        if records:
+            turn.append(request.group_id, tuple(records), AfterOffsetsDeletion(token, errors))
+        else:
+            turn.reply(token, OffsetsDeletionResult(ErrorCode.none, errors))
+
+    def _delete_fault(self, group: Group | None) -> ErrorCode | None:
+        if group is None:
+            return ErrorCode.group_id_not_found
+        if group.state is not State.EMPTY and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
+            return ErrorCode.non_empty_group
+        return None
+
+    def delete_group(self, turn: Turn, group_id: str, token: Token) -> None:
+        """Decide one group of DeleteGroups; the answer is a bare error code."""
+        group = self._registry.get(group_id)
+        if group is None:
+            turn.reply(token, ErrorCode.group_id_not_found)
+        elif group.state is not State.EMPTY:
+            turn.reply(token, ErrorCode.non_empty_group)
+        else:
+            self._forget_pending(group)
+            records = self._registry.durable.tombstones(group_id)
+            if records:
+                turn.append(group_id, records, AfterGroupDeletion(token))
+            else:
+                turn.reply(token, ErrorCode.none)
+
+    def _forget_pending(self, group: Group) -> None:
+        for member_id in tuple(group.pending_join):
+            group.remove(member_id)
+            self._registry.end_session(group, member_id)
+
+    def forget_topics(self, turn: Turn, topics: Iterable[str]) -> None:
+        """Deleted topics take their committed offsets with them: a new topic of the name starts anew."""
+        gone = frozenset(topics)
+        durable = self._registry.durable
+        for group_id in durable.group_ids():
+            records: tuple[Record, ...] = tuple(
+                OffsetRecord(group_id, topic, partition, None)
+                for topic, partitions in durable.offsets(group_id).items()
+                if topic in gone
+                for partition in partitions
+            )
+            if records:
+                turn.append(group_id, records, AfterHousekeeping())
+
+    def expire(self, turn: Turn) -> None:
+        """Remove offsets past their retention, and empty groups that have none left."""
+        for group_id in self._registry.durable.group_ids():
+            group = self._registry.groups[group_id]
+            records = self._expired(group, turn.now.epoch_ms)
+            if records:
+                turn.append(group_id, records, AfterHousekeeping())
+
+    def _expired(self, group: Group, now_ms: int) -> tuple[Record, ...]:
+        durable = self._registry.durable
+        records: list[Record] = []
+        kept = False
+        for topic, partition, value in self._each_offset(group.group_id):
+            if self._is_expired(group, topic, value, now_ms):
+                records.append(OffsetRecord(group.group_id, topic, partition, None))
+            else:
+                kept = True
+        if not kept and group.is_unused and durable.group(group.group_id) is not None:
+            records.append(GroupRecord(group.group_id, None))
+        return tuple(records)
+
+    def _each_offset(self, group_id: str) -> Iterator[tuple[str, int, OffsetAndMetadata]]:
+        for topic, partitions in self._registry.durable.offsets(group_id).items():
+            for partition, value in partitions.items():
+                yield topic, partition, value
+
+    def _is_expired(self, group: Group, topic: str, value: OffsetAndMetadata, now_ms: int) -> bool:
+        """KIP-211: groups without members count from when they became empty; stable consumer groups expire
+        only topics they no longer subscribe to, simple ones by the commit; others nothing."""
+        retention_ms = self._registry.config.offsets_retention_ms
+        since_ms = value.commit_timestamp_ms
+        if group.protocol_type is not None:
+            if group.state is State.EMPTY:
+                # Offsets committed since by an administrator are as young as their commit.
+                since_ms = max(since_ms, group.state_timestamp_ms or 0)
+            elif group.state is not State.STABLE or group.subscribed is None or topic in group.subscribed:
+                return False
+        if value.expire_timestamp_ms is not None:
+            return now_ms >= value.expire_timestamp_ms
+        return now_ms - since_ms >= retention_ms

@@ -1,0 +1,90 @@
+"""What all parts of the coordinator share: its settings, durable state, live groups and timers."""
+
+from collections.abc import Callable
+
+from broker.groups.config import GroupConfig
+from broker.groups.durable import DurableState
+from broker.groups.group import Group, State
+from broker.groups.messages import Moment
+from broker.groups.timers import TimerKey, Timers
+from contracts.names import owner_of
+
+
+class Registry:
+    """The live groups by id, next to the durable state.
+
+    Invariant: every group the durable state knows is live, and a live group it does not know has members,
+    somebody about to join, or records in flight. `settle` restores it for one group.
+    """
+
+    def __init__(self, config: GroupConfig, new_member_suffix: Callable[[], str]) -> None:
+        faults = config.faults()
+        assert not faults, "; ".join(faults)
+        self.config = config
+        self.durable = DurableState()
+        self.timers = Timers()
+        self.groups: dict[str, Group] = {}
+        self.by_instance: dict[str, int] = {}
+        """How many live groups each instance has; the key is "" for names without one."""
+        self.in_flight: dict[str, int] = {}
+        """Appends of a group that are neither committed nor refused yet: what they bring may be needed."""
+        self._new_member_suffix = new_member_suffix
+
+    def get(self, group_id: str) -> Group | None:
+        """A live group."""
+        return self.groups.get(group_id)
+
+    def may_create(self, group_id: str) -> bool:
+        """Whether the group's instance may have one more group."""
+        return self.by_instance.get(owner_of(group_id) or "", 0) < self.config.groups_per_instance_max
+
+    def create(self, group_id: str) -> Group:
+        """A new live group, empty, or as the durable state describes it."""
+        assert group_id not in self.groups
+        stored = self.durable.group(group_id)
+        group = Group(group_id) if stored is None else Group.from_stored(group_id, stored)
+        self.groups[group_id] = group
+        owner = owner_of(group_id) or ""
+        self.by_instance[owner] = self.by_instance.get(owner, 0) + 1
+        return group
+
+    def settle(self, group_id: str, now: Moment) -> None:
+        """After records were replayed or members went: make the group live, or dead when nothing is left."""
+        group = self.groups.get(group_id)
+        known = self.durable.knows(group_id)
+        if group is None:
+            if known:
+                self.create(group_id)
+            return
+        if group.is_unused and not known and group_id not in self.in_flight:
+            self.bury(group, now)
+
+    def bury(self, group: Group, now: Moment) -> None:
+        """Make a group without members dead and forget it, with its deadlines."""
+        assert not group.members and not group.pending_join
+        group.move_to(State.DEAD, now.epoch_ms)
+        self.timers.cancel(TimerKey("join", group.group_id))
+        self.timers.cancel(TimerKey("sync", group.group_id))
+        del self.groups[group.group_id]
+        owner = owner_of(group.group_id) or ""
+        self.by_instance[owner] -= 1
+        if self.by_instance[owner] == 0:
+            del self.by_instance[owner]
+
+    def new_member_id(self, client_id: str, group_instance_id: str | None) -> str:
+        """Kafka's form, `<instance or client id>-<uuid>`, cut so that it always fits a protocol string."""
+        prefix = client_id if group_instance_id is None else group_instance_id
+        return f"{prefix[:1000]}-{self._new_member_suffix()}"
+
+    def start_session(self, group: Group, member_id: str, timeout_ms: int, now: Moment) -> None:
+        """The member must be heard of within the timeout."""
+        key = TimerKey("session", group.group_id, member_id)
+        self.timers.set(key, now.monotonic_ms + max(timeout_ms, 0))
+
+    def extend_session(self, group: Group, member_id: str, now: Moment) -> None:
+        """The member was heard of."""
+        self.start_session(group, member_id, group.members[member_id].session_timeout_ms, now)
+
+    def end_session(self, group: Group, member_id: str) -> None:
+        """The member is gone."""
+        self.timers.cancel(TimerKey("session", group.group_id, member_id))
