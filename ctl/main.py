@@ -2,7 +2,6 @@
 
 import sys
 
-import click
 import typer
 
 from ctl.commands import (
@@ -20,7 +19,7 @@ from ctl.commands import (
     up,
     whitelist,
 )
-from ctl.errors import EXIT_FAILED, CommandError
+from ctl.errors import EXIT_FAILED, EXIT_USAGE, CommandError
 
 app = typer.Typer(
     name="portico",
@@ -49,16 +48,17 @@ app.add_typer(config.app, name="config", help="Settings of this stack.")
 def main() -> None:
     """Run a command: 0 done, 1 the operation failed (one sentence on stderr), 2 wrong usage."""
     try:
-        code = app(standalone_mode=False)
+        code = app(prog_name="portico", standalone_mode=False)
     except CommandError as error:
         print(f"portico: {error.sentence}", file=sys.stderr)
         sys.exit(error.code)
-    except click.ClickException as error:
+    except typer.TyperException as error:
         context = getattr(error, "ctx", None)
         hint = f" (see `{context.command_path} --help`)" if context is not None else ""
-        print(f"portico: {error.format_message()}{hint}", file=sys.stderr)
-        sys.exit(error.exit_code)
-    except (KeyboardInterrupt, click.Abort):
+        message = error.format_message() if hasattr(error, "format_message") else str(error)
+        print(f"portico: {message}{hint}", file=sys.stderr)
+        sys.exit(getattr(error, "exit_code", EXIT_USAGE))
+    except (KeyboardInterrupt, typer.Abort):
         sys.exit(130)
     except BrokenPipeError:
         sys.exit(EXIT_FAILED)

@@ -20,9 +20,12 @@ TIERS: Final = {
 
 def run_tests(
     tier: Annotated[str | None, typer.Option(metavar="|".join(TIERS), help="Run this tier only.")] = None,
+    setup_only: Annotated[bool, typer.Option(help="Install what the tests need, run none.")] = False,
     pytest_arguments: Annotated[list[str] | None, typer.Argument(metavar="[PYTEST ARGUMENT]...")] = None,
 ) -> int:
     """Run the tests that need only the package index, or one tier of those that need more."""
+    if setup_only:
+        return 0
     if tier is not None and tier not in TIERS:
         raise usage(f"there is no tier '{tier}': {', '.join(TIERS)}")
     if not (ROOT / "tests").is_dir():

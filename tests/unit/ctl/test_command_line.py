@@ -1,0 +1,77 @@
+"""Wrong usage ends with one sentence and exit code 2, failure with one sentence and 1; never a trace."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def portico(
+    *arguments: str, cwd: Path | None = None, **environment: str
+) -> "subprocess.CompletedProcess[str]":
+    root = str(Path(__file__).resolve().parents[3])
+    return subprocess.run(
+        [sys.executable, "-m", "ctl.main", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=cwd,
+        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": root, **environment},
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["frob"], "No such command 'frob'"),
+        (["instance", "create", "x", "--produce-rate", "1MB/s"], "Missing option '--consume-rate'"),
+        (["instance", "list", "--bad"], "No such option: --bad"),
+        (["up", "--workers", "none"], "'none' is not a number from 1 to 256"),
+        (["up", "--vports", "9-1"], "range of ports"),
+        (["test", "--tier", "moon"], "there is no tier 'moon'"),
+    ],
+)
+def test_wrong_usage(arguments: list[str], says: str, tmp_path: Path) -> None:
+    result = portico(*arguments, cwd=tmp_path)
+    assert result.returncode == 2
+    assert says in result.stderr
+    assert "Traceback" not in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+
+
+def test_instance_create_asks_who_may_connect(tmp_path: Path) -> None:
+    rates = ["--produce-rate", "1MB/s", "--consume-rate", "1MB/s", "--capacity", "1GB"]
+    result = portico("instance", "create", "x", *rates, cwd=tmp_path)
+    assert result.returncode == 2
+    assert "--whitelist" in result.stderr and "--allow-all" in result.stderr
+
+
+def test_a_size_that_is_none_is_wrong_usage(tmp_path: Path) -> None:
+    result = portico("instance", "resize", "x", "--capacity", "10XB", cwd=tmp_path)
+    assert result.returncode == 2
+    assert "'10XB' is not a size" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_without_a_stack_the_sentence_says_what_to_do(tmp_path: Path) -> None:
+    result = portico("instance", "list", cwd=tmp_path)
+    assert result.returncode == 1
+    assert "portico up" in result.stderr
+
+
+def test_a_console_that_is_gone_is_one_sentence(tmp_path: Path) -> None:
+    result = portico("instance", "list", PORTICO_URL="http://127.0.0.1:9", PORTICO_API_KEY="k", cwd=tmp_path)
+    assert result.returncode == 1
+    assert "does not answer" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_config_show_tells_value_and_origin(tmp_path: Path) -> None:
+    (tmp_path / "portico.toml").write_text("workers = 3\n")
+    result = portico(
+        "config", "show", "--data-dir", str(tmp_path), "--json", PORTICO_VIP="127.0.0.9", cwd=tmp_path
+    )
+    assert result.returncode == 0, result.stderr
+    assert '"origin": "PORTICO_VIP"' in result.stdout
+    assert "portico.toml: workers" in result.stdout
