@@ -1,0 +1,289 @@
+"""What the points reported last, and what follows from it: r, n, stored bytes, who is silent.
+
+`now_ms` is monotonic milliseconds of the master. A missing report repeats the last one: nothing here changes
+without a report but silence.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from contracts.quota import MESSAGE_VERSION, DirectionCounters, InstanceTraffic, TrafficReport
+
+ELAPSED_MS_MIN: Final = 100
+"""Reports closer together are judged as if they were this far apart: a hiccup is not a peak."""
+PAST_BOOTS_MAX: Final = 8
+NO_BOOT: Final = ""
+"""Of a point that was restored from the journal and has not reported yet."""
+
+
+class Outcome(StrEnum):
+    """What became of a report; also a metric label."""
+
+    ACCEPTED = "accepted"
+    REPEATED = "repeated"
+    """A duplicate, or overtaken by a later one: changes nothing."""
+    SUPERSEDED = "superseded"
+    """From a run of the point that a later run has replaced: changes nothing."""
+
+
+class Refusal(StrEnum):
+    """Why a report was refused; also a metric label."""
+
+    MALFORMED = "malformed"
+    VERSION = "version"
+    COUNTER_WENT_BACK = "counter_went_back"
+    LISTED_TWICE = "listed_twice"
+
+
+class ReportRefusedError(Exception):
+    """The report contradicts itself or what the same run said before; nothing of it was taken."""
+
+    def __init__(self, reason: Refusal, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
+        self.detail = detail
+
+
+@dataclass(slots=True)
+class DirectionEntry:
+    """One direction of one instance on one point."""
+
+    counters: DirectionCounters = field(default_factory=DirectionCounters)
+    rate_bytes_per_s: int | None = None
+    """r_i; None until two reports of one run, or the first of a run, were seen."""
+    throttled_ms_per_s: int = 0
+
+    def measure(self, counters: DirectionCounters, elapsed_ms: int) -> None:
+        """The rates that newer counters of the same run make."""
+        self.rate_bytes_per_s = (counters.bytes - self.counters.bytes) * 1000 // elapsed_ms
+        throttled = (counters.throttled_ms - self.counters.throttled_ms) * 1000 // elapsed_ms
+        self.throttled_ms_per_s = min(1000, throttled)
+
+
+@dataclass(slots=True)
+class Entry:
+    """One instance on one point, as last reported. Leads nothing: out of the rule."""
+
+    point: str
+    node_id: int
+    instance_id: str
+    partitions_led: int = 0
+    stored_bytes: int = 0
+    blocked: bool = False
+    on_lease: bool = False
+    produce: DirectionEntry = field(default_factory=DirectionEntry)
+    consume: DirectionEntry = field(default_factory=DirectionEntry)
+    has_base: bool = False
+    """The counters are those of the point's present run, as of its last report."""
+
+    def advance(self, traffic: InstanceTraffic, elapsed_ms: int) -> None:
+        """Take what a report says. Without a base r stays what it was: unknown, or of the run before."""
+        for direction, counters in ((self.produce, traffic.produce), (self.consume, traffic.consume)):
+            if self.has_base:
+                direction.measure(counters, elapsed_ms)
+            direction.counters = counters
+        self.partitions_led = traffic.partitions_led
+        self.stored_bytes = traffic.stored_bytes
+        self.blocked = traffic.blocked
+        self.on_lease = traffic.on_lease
+        self.has_base = True
+
+    def rest(self) -> None:
+        """Not listed in a report: idle and unchanged. Without a base nothing is known to be unchanged."""
+        if self.has_base:
+            self.produce.measure(self.produce.counters, ELAPSED_MS_MIN)
+            self.consume.measure(self.consume.counters, ELAPSED_MS_MIN)
+
+    def start_run(self, from_zero: bool) -> None:
+        """The point started anew; `from_zero`: this is its first report, so all counters began at zero."""
+        self.produce.counters = self.consume.counters = DirectionCounters()
+        self.has_base = from_zero
+
+
+@dataclass(slots=True)
+class Point:
+    """One point. `sequence` grows within a boot id; a past boot id never comes back."""
+
+    name: str
+    node_id: int
+    boot_id: str
+    sequence: int
+    received_at_ms: int
+    sent_at_ms: int
+    is_complete: bool = False
+    """A report of this run told everything: what it has not listed since has counted nothing."""
+    past_boots: list[str] = field(default_factory=list)
+    entries: dict[str, Entry] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What a report did. `listed` holds the instances it spoke of."""
+
+    outcome: Outcome
+    listed: frozenset[str]
+    want_full: bool = False
+
+
+class Ledger:
+    """All points and, the other way round, the points of each instance."""
+
+    def __init__(self) -> None:
+        self._points: dict[str, Point] = {}
+        self._by_instance: dict[str, dict[str, Entry]] = {}
+
+    # -- reading --------------------------------------------------------------------------------------
+
+    def instances(self) -> Iterator[str]:
+        """Every instance that some point spoke of."""
+        return iter(self._by_instance)
+
+    def entries_of(self, instance_id: str) -> list[Entry]:
+        """The points that lead something of the instance, in order of node id."""
+        entries = self._by_instance.get(instance_id, {}).values()
+        return sorted((e for e in entries if e.partitions_led > 0), key=lambda e: (e.node_id, e.point))
+
+    def instances_led_by(self, point: str) -> list[str]:
+        """The instances that a point leads something of."""
+        known = self._points.get(point)
+        return [e.instance_id for e in known.entries.values() if e.partitions_led > 0] if known else []
+
+    def report_age_ms(self, point: str, now_ms: int) -> int:
+        """Time since the point was last heard of."""
+        return max(0, now_ms - self._points[point].received_at_ms)
+
+    def points(self) -> dict[str, int]:
+        """Every point's name and node id."""
+        return {point.name: point.node_id for point in self._points.values()}
+
+    # -- changing -------------------------------------------------------------------------------------
+
+    def receive(self, report: TrafficReport, now_ms: int) -> Receipt:
+        """Take a report.
+
+        Raises: ReportRefusedError when it cannot be true; the ledger is as it was before.
+        """
+        if report.version != MESSAGE_VERSION:
+            raise ReportRefusedError(
+                Refusal.VERSION,
+                f"the report has version {report.version}, this master reads {MESSAGE_VERSION}",
+            )
+        listed = frozenset(each.instance_id for each in report.instances)
+        if len(listed) != len(report.instances):
+            raise ReportRefusedError(Refusal.LISTED_TWICE, "the report lists an instance twice")
+        point = self._points.get(report.point)
+        if point is None:
+            point = self._add_point(report, now_ms)
+        elif report.boot_id in point.past_boots:
+            return Receipt(Outcome.SUPERSEDED, listed)
+        same_run = point.boot_id == report.boot_id
+        if same_run:
+            if report.sequence <= point.sequence:
+                return Receipt(Outcome.REPEATED, listed)
+            self._check_growth(point, report)
+        elapsed_ms = self._elapsed_ms(point, report, now_ms) if same_run else report.window_ms
+        if not same_run:
+            self._start_run(point, report)
+        point.node_id = report.node_id
+        point.sequence = report.sequence
+        point.received_at_ms = now_ms
+        point.sent_at_ms = report.sent_at_ms
+        self._take(point, report, listed, max(ELAPSED_MS_MIN, elapsed_ms))
+        return Receipt(Outcome.ACCEPTED, listed, want_full=not point.is_complete)
+
+    @staticmethod
+    def _check_growth(point: Point, report: TrafficReport) -> None:
+        for each in report.instances:
+            entry = point.entries.get(each.instance_id)
+            if entry is None or not entry.has_base:
+                continue
+            for name, old, new in (
+                ("produce", entry.produce.counters, each.produce),
+                ("consume", entry.consume.counters, each.consume),
+            ):
+                if new.bytes < old.bytes or new.throttled_ms < old.throttled_ms or new.refused < old.refused:
+                    raise ReportRefusedError(
+                        Refusal.COUNTER_WENT_BACK,
+                        f"a {name} counter of instance {each.instance_id} is smaller than in report "
+                        f"{point.sequence} of the same run",
+                    )
+
+    @staticmethod
+    def _elapsed_ms(point: Point, report: TrafficReport, now_ms: int) -> int:
+        """The time since the report before.
+
+        The sender's clock is free of the network's jitter, but it may be set: ours is the check on it.
+        """
+        received_ms = now_ms - point.received_at_ms
+        sent_ms = report.sent_at_ms - point.sent_at_ms
+        return sent_ms if 2 * abs(sent_ms - received_ms) <= received_ms else received_ms
+
+    def _add_point(self, report: TrafficReport, now_ms: int) -> Point:
+        point = Point(report.point, report.node_id, NO_BOOT, 0, now_ms, report.sent_at_ms)
+        self._points[report.point] = point
+        return point
+
+    @staticmethod
+    def _start_run(point: Point, report: TrafficReport) -> None:
+        if point.boot_id != NO_BOOT:
+            point.past_boots = [*point.past_boots, point.boot_id][-PAST_BOOTS_MAX:]
+        point.boot_id = report.boot_id
+        point.is_complete = report.sequence == 1
+        for entry in point.entries.values():
+            entry.start_run(from_zero=point.is_complete)
+
+    def _take(self, point: Point, report: TrafficReport, listed: frozenset[str], elapsed_ms: int) -> None:
+        for traffic in report.instances:
+            entry = point.entries.get(traffic.instance_id) or self._add(point, traffic.instance_id)
+            entry.node_id = report.node_id
+            entry.advance(traffic, elapsed_ms)
+        for entry in point.entries.values():
+            if entry.instance_id not in listed:
+                entry.rest()
+                if report.full:
+                    entry.partitions_led = entry.stored_bytes = 0
+        point.is_complete = point.is_complete or report.full
+
+    def _add(self, point: Point, instance_id: str) -> Entry:
+        entry = Entry(point.name, point.node_id, instance_id, has_base=point.is_complete)
+        point.entries[instance_id] = entry
+        self._by_instance.setdefault(instance_id, {})[point.name] = entry
+        return entry
+
+    def restore(
+        self,
+        *,
+        point: str,
+        node_id: int,
+        instance_id: str,
+        partitions_led: int,
+        stored_bytes: int,
+        produce_rate_bytes_per_s: int,
+        consume_rate_bytes_per_s: int,
+        now_ms: int,
+    ) -> None:
+        """What the master before knew. It counts as heard of now, so a broker that is gone becomes silent."""
+        known = self._points.get(point)
+        if known is None:
+            known = self._points[point] = Point(point, node_id, NO_BOOT, 0, now_ms, 0)
+        entry = self._add(known, instance_id)
+        entry.partitions_led = partitions_led
+        entry.stored_bytes = stored_bytes
+        entry.produce.counters = DirectionCounters(rate_bytes_per_s=produce_rate_bytes_per_s)
+        entry.consume.counters = DirectionCounters(rate_bytes_per_s=consume_rate_bytes_per_s)
+
+    def forget_instance(self, instance_id: str) -> None:
+        """The instance is deleted."""
+        for name in self._by_instance.pop(instance_id, {}):
+            del self._points[name].entries[instance_id]
+
+    def forget_point(self, point: str) -> bool:
+        """The broker is gone for good: its shares are reserved no longer. Whether it was known."""
+        known = self._points.pop(point, None)
+        if known is None:
+            return False
+        for instance_id in known.entries:
+            del self._by_instance[instance_id][point]
+        return True

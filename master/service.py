@@ -1,0 +1,249 @@
+"""The master as one object: reports in, leases out, views for the console; and the task that keeps time."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+import prometheus_client
+
+from contracts.quota import Allocation, ReportAnswer, TrafficReport
+from contracts.quota_view import History, QuotaOverview, QuotaView
+from contracts.specs import InstanceSpec, InstanceState
+from master.allocation import POLICIES
+from master.decision import InstanceDecision, decide
+from master.history import InstanceHistory
+from master.journal import Journal, SavedAllocation
+from master.leases import LeaseBook
+from master.ledger import Ledger, ReportRefusedError
+from master.metrics import MasterCollector
+from master.settings import MasterSettings
+from master.view import history_row, quota_view
+from runtime.clock import epoch_ms, monotonic_ms
+from runtime.logs import get_logger
+
+_log = get_logger(__name__)
+_NO_HISTORY = History()
+
+
+class MasterService:
+    """One run of the master. Single-threaded but for the journal, which is written in a worker thread."""
+
+    def __init__(
+        self,
+        specs: Callable[[], Mapping[str, InstanceSpec]],
+        journal: Journal,
+        settings: MasterSettings | None = None,
+        *,
+        now_ms: Callable[[], int] = monotonic_ms,
+        wall_ms: Callable[[], int] = epoch_ms,
+    ) -> None:
+        """`specs` answers the instances as the feed has them now.
+
+        Raises: ValueError when the settings are out of bounds.
+        """
+        self.settings = settings or MasterSettings()
+        self.settings.validate()
+        self._specs = specs
+        self._journal = journal
+        self._now_ms = now_ms
+        self._wall_ms = wall_ms
+        self._ledger = Ledger()
+        self.reports: Counter[str] = Counter()
+        """Reports by outcome."""
+        self.refusals: Counter[str] = Counter()
+        """Refused reports by reason."""
+        self._history: dict[str, InstanceHistory] = {}
+        self._blocked: dict[str, bool] = {}
+        self.policy = journal.setting("policy") or self.settings.policy
+        """The rule in force: an operator's choice outlives the settings."""
+        period_ms = self.settings.period_ms
+        self._leases = LeaseBook(
+            term=journal.next_term(),
+            lease_ms=self.settings.lease_periods * period_ms,
+            renew_after_ms=period_ms * 3 // 2,
+        )
+        self.decisions: tuple[InstanceDecision, ...] = ()
+        """As of the last tick; read by the metrics thread."""
+        self._restore()
+
+    def _restore(self) -> None:
+        now_ms = self._now_ms()
+        for row in self._journal.allocations():
+            self._blocked[row.instance_id] = self._blocked.get(row.instance_id, False) or row.blocked
+            self._ledger.restore(
+                point=row.point,
+                node_id=row.node_id,
+                instance_id=row.instance_id,
+                partitions_led=row.partitions_led,
+                stored_bytes=row.stored_bytes,
+                produce_rate_bytes_per_s=row.produce_rate_bytes_per_s,
+                consume_rate_bytes_per_s=row.consume_rate_bytes_per_s,
+                now_ms=now_ms,
+            )
+
+    # -- reports ----------------------------------------------------------------------------------------
+
+    def receive(self, report: TrafficReport) -> ReportAnswer:
+        """Take a report and answer with the leases of its point.
+
+        Raises: ReportRefusedError.
+        """
+        now_ms = self._now_ms()
+        try:
+            receipt = self._ledger.receive(report, now_ms)
+        except ReportRefusedError as refused:
+            self.count_refusal(refused.reason, refused.detail, report.point)
+            raise
+        self.reports[receipt.outcome] += 1
+        return ReportAnswer(
+            allocations=tuple(self._grant(report.point, receipt.listed, now_ms)),
+            want_full=receipt.want_full,
+            period_ms=self.settings.period_ms,
+        )
+
+    def count_refusal(self, reason: str, detail: str, point: str | None = None) -> None:
+        """A report was not taken: count and log why."""
+        self.refusals[reason] += 1
+        _log.warning("traffic report refused", reason=reason, detail=detail, point=point)
+
+    def _grant(self, point: str, listed: frozenset[str], now_ms: int) -> list[Allocation]:
+        granted = []
+        for instance_id in self._ledger.instances_led_by(point):
+            decision = self._decide(instance_id, now_ms)
+            if decision is None:
+                continue
+            index = next(i for i, entry in enumerate(decision.entries) if entry.point == point)
+            lease = self._leases.grant(decision, index, now_ms, unasked=instance_id not in listed)
+            if lease is not None:
+                granted.append(lease)
+        return granted
+
+    def _decide(self, instance_id: str, now_ms: int) -> InstanceDecision | None:
+        """The decision as of now, or None for an instance that no spec names."""
+        spec = self._specs().get(instance_id)
+        if spec is None or spec.state is InstanceState.DELETED:
+            return None
+        entries = self._ledger.entries_of(instance_id)
+        silent_ms = self.settings.silent_periods * self.settings.period_ms
+        decision = decide(
+            spec,
+            entries,
+            [self._ledger.report_age_ms(entry.point, now_ms) >= silent_ms for entry in entries],
+            policy=POLICIES[self.policy],
+            was_blocked=self._blocked.get(instance_id, False),
+            unblock_fraction=self.settings.unblock_fraction,
+        )
+        self._blocked[instance_id] = decision.blocked
+        return decision
+
+    # -- views --------------------------------------------------------------------------------------------
+
+    def allocations(self, point: str) -> ReportAnswer:
+        """The leases that a point was given last."""
+        return ReportAnswer(
+            allocations=tuple(self._leases.granted_to(point)), period_ms=self.settings.period_ms
+        )
+
+    def view(self, instance_id: str, seconds: int = 0) -> QuotaView | None:
+        """One instance with the last `seconds` of history, or None when there is no such instance."""
+        decision = self._decide(instance_id, self._now_ms())
+        if decision is None:
+            return None
+        history = self._history.get(instance_id) if seconds > 0 else None
+        since_ms = self._wall_ms() - seconds * 1000
+        return self._view(decision, history.view(since_ms) if history is not None else _NO_HISTORY)
+
+    def overview(self) -> QuotaOverview:
+        """All instances, without history."""
+        now_ms = self._now_ms()
+        decisions = [self._decide(instance_id, now_ms) for instance_id in sorted(self._specs())]
+        views = tuple(self._view(each, _NO_HISTORY) for each in decisions if each is not None)
+        return QuotaOverview(at_ms=self._wall_ms(), policy=self.policy, instances=views)
+
+    def _view(self, decision: InstanceDecision, history: History) -> QuotaView:
+        now_ms = self._now_ms()
+        return quota_view(
+            decision,
+            at_ms=self._wall_ms(),
+            policy=self.policy,
+            period_ms=self.settings.period_ms,
+            unblock_fraction=self.settings.unblock_fraction,
+            epoch_of=self._leases.epoch_of,
+            report_age_ms=lambda point: self._ledger.report_age_ms(point, now_ms),
+            history=history,
+        )
+
+    # -- operators ------------------------------------------------------------------------------------------
+
+    def set_policy(self, policy: str) -> None:
+        """Choose the rule for all instances, also for masters to come.
+
+        Raises: ValueError for a name that is not a policy.
+        """
+        if policy not in POLICIES:
+            raise ValueError(f"'{policy}' is not a policy: choose one of {', '.join(POLICIES)}")
+        self._journal.set_setting("policy", policy)
+        _log.info("policy changed", before=self.policy, policy=policy)
+        self.policy = policy
+
+    def forget_point(self, point: str) -> bool:
+        """A broker is gone for good: reserve nothing for it. Whether it was known."""
+        self._leases.forget_point(point)
+        return self._ledger.forget_point(point)
+
+    # -- time ---------------------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """Once a period: forget deleted instances, decide anew (brokers fall silent), sample the history."""
+        now_ms, at_ms = self._now_ms(), self._wall_ms()
+        specs = self._specs()
+        for instance_id in [*self._ledger.instances()]:
+            spec = specs.get(instance_id)
+            if spec is not None and spec.state is InstanceState.DELETED:
+                self._forget_instance(instance_id)
+        decided = [self._decide(instance_id, now_ms) for instance_id in sorted(specs)]
+        self.decisions = tuple(decision for decision in decided if decision is not None)
+        for decision in self.decisions:
+            history = self._history.setdefault(decision.spec.instance_id, InstanceHistory())
+            history.record(at_ms, history_row(decision))
+        for instance_id in [each for each in self._history if each not in specs]:
+            self._forget_instance(instance_id)
+
+    def _forget_instance(self, instance_id: str) -> None:
+        self._ledger.forget_instance(instance_id)
+        self._leases.forget_instance(instance_id)
+        self._history.pop(instance_id, None)
+        self._blocked.pop(instance_id, None)
+
+    def saved_allocations(self) -> list[SavedAllocation]:
+        """What the journal should hold now: the decisions of the last tick."""
+        return [
+            SavedAllocation(
+                point=entry.point,
+                instance_id=entry.instance_id,
+                node_id=entry.node_id,
+                partitions_led=entry.partitions_led,
+                stored_bytes=entry.stored_bytes,
+                produce_rate_bytes_per_s=decision.produce.decision.rates[index],
+                consume_rate_bytes_per_s=decision.consume.decision.rates[index],
+                blocked=decision.blocked,
+            )
+            for decision in self.decisions
+            for index, entry in enumerate(decision.entries)
+        ]
+
+    async def run(self) -> None:
+        """Keep time until cancelled; the journal is written every few periods and once more at the end."""
+        collector = MasterCollector(self)
+        prometheus_client.REGISTRY.register(collector)
+        ticks = 0
+        try:
+            while True:
+                self.tick()
+                ticks += 1
+                if ticks % self.settings.journal_periods == 0:
+                    await asyncio.to_thread(self._journal.save, self.saved_allocations())
+                await asyncio.sleep(self.settings.period_ms / 1000)
+        finally:
+            prometheus_client.REGISTRY.unregister(collector)
+            self._journal.save(self.saved_allocations())
