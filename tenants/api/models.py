@@ -10,6 +10,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 from contracts.specs import FullBehaviour
+from tenants.model import Role
 
 Cidrs = Annotated[list[str], Field(max_length=512, examples=[["10.0.0.0/8", "2001:db8::/32"]])]
 Bytes = Annotated[int, Field(ge=0, lt=2**63)]
@@ -22,14 +23,6 @@ class _Request(BaseModel):
 
 class _View(BaseModel):
     model_config = ConfigDict(frozen=True)
-
-
-class Role(StrEnum):
-    """What a user or key may do: viewers read, owners also write, operators act for every tenant."""
-
-    OWNER = "owner"
-    VIEWER = "viewer"
-    OPERATOR = "operator"
 
 
 class ConsoleState(StrEnum):

@@ -1,0 +1,73 @@
+"""Secrets: drawn, hashed, compared. Passwords as argon2id; tokens, being random, as SHA-256."""
+
+import hashlib
+import hmac
+import secrets
+import threading
+from typing import Final
+
+from argon2 import PasswordHasher
+from argon2.exceptions import InvalidHashError, VerificationError
+
+_HASHER: Final = PasswordHasher()
+_HASHING: Final = threading.BoundedSemaphore(2)
+"""Each hash takes 64 MiB and a core: a flood of logins waits in line instead of taking the machine."""
+_NOBODY: Final = "$argon2id$v=19$m=65536,t=3,p=4$c29tZXNhbHRzb21lc2FsdA$" + "A" * 43
+KEY_PREFIX: Final = "portico_"
+
+
+def new_password() -> str:
+    """A password that a person can type: about 95 bits."""
+    alphabet = "abcdefghijkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789"
+    return "".join(secrets.choice(alphabet) for _ in range(16))
+
+
+def new_key_secret() -> str:
+    """The secret of an API key."""
+    return KEY_PREFIX + secrets.token_urlsafe(32)
+
+
+def new_session_token() -> str:
+    """The cookie of a session."""
+    return secrets.token_urlsafe(32)
+
+
+def new_id(prefix: str) -> str:
+    """An id that is not a secret."""
+    return prefix + secrets.token_hex(6)
+
+
+def sha256(token: str) -> str:
+    """How a random token is stored."""
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def csrf_token(session_token: str) -> str:
+    """What a browser's page sends with writes: derived from the cookie, which scripts cannot read."""
+    return hmac.new(session_token.encode(), b"csrf", hashlib.sha256).hexdigest()
+
+
+def same(given: str, expected: str) -> bool:
+    """Comparison in constant time."""
+    return hmac.compare_digest(given.encode(), expected.encode())
+
+
+def hash_password(password: str) -> str:
+    """An argon2id hash with its parameters."""
+    with _HASHING:
+        return _HASHER.hash(password)
+
+
+def password_matches(password_hash: str | None, password: str) -> bool:
+    """Whether a password is right; an unknown user (None) takes as long as a wrong password."""
+    with _HASHING:
+        try:
+            _HASHER.verify(password_hash or _NOBODY, password)
+        except (VerificationError, InvalidHashError):
+            return False
+    return password_hash is not None
+
+
+def needs_rehash(password_hash: str) -> bool:
+    """Whether a hash was made with older parameters."""
+    return _HASHER.check_needs_rehash(password_hash)

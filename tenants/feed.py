@@ -1,0 +1,201 @@
+"""The feed of specs: long polls, acknowledgements, and what they make of instances.
+
+Lives on the event loop; every call of the store goes to a thread. Acknowledgements are kept in memory:
+after a restart the followers' next polls bring them again.
+"""
+
+import asyncio
+import contextlib
+from dataclasses import replace
+from typing import Final
+
+from contracts.specs import (
+    MESSAGE_VERSION,
+    ConsumerKind,
+    FeedRequest,
+    FeedResponse,
+)
+from runtime.clock import epoch_ms, monotonic_ms
+from runtime.logs import get_logger
+from tenants import lifecycle
+from tenants.acknowledgement import Consumer, Outcome, judge
+from tenants.errors import Refused
+from tenants.lifecycle import Event, State
+from tenants.model import Instance
+from tenants.store import changes, instances
+from tenants.store.engine import Store
+from tenants.usecases.placement import Placement
+
+_log = get_logger(__name__)
+WAIT_MAX_MS: Final = 30_000
+_SETTLE_EVERY_S: Final = 0.5
+_RELEASE_EVERY_S: Final = 5.0
+_FORGET_AFTER_MS: Final = 600_000
+_EVENTS: Final = {Outcome.SERVED: Event.SERVED, Outcome.REFUSED: Event.REFUSED}
+
+
+class UnknownVersion(Refused):
+    """A follower speaks a version of the messages that we do not."""
+
+
+class Feed:
+    """Serves followers and settles instances that wait for gateways."""
+
+    def __init__(self, store: Store, placement: Placement) -> None:
+        self.consumers: dict[str, Consumer] = {}
+        self.revision = 0
+        """The newest known to this process."""
+        self._store = store
+        self._placement = placement
+        self._wake = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._to_settle = asyncio.Event()
+
+    # --- wake-ups -------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Note the loop that wake-ups go to."""
+        self._loop = asyncio.get_running_loop()
+
+    def notify(self) -> None:
+        """Something was committed: wake all polls. May be called from any thread."""
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._awake)
+
+    def _awake(self) -> None:
+        self._to_settle.set()
+        self._wake.set()
+        self._wake = asyncio.Event()
+
+    # --- followers ------------------------------------------------------------------------------
+
+    async def poll(self, request: FeedRequest) -> FeedResponse:
+        """Answer one poll: at once when there is news, else when there is or the wait is over.
+
+        Raises: UnknownVersion.
+        """
+        if request.version != MESSAGE_VERSION:
+            raise UnknownVersion(f"feed messages of version {request.version} are not understood here")
+        consumer = self.consumers.setdefault(request.consumer, Consumer(request.kind))
+        consumer.polls_open += 1
+        try:
+            await self._register(request, consumer)
+            return await self._answer(request, consumer)
+        finally:
+            consumer.polls_open -= 1
+            consumer.seen_ms = monotonic_ms()
+
+    async def _answer(self, request: FeedRequest, consumer: Consumer) -> FeedResponse:
+        deadline_ms = monotonic_ms() + min(max(request.wait_ms, 0), WAIT_MAX_MS)
+        first = True
+        while True:
+            wake = self._wake  # taken before reading: a commit in between wakes us
+            response = await asyncio.to_thread(self._changes, request)
+            self.revision = max(self.revision, response.revision)
+            if first:
+                self._acknowledge(request, consumer, goes_on=not response.full)
+                first = False
+            left_ms = deadline_ms - monotonic_ms()
+            if response.full or response.instances or response.clusters or left_ms <= 0:
+                return response
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(wake.wait(), left_ms / 1000)
+
+    def _changes(self, request: FeedRequest) -> FeedResponse:
+        with self._store.read() as connection:
+            return changes.since(connection, request.feed_id, request.applied_revision)
+
+    def _acknowledge(self, request: FeedRequest, consumer: Consumer, *, goes_on: bool) -> None:
+        """`goes_on` false: what the follower has applied is not of this feed, it starts anew."""
+        consumer.kind = request.kind
+        consumer.applied_revision = request.applied_revision if goes_on else 0
+        consumer.failures = {failure.instance_id: failure.reason for failure in request.failures}
+        self._to_settle.set()
+
+    async def _register(self, request: FeedRequest, consumer: Consumer) -> None:
+        broker, cluster_id = request.broker, request.cluster_id
+        if broker is None or cluster_id is None or consumer.broker == (cluster_id, broker):
+            return
+
+        def register() -> bool:
+            with self._store.write() as connection:
+                return self._placement.register_broker(connection, cluster_id, broker, epoch_ms())
+
+        if await asyncio.to_thread(register):
+            _log.info("broker registered", cluster=cluster_id, node=broker.node_id, host=broker.host)
+            self._awake()
+        consumer.broker = (cluster_id, broker)
+
+    def live(self, kind: ConsumerKind) -> dict[str, Consumer]:
+        """The followers of a kind that are to be waited for."""
+        now_ms = monotonic_ms()
+        return {name: one for name, one in self.consumers.items() if one.kind is kind and one.is_live(now_ms)}
+
+    def applied_everywhere(self, revision: int) -> bool:
+        """Whether every live gateway, and at least one, has applied a revision."""
+        return judge("", revision, self.consumers.values(), monotonic_ms())[0] is Outcome.SERVED
+
+    # --- settling -------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Settle instances after each acknowledgement, and while some wait; for ever."""
+        waiting = True
+        while True:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._to_settle.wait(), _SETTLE_EVERY_S if waiting else None)
+            self._to_settle.clear()
+            waiting = await self.settle()
+
+    async def run_port_releases(self) -> None:
+        """Look now and then whether ports that others had are free again; for ever."""
+
+        def release() -> int:
+            with self._store.write() as connection:
+                return self._placement.release_freed_ports(connection, epoch_ms())
+
+        while True:
+            await asyncio.sleep(_RELEASE_EVERY_S)
+            if await asyncio.to_thread(release):
+                self._awake()
+
+    async def settle(self) -> bool:
+        """Move instances as the live gateways' acknowledgements say; whether some still wait."""
+        now_ms = monotonic_ms()
+        for name, one in list(self.consumers.items()):
+            if now_ms - one.seen_ms > _FORGET_AFTER_MS and one.polls_open == 0:
+                del self.consumers[name]
+        # The thread works on a copy: polls go on meanwhile.
+        consumers = [replace(one, failures=dict(one.failures)) for one in self.consumers.values()]
+        return await asyncio.to_thread(self._settle, consumers, now_ms)
+
+    def _settle(self, consumers: list[Consumer], now_ms: int) -> bool:
+        failing = {instance_id for one in consumers for instance_id in one.failures}
+        with self._store.read() as connection:
+            candidates = instances.in_states(connection, [State.CREATING, State.FAILED])
+            known = {one.id for one in candidates}
+            candidates += instances.by_ids(connection, failing - known)
+        moves = []
+        for instance in candidates:
+            outcome, reason = judge(instance.id, instance.revision, consumers, now_ms)
+            if outcome is not Outcome.WAITING and not instance.listeners_withheld:
+                moves.append((instance, _EVENTS[outcome], reason))
+        self._apply([move for move in moves if _changes_something(*move)])
+        return any(one.state is State.CREATING for one in candidates)
+
+    def _apply(self, moves: list[tuple[Instance, Event, str | None]]) -> None:
+        if not moves:
+            return
+        with self._store.write() as connection:
+            for instance, event, reason in moves:
+                now = instances.by_id(connection, instance.id)
+                if now is None or now.revision != instance.revision or now.state is not instance.state:
+                    continue  # changed meanwhile: judged again soon
+                state = lifecycle.transition(instance.state, event) or instance.state
+                instances.set_state(connection, instance.id, state, reason)
+                _log.info("instance settled", instance=instance.id, state=state.value, reason=reason)
+
+
+def _changes_something(instance: Instance, event: Event, reason: str | None) -> bool:
+    if instance.state is State.FAILED and event is Event.REFUSED:
+        return reason != instance.state_reason
+    return lifecycle.transition(instance.state, event) is not None

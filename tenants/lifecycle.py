@@ -1,0 +1,174 @@
+"""The life cycle of an instance and the rules its fields must keep. Pure: no clock, no randomness, no IO.
+
+`TRANSITIONS` is the whole state machine; a pair that is absent is not possible.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from contracts.names import ID_ALPHABET, ID_LENGTH, is_instance_id
+from contracts.specs import Limits
+from contracts.units import format_bytes
+
+
+class State(StrEnum):
+    """Where an instance is. `deleted` rows stay for ever: ids are never reused."""
+
+    CREATING = "creating"
+    RUNNING = "running"
+    SUSPENDED = "suspended"
+    FAILED = "failed"
+    DELETING = "deleting"
+    DELETED = "deleted"
+
+
+class Event(StrEnum):
+    """What happens to an instance."""
+
+    SERVED = "served"
+    """Every live gateway has applied its revision."""
+    REFUSED = "refused"
+    """A gateway cannot serve it, or its port is in use."""
+    SUSPEND = "suspend"
+    RESUME = "resume"
+    DELETE = "delete"
+    PURGED = "purged"
+    """Nothing of it is left on its cluster."""
+
+
+TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
+    (State.CREATING, Event.SERVED): State.RUNNING,
+    (State.CREATING, Event.REFUSED): State.FAILED,
+    (State.CREATING, Event.SUSPEND): State.SUSPENDED,
+    (State.CREATING, Event.DELETE): State.DELETING,
+    (State.RUNNING, Event.REFUSED): State.FAILED,
+    (State.RUNNING, Event.SUSPEND): State.SUSPENDED,
+    (State.RUNNING, Event.DELETE): State.DELETING,
+    (State.SUSPENDED, Event.RESUME): State.CREATING,
+    (State.SUSPENDED, Event.DELETE): State.DELETING,
+    (State.FAILED, Event.SERVED): State.RUNNING,
+    (State.FAILED, Event.SUSPEND): State.SUSPENDED,
+    (State.FAILED, Event.DELETE): State.DELETING,
+    (State.DELETING, Event.PURGED): State.DELETED,
+}
+"""Resume goes through `creating`: an instance is `running` only once gateways serve it again."""
+
+
+def transition(state: State, event: Event) -> State | None:
+    """The state after an event, or None when the event is not possible in this state."""
+    return TRANSITIONS.get((state, event))
+
+
+class Fault(NamedTuple):
+    """A field of a request and why it is refused."""
+
+    field: str
+    message: str
+
+
+RATE_MIN_BYTES_PER_S: Final = 100_000
+RATE_MAX_BYTES_PER_S: Final = 10**12
+CAPACITY_MIN_BYTES: Final = 1_000_000
+CAPACITY_MAX_BYTES: Final = 10**15
+WHITELIST_ENTRIES_MAX: Final = 512
+LIMIT_BOUNDS: Final[dict[str, tuple[int, int]]] = {
+    "partitions_max": (1, 100_000),
+    "connections_max": (1, 1_000_000),
+    "connections_per_ip_max": (1, 1_000_000),
+    "connection_rate_max": (1, 1_000_000),
+    "message_bytes_max": (1_024, 12_000_000),
+    "request_bytes_max": (1_024, 100 * 1024 * 1024),
+    "retention_ms_max": (60_000, 30 * 24 * 3600 * 1000),
+}
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
+
+
+def draw_instance_id(below: Callable[[int], int]) -> str:
+    """A new instance id; `below(n)` draws uniformly from 0 to n-1 (`secrets.randbelow`)."""
+    letters = (ID_ALPHABET[below(len(ID_ALPHABET))] for _ in range(ID_LENGTH - 1))
+    return "i" + "".join(letters)
+
+
+def name_fault(name: str, what: str = "an instance") -> str | None:
+    """Why a name is refused, or None. A name may not look like an id: either addresses an instance."""
+    if _NAME.match(name) is None:
+        return (
+            f"the name of {what} is 1 to 64 letters, digits, '.', '_' and '-', "
+            "and starts with a letter or digit"
+        )
+    if is_instance_id(name):
+        return "the name looks like an instance id (i and 11 characters of a-z, 2-7): choose another"
+    return None
+
+
+def rate_faults(produce: int, consume: int) -> list[Fault]:
+    """What is wrong with the purchased rates."""
+    faults = []
+    for name, value in (("produce_rate_bytes_per_s", produce), ("consume_rate_bytes_per_s", consume)):
+        if value < RATE_MIN_BYTES_PER_S:
+            faults.append(
+                Fault(name, f"rates under 100 kB/s are refused, not {format_bytes(value, rate=True)}")
+            )
+        elif value > RATE_MAX_BYTES_PER_S:
+            faults.append(Fault(name, "at most 1 TB/s"))
+    return faults
+
+
+def capacity_faults(capacity: int, stored: int | None) -> list[Fault]:
+    """What is wrong with a capacity; `stored` None: not known, or a new instance."""
+    if capacity < CAPACITY_MIN_BYTES:
+        return [Fault("capacity_bytes", f"at least 1 MB, not {format_bytes(capacity)}")]
+    if capacity > CAPACITY_MAX_BYTES:
+        return [Fault("capacity_bytes", "at most 1000 TB")]
+    if stored is not None and capacity < stored:
+        # Shrinking below what is stored would block every producer of the tenant at once, which nobody
+        # asks for by resizing: say what to do first instead.
+        return [
+            Fault(
+                "capacity_bytes",
+                f"{stored} bytes are stored, more than {capacity}: delete data or shorten retention first",
+            )
+        ]
+    return []
+
+
+def limit_faults(limits: Limits) -> list[Fault]:
+    """What is wrong with the limits, cross-field rules included."""
+    faults = []
+    for name, (lowest, highest) in LIMIT_BOUNDS.items():
+        value: int = getattr(limits, name)
+        if not lowest <= value <= highest:
+            faults.append(Fault(f"limits.{name}", f"must be between {lowest} and {highest}, not {value}"))
+    if not faults and limits.request_bytes_max < limits.message_bytes_max:
+        faults.append(
+            Fault(
+                "limits.request_bytes_max",
+                f"must hold one batch of message_bytes_max, {limits.message_bytes_max} bytes",
+            )
+        )
+    return faults
+
+
+def partitions_fault(limits: Limits, partitions_in_use: int | None) -> list[Fault]:
+    """Whether a smaller partitions_max still holds the partitions that exist."""
+    if partitions_in_use is not None and limits.partitions_max < partitions_in_use:
+        return [
+            Fault(
+                "limits.partitions_max",
+                f"{partitions_in_use} partitions exist, more than {limits.partitions_max}: "
+                "delete topics first",
+            )
+        ]
+    return []
+
+
+def first_repeated(names: Iterable[str]) -> str | None:
+    """The first name that stands twice, or None."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            return name
+        seen.add(name)
+    return None

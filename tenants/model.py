@@ -1,0 +1,112 @@
+"""The control plane's nouns as values: instances, tenants, who asks. Pure."""
+
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Final
+
+from contracts.specs import FullBehaviour, InstanceSpec, InstanceState, Limits, Listener
+from tenants.lifecycle import State
+
+DEFAULT_TENANT: Final = "default"
+SYSTEM_TENANT: Final = "system"
+"""Owns the system instance; nobody logs in as it."""
+
+
+class Role(StrEnum):
+    """What a user or key may do: viewers read, owners also write, operators act for every tenant."""
+
+    OWNER = "owner"
+    VIEWER = "viewer"
+    OPERATOR = "operator"
+
+
+_SPEC_STATES: Final = {
+    State.CREATING: InstanceState.ACTIVE,
+    State.RUNNING: InstanceState.ACTIVE,
+    State.FAILED: InstanceState.ACTIVE,
+    State.SUSPENDED: InstanceState.SUSPENDED,
+    State.DELETING: InstanceState.DELETED,
+    State.DELETED: InstanceState.DELETED,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instance:
+    """Everything the control plane keeps of one instance."""
+
+    id: str
+    tenant: str
+    name: str
+    state: State
+    state_reason: str | None = None
+    cluster_id: str
+    produce_rate_bytes_per_s: int
+    consume_rate_bytes_per_s: int
+    capacity_bytes: int
+    limits: Limits = field(default_factory=Limits)
+    full_behaviour: FullBehaviour = FullBehaviour.REJECT
+    auto_create_topics: bool = False
+    allow_all: bool = False
+    whitelist: tuple[str, ...] = ()
+    topic_whitelists: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    listeners: tuple[Listener, ...] = ()
+    listeners_withheld: bool = False
+    """A port is in use by somebody else: gateways are not told of the listeners, since SO_REUSEPORT
+    would let them bind in silence and share the port."""
+    created_at_ms: int
+    updated_at_ms: int
+    revision: int = 0
+
+    @property
+    def is_visible(self) -> bool:
+        """Deleted instances are gone for everybody at once, while their data is purged."""
+        return self.state not in (State.DELETING, State.DELETED)
+
+    @property
+    def bootstrap(self) -> Listener | None:
+        """The listener that clients are told."""
+        return next((one for one in self.listeners if one.node_id is None), None)
+
+    def with_(self, **changes: object) -> "Instance":
+        """A copy with some fields changed."""
+        return replace(self, **changes)  # type: ignore[arg-type]
+
+
+def spec_of(instance: Instance) -> InstanceSpec:
+    """What data-plane processes are told of an instance."""
+    return InstanceSpec(
+        revision=instance.revision,
+        instance_id=instance.id,
+        tenant=instance.tenant,
+        name=instance.name,
+        state=_SPEC_STATES[instance.state],
+        cluster_id=instance.cluster_id,
+        produce_rate_bytes_per_s=instance.produce_rate_bytes_per_s,
+        consume_rate_bytes_per_s=instance.consume_rate_bytes_per_s,
+        capacity_bytes=instance.capacity_bytes,
+        limits=instance.limits,
+        full_behaviour=instance.full_behaviour,
+        auto_create_topics=instance.auto_create_topics,
+        allow_all=instance.allow_all,
+        whitelist=instance.whitelist,
+        topic_whitelists=dict(instance.topic_whitelists),
+        listeners=() if instance.listeners_withheld else instance.listeners,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks, as the REST layer established it."""
+
+    kind: str
+    """`session` or `key`."""
+    name: str
+    tenant: str
+    is_operator: bool
+    may_write: bool
+    address: str | None
+
+    @property
+    def actor(self) -> str:
+        """How the audit log names the caller."""
+        return f"{self.kind}:{self.name}"

@@ -1,0 +1,1 @@
+"""The control plane's SQL store: SQLite by default, Postgres in production."""

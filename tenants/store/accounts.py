@@ -1,0 +1,166 @@
+"""Rows of tenants, users, API keys and sessions. Secrets arrive here hashed."""
+
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, RowMapping, delete, insert, select, update
+
+from tenants.store import schema
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """A person who logs in."""
+
+    name: str
+    tenant: str
+    role: str
+    password_hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """An API key."""
+
+    id: str
+    tenant: str
+    name: str
+    role: str
+    created_at_ms: int
+    last_used_at_ms: int | None
+
+
+def tenant_names(connection: Connection, after: str | None, limit: int) -> list[tuple[str, int]]:
+    """(name, created at ms) of tenants by name."""
+    table = schema.tenants
+    query = select(table.c.name, table.c.created_at_ms).order_by(table.c.name).limit(limit)
+    if after is not None:
+        query = query.where(table.c.name > after)
+    return [(name, created_at_ms) for name, created_at_ms in connection.execute(query)]
+
+
+def tenant_exists(connection: Connection, name: str) -> bool:
+    """Whether there is such a tenant."""
+    return connection.scalar(select(schema.tenants.c.name).where(schema.tenants.c.name == name)) is not None
+
+
+def add_tenant(connection: Connection, name: str, now_ms: int) -> None:
+    """Add a tenant that does not exist."""
+    connection.execute(insert(schema.tenants).values(name=name, created_at_ms=now_ms))
+
+
+def user(connection: Connection, name: str) -> User | None:
+    """One user."""
+    row = connection.execute(select(schema.users).where(schema.users.c.name == name)).mappings().first()
+    return None if row is None else User(row["name"], row["tenant"], row["role"], row["password_hash"])
+
+
+def add_user(connection: Connection, new: User, now_ms: int) -> None:
+    """Add a user that does not exist."""
+    connection.execute(
+        insert(schema.users).values(
+            name=new.name,
+            tenant=new.tenant,
+            role=new.role,
+            password_hash=new.password_hash,
+            created_at_ms=now_ms,
+        )
+    )
+
+
+def set_password_hash(connection: Connection, name: str, password_hash: str) -> None:
+    """Change a password and log the user out everywhere."""
+    table = schema.users
+    connection.execute(update(table).where(table.c.name == name).values(password_hash=password_hash))
+    connection.execute(delete(schema.sessions).where(schema.sessions.c.user_name == name))
+
+
+def rehash_password(connection: Connection, name: str, password_hash: str) -> None:
+    """Store the same password under newer hash parameters."""
+    table = schema.users
+    connection.execute(update(table).where(table.c.name == name).values(password_hash=password_hash))
+
+
+def add_session(
+    connection: Connection, token_sha256: str, owner: User, now_ms: int, expires_at_ms: int
+) -> None:
+    """Log a user in, and drop sessions that ended."""
+    table = schema.sessions
+    connection.execute(delete(table).where(table.c.expires_at_ms <= now_ms))
+    connection.execute(
+        insert(table).values(
+            token_sha256=token_sha256,
+            user_name=owner.name,
+            tenant=owner.tenant,
+            created_at_ms=now_ms,
+            expires_at_ms=expires_at_ms,
+        )
+    )
+
+
+def session_user(connection: Connection, token_sha256: str, now_ms: int) -> User | None:
+    """Whose session a token is, if it has not ended."""
+    name = connection.scalar(
+        select(schema.sessions.c.user_name).where(
+            schema.sessions.c.token_sha256 == token_sha256, schema.sessions.c.expires_at_ms > now_ms
+        )
+    )
+    return None if name is None else user(connection, name)
+
+
+def end_session(connection: Connection, token_sha256: str) -> None:
+    """Log out."""
+    connection.execute(delete(schema.sessions).where(schema.sessions.c.token_sha256 == token_sha256))
+
+
+def add_key(connection: Connection, new: Key, secret_sha256: str) -> None:
+    """Store a key."""
+    connection.execute(
+        insert(schema.api_keys).values(
+            id=new.id,
+            tenant=new.tenant,
+            name=new.name,
+            role=new.role,
+            secret_sha256=secret_sha256,
+            created_at_ms=new.created_at_ms,
+            last_used_at_ms=new.last_used_at_ms,
+        )
+    )
+
+
+def key_by_secret(connection: Connection, secret_sha256: str) -> Key | None:
+    """The key of a secret."""
+    table = schema.api_keys
+    row = connection.execute(select(table).where(table.c.secret_sha256 == secret_sha256)).mappings().first()
+    return None if row is None else _key(row)
+
+
+def key_by_id(connection: Connection, key_id: str) -> Key | None:
+    """One key."""
+    row = connection.execute(select(schema.api_keys).where(schema.api_keys.c.id == key_id)).mappings().first()
+    return None if row is None else _key(row)
+
+
+def keys(connection: Connection, tenant: str, after: str | None, limit: int) -> list[Key]:
+    """The keys of a tenant, by id."""
+    table = schema.api_keys
+    query = select(table).where(table.c.tenant == tenant).order_by(table.c.id).limit(limit)
+    if after is not None:
+        query = query.where(table.c.id > after)
+    return [_key(row) for row in connection.execute(query).mappings()]
+
+
+def touch_key(connection: Connection, key_id: str, now_ms: int) -> None:
+    """Remember that a key was used."""
+    table = schema.api_keys
+    connection.execute(update(table).where(table.c.id == key_id).values(last_used_at_ms=now_ms))
+
+
+def delete_key(connection: Connection, key_id: str) -> None:
+    """Revoke a key."""
+    connection.execute(delete(schema.api_keys).where(schema.api_keys.c.id == key_id))
+
+
+def _key(row: RowMapping) -> Key:
+    values = dict(row)
+    del values["secret_sha256"]
+    return Key(**values)

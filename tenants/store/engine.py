@@ -1,0 +1,123 @@
+"""The store's engine and transactions.
+
+Calls block, so they run in threads, never on the event loop. Writers of one process take turns; a
+revision is drawn by updating one counter row, whose lock (SQLite: the whole file's) is held until the
+commit, so revisions become visible in order on either database.
+"""
+
+import secrets
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.resources import as_file, files
+from typing import Any, Final
+
+from alembic import command
+from alembic.config import Config
+from sqlalchemy import Connection, Engine, create_engine, event, insert, select, update
+from sqlalchemy.exc import SQLAlchemyError
+
+from tenants.store import schema
+
+_WRITE_OPTION: Final = "portico_write"
+_FEED_ID: Final = "feed_id"
+_REVISION: Final = "revision"
+
+
+class StoreUnavailable(Exception):  # noqa: N818 - a state of the database
+    """The database cannot be opened or migrated."""
+
+
+class Store:
+    """One database. `read` and `write` are transactions, as context managers."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._write_turn = threading.Lock()
+
+    @classmethod
+    def open(cls, url: str) -> "Store":
+        """Open and migrate. Raises: StoreUnavailable with a sentence."""
+        try:
+            engine = create_engine(url, pool_pre_ping=not url.startswith("sqlite"))
+            if engine.dialect.name == "sqlite":
+                _prepare_sqlite(engine)
+            store = cls(engine)
+            with store.write() as connection:
+                _migrate(connection)
+                _first_settings(connection)
+        except SQLAlchemyError as error:
+            raise StoreUnavailable(f"the console's database cannot be opened: {error}") from error
+        return store
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """A consistent view."""
+        with self._engine.connect() as connection, connection.begin():
+            yield connection
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        """A transaction that commits at the end, or leaves no trace."""
+        with self._write_turn, self._engine.connect() as connection:
+            connection = connection.execution_options(**{_WRITE_OPTION: True})
+            with connection.begin():
+                yield connection
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._engine.dispose()
+
+
+def _prepare_sqlite(engine: Engine) -> None:
+    @event.listens_for(engine, "connect")
+    def _on_connect(connection: Any, _record: Any) -> None:
+        connection.isolation_level = None  # we say BEGIN ourselves: the driver would begin too late
+        cursor = connection.cursor()
+        cursor.execute("PRAGMA busy_timeout = 5000")
+        cursor.execute("PRAGMA journal_mode = WAL")
+        cursor.execute("PRAGMA synchronous = FULL")
+        cursor.execute("PRAGMA foreign_keys = ON")
+        cursor.close()
+
+    @event.listens_for(engine, "begin")
+    def _on_begin(connection: Connection) -> None:
+        writes = connection.get_execution_options().get(_WRITE_OPTION, False)
+        # A reader that turns writer half-way fails with "database is locked" whatever the timeout.
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def _migrate(connection: Connection) -> None:
+    with as_file(files("tenants.store") / "migrations") as folder:
+        config = Config()
+        config.set_main_option("script_location", str(folder))
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")
+
+
+def _first_settings(connection: Connection) -> None:
+    for key, value in ((_FEED_ID, secrets.token_hex(8)), (_REVISION, "0")):
+        if setting(connection, key) is None:
+            connection.execute(insert(schema.settings).values(key=key, value=value))
+
+
+def setting(connection: Connection, key: str) -> str | None:
+    """A single value."""
+    return connection.scalar(select(schema.settings.c.value).where(schema.settings.c.key == key))
+
+
+def feed_position(connection: Connection) -> tuple[str, int]:
+    """(feed id, newest revision)."""
+    feed_id, revision = setting(connection, _FEED_ID), setting(connection, _REVISION)
+    assert feed_id is not None and revision is not None, "the store was opened without its settings"
+    return feed_id, int(revision)
+
+
+def next_revision(connection: Connection) -> int:
+    """Draw the next revision; other writers wait for this transaction."""
+    table = schema.settings
+    current = connection.scalar(select(table.c.value).where(table.c.key == _REVISION).with_for_update())
+    assert current is not None
+    revision = int(current) + 1
+    connection.execute(update(table).where(table.c.key == _REVISION).values(value=str(revision)))
+    return revision

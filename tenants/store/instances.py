@@ -1,0 +1,203 @@
+"""Rows of instances, and the outbox row that goes with each change."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection, RowMapping, delete, func, insert, select, tuple_, update
+
+from contracts.specs import FullBehaviour, Limits, Listener
+from tenants.lifecycle import State
+from tenants.model import Instance
+from tenants.store import schema
+from tenants.store.engine import next_revision
+
+_GONE = (State.DELETING.value, State.DELETED.value)
+OUTBOX_INSTANCE = "instance"
+OUTBOX_CLUSTER = "cluster"
+OUTBOX_KEPT = 10_000
+"""Changes kept for followers that lag; one that lags more is sent everything."""
+
+
+def append_outbox(
+    connection: Connection, revision: int, kind: str, subject_id: str, tenant: str | None, now_ms: int
+) -> None:
+    """Record that a subject changed, and forget changes long past."""
+    connection.execute(
+        insert(schema.outbox).values(
+            revision=revision, kind=kind, subject_id=subject_id, tenant=tenant, at_ms=now_ms
+        )
+    )
+    connection.execute(delete(schema.outbox).where(schema.outbox.c.revision <= revision - OUTBOX_KEPT))
+
+
+def save(connection: Connection, instance: Instance, now_ms: int, *, new: bool = False) -> Instance:
+    """Write an instance under the next revision, with its outbox row. Returns it with the revision."""
+    saved = instance.with_(revision=next_revision(connection), updated_at_ms=now_ms)
+    table = schema.instances
+    if new:
+        connection.execute(insert(table).values(_values(saved)))
+    else:
+        connection.execute(update(table).where(table.c.id == saved.id).values(_values(saved)))
+    append_outbox(connection, saved.revision, OUTBOX_INSTANCE, saved.id, saved.tenant, now_ms)
+    return saved
+
+
+def set_state(connection: Connection, instance_id: str, state: State, reason: str | None) -> None:
+    """Record what became of an instance. Gateways need not hear of it, so there is no new revision."""
+    table = schema.instances
+    connection.execute(
+        update(table).where(table.c.id == instance_id).values(state=state.value, state_reason=reason)
+    )
+
+
+def _values(instance: Instance) -> dict[str, Any]:
+    return {
+        "id": instance.id,
+        "tenant": instance.tenant,
+        "name": instance.name,
+        "state": instance.state.value,
+        "state_reason": instance.state_reason,
+        "cluster_id": instance.cluster_id,
+        "produce_rate_bytes_per_s": instance.produce_rate_bytes_per_s,
+        "consume_rate_bytes_per_s": instance.consume_rate_bytes_per_s,
+        "capacity_bytes": instance.capacity_bytes,
+        "limits": msgspec.to_builtins(instance.limits),
+        "full_behaviour": instance.full_behaviour.value,
+        "auto_create_topics": instance.auto_create_topics,
+        "allow_all": instance.allow_all,
+        "whitelist": list(instance.whitelist),
+        "topic_whitelists": {topic: list(cidrs) for topic, cidrs in instance.topic_whitelists.items()},
+        "listeners_withheld": instance.listeners_withheld,
+        "revision": instance.revision,
+        "created_at_ms": instance.created_at_ms,
+        "updated_at_ms": instance.updated_at_ms,
+    }
+
+
+def by_id(connection: Connection, instance_id: str) -> Instance | None:
+    """One instance, deleted ones too."""
+    return next(iter(by_ids(connection, [instance_id])), None)
+
+
+def by_ids(connection: Connection, instance_ids: Iterable[str]) -> list[Instance]:
+    """Some instances, deleted ones too, in order of id."""
+    ids = list(instance_ids)
+    found: list[Instance] = []
+    for start in range(0, len(ids), 500):
+        wanted = schema.instances.c.id.in_(ids[start : start + 500])
+        found += _load(connection, select(schema.instances).where(wanted))
+    return sorted(found, key=lambda one: one.id)
+
+
+def by_name(connection: Connection, tenant: str, name: str) -> Instance | None:
+    """The visible instance of a tenant's name."""
+    table = schema.instances
+    query = select(table).where(table.c.tenant == tenant, table.c.name == name, table.c.state.not_in(_GONE))
+    return next(iter(_load(connection, query)), None)
+
+
+def page(
+    connection: Connection, tenant: str | None, after: tuple[str, str] | None, limit: int
+) -> list[Instance]:
+    """Visible instances by tenant and name, behind the key `after`; `tenant` None: everybody's."""
+    table = schema.instances
+    query = select(table).where(table.c.state.not_in(_GONE))
+    if tenant is not None:
+        query = query.where(table.c.tenant == tenant)
+    if after is not None:
+        query = query.where(tuple_(table.c.tenant, table.c.name) > after)
+    return _load(connection, query.order_by(table.c.tenant, table.c.name).limit(limit))
+
+
+def in_states(connection: Connection, states: Iterable[State]) -> list[Instance]:
+    """All instances in some states."""
+    wanted = schema.instances.c.state.in_([state.value for state in states])
+    return _load(connection, select(schema.instances).where(wanted))
+
+
+def withheld(connection: Connection) -> list[Instance]:
+    """Visible instances whose listeners are withheld."""
+    table = schema.instances
+    query = select(table).where(table.c.listeners_withheld, table.c.state.not_in(_GONE))
+    return _load(connection, query)
+
+
+def of_cluster(connection: Connection, cluster_id: str) -> list[Instance]:
+    """Visible instances placed on a cluster."""
+    table = schema.instances
+    query = select(table).where(table.c.cluster_id == cluster_id, table.c.state.not_in(_GONE))
+    return _load(connection, query.order_by(table.c.id))
+
+
+def not_purged(connection: Connection) -> list[Instance]:
+    """Everything the data plane must know of: visible instances and those being deleted."""
+    table = schema.instances
+    return _load(connection, select(table).where(table.c.state != State.DELETED.value).order_by(table.c.id))
+
+
+def count_by_state(connection: Connection) -> dict[str, int]:
+    """How many instances are in each state."""
+    table = schema.instances
+    rows = connection.execute(select(table.c.state, func.count()).group_by(table.c.state))
+    return dict(rows.tuples())
+
+
+def count_by_tenant(connection: Connection) -> dict[str, int]:
+    """How many visible instances each tenant has."""
+    table = schema.instances
+    rows = connection.execute(
+        select(table.c.tenant, func.count()).where(table.c.state.not_in(_GONE)).group_by(table.c.tenant)
+    )
+    return dict(rows.tuples())
+
+
+def _load(connection: Connection, query: Any) -> list[Instance]:
+    rows = list(connection.execute(query).mappings())
+    listeners = _listeners(connection, [row["id"] for row in rows])
+    return [_instance(row, listeners.get(row["id"], ())) for row in rows]
+
+
+def _listeners(connection: Connection, instance_ids: list[str]) -> dict[str, tuple[Listener, ...]]:
+    table = schema.ports
+    found: dict[str, tuple[Listener, ...]] = {}
+    for start in range(0, len(instance_ids), 500):
+        wanted = table.c.instance_id.in_(instance_ids[start : start + 500])
+        query = select(table).where(wanted, table.c.freed_at_ms.is_(None))
+        for row in connection.execute(query).mappings():
+            listener = Listener(
+                node_id=row["node_id"],
+                bind_host=row["bind_host"],
+                advertised_host=row["advertised_host"],
+                port=row["port"],
+            )
+            found[row["instance_id"]] = (*found.get(row["instance_id"], ()), listener)
+    return {
+        key: tuple(sorted(value, key=lambda one: -1 if one.node_id is None else one.node_id))
+        for key, value in found.items()
+    }
+
+
+def _instance(row: RowMapping, listeners: tuple[Listener, ...]) -> Instance:
+    return Instance(
+        id=row["id"],
+        tenant=row["tenant"],
+        name=row["name"],
+        state=State(row["state"]),
+        state_reason=row["state_reason"],
+        cluster_id=row["cluster_id"],
+        produce_rate_bytes_per_s=row["produce_rate_bytes_per_s"],
+        consume_rate_bytes_per_s=row["consume_rate_bytes_per_s"],
+        capacity_bytes=row["capacity_bytes"],
+        limits=msgspec.convert(row["limits"], Limits),
+        full_behaviour=FullBehaviour(row["full_behaviour"]),
+        auto_create_topics=row["auto_create_topics"],
+        allow_all=row["allow_all"],
+        whitelist=tuple(row["whitelist"]),
+        topic_whitelists={topic: tuple(cidrs) for topic, cidrs in row["topic_whitelists"].items()},
+        listeners=listeners,
+        listeners_withheld=row["listeners_withheld"],
+        created_at_ms=row["created_at_ms"],
+        updated_at_ms=row["updated_at_ms"],
+        revision=row["revision"],
+    )

@@ -1,0 +1,1 @@
+"""Alembic migrations, run by the control plane when it starts."""

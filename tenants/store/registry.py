@@ -1,0 +1,110 @@
+"""Clusters, brokers, and the vports given to listeners."""
+
+from sqlalchemy import Connection, insert, select, update
+
+from contracts.specs import BrokerAddress, ClusterSpec
+from tenants.store import schema
+from tenants.store.engine import next_revision
+from tenants.store.instances import OUTBOX_CLUSTER, append_outbox
+from tenants.vports import Endpoint
+
+
+def clusters(connection: Connection) -> list[ClusterSpec]:
+    """Every cluster with its brokers, in order of id."""
+    nodes: dict[str, list[BrokerAddress]] = {}
+    table = schema.brokers
+    for row in connection.execute(select(table).order_by(table.c.node_id)).mappings():
+        address = BrokerAddress(node_id=row["node_id"], host=row["host"], port=row["port"])
+        nodes.setdefault(row["cluster_id"], []).append(address)
+    rows = connection.execute(select(schema.clusters).order_by(schema.clusters.c.id)).mappings()
+    return [
+        ClusterSpec(revision=row["revision"], cluster_id=row["id"], brokers=tuple(nodes.get(row["id"], ())))
+        for row in rows
+    ]
+
+
+def cluster(connection: Connection, cluster_id: str) -> ClusterSpec | None:
+    """One cluster."""
+    return next((one for one in clusters(connection) if one.cluster_id == cluster_id), None)
+
+
+def touch_cluster(connection: Connection, cluster_id: str, now_ms: int) -> int:
+    """Create a cluster or mark it changed: its next revision, with the outbox row."""
+    revision = next_revision(connection)
+    table = schema.clusters
+    changed = connection.execute(update(table).where(table.c.id == cluster_id).values(revision=revision))
+    if changed.rowcount == 0:
+        connection.execute(insert(table).values(id=cluster_id, revision=revision))
+    append_outbox(connection, revision, OUTBOX_CLUSTER, cluster_id, None, now_ms)
+    return revision
+
+
+def save_broker(connection: Connection, cluster_id: str, address: BrokerAddress, now_ms: int) -> None:
+    """Remember where a broker is; its cluster exists."""
+    table = schema.brokers
+    values = {"host": address.host, "port": address.port, "registered_at_ms": now_ms}
+    changed = connection.execute(
+        update(table)
+        .where(table.c.cluster_id == cluster_id, table.c.node_id == address.node_id)
+        .values(values)
+    )
+    if changed.rowcount == 0:
+        connection.execute(insert(table).values(cluster_id=cluster_id, node_id=address.node_id, **values))
+
+
+def known_endpoints(connection: Connection) -> dict[Endpoint, int | None]:
+    """Every endpoint ever given out, with when it was freed (None: in use)."""
+    table = schema.ports
+    rows = connection.execute(select(table.c.bind_host, table.c.port, table.c.freed_at_ms))
+    return {Endpoint(host, port): freed_at_ms for host, port, freed_at_ms in rows}
+
+
+def take_endpoint(
+    connection: Connection,
+    endpoint: Endpoint,
+    advertised_host: str,
+    tenant: str,
+    instance_id: str,
+    node_id: int | None,
+) -> None:
+    """Give an endpoint to a listener; one that was used before changes hands."""
+    table = schema.ports
+    values = {
+        "advertised_host": advertised_host,
+        "tenant": tenant,
+        "instance_id": instance_id,
+        "node_id": node_id,
+        "freed_at_ms": None,
+    }
+    changed = connection.execute(
+        update(table)
+        .where(table.c.bind_host == endpoint.bind_host, table.c.port == endpoint.port)
+        .values(values)
+    )
+    if changed.rowcount == 0:
+        connection.execute(insert(table).values(bind_host=endpoint.bind_host, port=endpoint.port, **values))
+
+
+def free_endpoints(connection: Connection, instance_id: str, now_ms: int) -> None:
+    """Let the endpoints of an instance rest."""
+    table = schema.ports
+    connection.execute(
+        update(table)
+        .where(table.c.instance_id == instance_id, table.c.freed_at_ms.is_(None))
+        .values(freed_at_ms=now_ms)
+    )
+
+
+def move_host(connection: Connection, bind_host: str, advertised_host: str) -> set[str]:
+    """Have every listener bind and advertise other hosts, ports kept: the stack's vip was changed.
+
+    Returns the ids of instances whose listeners changed. Only for a vip that is one address.
+    """
+    table = schema.ports
+    differs = (table.c.bind_host != bind_host) | (table.c.advertised_host != advertised_host)
+    rows = connection.execute(select(table.c.instance_id, table.c.freed_at_ms).where(differs))
+    changed = {instance_id for instance_id, freed_at_ms in rows if freed_at_ms is None}
+    connection.execute(
+        update(table).where(differs).values(bind_host=bind_host, advertised_host=advertised_host)
+    )
+    return changed

@@ -1,0 +1,162 @@
+"""The tables as the newest migration leaves them (a test compares the two). Times are epoch ms."""
+
+from typing import Final
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    text,
+)
+
+metadata: Final = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+_COUNTER: Final = BigInteger().with_variant(Integer(), "sqlite")
+"""SQLite numbers rows by itself only in INTEGER primary keys."""
+
+settings = Table(
+    "settings",
+    metadata,
+    Column("key", String(64), primary_key=True),
+    Column("value", Text, nullable=False),
+)
+"""The feed's id and revision counter, and other single values."""
+
+tenants = Table(
+    "tenants",
+    metadata,
+    Column("name", String(64), primary_key=True),
+    Column("created_at_ms", BigInteger, nullable=False),
+)
+
+users = Table(
+    "users",
+    metadata,
+    Column("name", String(128), primary_key=True),
+    Column("tenant", String(64), ForeignKey("tenants.name"), nullable=False),
+    Column("role", String(16), nullable=False),
+    Column("password_hash", Text, nullable=False),
+    Column("created_at_ms", BigInteger, nullable=False),
+)
+
+api_keys = Table(
+    "api_keys",
+    metadata,
+    Column("id", String(16), primary_key=True),
+    Column("tenant", String(64), ForeignKey("tenants.name"), nullable=False, index=True),
+    Column("name", String(64), nullable=False),
+    Column("role", String(16), nullable=False),
+    Column("secret_sha256", String(64), nullable=False, unique=True),
+    Column("created_at_ms", BigInteger, nullable=False),
+    Column("last_used_at_ms", BigInteger),
+)
+
+sessions = Table(
+    "sessions",
+    metadata,
+    Column("token_sha256", String(64), primary_key=True),
+    Column("user_name", String(128), ForeignKey("users.name"), nullable=False, index=True),
+    Column("tenant", String(64), ForeignKey("tenants.name"), nullable=False),
+    Column("created_at_ms", BigInteger, nullable=False),
+    Column("expires_at_ms", BigInteger, nullable=False, index=True),
+)
+
+clusters = Table(
+    "clusters",
+    metadata,
+    Column("id", String(64), primary_key=True),
+    Column("revision", BigInteger, nullable=False),
+)
+
+brokers = Table(
+    "brokers",
+    metadata,
+    Column("cluster_id", String(64), ForeignKey("clusters.id"), primary_key=True),
+    Column("node_id", Integer, primary_key=True, autoincrement=False),
+    Column("host", String(255), nullable=False),
+    Column("port", Integer, nullable=False),
+    Column("registered_at_ms", BigInteger, nullable=False),
+)
+
+instances = Table(
+    "instances",
+    metadata,
+    Column("id", String(12), primary_key=True),
+    Column("tenant", String(64), ForeignKey("tenants.name"), nullable=False),
+    Column("name", String(64), nullable=False),
+    Column("state", String(16), nullable=False, index=True),
+    Column("state_reason", Text),
+    Column("cluster_id", String(64), ForeignKey("clusters.id"), nullable=False),
+    Column("produce_rate_bytes_per_s", BigInteger, nullable=False),
+    Column("consume_rate_bytes_per_s", BigInteger, nullable=False),
+    Column("capacity_bytes", BigInteger, nullable=False),
+    Column("limits", JSON, nullable=False),
+    Column("full_behaviour", String(16), nullable=False),
+    Column("auto_create_topics", Boolean, nullable=False),
+    Column("allow_all", Boolean, nullable=False),
+    Column("whitelist", JSON, nullable=False),
+    Column("topic_whitelists", JSON, nullable=False),
+    Column("listeners_withheld", Boolean, nullable=False),
+    Column("revision", BigInteger, nullable=False),
+    Column("created_at_ms", BigInteger, nullable=False),
+    Column("updated_at_ms", BigInteger, nullable=False),
+    Index(
+        "uq_instances_tenant_name_visible",
+        "tenant",
+        "name",
+        unique=True,
+        sqlite_where=text("state NOT IN ('deleting', 'deleted')"),
+        postgresql_where=text("state NOT IN ('deleting', 'deleted')"),
+    ),
+)
+
+ports = Table(
+    "ports",
+    metadata,
+    Column("bind_host", String(64), primary_key=True),
+    Column("port", Integer, primary_key=True, autoincrement=False),
+    Column("advertised_host", String(255), nullable=False),
+    Column("tenant", String(64), ForeignKey("tenants.name"), nullable=False),
+    Column("instance_id", String(12), ForeignKey("instances.id"), nullable=False, index=True),
+    Column("node_id", Integer),
+    Column("freed_at_ms", BigInteger),
+)
+"""Every endpoint ever given out; `node_id` null: a bootstrap listener; `freed_at_ms` null: in use."""
+
+outbox = Table(
+    "outbox",
+    metadata,
+    Column("revision", BigInteger, primary_key=True, autoincrement=False),
+    Column("kind", String(16), nullable=False),
+    Column("subject_id", String(64), nullable=False),
+    Column("tenant", String(64)),
+    Column("at_ms", BigInteger, nullable=False),
+)
+"""One row per change, written with it: what the feed tells those who follow."""
+
+audit = Table(
+    "audit",
+    metadata,
+    Column("id", _COUNTER, primary_key=True, autoincrement=True),
+    Column("at_ms", BigInteger, nullable=False),
+    Column("actor", String(160), nullable=False),
+    Column("tenant", String(64), index=True),
+    Column("action", String(64), nullable=False),
+    Column("subject", String(300), nullable=False),
+    Column("detail", Text, nullable=False),
+    Column("address", String(64)),
+)

@@ -1,0 +1,223 @@
+"""Tenants, users, keys, sessions: who may ask, and for whom."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from contracts.names import SYSTEM_INSTANCE_ID
+from runtime.clock import epoch_ms, monotonic_ms
+from tenants import credentials
+from tenants.errors import Conflict, Forbidden, Invalid, NotFound, TooMany, Unauthenticated
+from tenants.lifecycle import Fault, State, name_fault
+from tenants.login_limit import LoginLimit
+from tenants.model import DEFAULT_TENANT, SYSTEM_TENANT, Caller, Instance, Role
+from tenants.store import accounts, audit, instances, registry
+from tenants.store.accounts import Key, User
+from tenants.store.audit import Entry
+from tenants.store.engine import Store
+
+SESSION_MS: Final = 12 * 3600 * 1000
+_TOUCH_EVERY_MS: Final = 60_000
+ADMIN: Final = "admin"
+LOCAL_KEY_ID: Final = "local"
+_SYSTEM_RATE_BYTES_PER_S: Final = 100_000_000
+_SYSTEM_CAPACITY_BYTES: Final = 10**12
+
+
+@dataclass(frozen=True, slots=True)
+class Bootstrap:
+    """What the first start drew; `admin_password` None: it was not the first."""
+
+    admin_password: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A login."""
+
+    token: str
+    user: User
+
+
+class Accounts:
+    """The use cases of accounts."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._limit = LoginLimit()
+
+    def bootstrap(self, operator_key: str, cluster_id: str) -> Bootstrap:
+        """Make what a new store needs, and have `operator_key` be the local operator key."""
+        password = None
+        with self._store.write() as connection:
+            now_ms = epoch_ms()
+            for tenant in (DEFAULT_TENANT, SYSTEM_TENANT):
+                if not accounts.tenant_exists(connection, tenant):
+                    accounts.add_tenant(connection, tenant, now_ms)
+            if registry.cluster(connection, cluster_id) is None:
+                registry.touch_cluster(connection, cluster_id, now_ms)
+            if instances.by_id(connection, SYSTEM_INSTANCE_ID) is None:
+                instances.save(connection, _system_instance(cluster_id, now_ms), now_ms, new=True)
+            if accounts.user(connection, ADMIN) is None:
+                password = credentials.new_password()
+                hashed = credentials.hash_password(password)
+                admin = User(ADMIN, DEFAULT_TENANT, Role.OPERATOR.value, hashed)
+                accounts.add_user(connection, admin, now_ms)
+            accounts.delete_key(connection, LOCAL_KEY_ID)
+            key = Key(LOCAL_KEY_ID, DEFAULT_TENANT, "local operator key", Role.OPERATOR.value, now_ms, None)
+            accounts.add_key(connection, key, credentials.sha256(operator_key))
+        return Bootstrap(password)
+
+    # --- who asks -------------------------------------------------------------------------------
+
+    def log_in(self, name: str, password: str, address: str) -> Session:
+        """Raises: Unauthenticated, TooMany."""
+        wait_ms = self._limit.retry_after_ms(address, name, monotonic_ms())
+        if wait_ms > 0:
+            raise TooMany("too many wrong passwords from your address: wait a minute", wait_ms // 1000 + 1)
+        with self._store.read() as connection:
+            user = accounts.user(connection, name)
+        stored = None if user is None else user.password_hash
+        if not credentials.password_matches(stored, password) or user is None:
+            self._limit.failed(address, name, monotonic_ms())
+            raise Unauthenticated("user or password is wrong")
+        self._limit.succeeded(address, name)
+        token = credentials.new_session_token()
+        stale = credentials.needs_rehash(user.password_hash)
+        rehashed = credentials.hash_password(password) if stale else None
+        with self._store.write() as connection:
+            now_ms = epoch_ms()
+            if rehashed is not None:
+                accounts.rehash_password(connection, name, rehashed)
+            accounts.add_session(connection, credentials.sha256(token), user, now_ms, now_ms + SESSION_MS)
+            entry = Entry(f"session:{name}", user.tenant, "session.create", name, address=address)
+            audit.record(connection, entry, now_ms)
+        return Session(token, user)
+
+    def log_out(self, token: str) -> None:
+        """End a session."""
+        with self._store.write() as connection:
+            accounts.end_session(connection, credentials.sha256(token))
+
+    def caller_of_session(self, token: str, address: str | None) -> Caller | None:
+        """Who a cookie is."""
+        with self._store.read() as connection:
+            user = accounts.session_user(connection, credentials.sha256(token), epoch_ms())
+        return None if user is None else _caller("session", user.name, user.tenant, user.role, address)
+
+    def caller_of_key(self, secret: str, address: str | None) -> Caller | None:
+        """Who a bearer token is."""
+        now_ms = epoch_ms()
+        with self._store.read() as connection:
+            key = accounts.key_by_secret(connection, credentials.sha256(secret))
+        if key is None:
+            return None
+        if key.last_used_at_ms is None or now_ms - key.last_used_at_ms >= _TOUCH_EVERY_MS:
+            with self._store.write() as connection:
+                accounts.touch_key(connection, key.id, now_ms)
+        return _caller("key", key.name, key.tenant, key.role, address)
+
+    def tenant_for(self, caller: Caller, asked: str | None) -> str:
+        """The tenant a request acts in. Raises: Forbidden, NotFound."""
+        if not caller.is_operator:
+            if asked not in (None, caller.tenant):
+                raise Forbidden("only operators act for another tenant: leave ?tenant= out")
+            return caller.tenant
+        tenant = asked or DEFAULT_TENANT
+        with self._store.read() as connection:
+            if not accounts.tenant_exists(connection, tenant):
+                raise NotFound(f"there is no tenant '{tenant[:80]}'")
+        return tenant
+
+    # --- tenants, keys, passwords ---------------------------------------------------------------
+
+    def tenants(self, after: str | None, limit: int) -> list[tuple[str, int, int]]:
+        """(name, instances, created at ms), by name."""
+        with self._store.read() as connection:
+            counts = instances.count_by_tenant(connection)
+            rows = accounts.tenant_names(connection, after, limit)
+        return [(name, counts.get(name, 0), created_at_ms) for name, created_at_ms in rows]
+
+    def create_tenant(self, caller: Caller, name: str) -> tuple[str, int]:
+        """(name, created at ms). Raises: Invalid, Conflict."""
+        fault = name_fault(name, "a tenant")
+        if fault is not None:
+            raise Invalid([Fault("name", fault)])
+        with self._store.write() as connection:
+            if accounts.tenant_exists(connection, name):
+                raise Conflict(f"tenant '{name}' exists already")
+            now_ms = epoch_ms()
+            accounts.add_tenant(connection, name, now_ms)
+            entry = Entry(caller.actor, name, "tenant.create", name, address=caller.address)
+            audit.record(connection, entry, now_ms)
+        return name, now_ms
+
+    def keys(self, tenant: str, after: str | None, limit: int) -> list[Key]:
+        """The keys of a tenant."""
+        with self._store.read() as connection:
+            return accounts.keys(connection, tenant, after, limit)
+
+    def create_key(self, caller: Caller, tenant: str, name: str, role: Role) -> tuple[Key, str]:
+        """(key, secret). Raises: Invalid, Forbidden."""
+        fault = name_fault(name, "a key")
+        if fault is not None:
+            raise Invalid([Fault("name", fault)])
+        if role is Role.OPERATOR and not caller.is_operator:
+            raise Forbidden("only operators make operator keys: choose owner or viewer")
+        secret = credentials.new_key_secret()
+        with self._store.write() as connection:
+            now_ms = epoch_ms()
+            key = Key(credentials.new_id("k"), tenant, name, role.value, now_ms, None)
+            accounts.add_key(connection, key, credentials.sha256(secret))
+            entry = Entry(caller.actor, tenant, "key.create", key.id, f"{name} ({role})", caller.address)
+            audit.record(connection, entry, now_ms)
+        return key, secret
+
+    def delete_key(self, caller: Caller, key_id: str) -> None:
+        """Revoke a key. Raises: NotFound."""
+        with self._store.write() as connection:
+            key = accounts.key_by_id(connection, key_id)
+            # An operator key belongs to a tenant in name only: its owners cannot revoke it.
+            if key is None or not (
+                caller.is_operator or (key.tenant == caller.tenant and key.role != Role.OPERATOR)
+            ):
+                raise NotFound(f"there is no key '{key_id[:80]}'")
+            accounts.delete_key(connection, key_id)
+            entry = Entry(caller.actor, key.tenant, "key.delete", key_id, key.name, caller.address)
+            audit.record(connection, entry, epoch_ms())
+
+    def reset_password(self, actor: str, name: str, address: str | None) -> str:
+        """A new password; all sessions of the user end. Raises: NotFound."""
+        password = credentials.new_password()
+        hashed = credentials.hash_password(password)
+        with self._store.write() as connection:
+            user = accounts.user(connection, name)
+            if user is None:
+                raise NotFound(f"there is no user '{name[:80]}'")
+            accounts.set_password_hash(connection, name, hashed)
+            entry = Entry(actor, user.tenant, "user.reset-password", name, address=address)
+            audit.record(connection, entry, epoch_ms())
+        return password
+
+    def audit_page(self, tenant: str | None, before_id: int | None, limit: int) -> list[audit.Recorded]:
+        """Entries of the audit log, newest first."""
+        with self._store.read() as connection:
+            return audit.page(connection, tenant, before_id, limit)
+
+
+def _caller(kind: str, name: str, tenant: str, role: str, address: str | None) -> Caller:
+    return Caller(kind, name, tenant, role == Role.OPERATOR, role != Role.VIEWER, address)
+
+
+def _system_instance(cluster_id: str, now_ms: int) -> Instance:
+    return Instance(
+        id=SYSTEM_INSTANCE_ID,
+        tenant=SYSTEM_TENANT,
+        name=SYSTEM_TENANT,
+        state=State.RUNNING,
+        cluster_id=cluster_id,
+        produce_rate_bytes_per_s=_SYSTEM_RATE_BYTES_PER_S,
+        consume_rate_bytes_per_s=_SYSTEM_RATE_BYTES_PER_S,
+        capacity_bytes=_SYSTEM_CAPACITY_BYTES,
+        created_at_ms=now_ms,
+        updated_at_ms=now_ms,
+    )

@@ -1,0 +1,346 @@
+"""The life of an instance: create, change, suspend, resume, delete, and who may connect to it."""
+
+import secrets
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from contracts.names import SYSTEM_INSTANCE_ID, is_instance_id, topic_name_fault
+from contracts.specs import FullBehaviour, Limits
+from runtime.clock import epoch_ms
+from tenants import cidrs, lifecycle
+from tenants.errors import Conflict, Invalid, no_instance
+from tenants.lifecycle import Event, Fault, State
+from tenants.model import DEFAULT_TENANT, SYSTEM_TENANT, Caller, Instance
+from tenants.store import audit, instances, registry
+from tenants.store.audit import Entry
+from tenants.store.engine import Store
+from tenants.usecases.placement import Placement
+
+TOPIC_WHITELISTS_MAX: Final = 1_000
+NEITHER: Final = (
+    "say who may connect: give whitelist (CIDRs) or set allow_all to true (--whitelist CIDR, --allow-all)"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewInstance:
+    """What a tenant orders."""
+
+    name: str
+    produce_rate_bytes_per_s: int
+    consume_rate_bytes_per_s: int
+    capacity_bytes: int
+    whitelist: list[str] | None = None
+    allow_all: bool | None = None
+    limits: dict[str, int] = field(default_factory=dict)
+    full_behaviour: FullBehaviour = FullBehaviour.REJECT
+    auto_create_topics: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """Fields to change; None: as it is."""
+
+    name: str | None = None
+    produce_rate_bytes_per_s: int | None = None
+    consume_rate_bytes_per_s: int | None = None
+    capacity_bytes: int | None = None
+    limits: dict[str, int] = field(default_factory=dict)
+    full_behaviour: FullBehaviour | None = None
+    auto_create_topics: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What the quota master knows of an instance; None: not known now."""
+
+    stored_bytes: int | None = None
+    partitions: int | None = None
+
+
+class Instances:
+    """The use cases. Each returns the instance as stored; `changed` is called after each commit."""
+
+    def __init__(self, store: Store, placement: Placement, changed: Callable[[], None]) -> None:
+        self._store = store
+        self._placement = placement
+        self._changed = changed
+
+    # --- reading --------------------------------------------------------------------------------
+
+    def get(self, caller: Caller, reference: str, tenant: str | None = None) -> Instance:
+        """By id or name; names are the tenant's (operators: of `tenant`). Raises: NotFound."""
+        with self._store.read() as connection:
+            return _find(connection, caller, reference, tenant)
+
+    def page(self, tenant: str | None, after: tuple[str, str] | None, limit: int) -> list[Instance]:
+        """Visible instances by tenant and name."""
+        with self._store.read() as connection:
+            found = instances.page(connection, tenant, after, limit)
+        # The system instance is part of the machinery: shown to those who ask for its tenant.
+        return [one for one in found if tenant == SYSTEM_TENANT or one.tenant != SYSTEM_TENANT]
+
+    def names(self) -> dict[str, tuple[str, str]]:
+        """Instance id -> (tenant, name), of visible ones."""
+        with self._store.read() as connection:
+            found = instances.not_purged(connection)
+        return {one.id: (one.tenant, one.name) for one in found if one.is_visible}
+
+    # --- writing --------------------------------------------------------------------------------
+
+    def create(self, caller: Caller, tenant: str, order: NewInstance) -> Instance:
+        """Raises: Invalid with every fault, Conflict when the name is taken, Unavailable without ports."""
+        limits, faults = _limits(Limits(), order.limits)
+        whitelist, cidr_faults = cidrs.normalise_all(order.whitelist or [], "whitelist")
+        faults += _order_faults(order) + cidr_faults
+        if tenant == SYSTEM_TENANT:
+            faults.append(Fault("tenant", "the system tenant has its one instance"))
+        if faults:
+            raise Invalid(faults)
+        with self._store.write() as connection:
+            if instances.by_name(connection, tenant, order.name) is not None:
+                raise _name_taken(order.name)
+            now_ms = epoch_ms()
+            instance = Instance(
+                id=_unused_id(connection),
+                tenant=tenant,
+                name=order.name,
+                state=State.CREATING,
+                cluster_id=self._placement.choose_cluster(connection),
+                produce_rate_bytes_per_s=order.produce_rate_bytes_per_s,
+                consume_rate_bytes_per_s=order.consume_rate_bytes_per_s,
+                capacity_bytes=order.capacity_bytes,
+                limits=limits,
+                full_behaviour=order.full_behaviour,
+                auto_create_topics=order.auto_create_topics,
+                allow_all=bool(order.allow_all),
+                whitelist=whitelist,
+                created_at_ms=now_ms,
+                updated_at_ms=now_ms,
+            )
+            saved = instances.save(connection, instance, now_ms, new=True)
+            self._placement.give_listeners(connection, saved, now_ms)
+            _audit(connection, caller, saved, "instance.create", saved.name, now_ms)
+            saved = _again(connection, saved.id)
+        self._changed()
+        return saved
+
+    def change(
+        self, caller: Caller, reference: str, tenant: str | None, wanted: Change, usage: Usage
+    ) -> Instance:
+        """Resize and switches. Raises: NotFound, Invalid, Conflict."""
+
+        def edit(connection: Any, instance: Instance) -> Instance:
+            limits, faults = _limits(instance.limits, wanted.limits)
+            changed = instance.with_(limits=limits, **_scalars(wanted))
+            faults += _change_faults(changed, wanted, usage)
+            if faults:
+                raise Invalid(faults)
+            if changed.name != instance.name and instances.by_name(connection, instance.tenant, changed.name):
+                raise _name_taken(changed.name)
+            return changed
+
+        return self._edit(caller, reference, tenant, "instance.change", edit)
+
+    def suspend(self, caller: Caller, reference: str, tenant: str | None) -> Instance:
+        """Cut its clients; data and retention go on. Raises: NotFound, Conflict."""
+        return self._move(caller, reference, tenant, Event.SUSPEND)
+
+    def resume(self, caller: Caller, reference: str, tenant: str | None) -> Instance:
+        """Serve again. Raises: NotFound, Conflict."""
+        return self._move(caller, reference, tenant, Event.RESUME)
+
+    def delete(self, caller: Caller, reference: str, tenant: str | None) -> Instance:
+        """At once invisible and its name free; its data is purged later. Raises: NotFound."""
+        return self._move(caller, reference, tenant, Event.DELETE)
+
+    def _move(self, caller: Caller, reference: str, tenant: str | None, event: Event) -> Instance:
+        def edit(connection: Any, instance: Instance) -> Instance:
+            after = lifecycle.transition(instance.state, event)
+            if after is None:
+                raise Conflict(
+                    f"instance '{instance.name}' is {instance.state.value}: cannot {event.value} it"
+                )
+            if event is Event.DELETE:
+                registry.free_endpoints(connection, instance.id, epoch_ms())
+            return instance.with_(state=after, state_reason=None)
+
+        return self._edit(caller, reference, tenant, f"instance.{event.value}", edit)
+
+    # --- whitelists -----------------------------------------------------------------------------
+
+    def set_whitelist(
+        self, caller: Caller, reference: str, tenant: str | None, allow_all: bool, entries: Iterable[str]
+    ) -> Instance:
+        """Replace the list and the switch. Raises: NotFound, Invalid."""
+        kept, faults = cidrs.normalise_all(entries, "cidrs")
+        if faults:
+            raise Invalid(faults)
+        return self._edit(
+            caller,
+            reference,
+            tenant,
+            "whitelist.set",
+            lambda _connection, instance: instance.with_(allow_all=allow_all, whitelist=kept),
+        )
+
+    def change_whitelist(
+        self,
+        caller: Caller,
+        reference: str,
+        tenant: str | None,
+        add: Iterable[str],
+        remove: Iterable[str],
+        allow_all: bool | None,
+    ) -> Instance:
+        """Add and remove entries. Raises: NotFound, Invalid."""
+        added, faults = cidrs.normalise_all(add, "add")
+        removed, remove_faults = cidrs.normalise_all(remove, "remove")
+
+        def edit(_connection: Any, instance: Instance) -> Instance:
+            missing = [
+                Fault("remove", f"{entry} is not in the whitelist")
+                for entry in removed
+                if entry not in instance.whitelist
+            ]
+            if faults or remove_faults or missing:
+                raise Invalid([*faults, *remove_faults, *missing])
+            left = [entry for entry in instance.whitelist if entry not in removed]
+            kept, too_many = cidrs.normalise_all([*left, *added], "add")
+            if too_many:
+                raise Invalid(too_many)
+            switch = instance.allow_all if allow_all is None else allow_all
+            return instance.with_(whitelist=kept, allow_all=switch)
+
+        return self._edit(caller, reference, tenant, "whitelist.change", edit)
+
+    def set_topic_whitelist(
+        self, caller: Caller, reference: str, tenant: str | None, topic: str, entries: list[str] | None
+    ) -> Instance:
+        """Give a topic its own list, or None: it inherits. The topic need not exist yet.
+
+        Raises: NotFound, Invalid.
+        """
+        kept, faults = cidrs.normalise_all(entries or [], "cidrs")
+        name_fault = topic_name_fault(topic)
+        if name_fault is not None:
+            faults.append(Fault("topic", name_fault))
+        if faults:
+            raise Invalid(faults)
+
+        def edit(_connection: Any, instance: Instance) -> Instance:
+            lists = dict(instance.topic_whitelists)
+            lists.pop(topic, None)
+            if entries is not None:
+                lists[topic] = kept
+            if len(lists) > TOPIC_WHITELISTS_MAX:
+                raise Conflict(f"at most {TOPIC_WHITELISTS_MAX} topics may have their own list")
+            return instance.with_(topic_whitelists=lists)
+
+        return self._edit(caller, reference, tenant, "whitelist.topic", edit, detail=topic)
+
+    def _edit(
+        self,
+        caller: Caller,
+        reference: str,
+        tenant: str | None,
+        action: str,
+        edit: Callable[[Any, Instance], Instance],
+        detail: str = "",
+    ) -> Instance:
+        with self._store.write() as connection:
+            before = _find(connection, caller, reference, tenant)
+            if before.id == SYSTEM_INSTANCE_ID:
+                raise Conflict("the system instance is Portico's own and cannot be changed")
+            wanted = edit(connection, before)
+            if wanted == before:
+                return before
+            now_ms = epoch_ms()
+            saved = instances.save(connection, wanted, now_ms)
+            _audit(connection, caller, saved, action, detail or _difference(before, saved), now_ms)
+            saved = _again(connection, saved.id)
+        self._changed()
+        return saved
+
+
+def _find(connection: Any, caller: Caller, reference: str, tenant: str | None) -> Instance:
+    if is_instance_id(reference):
+        found = instances.by_id(connection, reference)
+    else:
+        home = (tenant or DEFAULT_TENANT) if caller.is_operator else caller.tenant
+        found = instances.by_name(connection, home, reference)
+    if found is None or not found.is_visible or not (caller.is_operator or found.tenant == caller.tenant):
+        raise no_instance(reference)
+    return found
+
+
+def _again(connection: Any, instance_id: str) -> Instance:
+    instance = instances.by_id(connection, instance_id)
+    assert instance is not None
+    return instance
+
+
+def _unused_id(connection: Any) -> str:
+    while True:
+        drawn = lifecycle.draw_instance_id(secrets.randbelow)
+        if instances.by_id(connection, drawn) is None:
+            return drawn
+
+
+def _limits(current: Limits, wanted: dict[str, int]) -> tuple[Limits, list[Fault]]:
+    limits = msgspec.structs.replace(current, **wanted)
+    return limits, lifecycle.limit_faults(limits)
+
+
+def _order_faults(order: NewInstance) -> list[Fault]:
+    faults = []
+    fault = lifecycle.name_fault(order.name)
+    if fault is not None:
+        faults.append(Fault("name", fault))
+    faults += lifecycle.rate_faults(order.produce_rate_bytes_per_s, order.consume_rate_bytes_per_s)
+    faults += lifecycle.capacity_faults(order.capacity_bytes, None)
+    if order.whitelist is None and order.allow_all is None:
+        faults.append(Fault("whitelist", NEITHER))
+    return faults
+
+
+def _change_faults(changed: Instance, wanted: Change, usage: Usage) -> list[Fault]:
+    faults = []
+    fault = None if wanted.name is None else lifecycle.name_fault(wanted.name)
+    if fault is not None:
+        faults.append(Fault("name", fault))
+    faults += lifecycle.rate_faults(changed.produce_rate_bytes_per_s, changed.consume_rate_bytes_per_s)
+    if wanted.capacity_bytes is not None:
+        faults += lifecycle.capacity_faults(wanted.capacity_bytes, usage.stored_bytes)
+    if "partitions_max" in wanted.limits:
+        faults += lifecycle.partitions_fault(changed.limits, usage.partitions)
+    return faults
+
+
+def _scalars(wanted: Change) -> dict[str, Any]:
+    values = {name: getattr(wanted, name) for name in Change.__dataclass_fields__ if name != "limits"}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _name_taken(name: str) -> Conflict:
+    return Conflict(f"an instance named '{name}' exists already: names are unique within a tenant")
+
+
+def _audit(
+    connection: Any, caller: Caller, instance: Instance, action: str, detail: str, now_ms: int
+) -> None:
+    entry = Entry(caller.actor, instance.tenant, action, instance.id, detail, caller.address)
+    audit.record(connection, entry, now_ms)
+
+
+def _difference(before: Instance, after: Instance) -> str:
+    ignored = ("revision", "updated_at_ms", "listeners")
+    names = (name for name in Instance.__dataclass_fields__ if name not in ignored)
+    return "; ".join(
+        f"{name}: {getattr(before, name)} -> {getattr(after, name)}"
+        for name in names
+        if getattr(before, name) != getattr(after, name)
+    )

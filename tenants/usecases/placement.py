@@ -1,0 +1,149 @@
+"""Where an instance lives: its cluster, and a vport for each of its listeners."""
+
+import socket
+from collections import Counter
+from collections.abc import Callable
+from typing import Final
+
+from sqlalchemy import Connection
+
+from contracts.names import SYSTEM_INSTANCE_ID
+from contracts.specs import BrokerAddress, Listener
+from tenants import lifecycle
+from tenants.errors import Unavailable
+from tenants.lifecycle import Event, State
+from tenants.model import Instance
+from tenants.store import instances, registry
+from tenants.vports import Endpoint, PortsExhausted, VipPool, allocate
+
+PORT_IN_USE: Final = "port in use"
+
+
+def port_is_free(endpoint: Endpoint) -> bool:
+    """Bind once without SO_REUSEPORT: with it, another program's sharing listener would go unnoticed."""
+    family = socket.AF_INET6 if ":" in endpoint.bind_host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(tuple(endpoint))
+            probe.listen(1)
+        except OSError:
+            return False
+    return True
+
+
+class Placement:
+    """Decides with the vip pool and a probe; called inside write transactions."""
+
+    def __init__(
+        self,
+        pool: VipPool,
+        default_cluster_id: str,
+        is_free: Callable[[Endpoint], bool] = port_is_free,
+    ) -> None:
+        self._pool = pool
+        self._default_cluster_id = default_cluster_id
+        self._is_free = is_free
+
+    def choose_cluster(self, connection: Connection) -> str:
+        """The cluster with the fewest instances among those with brokers, else the default one."""
+        with_brokers = [one.cluster_id for one in registry.clusters(connection) if one.brokers]
+        if len(with_brokers) < 2:
+            return with_brokers[0] if with_brokers else self._default_cluster_id
+        load = Counter(one.cluster_id for one in instances.not_purged(connection) if one.is_visible)
+        return min(with_brokers, key=lambda cluster_id: (load[cluster_id], cluster_id))
+
+    def give_listeners(self, connection: Connection, instance: Instance, now_ms: int) -> bool:
+        """Give an instance the bootstrap listener and one per broker it lacks; whether any was lacking.
+
+        Raises: Unavailable when no port is free.
+        """
+        cluster = registry.cluster(connection, instance.cluster_id)
+        nodes: list[int | None] = [None]
+        nodes += [broker.node_id for broker in cluster.brokers] if cluster else []
+        has = {listener.node_id for listener in instance.listeners}
+        missing = [node_id for node_id in nodes if node_id not in has]
+        if not missing:
+            return False
+        known = registry.known_endpoints(connection)
+        for node_id in missing:
+            try:
+                endpoint = allocate(self._pool, known, now_ms, self._is_free)
+            except PortsExhausted as error:
+                raise Unavailable(str(error)) from error
+            known[endpoint] = None
+            advertised = self._pool.advertised_for(endpoint.bind_host)
+            registry.take_endpoint(connection, endpoint, advertised, instance.tenant, instance.id, node_id)
+        return True
+
+    def register_broker(
+        self, connection: Connection, cluster_id: str, address: BrokerAddress, now_ms: int
+    ) -> bool:
+        """Remember a broker; a new one gets a listener at every instance of its cluster.
+
+        Returns whether anything changed.
+        """
+        cluster = registry.cluster(connection, cluster_id)
+        if cluster is not None and address in cluster.brokers:
+            return False
+        registry.touch_cluster(connection, cluster_id, now_ms)
+        registry.save_broker(connection, cluster_id, address, now_ms)
+        for instance in instances.of_cluster(connection, cluster_id):
+            if instance.id != SYSTEM_INSTANCE_ID:
+                self._extend(connection, instance, now_ms)
+        return True
+
+    def _extend(self, connection: Connection, instance: Instance, now_ms: int) -> None:
+        try:
+            if self.give_listeners(connection, instance, now_ms):
+                instances.save(connection, instance, now_ms)
+        except Unavailable as error:  # the broker must be told its specs all the same
+            failed = instance.with_(state=State.FAILED, state_reason=error.detail)
+            instances.save(connection, failed, now_ms)
+
+    def settle_hosts(self, connection: Connection, now_ms: int) -> int:
+        """After a start with another vip of one address: move all listeners there, ports kept.
+
+        Returns how many instances changed. Listeners of or from a pool stay where they are.
+        """
+        bind_hosts = {endpoint.bind_host for endpoint in registry.known_endpoints(connection)}
+        if len(self._pool.hosts) != 1 or len(bind_hosts) > 1:
+            return 0
+        host = self._pool.hosts[0]
+        changed = registry.move_host(connection, host, self._pool.advertised_for(host))
+        for instance in instances.by_ids(connection, changed):
+            instances.save(connection, instance, now_ms)
+        return len(changed)
+
+    def withhold_taken_ports(self, connection: Connection, now_ms: int) -> list[Instance]:
+        """Fail the instances whose ports somebody else has. Only while no gateway of ours runs.
+
+        Returns those that failed.
+        """
+        failed = []
+        for instance in instances.not_purged(connection):
+            if not instance.is_visible:
+                continue
+            taken = [one for one in instance.listeners if not self._is_free(_endpoint(one))]
+            if taken:
+                reason = f"{PORT_IN_USE}: another program listens on {taken[0].bind_host}:{taken[0].port}"
+                state = lifecycle.transition(instance.state, Event.REFUSED) or instance.state
+                kept = instance.with_(state=state, state_reason=reason, listeners_withheld=True)
+                failed.append(instances.save(connection, kept, now_ms))
+        return failed
+
+    def release_freed_ports(self, connection: Connection, now_ms: int) -> int:
+        """Publish the listeners of failed instances whose ports are free again; how many."""
+        released = 0
+        for instance in instances.in_states(connection, [State.FAILED]):
+            if instance.listeners_withheld and all(
+                self._is_free(_endpoint(one)) for one in instance.listeners
+            ):
+                back = instance.with_(state=State.CREATING, state_reason=None, listeners_withheld=False)
+                instances.save(connection, back, now_ms)
+                released += 1
+        return released
+
+
+def _endpoint(listener: Listener) -> Endpoint:
+    return Endpoint(listener.bind_host, listener.port)

@@ -1,0 +1,110 @@
+"""Which vip:vport a listener gets. Pure: the ports in use and the probe are arguments.
+
+The port is a tenant's identity, so a freed one rests before it means somebody else: never used ports go
+first in order, then the one freed longest ago, once its rest is over.
+"""
+
+import ipaddress
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+REST_MS: Final = 7 * 24 * 3600 * 1000
+_POOL_ADDRESSES_MAX: Final = 65_536
+
+
+class Endpoint(NamedTuple):
+    """A place to listen; the pair is unique."""
+
+    bind_host: str
+    port: int
+
+
+class PortsExhausted(Exception):  # noqa: N818 - a state of the pool
+    """No port is free and rested."""
+
+
+@dataclass(frozen=True, slots=True)
+class VipPool:
+    """The addresses and ports that listeners may have."""
+
+    hosts: tuple[str, ...]
+    """Bind addresses, in the order they are taken."""
+    advertised: str | None
+    """What clients are told instead of the bind address; None: the bind address."""
+    port_first: int
+    port_last: int
+
+    def endpoints(self) -> Iterator[Endpoint]:
+        """All of them, one port of every address before the next port."""
+        for port in range(self.port_first, self.port_last + 1):
+            for host in self.hosts:
+                yield Endpoint(host, port)
+
+    def advertised_for(self, bind_host: str) -> str:
+        """The host that clients are told."""
+        return self.advertised or bind_host
+
+    def __contains__(self, endpoint: Endpoint) -> bool:
+        """Whether an endpoint belongs to this pool."""
+        return self.port_first <= endpoint.port <= self.port_last and endpoint.bind_host in self.hosts
+
+
+def parse_vip(text: str, port_first: int, port_last: int) -> VipPool:
+    """`ADDRESS`, `BIND=ADVERTISED` or `CIDR`. Raises: ValueError with a sentence."""
+    if not 1 <= port_first <= port_last <= 65_535:
+        raise ValueError(f"vports {port_first}-{port_last} are not a range within 1-65535")
+    if "/" in text:
+        return VipPool(_pool_hosts(text), None, port_first, port_last)
+    bind, equals, advertised = text.partition("=")
+    bind = bind.strip().removeprefix("[").removesuffix("]")
+    try:
+        address = ipaddress.ip_address(bind)
+    except ValueError as error:
+        raise ValueError(f"vip '{text}' is not an address, BIND=ADVERTISED or a CIDR") from error
+    told = advertised.strip().removeprefix("[").removesuffix("]")
+    if equals and not told:
+        raise ValueError(f"vip '{text}' names nothing to advertise after '='")
+    if not equals and address.is_unspecified:
+        raise ValueError(f"vip '{text}' is every address: say which one clients use, {bind}=ADDRESS")
+    return VipPool((str(address),), told or None, port_first, port_last)
+
+
+def _pool_hosts(text: str) -> tuple[str, ...]:
+    try:
+        network = ipaddress.ip_network(text.strip())
+    except ValueError as error:
+        raise ValueError(f"vip pool '{text}': {error}") from error
+    hosts = []
+    for host in network.hosts():
+        hosts.append(str(host))
+        if len(hosts) == _POOL_ADDRESSES_MAX:
+            break
+    return tuple(hosts)
+
+
+def allocate(
+    pool: VipPool,
+    known: Mapping[Endpoint, int | None],
+    now_ms: int,
+    is_free: Callable[[Endpoint], bool],
+) -> Endpoint:
+    """The endpoint to take. `known` maps every endpoint ever used to when it was freed, None: in use.
+
+    `is_free` probes for other programs; what it refuses is skipped.
+    Raises: PortsExhausted.
+    """
+    for endpoint in pool.endpoints():
+        if endpoint not in known and is_free(endpoint):
+            return endpoint
+    rested = sorted(
+        (freed_at_ms, endpoint)
+        for endpoint, freed_at_ms in known.items()
+        if freed_at_ms is not None and now_ms - freed_at_ms >= REST_MS and endpoint in pool
+    )
+    for _freed_at_ms, endpoint in rested:
+        if is_free(endpoint):
+            return endpoint
+    raise PortsExhausted(
+        f"no vport of {pool.port_first}-{pool.port_last} is free; freed ones rest 7 days: widen --vports"
+    )

@@ -1,0 +1,33 @@
+// Whitelist entries as people type them. The API has the last word; this only catches slips early.
+
+const V4 = /^(\d{1,3})\.(\d{1,3})\.(\d{1,3})\.(\d{1,3})$/;
+
+function problemOf(entry: string): string | null {
+  const [address = '', prefix, ...rest] = entry.split('/');
+  const v4 = V4.exec(address);
+  const isV6 = !v4 && address.includes(':') && /^[0-9a-f:.]+$/i.test(address);
+  if (rest.length > 0 || (!v4 && !isV6)) return `${entry} is not an address or CIDR like 10.0.0.0/8 or 2001:db8::/32`;
+  if (v4 && v4.slice(1).some((part) => Number(part) > 255)) return `${entry} is not an IPv4 address`;
+  if (prefix === undefined) return null;
+  const bits = v4 ? 32 : 128;
+  return /^\d{1,3}$/.test(prefix) && Number(prefix) <= bits ? null : `${entry}: the prefix must be 0 to ${bits}`;
+}
+
+/** An address alone as the CIDR of that one address. */
+export function asCidr(address: string): string {
+  const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(address)?.[1] ?? address;
+  if (mapped.includes('/')) return mapped;
+  return mapped.includes(':') ? `${mapped}/128` : `${mapped}/32`;
+}
+
+export type Cidrs = { cidrs: string[] } | { problem: string };
+
+/** Entries between commas, blanks or lines; the first one that cannot be right is named. */
+export function splitCidrs(text: string): Cidrs {
+  const entries = text.split(/[\s,;]+/).filter(Boolean);
+  for (const entry of entries) {
+    const problem = problemOf(entry);
+    if (problem !== null) return { problem };
+  }
+  return { cidrs: [...new Set(entries.map(asCidr))] };
+}

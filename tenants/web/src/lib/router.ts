@@ -1,0 +1,50 @@
+// Routes live behind the #, so the console serves one file and any prefix works.
+
+export type Route =
+  | { page: 'instances' }
+  | { page: 'instance'; id: string; tab: InstanceTab; item: string | null }
+  | { page: 'dashboard' }
+  | { page: 'brokers' }
+  | { page: 'tenants' }
+  | { page: 'keys' }
+  | { page: 'missing'; path: string };
+
+export const INSTANCE_TABS = ['overview', 'topics', 'groups', 'whitelist', 'quota'] as const;
+export type InstanceTab = (typeof INSTANCE_TABS)[number];
+const PLAIN = ['instances', 'dashboard', 'brokers', 'tenants', 'keys'] as const;
+
+const isTab = (text: string): text is InstanceTab => (INSTANCE_TABS as readonly string[]).includes(text);
+
+function decode(part: string): string | null {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return null;
+  }
+}
+
+export function parseRoute(hash: string): Route {
+  const path = hash.replace(/^#?\/?/, '').replace(/\/$/, '');
+  const missing: Route = { page: 'missing', path };
+  const parts = path === '' ? [] : path.split('/').map(decode);
+  if (parts.some((part) => part === null || part === '')) return missing;
+  const [head, id, tab, item, ...rest] = parts as string[];
+  if (head === undefined) return { page: 'instances' };
+  if (head === 'instances' && id !== undefined) {
+    const name = tab ?? 'overview';
+    const hasItem = item !== undefined;
+    if (!isTab(name) || rest.length > 0 || (hasItem && name !== 'topics' && name !== 'groups')) return missing;
+    return { page: 'instance', id, tab: name, item: item ?? null };
+  }
+  const plain = PLAIN.find((name) => name === head);
+  return plain && parts.length === 1 ? { page: plain } : missing;
+}
+
+export function hrefOf(route: Exclude<Route, { page: 'missing' }>): string {
+  if (route.page !== 'instance') return `#/${route.page}`;
+  const base = `#/instances/${encodeURIComponent(route.id)}/${route.tab}`;
+  return route.item === null ? base : `${base}/${encodeURIComponent(route.item)}`;
+}
+
+export const instanceHref = (id: string, tab: InstanceTab = 'overview', item: string | null = null): string =>
+  hrefOf({ page: 'instance', id, tab, item });

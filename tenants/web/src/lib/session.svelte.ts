@@ -1,0 +1,59 @@
+// Who is logged in, kept for the life of the page; the cookie is the browser's own.
+
+import type { Session } from '../api';
+import { ApiProblem, call, get, setCsrfToken, whenUnauthorized } from './client';
+
+class SessionState {
+  current = $state<Session | null>(null);
+  /** False until the first answer, so that the login page does not flash. */
+  known = $state(false);
+  problem = $state<string | null>(null);
+  expired = $state(false);
+
+  get isOperator(): boolean {
+    return this.current?.role === 'operator';
+  }
+  get mayWrite(): boolean {
+    return this.current !== null && this.current.role !== 'viewer';
+  }
+
+  #set(session: Session | null): void {
+    this.current = session;
+    setCsrfToken(session?.csrf_token ?? '');
+  }
+
+  async load(): Promise<void> {
+    try {
+      this.#set(await get<Session>('session'));
+      this.problem = null;
+      this.known = true;
+    } catch (error) {
+      const isAnswer = error instanceof ApiProblem && error.status === 401;
+      this.problem = isAnswer ? null : (error as Error).message;
+      this.known = isAnswer;
+      if (!isAnswer) setTimeout(() => void this.load(), 2000);
+    }
+  }
+
+  async logIn(user: string, password: string): Promise<void> {
+    this.#set(await call<Session>('POST', 'session', { user, password }));
+    this.expired = false;
+  }
+
+  async logOut(): Promise<void> {
+    try {
+      await call('DELETE', 'session');
+    } finally {
+      this.#set(null);
+    }
+  }
+
+  lose(): void {
+    if (this.current === null) return;
+    this.#set(null);
+    this.expired = true;
+  }
+}
+
+export const session = new SessionState();
+whenUnauthorized(() => session.lose());

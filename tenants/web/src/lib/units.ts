@@ -1,0 +1,136 @@
+// Sizes, rates and times as people read and write them. Decimal units (MB = 10^6), as everywhere in Portico.
+
+const FACTORS: Record<string, number> = {
+  '': 1,
+  b: 1,
+  kb: 1e3,
+  mb: 1e6,
+  gb: 1e9,
+  tb: 1e12,
+  kib: 2 ** 10,
+  mib: 2 ** 20,
+  gib: 2 ** 30,
+  tib: 2 ** 40,
+};
+const STEPS: [string, number][] = [
+  ['TB', 1e12],
+  ['GB', 1e9],
+  ['MB', 1e6],
+  ['kB', 1e3],
+];
+const BINARY_STEPS: [string, number][] = [
+  ['TiB', 2 ** 40],
+  ['GiB', 2 ** 30],
+  ['MiB', 2 ** 20],
+  ['KiB', 2 ** 10],
+];
+
+function significant(value: number): string {
+  const digits = Math.abs(value) >= 100 ? 0 : Math.abs(value) >= 10 ? 1 : 2;
+  return String(Number(value.toFixed(digits)));
+}
+
+export function formatBytes(count: number): string {
+  for (const [index, [unit, factor]] of STEPS.entries()) {
+    if (Math.abs(count) < factor) continue;
+    const text = significant(count / factor);
+    // 999,999 bytes are 1 MB, not 1000 kB.
+    const above = STEPS[index - 1];
+    return text === '1000' && above ? `1 ${above[0]}` : `${text} ${unit}`;
+  }
+  return `${Math.round(count)} B`;
+}
+
+export const formatRate = (bytesPerS: number): string => `${formatBytes(bytesPerS)}/s`;
+
+/** The shortest text that parses back to exactly this many bytes; for forms. */
+export function exactBytes(count: number): string {
+  for (const [unit, factor] of [...STEPS, ...BINARY_STEPS]) {
+    const value = count / factor;
+    if (value >= 1 && Number.isInteger(value * 100)) return `${value} ${unit}`;
+  }
+  return `${count} B`;
+}
+
+export const exactRate = (bytesPerS: number): string => `${exactBytes(bytesPerS)}/s`;
+
+export type Parsed = { value: number } | { problem: string };
+
+/** Bytes of `10 GB`, `512KiB`, `20MB/s` (rates only). A bare number is refused: its unit would be a guess. */
+export function parseBytes(text: string, kind: 'size' | 'rate'): Parsed {
+  const example = kind === 'rate' ? '20 MB/s' : '10 GB';
+  const match = /^\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*(\/s)?\s*$/i.exec(text);
+  const factor = match?.[2] === undefined ? undefined : FACTORS[match[2].toLowerCase()];
+  if (!match || factor === undefined || (match[3] && kind === 'size')) {
+    return { problem: `Write it like ${example} (B, kB, MB, GB, TB, KiB, MiB, GiB, TiB)` };
+  }
+  const value = Math.round(Number(match[1]) * factor);
+  if (value <= 0) return { problem: 'Must be more than zero' };
+  if (value > Number.MAX_SAFE_INTEGER) return { problem: 'Too large' };
+  return { value };
+}
+
+const DURATIONS: [string, number][] = [
+  ['d', 86_400_000],
+  ['h', 3_600_000],
+  ['min', 60_000],
+  ['s', 1000],
+];
+
+export function formatDuration(ms: number): string {
+  const sign = ms < 0 ? '-' : '';
+  let rest = Math.abs(ms);
+  const parts: string[] = [];
+  for (const [unit, size] of DURATIONS) {
+    const whole = Math.floor(rest / size);
+    if (whole > 0) parts.push(`${whole} ${unit}`);
+    rest -= whole * size;
+    if (parts.length === 2) break;
+  }
+  if (parts.length === 0) return `${sign}${Math.round(rest)} ms`;
+  return sign + parts.join(' ');
+}
+
+/** Milliseconds of `7d`, `12 h`, `30 min`, `90s`, `500 ms`. */
+export function parseDuration(text: string): Parsed {
+  const match = /^\s*(\d+(?:\.\d+)?)\s*(d|days?|h|hours?|min|minutes?|s|seconds?|ms)\s*$/i.exec(text);
+  if (!match) return { problem: 'Write it like 7 d, 12 h, 30 min or 90 s' };
+  const word = match[2]!.toLowerCase();
+  const unit = word === 'ms' ? 'ms' : word.startsWith('min') ? 'min' : word[0]!;
+  const size = unit === 'ms' ? 1 : (DURATIONS.find(([name]) => name === unit)?.[1] ?? 1);
+  return { value: Math.round(Number(match[1]) * size) };
+}
+
+const whole = new Intl.NumberFormat('en-US', { maximumFractionDigits: 0 });
+export const formatCount = (value: number): string => whole.format(value);
+
+export function formatPercent(part: number, of: number): string {
+  if (of <= 0) return '–';
+  const percent = (100 * part) / of;
+  return percent > 0 && percent < 0.1 ? '<0.1 %' : `${percent >= 10 ? Math.round(percent) : percent.toFixed(1)} %`;
+}
+
+const clock = new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-digit', second: '2-digit', hour12: false });
+const stamp = new Intl.DateTimeFormat(undefined, {
+  year: 'numeric',
+  month: 'short',
+  day: '2-digit',
+  hour: '2-digit',
+  minute: '2-digit',
+  second: '2-digit',
+  hour12: false,
+  timeZoneName: 'short',
+});
+
+/** Local date and time with its zone. */
+export const formatTime = (at: string | number): string => stamp.format(new Date(at));
+export const formatClock = (atMs: number): string => clock.format(new Date(atMs));
+export const zoneName = (): string =>
+  stamp.formatToParts(new Date()).find((part) => part.type === 'timeZoneName')?.value ?? 'local time';
+
+export function formatAgo(at: string | number, nowMs: number): string {
+  const age = nowMs - new Date(at).getTime();
+  if (age < 2000) return 'just now';
+  const text = formatDuration(age).split(' ').slice(0, 2).join(' ');
+  return `${text} ago`;
+}

@@ -1,0 +1,12 @@
+import { svelte } from '@sveltejs/vite-plugin-svelte';
+import { defineConfig } from 'vite';
+
+// PORTICO_CONSOLE is the API that `npm run dev` talks to.
+const api = process.env.PORTICO_CONSOLE ?? 'http://127.0.0.1:8080';
+
+export default defineConfig({
+  base: './',
+  plugins: [svelte()],
+  build: { outDir: '../static', emptyOutDir: true, target: 'es2022', modulePreload: { polyfill: false } },
+  server: { host: '127.0.0.1', proxy: { '/v1': { target: api, changeOrigin: true } } },
+});
