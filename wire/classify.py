@@ -73,15 +73,40 @@ def check_kio_version() -> None:
 
 
 CLUSTER_APIS: Final = frozenset(
-    """
-    add_raft_voter allocate_producer_ids alter_client_quotas alter_partition alter_replica_log_dirs
-    alter_user_scram_credentials assign_replicas_to_dirs begin_quorum_epoch broker_heartbeat
-    broker_registration controller_registration create_delegation_token delete_share_group_state
-    describe_client_quotas describe_delegation_token describe_quorum describe_user_scram_credentials
-    end_quorum_epoch envelope expire_delegation_token fetch_snapshot initialize_share_group_state
-    read_share_group_state read_share_group_state_summary remove_raft_voter renew_delegation_token
-    unregister_broker update_features update_raft_voter vote write_share_group_state write_txn_markers
-    """.split()
+    [
+        "add_raft_voter",
+        "allocate_producer_ids",
+        "alter_client_quotas",
+        "alter_partition",
+        "alter_replica_log_dirs",
+        "alter_user_scram_credentials",
+        "assign_replicas_to_dirs",
+        "begin_quorum_epoch",
+        "broker_heartbeat",
+        "broker_registration",
+        "controller_registration",
+        "create_delegation_token",
+        "delete_share_group_state",
+        "describe_client_quotas",
+        "describe_delegation_token",
+        "describe_quorum",
+        "describe_user_scram_credentials",
+        "end_quorum_epoch",
+        "envelope",
+        "expire_delegation_token",
+        "fetch_snapshot",
+        "initialize_share_group_state",
+        "read_share_group_state",
+        "read_share_group_state_summary",
+        "remove_raft_voter",
+        "renew_delegation_token",
+        "unregister_broker",
+        "update_features",
+        "update_raft_voter",
+        "vote",
+        "write_share_group_state",
+        "write_txn_markers",
+    ]
 )
 """APIs that speak about the cluster as a whole, or between brokers: no tenant has a form of them."""
 
@@ -105,25 +130,63 @@ _BY_NAME: Final = {
     **dict.fromkeys(("subscribed_topic_regex", "source_topic_regex"), FieldClass.TOPIC_REGEX),
     **dict.fromkeys(("transactional_id_pattern",), FieldClass.TRANSACTIONAL_ID_REGEX),
     **dict.fromkeys(
-        """
-        assignment assignor_name auth_bytes client_instance_id group_instance_id group_state group_type
-        instance_id mechanism mechanisms member_assignment member_id metrics process_id protocol_data
-        protocol_name protocol_type replica_directory_id server_assignor state_filters states_filter
-        subtopology_id transaction_state types_filter unknown_state_filters
-        """.split(),
+        (
+            "assignment",
+            "assignor_name",
+            "auth_bytes",
+            "client_instance_id",
+            "group_instance_id",
+            "group_state",
+            "group_type",
+            "instance_id",
+            "mechanism",
+            "mechanisms",
+            "member_assignment",
+            "member_id",
+            "metrics",
+            "process_id",
+            "protocol_data",
+            "protocol_name",
+            "protocol_type",
+            "replica_directory_id",
+            "server_assignor",
+            "state_filters",
+            "states_filter",
+            "subtopology_id",
+            "transaction_state",
+            "types_filter",
+            "unknown_state_filters",
+        ),
         FieldClass.OPAQUE,
     ),
     **dict.fromkeys(
-        """
-        client_id client_software_name client_software_version committed_metadata configuration_keys
-        documentation host_filter key principal principal_filter rack_id reason requested_metrics value
-        """.split(),
+        (
+            "client_id",
+            "client_software_name",
+            "client_software_version",
+            "committed_metadata",
+            "configuration_keys",
+            "documentation",
+            "host_filter",
+            "key",
+            "principal",
+            "principal_filter",
+            "rack_id",
+            "reason",
+            "requested_metrics",
+            "value",
+        ),
         FieldClass.FREE_TEXT,
     ),
 }
 """What a plainly typed field means wherever it stands; `_BY_PATH` outranks it."""
 
-_CONFIG_APIS: Final = ("describe_configs", "alter_configs", "incremental_alter_configs", "list_config_resources")
+_CONFIG_APIS: Final = (
+    "describe_configs",
+    "alter_configs",
+    "incremental_alter_configs",
+    "list_config_resources",
+)
 _ACL_APIS: Final = ("describe_acls", "create_acls", "delete_acls")
 
 

@@ -11,12 +11,15 @@ from typing import Any, Final, NamedTuple
 
 import kio.schema.index
 from kio.index import load_payload_module
+from kio.schema.index import PayloadEntityType
 from kio.serial import entity_reader, entity_writer
 from kio.serial.errors import SerialError
 from kio.static.constants import EntityType
 from kio.static.primitive import i32Timedelta
 
 from wire.faults import MalformedFrame as MalformedFrame
+from wire.uvarint import read_uvarint as read_uvarint
+from wire.walk import clean_message
 
 _HEADER: Final = struct.Struct(">hhi")
 _I16: Final = struct.Struct(">h")
@@ -40,20 +43,6 @@ def parse_request_prefix(frame: Any) -> tuple[int, int, int]:
     if len(frame) < 8:
         raise MalformedFrame(f"a request of {len(frame)} bytes has no header")
     return _HEADER.unpack_from(frame, 0)
-
-
-def read_uvarint(frame: Any, at: int) -> tuple[int, int]:
-    """An unsigned varint of at most 32 bits and the offset behind it."""
-    value = 0
-    for shift in range(0, 35, 7):
-        if at >= len(frame):
-            raise MalformedFrame("a varint runs past the end")
-        byte = frame[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-    raise MalformedFrame("a varint is longer than 5 bytes")
 
 
 def skip_tagged_fields(frame: Any, at: int) -> int:
@@ -95,7 +84,7 @@ def parse_request_header(frame: Any, flexible: bool) -> RequestHeader:
 def payload_class(api_key: int, api_version: int, *, response: bool) -> Any:
     """kio's message class. Raises KeyError for an API or version that kio does not have."""
     name = kio.schema.index.api_key_map[api_key]
-    kind = EntityType.response if response else EntityType.request
+    kind: PayloadEntityType = EntityType.response if response else EntityType.request
     path = kio.schema.index.schema_name_map[name][api_version][kind]
     module = load_payload_module(api_key, api_version, kind)
     return getattr(module, path.split(":", 1)[1])
@@ -125,10 +114,11 @@ def response_header_size(api_key: int, api_version: int) -> int:
 
 
 def decode(cls: Any, frame: Any, at: int = 0) -> Any:
-    """Decode one entity that must fill the frame from `at` to its end.
+    """Decode one entity that must fill the frame from `at` to its end. Unknown tagged fields are left out.
 
-    Raises: MalformedFrame whatever kio makes of hostile bytes.
+    Raises: MalformedFrame for whatever is not the message, hostile bytes included (`wire.walk` says how).
     """
+    frame, at = clean_message(cls, frame, at)
     try:
         entity, size = entity_reader(cls)(frame, at)
     except (SerialError, ValueError, TypeError, KeyError, OverflowError, IndexError) as error:

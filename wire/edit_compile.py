@@ -13,12 +13,12 @@ from typing import Any, Final, TypeAlias
 from wire.classify import FieldClass
 from wire.faults import EmptyName, ForeignName, MalformedFrame, NameTooLong
 from wire.framing import Buffer
-from wire.layout import Array, Blob, Fixed, Layout, Step, Text
+from wire.layout import Array, Fixed, Layout, Step, Text
 from wire.scope import SCOPE_BYTES, STRING_BYTES_MAX, Scope
 from wire.texts import tenant_text
 
 Scan: TypeAlias = Callable[[memoryview, int, Scope], tuple[Any, ...]]
-"""scan(frame, where the body begins, scope) -> (pieces behind the length prefix, growth, names, *captured)."""
+"""scan(frame, body offset, scope) -> (pieces behind the length prefix, growth, names, *captured)."""
 
 NAMES: Final = frozenset({FieldClass.TOPIC_NAME, FieldClass.GROUP_ID, FieldClass.TRANSACTIONAL_ID})
 _NEVER_EMPTY: Final = {FieldClass.GROUP_ID: "group_id", FieldClass.TRANSACTIONAL_ID: "transactional_id"}
@@ -124,7 +124,8 @@ class _Source:
             return
         if what in _NEVER_EMPTY:
             self.add(depth, f"if n == 0: raise EmptyName({_NEVER_EMPTY[what]!r})")
-        self.add(depth, f"if n > {STRING_BYTES_MAX - SCOPE_BYTES}: raise NameTooLong(f'a name of {{n}} bytes')")
+        self.add(depth, f"if n > {STRING_BYTES_MAX - SCOPE_BYTES}:")
+        self.add(depth + 1, "raise NameTooLong(f'a name of {n} bytes')")
         self.add(depth, f"out.append(frame[cut : at - 2]); out.append(L(n + {SCOPE_BYTES}) + prefix)")
         self.add(depth, f"cut = at; at += n; grown += {SCOPE_BYTES}")
         if what is FieldClass.TOPIC_NAME:
@@ -149,13 +150,13 @@ def _compiled(layout: Layout, captured: tuple[tuple[str, int], ...], strip: bool
     source.add(1, "if at != len(frame): raise MalformedFrame(f'the body ends at {at} of {len(frame)} bytes')")
     source.add(1, "out.append(frame[cut:])")
     source.add(1, f"return ({', '.join(('out', 'grown', 'names', *dict(captured)))})")
-    exec(compile("\n".join(source.lines), "<frame scanner>", "exec"), source.constants)  # noqa: S102
+    exec(compile("\n".join(source.lines), "<frame scanner>", "exec"), source.constants)
     scan: Scan = source.constants["scan"]
     return scan
 
 
 def compile_scan(layout: Layout, captured: Mapping[str, int], *, strip: bool) -> Scan:
-    """A scanner for one layout. `captured`: top-level fields to read -> their value where a version lacks them.
+    """A scanner for one layout. `captured`: top-level fields to read -> their value where there is none.
 
     The scanner raises struct.error, too, for a frame that ends early.
     """
@@ -163,7 +164,7 @@ def compile_scan(layout: Layout, captured: Mapping[str, int], *, strip: bool) ->
 
 
 def assembled(frame: memoryview, pieces: list[Buffer], grown: int) -> list[Buffer]:
-    """The buffers to send for a scanned frame: a new length prefix and the pieces, joined where that is cheaper."""
+    """The buffers to send for a scanned frame: new length prefix and pieces, joined where that is cheaper."""
     size = len(frame)
     if len(pieces) == 1:
         return [frame]

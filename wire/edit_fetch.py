@@ -94,7 +94,7 @@ def _with_session(frame: memoryview, session_id: int) -> memoryview:
 
 
 def edit_fetch_request(frame: memoryview, scope: Scope, *, session_id: int | None = None) -> FetchRequestEdit:
-    """Put the scope into one whole Fetch request; `session_id` replaces the client's where the version has one.
+    """Put the scope into one whole Fetch request; `session_id` replaces the client's (from version 7 on).
 
     Raises: MalformedFrame, NameTooLong, NotMappable for a client that claims to be a broker's replica.
     """

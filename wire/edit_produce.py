@@ -1,4 +1,4 @@
-"""Produce 3-8, edited as whole frames: topic names and the transactional id grow or shrink, error texts are mapped."""
+"""Produce 3-8, edited as whole frames: topic names, the transactional id and error texts."""
 
 import struct
 from functools import lru_cache

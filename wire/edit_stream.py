@@ -15,7 +15,7 @@ from wire.codec import payload_class
 from wire.edit_compile import NAMES
 from wire.faults import EmptyName, ForeignName, MalformedFrame, NameTooLong
 from wire.framing import Buffer
-from wire.layout import Array, Blob, Fixed, Layout, Step, Text, least_size, layout_of
+from wire.layout import Array, Blob, Fixed, Layout, Step, Text, layout_of, least_size
 from wire.scope import SCOPE_BYTES, STRING_BYTES_MAX, Scope
 
 _I16: Final = struct.Struct(">h")
@@ -31,7 +31,7 @@ _SHORT_BYTES: Final = 512
 
 
 class _Op(NamedTuple):
-    """One step of the body, flattened. `size` is a run's or an element's; `jump` leads behind a loop or to its start."""
+    """One step of the body, flattened. `size`: of an entry; `jump`: behind a loop or to its start."""
 
     code: str
     nullable: bool = False
@@ -151,7 +151,7 @@ class FrameEditor:
         return self._run_body(view, at, cut, out)
 
     def _read_head(self, view: memoryview, pieces: list[Buffer]) -> tuple[int, int, int]:
-        """(where the topics begin, from where nothing is emitted yet, growth). Raises struct.error when cut short."""
+        """(where topics begin, up to where all is emitted, growth). Raises struct.error when cut short."""
         if self._response:
             _, self.correlation_id = _RESPONSE_HEAD(view)
             at = 8
@@ -179,7 +179,9 @@ class FrameEditor:
 
     def _read_facts(self, view: memoryview, at: int, run: Fixed) -> int:
         codes = ">" + "".join(code for _, code in run.parts)
-        self.facts.update(zip((name for name, _ in run.parts), struct.unpack_from(codes, view, at), strict=True))
+        self.facts.update(
+            zip((name for name, _ in run.parts), struct.unpack_from(codes, view, at), strict=True)
+        )
         return at + run.size
 
     def _grown_length(self, size: int) -> bytes:
@@ -249,7 +251,9 @@ class FrameEditor:
 
     def _check_room(self, at: int, wanted: int) -> None:
         if self._position + at + wanted > self._end:
-            raise MalformedFrame(f"{wanted} bytes wanted where the frame has {self._end - self._position - at}")
+            raise MalformedFrame(
+                f"{wanted} bytes wanted where the frame has {self._end - self._position - at}"
+            )
 
     def _array(self, at: int, count: int, op: _Op) -> int:
         self._check_room(at, count * op.size)

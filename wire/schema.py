@@ -29,7 +29,7 @@ FORMATS: Final = {
     "datetime_i64": "q",
     "uuid": "16s",
 }
-"""`struct` codes of the types that always have the same size; the others are string, bytes, records, entity."""
+"""`struct` codes of the types of fixed size; the others are string, bytes, records and entity."""
 
 SIZES: Final = {kafka_type: struct.calcsize(f">{code}") for kafka_type, code in FORMATS.items()}
 

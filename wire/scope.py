@@ -1,4 +1,4 @@
-"""The scope of one instance: what is put in front of a tenant's names on the way up and taken off on the way down."""
+"""The scope of one instance: put in front of a tenant's names on the way up, taken off on the way down."""
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
