@@ -55,7 +55,17 @@ _ROWS: Final = (
     Api(ApiKey.CREATE_PARTITIONS, version_range(0, 3), "create_partitions"),
     Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, version_range(0, 1), "incremental_alter_configs"),
     Api(ApiKey.DESCRIBE_CLUSTER, version_range(0, 0), "describe_cluster"),
-    # groups: broker.coordinator answers these
+    Api(ApiKey.OFFSET_COMMIT, version_range(2, 8), "offset_commit"),
+    Api(ApiKey.OFFSET_FETCH, version_range(1, 7), "offset_fetch"),
+    Api(ApiKey.FIND_COORDINATOR, version_range(0, 3), "find_coordinator"),
+    Api(ApiKey.JOIN_GROUP, version_range(0, 7), "join_group"),
+    Api(ApiKey.HEARTBEAT, version_range(0, 4), "heartbeat"),
+    Api(ApiKey.LEAVE_GROUP, version_range(0, 4), "leave_group"),
+    Api(ApiKey.SYNC_GROUP, version_range(0, 5), "sync_group"),
+    Api(ApiKey.DESCRIBE_GROUPS, version_range(0, 5), "describe_groups"),
+    Api(ApiKey.LIST_GROUPS, version_range(0, 4), "list_groups"),
+    Api(ApiKey.DELETE_GROUPS, version_range(0, 2), "delete_groups"),
+    Api(ApiKey.OFFSET_DELETE, version_range(0, 0), "offset_delete"),
 )
 
 APIS: Final[dict[int, Api]] = {int(row.key): row for row in _ROWS}

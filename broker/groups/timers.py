@@ -1,4 +1,4 @@
-"""Deadlines by key, pure: the owner of the clock asks when the next one is and collects those that are due."""
+"""Deadlines by key, pure: the clock's owner asks when the next one is and collects those that are due."""
 
 import heapq
 from typing import Literal, NamedTuple

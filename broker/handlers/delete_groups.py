@@ -1,0 +1,54 @@
+"""DeleteGroups 0-2.
+
+Behaviour: empty groups go with their offsets, group by group; answered when the last one is durable.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from kio.schema.errors import ErrorCode
+
+from broker.coordination import answering
+from broker.entities import response_shape
+from wire.api_table import ApiKey
+from wire.codec import duration
+
+if TYPE_CHECKING:
+    from broker.app import Broker
+    from broker.call import Call
+
+
+def handle(broker: "Broker", call: "Call") -> None:
+    """Delete each group, gather their answers."""
+    coordination = broker.coordination
+    version = call.api_version
+    group_ids = tuple(dict.fromkeys(call.request.groups_names))
+    answer = answering(call, lambda results: _response(version, results))
+    results: dict[str, ErrorCode] = {}
+    if coordination.is_loading:
+        answer(dict.fromkeys(group_ids, ErrorCode.coordinator_load_in_progress))
+        return
+    if not group_ids:
+        answer(results)
+        return
+
+    def gather(group_id: str, error: ErrorCode) -> None:
+        results[group_id] = error
+        if len(results) == len(group_ids):
+            answer(results)
+
+    for group_id in group_ids:
+        effects = coordination.core.delete_group(
+            group_id, lambda error, group_id=group_id: gather(group_id, error), coordination.now()
+        )
+        coordination.submit(effects)
+
+
+def _response(version: int, results: dict[str, ErrorCode]) -> Any:
+    shape = response_shape(ApiKey.DELETE_GROUPS, version)
+    return shape.make(
+        throttle_time=duration(0),
+        results=tuple(
+            shape.nested("DeletableGroupResult", group_id=group_id, error_code=error)
+            for group_id, error in results.items()
+        ),
+    )

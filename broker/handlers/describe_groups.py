@@ -1,0 +1,65 @@
+"""DescribeGroups 0-5.
+
+Behaviour: state and members, with metadata and assignments while the group is stable. A group that does not
+exist is Dead.
+Deliberately not done: authorization; who may ask at all may do everything, as in a Kafka without authorizer.
+Version notes: v3+ authorized operations when asked for, v4+ instance ids (KIP-345).
+"""
+
+from typing import TYPE_CHECKING, Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from broker.entities import ResponseShape, response_shape
+from broker.groups.messages import DescribedGroup
+from wire.api_table import ApiKey
+from wire.codec import duration
+
+if TYPE_CHECKING:
+    from broker.app import Broker
+    from broker.call import Call
+
+_NOT_ASKED: Final = -(2**31)
+_ALL_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8
+"""READ, DELETE and DESCRIBE: what an authorizer can allow on a group."""
+
+
+def handle(broker: "Broker", call: "Call") -> None:
+    """Answer at once."""
+    coordination = broker.coordination
+    shape = response_shape(ApiKey.DESCRIBE_GROUPS, call.api_version)
+    asked = getattr(call.request, "include_authorized_operations", False)
+    operations = _ALL_OPERATIONS if asked else _NOT_ASKED
+    groups = []
+    for group_id in call.request.groups:
+        if coordination.is_loading:
+            loading = ErrorCode.coordinator_load_in_progress
+            groups.append(_group(shape, DescribedGroup(group_id, "", "", "", ()), loading, operations))
+        else:
+            described = coordination.core.describe(group_id)
+            groups.append(_group(shape, described, ErrorCode.none, operations))
+    call.reply(shape.make(throttle_time=duration(0), groups=tuple(groups)))
+
+
+def _group(shape: ResponseShape, group: DescribedGroup, error: ErrorCode, operations: int) -> Any:
+    return shape.nested(
+        "DescribedGroup",
+        error_code=error,
+        group_id=group.group_id,
+        group_state=group.state,
+        protocol_type=group.protocol_type,
+        protocol_data=group.protocol_name,
+        members=tuple(
+            shape.nested(
+                "DescribedGroupMember",
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=member.metadata,
+                member_assignment=member.assignment,
+            )
+            for member in group.members
+        ),
+        authorized_operations=operations,
+    )

@@ -1,0 +1,43 @@
+"""Heartbeat 0-4.
+
+Behaviour: keeps the member's session; REBALANCE_IN_PROGRESS asks it to join again.
+Version notes: v3+ static members (KIP-345).
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from kio.schema.errors import ErrorCode
+
+from broker.coordination import answering
+from broker.entities import response_shape
+from broker.groups.messages import HeartbeatRequest
+from wire.api_table import ApiKey
+from wire.codec import duration
+
+if TYPE_CHECKING:
+    from broker.app import Broker
+    from broker.call import Call
+
+
+def handle(broker: "Broker", call: "Call") -> None:
+    """Answer at once."""
+    coordination = broker.coordination
+    version = call.api_version
+    token = answering(call, lambda error: _response(version, error))
+    if coordination.is_loading:
+        # As Kafka does: a member must not start anew only because its coordinator does.
+        token(ErrorCode.none)
+        return
+    request = call.request
+    beat = HeartbeatRequest(
+        request.group_id,
+        request.generation_id,
+        request.member_id,
+        getattr(request, "group_instance_id", None),
+    )
+    coordination.submit(coordination.core.heartbeat(beat, token, coordination.now()))
+
+
+def _response(version: int, error: ErrorCode) -> Any:
+    shape = response_shape(ApiKey.HEARTBEAT, version)
+    return shape.make(throttle_time=duration(0), error_code=error)

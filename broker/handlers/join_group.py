@@ -1,0 +1,80 @@
+"""JoinGroup 0-7.
+
+Behaviour: the answer is parked until the group's join phase completes; v4+ first gets MEMBER_ID_REQUIRED
+(KIP-394), v5+ static members (KIP-345). v0 has no rebalance timeout: the session timeout stands in for it.
+Deliberately not done: v8 (client's reason), v9 (skip_assignment, KIP-814).
+Version notes: below v7 the protocol name is not nullable, so it is empty where there is none.
+"""
+
+from typing import TYPE_CHECKING, Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from broker.coordination import answering
+from broker.entities import response_shape
+from broker.groups.messages import JoinRequest, JoinResult
+from wire.api_table import ApiKey
+from wire.codec import duration, milliseconds
+
+if TYPE_CHECKING:
+    from broker.app import Broker
+    from broker.call import Call
+
+_REQUIRES_MEMBER_ID_FROM: Final = 4
+_PROTOCOL_NULLABLE_FROM: Final = 7
+
+
+def handle(broker: "Broker", call: "Call") -> None:
+    """Park the call in its group."""
+    coordination = broker.coordination
+    version = call.api_version
+    token = answering(call, lambda result: _response(version, result))
+    if coordination.is_loading:
+        token(JoinResult(ErrorCode.coordinator_load_in_progress, call.request.member_id))
+        return
+    coordination.submit(coordination.core.join(_request(call), token, coordination.now()))
+
+
+def _request(call: "Call") -> JoinRequest:
+    request = call.request
+    session_timeout_ms = milliseconds(request.session_timeout)
+    has_rebalance_timeout = call.api_version >= 1
+    return JoinRequest(
+        group_id=request.group_id,
+        member_id=request.member_id,
+        group_instance_id=getattr(request, "group_instance_id", None),
+        client_id=call.client_id or "",
+        client_host=f"/{call.client_host}",
+        session_timeout_ms=session_timeout_ms,
+        rebalance_timeout_ms=(
+            milliseconds(request.rebalance_timeout) if has_rebalance_timeout else session_timeout_ms
+        ),
+        protocol_type=request.protocol_type,
+        protocols=tuple((protocol.name, protocol.metadata) for protocol in request.protocols),
+        requires_member_id=call.api_version >= _REQUIRES_MEMBER_ID_FROM,
+    )
+
+
+def _response(version: int, result: JoinResult) -> Any:
+    shape = response_shape(ApiKey.JOIN_GROUP, version)
+    protocol_name = result.protocol_name
+    if protocol_name is None and version < _PROTOCOL_NULLABLE_FROM:
+        protocol_name = ""
+    return shape.make(
+        throttle_time=duration(0),
+        error_code=result.error,
+        generation_id=result.generation_id,
+        protocol_type=result.protocol_type,
+        protocol_name=protocol_name,
+        leader=result.leader,
+        member_id=result.member_id,
+        members=tuple(
+            shape.nested(
+                "JoinGroupResponseMember",
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                metadata=member.metadata,
+            )
+            for member in result.members
+        ),
+    )

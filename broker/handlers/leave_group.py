@@ -1,0 +1,60 @@
+"""LeaveGroup 0-4.
+
+Behaviour: removes members at once and rebalances the rest.
+Version notes: v0-2 one member, its error is the request's; v3+ a batch, also by instance id alone (KIP-345).
+"""
+
+from typing import TYPE_CHECKING, Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from broker.coordination import answering
+from broker.entities import response_shape
+from broker.groups.messages import LeaveResult, LeavingMember
+from wire.api_table import ApiKey
+from wire.codec import duration
+
+if TYPE_CHECKING:
+    from broker.app import Broker
+    from broker.call import Call
+
+_BATCH_FROM: Final = 3
+
+
+def handle(broker: "Broker", call: "Call") -> None:
+    """Answer at once."""
+    coordination = broker.coordination
+    version = call.api_version
+    token = answering(call, lambda result: _response(version, result))
+    if coordination.is_loading:
+        token(LeaveResult(ErrorCode.coordinator_load_in_progress))
+        return
+    request = call.request
+    if version < _BATCH_FROM:
+        leaving: tuple[LeavingMember, ...] = (LeavingMember(request.member_id, None),)
+    else:
+        leaving = tuple(LeavingMember(one.member_id, one.group_instance_id) for one in request.members)
+    effects = coordination.core.leave(request.group_id, leaving, token, coordination.now())
+    coordination.submit(effects)
+
+
+def _response(version: int, result: LeaveResult) -> Any:
+    shape = response_shape(ApiKey.LEAVE_GROUP, version)
+    error = result.error
+    if version < _BATCH_FROM and error is ErrorCode.none:
+        error = next((one for _, one in result.members), error)
+    return shape.make(
+        throttle_time=duration(0),
+        error_code=error,
+        members=()
+        if version < _BATCH_FROM
+        else tuple(
+            shape.nested(
+                "MemberResponse",
+                member_id=leaving.member_id,
+                group_instance_id=leaving.group_instance_id,
+                error_code=one,
+            )
+            for leaving, one in result.members
+        ),
+    )

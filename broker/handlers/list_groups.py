@@ -1,0 +1,41 @@
+"""ListGroups 0-4.
+
+Behaviour: all groups of this broker.
+Version notes: v4+ shows states and filters by them (KIP-518).
+"""
+
+from typing import TYPE_CHECKING
+
+from kio.schema.errors import ErrorCode
+
+from broker.entities import response_shape
+from wire.api_table import ApiKey
+from wire.codec import duration
+
+if TYPE_CHECKING:
+    from broker.app import Broker
+    from broker.call import Call
+
+
+def handle(broker: "Broker", call: "Call") -> None:
+    """Answer at once."""
+    coordination = broker.coordination
+    shape = response_shape(ApiKey.LIST_GROUPS, call.api_version)
+    states = frozenset(getattr(call.request, "states_filter", ()))
+    loading = coordination.is_loading
+    groups = [] if loading else coordination.core.list_groups(states)
+    call.reply(
+        shape.make(
+            throttle_time=duration(0),
+            error_code=ErrorCode.coordinator_load_in_progress if loading else ErrorCode.none,
+            groups=tuple(
+                shape.nested(
+                    "ListedGroup",
+                    group_id=group.group_id,
+                    protocol_type=group.protocol_type,
+                    group_state=group.state,
+                )
+                for group in groups
+            ),
+        )
+    )

@@ -1,0 +1,57 @@
+"""OffsetDelete 0 (KIP-496).
+
+Behaviour: committed offsets go, except of topics that members of the group subscribe to.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from kio.schema.errors import ErrorCode
+
+from broker.coordination import answering
+from broker.entities import response_shape
+from broker.groups.messages import OffsetsDeletion, OffsetsDeletionResult
+from wire.api_table import ApiKey
+from wire.codec import duration
+
+if TYPE_CHECKING:
+    from broker.app import Broker
+    from broker.call import Call
+
+
+def handle(broker: "Broker", call: "Call") -> None:
+    """Delete, and answer when durable."""
+    coordination = broker.coordination
+    version, request = call.api_version, call.request
+    token = answering(call, lambda result: _response(version, request, result))
+    if coordination.is_loading:
+        token(OffsetsDeletionResult(ErrorCode.coordinator_load_in_progress, {}))
+        return
+    partitions = tuple(
+        (topic.name, one.partition_index) for topic in request.topics for one in topic.partitions
+    )
+    deletion = OffsetsDeletion(request.group_id, partitions)
+    coordination.submit(coordination.core.delete_offsets(deletion, token, coordination.now()))
+
+
+def _response(version: int, request: Any, result: OffsetsDeletionResult) -> Any:
+    shape = response_shape(ApiKey.OFFSET_DELETE, version)
+    topics = () if result.error is not ErrorCode.none else request.topics
+    return shape.make(
+        error_code=result.error,
+        throttle_time=duration(0),
+        topics=tuple(
+            shape.nested(
+                "OffsetDeleteResponseTopic",
+                name=topic.name,
+                partitions=tuple(
+                    shape.nested(
+                        "OffsetDeleteResponsePartition",
+                        partition_index=one.partition_index,
+                        error_code=result.errors[topic.name, one.partition_index],
+                    )
+                    for one in topic.partitions
+                ),
+            )
+            for topic in topics
+        ),
+    )

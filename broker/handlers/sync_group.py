@@ -1,0 +1,50 @@
+"""SyncGroup 0-5.
+
+Behaviour: parked until the leader's assignment is durable; the leader sends it, everyone gets their part.
+Version notes: v3+ static members (KIP-345), v5+ names the protocol, which must be the group's (KIP-559).
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from kio.schema.errors import ErrorCode
+
+from broker.coordination import answering
+from broker.entities import response_shape
+from broker.groups.messages import SyncRequest, SyncResult
+from wire.api_table import ApiKey
+from wire.codec import duration
+
+if TYPE_CHECKING:
+    from broker.app import Broker
+    from broker.call import Call
+
+
+def handle(broker: "Broker", call: "Call") -> None:
+    """Park the call until its member has an assignment."""
+    coordination = broker.coordination
+    version = call.api_version
+    token = answering(call, lambda result: _response(version, result))
+    if coordination.is_loading:
+        token(SyncResult(ErrorCode.coordinator_load_in_progress))
+        return
+    request = call.request
+    sync = SyncRequest(
+        group_id=request.group_id,
+        generation_id=request.generation_id,
+        member_id=request.member_id,
+        group_instance_id=getattr(request, "group_instance_id", None),
+        protocol_type=getattr(request, "protocol_type", None),
+        protocol_name=getattr(request, "protocol_name", None),
+        assignments=tuple((one.member_id, one.assignment) for one in request.assignments),
+    )
+    coordination.submit(coordination.core.sync(sync, token, coordination.now()))
+
+
+def _response(version: int, result: SyncResult) -> Any:
+    return response_shape(ApiKey.SYNC_GROUP, version).make(
+        throttle_time=duration(0),
+        error_code=result.error,
+        protocol_type=result.protocol_type,
+        protocol_name=result.protocol_name,
+        assignment=result.assignment,
+    )
