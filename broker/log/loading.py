@@ -1,0 +1,260 @@
+"""Opening a partition's directory: leftovers, recovery after a crash, epochs, producers.
+
+After a clean shutdown nothing but the tail of the active segment is looked at. After a crash every byte from the
+recovery point on is read and checked, the log ends before the first one that is wrong, and what the indexes, the
+epoch checkpoint and the producer snapshots lack is rebuilt from there.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from broker.log.batch_scan import scan_valid, walk_headers
+from broker.log.checkpoint_text import CheckpointCorrupt, parse_epochs
+from broker.log.config import LogConfig
+from broker.log.epoch_cache import EpochCache
+from broker.log.files import LogFiles
+from broker.log.offset_index import RELATIVE_MAX
+from broker.log.producer_state import ProducerStates
+from broker.log.segment import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    Segment,
+)
+from broker.log.segment_list import CLEANED_SUFFIX, SWAP_SUFFIX, SegmentList
+from broker.log.snapshot_files import SnapshotFiles
+from wire.batch import BatchHeader
+
+EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
+DELETED_SUFFIX: Final = ".deleted"
+REPLAY_BYTES: Final = 16 * 1024 * 1024
+"""How far in front of a snapshot producers are replayed: it holds only the last batch of each, but a client whose
+answers a crash swallowed repeats its last five."""
+REPLAY_ACTIVE_MS: Final = 600_000
+"""Nobody repeats batches older than that (delivery.timeout.ms is two minutes)."""
+
+
+class LoadedLog(NamedTuple):
+    """What `PartitionLog` starts from."""
+
+    segments: SegmentList
+    log_start_offset: int
+    log_end_offset: int
+    epochs: EpochCache
+    producers: ProducerStates
+    snapshots: SnapshotFiles
+    recovered_bytes: int
+    """Read and checked because they may not have been flushed."""
+    truncated_bytes: int
+    """Cut off: torn or corrupt, and what came behind."""
+
+
+class _Recovered(NamedTuple):
+    log_end_offset: int
+    epochs: list[tuple[int, int]]
+    recovered_bytes: int
+    truncated_bytes: int
+
+
+def load_log(
+    directory: Path,
+    files: LogFiles,
+    config: LogConfig,
+    *,
+    recovery_point: int,
+    log_start_offset: int,
+    clean: bool,
+    now_ms: int,
+) -> LoadedLog:
+    """Raises: OSError."""
+    bases, snapshot_offsets = _tidy(directory)
+    segments = [_existing(directory, base, files) for base in bases]
+    if not segments:
+        segments = [Segment.create(directory, log_start_offset, files, now_ms)]
+    if clean:
+        recovered = _trust(segments, config)
+    else:
+        recovered = _recover(segments, config, recovery_point)
+    if recovered.log_end_offset < log_start_offset:
+        for segment in segments:
+            segment.remove()
+        segments = [Segment.create(directory, log_start_offset, files, now_ms)]
+        recovered = recovered._replace(log_end_offset=log_start_offset)
+    start = max(log_start_offset, segments[0].base_offset)
+    snapshots = SnapshotFiles(directory, snapshot_offsets)
+    listed = SegmentList(directory, files, segments)
+    return LoadedLog(
+        listed,
+        start,
+        recovered.log_end_offset,
+        _load_epochs(directory, listed, recovered, start),
+        _load_producers(listed, snapshots, recovered.log_end_offset, now_ms),
+        snapshots,
+        recovered.recovered_bytes,
+        recovered.truncated_bytes,
+    )
+
+
+def _tidy(directory: Path) -> tuple[list[int], list[int]]:
+    """(base offsets of segments, offsets of snapshots), after finishing or removing what a crash left half done."""
+    names = [entry.name for entry in os.scandir(directory)]
+    for name in names:
+        if name.endswith((CLEANED_SUFFIX, DELETED_SUFFIX, ".tmp")):
+            (directory / name).unlink()
+        elif name.endswith(SWAP_SUFFIX):
+            (directory / name).rename(directory / name.removesuffix(SWAP_SUFFIX))
+    names = [entry.name for entry in os.scandir(directory)]
+    bases = _offsets(names, LOG_SUFFIX)
+    for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX):
+        for base in set(_offsets(names, suffix)) - set(bases):
+            (directory / f"{base:020d}{suffix}").unlink(missing_ok=True)
+    return bases, _offsets(names, SNAPSHOT_SUFFIX)
+
+
+def _offsets(names: list[str], suffix: str) -> list[int]:
+    stems = (name.removesuffix(suffix) for name in names if name.endswith(suffix))
+    return sorted(int(stem) for stem in stems if stem.isascii() and stem.isdigit())
+
+
+def _existing(directory: Path, base: int, files: LogFiles) -> Segment:
+    segment = Segment(directory, base, files, size_bytes=0, created_ms=0)
+    stat = segment.path().stat()
+    segment.size_bytes = stat.st_size
+    segment.created_ms = stat.st_mtime_ns // 1_000_000
+    return segment
+
+
+def _trust(segments: list[Segment], config: LogConfig) -> _Recovered:
+    """After a clean shutdown: only the end of the active segment is looked up."""
+    active = segments[-1]
+    file_size = active.size_bytes
+    last = active.index.last
+    end, next_offset = 0, active.base_offset
+    if active.index.is_sound(file_size):
+        for position, header in active.headers(last[1] if last else 0):
+            end, next_offset = position + header.size_bytes, header.next_offset
+    if end != file_size:
+        return _recover(segments, config, active.base_offset)
+    return _Recovered(next_offset, [], 0, 0)
+
+
+def _recover(segments: list[Segment], config: LogConfig, recovery_point: int) -> _Recovered:
+    """Check what may not have been flushed; `segments` loses what lies behind the first wrong byte."""
+    epochs: list[tuple[int, int]] = []
+    recovered = truncated = 0
+    next_offset = segments[0].base_offset
+    for number, segment in enumerate(segments):
+        if segment.base_offset < next_offset:
+            truncated += _remove_from(segments, number)
+            break
+        following = segments[number + 1].base_offset if number + 1 < len(segments) else None
+        if following is not None and following <= recovery_point:
+            next_offset = following
+            continue
+        file_size = segment.size_bytes
+        start, next_offset = _rewind(segment, config, recovery_point, file_size)
+        handle = segment.handle()
+        for _, header in scan_valid(handle.fd, start, file_size):
+            if header.base_offset < next_offset or header.last_offset - segment.base_offset > RELATIVE_MAX:
+                break
+            segment.note(header, header.last_offset, config.index_interval_bytes)
+            epochs.append((header.partition_leader_epoch, header.base_offset))
+            next_offset = header.next_offset
+        recovered += file_size - start
+        if segment.size_bytes < file_size:
+            segment.cut(segment.size_bytes)
+            truncated += file_size - segment.size_bytes + _remove_from(segments, number + 1)
+            break
+        if following is not None:
+            segment.seal()
+    return _Recovered(next_offset, epochs, recovered, truncated)
+
+
+def _remove_from(segments: list[Segment], number: int) -> int:
+    """Delete the last segments first, so that a crash leaves no hole; bytes removed."""
+    removed = 0
+    while len(segments) > number:
+        removed += segments[-1].size_bytes
+        segments.pop().remove()
+    return removed
+
+
+def _rewind(segment: Segment, config: LogConfig, recovery_point: int, file_size: int) -> tuple[int, int]:
+    """(position, offset) to check from: the recovery point, with the indexes valid up to it.
+
+    What the indexes do not cover below it is noted from headers alone. Indexes that a power cut spoilt are rebuilt
+    by checking the whole segment.
+    """
+    handle = segment.handle()
+    position, next_offset = 0, segment.base_offset
+    if recovery_point > segment.base_offset and segment.index.is_sound(file_size) and segment.time_index.is_sound():
+        indexed = segment.index.lookup(recovery_point - 1)
+        first = next(walk_headers(handle.fd, indexed, file_size), None)
+        if first is not None and segment.index.lookup(first[1].last_offset) == indexed:
+            position, next_offset = indexed, first[1].base_offset
+        else:
+            recovery_point = segment.base_offset
+    else:
+        recovery_point = segment.base_offset
+    segment.reset_indexes(position, next_offset)
+    for at, header in walk_headers(handle.fd, position, file_size):
+        if header.base_offset >= recovery_point:
+            return at, next_offset
+        segment.note(header, header.last_offset, config.index_interval_bytes)
+        position, next_offset = at + header.size_bytes, header.next_offset
+    return position, next_offset
+
+
+def _load_epochs(directory: Path, segments: SegmentList, recovered: _Recovered, log_start_offset: int) -> EpochCache:
+    try:
+        epochs = EpochCache(parse_epochs((directory / EPOCH_CHECKPOINT).read_text()))
+        found = recovered.epochs
+    except (FileNotFoundError, CheckpointCorrupt, UnicodeDecodeError):
+        epochs = EpochCache()
+        found = [
+            (header.partition_leader_epoch, header.base_offset)
+            for segment in segments
+            for _, header in segment.headers(0)
+        ]
+    for epoch, start_offset in found:
+        if epoch > epochs.latest:
+            epochs.assign(epoch, start_offset)
+    epochs.truncate_end(recovered.log_end_offset)
+    epochs.truncate_start(log_start_offset)
+    return epochs
+
+
+def _load_producers(
+    segments: SegmentList, snapshots: SnapshotFiles, log_end_offset: int, now_ms: int
+) -> ProducerStates:
+    newest = snapshots.load_newest(log_end_offset)
+    offset, states = newest or (segments.first.base_offset, ProducerStates())
+    recent = any(now_ms - entry.active_ms < REPLAY_ACTIVE_MS for entry in states.entries.values())
+    if offset == log_end_offset and not recent:
+        return states
+    replayed = ProducerStates()
+    for header in _headers_around(segments, offset):
+        if header.producer_id >= 0:
+            replayed.record(header, header.base_offset, now_ms)
+    states.adopt(replayed)
+    return states
+
+
+def _headers_around(segments: SegmentList, offset: int) -> Iterator[BatchHeader]:
+    """Headers to the end of the log, from `REPLAY_BYTES` in front of `offset` on."""
+    number = segments.number_of(offset)
+    found = segments[number].find(offset)
+    bytes_in_front = segments[number].size_bytes if found is None else found[0]
+    while number > 0 and bytes_in_front < REPLAY_BYTES:
+        number -= 1
+        bytes_in_front += segments[number].size_bytes
+    first = segments[number]
+    position = first.index.floor_position(max(0, bytes_in_front - REPLAY_BYTES))
+    for segment in segments.since(first.base_offset):
+        for _, header in segment.headers(position):
+            yield header
+        position = 0

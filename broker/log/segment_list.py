@@ -1,0 +1,155 @@
+"""The segments of one log, oldest first; the last one is the active segment, which is written to."""
+
+import os
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from operator import attrgetter
+from pathlib import Path
+
+from broker.log.files import LogFiles, sync_directory
+from broker.log.retention import SegmentFacts
+from broker.log.segment import LOG_SUFFIX, Segment, offset_file_name
+from wire.batch import BatchHeader, Buffer
+
+_BASE_OFFSET = attrgetter("base_offset")
+CLEANED_SUFFIX = ".cleaned"
+SWAP_SUFFIX = ".swap"
+
+
+class SegmentList:
+    """Never empty. Invariant: base offsets strictly increase; each segment ends where the next begins, or before."""
+
+    def __init__(self, directory: Path, files: LogFiles, segments: list[Segment]) -> None:
+        assert segments, "a log has at least its active segment"
+        self.directory = directory
+        self.files = files
+        self._segments = segments
+        self.size_bytes = sum(segment.size_bytes for segment in segments)
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self._segments)
+
+    @property
+    def active(self) -> Segment:
+        return self._segments[-1]
+
+    @property
+    def first(self) -> Segment:
+        return self._segments[0]
+
+    def base_offsets(self) -> list[int]:
+        return [segment.base_offset for segment in self._segments]
+
+    def write(self, records: Buffer) -> None:
+        """Raises: OSError; nothing changed then."""
+        self._segments[-1].write(records)
+        self.size_bytes += len(records)
+
+    def roll(self, base_offset: int, now_ms: int) -> None:
+        """Seal the active segment and start another. Raises: OSError; the log goes on as it was then."""
+        active = self._segments[-1]
+        assert base_offset > active.base_offset, "an empty segment is not rolled"
+        active.seal()
+        self._segments.append(Segment.create(self.directory, base_offset, self.files, now_ms))
+        active.drop_indexes()
+
+    def number_of(self, offset: int) -> int:
+        """Which segment would hold the offset."""
+        if offset >= self._segments[-1].base_offset:
+            return len(self._segments) - 1
+        return max(0, bisect_right(self._segments, offset, key=_BASE_OFFSET) - 1)
+
+    def find(self, offset: int) -> tuple[int, int, BatchHeader] | None:
+        """(segment number, position, header) of the first batch that ends at `offset` or later. Raises: OSError."""
+        for number in range(self.number_of(offset), len(self._segments)):
+            segment = self._segments[number]
+            found = segment.find(offset)
+            if number < len(self._segments) - 1:
+                self.files.keep_warm(segment)
+            if found is not None:
+                return number, *found
+        return None
+
+    def end_position(self, number: int, up_to: int, log_end_offset: int) -> int:
+        """Where the bytes below offset `up_to` end in a segment. Raises: OSError."""
+        segment = self._segments[number]
+        last = number == len(self._segments) - 1
+        next_base = log_end_offset if last else self._segments[number + 1].base_offset
+        if up_to >= next_base:
+            return segment.size_bytes
+        found = segment.find(up_to)
+        return segment.size_bytes if found is None else found[0]
+
+    def __getitem__(self, number: int) -> Segment:
+        return self._segments[number]
+
+    def facts(self, log_end_offset: int) -> list[SegmentFacts]:
+        """What retention decides by. Raises: OSError."""
+        ends = [*self.base_offsets()[1:], log_end_offset]
+        return [
+            SegmentFacts(end, segment.size_bytes, segment.age_timestamp_ms)
+            for end, segment in zip(ends, self._segments, strict=True)
+        ]
+
+    def since(self, offset: int) -> list[Segment]:
+        """The segments that hold anything at or behind `offset`."""
+        return self._segments[self.number_of(offset) :]
+
+    def drop_first(self, count: int) -> int:
+        """Delete the oldest segments' files, one after the other; bytes freed. Raises: OSError.
+
+        The active one is never dropped: roll first.
+        """
+        assert 0 <= count < len(self._segments)
+        freed = 0
+        for _ in range(count):
+            segment = self._segments[0]
+            segment.remove()
+            del self._segments[0]
+            self.size_bytes -= segment.size_bytes
+            freed += segment.size_bytes
+        return freed
+
+    def replace_all(
+        self, base_offset: int, batches: Sequence[tuple[BatchHeader, Buffer]], index_interval_bytes: int, now_ms: int
+    ) -> None:
+        """Put one new segment in the place of all others, durably. Raises: OSError.
+
+        A crash leaves the old segments, or the old ones with the new one behind them (`.swap` is complete and gets
+        its name on the next start, `.cleaned` is not and goes).
+        """
+        name = offset_file_name(base_offset, LOG_SUFFIX)
+        cleaned = self.directory / (name + CLEANED_SUFFIX)
+        swap = self.directory / (name + SWAP_SUFFIX)
+        with cleaned.open("wb") as file:
+            for _, batch in batches:
+                file.write(batch)
+            file.flush()
+            os.fsync(file.fileno())
+        cleaned.rename(swap)
+        sync_directory(self.directory)
+        self._segments[-1].seal()
+        if self._segments[-1].base_offset == base_offset:
+            self._segments.pop().remove()
+        swap.rename(self.directory / name)
+        segment = Segment.create(self.directory, base_offset, self.files, now_ms, keep_log=True)
+        for header, _ in batches:
+            segment.note(header, header.last_offset, index_interval_bytes)
+        segment.write_indexes()
+        sync_directory(self.directory)
+        self._segments.append(segment)
+        self.size_bytes += segment.size_bytes
+        self.drop_first(len(self._segments) - 1)
+
+    def place(self, directory: Path) -> None:
+        """The directory was renamed."""
+        self.directory = directory
+        for segment in self._segments:
+            segment.place(directory)
+
+    def release(self) -> None:
+        for segment in self._segments:
+            segment.release()

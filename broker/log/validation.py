@@ -1,0 +1,105 @@
+"""Whether records may be appended. Pure, and O(1) per batch but for the CRC-32C over its bytes.
+
+Source: Kafka UnifiedLog.analyzeAndValidateRecords, LogValidator, ProduceRequest.validateRecords.
+"""
+
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from broker.log.config import LogConfig
+from broker.log.errors import AppendRefused
+from wire.batch import (
+    BATCH_LENGTH_MIN,
+    LOG_OVERHEAD,
+    NO_TIMESTAMP,
+    BatchError,
+    BatchHeader,
+    Buffer,
+    check_client_header,
+    check_crc,
+    check_magic,
+    iterate_batches,
+    parse_header,
+)
+
+LOG_APPEND_TIME: Final = "LogAppendTime"
+
+
+def check_client_records(records: Buffer, config: LogConfig, now_ms: int) -> BatchHeader:
+    """The header of the one batch that a Produce request may hold per partition.
+
+    Raises: AppendRefused.
+    """
+    try:
+        header = parse_header(records)
+        check_magic(header)
+        _check_length(header, len(records))
+        check_client_header(header)
+        _check_size(header, config)
+        check_crc(records, 0, header)
+    except BatchError as error:
+        raise AppendRefused(error.error_code, error.message) from error
+    if header.is_transactional:
+        raise AppendRefused(ErrorCode.invalid_txn_state, "this broker serves no transactions")
+    _check_timestamps(header, config, now_ms)
+    return header
+
+
+def check_own_records(records: Buffer) -> tuple[tuple[int, BatchHeader], ...]:
+    """(position, header) of batches that a coordinator or a leader made. Raises: AppendRefused."""
+    try:
+        batches = tuple(iterate_batches(records))
+        for at, header in batches:
+            check_crc(records, at, header)
+    except BatchError as error:
+        raise AppendRefused(error.error_code, error.message) from error
+    if not batches:
+        raise AppendRefused(ErrorCode.invalid_record, "there is no record batch")
+    return batches
+
+
+def _check_length(header: BatchHeader, size_bytes: int) -> None:
+    if header.batch_length < BATCH_LENGTH_MIN:
+        raise BatchError(ErrorCode.corrupt_message, f"batch length {header.batch_length} is below {BATCH_LENGTH_MIN}")
+    claimed = header.batch_length + LOG_OVERHEAD
+    if claimed > size_bytes:
+        raise BatchError(ErrorCode.corrupt_message, f"a batch of {claimed} bytes is cut off after {size_bytes}")
+    if claimed < size_bytes:
+        raise BatchError(
+            ErrorCode.invalid_record,
+            f"{size_bytes - claimed} bytes follow the batch: produce exactly one batch per partition",
+        )
+
+
+def _check_size(header: BatchHeader, config: LogConfig) -> None:
+    size_bytes = header.size_bytes
+    if size_bytes > config.max_message_bytes:
+        raise BatchError(
+            ErrorCode.message_too_large,
+            f"the batch has {size_bytes} bytes, max.message.bytes is {config.max_message_bytes}",
+        )
+    if size_bytes > config.segment_bytes:
+        raise BatchError(
+            ErrorCode.record_list_too_large,
+            f"the batch has {size_bytes} bytes, segment.bytes is {config.segment_bytes}",
+        )
+
+
+def _check_timestamps(header: BatchHeader, config: LogConfig, now_ms: int) -> None:
+    """Kafka looks at every record; the header's base and largest timestamp bound them all."""
+    if header.is_log_append_time:
+        raise AppendRefused(ErrorCode.invalid_timestamp, "producers may not set the timestamp type LogAppendTime")
+    if config.message_timestamp_type == LOG_APPEND_TIME:
+        return
+    base_ms, max_ms = header.base_timestamp_ms, header.max_timestamp_ms
+    if max_ms != NO_TIMESTAMP and max_ms - now_ms > config.message_timestamp_after_max_ms:
+        raise AppendRefused(
+            ErrorCode.invalid_timestamp,
+            f"timestamp {max_ms} is more than {config.message_timestamp_after_max_ms} ms ahead of {now_ms}",
+        )
+    if base_ms != NO_TIMESTAMP and now_ms - base_ms > config.message_timestamp_before_max_ms:
+        raise AppendRefused(
+            ErrorCode.invalid_timestamp,
+            f"timestamp {base_ms} is more than {config.message_timestamp_before_max_ms} ms before {now_ms}",
+        )
