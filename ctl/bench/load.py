@@ -3,10 +3,11 @@
 import os
 import socket
 import struct
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 import kio.schema.api_versions.v0.request as api_versions_v0
 import kio.schema.create_topics.v4.request as create_topics_v4
@@ -25,7 +26,7 @@ _PRODUCE: Any = produce_v7
 _SIZE: Final = struct.Struct(">i")
 RECORD_BYTES: Final = 1000
 TIMEOUT_S: Final = 60.0
-_SCRATCH: Final = memoryview(bytearray(64 * 1024 * 1024))
+_SCRATCH_BYTES: Final = 64 * 1024 * 1024
 
 
 class Workload(NamedTuple):
@@ -43,12 +44,23 @@ def workload(batch_bytes: int) -> Workload:
     return Workload(bytes(build_batch(records)), count)
 
 
+_local: Final = threading.local()
+
+
+def _scratch() -> bytearray:
+    """One receive buffer for each thread: a client is used by the thread that made it."""
+    if not hasattr(_local, "buffer"):
+        _local.buffer = bytearray(_SCRATCH_BYTES)
+    return cast("bytearray", _local.buffer)
+
+
 class Client:
     """One blocking connection."""
 
     def __init__(self, port: int) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._scratch = memoryview(_scratch())
 
     def exchange(self, frame: bytes) -> int:
         """Send one framed request, read its answer into the scratch buffer; returns the answer's size."""
@@ -57,10 +69,14 @@ class Client:
 
     def receive(self) -> int:
         """Read one answer into the scratch buffer, without its length prefix."""
-        self._fill(_SCRATCH[:4])
-        (size,) = _SIZE.unpack_from(_SCRATCH)
-        self._fill(_SCRATCH[:size])
+        self._fill(self._scratch[:4])
+        (size,) = _SIZE.unpack_from(self._scratch)
+        self._fill(self._scratch[:size])
         return int(size)
+
+    def answer(self, size: int) -> memoryview:
+        """The answer read last."""
+        return self._scratch[:size]
 
     def _fill(self, view: memoryview) -> None:
         at = 0
@@ -73,7 +89,7 @@ class Client:
     def call(self, request: Any) -> Any:
         """Send a kio request, return its decoded response."""
         size = self.exchange(framed_request(request, 1, "bench"))
-        return decode_response(_SCRATCH[:size], request.__api_key__, request.__version__)[1]
+        return decode_response(self.answer(size), request.__api_key__, request.__version__)[1]
 
 
 @contextmanager
@@ -135,7 +151,7 @@ def produce(port: int, frames: list[bytes], total_bytes: int, *, window: int) ->
 def check_produced(client: Client, frame: bytes) -> None:
     """A first request whose answer is looked at, so that no round measures refusals."""
     size = client.exchange(frame)
-    answer = decode_response(_SCRATCH[:size], 0, 7)[1]
+    answer = decode_response(client.answer(size), 0, 7)[1]
     code = answer.responses[0].partition_responses[0].error_code
     if code != 0:
         raise RuntimeError(f"produce was refused with error {code}")
@@ -146,7 +162,7 @@ def consume(port: int, topic: str, load: Workload, total_bytes: int, *, fetch_by
     per_fetch = max(1, fetch_bytes // len(load.batch))
     step = per_fetch * load.records
     offsets = range(0, max(1, stored - per_fetch) * load.records, step)
-    frames = [_fetch_frame(topic, offset, per_fetch * len(load.batch)) for offset in offsets]
+    frames = [fetch_frame(topic, offset, per_fetch * len(load.batch)) for offset in offsets]
     carried = turn = 0
     with connected(port) as client:
         while carried < total_bytes:
@@ -158,7 +174,8 @@ def consume(port: int, topic: str, load: Workload, total_bytes: int, *, fetch_by
     return carried
 
 
-def _fetch_frame(topic: str, offset: int, size: int) -> bytes:
+def fetch_frame(topic: str, offset: int, size: int) -> bytes:
+    """A framed Fetch of partition 0."""
     part = _FETCH.FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=size)
     request = _FETCH.FetchRequest(
         replica_id=-1,

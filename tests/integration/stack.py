@@ -1,0 +1,159 @@
+"""A whole product for tests: `portico up` as a subprocess on ports and a data directory of its own."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+
+from ctl.stack.layout import free_port
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+_VPORTS_PER_STACK: Final = 200
+_START_TIMEOUT_S: Final = 90.0
+
+
+class Stack:
+    """A running stack. `api` speaks as its local operator."""
+
+    def __init__(self, data_dir: Path, *arguments: str) -> None:
+        self.data_dir = data_dir
+        self.admin_password: str | None = None
+        self._console_port = free_port()
+        first = 20_000 + (os.getpid() * 7 + self._console_port) % 45 * _VPORTS_PER_STACK
+        self._vports = f"{first}-{first + _VPORTS_PER_STACK - 1}"
+        self._arguments = arguments
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> "Stack":
+        """Start it and wait for the ready file."""
+        self.data_dir.mkdir(parents=True, exist_ok=True)
+        ready = self.data_dir / "ready.json"
+        output = self.data_dir / "up.log"
+        with output.open("wb") as log:
+            self._process = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "ctl.main", "up", "--data-dir", str(self.data_dir)),
+                    *("--console", f"127.0.0.1:{self._console_port}", "--vports", self._vports),
+                    *("--ready-file", str(ready), *self._arguments),
+                ],
+                cwd=ROOT,
+                stdout=log,
+                stderr=log,
+                env=os.environ | {"PYTHONUNBUFFERED": "1"},
+            )
+        deadline = time.monotonic() + _START_TIMEOUT_S
+        while not ready.exists():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise AssertionError(f"the stack did not start:\n{output.read_text()}")
+            time.sleep(0.05)
+        while "Ctrl-C stops" not in output.read_text():
+            time.sleep(0.02)
+        self.admin_password = None
+        for line in output.read_text().splitlines():
+            if "login     admin / " in line:
+                self.admin_password = line.split("admin / ")[1].split()[0]
+        return self
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The stack file as it is now: pids follow restarts."""
+        facts: dict[str, Any] = json.loads((self.data_dir / "stack.json").read_text())
+        return facts
+
+    @property
+    def console_url(self) -> str:
+        """Where the console is."""
+        return str(self.facts["console"])
+
+    @property
+    def api_key(self) -> str:
+        """The local operator key."""
+        return str(self.facts["api_key"])
+
+    def api(
+        self, method: str, path: str, body: Any = None, *, expect: int | None = None, **params: Any
+    ) -> Any:
+        """Call the console API; asserts success, or the status `expect`."""
+        response = httpx.request(
+            method,
+            f"{self.console_url}/v1/{path}",
+            json=body,
+            params=params,
+            headers={"Authorization": f"Bearer {self.api_key}"},
+            timeout=30,
+            trust_env=False,
+        )
+        if expect is None:
+            assert response.is_success, f"{method} {path}: {response.status_code} {response.text}"
+        else:
+            assert response.status_code == expect, f"{method} {path}: {response.status_code} {response.text}"
+        return response.json() if response.content else None
+
+    def create_instance(self, name: str, **changes: Any) -> dict[str, Any]:
+        """Create an instance and wait until it serves."""
+        body = {
+            "name": name,
+            "produce_rate_bytes_per_s": 200_000_000,
+            "consume_rate_bytes_per_s": 200_000_000,
+            "capacity_bytes": 10_000_000_000,
+            "whitelist": ["127.0.0.1/32"],
+        }
+        created = self.api("POST", "instances", body | changes)
+        return self.wait_for_state(created["id"], "running")
+
+    def wait_for_state(self, instance_id: str, state: str, within_s: float = 20.0) -> dict[str, Any]:
+        """Poll an instance until it is in a state."""
+        deadline = time.monotonic() + within_s
+        while True:
+            instance: dict[str, Any] = self.api("GET", f"instances/{instance_id}")
+            if instance["state"] == state:
+                return instance
+            assert time.monotonic() < deadline, (
+                f"{instance_id} is {instance['state']}: {instance['state_reason']}"
+            )
+            time.sleep(0.05)
+
+    def kill(self, group: str, position: int = 0) -> int:
+        """kill -9 one process of `control`, `brokers` or `gateways`; returns its pid."""
+        pid = int(self.facts["pids"][group][position])
+        os.kill(pid, signal.SIGKILL)
+        return pid
+
+    def wait_for_restart(self, group: str, killed: int, within_s: float = 30.0) -> None:
+        """Until another process has taken the place of a killed one."""
+        deadline = time.monotonic() + within_s
+        while True:
+            pids = self.facts["pids"][group]
+            if pids and killed not in pids:
+                return
+            assert time.monotonic() < deadline, f"{group} did not come back"
+            time.sleep(0.05)
+
+    def stop(self) -> float:
+        """SIGTERM; returns the seconds it took to stop."""
+        assert self._process is not None
+        started = time.monotonic()
+        self._process.terminate()
+        try:
+            self._process.wait(20)
+        finally:
+            self._process.kill()
+        return time.monotonic() - started
+
+
+@contextmanager
+def running_stack(data_dir: Path, *arguments: str) -> Iterator[Stack]:
+    """A stack that is stopped at the end."""
+    stack = Stack(data_dir, *arguments).start()
+    try:
+        yield stack
+    finally:
+        stack.stop()
