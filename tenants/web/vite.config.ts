@@ -1,6 +1,9 @@
 import { svelte } from '@sveltejs/vite-plugin-svelte';
 import { defineConfig } from 'vite';
 
+// Node's types are not worth a dependency for one variable.
+declare const process: { env: Record<string, string | undefined> };
+
 // PORTICO_CONSOLE is the API that `npm run dev` talks to.
 const api = process.env.PORTICO_CONSOLE ?? 'http://127.0.0.1:8080';
 

@@ -1,0 +1,56 @@
+// One instance's quota, live: its history, then every event of the stream.
+
+import type { QuotaView } from '../api';
+import { get, messageOf, path } from './client';
+import { QuotaSeries } from './series';
+import { openStream, type StreamState } from './stream';
+
+export const HISTORY_S = 3600;
+
+export class LiveQuota {
+  view = $state.raw<QuotaView | null>(null);
+  /** Changed in place; `beat` says when. */
+  series = $state.raw(new QuotaSeries(HISTORY_S));
+  beat = $state(0);
+  stream = $state<StreamState>('connecting');
+  error = $state<string | null>(null);
+  #id: string;
+  #closed = false;
+
+  constructor(id: string) {
+    this.#id = id;
+  }
+
+  /** For `$effect`: opens the stream, returns the stop. The history is read anew after every interruption. */
+  open(): () => void {
+    const close = openStream<QuotaView>(`${path('instances', this.#id, 'quota')}/stream`, {
+      message: (view) => this.#take(view),
+      state: (state) => {
+        if (state === 'connecting') void this.#loadHistory();
+        this.stream = state;
+      },
+    });
+    return () => {
+      this.#closed = true;
+      close();
+    };
+  }
+
+  #take(view: QuotaView): void {
+    this.view = view;
+    this.error = null;
+    this.series.append(view);
+    this.beat += 1;
+  }
+
+  async #loadHistory(): Promise<void> {
+    try {
+      const view = await get<QuotaView>(`${path('instances', this.#id, 'quota')}?seconds=${HISTORY_S}`);
+      if (this.#closed) return;
+      this.series = new QuotaSeries(HISTORY_S, view.history);
+      this.#take(view);
+    } catch (error) {
+      if (this.view === null) this.error = messageOf(error);
+    }
+  }
+}

@@ -1,0 +1,124 @@
+import { describe, expect, it } from 'vitest';
+import type { BrokerDirection, BrokerQuota, DirectionQuota, History, QuotaView } from '../api';
+import { formatThrottle, pressureOf, totalsOf } from './quota';
+import { QuotaSeries } from './series';
+
+const flow = (rate: number, throttled = 0): BrokerDirection => ({
+  rate_bytes_per_s: rate,
+  share_bytes_per_s: 30,
+  proportion_bytes_per_s: 3 * rate,
+  allocated_bytes_per_s: 40,
+  applied_bytes_per_s: 40,
+  throttled_ms_per_s: throttled,
+  below_gate: rate < 24,
+  bytes_total: 0,
+  refused_total: 0,
+});
+const broker = (nodeId: number, rate: number, throttled = 0): BrokerQuota => ({
+  point: `broker-${nodeId}`,
+  node_id: nodeId,
+  partitions_led: 1,
+  stored_bytes: 5,
+  silent: false,
+  on_lease: true,
+  blocked: false,
+  lease_epoch: 1,
+  report_age_ms: 0,
+  produce: flow(rate, throttled),
+  consume: flow(0),
+});
+const direction = (rate: number, throttled = 0): DirectionQuota => ({
+  purchased_bytes_per_s: 100,
+  rate_bytes_per_s: rate,
+  allocated_bytes_per_s: 100,
+  rule: 'below_gate',
+  explanation: '',
+  reserved_bytes_per_s: 0,
+  p_min_bytes_per_s: 0,
+  p_max_bytes_per_s: 0,
+  p_ratio: null,
+  throttled_ms_per_s: throttled,
+});
+const view = (atS: number, brokers: BrokerQuota[], extra: Partial<QuotaView> = {}): QuotaView => ({
+  instance_id: 'i1',
+  at_ms: atS * 1000,
+  policy: 'seed',
+  period_ms: 1000,
+  capacity_bytes: 100,
+  stored_bytes: 7,
+  stored_left_bytes: 93,
+  unblock_below_bytes: 98,
+  blocked: false,
+  produce: direction(10),
+  consume: direction(20),
+  brokers,
+  history: { at_ms: [], stored_bytes: [], blocked: [], brokers: [] },
+  ...extra,
+});
+const line = (values: (number | null)[]) => ({
+  rate_bytes_per_s: values,
+  share_bytes_per_s: values,
+  proportion_bytes_per_s: values,
+  allocated_bytes_per_s: values,
+  throttled_ms_per_s: values,
+});
+const history: History = {
+  at_ms: [1000, 2000],
+  stored_bytes: [1, 2],
+  blocked: [false, false],
+  brokers: [{ node_id: 1, produce: line([10, 11]), consume: line([null, null]) }],
+};
+
+describe('QuotaSeries', () => {
+  it('goes on where history ends and ignores what is not newer', () => {
+    const series = new QuotaSeries(3600, history);
+    series.append(view(2, [broker(1, 99)]));
+    series.append(view(3, [broker(1, 12)]));
+    expect(series.times(0)).toEqual([1, 2, 3]);
+    expect(series.column('produce', 'rate', 1, 0)).toEqual([10, 11, 12]);
+    expect(series.storedSince(2)).toEqual([2, 7]);
+  });
+  it('keeps columns aligned when a broker comes late or leaves', () => {
+    const series = new QuotaSeries(3600, history);
+    series.append(view(3, [broker(1, 12), broker(2, 5)]));
+    series.append(view(4, [broker(2, 6)]));
+    expect(series.nodes).toEqual([1, 2]);
+    expect(series.column('produce', 'rate', 1, 0)).toEqual([10, 11, 12, null]);
+    expect(series.column('produce', 'rate', 2, 0)).toEqual([null, null, 5, 6]);
+  });
+  it('adds rates over brokers and takes the worst throttled time', () => {
+    const series = new QuotaSeries(3600);
+    series.append(view(1, [broker(1, 12, 300), broker(2, 5, 100)]));
+    expect(series.column('produce', 'rate', null, 0)).toEqual([17]);
+    expect(series.column('produce', 'throttled', null, 0)).toEqual([300]);
+    expect(series.column('produce', 'rate', 9, 0)).toEqual([]);
+  });
+  it('leaves a gap after a pause', () => {
+    const series = new QuotaSeries(3600);
+    series.append(view(1, [broker(1, 12)]));
+    series.append(view(100, [broker(1, 13)]));
+    expect(series.times(0)).toEqual([1, 2, 100]);
+    expect(series.column('produce', 'rate', null, 0)).toEqual([12, null, 13]);
+  });
+  it('forgets what is older than it should keep', () => {
+    const series = new QuotaSeries(10);
+    for (let atS = 1; atS <= 30; atS += 1) series.append(view(atS, [broker(1, atS)]));
+    expect(series.times(0)[0]).toBe(20);
+    expect(series.column('produce', 'rate', 1, 0)).toHaveLength(11);
+    expect(series.storedSince(0)).toHaveLength(11);
+  });
+});
+
+describe('quota words', () => {
+  it('tells throttled from busy from calm', () => {
+    expect(pressureOf(direction(10))).toBe('calm');
+    expect(pressureOf(direction(80))).toBe('busy');
+    expect(pressureOf(direction(10, 1))).toBe('throttled');
+    expect(formatThrottle(0)).toBe('none');
+    expect(formatThrottle(123.4)).toBe('123 ms/s');
+  });
+  it('sums instances', () => {
+    const views = [view(1, []), view(1, [], { blocked: true, produce: direction(5, 9) })];
+    expect(totalsOf(views)).toEqual({ produce: 15, consume: 40, stored: 14, capacity: 200, throttled: 1, blocked: 1 });
+  });
+});
