@@ -31,6 +31,7 @@ class InstancePoint:
         "blocked",
         "consume",
         "instance_id",
+        "is_deleted",
         "lease_ends_at_ms",
         "lease_epoch",
         "on_lease",
@@ -47,6 +48,7 @@ class InstancePoint:
         self.produce = Flow()
         self.consume = Flow()
         self.spec: InstanceSpec | None = None
+        self.is_deleted = False
         self.blocked = False
         self.on_lease = False
         self.lease_epoch = 0

@@ -111,12 +111,17 @@ class TrafficPoint:
     # -- specs, leadership ------------------------------------------------------------------------------
 
     def set_spec(self, spec: InstanceSpec, now_ms: int) -> bool:
-        """Follow the feed; whether a rate or the block changed. A deleted instance is forgotten.
+        """Follow the feed; whether a rate or the block changed.
+
+        A deleted instance is forgotten when its data is gone: counters never go back within a run.
 
         An instance without a spec is only metered: there is no T to hold it to, and no gateway serves it.
         """
         if spec.state is InstanceState.DELETED:
-            return self._instances.pop(spec.instance_id, None) is not None
+            entry = self._instances.get(spec.instance_id)
+            if entry is not None:
+                entry.is_deleted = True
+            return False
         return self._entry(spec.instance_id).set_spec(spec, self.broker_count, now_ms)
 
     def set_led(self, instance_id: str, partitions_led: int, stored_bytes: int) -> None:
@@ -185,11 +190,13 @@ class TrafficPoint:
         return frozenset(changed)
 
     def _drop_orphans(self) -> None:
-        """Forget instances that are deleted, purged, and known by the master to be so."""
+        """Forget instances that are deleted, purged, and known to the master to be so."""
         orphans = [
             entry.instance_id
             for entry in self._instances.values()
-            if entry.spec is None and not entry.partitions_led and entry.acknowledged == entry.state()
+            if entry.is_deleted
+            and not entry.partitions_led
+            and (entry.is_idle or entry.acknowledged == entry.state())
         ]
         for instance_id in orphans:
             del self._instances[instance_id]
