@@ -1,5 +1,6 @@
 """Tenants, users, keys, sessions: who may ask, and for whom."""
 
+import threading
 from dataclasses import dataclass
 from typing import Final
 
@@ -44,6 +45,7 @@ class Accounts:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._limit = LoginLimit()
+        self._limit_turn = threading.Lock()
 
     def bootstrap(self, operator_key: str, cluster_id: str) -> Bootstrap:
         """Make what a new store needs, and have `operator_key` be the local operator key."""
@@ -71,16 +73,19 @@ class Accounts:
 
     def log_in(self, name: str, password: str, address: str) -> Session:
         """Raises: Unauthenticated, TooMany."""
-        wait_ms = self._limit.retry_after_ms(address, name, monotonic_ms())
+        with self._limit_turn:
+            wait_ms = self._limit.retry_after_ms(address, name, monotonic_ms())
         if wait_ms > 0:
             raise TooMany("too many wrong passwords from your address: wait a minute", wait_ms // 1000 + 1)
         with self._store.read() as connection:
             user = accounts.user(connection, name)
         stored = None if user is None else user.password_hash
         if not credentials.password_matches(stored, password) or user is None:
-            self._limit.failed(address, name, monotonic_ms())
+            with self._limit_turn:
+                self._limit.failed(address, name, monotonic_ms())
             raise Unauthenticated("user or password is wrong")
-        self._limit.succeeded(address, name)
+        with self._limit_turn:
+            self._limit.succeeded(address, name)
         token = credentials.new_session_token()
         stale = credentials.needs_rehash(user.password_hash)
         rehashed = credentials.hash_password(password) if stale else None

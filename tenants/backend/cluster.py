@@ -1,0 +1,133 @@
+"""Calls to the brokers of one cluster over a few kept connections."""
+
+import asyncio
+from typing import Any, Final
+
+from kio.schema.metadata.v8.request import MetadataRequest, MetadataRequestTopic
+from kio.schema.metadata.v8.response import MetadataResponseTopic
+from kio.schema.types import TopicName
+
+from contracts.names import physical_name, tenant_name
+from contracts.specs import BrokerAddress
+from runtime.kafka_client import KafkaConnection, KafkaUnavailable
+from tenants.errors import Unavailable
+
+_IDLE_MAX: Final = 4
+_CALLS_MAX: Final = 16
+"""At once and per broker: a slow broker must not collect the console's requests without bound."""
+_CLIENT_ID: Final = "portico-console"
+_DOWN: Final = "the brokers do not answer now; data is safe. Try again in a few seconds"
+
+Address = tuple[str, int]
+
+
+class ConnectionPool:
+    """Idle connections by broker address, shared by all requests."""
+
+    def __init__(self, secret: str | None) -> None:
+        self._secret = secret
+        self._idle: dict[Address, list[KafkaConnection]] = {}
+        self._turns: dict[Address, asyncio.Semaphore] = {}
+
+    async def call(self, address: Address, request: Any, *, read_only: bool, timeout_s: float) -> Any:
+        """Send a request. A read that fails on a kept connection, which the broker may have closed
+        meanwhile, goes out again on a new one; a write always has a new one, so it is sent once.
+
+        Raises: KafkaUnavailable.
+        """
+        async with self._turns.setdefault(address, asyncio.Semaphore(_CALLS_MAX)):
+            kept = self._take(address) if read_only else None
+            if kept is not None:
+                try:
+                    return await self._use(address, kept, request, timeout_s)
+                except KafkaUnavailable:
+                    self._drop(address)
+            opened = await KafkaConnection.open(
+                *address, secret=self._secret, client_id=_CLIENT_ID, timeout_s=timeout_s
+            )
+            return await self._use(address, opened, request, timeout_s)
+
+    def _take(self, address: Address) -> KafkaConnection | None:
+        idle = self._idle.get(address, [])
+        while idle:
+            connection = idle.pop()
+            if not connection.is_closed:
+                return connection
+        return None
+
+    def _drop(self, address: Address) -> None:
+        for connection in self._idle.pop(address, []):
+            connection.close()
+
+    async def _use(
+        self, address: Address, connection: KafkaConnection, request: Any, timeout_s: float
+    ) -> Any:
+        response = await connection.call(request, timeout_s=timeout_s)
+        idle = self._idle.setdefault(address, [])
+        if len(idle) < _IDLE_MAX:
+            idle.append(connection)
+        else:
+            connection.close()
+        return response
+
+    def close(self) -> None:
+        """Close all connections."""
+        for address in list(self._idle):
+            self._drop(address)
+
+
+class Cluster:
+    """One cluster at its registered addresses."""
+
+    def __init__(self, pool: ConnectionPool, brokers: tuple[BrokerAddress, ...]) -> None:
+        self._pool = pool
+        self.addresses: dict[int, Address] = {one.node_id: (one.host, one.port) for one in brokers}
+
+    async def ask(
+        self, request: Any, node_id: int | None = None, *, read_only: bool = True, timeout_s: float = 5.0
+    ) -> Any:
+        """Ask one broker, or any that answers. Raises: Unavailable."""
+        addresses = [self.addresses[node_id]] if node_id in self.addresses else []
+        if node_id is None:
+            addresses = list(self.addresses.values())
+        if not addresses:
+            raise Unavailable("no broker has registered yet. Try again in a few seconds")
+        for address in addresses[:-1]:
+            try:
+                return await self._pool.call(address, request, read_only=read_only, timeout_s=timeout_s)
+            except KafkaUnavailable:
+                continue
+        try:
+            return await self._pool.call(addresses[-1], request, read_only=read_only, timeout_s=timeout_s)
+        except KafkaUnavailable as error:
+            raise Unavailable(_DOWN) from error
+
+    async def topics(
+        self, instance_id: str, names: list[str] | None = None
+    ) -> dict[str, MetadataResponseTopic]:
+        """Metadata of an instance's topics by the tenant's names; errors included for asked names.
+
+        Raises: Unavailable.
+        """
+        asked = None
+        if names is not None:
+            physical = (TopicName(physical_name(instance_id, name)) for name in names)
+            asked = tuple(MetadataRequestTopic(name=one) for one in physical)
+        request = MetadataRequest(
+            topics=asked,
+            allow_auto_topic_creation=False,
+            include_cluster_authorized_operations=False,
+            include_topic_authorized_operations=False,
+        )
+        answer = await self.ask(request)
+        found = {}
+        for topic in answer.topics:
+            name = tenant_name(instance_id, topic.name)
+            if name is not None:
+                found[name] = topic
+        return dict(sorted(found.items()))
+
+
+def text_for_tenant(instance_id: str, message: str | None) -> str:
+    """A broker's message as its tenant may see it: without the scope of physical names."""
+    return (message or "").replace(f"{instance_id}.", "")

@@ -1,0 +1,24 @@
+"""What the control plane is told when it starts."""
+
+from dataclasses import dataclass
+
+from tenants.vports import VipPool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsoleConfig:
+    """Settings of one control plane; all need a restart."""
+
+    database_url: str
+    """SQLAlchemy's: `sqlite:////path/console.db`, or `postgresql+psycopg://...` in production."""
+    vip_pool: VipPool
+    """Where instances are reached, from `vports.parse_vip`."""
+    default_cluster_id: str
+    """The cluster that instances are placed on before any broker has registered."""
+    secret: str | None
+    """The deployment's secret, to log in at brokers; None: brokers on loopback that ask for none."""
+
+
+def sqlite_url(path: str) -> str:
+    """The URL of a SQLite file."""
+    return f"sqlite:///{path}"

@@ -1,0 +1,82 @@
+"""The control plane as one object: the store, its use cases, the feed, and what it asks of others."""
+
+import asyncio
+from collections.abc import Callable
+
+from runtime.clock import epoch_ms
+from runtime.internal_http import InternalClient
+from runtime.tasks import Supervised
+from tenants.backend.cluster import Cluster, ConnectionPool
+from tenants.config import ConsoleConfig
+from tenants.feed import Feed
+from tenants.gateway_reports import GatewayLedger
+from tenants.model import Instance
+from tenants.purge import Purge
+from tenants.quota import QuotaSource
+from tenants.store import registry
+from tenants.store.engine import Store
+from tenants.usecases.accounts import Accounts, Bootstrap
+from tenants.usecases.instances import Instances
+from tenants.usecases.placement import Placement, port_is_free
+from tenants.vports import Endpoint
+
+
+class Console:
+    """Everything that routes need. Made, bootstrapped, started; closed at the end.
+
+    `master` calls the quota master. `is_free` says whether nobody else listens on an endpoint.
+    """
+
+    def __init__(
+        self,
+        config: ConsoleConfig,
+        master: InternalClient,
+        *,
+        is_free: Callable[[Endpoint], bool] = port_is_free,
+    ) -> None:
+        """Opens and migrates the store. Raises: StoreUnavailable."""
+        self.config = config
+        self.store = Store.open(config.database_url)
+        self.placement = Placement(config.vip_pool, config.default_cluster_id, is_free)
+        self.feed = Feed(self.store, self.placement)
+        self.accounts = Accounts(self.store)
+        self.instances = Instances(self.store, self.placement, self.feed.notify)
+        self.gateways = GatewayLedger()
+        self.quota = QuotaSource(master)
+        self._pool = ConnectionPool(config.secret)
+        self._purge = Purge(self.store, self.feed, self.gateways, self.cluster)
+
+    def bootstrap(self, operator_key: str) -> Bootstrap:
+        """Prepare the store; before `start`. The admin's password is in the answer at the first start."""
+        made = self.accounts.bootstrap(operator_key, self.config.default_cluster_id)
+        with self.store.write() as connection:
+            self.placement.settle_hosts(connection, epoch_ms())
+        return made
+
+    def withhold_taken_ports(self) -> list[Instance]:
+        """Fail instances whose ports another program has. Only when no gateway of this stack runs, that
+        is when the stack starts and not when just the control plane is started again."""
+        with self.store.write() as connection:
+            return self.placement.withhold_taken_ports(connection, epoch_ms())
+
+    def start(self, tasks: Supervised) -> None:
+        """Start the background tasks, on the running loop."""
+        self.feed.start()
+        tasks.spawn("feed", self.feed.run)
+        tasks.spawn("port-releases", self.feed.run_port_releases)
+        tasks.spawn("purge", self._purge.run)
+
+    async def cluster(self, cluster_id: str) -> Cluster:
+        """A cluster at the addresses its brokers registered."""
+
+        def load() -> Cluster:
+            with self.store.read() as connection:
+                spec = registry.cluster(connection, cluster_id)
+            return Cluster(self._pool, () if spec is None else spec.brokers)
+
+        return await asyncio.to_thread(load)
+
+    def close(self) -> None:
+        """Close connections, to brokers and the database."""
+        self._pool.close()
+        self.store.close()
