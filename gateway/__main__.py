@@ -1,0 +1,61 @@
+"""`python -m gateway`: one worker process. The supervisor starts as many as there are cores to use."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from gateway.config import GatewayConfig
+from runtime import logs, process
+from runtime.config import parse_host_port
+
+
+def _arguments(argv: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m gateway", description=__doc__)
+    parser.add_argument("--name", default="gateway-0", help="gateway-<number>, unique on the machine")
+    parser.add_argument("--control", metavar="URL", help="internal address of the control plane")
+    parser.add_argument(
+        "--specs", metavar="FILE", type=Path, help="serve these specs, without a control plane"
+    )
+    parser.add_argument("--secret-file", metavar="FILE", type=Path, help="the deployment's secret")
+    parser.add_argument("--state-dir", metavar="DIR", type=Path, help="where the last specs are kept")
+    parser.add_argument("--run-file", metavar="FILE", type=Path, help="written when the worker runs")
+    parser.add_argument("--metrics", metavar="HOST:PORT", type=_host_port, help="serve /metrics there")
+    parser.add_argument(
+        "--shared-table", metavar="FILE", type=Path, help="connection counts over all workers"
+    )
+    return parser.parse_args(argv)
+
+
+def _host_port(text: str) -> tuple[str, int]:
+    try:
+        return parse_host_port(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def main(argv: Sequence[str]) -> None:
+    """Run a worker until SIGTERM or SIGINT."""
+    given = _arguments(argv)
+    config = GatewayConfig(
+        name=given.name,
+        control_url=given.control,
+        specs_file=given.specs,
+        secret_file=given.secret_file,
+        state_dir=given.state_dir,
+        run_file=given.run_file,
+        metrics=given.metrics,
+        shared_table=given.shared_table,
+    )
+    faults = config.faults()
+    if faults:
+        sys.exit("python -m gateway: " + "; ".join(faults))
+    logs.configure(config.name)
+    # Imported here so that a wrong command line answers at once.
+    from gateway.app import serve
+
+    process.run(lambda: serve(config))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,78 @@
+"""The APIs that tenants may use: versions, and how requests and replies are treated. Unknown means refused.
+
+`ApiVersions`, dispatch, the isolation walk and the scenarios are computed from this table. There is no
+default: an API that is not here, or a version outside its row, closes the connection with its cause.
+"""
+
+from enum import Enum
+from importlib import import_module
+from types import ModuleType
+from typing import Final, NamedTuple
+
+from wire.api_table import ApiKey, VersionRange, version_range
+
+
+class Mode(Enum):
+    """How a request is treated on its way up, and its reply on its way down."""
+
+    PRODUCE = "edited in place, streamed when large"
+    FETCH = "request and reply edited in place, replies streamed when large"
+    MAPPED = (
+        "decoded, checked by its handler, rewritten by the schema's rules, encoded; the same for the reply"
+    )
+    LOCAL = "answered here, never forwarded"
+
+
+class Row(NamedTuple):
+    """One API. `handler` is a module of `gateway.handlers` when the derived rewrite is not all."""
+
+    key: ApiKey
+    versions: VersionRange
+    mode: Mode
+    handler: str | None = None
+
+    def load_handler(self) -> ModuleType | None:
+        """The handler's module, imported when its API is first met."""
+        return None if self.handler is None else import_module(f"gateway.handlers.{self.handler}")
+
+
+_ROWS: Final = (
+    Row(ApiKey.PRODUCE, version_range(3, 8, advertised_min=0), Mode.PRODUCE, "produce"),
+    Row(ApiKey.FETCH, version_range(4, 11), Mode.FETCH, "fetch"),
+    Row(ApiKey.LIST_OFFSETS, version_range(1, 6), Mode.MAPPED, "topic_partitions"),
+    Row(ApiKey.METADATA, version_range(0, 11), Mode.MAPPED, "metadata"),
+    Row(ApiKey.OFFSET_COMMIT, version_range(2, 8), Mode.MAPPED, "groups"),
+    Row(ApiKey.OFFSET_FETCH, version_range(1, 7), Mode.MAPPED, "groups"),
+    Row(ApiKey.FIND_COORDINATOR, version_range(0, 3), Mode.MAPPED, "find_coordinator"),
+    Row(ApiKey.JOIN_GROUP, version_range(0, 7), Mode.MAPPED, "groups"),
+    Row(ApiKey.HEARTBEAT, version_range(0, 4), Mode.MAPPED, "groups"),
+    Row(ApiKey.LEAVE_GROUP, version_range(0, 4), Mode.MAPPED, "groups"),
+    Row(ApiKey.SYNC_GROUP, version_range(0, 5), Mode.MAPPED, "groups"),
+    Row(ApiKey.DESCRIBE_GROUPS, version_range(0, 5), Mode.MAPPED, "groups"),
+    Row(ApiKey.LIST_GROUPS, version_range(0, 4), Mode.MAPPED),
+    Row(ApiKey.SASL_HANDSHAKE, version_range(0, 1), Mode.LOCAL, "sasl"),
+    Row(ApiKey.API_VERSIONS, version_range(0, 3), Mode.LOCAL, "api_versions"),
+    Row(ApiKey.CREATE_TOPICS, version_range(2, 7), Mode.MAPPED, "create_topics"),
+    Row(ApiKey.DELETE_TOPICS, version_range(1, 5), Mode.MAPPED, "delete_topics"),
+    Row(ApiKey.DELETE_RECORDS, version_range(0, 2), Mode.MAPPED, "topic_partitions"),
+    Row(ApiKey.INIT_PRODUCER_ID, version_range(0, 4), Mode.MAPPED, "init_producer_id"),
+    Row(ApiKey.OFFSET_FOR_LEADER_EPOCH, version_range(2, 4), Mode.MAPPED, "topic_partitions"),
+    Row(ApiKey.DESCRIBE_ACLS, version_range(1, 2), Mode.LOCAL, "forbidden"),
+    Row(ApiKey.CREATE_ACLS, version_range(1, 2), Mode.LOCAL, "forbidden"),
+    Row(ApiKey.DELETE_ACLS, version_range(1, 2), Mode.LOCAL, "forbidden"),
+    Row(ApiKey.DESCRIBE_CONFIGS, version_range(1, 4), Mode.MAPPED, "describe_configs"),
+    Row(ApiKey.ALTER_CONFIGS, version_range(0, 2), Mode.MAPPED, "alter_configs"),
+    Row(ApiKey.DESCRIBE_LOG_DIRS, version_range(1, 2), Mode.MAPPED),
+    Row(ApiKey.SASL_AUTHENTICATE, version_range(0, 2), Mode.LOCAL, "sasl"),
+    Row(ApiKey.CREATE_PARTITIONS, version_range(0, 3), Mode.MAPPED, "create_partitions"),
+    Row(ApiKey.DELETE_GROUPS, version_range(0, 2), Mode.MAPPED, "groups"),
+    Row(ApiKey.ELECT_LEADERS, version_range(0, 2), Mode.LOCAL, "forbidden"),
+    Row(ApiKey.INCREMENTAL_ALTER_CONFIGS, version_range(0, 1), Mode.MAPPED, "alter_configs"),
+    Row(ApiKey.ALTER_PARTITION_REASSIGNMENTS, version_range(0, 0), Mode.LOCAL, "forbidden"),
+    Row(ApiKey.LIST_PARTITION_REASSIGNMENTS, version_range(0, 0), Mode.LOCAL, "forbidden"),
+    Row(ApiKey.OFFSET_DELETE, version_range(0, 0), Mode.MAPPED, "groups"),
+    Row(ApiKey.DESCRIBE_CLUSTER, version_range(0, 0), Mode.MAPPED),
+)
+
+APIS: Final[dict[int, Row]] = {int(row.key): row for row in _ROWS}
+assert len(APIS) == len(_ROWS), "an API stands twice in the table"

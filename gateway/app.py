@@ -1,0 +1,129 @@
+"""Puts one gateway worker together and runs it: specs in, listeners and connections out."""
+
+import asyncio
+import os
+from typing import Final
+
+import msgspec
+
+from contracts.specs import ClusterSpec, ConsumerKind, InstanceSpec
+from gateway import metrics as gateway_metrics
+from gateway.config import GatewayConfig
+from gateway.listeners import ListenerSet
+from gateway.reporter import Reporter
+from gateway.shared_table import SharedTable
+from gateway.worker import Worker
+from runtime import metrics
+from runtime.feed import FeedFollower
+from runtime.internal_http import InternalClient
+from runtime.logs import get_logger
+from runtime.process import read_secret, write_run_file
+from runtime.tasks import Supervised
+from wire.classify import check_kio_version
+
+_log = get_logger(__name__)
+_TICK_S: Final = 0.5
+_REBIND_TICKS: Final = 4
+
+
+class StaticSpecs(msgspec.Struct, frozen=True, kw_only=True):
+    """The file of `--specs`."""
+
+    instances: tuple[InstanceSpec, ...] = ()
+    clusters: tuple[ClusterSpec, ...] = ()
+
+
+class Gateway:
+    """A running worker."""
+
+    def __init__(self, config: GatewayConfig) -> None:
+        check_kio_version()
+        self.config = config
+        secret = read_secret(config.secret_file)
+        self.worker = Worker(config, secret, SharedTable(config.shared_table, config.worker))
+        self.listeners = ListenerSet(self.worker)
+        self._tasks = Supervised()
+        self._client = (
+            InternalClient(config.control_url, secret)
+            if config.control_url is not None and secret is not None
+            else None
+        )
+        cache = None if config.state_dir is None else config.state_dir / f"{config.name}-specs.json"
+        self.follower = FeedFollower(self._client, config.name, ConsumerKind.GATEWAY, cache)
+        self.follower.on_change(self._changed)
+
+    def start(self) -> None:
+        """Begin to serve; specs from the disk or the file are applied before this returns."""
+        if self._client is not None:
+            self.follower.load_cache()
+            self._tasks.spawn("feed", self.follower.run)
+            reporter = Reporter(self.worker, self._client, self.config.name, os.urandom(8).hex())
+            self._tasks.spawn("reports", reporter.run)
+        if self.config.specs_file is not None:
+            self._load_specs()
+            self._tasks.spawn("specs file", self._watch_specs)
+        self._tasks.spawn("ticks", self._tick)
+
+    def _changed(self, instance_ids: set[str], clusters_changed: bool) -> None:
+        if clusters_changed:
+            for cluster in self.follower.clusters.values():
+                backend = self.worker.apply_cluster(cluster)
+                self._tasks.spawn("resolve brokers", backend.resolve)
+        for instance_id in sorted(instance_ids):
+            self.listeners.apply(self.follower.instances[instance_id])
+        self._tell_failures()
+
+    def _tell_failures(self) -> None:
+        self.follower.failures.clear()
+        self.follower.failures.update(self.listeners.failures)
+
+    async def _tick(self) -> None:
+        ticks = 0
+        while True:
+            await asyncio.sleep(_TICK_S)
+            ticks += 1
+            self.worker.tick()
+            if self.listeners.failures and ticks % _REBIND_TICKS == 0:
+                self.listeners.retry_failed()
+                self._tell_failures()
+
+    def _load_specs(self) -> None:
+        assert self.config.specs_file is not None
+        specs = msgspec.json.decode(self.config.specs_file.read_bytes(), type=StaticSpecs)
+        self.follower.apply_static(specs.instances, specs.clusters)
+
+    async def _watch_specs(self) -> None:
+        """Apply the file again when it was replaced."""
+        path = self.config.specs_file
+        assert path is not None
+        seen = path.stat().st_mtime_ns
+        while True:
+            await asyncio.sleep(_TICK_S)
+            changed = path.stat().st_mtime_ns
+            if changed != seen:
+                seen = changed
+                self._load_specs()
+
+    async def aclose(self) -> None:
+        """Stop: tasks, listeners, connections."""
+        await self._tasks.aclose()
+        self.listeners.close()
+        self.worker.close()
+        if self._client is not None:
+            await self._client.aclose()
+
+
+async def serve(config: GatewayConfig) -> None:
+    """Run a worker until it is cancelled."""
+    gateway = Gateway(config)
+    gateway_metrics.register(gateway.worker)
+    metrics_port = None if config.metrics is None else metrics.serve(*config.metrics)
+    gateway.start()
+    if config.run_file is not None:
+        write_run_file(config.run_file, {"name": config.name, "metrics_port": metrics_port})
+    _log.info("gateway worker started", name=config.name, metrics_port=metrics_port)
+    try:
+        await asyncio.Event().wait()
+    finally:
+        await gateway.aclose()
+        _log.info("gateway worker stopped", name=config.name)

@@ -1,0 +1,153 @@
+"""A worker's own view of one cluster: where its brokers are, what they serve, and a connection to ask them.
+
+Control requests only: nothing of a client's traffic passes here.
+"""
+
+import asyncio
+import socket
+from typing import Any
+
+from kio.schema.api_versions.v0 import ApiVersionsRequest
+from kio.schema.metadata.v4 import MetadataRequest
+
+from contracts.names import tenant_name
+from contracts.specs import ClusterSpec
+from runtime.kafka_client import KafkaConnection, KafkaUnavailable
+from wire.api_table import VersionRange, version_range
+
+
+class Backend:
+    """One cluster."""
+
+    def __init__(self, spec: ClusterSpec, secret: str | None) -> None:
+        self._secret = secret
+        self._connections: dict[int, KafkaConnection] = {}
+        self._versions: dict[int, dict[int, VersionRange]] = {}
+        self._resolved: dict[str, str] = {}
+        self._turn = 0
+        self.spec = spec
+
+    def apply(self, spec: ClusterSpec) -> None:
+        """Take a revision: what was learned of brokers that moved is forgotten."""
+        old = {broker.node_id: broker for broker in self.spec.brokers}
+        new = {broker.node_id: broker for broker in spec.brokers}
+        for node_id in old:
+            if new.get(node_id) != old[node_id]:
+                self._forget(node_id)
+        self.spec = spec
+
+    def _forget(self, node_id: int) -> None:
+        self._versions.pop(node_id, None)
+        connection = self._connections.pop(node_id, None)
+        if connection is not None:
+            connection.close()
+
+    async def resolve(self) -> None:
+        """Look up the brokers' host names, so that the data path connects to numbers without waiting."""
+        loop = asyncio.get_running_loop()
+        for broker in self.spec.brokers:
+            found = await loop.getaddrinfo(broker.host, broker.port, type=socket.SOCK_STREAM)
+            self._resolved[broker.host] = str(found[0][4][0])
+
+    def address(self, node_id: int | None) -> tuple[str, int] | None:
+        """Where to connect for a listener of this node, or for a bootstrap listener, which takes turns."""
+        brokers = self.spec.brokers
+        if node_id is None and brokers:
+            self._turn = (self._turn + 1) % len(brokers)
+            return self._reached(brokers[self._turn].host), brokers[self._turn].port
+        for broker in brokers:
+            if broker.node_id == node_id:
+                return self._reached(broker.host), broker.port
+        return None
+
+    def _reached(self, host: str) -> str:
+        return self._resolved.get(host, "127.0.0.1" if host == "localhost" else host)
+
+    def known_versions(self, node_id: int | None) -> dict[int, VersionRange] | None:
+        """What a broker serves, when it has been asked already; for the bootstrap listener, what all do."""
+        nodes = [broker.node_id for broker in self.spec.brokers] if node_id is None else [node_id]
+        known = [self._versions[node] for node in nodes if node in self._versions]
+        if not known or (node_id is None and len(known) < len(nodes)):
+            return None
+        return _common(known)
+
+    async def versions(self, node_id: int | None) -> dict[int, VersionRange]:
+        """What a broker serves, asked once. Raises: KafkaUnavailable when none of them answers."""
+        nodes = [broker.node_id for broker in self.spec.brokers] if node_id is None else [node_id]
+        failure = KafkaUnavailable("the cluster has no brokers")
+        for node in nodes:
+            if node in self._versions:
+                continue
+            try:
+                answer = await self.call(node, ApiVersionsRequest())
+            except KafkaUnavailable as error:
+                failure = error
+                continue
+            self._versions[node] = {
+                int(api.api_key): version_range(int(api.min_version), int(api.max_version))
+                for api in answer.api_keys
+            }
+        known = [self._versions[node] for node in nodes if node in self._versions]
+        if not known:
+            raise failure
+        return _common(known)
+
+    async def call(self, node_id: int, request: Any) -> Any:
+        """Ask one broker. Raises: KafkaUnavailable."""
+        connection = self._connections.get(node_id)
+        if connection is None or connection.is_closed:
+            address = self.address(node_id)
+            if address is None:
+                raise KafkaUnavailable(f"the cluster has no broker {node_id}")
+            connection = await KafkaConnection.open(
+                address[0], address[1], secret=self._secret, client_id="portico-gateway"
+            )
+            self._connections[node_id] = connection
+        return await connection.call(request)
+
+    async def ask_any(self, request: Any) -> Any:
+        """Ask whichever broker answers first in turn. Raises: KafkaUnavailable when none does."""
+        failure = KafkaUnavailable("the cluster has no brokers")
+        for broker in self.spec.brokers:
+            try:
+                return await self.call(broker.node_id, request)
+            except KafkaUnavailable as error:
+                failure = error
+        raise failure
+
+    async def ask_controller(self, request: Any) -> Any:
+        """Ask the broker that is the cluster's controller. Raises: KafkaUnavailable."""
+        about = await self.ask_any(MetadataRequest(topics=(), allow_auto_topic_creation=False))
+        return await self.call(int(about.controller_id), request)
+
+    async def partition_counts(self, instance_id: str) -> dict[str, int]:
+        """Partitions of every topic of an instance, by the tenant's names. Raises: KafkaUnavailable."""
+        answer = await self.ask_any(MetadataRequest(topics=None, allow_auto_topic_creation=False))
+        counts: dict[str, int] = {}
+        for topic in answer.topics:
+            name = tenant_name(instance_id, topic.name)
+            if name is not None:
+                counts[name] = len(topic.partitions)
+        return counts
+
+    def close(self) -> None:
+        """Close the control connections."""
+        for node_id in tuple(self._connections):
+            self._forget(node_id)
+
+
+def _common(ranges: list[dict[int, VersionRange]]) -> dict[int, VersionRange]:
+    """What all of several brokers serve."""
+    common = dict(ranges[0])
+    for other in ranges[1:]:
+        for key in tuple(common):
+            if key not in other:
+                del common[key]
+                continue
+            lowest = max(common[key].lowest, other[key].lowest)
+            highest = min(common[key].highest, other[key].highest)
+            if lowest > highest:
+                del common[key]
+            else:
+                common[key] = version_range(lowest, highest)
+    return common

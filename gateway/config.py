@@ -1,0 +1,58 @@
+"""Settings of one gateway worker. All need a restart; what may change while it runs is in the specs."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gateway.shared_table import WORKERS_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """How long a peer may take. They run only while we read: back-pressure is never the client's fault."""
+
+    first_byte_ms: int = 10_000
+    """From accept to the first byte."""
+    frame_ms: int = 30_000
+    """A window in which a started frame must bring `frame_progress_bytes` or end."""
+    frame_progress_bytes: int = 1024
+    connect_ms: int = 10_000
+    """To a broker. Brokers are near: longer means gone."""
+    drain_ms: int = 10_000
+    """After one side has closed, for what is still on its way."""
+    idle_ms: int = 600_000
+    """Without a request and without one unanswered: Kafka's connections.max.idle.ms."""
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayConfig:
+    """What the command line says."""
+
+    name: str
+    """`gateway-<n>`; n is the worker's number in the shared table."""
+    control_url: str | None = None
+    specs_file: Path | None = None
+    """Serve these specs instead of following a control plane (benchmarks, tests)."""
+    secret_file: Path | None = None
+    state_dir: Path | None = None
+    """Where the last specs are kept."""
+    run_file: Path | None = None
+    metrics: tuple[str, int] | None = None
+    shared_table: Path | None = None
+    timeouts: Timeouts = field(default_factory=Timeouts)
+
+    @property
+    def worker(self) -> int:
+        """The worker's number."""
+        return int(self.name.rpartition("-")[2])
+
+    def faults(self) -> list[str]:
+        """Everything that is wrong, one sentence each."""
+        found = []
+        number = self.name.rpartition("-")[2]
+        if not (number.isascii() and number.isdigit() and int(number) < WORKERS_MAX):
+            found.append(f"--name '{self.name}' must end in a number below {WORKERS_MAX}, like gateway-0")
+        if (self.control_url is None) == (self.specs_file is None):
+            found.append("exactly one of --control and --specs is needed")
+        if self.control_url is not None and self.secret_file is None:
+            found.append("--control needs --secret-file")
+        return found

@@ -1,0 +1,329 @@
+"""One client connection and its one upstream connection: sockets, back-pressure, end of life.
+
+What the bytes mean is `request_flow` and `reply_flow`; this module moves them. Reading from one side stops
+while the other side's socket is full, so a connection holds at most one receive window in each direction.
+"""
+
+import asyncio
+import socket
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, Final
+
+from contracts.specs import Listener
+from gateway.causes import DisconnectCause
+from gateway.ordering import ReplyQueue
+from gateway.reply_flow import ReplyFlow
+from gateway.request_flow import RequestFlow
+from gateway.sockets import Outbox, begin_connect, reset
+from gateway.stops import ConnectionStop
+from runtime.logs import get_logger
+from wire.faults import MalformedFrame
+from wire.framing import Buffer
+
+if TYPE_CHECKING:
+    from gateway.served import ServedInstance
+    from gateway.worker import Worker
+
+_log = get_logger(__name__)
+UNANSWERED_MAX: Final = 512
+"""Requests of one connection that may wait for replies before we stop reading more."""
+
+_RESET_CAUSES: Final = frozenset(
+    {
+        DisconnectCause.WHITELIST_CHANGED,
+        DisconnectCause.INSTANCE_SUSPENDED,
+        DisconnectCause.INSTANCE_DELETED,
+    }
+)
+
+
+class Connection:
+    """Owned by the worker from accept to `close`, which is called exactly once."""
+
+    __slots__ = (
+        "address",
+        "bytes_in",
+        "client",
+        "client_ended",
+        "closed",
+        "counted",
+        "fetch_sessions",
+        "listener",
+        "mark_bytes",
+        "mark_frames",
+        "mark_in_frame",
+        "mark_ms",
+        "peer",
+        "queue",
+        "reading_client",
+        "reading_upstream",
+        "replies",
+        "requests",
+        "served",
+        "task",
+        "upstream",
+        "upstream_ended",
+        "worker",
+    )
+
+    def __init__(
+        self,
+        worker: "Worker",
+        served: "ServedInstance",
+        listener: Listener,
+        sock: socket.socket,
+        address: str,
+        port: int,
+        now_ms: int,
+    ) -> None:
+        self.worker = worker
+        self.served = served
+        self.listener = listener
+        """Where the client came in; its node says which broker the requests go to."""
+        self.address = address
+        self.peer = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+        self.counted: tuple[str, ...] = ()
+        """The names in the shared table that this connection was counted under."""
+        self.queue = ReplyQueue()
+        self.client = Outbox(worker.loop, worker.buffer, sock, self.adjust_reading, self._client_broken)
+        self.upstream: Outbox | None = None
+        self.requests = RequestFlow(self)
+        self.replies = ReplyFlow(self)
+        self.fetch_sessions: set[int] | None = None
+        """Fetch session ids the backend gave on this connection: no others go up."""
+        self.task: asyncio.Task[None] | None = None
+        """A request that needs an answer from elsewhere before it can go on; nothing is read meanwhile."""
+        self.bytes_in = 0
+        self.mark_ms, self.mark_bytes, self.mark_frames, self.mark_in_frame = now_ms, 0, 0, False
+        self.client_ended = self.upstream_ended = self.closed = False
+        self.reading_client = True
+        self.reading_upstream = False
+        worker.loop.add_reader(sock.fileno(), self._client_readable)
+
+    # Reading
+
+    def _client_readable(self) -> None:
+        buffer = self.worker.buffer
+        requests = self.requests
+        stash = requests.stash
+        reserved = len(stash)
+        if reserved:
+            buffer.memory[:reserved] = stash
+        try:
+            count = self.client.sock.recv_into(buffer.window(reserved))
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self._client_broken(error)
+            return
+        if not count:
+            self._client_eof()
+            return
+        self.bytes_in += count
+        self.served.bytes_in += count
+        requests.stash = b""
+        self.take_requests(buffer.memory[: reserved + count])
+
+    def take_requests(self, chunk: memoryview) -> None:
+        """Handle request bytes; what they become leaves before this returns or is copied."""
+        pieces: list[Buffer] = []
+        try:
+            self.requests.feed(chunk, pieces)
+            if pieces and not self.closed:
+                self.dialled().send(pieces)
+        except ConnectionStop as stop:
+            self.close(stop.cause, stop.detail)
+        except MalformedFrame as fault:
+            self.close(DisconnectCause.MALFORMED_REQUEST, str(fault))
+        except Exception:  # noqa: BLE001 - one connection's failure must not be another's
+            _log.exception("request handling failed", instance=self.served.instance_id)
+            self.close(DisconnectCause.INTERNAL_ERROR)
+        self.adjust_reading()
+
+    def _upstream_readable(self) -> None:
+        buffer = self.worker.buffer
+        replies = self.replies
+        assert self.upstream is not None
+        stash = replies.stash
+        reserved = len(stash)
+        if reserved:
+            buffer.memory[:reserved] = stash
+        try:
+            count = self.upstream.sock.recv_into(buffer.window(reserved))
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self._upstream_broken(error)
+            return
+        if not count:
+            self._upstream_eof()
+            return
+        replies.stash = b""
+        pieces: list[Buffer] = []
+        try:
+            replies.feed(buffer.memory[: reserved + count], pieces)
+            self.send_client(pieces)
+        except ConnectionStop as stop:
+            self.close(stop.cause, stop.detail)
+        except MalformedFrame as fault:
+            self.close(DisconnectCause.UPSTREAM_MALFORMED, str(fault))
+        except Exception:  # noqa: BLE001 - one connection's failure must not be another's
+            _log.exception("reply handling failed", instance=self.served.instance_id)
+            self.close(DisconnectCause.INTERNAL_ERROR)
+        self.adjust_reading()
+
+    def adjust_reading(self) -> None:
+        """Read from each side exactly while what it sends has somewhere to go."""
+        if self.closed:
+            return
+        client_clear = self.client.is_empty
+        upstream_clear = self.upstream is None or self.upstream.is_empty
+        if self.client_ended and upstream_clear and client_clear and not len(self.queue) and not self.task:
+            self.close(DisconnectCause.CLIENT_CLOSED)
+            return
+        if self.upstream_ended and client_clear:
+            self.close(DisconnectCause.UPSTREAM_CLOSED)
+            return
+        want_client = (
+            client_clear
+            and upstream_clear
+            and self.task is None
+            and not self.client_ended
+            and not self.upstream_ended
+            and len(self.queue) < UNANSWERED_MAX
+        )
+        if want_client != self.reading_client:
+            self._read_client(want_client)
+        upstream = self.upstream
+        want_upstream = (
+            upstream is not None and not upstream.held and client_clear and not self.upstream_ended
+        )
+        if want_upstream != self.reading_upstream:
+            self._read_upstream(want_upstream)
+
+    def _read_client(self, wanted: bool) -> None:
+        self.reading_client = wanted
+        loop, descriptor = self.worker.loop, self.client.sock.fileno()
+        if wanted:
+            # Time we did not read is not the client's: its window starts now.
+            self.mark_ms, self.mark_bytes = self.worker.now_ms, self.bytes_in
+            loop.add_reader(descriptor, self._client_readable)
+        else:
+            loop.remove_reader(descriptor)
+
+    def _read_upstream(self, wanted: bool) -> None:
+        assert self.upstream is not None
+        self.reading_upstream = wanted
+        loop, descriptor = self.worker.loop, self.upstream.sock.fileno()
+        if wanted:
+            loop.add_reader(descriptor, self._upstream_readable)
+        else:
+            loop.remove_reader(descriptor)
+
+    # Writing
+
+    def send_client(self, pieces: list[Buffer]) -> None:
+        """Send reply bytes to the client."""
+        if pieces and not self.closed:
+            self.served.bytes_out += sum(map(len, pieces))
+            self.client.send(pieces)
+
+    def dialled(self) -> Outbox:
+        """The upstream outbox; the first call dials and puts the login in front of everything.
+
+        Raises: ConnectionStop when there is no such broker or it refuses at once.
+        """
+        if self.upstream is not None:
+            return self.upstream
+        address = self.worker.broker_address(self.served.spec.cluster_id, self.listener.node_id)
+        if address is None:
+            raise ConnectionStop(DisconnectCause.UPSTREAM_UNKNOWN)
+        try:
+            sock = begin_connect(address)
+        except OSError as error:
+            raise ConnectionStop(DisconnectCause.UPSTREAM_UNREACHABLE, str(error)) from error
+        worker = self.worker
+        self.upstream = Outbox(worker.loop, worker.buffer, sock, self.adjust_reading, self._upstream_broken)
+        self.upstream.held = True
+        self.mark_ms = worker.now_ms
+        login = worker.login_frames(self.peer)
+        self.replies.login_replies_due = len(login)
+        self.upstream.send(login)
+        worker.loop.add_writer(sock.fileno(), self._upstream_connected)
+        return self.upstream
+
+    def _upstream_connected(self) -> None:
+        assert self.upstream is not None
+        sock = self.upstream.sock
+        self.worker.loop.remove_writer(sock.fileno())
+        code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if code:
+            self.close(DisconnectCause.UPSTREAM_UNREACHABLE)
+            return
+        self.upstream.release()
+        self.adjust_reading()
+
+    # Waiting for something else
+
+    def wait_for(self, work: Coroutine[Any, Any, None], rest: memoryview) -> None:
+        """Stop reading until `work` is done, then go on with `rest`, which is copied here."""
+        assert self.task is None
+        self.task = self.worker.loop.create_task(self._await(work, bytes(rest)))
+
+    async def _await(self, work: Coroutine[Any, Any, None], rest: bytes) -> None:
+        try:
+            await work
+        except ConnectionStop as stop:
+            self.close(stop.cause, stop.detail)
+        except MalformedFrame as fault:
+            self.close(DisconnectCause.MALFORMED_REQUEST, str(fault))
+        except Exception:  # noqa: BLE001 - one connection's failure must not be another's
+            _log.exception("request handling failed", instance=self.served.instance_id)
+            self.close(DisconnectCause.INTERNAL_ERROR)
+        self.task = None
+        if self.closed:
+            return
+        if rest:
+            self.take_requests(memoryview(rest))
+        else:
+            self.adjust_reading()
+
+    # Ending
+
+    def _client_eof(self) -> None:
+        """No more requests; what is under way is finished, which covers acks=0 data still in our hands."""
+        self.client_ended = True
+        self.mark_ms = self.worker.now_ms
+        self.adjust_reading()
+
+    def _upstream_eof(self) -> None:
+        if self.replies.login_replies_due:
+            self.close(DisconnectCause.UPSTREAM_LOGIN_REFUSED)
+            return
+        self.upstream_ended = True
+        self.mark_ms = self.worker.now_ms
+        self.adjust_reading()
+
+    def _client_broken(self, error: OSError) -> None:
+        self.close(DisconnectCause.CLIENT_RESET, str(error))
+
+    def _upstream_broken(self, error: OSError) -> None:
+        self.close(DisconnectCause.UPSTREAM_CLOSED, str(error))
+
+    def close(self, cause: DisconnectCause, detail: str = "") -> None:
+        """End the connection and count its cause. A second call does nothing."""
+        if self.closed:
+            return
+        self.closed = True
+        loop = self.worker.loop
+        for outbox in (self.client, self.upstream):
+            if outbox is not None:
+                descriptor = outbox.sock.fileno()
+                loop.remove_reader(descriptor)
+                loop.remove_writer(descriptor)
+                outbox.discard()
+                outbox.sock.close() if cause not in _RESET_CAUSES else reset(outbox.sock)
+        self.requests.discard()
+        if self.task is not None:
+            self.task.cancel()
+        self.worker.forget(self, cause, detail)

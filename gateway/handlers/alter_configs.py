@@ -1,0 +1,94 @@
+"""AlterConfigs 0-2 and IncrementalAlterConfigs 0-1: what a tenant may set is a table with bounds.
+
+Others are INVALID_CONFIG naming the key; broker configs are CLUSTER_AUTHORIZATION_FAILED. AlterConfigs
+replaces all of a topic's configs, and a removed segment.bytes would fall back to the cluster's, so the
+instance's creation defaults are put back in both.
+Deliberately not done: checking the outcome of APPEND and SUBTRACT here; the backend validates the list.
+"""
+
+from dataclasses import replace
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from contracts.topic_policy import ALLOWED_KEYS, LIST_KEYS, check
+from gateway.answers import with_entries
+from gateway.call import Answer, Call, Forward, Outcome
+from gateway.config_resources import BROKER, READ_ONLY_BROKER, TOPIC, UNKNOWN_TYPE
+from gateway.topic_access import REFUSED_TEXT
+from gateway.topic_rules import creation_defaults
+from wire.api_table import ApiKey
+
+_SET: Final = 0
+_DELETE: Final = 1
+_APPEND: Final = 2
+_SUBTRACT: Final = 3
+
+
+def on_request(call: Call, request: Any) -> Outcome:
+    """Refuse per resource, pass on the rest."""
+    accepted: list[Any] = []
+    refused: list[dict[str, Any]] = []
+    for resource in request.resources:
+        fault = _fault(call, resource)
+        if fault is None:
+            accepted.append(_with_defaults(call, resource))
+        else:
+            refused.append(
+                {
+                    "error_code": fault[0],
+                    "error_message": fault[1],
+                    "resource_type": resource.resource_type,
+                    "resource_name": resource.resource_name,
+                }
+            )
+    if not accepted:
+        return Answer(with_entries(call.response(), "responses", refused))
+    call.exchange.notes = refused
+    return Forward(replace(request, resources=tuple(accepted)))
+
+
+def _fault(call: Call, resource: Any) -> tuple[ErrorCode, str] | None:
+    if resource.resource_type == BROKER:
+        return ErrorCode.cluster_authorization_failed, READ_ONLY_BROKER
+    if resource.resource_type != TOPIC:
+        return ErrorCode.invalid_request, UNKNOWN_TYPE
+    if call.refuses_topic(resource.resource_name):
+        return ErrorCode.topic_authorization_failed, REFUSED_TEXT
+    for config in resource.configs:
+        fault = _config_fault(call, config)
+        if fault is not None:
+            return ErrorCode.invalid_config, fault
+    return None
+
+
+def _config_fault(call: Call, config: Any) -> str | None:
+    operation = getattr(config, "config_operation", _SET)
+    limits = call.spec.limits
+    if operation == _DELETE:
+        return None if config.name in ALLOWED_KEYS else check(config.name, None, limits)
+    if operation in (_APPEND, _SUBTRACT) and config.name in ALLOWED_KEYS - LIST_KEYS:
+        return f"{config.name} is not a list: it cannot be appended to or subtracted from"
+    if operation not in (_SET, _APPEND, _SUBTRACT):
+        return f"{config.name}: operation {operation} is unknown"
+    return check(config.name, config.value, limits)
+
+
+def _with_defaults(call: Call, resource: Any) -> Any:
+    defaults = creation_defaults(call.spec)
+    if call.api_key == ApiKey.INCREMENTAL_ALTER_CONFIGS:
+        configs = tuple(
+            replace(config, config_operation=_SET, value=defaults[config.name])
+            if config.config_operation == _DELETE and config.name in defaults
+            else config
+            for config in resource.configs
+        )
+        return replace(resource, configs=configs)
+    named = {config.name for config in resource.configs}
+    added = [{"name": name, "value": value} for name, value in defaults.items() if name not in named]
+    return with_entries(resource, "configs", added)
+
+
+def on_response(call: Call, response: Any) -> Any:
+    """Add the refused resources."""
+    return with_entries(response, "responses", call.exchange.notes)

@@ -1,0 +1,29 @@
+"""DeleteTopics 1-5, by name: the rewrite, and topics with address lists. By id (6) is not offered."""
+
+from dataclasses import replace
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from gateway.answers import with_entries
+from gateway.call import Call, Forward
+
+
+def on_request(call: Call, request: Any) -> Forward:
+    """Leave out the topics this client may not use."""
+    refused = [name for name in request.topic_names if call.refuses_topic(name)]
+    if refused:
+        call.exchange.notes = refused
+        kept = tuple(name for name in request.topic_names if name not in refused)
+        request = replace(request, topic_names=kept)
+    return Forward(request)
+
+
+def on_response(call: Call, response: Any) -> Any:
+    """Answer for those left out."""
+    if not call.exchange.notes:
+        return response
+    refused = [
+        {"name": name, "error_code": ErrorCode.topic_authorization_failed} for name in call.exchange.notes
+    ]
+    return with_entries(response, "responses", refused)

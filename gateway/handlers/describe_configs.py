@@ -1,0 +1,66 @@
+"""DescribeConfigs 1-4: topics go up; brokers have a short read-only list, answered here; other types are
+INVALID_REQUEST. A topic's keys that tenants may not set are shown as read-only.
+"""
+
+from dataclasses import replace
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from contracts.topic_policy import ALLOWED_KEYS
+from gateway.answers import with_entries
+from gateway.call import Answer, Call, Forward, Outcome
+from gateway.config_resources import BROKER, TOPIC, UNKNOWN_TYPE, broker_configs
+from gateway.handlers.create_topics import replication_factor
+
+_STATIC_BROKER_CONFIG: Final = 4
+
+
+def on_request(call: Call, request: Any) -> Outcome:
+    """Answer for everything that is no topic."""
+    kept = tuple(one for one in request.resources if one.resource_type == TOPIC)
+    allowed = tuple(one for one in kept if not call.refuses_topic(one.resource_name))
+    local = [_described(call, one) for one in request.resources if one not in allowed]
+    if not allowed:
+        return Answer(with_entries(call.response(), "results", local))
+    call.exchange.notes = local
+    return Forward(replace(request, resources=allowed))
+
+
+def _described(call: Call, resource: Any) -> dict[str, Any]:
+    known = {"resource_type": resource.resource_type, "resource_name": resource.resource_name}
+    if resource.resource_type == TOPIC:
+        return {**known, "error_code": ErrorCode.topic_authorization_failed}
+    if resource.resource_type != BROKER:
+        return {**known, "error_code": ErrorCode.invalid_request, "error_message": UNKNOWN_TYPE}
+    if resource.resource_name and not _is_node(call, resource.resource_name):
+        message = f"there is no broker {resource.resource_name[:20]}"
+        return {**known, "error_code": ErrorCode.invalid_request, "error_message": message}
+    keys = resource.configuration_keys
+    return {
+        **known,
+        "configs": [
+            {"name": name, "value": value, "read_only": True, "config_source": _STATIC_BROKER_CONFIG}
+            for name, value in broker_configs(call.spec, replication_factor(call)).items()
+            if keys is None or name in keys
+        ],
+    }
+
+
+def _is_node(call: Call, name: str) -> bool:
+    return any(str(node_id) == name for node_id in call.served.view.brokers)
+
+
+def on_response(call: Call, response: Any) -> Any:
+    """Mark what cannot be set, add what was answered here."""
+    results = tuple(
+        replace(
+            result,
+            configs=tuple(
+                config if config.name in ALLOWED_KEYS else replace(config, read_only=True)
+                for config in result.configs
+            ),
+        )
+        for result in response.results
+    )
+    return with_entries(replace(response, results=results), "results", call.exchange.notes)

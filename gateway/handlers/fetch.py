@@ -1,0 +1,83 @@
+"""Fetch 4-11: names edited in place; fetch sessions and topics with address lists.
+
+Session ids are guessable numbers without an owner in Apache Kafka, so only ids that this connection received
+go up. An unknown id with epoch 0 or -1 goes up as id 0; with a higher epoch it is FETCH_SESSION_ID_NOT_FOUND,
+after which clients fetch in full. Instances with topic lists are served without sessions: in an
+incremental fetch a topic that was refused meanwhile would not be named any more.
+"""
+
+from dataclasses import replace
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from gateway.answers import with_entries
+from gateway.call import Call, Forward, Outcome
+from gateway.mapped import answer_locally
+from wire.edits import edit_fetch_request, fetch_session
+from wire.framing import Buffer
+
+_FULL_FETCH: Final = 0
+_NO_SESSION: Final = -1
+
+
+def take_frame(call: Call, frame: memoryview, out: list[Buffer]) -> bool:
+    """The usual way: sessions checked, names edited, nothing decoded. False when topics have lists."""
+    session_id, epoch = fetch_session(frame)
+    owned = call.conn.fetch_sessions
+    replacement = None
+    if call.served.topic_whitelists:
+        if epoch in (_FULL_FETCH, _NO_SESSION):
+            return False
+        return _not_found(call)
+    if session_id and (owned is None or session_id not in owned):
+        if epoch not in (_FULL_FETCH, _NO_SESSION):
+            return _not_found(call)
+        replacement = 0
+    elif session_id and owned is not None and epoch == _NO_SESSION:
+        owned.discard(session_id)  # closed by this request; the id may become somebody else's
+    edit = edit_fetch_request(frame, call.served.scope, session_id=replacement)
+    call.conn.queue.forwarded(call.exchange)
+    out += edit.buffers
+    return True
+
+
+def _not_found(call: Call) -> bool:
+    answer_locally(call.conn, call.exchange, call.response(error_code=ErrorCode.fetch_session_id_not_found))
+    return True
+
+
+def on_request(call: Call, request: Any) -> Outcome:
+    """Topics with lists: leave out what this client may not read, and ask for no session."""
+    refused = [topic for topic in request.topics if call.refuses_topic(topic.topic)]
+    call.exchange.notes = refused
+    kept = tuple(topic for topic in request.topics if topic not in refused)
+    changes: dict[str, Any] = {"topics": kept}
+    if hasattr(request, "session_id"):
+        changes |= {"session_id": 0, "session_epoch": _NO_SESSION, "forgotten_topics_data": ()}
+    request = replace(request, **changes)
+    if not kept:
+        return call.answer(responses=[_refused(topic) for topic in refused])
+    return Forward(request)
+
+
+def on_response(call: Call, response: Any) -> Any:
+    """Add the refused topics."""
+    return with_entries(response, "responses", map(_refused, call.exchange.notes))
+
+
+def _refused(topic: Any) -> dict[str, Any]:
+    return {
+        "topic": topic.topic,
+        "partitions": [
+            {
+                "partition_index": partition.partition,
+                "error_code": ErrorCode.topic_authorization_failed,
+                "high_watermark": -1,
+                "last_stable_offset": -1,
+                "log_start_offset": -1,
+                "records": b"",
+            }
+            for partition in topic.partitions
+        ],
+    }

@@ -1,0 +1,38 @@
+"""Known APIs about the cluster: CLUSTER_AUTHORIZATION_FAILED in their own form, nothing forwarded.
+
+DescribeAcls, CreateAcls, DeleteAcls 1-2, ElectLeaders 0-2, AlterPartitionReassignments 0,
+ListPartitionReassignments 0. The whitelist is set in the console; placement is the operator's.
+"""
+
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from gateway.call import Answer, Call
+from wire.api_table import ApiKey
+
+_REFUSED: Final = ErrorCode.cluster_authorization_failed
+_ERROR: Final = {"error_code": _REFUSED, "error_message": "not available to tenants"}
+
+
+def on_request(call: Call, request: Any) -> Answer:
+    """Refuse; lists of results have one entry per thing asked."""
+    match call.api_key:
+        case ApiKey.CREATE_ACLS:
+            return call.answer(results=[_ERROR for _ in request.creations])
+        case ApiKey.DELETE_ACLS:
+            return call.answer(filter_results=[_ERROR for _ in request.filters])
+        case ApiKey.ELECT_LEADERS if call.api_version == 0:
+            return call.answer(replica_election_results=_elections(request))
+    return call.answer(**_ERROR)
+
+
+def _elections(request: Any) -> list[dict[str, Any]]:
+    """Version 0 has no error of its own: every partition asked for carries it."""
+    return [
+        {
+            "topic": asked.topic,
+            "partition_result": [{"partition_id": partition, **_ERROR} for partition in asked.partitions],
+        }
+        for asked in request.topic_partitions or ()
+    ]

@@ -1,0 +1,14 @@
+"""InitProducerId 0-4: an empty transactional id is INVALID_REQUEST; null is plain idempotence."""
+
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from gateway.call import Call, Forward, Outcome
+
+
+def on_request(call: Call, request: Any) -> Outcome:
+    """Pass on, or refuse the empty id, which the scope would make a legal one."""
+    if request.transactional_id == "":
+        return call.answer(error_code=ErrorCode.invalid_request, producer_id=-1, producer_epoch=-1)
+    return Forward(request)

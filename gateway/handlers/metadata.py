@@ -1,0 +1,97 @@
+"""Metadata 0-11: addresses become vip:vport, listings the instance's own, the cluster id the instance's id.
+
+All that follows from the schema. Here: topics are created on request only where the instance allows it, and
+by us, never by the backend; topics with address lists; version 0's "no topics means all".
+Deliberately not done: topics by id (12); a null name in 10-11 is INVALID_REQUEST, as in Kafka.
+"""
+
+from dataclasses import replace
+from typing import Any, Final
+
+from kio.schema.create_topics.v5.request import CreateTopicsRequest
+from kio.schema.errors import ErrorCode
+from kio.schema.types import TopicName
+
+from contracts.names import physical_name, topic_name_fault
+from gateway.answers import build, with_entries
+from gateway.call import Call, Forward, Later
+from gateway.topic_rules import creation_defaults, partitions_fault
+from runtime.kafka_client import KafkaUnavailable
+from runtime.logs import get_logger
+
+_log = get_logger(__name__)
+_AUTO_PARTITIONS: Final = 1
+_NO_NAME: Final = "/"
+"""What no topic can be called."""
+
+
+def on_request(call: Call, request: Any) -> Forward | Later:
+    """Take out what is answered here; create what is missing and wanted."""
+    topics = request.topics
+    asks_for_all = topics is None or (call.api_version == 0 and not topics)
+    may_create = getattr(request, "allow_auto_topic_creation", True)
+    if hasattr(request, "allow_auto_topic_creation"):
+        request = replace(request, allow_auto_topic_creation=False)
+    if asks_for_all:
+        return Forward(request)
+    refused = [topic for topic in topics if topic.name is None or call.refuses_topic(topic.name)]
+    if refused:
+        call.exchange.notes = refused
+        topics = tuple(topic for topic in topics if topic not in refused)
+        if not topics and call.api_version == 0:
+            # An empty list would mean all of them: ask for a name that nothing can have.
+            topics = (replace(refused[0], name=TopicName(_NO_NAME)),)
+        request = replace(request, topics=topics)
+    if may_create and call.spec.auto_create_topics and topics:
+        return _created(call, request)
+    return Forward(request)
+
+
+async def _created(call: Call, request: Any) -> Forward:
+    """Create the legal ones that are missing, within the limits; failures show as missing topics."""
+    try:
+        present = await call.backend.partition_counts(call.spec.instance_id)
+        names = {topic.name for topic in request.topics if topic_name_fault(topic.name) is None}
+        missing = sorted(names - present.keys())
+        limit = call.spec.limits.partitions_max
+        room = max(0, limit - sum(present.values())) // _AUTO_PARTITIONS
+        if missing and partitions_fault(sum(present.values()), len(missing), limit) is not None:
+            _log.info("auto-creation stops at the partition limit", instance=call.spec.instance_id)
+        if missing[:room]:
+            await call.backend.ask_controller(_creation(call, missing[:room]))
+    except KafkaUnavailable as error:
+        _log.warning("auto-creation failed", instance=call.spec.instance_id, error=str(error))
+    return Forward(request)
+
+
+def _creation(call: Call, names: list[str]) -> Any:
+    configs = [{"name": name, "value": value} for name, value in creation_defaults(call.spec).items()]
+    topics = [
+        {
+            "name": physical_name(call.spec.instance_id, name),
+            "num_partitions": _AUTO_PARTITIONS,
+            "replication_factor": -1,
+            "configs": configs,
+        }
+        for name in names
+    ]
+    return build(CreateTopicsRequest, {"topics": topics})
+
+
+def on_response(call: Call, response: Any) -> Any:
+    """Show refused topics as such, and none of them in a listing of all."""
+    topics = response.topics
+    refused = call.exchange.notes or ()
+    if call.served.topic_whitelists:
+        topics = tuple(topic for topic in topics if not call.refuses_topic(topic.name))
+    if refused:
+        topics = tuple(topic for topic in topics if topic.name != _NO_NAME)
+    if topics is response.topics:
+        return response
+    return with_entries(replace(response, topics=topics), "topics", map(_refused, refused))
+
+
+def _refused(topic: Any) -> dict[str, Any]:
+    if topic.name is None:
+        return {"name": "", "error_code": ErrorCode.invalid_request}
+    return {"name": topic.name, "error_code": ErrorCode.topic_authorization_failed}

@@ -1,0 +1,73 @@
+"""Produce 3-8 beside the usual way, which is edited in place and never gets here: requests whose names cannot
+be mapped, and instances where topics have address lists.
+
+An empty transactional id is INVALID_REQUEST, a name that no physical one can hold INVALID_TOPIC_EXCEPTION, a
+topic whose list lacks the client TOPIC_AUTHORIZATION_FAILED. With acks=0 nothing can be answered: the
+connection is closed, as Kafka does for any error of such a request.
+"""
+
+from dataclasses import replace
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from gateway.answers import with_entries
+from gateway.call import Answer, Call, Forward, Outcome
+from gateway.causes import DisconnectCause
+from gateway.stops import ConnectionStop
+from wire.edits import edit_produce_request
+from wire.faults import NameFault
+from wire.framing import Buffer
+from wire.scope import SCOPE_BYTES, STRING_BYTES_MAX
+
+_NAME_BYTES_MAX: Final = STRING_BYTES_MAX - SCOPE_BYTES
+
+
+def take_frame(call: Call, frame: memoryview, out: list[Buffer]) -> bool:
+    """Go the usual way when nothing of the request is refused after all."""
+    try:
+        edit = edit_produce_request(frame, call.served.scope)
+    except NameFault:
+        return False
+    if any(call.refuses_topic(topic.decode(errors="replace")) for topic in edit.topics):
+        return False
+    if edit.acks:
+        call.conn.queue.forwarded(call.exchange)
+    out += edit.buffers
+    return True
+
+
+def on_request(call: Call, request: Any) -> Outcome:
+    """Answer for what is refused, pass on the rest."""
+    refused = {topic.name: _error(call, request, topic) for topic in request.topic_data}
+    if request.acks == 0:
+        raise ConnectionStop(DisconnectCause.ACKS_ZERO_REFUSED)
+    kept = tuple(topic for topic in request.topic_data if refused[topic.name] is ErrorCode.none)
+    entries = [_entry(topic, refused[topic.name]) for topic in request.topic_data if topic not in kept]
+    if not kept:
+        return Answer(with_entries(call.response(), "responses", entries))
+    call.exchange.notes = entries
+    return Forward(replace(request, topic_data=kept))
+
+
+def _error(call: Call, request: Any, topic: Any) -> ErrorCode:
+    if request.transactional_id == "":
+        return ErrorCode.invalid_request
+    if len(topic.name.encode()) > _NAME_BYTES_MAX:
+        return ErrorCode.invalid_topic_exception
+    return ErrorCode.topic_authorization_failed if call.refuses_topic(topic.name) else ErrorCode.none
+
+
+def _entry(topic: Any, error_code: ErrorCode) -> dict[str, Any]:
+    return {
+        "name": topic.name,
+        "partition_responses": [
+            {"index": partition.index, "error_code": error_code, "base_offset": -1, "log_start_offset": -1}
+            for partition in topic.partition_data
+        ],
+    }
+
+
+def on_response(call: Call, response: Any) -> Any:
+    """Add what was refused."""
+    return with_entries(response, "responses", call.exchange.notes or ())

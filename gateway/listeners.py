@@ -1,0 +1,147 @@
+"""Listening sockets: one per (instance, broker) and one bootstrap per instance, shared by all workers.
+
+A new revision of a spec changes only what differs: sockets that stay are not touched, nor are their
+connections. A suspended instance keeps its ports; clients are turned away at accept.
+"""
+
+import errno
+import os
+import socket
+from typing import Final
+
+from contracts.specs import InstanceSpec, InstanceState, Listener
+from gateway.causes import DisconnectCause
+from gateway.lifecycle import Event, Phase
+from gateway.served import ServedInstance
+from gateway.worker import Worker
+from runtime.config import format_host_port
+from runtime.logs import get_logger
+
+_log = get_logger(__name__)
+_BACKLOG: Final = 1024
+_ACCEPTS_AT_ONCE: Final = 64
+"""Per readiness of a listener: a flood on one port must not starve the others."""
+_OUT_OF_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+_PAUSE_S: Final = 0.2
+
+
+class ListenerSet:
+    """All listening sockets of a worker."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self._sockets: dict[str, dict[Listener, socket.socket]] = {}
+        self.failures: dict[str, str] = {}
+        """Instance id -> why it is not served in full."""
+
+    def apply(self, spec: InstanceSpec) -> None:
+        """Make the world as a revision of one instance says."""
+        served = self._worker.served.get(spec.instance_id)
+        if spec.state is InstanceState.DELETED:
+            if served is not None:
+                self.remove(served, DisconnectCause.INSTANCE_DELETED)
+            return
+        if served is None:
+            served = self._worker.served[spec.instance_id] = ServedInstance(spec)
+        else:
+            served.apply(spec)
+        for fault in served.whitelist.faults:
+            _log.error("a whitelist entry admits nobody", instance=spec.instance_id, fault=fault)
+        self._bind(served)
+        if spec.state is InstanceState.SUSPENDED:
+            served.cut(DisconnectCause.INSTANCE_SUSPENDED)
+        else:
+            served.cut_unwelcome()
+
+    def retry_failed(self) -> None:
+        """Try again what could not be bound; another process may have let go of the port."""
+        for instance_id in tuple(self.failures):
+            self._bind(self._worker.served[instance_id])
+
+    def _bind(self, served: ServedInstance) -> None:
+        bound = self._sockets.setdefault(served.instance_id, {})
+        wanted = set(served.spec.listeners)
+        for listener in bound.keys() - wanted:
+            self._unbind(served, listener)
+        reasons = []
+        for listener in sorted(wanted - bound.keys(), key=lambda one: one.port):
+            try:
+                bound[listener] = self._listen(served, listener)
+            except OSError as error:
+                where = format_host_port(listener.bind_host, listener.port)
+                reasons.append(f"{where}: {os.strerror(error.errno) if error.errno else error}")
+        if reasons:
+            reason = "; ".join(reasons)
+            if self.failures.get(served.instance_id) != reason:
+                _log.error("listeners failed", instance=served.instance_id, reason=reason)
+            self.failures[served.instance_id] = reason
+            served.move(Event.BIND_FAILED, reason)
+            return
+        self.failures.pop(served.instance_id, None)
+        if served.phase is not Phase.SERVING:
+            _log.info("instance served", instance=served.instance_id, ports=[one.port for one in wanted])
+        served.move(Event.BOUND)
+
+    def _listen(self, served: ServedInstance, listener: Listener) -> socket.socket:
+        family = socket.AF_INET6 if ":" in listener.bind_host else socket.AF_INET
+        sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            sock.bind((listener.bind_host, listener.port))
+            sock.listen(_BACKLOG)
+        except OSError:
+            sock.close()
+            raise
+        self._read(sock, served, listener)
+        return sock
+
+    def _read(self, sock: socket.socket, served: ServedInstance, listener: Listener) -> None:
+        self._worker.loop.add_reader(sock.fileno(), self._acceptable, sock, served, listener)
+
+    def _acceptable(self, sock: socket.socket, served: ServedInstance, listener: Listener) -> None:
+        for _ in range(_ACCEPTS_AT_ONCE):
+            try:
+                client, address = sock.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno not in _OUT_OF_DESCRIPTORS:
+                    raise
+                # The connection stays in the kernel's queue; asking again at once would spin.
+                _log.error("no descriptors left to accept with", instance=served.instance_id)
+                loop = self._worker.loop
+                loop.remove_reader(sock.fileno())
+                loop.call_later(_PAUSE_S, self._resume, sock, served, listener)
+                return
+            self._worker.accept(served, listener, client, address[0], address[1])
+
+    def _resume(self, sock: socket.socket, served: ServedInstance, listener: Listener) -> None:
+        if sock.fileno() >= 0:
+            self._read(sock, served, listener)
+
+    def _unbind(self, served: ServedInstance, listener: Listener) -> None:
+        sock = self._sockets[served.instance_id].pop(listener)
+        self._worker.loop.remove_reader(sock.fileno())
+        sock.close()
+        for connection in tuple(served.connections):
+            if connection.listener == listener:
+                connection.close(DisconnectCause.LISTENER_REMOVED)
+
+    def remove(self, served: ServedInstance, cause: DisconnectCause) -> None:
+        """Stop serving an instance: ports first, then connections."""
+        served.move(Event.REMOVED)
+        for sock in self._sockets.pop(served.instance_id, {}).values():
+            self._worker.loop.remove_reader(sock.fileno())
+            sock.close()
+        served.cut(cause)
+        assert not served.connections
+        served.move(Event.DRAINED)
+        self.failures.pop(served.instance_id, None)
+        del self._worker.served[served.instance_id]
+        _log.info("instance removed", instance=served.instance_id, cause=str(cause))
+
+    def close(self) -> None:
+        """The worker stops."""
+        for served in tuple(self._worker.served.values()):
+            self.remove(served, DisconnectCause.GATEWAY_STOPPED)

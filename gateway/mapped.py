@@ -1,0 +1,116 @@
+"""Requests and replies that are decoded: checked by a handler, rewritten by schema, encoded."""
+
+import struct
+from collections.abc import Coroutine
+from functools import lru_cache
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final
+
+from gateway.apis import Row
+from gateway.call import Answer, Call, Forward, Later, Outcome
+from gateway.causes import DisconnectCause
+from gateway.ordering import Exchange
+from gateway.stops import ConnectionStop
+from wire.codec import (
+    decode,
+    decode_response,
+    encode,
+    framed_response,
+    is_flexible,
+    parse_request_header,
+    request_class,
+)
+from wire.faults import NameFault
+from wire.framing import Buffer
+from wire.rewrite import rewrite_request, rewrite_response
+from wire.tags import strip_unknown_tags
+
+if TYPE_CHECKING:
+    from gateway.connection import Connection
+
+_HEAD: Final = struct.Struct(">hhih")
+_I32: Final = struct.Struct(">i")
+
+
+@lru_cache(maxsize=64)
+def _handler(row: Row) -> ModuleType | None:
+    return row.load_handler()
+
+
+def take_request(
+    conn: "Connection", row: Row, frame: memoryview, out: list[Buffer]
+) -> Coroutine[Any, Any, None] | None:
+    """Handle one whole request; `out` gets what goes up. A coroutine is answered when it has to wait.
+
+    Raises: ConnectionStop, MalformedFrame.
+    """
+    body = frame[4:]
+    api_key, api_version, correlation_id, _ = _HEAD.unpack_from(body)
+    exchange = Exchange(api_key, api_version, correlation_id)
+    handler = _handler(row)
+    call = Call(conn, exchange)
+    before_decoding = getattr(handler, "take_frame", None)
+    if before_decoding is not None and before_decoding(call, frame, out):
+        return None
+    head, request = _decoded(exchange, body)
+    exchange.handler = handler if hasattr(handler, "on_response") else None
+    on_request = getattr(handler, "on_request", None)
+    outcome = Forward(request) if on_request is None else on_request(call, request)
+    if isinstance(outcome, Coroutine):
+        return _later(conn, exchange, head, outcome)
+    _settle(conn, exchange, head, outcome, out)
+    return None
+
+
+def _decoded(exchange: Exchange, body: memoryview) -> tuple[bytes, Any]:
+    """(the header as it goes up, the request). Unknown tagged fields do not get past this."""
+    flexible = is_flexible(exchange.api_key, exchange.api_version)
+    frame: Buffer = body
+    if flexible:
+        frame = strip_unknown_tags(bytes(body), exchange.api_key, exchange.api_version, False)
+    header = parse_request_header(frame, flexible)
+    exchange.client_id = header.client_id
+    message_class = request_class(exchange.api_key, exchange.api_version)
+    return bytes(frame[: header.body_at]), decode(message_class, frame, header.body_at)
+
+
+async def _later(conn: "Connection", exchange: Exchange, head: bytes, outcome: Later) -> None:
+    out: list[Buffer] = []
+    _settle(conn, exchange, head, await outcome, out)
+    if out and not conn.closed:
+        conn.dialled().send(out)
+
+
+def _settle(conn: "Connection", exchange: Exchange, head: bytes, outcome: Outcome, out: list[Buffer]) -> None:
+    """Do what the handler decided."""
+    if isinstance(outcome, Forward):
+        try:
+            body = encode(rewrite_request(outcome.request, conn.served.scope))
+        except NameFault as fault:
+            raise ConnectionStop(DisconnectCause.MALFORMED_REQUEST, str(fault)) from fault
+        conn.queue.forwarded(exchange)
+        out.append(_I32.pack(len(head) + len(body)) + head + body)
+    elif isinstance(outcome, Answer):
+        answer_locally(conn, exchange, outcome.response)
+
+
+def answer_locally(conn: "Connection", exchange: Exchange, response: Any) -> None:
+    """Reply ourselves, when it is this request's turn."""
+    reply = conn.queue.answered(exchange, framed_response(response, exchange.correlation_id))
+    if reply is not None:
+        conn.send_client([reply])
+
+
+def mapped_reply(conn: "Connection", exchange: Exchange, frame: memoryview) -> bytes:
+    """The tenant's form of one whole reply, length prefix included both ways.
+
+    Raises: MalformedFrame (ForeignName among them).
+    """
+    body: Buffer = frame[4:]
+    if is_flexible(exchange.api_key, exchange.api_version):
+        body = strip_unknown_tags(bytes(body), exchange.api_key, exchange.api_version, True)
+    _, decoded = decode_response(body, exchange.api_key, exchange.api_version)
+    response = rewrite_response(decoded, conn.served.scope, conn.served.view)
+    if exchange.handler is not None:
+        response = exchange.handler.on_response(Call(conn, exchange), response)
+    return framed_response(response, exchange.correlation_id)

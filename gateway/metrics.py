@@ -1,0 +1,61 @@
+"""The worker's counters as Prometheus metrics, read when scraped; the data path only adds integers."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import REGISTRY, Collector
+
+from gateway.apis import APIS
+from gateway.causes import REFUSED_AT_ACCEPT
+from gateway.worker import Worker
+
+
+class WorkerCollector(Collector):
+    """Metrics of one worker, by instance."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+
+    def collect(self) -> Iterator[Any]:
+        """Called from the metrics thread: it copies before it iterates."""
+        connections = GaugeMetricFamily(
+            "portico_gateway_connections", "Client connections now", labels=["instance"]
+        )
+        closed = CounterMetricFamily(
+            "portico_gateway_connections_closed", "Ended connections", labels=["instance", "cause"]
+        )
+        refused = CounterMetricFamily(
+            "portico_gateway_connections_refused", "Turned away at accept", labels=["instance", "cause"]
+        )
+        carried = CounterMetricFamily(
+            "portico_gateway_bytes", "Bytes from and to clients", labels=["instance", "direction"]
+        )
+        requests = CounterMetricFamily(
+            "portico_gateway_requests", "Requests begun", labels=["instance", "api"]
+        )
+        serving = GaugeMetricFamily(
+            "portico_gateway_instance_phase",
+            "1 for the phase an instance is in",
+            labels=["instance", "phase"],
+        )
+        for instance_id, served in tuple(self._worker.served.items()):
+            connections.add_metric([instance_id], len(served.connections))
+            for cause, count in tuple(served.closed.items()):
+                family = refused if cause in REFUSED_AT_ACCEPT else closed
+                family.add_metric([instance_id, str(cause)], count)
+            carried.add_metric([instance_id, "in"], served.bytes_in)
+            carried.add_metric([instance_id, "out"], served.bytes_out)
+            for api_key, count in tuple(served.requests.items()):
+                requests.add_metric([instance_id, APIS[api_key].key.name.lower()], count)
+            serving.add_metric([instance_id, str(served.phase)], 1)
+        backlog = GaugeMetricFamily(
+            "portico_gateway_backlog_bytes", "Copied and waiting for full sockets, whole worker"
+        )
+        backlog.add_metric([], self._worker.buffer.backlog_bytes)
+        yield from (connections, closed, refused, carried, requests, serving, backlog)
+
+
+def register(worker: Worker) -> None:
+    """Serve this worker's metrics with the process's own."""
+    REGISTRY.register(WorkerCollector(worker))

@@ -1,0 +1,73 @@
+"""Replies leave in request order: the queue of one connection's unanswered requests.
+
+Invariant: the exchange at the head waits for the backend. Local answers behind it wait their turn; one at
+the head leaves at once.
+"""
+
+from collections import deque
+from typing import Any
+
+from wire.framing import Buffer
+
+
+class Exchange:
+    """One request and what is known of it until its reply has left."""
+
+    __slots__ = ("api_key", "api_version", "client_id", "correlation_id", "handler", "notes", "reply")
+
+    def __init__(self, api_key: int, api_version: int, correlation_id: int) -> None:
+        self.api_key = api_key
+        self.api_version = api_version
+        self.correlation_id = correlation_id
+        self.client_id: str | None = None
+        self.handler: Any = None
+        """The API's module when its response wants more than the derived rewrite."""
+        self.notes: Any = None
+        """What the handler's request half leaves for its response half."""
+        self.reply: bytes | None = None
+        """A local answer's whole frame, once it is known."""
+
+
+class ReplyQueue:
+    """The unanswered requests of one connection, oldest first."""
+
+    __slots__ = ("_waiting",)
+
+    def __init__(self) -> None:
+        self._waiting: deque[Exchange] | None = None
+
+    def __len__(self) -> int:
+        return len(self._waiting) if self._waiting is not None else 0
+
+    def forwarded(self, exchange: Exchange) -> None:
+        """The backend will answer this one."""
+        assert exchange.reply is None
+        if self._waiting is None:
+            self._waiting = deque()
+        self._waiting.append(exchange)
+
+    def answered(self, exchange: Exchange, reply: bytes) -> bytes | None:
+        """We answer this one: the frame when it may leave now, None when older requests are unanswered."""
+        if not self._waiting:
+            return reply
+        exchange.reply = reply
+        self._waiting.append(exchange)
+        return None
+
+    def head(self) -> Exchange | None:
+        """The exchange that the backend's next response belongs to."""
+        return self._waiting[0] if self._waiting else None
+
+    def finish_head(self) -> list[Buffer]:
+        """The head's response has been passed on: the local answers that may leave behind it."""
+        waiting = self._waiting
+        assert waiting and waiting[0].reply is None
+        waiting.popleft()
+        ready: list[Buffer] = []
+        while waiting:
+            first = waiting[0]
+            if first.reply is None:
+                break
+            ready.append(first.reply)
+            waiting.popleft()
+        return ready

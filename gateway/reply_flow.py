@@ -1,0 +1,127 @@
+"""From the backend's bytes to replies: matched with their requests in order, names taken back, passed on."""
+
+import struct
+from typing import TYPE_CHECKING, Final
+
+from gateway.apis import APIS, Mode
+from gateway.causes import DisconnectCause
+from gateway.mapped import mapped_reply
+from gateway.ordering import Exchange
+from gateway.stops import ConnectionStop
+from gateway.upstream_login import check_login_reply
+from wire.api_table import ApiKey
+from wire.edits import FrameEditor, edit_fetch_response, edit_produce_response, fetch_response_editor
+from wire.framing import Buffer
+
+if TYPE_CHECKING:
+    from gateway.connection import Connection
+
+_HEAD: Final = struct.Struct(">ii")
+"""Length prefix, correlation id."""
+_HEAD_BYTES: Final = _HEAD.size
+_SIZE_MIN: Final = 4
+COLLECTED_BYTES_MAX: Final = 128 * 1024 * 1024
+"""One reply that has to be decoded: listings of a cluster with very many partitions."""
+_FETCH: Final = int(ApiKey.FETCH)
+
+
+class ReplyFlow:
+    """The reply half of one connection."""
+
+    __slots__ = ("_collected", "_conn", "_editor", "_missing", "login_replies_due", "stash")
+
+    def __init__(self, conn: "Connection") -> None:
+        self._conn = conn
+        self._editor: FrameEditor | None = None
+        self._collected: bytearray | None = None
+        self._missing = 0
+        self.login_replies_due = 0
+        """Replies to our own login that come before any of the client's."""
+        self.stash: bytes = b""
+
+    def feed(self, chunk: memoryview, out: list[Buffer]) -> None:
+        """Handle a chunk; `out` gets what goes to the client, slices of the chunk among it.
+
+        Raises: ConnectionStop, MalformedFrame.
+        """
+        at, end = 0, len(chunk)
+        while at < end:
+            if self._missing:
+                take = min(self._missing, end - at)
+                self._continue(chunk[at : at + take], out)
+                at += take
+            elif end - at < _HEAD_BYTES:
+                self.stash = bytes(chunk[at:])
+                return
+            else:
+                at = self._begin(chunk, at, out)
+
+    def _begin(self, chunk: memoryview, at: int, out: list[Buffer]) -> int:
+        size, correlation_id = _HEAD.unpack_from(chunk, at)
+        if size < _SIZE_MIN:
+            raise ConnectionStop(DisconnectCause.UPSTREAM_MALFORMED, f"a reply of {size} bytes")
+        exchange = None
+        if not self.login_replies_due:
+            exchange = self._conn.queue.head()
+            if exchange is None or exchange.correlation_id != correlation_id:
+                raise ConnectionStop(
+                    DisconnectCause.UPSTREAM_MALFORMED, f"nobody waits for reply {correlation_id}"
+                )
+        behind: int = at + 4 + size
+        if behind <= len(chunk):
+            self._whole(exchange, chunk[at:behind], out)
+            return behind
+        if exchange is not None and exchange.api_key == _FETCH:
+            self._editor = fetch_response_editor(exchange.api_version, self._conn.served.scope)
+        elif size > COLLECTED_BYTES_MAX:
+            raise ConnectionStop(DisconnectCause.UPSTREAM_MALFORMED, f"a reply of {size} bytes")
+        else:
+            self._collected = bytearray()
+        self._missing = 4 + size
+        return at
+
+    def _continue(self, piece: memoryview, out: list[Buffer]) -> None:
+        self._missing -= len(piece)
+        editor = self._editor
+        if editor is None:
+            assert self._collected is not None
+            self._collected += piece
+            if not self._missing:
+                frame, self._collected = memoryview(self._collected), None
+                self._whole(None if self.login_replies_due else self._conn.queue.head(), frame, out)
+            return
+        head_was_done = editor.head_done
+        buffers, used = editor.feed(piece)
+        assert used == len(piece) and editor.done == (self._missing == 0)
+        if editor.head_done and not head_was_done:
+            self._session_begins(editor.facts.get("session_id", 0))
+        out += buffers
+        if editor.done:
+            self._editor = None
+            out += self._conn.queue.finish_head()
+
+    def _whole(self, exchange: Exchange | None, frame: memoryview, out: list[Buffer]) -> None:
+        """Handle one complete frame; without an exchange it answers our own login."""
+        conn = self._conn
+        if exchange is None:
+            check_login_reply(frame, self.login_replies_due)
+            self.login_replies_due -= 1
+            return
+        mode = APIS[exchange.api_key].mode
+        if exchange.handler is not None or mode is Mode.MAPPED:
+            out.append(mapped_reply(conn, exchange, frame))
+        elif mode is Mode.FETCH:
+            fetched = edit_fetch_response(frame, exchange.api_version, conn.served.scope)
+            self._session_begins(fetched.session_id)
+            out += fetched.buffers
+        else:
+            assert mode is Mode.PRODUCE
+            out += edit_produce_response(frame, exchange.api_version, conn.served.scope).buffers
+        out += conn.queue.finish_head()
+
+    def _session_begins(self, session_id: int) -> None:
+        """The backend has given this connection a fetch session."""
+        if session_id:
+            if self._conn.fetch_sessions is None:
+                self._conn.fetch_sessions = set()
+            self._conn.fetch_sessions.add(session_id)

@@ -1,0 +1,159 @@
+"""From a client's bytes to requests: frames are cut, hot ones edited in place, the others collected whole."""
+
+import struct
+from typing import TYPE_CHECKING, Final
+
+from gateway.apis import APIS, Mode, Row
+from gateway.causes import DisconnectCause
+from gateway.mapped import take_request
+from gateway.ordering import Exchange
+from gateway.stops import ConnectionStop
+from wire.api_table import ApiKey
+from wire.edits import FrameEditor, edit_produce_request, produce_request_editor
+from wire.faults import NameFault
+from wire.framing import Buffer
+
+if TYPE_CHECKING:
+    from gateway.connection import Connection
+
+_HEAD: Final = struct.Struct(">ihhi")
+"""Length prefix, api key, api version, correlation id."""
+_HEAD_BYTES: Final = _HEAD.size
+_SIZE_MIN: Final = 10
+"""Header v1 with a null client id."""
+COLLECTED_BYTES_MAX: Final = 16 * 1024 * 1024
+"""One request that has to be decoded. The largest right ones are group assignments of a few MB."""
+
+_PRODUCE: Final = int(ApiKey.PRODUCE)
+_API_VERSIONS: Final = int(ApiKey.API_VERSIONS)
+
+
+class RequestFlow:
+    """The request half of one connection."""
+
+    __slots__ = ("_api_version", "_collected", "_conn", "_editor", "_missing", "frames", "stash")
+
+    def __init__(self, conn: "Connection") -> None:
+        self._conn = conn
+        self._editor: FrameEditor | None = None
+        self._collected: bytearray | None = None
+        self._missing = 0
+        """Bytes of the current frame that have not arrived, while it is streamed or collected."""
+        self._api_version = 0
+        self.frames = 0
+        """Requests begun."""
+        self.stash: bytes = b""
+        """Bytes that are less than a frame's head, put in front of the next read."""
+
+    @property
+    def in_frame(self) -> bool:
+        """Whether the client owes us the rest of a frame."""
+        return self._missing > 0 or bool(self.stash)
+
+    def feed(self, chunk: memoryview, out: list[Buffer]) -> None:
+        """Handle a chunk; `out` gets what goes up, slices of the chunk among it.
+
+        Raises: ConnectionStop, MalformedFrame.
+        """
+        at, end = 0, len(chunk)
+        conn = self._conn
+        while at < end and conn.task is None and not conn.closed:
+            if self._missing:
+                take = min(self._missing, end - at)
+                at = self._continue(chunk, at, at + take, out)
+            elif end - at < _HEAD_BYTES:
+                self.stash = bytes(chunk[at:])
+                return
+            else:
+                at = self._begin(chunk, at, out)
+
+    def _begin(self, chunk: memoryview, at: int, out: list[Buffer]) -> int:
+        """Start a frame at `at`; the answer is where to go on."""
+        size, api_key, api_version, _ = _HEAD.unpack_from(chunk, at)
+        conn = self._conn
+        if not _SIZE_MIN <= size <= conn.served.request_bytes_max:
+            raise _bad_size(size)
+        row = APIS.get(api_key)
+        if row is None:
+            raise ConnectionStop(DisconnectCause.UNSUPPORTED_API, f"api key {api_key}")
+        if not row.versions.serves(api_version) and api_key != _API_VERSIONS:
+            raise ConnectionStop(DisconnectCause.UNSUPPORTED_VERSION, f"{row.key.name} v{api_version}")
+        self.frames += 1
+        conn.served.requests[api_key] += 1
+        behind: int = at + 4 + size
+        if behind <= len(chunk):
+            self._whole(row, chunk[at:behind], chunk[behind:], out)
+            return behind
+        if api_key == _PRODUCE and not conn.served.topic_whitelists:
+            self._editor = produce_request_editor(api_version, conn.served.scope)
+            self._api_version = api_version
+        elif size > COLLECTED_BYTES_MAX and api_key != _PRODUCE:
+            raise ConnectionStop(DisconnectCause.REQUEST_TOO_LARGE, f"{row.key.name} of {size} bytes")
+        else:
+            self._collected = bytearray()
+        self._missing = 4 + size
+        return at
+
+    def _continue(self, chunk: memoryview, at: int, behind: int, out: list[Buffer]) -> int:
+        """Take bytes `at:behind` of the current frame."""
+        self._missing -= behind - at
+        editor = self._editor
+        if editor is not None:
+            self._stream(editor, chunk[at:behind], out)
+            return behind
+        collected = self._collected
+        assert collected is not None
+        self._conn.served.collect(behind - at)
+        collected += chunk[at:behind]
+        if not self._missing:
+            self._collected = None
+            self._conn.served.release(len(collected))
+            row = APIS[_HEAD.unpack_from(collected)[1]]
+            self._whole(row, memoryview(collected), chunk[behind:], out)
+        return behind
+
+    def _stream(self, editor: FrameEditor, piece: memoryview, out: list[Buffer]) -> None:
+        try:
+            buffers, used = editor.feed(piece)
+        except NameFault as fault:
+            raise ConnectionStop(DisconnectCause.MALFORMED_REQUEST, str(fault)) from fault
+        assert used == len(piece) and editor.done == (self._missing == 0)
+        out += buffers
+        if editor.done:
+            self._editor = None
+            if editor.facts["acks"]:
+                self._conn.queue.forwarded(Exchange(_PRODUCE, self._api_version, editor.correlation_id))
+
+    def _whole(self, row: Row, frame: memoryview, rest: memoryview, out: list[Buffer]) -> None:
+        """Handle one complete frame, length prefix included. `rest` follows it in the chunk."""
+        conn = self._conn
+        if row.mode is Mode.PRODUCE and not conn.served.topic_whitelists:
+            try:
+                edit = edit_produce_request(frame, conn.served.scope)
+            except NameFault:
+                pass  # answered in its own form by the handler
+            else:
+                if edit.acks:
+                    _, _, api_version, _ = _HEAD.unpack_from(frame)
+                    conn.queue.forwarded(Exchange(_PRODUCE, api_version, edit.correlation_id))
+                out += edit.buffers
+                return
+        work = take_request(conn, row, frame, out)
+        if work is not None:
+            if out:
+                conn.dialled().send(out)
+                out.clear()
+            conn.wait_for(work, rest)
+
+    def discard(self) -> None:
+        """The connection is gone."""
+        if self._collected:
+            self._conn.served.release(len(self._collected))
+        self._collected = self._editor = None
+        self.stash = b""
+
+
+def _bad_size(size: int) -> ConnectionStop:
+    if size < _SIZE_MIN:
+        return ConnectionStop(DisconnectCause.BAD_FRAME_LENGTH, f"a frame of {size} bytes")
+    return ConnectionStop(DisconnectCause.REQUEST_TOO_LARGE, f"a frame of {size} bytes")

@@ -1,0 +1,99 @@
+"""One instance as a worker serves it: its spec compiled for the data path, its connections and its counts."""
+
+from collections import Counter, deque
+from typing import TYPE_CHECKING, Final
+
+from contracts.specs import InstanceSpec, InstanceState, RefusedAddress
+from gateway.causes import REFUSED_AT_ACCEPT, DisconnectCause
+from gateway.lifecycle import Event, Phase, next_phase
+from gateway.stops import ConnectionStop
+from gateway.whitelist import Whitelist
+from wire.scope import Scope, View
+
+if TYPE_CHECKING:
+    from gateway.connection import Connection
+
+COLLECTED_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Half-received requests of one instance on this worker: its own budget, so that others notice nothing."""
+_REFUSED_REMEMBERED: Final = 50
+
+
+class ServedInstance:
+    """Lives from the first spec of an instance to its deletion; a new revision changes it in place."""
+
+    def __init__(self, spec: InstanceSpec) -> None:
+        self.phase = Phase.INITIALIZING
+        self.reason = ""
+        """Why the phase is `failed`, in a sentence."""
+        self.connections: set[Connection] = set()
+        self.closed: Counter[str] = Counter()
+        """Ended connections by cause, refused ones among them."""
+        self.refused: deque[RefusedAddress] = deque(maxlen=_REFUSED_REMEMBERED)
+        """Turned away by the whitelist since the last report."""
+        self.requests: Counter[int] = Counter()
+        self.bytes_in = 0
+        """From clients."""
+        self.bytes_out = 0
+        """To clients."""
+        self._collected_bytes = 0
+        self.instance_id: Final = spec.instance_id
+        self.scope: Final = Scope(spec.instance_id)
+        self.apply(spec)
+
+    def apply(self, spec: InstanceSpec) -> None:
+        """Take a revision: what the data path reads is recomputed, connections are not touched."""
+        assert spec.instance_id == self.instance_id
+        self.spec = spec
+        self.request_bytes_max = spec.limits.request_bytes_max
+        self.whitelist = Whitelist(spec.whitelist, allow_all=spec.allow_all)
+        self.topic_whitelists = {topic: Whitelist(cidrs) for topic, cidrs in spec.topic_whitelists.items()}
+        self.view = View(
+            {
+                listener.node_id: (listener.advertised_host, listener.port)
+                for listener in spec.listeners
+                if listener.node_id is not None
+            },
+            total_bytes=spec.capacity_bytes,
+        )
+
+    def move(self, event: Event, reason: str = "") -> None:
+        """Take an event of the life cycle."""
+        self.phase = next_phase(self.phase, event)
+        self.reason = reason if self.phase is Phase.FAILED else ""
+
+    def entry_fault(self, address: str) -> DisconnectCause | None:
+        """Why a client from this address may not have a connection, limits aside."""
+        if self.spec.state is InstanceState.SUSPENDED:
+            return DisconnectCause.INSTANCE_SUSPENDED
+        if self.spec.state is InstanceState.DELETED:
+            return DisconnectCause.INSTANCE_NOT_SERVED
+        return None if self.whitelist.admits(address) else DisconnectCause.NOT_WHITELISTED
+
+    def count_refused(self, cause: DisconnectCause, address: str, at_ms: int) -> None:
+        """A client was turned away at accept."""
+        assert cause in REFUSED_AT_ACCEPT
+        self.closed[cause] += 1
+        if cause is DisconnectCause.NOT_WHITELISTED:
+            self.refused.append(RefusedAddress(address=address, at_ms=at_ms))
+
+    def cut(self, cause: DisconnectCause) -> None:
+        """Close every connection."""
+        for connection in tuple(self.connections):
+            connection.close(cause)
+
+    def cut_unwelcome(self) -> None:
+        """Close the connections whose address is no longer admitted, and no others."""
+        for connection in tuple(self.connections):
+            if not self.whitelist.admits(connection.address):
+                connection.close(DisconnectCause.WHITELIST_CHANGED)
+
+    def collect(self, size_bytes: int) -> None:
+        """Take from the budget for half-received requests. Raises: ConnectionStop when it is spent."""
+        if self._collected_bytes + size_bytes > COLLECTED_BYTES_MAX:
+            raise ConnectionStop(DisconnectCause.BUFFER_BUDGET)
+        self._collected_bytes += size_bytes
+
+    def release(self, size_bytes: int) -> None:
+        """Give back to the budget."""
+        self._collected_bytes -= size_bytes
+        assert self._collected_bytes >= 0

@@ -1,0 +1,163 @@
+"""Raw non-blocking sockets: one receive buffer per worker, and outboxes that copy only what must wait."""
+
+import asyncio
+import contextlib
+import errno
+import socket
+import struct
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from wire.framing import Buffer
+
+RECEIVE_BYTES: Final = 1024 * 1024
+_CROWDED_RECEIVE_BYTES: Final = 64 * 1024
+_BACKLOG_BYTES_SOFT: Final = 16 * 1024 * 1024
+_IOVEC_MAX: Final = 1024
+_RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)
+
+
+class ReceiveBuffer:
+    """The one buffer that every read of a worker goes through.
+
+    What is read must be sent or copied before the loop runs the next callback. While much of it waits for
+    full sockets all over the worker, reads are short, so that many slow peers cannot hold a megabyte each.
+    """
+
+    def __init__(self) -> None:
+        self.memory = memoryview(bytearray(RECEIVE_BYTES))
+        self.backlog_bytes = 0
+        """Copied and waiting in all outboxes of the worker."""
+
+    def window(self, reserved: int) -> memoryview:
+        """Where to read to, behind `reserved` bytes that the caller has put in front."""
+        if self.backlog_bytes < _BACKLOG_BYTES_SOFT:
+            return self.memory[reserved:] if reserved else self.memory
+        return self.memory[reserved : reserved + _CROWDED_RECEIVE_BYTES]
+
+
+class Outbox:
+    """What leaves on one socket. Nothing is copied while the peer keeps up."""
+
+    __slots__ = ("_buffer", "_loop", "_on_broken", "_on_drained", "_queue", "held", "sock")
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        buffer: ReceiveBuffer,
+        sock: socket.socket,
+        on_drained: Callable[[], None],
+        on_broken: Callable[[OSError], None],
+    ) -> None:
+        self._loop = loop
+        self._buffer = buffer
+        self.sock = sock
+        self._on_drained = on_drained
+        self._on_broken = on_broken
+        self._queue: deque[memoryview] | None = None
+        self.held = False
+        """True while the socket is still connecting: everything waits."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether everything has been handed to the kernel."""
+        return not self._queue
+
+    def send(self, pieces: Sequence[Buffer]) -> None:
+        """Send pieces in order; what the kernel does not take is copied and follows later."""
+        if not pieces:
+            return
+        if self._queue or self.held:
+            self._keep(pieces, 0)
+            return
+        try:
+            sent = self._send_now(pieces)
+        except (BlockingIOError, InterruptedError):
+            sent = 0
+        except OSError as error:
+            self._on_broken(error)
+            return
+        if sent < sum(map(len, pieces)):
+            self._keep(pieces, sent)
+            self._loop.add_writer(self.sock.fileno(), self._writable)
+
+    def _send_now(self, pieces: Sequence[Buffer]) -> int:
+        if len(pieces) == 1:
+            return self.sock.send(pieces[0])
+        return self.sock.sendmsg(pieces if len(pieces) <= _IOVEC_MAX else pieces[:_IOVEC_MAX])
+
+    def _keep(self, pieces: Sequence[Buffer], sent: int) -> None:
+        if self._queue is None:
+            self._queue = deque()
+        for piece in pieces:
+            size = len(piece)
+            if sent >= size:
+                sent -= size
+                continue
+            kept = memoryview(bytes(piece[sent:] if sent else piece))
+            sent = 0
+            self._queue.append(kept)
+            self._buffer.backlog_bytes += len(kept)
+
+    def release(self) -> None:
+        """The socket is connected: what was held leaves now."""
+        self.held = False
+        if self._queue:
+            self._loop.add_writer(self.sock.fileno(), self._writable)
+
+    def _writable(self) -> None:
+        queue = self._queue
+        assert queue
+        try:
+            while queue:
+                sent = self.sock.send(queue[0])
+                self._buffer.backlog_bytes -= sent
+                if sent < len(queue[0]):
+                    queue[0] = queue[0][sent:]
+                    return
+                queue.popleft()
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self._on_broken(error)
+            return
+        self._loop.remove_writer(self.sock.fileno())
+        self._queue = None
+        self._on_drained()
+
+    def discard(self) -> None:
+        """Forget what waits; the connection is being closed."""
+        if self._queue:
+            self._buffer.backlog_bytes -= sum(map(len, self._queue))
+            self._loop.remove_writer(self.sock.fileno())
+        self._queue = None
+
+
+def prepare(sock: socket.socket) -> None:
+    """Settings of every data socket."""
+    sock.setblocking(False)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+
+
+def reset(sock: socket.socket) -> None:
+    """Close with RST: the peer learns at once, and no TIME_WAIT is left behind a flood."""
+    with contextlib.suppress(OSError):
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+    sock.close()
+
+
+def begin_connect(address: tuple[str, int]) -> socket.socket:
+    """Start a connection to a numeric address. Raises: OSError when it fails at once."""
+    family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+    try:
+        prepare(sock)
+        code = sock.connect_ex(address)
+        if code not in (0, errno.EINPROGRESS):
+            raise OSError(code, "connect")
+    except OSError:
+        sock.close()
+        raise
+    return sock

@@ -1,0 +1,81 @@
+"""Topics with a list of addresses of their own: clients outside it get TOPIC_AUTHORIZATION_FAILED.
+
+A topic without a list inherits the instance's, which was checked at accept; one with a list needs both.
+Requests go up without the refused topics, and replies get the refused ones added.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from gateway.answers import build
+from gateway.call import Call
+from wire.schema import fields_of
+
+REFUSED_TEXT: Final = "your address is not on the topic's list"
+_UNKNOWN: Final = -1
+_REFUSED: Final = {
+    "error_code": ErrorCode.topic_authorization_failed,
+    "offset": _UNKNOWN,
+    "end_offset": _UNKNOWN,
+    "low_watermark": _UNKNOWN,
+    "committed_offset": _UNKNOWN,
+    "metadata": "",
+}
+"""A partition's answer, whatever the API; fields it does not have are left out."""
+
+
+def topic_name(topic: Any) -> str:
+    """The name in an entry of a request's or response's topics."""
+    return str(topic.name if hasattr(topic, "name") else topic.topic)
+
+
+def without_refused(call: Call, request: Any) -> Any:
+    """The request without the topics this client may not use; they are noted for `with_refused`."""
+    if not call.served.topic_whitelists or not request.topics:
+        return request
+    refused = [topic for topic in request.topics if call.refuses_topic(topic_name(topic))]
+    if not refused:
+        return request
+    call.exchange.notes = refused
+    return replace(request, topics=tuple(topic for topic in request.topics if topic not in refused))
+
+
+def with_refused(call: Call, response: Any) -> Any:
+    """The response with an answer for each topic that was left out, and nothing of those it may not show."""
+    topics = response.topics
+    if call.served.topic_whitelists:
+        topics = tuple(topic for topic in topics if not call.refuses_topic(topic_name(topic)))
+    if call.exchange.notes:
+        topics += refused_topics(type(response), call.exchange.notes)
+    return response if topics is response.topics else replace(response, topics=topics)
+
+
+def refused_topics(
+    response_class: Any, asked: Iterable[Any], known: dict[str, Any] = _REFUSED
+) -> tuple[Any, ...]:
+    """Entries for a response's `topics` that answer every partition asked for with the same thing."""
+    (field,) = (field for field in fields_of(response_class) if field.name == "topics")
+    return tuple(build(field.value_type, _entry(topic, known)) for topic in asked)
+
+
+def _entry(topic: Any, known: dict[str, Any]) -> dict[str, Any]:
+    name = topic_name(topic)
+    partitions = topic.partition_indexes if hasattr(topic, "partition_indexes") else topic.partitions
+    return {
+        "name": name,
+        "topic": name,
+        "partitions": [{**_index(partition), **known} for partition in partitions],
+    }
+
+
+def _index(partition: Any) -> dict[str, int]:
+    if isinstance(partition, int):
+        index = partition
+    elif hasattr(partition, "partition_index"):
+        index = partition.partition_index
+    else:
+        index = partition.partition
+    return {"partition_index": index, "partition": index}

@@ -1,0 +1,46 @@
+"""How a gateway logs in at a broker without a round trip: two requests in front of the client's first one.
+
+SASL PLAIN with the deployment's secret; the authorization id carries the client's address, which the broker
+shows in DescribeGroups. Without a secret the broker is open on loopback and nothing is sent.
+"""
+
+from typing import Final
+
+from kio.schema.sasl_authenticate.v1 import SaslAuthenticateRequest
+from kio.schema.sasl_handshake.v1 import SaslHandshakeRequest
+
+from gateway.causes import DisconnectCause
+from gateway.stops import ConnectionStop
+from runtime.kafka_client import plain_token
+from wire.api_table import ApiKey
+from wire.codec import decode_response, framed_request
+
+_CLIENT_ID: Final = "portico-gateway"
+_AUTHENTICATE: Final = int(ApiKey.SASL_AUTHENTICATE)
+
+
+class Login:
+    """The frames of one secret, the constant one encoded once."""
+
+    def __init__(self, secret: str | None) -> None:
+        self._secret = secret
+        self._handshake = framed_request(SaslHandshakeRequest(mechanism="PLAIN"), 1, _CLIENT_ID)
+
+    def frames(self, peer: str) -> list[bytes]:
+        """What goes up first on a connection for the client at `peer`."""
+        if self._secret is None:
+            return []
+        request = SaslAuthenticateRequest(auth_bytes=plain_token(self._secret, peer))
+        return [self._handshake, framed_request(request, 2, _CLIENT_ID)]
+
+
+def check_login_reply(frame: memoryview, replies_due: int) -> None:
+    """Take the reply to the handshake (two due) or to the authentication (one due).
+
+    Raises: ConnectionStop when the broker refuses, MalformedFrame.
+    """
+    api_key = int(ApiKey.SASL_HANDSHAKE) if replies_due == 2 else _AUTHENTICATE
+    _, reply = decode_response(frame[4:], api_key, 1)
+    if reply.error_code != 0:
+        detail = getattr(reply, "error_message", None) or f"error {int(reply.error_code)}"
+        raise ConnectionStop(DisconnectCause.UPSTREAM_LOGIN_REFUSED, detail)

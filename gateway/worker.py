@@ -1,0 +1,140 @@
+"""One gateway worker: its instances, its connections, its timers. The parts are put together in `app`."""
+
+import asyncio
+import socket
+from typing import Final
+
+from contracts.specs import ClusterSpec, Listener
+from gateway.backend import Backend
+from gateway.causes import DisconnectCause
+from gateway.config import GatewayConfig
+from gateway.connection import Connection
+from gateway.limits import ConnectionCounts, admission_fault
+from gateway.served import ServedInstance
+from gateway.shared_table import SharedTable
+from gateway.sockets import ReceiveBuffer, prepare, reset
+from gateway.timers import overdue
+from gateway.upstream_login import Login
+from gateway.whitelist import shown_address
+from runtime.clock import epoch_ms, monotonic_ms
+from runtime.logs import get_logger
+from wire.framing import Buffer
+
+_log = get_logger(__name__)
+_EXPECTED: Final = frozenset(
+    {
+        DisconnectCause.CLIENT_CLOSED,
+        DisconnectCause.CLIENT_RESET,
+        DisconnectCause.IDLE_TIMEOUT,
+        DisconnectCause.UPSTREAM_CLOSED,
+        DisconnectCause.GATEWAY_STOPPED,
+    }
+)
+"""Causes not worth a line in the log each."""
+
+
+class Worker:
+    """What connections share."""
+
+    def __init__(self, config: GatewayConfig, secret: str | None, table: SharedTable) -> None:
+        self.config = config
+        self.loop = asyncio.get_running_loop()
+        self.buffer = ReceiveBuffer()
+        self.now_ms = monotonic_ms()
+        """The time of the last tick: good enough for timeouts of seconds, and free to read."""
+        self.served: dict[str, ServedInstance] = {}
+        self._backends: dict[str, Backend] = {}
+        self._secret = secret
+        self._login = Login(secret)
+        self._table = table
+        self._logged_in_second = (0, 0)
+
+    # Clusters
+
+    def apply_cluster(self, spec: ClusterSpec) -> Backend:
+        """Take a revision of a cluster."""
+        backend = self._backends.get(spec.cluster_id)
+        if backend is None:
+            backend = self._backends[spec.cluster_id] = Backend(spec, self._secret)
+        else:
+            backend.apply(spec)
+        return backend
+
+    def backend(self, cluster_id: str) -> Backend:
+        """A cluster; one that no spec has named yet has no brokers."""
+        backend = self._backends.get(cluster_id)
+        return backend or self.apply_cluster(ClusterSpec(revision=0, cluster_id=cluster_id))
+
+    def broker_address(self, cluster_id: str, node_id: int | None) -> tuple[str, int] | None:
+        """Where the upstream connection of a listener goes."""
+        return self.backend(cluster_id).address(node_id)
+
+    def login_frames(self, peer: str) -> list[Buffer]:
+        """What goes up in front of a client's first request."""
+        return list(self._login.frames(peer))
+
+    # Connections
+
+    def accept(
+        self, served: ServedInstance, listener: Listener, sock: socket.socket, address: str, port: int
+    ) -> None:
+        """A client has connected to one of an instance's ports."""
+        address = shown_address(address)
+        cause = served.entry_fault(address)
+        by_address = f"{served.instance_id} {address}"
+        second = monotonic_ms() // 1000
+        if cause is None:
+            of_instance, opened = self._table.total(served.instance_id, second)
+            of_address, _ = self._table.total(by_address, second)
+            cause = admission_fault(served.spec.limits, ConnectionCounts(of_instance, of_address, opened))
+        if cause is not None:
+            served.count_refused(cause, address, epoch_ms())
+            reset(sock)
+            return
+        prepare(sock)
+        connection = Connection(self, served, listener, sock, address, port, self.now_ms)
+        connection.counted = tuple(
+            name for name in (served.instance_id, by_address) if self._table.opened(name, second)
+        )
+        served.connections.add(connection)
+
+    def forget(self, connection: Connection, cause: DisconnectCause, detail: str) -> None:
+        """A connection has ended."""
+        served = connection.served
+        served.connections.discard(connection)
+        served.closed[cause] += 1
+        for name in connection.counted:
+            self._table.closed(name)
+        if cause not in _EXPECTED:
+            self._log_end(connection, cause, detail)
+
+    def _log_end(self, connection: Connection, cause: DisconnectCause, detail: str) -> None:
+        """One line, at most ten a second: a flood of bad clients must not become a flood of lines."""
+        second, lines = self._logged_in_second
+        lines = lines + 1 if second == self.now_ms // 1000 else 1
+        self._logged_in_second = (self.now_ms // 1000, lines)
+        if lines <= 10:
+            _log.info(
+                "connection ended",
+                instance=connection.served.instance_id,
+                peer=connection.peer,
+                cause=str(cause),
+                detail=detail[:200],
+            )
+
+    def tick(self) -> None:
+        """Close what is overdue. Called about twice a second."""
+        self.now_ms = monotonic_ms()
+        for served in tuple(self.served.values()):
+            for connection in tuple(served.connections):
+                cause = overdue(connection, self.config.timeouts, self.now_ms)
+                if cause is not None:
+                    connection.close(cause)
+
+    def close(self) -> None:
+        """The worker stops: every connection is closed."""
+        for served in self.served.values():
+            served.cut(DisconnectCause.GATEWAY_STOPPED)
+        for backend in self._backends.values():
+            backend.close()
+        self._table.close()
