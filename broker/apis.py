@@ -1,6 +1,7 @@
 """The APIs this broker serves: versions and handler of each. ApiVersions and dispatch are computed from it.
 
-A handler is a module `broker.handlers.<name>` with `handle(broker, call)`, imported when its API is first met.
+A handler is a module `broker.handlers.<name>` with `handle(broker, call)`, imported when its API is first
+met.
 """
 
 from importlib import import_module

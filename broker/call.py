@@ -1,5 +1,6 @@
 """One request on its way through the broker. Every handler gets a `Call` and answers it, now or later."""
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from broker.causes import CloseCause
@@ -9,12 +10,23 @@ from wire.codec import RequestHeader, framed_response
 class ReplyFile(Protocol):
     """A slice of a log segment that is part of a reply; `fd` stays valid while the slice is referenced."""
 
-    fd: int
-    position: int
-    size: int
+    @property
+    def fd(self) -> int:
+        """The open file."""
+
+    @property
+    def position(self) -> int:
+        """Where in the file the slice begins."""
+
+    @property
+    def size_bytes(self) -> int:
+        """How long it is."""
 
 
 ReplyPart = bytes | bytearray | memoryview | ReplyFile
+
+Mute = Callable[[int], int]
+"""Milliseconds for which a channel must still stay unread, asked with the monotonic time; 0 ends it."""
 
 
 class Channel(Protocol):
@@ -23,11 +35,20 @@ class Channel(Protocol):
     connection_id: int
     client_host: str
     is_closed: bool
+    is_authenticated: bool
+    sasl_begun: bool
+    """SaslHandshake has agreed on a mechanism."""
 
-    def send_reply(self, call: "Call", parts: list[ReplyPart], mute_ms: int) -> None:
-        """Send the framed reply; then leave the connection unread for `mute_ms`."""
+    def begin_sasl(self, *, bare_token: bool) -> None:
+        """SaslHandshake succeeded; with `bare_token` the next frame is the token itself (v0)."""
 
-    def no_reply(self, call: "Call", mute_ms: int) -> None:
+    def authenticated(self, client_host: str | None) -> None:
+        """The peer proved the secret and may have told whom it speaks for."""
+
+    def send_reply(self, call: "Call", parts: list[ReplyPart], mute: Mute | None) -> None:
+        """Send the framed reply; then leave the connection unread while `mute` says so."""
+
+    def no_reply(self, call: "Call", mute: Mute | None) -> None:
         """The request is done and has no reply (acks=0)."""
 
     def close(self, cause: CloseCause) -> None:
@@ -76,21 +97,21 @@ class Call:
         """Whether the connection is closed: an answer would reach nobody."""
         return self.channel.is_closed
 
-    def reply(self, entity: Any, *, mute_ms: int = 0) -> None:
-        """Answer with a kio response, then leave the connection unread for `mute_ms`."""
-        self.reply_parts([framed_response(entity, self.header.correlation_id)], mute_ms=mute_ms)
+    def reply(self, entity: Any, *, mute: Mute | None = None) -> None:
+        """Answer with a kio response, then leave the connection unread while `mute` says so."""
+        self.reply_parts([framed_response(entity, self.header.correlation_id)], mute=mute)
 
-    def reply_parts(self, parts: list[ReplyPart], *, mute_ms: int = 0) -> None:
+    def reply_parts(self, parts: list[ReplyPart], *, mute: Mute | None = None) -> None:
         """Answer with a whole frame, length prefix and header included, in parts."""
         assert not self.done, "a call is answered once"
         self.done = True
-        self.channel.send_reply(self, parts, mute_ms)
+        self.channel.send_reply(self, parts, mute)
 
-    def reply_nothing(self, *, mute_ms: int = 0) -> None:
+    def reply_nothing(self, *, mute: Mute | None = None) -> None:
         """The request has no answer (Produce with acks=0)."""
         assert not self.done, "a call is answered once"
         self.done = True
-        self.channel.no_reply(self, mute_ms)
+        self.channel.no_reply(self, mute)
 
     def close(self, cause: CloseCause) -> None:
         """Close the connection instead of answering."""

@@ -1,0 +1,101 @@
+"""`python -m broker`: one broker process."""
+
+import argparse
+import asyncio
+import sys
+from pathlib import Path
+
+from broker.app import Broker
+from broker.config import BrokerConfig
+from runtime import logs, process
+from runtime.config import parse_host_port
+
+
+def _arguments(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m broker", description="Portico's built-in Kafka broker")
+    parser.add_argument("--node-id", type=int, default=1)
+    parser.add_argument("--cluster-id", default="portico")
+    parser.add_argument("--data-dir", type=Path, required=True, help="everything the broker keeps")
+    parser.add_argument("--listen", default="127.0.0.1:9092", metavar="HOST:PORT", help="port 0 takes any")
+    parser.add_argument("--advertised", metavar="HOST:PORT", help="what clients are told; default: --listen")
+    parser.add_argument("--control", metavar="URL", help="the control plane; without it a Kafka of its own")
+    parser.add_argument("--secret-file", type=Path, help="the deployment's secret")
+    parser.add_argument("--run-file", type=Path, help="written when the broker serves")
+    parser.add_argument("--metrics", metavar="HOST:PORT", help="serve Prometheus metrics")
+    parser.add_argument("--flush-interval-ms", type=int, default=1_000)
+    parser.add_argument("--retention-check-interval-ms", type=int, default=30_000)
+    parser.add_argument("--checkpoint-interval-ms", type=int, default=60_000)
+    parser.add_argument("--report-interval-ms", type=int, default=1_000)
+    parser.add_argument("--request-memory-bytes", type=int, default=256 * 1024 * 1024)
+    parser.add_argument("--default-partitions", type=int, default=1)
+    parser.add_argument("--log-json", action="store_true", default=None)
+    return parser.parse_args(arguments)
+
+
+def _config(options: argparse.Namespace) -> BrokerConfig:
+    """The settings. Raises: SystemExit with one sentence per fault."""
+    try:
+        host, port = parse_host_port(options.listen)
+        advertised = (None, None) if options.advertised is None else parse_host_port(options.advertised)
+    except ValueError as error:
+        raise SystemExit(str(error)) from error
+    config = BrokerConfig(
+        node_id=options.node_id,
+        cluster_id=options.cluster_id,
+        data_dir=options.data_dir,
+        listen_host=host,
+        listen_port=port,
+        advertised_host=advertised[0],
+        advertised_port=advertised[1],
+        control_url=options.control,
+        secret=process.read_secret(options.secret_file),
+        request_memory_bytes=options.request_memory_bytes,
+        flush_interval_ms=options.flush_interval_ms,
+        retention_check_interval_ms=options.retention_check_interval_ms,
+        checkpoint_interval_ms=options.checkpoint_interval_ms,
+        report_interval_ms=options.report_interval_ms,
+        default_partitions=options.default_partitions,
+    )
+    faults = config.faults()
+    if faults:
+        raise SystemExit("; ".join(faults))
+    return config
+
+
+async def _serve(config: BrokerConfig, options: argparse.Namespace) -> None:
+    broker = Broker(config)
+    try:
+        port = broker.start()
+    except OSError as error:
+        raise SystemExit(f"the broker cannot start: {error}") from error
+    try:
+        ports = {"port": port, "metrics_port": _serve_metrics(broker, options.metrics)}
+        if options.run_file is not None:
+            process.write_run_file(options.run_file, {"node_id": config.node_id, **ports})
+        await asyncio.Event().wait()
+    finally:
+        await broker.stop()
+
+
+def _serve_metrics(broker: Broker, address: str | None) -> int | None:
+    if address is None:
+        return None
+    import prometheus_client
+
+    from runtime import metrics
+
+    prometheus_client.REGISTRY.register(broker.metrics)
+    host, port = parse_host_port(address)
+    return metrics.serve(host, port)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run until a signal comes."""
+    options = _arguments(arguments)
+    logs.configure(f"broker-{options.node_id}", json=options.log_json)
+    config = _config(options)
+    process.run(lambda: _serve(config, options))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,156 @@
+"""One broker from top to bottom: what it holds, how it starts, what runs in the background, how it stops."""
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from typing import Final
+from uuid import uuid4
+
+from broker.config import BrokerConfig
+from broker.coordination import GroupCoordination
+from broker.fetch_sessions import FetchSessionCache
+from broker.fetching import Fetches
+from broker.flusher import Flusher
+from broker.log.manager import LogManager
+from broker.maintenance import Maintenance
+from broker.metrics import BrokerMetrics
+from broker.producer_ids import ProducerIds
+from broker.rate_limited import RateLimitedLog
+from broker.server import Server
+from broker.topic_store import TopicStore
+from broker.topics import Topic, Topics
+from runtime.clock import epoch_ms, monotonic_ms
+from runtime.config import format_host_port
+from runtime.logs import get_logger
+from runtime.tasks import Supervised
+from traffic.point import TrafficPoint
+
+_log = get_logger(__name__)
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+_STOP_GRACE_S: Final = 2.0
+_SESSION_ID_MAX: Final = 2**31 - 1
+
+
+class Broker:
+    """The process. Handlers reach everything through it; all of it lives on one event loop."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self.config = config
+        self.loop = asyncio.get_running_loop()
+        self.metrics = BrokerMetrics()
+        self.boot_id = uuid4().hex
+        self.now_ms = monotonic_ms
+        self.epoch_ms = epoch_ms
+        self._warnings = RateLimitedLog(_log)
+        self.traffic = TrafficPoint(
+            point=f"broker-{config.node_id}",
+            node_id=config.node_id,
+            cluster_id=config.cluster_id,
+            boot_id=self.boot_id,
+            now_ms=monotonic_ms(),
+        )
+        self.logs = LogManager(
+            config.data_dir / "logs", cluster_id=config.cluster_id, node_id=config.node_id, now_ms=epoch_ms()
+        )
+        self.topics = Topics(TopicStore(config.data_dir / "topics"), self.logs)
+        self.producer_ids = ProducerIds(config.data_dir / "producer-ids.json", config.node_id)
+        self.fetch_sessions = FetchSessionCache(
+            config.fetch_sessions_max, lambda: secrets.randbelow(_SESSION_ID_MAX) + 1
+        )
+        self.fetches = Fetches(self.loop.call_soon)
+        self.flusher = Flusher(self.logs, self.loop, self.storage_failed)
+        self.server = Server(self)
+        self.maintenance = Maintenance(self)
+        self.coordination: GroupCoordination
+        """The group coordinator; there when `start` has returned."""
+        self.node: tuple[int, str, int]
+        """Node id, advertised host and port; known when the listener is bound."""
+        self._tasks = Supervised()
+
+    def start(self) -> int:
+        """Load, listen, and start the background tasks; the bound port. Raises: OSError, LogError."""
+        self.topics.load()
+        self.coordination = self._group_coordination()
+        self.topics.on_deleted(self._topic_deleted)
+        self.measure_logs()
+        port = self.server.listen()
+        self.node = (
+            self.config.node_id,
+            self.config.advertised_host or self.config.listen_host,
+            self.config.advertised_port or port,
+        )
+        self._register_gauges()
+        self._tasks.spawn("groups", self.coordination.run)
+        self._tasks.spawn("sweep connections", self.server.sweep)
+        for name, work in self.maintenance.tasks():
+            self._tasks.spawn(name, work)
+        _log.info(
+            "broker serves",
+            address=format_host_port(self.config.listen_host, port),
+            topics=len(self.topics),
+            partitions=self.topics.partition_count,
+            recovered_bytes=self.logs.recovered_bytes,
+        )
+        return port
+
+    def _group_coordination(self) -> GroupCoordination:
+        topic = self.topics.get(OFFSETS_TOPIC)
+        if topic is None:
+            partitions = GroupCoordination.default_config().offsets_partitions
+            topic = self.topics.create(
+                OFFSETS_TOPIC, partitions, {"cleanup.policy": "compact", "segment.bytes": "104857600"}
+            )
+        return GroupCoordination(topic.partitions)
+
+    def _register_gauges(self) -> None:
+        gauges = self.metrics.gauges
+        gauges["connections"] = ("Open connections.", lambda: len(self.server.connections))
+        gauges["connections_muted"] = ("Muted for quota.", lambda: len(self.server.muted))
+        gauges["topics"] = ("Topics.", lambda: len(self.topics))
+        gauges["partitions"] = ("Partitions led.", lambda: self.topics.partition_count)
+        gauges["log_bytes"] = (
+            "Bytes of all logs.",
+            lambda: sum(each.size_bytes for each in list(self.topics)),
+        )
+        gauges["fetches_delayed"] = ("Fetches that wait for data.", lambda: len(self.fetches))
+        gauges["fetch_sessions"] = ("Incremental fetch sessions.", lambda: len(self.fetch_sessions))
+        gauges["receive_memory_bytes"] = ("Receive buffers in use.", lambda: self.server.memory.used_bytes)
+        gauges["recovered_bytes"] = (
+            "Bytes that recovery read at start.",
+            lambda: self.logs.recovered_bytes,
+        )
+
+    # -- what handlers use -------------------------------------------------------------------------------
+
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> asyncio.TimerHandle:
+        """A timer in milliseconds."""
+        return self.loop.call_later(delay_ms / 1000, callback)
+
+    def connection_closed(self, connection_id: int) -> None:
+        """Forget what waits for a connection."""
+        self.fetches.connection_closed(connection_id)
+
+    def measure_logs(self) -> None:
+        """Tell the traffic point what is led and stored: deletion lifts a block without waiting a second."""
+        self.traffic.set_all_led(self.topics.led_by_instance(), self.now_ms())
+
+    def storage_failed(self, what: str, error: Exception) -> None:
+        """The disk refused something; clients hear it as KAFKA_STORAGE_ERROR."""
+        self.metrics.storage_errors += 1
+        self._warnings.warning(f"storage: {what}", self.now_ms(), error=str(error))
+
+    def _topic_deleted(self, topic: Topic) -> None:
+        self.fetches.topic_deleted(topic.name, len(topic.partitions))
+        self.coordination.on_topics_deleted([topic.name])
+
+    # -- the end -------------------------------------------------------------------------------------------
+
+    async def stop(self) -> None:
+        """Stop accepting, finish what is in flight, flush, leave the clean-shutdown marker."""
+        await self.server.stop(_STOP_GRACE_S)
+        await self._tasks.aclose()
+        self.coordination.close()
+        await self.flusher.settle()
+        self.flusher.close()
+        self.logs.close()
+        _log.info("broker stopped")

@@ -1,0 +1,280 @@
+"""One Fetch from its request to its answer: read the logs, wait for more, build the frame."""
+
+import asyncio
+from collections.abc import Callable
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kio.schema.errors import ErrorCode
+
+from broker import fetch_wire
+from broker.call import Call, ReplyPart
+from broker.fetch_sessions import FetchContext
+from broker.fetch_wire import FetchPartition, FetchScan
+from broker.leadership import epoch_fault
+from broker.log.errors import LogError
+from broker.log.results import LogSlice
+from broker.purgatory import Purgatory, Waiting
+from broker.throttling import charge
+from contracts.quota import Direction
+
+if TYPE_CHECKING:
+    from broker.app import Broker
+
+_READ_COMMITTED: Final = 1
+_NONE: Final = int(ErrorCode.none.value)
+
+
+class PartitionRead(NamedTuple):
+    """What one partition gives."""
+
+    wanted: FetchPartition
+    error_code: int
+    instance_id: str | None
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
+    records: LogSlice | None = None
+
+    @property
+    def records_bytes(self) -> int:
+        """The size of the records."""
+        return 0 if self.records is None else self.records.size_bytes
+
+
+class DelayedFetch(Waiting[tuple[str, int]]):
+    """A Fetch that found less than min_bytes, and its deadline."""
+
+    __slots__ = ("fetch", "timer")
+
+    def __init__(self, fetch: "Fetch", missing_bytes: int, timer: asyncio.TimerHandle) -> None:
+        super().__init__([(each.topic, each.index) for each in fetch.context.wanted], missing_bytes)
+        self.fetch = fetch
+        self.timer = timer
+
+
+class Fetches:
+    """All delayed fetches of the broker."""
+
+    def __init__(self, call_soon: Callable[..., object]) -> None:
+        self._purgatory: Purgatory[DelayedFetch] = Purgatory()
+        self._by_connection: dict[int, DelayedFetch] = {}
+        self._call_soon = call_soon
+
+    def __len__(self) -> int:
+        return self._purgatory.size
+
+    def delay(self, waiting: DelayedFetch) -> None:
+        """Wait for the partitions of a fetch."""
+        self._purgatory.add(waiting)
+        self._by_connection[waiting.fetch.call.connection_id] = waiting
+
+    def appended(self, topic: str, index: int, size_bytes: int) -> None:
+        """Records came; due fetches are answered as soon as the producer has its reply."""
+        for waiting in self._purgatory.appended((topic, index), size_bytes):
+            self._wake(waiting)
+
+    def log_start_moved(self, topic: str, index: int) -> None:
+        """Records were deleted: who waits below the new start must hear it."""
+        for waiting in self._purgatory.watching((topic, index)):
+            self._wake(waiting)
+
+    def topic_deleted(self, topic: str, partitions: int) -> None:
+        """Who waits for a deleted topic must hear it."""
+        for index in range(partitions):
+            self.log_start_moved(topic, index)
+
+    def expired(self, fetch: "Fetch") -> None:
+        """The deadline of a fetch has come."""
+        waiting = self._by_connection.get(fetch.call.connection_id)
+        if waiting is not None and waiting.fetch is fetch and self._forget(waiting):
+            fetch.attempt(final=True)
+
+    def connection_closed(self, connection_id: int) -> None:
+        """Nobody waits for the answer any more."""
+        waiting = self._by_connection.get(connection_id)
+        if waiting is not None:
+            self._forget(waiting)
+
+    def _wake(self, waiting: DelayedFetch) -> None:
+        if self._forget(waiting):
+            self._call_soon(waiting.fetch.attempt)
+
+    def _forget(self, waiting: DelayedFetch) -> bool:
+        waiting.timer.cancel()
+        self._by_connection.pop(waiting.fetch.call.connection_id, None)
+        return self._purgatory.remove(waiting)
+
+
+class Fetch:
+    """One Fetch request in progress."""
+
+    __slots__ = ("_broker", "_deadline_ms", "_read_committed", "call", "context", "scan")
+
+    def __init__(self, broker: "Broker", call: Call, scan: FetchScan, context: FetchContext) -> None:
+        self._broker = broker
+        self.call = call
+        self.scan = scan
+        self.context = context
+        self._deadline_ms = call.received_at_ms + max(0, scan.max_wait_ms)
+        self._read_committed = scan.isolation_level == _READ_COMMITTED
+
+    def attempt(self, final: bool = False) -> None:
+        """Answer if there is enough, or if it is time; else wait (on)."""
+        if self.call.is_gone:
+            return
+        started_ns = perf_counter_ns()
+        now_ms = self._broker.now_ms()
+        reads = self._read_all(now_ms)
+        found = sum(read.records_bytes for read in reads)
+        missing = max(self.scan.min_bytes, 0) - found
+        if (
+            final
+            or missing <= 0
+            or not reads
+            or now_ms >= self._deadline_ms
+            or any(read.error_code != _NONE for read in reads)
+        ):
+            self._answer(reads, now_ms)
+            self._broker.metrics.fetch.observe(perf_counter_ns() - started_ns)
+            return
+        timer = self._broker.call_later(self._deadline_ms - now_ms, self._expire)
+        waiting = DelayedFetch(self, missing, timer)
+        self._broker.fetches.delay(waiting)
+
+    def _expire(self) -> None:
+        self._broker.fetches.expired(self)
+
+    def _read_all(self, now_ms: int) -> list[PartitionRead]:
+        left = min(self.scan.max_bytes, self._broker.config.fetch_bytes_max)
+        allowances: dict[str, int] = {}
+        reads = []
+        is_first = True
+        for wanted in self.context.wanted:
+            read = self._read(wanted, left, is_first, allowances, now_ms)
+            if read.records is not None:
+                is_first = False
+                left -= read.records.size_bytes
+            reads.append(read)
+        return reads
+
+    def _read(
+        self, wanted: FetchPartition, left: int, is_first: bool, allowances: dict[str, int], now_ms: int
+    ) -> PartitionRead:
+        topic = self._broker.topics.get(wanted.topic)
+        log = None if topic is None else topic.partition(wanted.index)
+        if topic is None or log is None:
+            return PartitionRead(wanted, int(ErrorCode.unknown_topic_or_partition.value), None)
+        instance_id = topic.instance_id
+        fault = epoch_fault(wanted.current_leader_epoch)
+        if fault is not ErrorCode.none:
+            return PartitionRead(wanted, int(fault.value), instance_id)
+        max_bytes = min(wanted.max_bytes, left)
+        if instance_id is not None:
+            allowance = allowances.get(instance_id)
+            if allowance is None:
+                allowance = self._broker.traffic.fetch_allowance(instance_id, now_ms)
+            max_bytes = min(max_bytes, allowance)
+        high_watermark = log.high_watermark
+        up_to = log.last_stable_offset if self._read_committed else high_watermark
+        try:
+            records = log.read(wanted.fetch_offset, max(max_bytes, 0), up_to=up_to, min_one_batch=is_first)
+        except LogError as error:
+            return PartitionRead(wanted, int(error.error_code.value), instance_id)
+        if instance_id is not None:
+            allowances[instance_id] = allowance - (0 if records is None else records.size_bytes)
+        return PartitionRead(
+            wanted, _NONE, instance_id, high_watermark, log.last_stable_offset, log.log_start_offset, records
+        )
+
+    def _answer(self, reads: list[PartitionRead], now_ms: int) -> None:
+        chosen = self._chosen(reads)
+        topics: dict[str, list[PartitionRead]] = {}
+        for read in chosen:
+            topics.setdefault(read.wanted.topic, []).append(read)
+        version = self.call.api_version
+        parts: list[ReplyPart] = [b"", fetch_wire.count(len(topics))]
+        for topic, partitions in topics.items():
+            parts.append(fetch_wire.topic_head(topic, len(partitions)))
+            for read in partitions:
+                parts.append(self._partition_head(version, read))
+                if read.records is not None:
+                    parts.append(self._records(read.records))
+        head_bytes = len(fetch_wire.response_head(version, 0, 0, 0))
+        body_bytes = head_bytes + sum(
+            part.size_bytes if isinstance(part, LogSlice) else len(part) for part in parts
+        )
+        throttle_time_ms, mute = charge(
+            self._broker.traffic, Direction.CONSUME, self._sizes(reads, body_bytes + 8), now_ms
+        )
+        self._broker.metrics.throttled_ms["consume"] += throttle_time_ms
+        parts[0] = fetch_wire.frame_head(
+            body_bytes, self.call.header.correlation_id
+        ) + fetch_wire.response_head(version, throttle_time_ms, 0, self.context.session_id)
+        self.call.reply_parts(_joined(parts), mute=mute)
+
+    def _chosen(self, reads: list[PartitionRead]) -> list[PartitionRead]:
+        """What the answer names: everything, or in an incremental session what is new."""
+        session = self.context.session
+        if session is None:
+            return reads
+        chosen = []
+        for read in reads:
+            key = (read.wanted.topic, read.wanted.index)
+            cached = session.partitions.get(key)
+            if cached is None:
+                continue
+            is_new = cached.must_answer(
+                read.error_code, read.records_bytes, read.high_watermark, read.log_start_offset
+            )
+            if is_new or not self.context.is_incremental:
+                chosen.append(read)
+            if read.records_bytes > 0:
+                session.served(key)
+        return chosen
+
+    def _partition_head(self, version: int, read: PartitionRead) -> bytes:
+        return fetch_wire.partition_head(
+            version,
+            read.wanted.index,
+            read.error_code,
+            read.high_watermark,
+            read.last_stable_offset,
+            read.log_start_offset,
+            read.records_bytes,
+            read_committed=self._read_committed,
+        )
+
+    def _records(self, records: LogSlice) -> ReplyPart:
+        if records.size_bytes < self._broker.config.sendfile_bytes_min:
+            return records.read()
+        return records
+
+    @staticmethod
+    def _sizes(reads: list[PartitionRead], frame_bytes: int) -> list[tuple[str, int]]:
+        """Each instance's part of the frame: its records, and what is around them by the first one."""
+        sizes: dict[str, int] = {}
+        for read in reads:
+            if read.instance_id is not None:
+                sizes[read.instance_id] = sizes.get(read.instance_id, 0) + read.records_bytes
+        if sizes:
+            first = next(iter(sizes))
+            sizes[first] += frame_bytes - sum(read.records_bytes for read in reads)
+        return list(sizes.items())
+
+
+def _joined(parts: list[ReplyPart]) -> list[ReplyPart]:
+    """Neighbouring bytes joined: one send instead of many."""
+    out: list[ReplyPart] = []
+    run: list[bytes] = []
+    for part in parts:
+        if isinstance(part, bytes):
+            run.append(part)
+            continue
+        if run:
+            out.append(b"".join(run))
+            run = []
+        out.append(part)
+    if run:
+        out.append(b"".join(run))
+    return out

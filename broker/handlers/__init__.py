@@ -1,0 +1,1 @@
+"""One module per Kafka API; handlers never import one another."""

@@ -1,0 +1,83 @@
+"""CreatePartitions (37), v0-3.
+
+Behaviour: grows topics; counts are totals. Topics named twice get INVALID_REQUEST.
+Deliberately not done: assignments to other brokers than this one (INVALID_REPLICA_ASSIGNMENT).
+Versions: v2 flexible; v3 quota errors (KIP-599), which we do not send.
+"""
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from kio.schema.errors import ErrorCode
+
+from broker.entities import response_shape
+from wire.api_table import ApiKey
+from wire.codec import duration
+
+if TYPE_CHECKING:
+    from broker.app import Broker
+    from broker.call import Call
+
+
+def handle(broker: "Broker", call: "Call") -> None:
+    """Grow each topic."""
+    shape = response_shape(ApiKey.CREATE_PARTITIONS, call.api_version)
+    times = Counter(asked.name for asked in call.request.topics)
+    results = []
+    for asked in {each.name: each for each in call.request.topics}.values():
+        if times[asked.name] > 1:
+            error_code, message = ErrorCode.invalid_request, "Duplicate topic name."
+        else:
+            error_code, message = _grow(broker, asked, call.request.validate_only)
+        results.append(
+            shape.nested(
+                "CreatePartitionsTopicResult", name=asked.name, error_code=error_code, error_message=message
+            )
+        )
+    call.reply(shape.make(throttle_time=duration(0), results=tuple(results)))
+
+
+def _grow(broker: "Broker", asked: Any, validate_only: bool) -> tuple[ErrorCode, str | None]:
+    topic = broker.topics.get(asked.name)
+    if topic is None:
+        return ErrorCode.unknown_topic_or_partition, None
+    if topic.is_internal:
+        return ErrorCode.invalid_request, f"Topic '{asked.name}' is internal."
+    error_code, message = _check(broker, asked, len(topic.partitions))
+    if error_code is not ErrorCode.none or validate_only:
+        return error_code, message
+    try:
+        broker.topics.add_partitions(topic, asked.count)
+    except OSError as error:
+        broker.storage_failed("partitions cannot be created", error)
+        return ErrorCode.kafka_storage_error, "The disk refuses new partitions."
+    broker.measure_logs()
+    return ErrorCode.none, None
+
+
+def _check(broker: "Broker", asked: Any, present: int) -> tuple[ErrorCode, str | None]:
+    if asked.count == present:
+        return ErrorCode.invalid_partitions, f"Topic already has {present} partition(s)."
+    if asked.count < present:
+        return (
+            ErrorCode.invalid_partitions,
+            f"The topic {asked.name} currently has {present} partition(s); {asked.count} would not be an "
+            "increase.",
+        )
+    new = asked.count - present
+    room = broker.config.partitions_max - broker.topics.partition_count
+    if new > room:
+        return ErrorCode.policy_violation, f"This broker has room for {room} more partitions, not {new}."
+    if asked.assignments is not None:
+        if len(asked.assignments) != new:
+            return (
+                ErrorCode.invalid_replica_assignment,
+                f"Increasing the number of partitions by {new} but {len(asked.assignments)} assignments "
+                "provided.",
+            )
+        if any(tuple(each.broker_ids) != (broker.config.node_id,) for each in asked.assignments):
+            return (
+                ErrorCode.invalid_replica_assignment,
+                f"Each assignment must be the one broker, {broker.config.node_id}.",
+            )
+    return ErrorCode.none, None

@@ -1,0 +1,66 @@
+"""DeleteRecords (21), v0-2.
+
+Behaviour: moves the log start offset up to the offset asked (-1: the high watermark) and frees whole segments
+before it in the request; a log whose start reaches its end gives its active segment back too. An offset
+below the log start offset changes nothing and is no error. A topic that is only compacted refuses.
+Deliberately not done: waiting for followers (there are none).
+Versions: v2 flexible.
+"""
+
+from typing import TYPE_CHECKING, Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from broker.entities import ResponseShape, response_shape
+from broker.log.errors import LogError
+from wire.api_table import ApiKey
+from wire.codec import duration
+
+if TYPE_CHECKING:
+    from broker.app import Broker
+    from broker.call import Call
+
+_HIGH_WATERMARK: Final = -1
+
+
+def handle(broker: "Broker", call: "Call") -> None:
+    """Delete from each partition."""
+    shape = response_shape(ApiKey.DELETE_RECORDS, call.api_version)
+    topics = tuple(
+        shape.nested(
+            "DeleteRecordsTopicResult",
+            name=topic.name,
+            partitions=tuple(_partition(broker, shape, topic.name, asked) for asked in topic.partitions),
+        )
+        for topic in call.request.topics
+    )
+    broker.measure_logs()
+    call.reply(shape.make(throttle_time=duration(0), topics=topics))
+
+
+def _partition(broker: "Broker", shape: ResponseShape, name: str, asked: Any) -> Any:
+    low_watermark, error_code = _delete(broker, name, asked.partition_index, asked.offset)
+    return shape.nested(
+        "DeleteRecordsPartitionResult",
+        partition_index=asked.partition_index,
+        low_watermark=low_watermark,
+        error_code=error_code,
+    )
+
+
+def _delete(broker: "Broker", name: str, index: int, offset: int) -> tuple[int, ErrorCode]:
+    log = broker.topics.partition(name, index)
+    if log is None:
+        return -1, ErrorCode.unknown_topic_or_partition
+    if not log.config.deletes:
+        return -1, ErrorCode.policy_violation
+    if offset == _HIGH_WATERMARK:
+        offset = log.high_watermark
+    if not 0 <= offset <= log.high_watermark:
+        return -1, ErrorCode.offset_out_of_range
+    try:
+        low_watermark = log.delete_records_before(offset)
+    except LogError as error:
+        return -1, error.error_code
+    broker.fetches.log_start_moved(name, index)
+    return low_watermark, ErrorCode.none

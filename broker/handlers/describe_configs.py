@@ -1,0 +1,66 @@
+"""DescribeConfigs (32), v1-4.
+
+Behaviour: topics show every config with its source and synonyms; the broker shows a short read-only list. A
+null or empty list of keys asks for all, keys that do not exist are left out.
+Deliberately not done: broker loggers, client metrics, groups as resources (INVALID_REQUEST).
+Versions: v1 synonyms; v3 type and documentation (KIP-569); v4 flexible.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from kio.schema.errors import ErrorCode
+
+from broker.config_view import ConfigValue, broker_config_values, describe, topic_config_values
+from broker.entities import response_shape
+from broker.resources import BROKER, TOPIC, broker_fault
+from wire.api_table import ApiKey
+from wire.codec import duration
+
+if TYPE_CHECKING:
+    from broker.app import Broker
+    from broker.call import Call
+
+
+def handle(broker: "Broker", call: "Call") -> None:
+    """Describe each resource."""
+    shape = response_shape(ApiKey.DESCRIBE_CONFIGS, call.api_version)
+    request = call.request
+    results = []
+    for resource in request.resources:
+        error_code, message, values = _values(broker, resource)
+        keys = resource.configuration_keys
+        configs = tuple(
+            describe(
+                shape,
+                value,
+                with_synonyms=request.include_synonyms,
+                with_documentation=getattr(request, "include_documentation", False),
+            )
+            for value in values
+            if not keys or value.name in keys
+        )
+        results.append(
+            shape.nested(
+                "DescribeConfigsResult",
+                error_code=error_code,
+                error_message=message,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+                configs=configs,
+            )
+        )
+    call.reply(shape.make(throttle_time=duration(0), results=tuple(results)))
+
+
+def _values(broker: "Broker", resource: Any) -> tuple[ErrorCode, str | None, list[ConfigValue]]:
+    if resource.resource_type == TOPIC:
+        topic = broker.topics.get(resource.resource_name)
+        if topic is None:
+            return ErrorCode.unknown_topic_or_partition, None, []
+        return ErrorCode.none, None, topic_config_values(topic.configs)
+    if resource.resource_type == BROKER:
+        fault = broker_fault(resource.resource_name, broker.config.node_id, empty_allowed=True)
+        if fault is not None:
+            return ErrorCode.invalid_request, fault, []
+        return ErrorCode.none, None, broker_config_values(broker.config)
+    return ErrorCode.invalid_request, f"Unsupported resource type: {resource.resource_type}", []

@@ -1,0 +1,50 @@
+"""OffsetForLeaderEpoch (23), v2-4.
+
+Behaviour: the largest epoch of the log at or below the one asked, and where it ends.
+Deliberately not done: answering followers (there are none).
+Versions: v2 current leader epoch (KIP-320); v3 replica id; v4 flexible.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from kio.schema.errors import ErrorCode
+
+from broker.entities import ResponseShape, response_shape
+from broker.leadership import epoch_fault
+from wire.api_table import ApiKey
+from wire.codec import duration
+
+if TYPE_CHECKING:
+    from broker.app import Broker
+    from broker.call import Call
+
+
+def handle(broker: "Broker", call: "Call") -> None:
+    """Look up each partition."""
+    shape = response_shape(ApiKey.OFFSET_FOR_LEADER_EPOCH, call.api_version)
+    topics = tuple(
+        shape.nested(
+            "OffsetForLeaderTopicResult",
+            topic=topic.topic,
+            partitions=tuple(_partition(broker, shape, topic.topic, asked) for asked in topic.partitions),
+        )
+        for topic in call.request.topics
+    )
+    call.reply(shape.make(throttle_time=duration(0), topics=topics))
+
+
+def _partition(broker: "Broker", shape: ResponseShape, topic: str, asked: Any) -> Any:
+    log = broker.topics.partition(topic, asked.partition)
+    leader_epoch, end_offset = -1, -1
+    error_code = (
+        ErrorCode.unknown_topic_or_partition if log is None else epoch_fault(asked.current_leader_epoch)
+    )
+    if log is not None and error_code is ErrorCode.none:
+        leader_epoch, end_offset = log.end_offset_for_epoch(asked.leader_epoch)
+    return shape.nested(
+        "EpochEndOffset",
+        error_code=error_code,
+        partition=asked.partition,
+        leader_epoch=leader_epoch,
+        end_offset=end_offset,
+    )

@@ -1,0 +1,54 @@
+"""SaslAuthenticate (36), v0-2.
+
+Behaviour: checks the PLAIN token against the deployment's secret. The authorization id, if any, is the
+address of the gateway's client, `ip:port`, which DescribeGroups shows. A wrong token is answered and the
+connection closed.
+Deliberately not done: re-authentication (session lifetime is 0: for ever).
+Versions: v1 session_lifetime_ms (KIP-368); v2 flexible.
+"""
+
+import datetime
+from typing import TYPE_CHECKING, Any
+
+from kio.schema.errors import ErrorCode
+from kio.static.primitive import i64Timedelta
+
+from broker.causes import CloseCause
+from broker.entities import response_shape
+from broker.sasl import check_plain, client_address
+from wire.api_table import ApiKey
+
+if TYPE_CHECKING:
+    from broker.app import Broker
+    from broker.call import Call
+
+
+def handle(broker: "Broker", call: "Call") -> None:
+    """Check the token."""
+    channel = call.channel
+    if broker.config.secret is None or channel.is_authenticated or not channel.sasl_begun:
+        call.reply(_answer(call, ErrorCode.illegal_sasl_state, "SaslHandshake comes first, and once"))
+        channel.close(CloseCause.AUTHENTICATION_FAILED)
+        return
+    authorization_id = check_plain(call.request.auth_bytes, broker.config.secret)
+    if authorization_id is None:
+        call.reply(
+            _answer(
+                call,
+                ErrorCode.sasl_authentication_failed,
+                "Authentication failed: Invalid username or password",
+            )
+        )
+        channel.close(CloseCause.AUTHENTICATION_FAILED)
+        return
+    channel.authenticated(client_address(authorization_id))
+    call.reply(_answer(call, ErrorCode.none, None))
+
+
+def _answer(call: "Call", error_code: ErrorCode, message: str | None) -> Any:
+    return response_shape(ApiKey.SASL_AUTHENTICATE, call.api_version).make(
+        error_code=error_code,
+        error_message=message,
+        auth_bytes=b"",
+        session_lifetime=i64Timedelta.parse(datetime.timedelta(0)),
+    )

@@ -1,0 +1,32 @@
+"""SaslHandshake (17), v0-1.
+
+Behaviour: the only mechanism is PLAIN with the deployment's secret. A broker without a secret has no SASL
+and answers ILLEGAL_SASL_STATE, as Kafka's PLAINTEXT listener does.
+Deliberately not done: SCRAM, OAUTHBEARER, GSSAPI; tenants authenticate at the gateway.
+Versions: after v0 the token comes as a bare frame, after v1 in SaslAuthenticate (KIP-152).
+"""
+
+from typing import TYPE_CHECKING
+
+from kio.schema.errors import ErrorCode
+
+from broker.entities import response_shape
+from broker.sasl import MECHANISM
+from wire.api_table import ApiKey
+
+if TYPE_CHECKING:
+    from broker.app import Broker
+    from broker.call import Call
+
+
+def handle(broker: "Broker", call: "Call") -> None:
+    """Agree on PLAIN."""
+    shape = response_shape(ApiKey.SASL_HANDSHAKE, call.api_version)
+    if broker.config.secret is None or call.channel.is_authenticated:
+        error_code = ErrorCode.illegal_sasl_state
+    elif call.request.mechanism != MECHANISM:
+        error_code = ErrorCode.unsupported_sasl_mechanism
+    else:
+        error_code = ErrorCode.none
+        call.channel.begin_sasl(bare_token=call.api_version == 0)
+    call.reply(shape.make(error_code=error_code, mechanisms=(MECHANISM,)))

@@ -1,0 +1,115 @@
+"""What the broker counts. Plain integers on the hot path; Prometheus reads them when it scrapes."""
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final
+
+from broker.causes import CloseCause
+from wire.api_table import ApiKey
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
+_BOUNDS_US: Final = (50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 1_000_000)
+
+
+class Histogram:
+    """Durations in microseconds."""
+
+    __slots__ = ("buckets", "total_us")
+
+    def __init__(self) -> None:
+        self.buckets = [0] * (len(_BOUNDS_US) + 1)
+        self.total_us = 0
+
+    def observe(self, duration_ns: int) -> None:
+        """Count one duration."""
+        duration_us = duration_ns // 1000
+        self.buckets[bisect_left(_BOUNDS_US, duration_us)] += 1
+        self.total_us += duration_us
+
+    def cumulative(self) -> list[tuple[str, float]]:
+        """Prometheus' buckets."""
+        total = 0
+        found: list[tuple[str, float]] = []
+        for bound, number in zip((*_BOUNDS_US, None), self.buckets, strict=True):
+            total += number
+            found.append(("+Inf" if bound is None else str(bound / 1e6), total))
+        return found
+
+
+class BrokerMetrics:
+    """All counters of the process. `gauges` are asked when scraped: name -> (help, function)."""
+
+    def __init__(self) -> None:
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.connections_accepted = 0
+        self.requests: defaultdict[int, int] = defaultdict(int)
+        self.request_ms: defaultdict[int, int] = defaultdict(int)
+        self.connections_closed: dict[CloseCause, int] = dict.fromkeys(CloseCause, 0)
+        self.append = Histogram()
+        self.fetch = Histogram()
+        self.appended_bytes = 0
+        self.append_refused: defaultdict[str, int] = defaultdict(int)
+        self.throttled_ms: dict[str, int] = {"produce": 0, "consume": 0}
+        self.storage_errors = 0
+        self.gauges: dict[str, tuple[str, Callable[[], float]]] = {}
+
+    def closed(self, cause: CloseCause) -> None:
+        """A connection was closed."""
+        self.connections_closed[cause] += 1
+
+    def answered(self, api_key: int, duration_ms: int) -> None:
+        """A request was answered after so long."""
+        self.request_ms[api_key] += duration_ms
+
+    def collect(self) -> "Iterable[Metric]":
+        """For the registry."""
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+
+        def counter(name: str, text: str, label: str, values: Iterable[tuple[str, float]]) -> "Metric":
+            family = CounterMetricFamily(f"portico_broker_{name}", text, labels=[label])
+            for key, value in values:
+                family.add_metric([key], value)
+            return family
+
+        yield counter("requests", "Requests by API.", "api", _by_api(self.requests, 1))
+        yield counter(
+            "request_seconds", "Time from a request to its answer, waits included.", "api",
+            _by_api(self.request_ms, 1000),
+        )  # fmt: skip
+        yield counter(
+            "connections_closed", "Closed connections by cause.", "cause",
+            [(str(cause), number) for cause, number in list(self.connections_closed.items())],
+        )  # fmt: skip
+        yield counter(
+            "bytes", "Bytes on client sockets.", "direction", [("in", self.bytes_in), ("out", self.bytes_out)]
+        )
+        yield counter(
+            "append_refused", "Refused appends by error.", "error", list(self.append_refused.items())
+        )
+        yield counter(
+            "throttle_seconds", "throttle_time handed out.", "direction",
+            [(key, value / 1000) for key, value in list(self.throttled_ms.items())],
+        )  # fmt: skip
+        for name, value, text in (
+            ("connections_accepted", self.connections_accepted, "Accepted connections."),
+            ("appended_bytes", self.appended_bytes, "Record bytes written to logs."),
+            ("storage_errors", self.storage_errors, "Operations the disk refused."),
+        ):
+            yield CounterMetricFamily(f"portico_broker_{name}", text, value=value)
+        for name, histogram, text in (
+            ("append_seconds", self.append, "Append to one partition."),
+            ("fetch_seconds", self.fetch, "Building one Fetch answer."),
+        ):
+            yield HistogramMetricFamily(
+                f"portico_broker_{name}", text, histogram.cumulative(), histogram.total_us / 1e6
+            )
+        for name, (text, ask) in self.gauges.items():
+            yield GaugeMetricFamily(f"portico_broker_{name}", text, value=ask())
+
+
+def _by_api(values: dict[int, int], divisor: int) -> list[tuple[str, float]]:
+    return [(ApiKey(key).name.lower(), value / divisor) for key, value in list(values.items())]

@@ -1,0 +1,144 @@
+"""Produce v3-8 on the wire, scanned without touching record bytes. Pure.
+
+Request: transactional_id, acks, timeout_ms, topics of (name, partitions of (index, records)).
+Source: Kafka ProduceRequest.json, ProduceResponse.json.
+"""
+
+import struct
+from typing import Final, NamedTuple
+
+from wire.codec import MalformedFrame
+
+_I16: Final = struct.Struct(">h")
+_I32: Final = struct.Struct(">i")
+_ACKS_TIMEOUT_COUNT: Final = struct.Struct(">hii")
+_INDEX_SIZE: Final = struct.Struct(">ii")
+_V2: Final = struct.Struct(">ihqq")
+_V5: Final = struct.Struct(">ihqqq")
+_V8_TAIL: Final = struct.Struct(">ih")
+
+
+class ProducePartition(NamedTuple):
+    """One partition's records: where they stand in the frame. `end` < 0: null."""
+
+    index: int
+    start: int
+    end: int
+
+
+class ProduceScan(NamedTuple):
+    """A scanned request."""
+
+    transactional_id: str | None
+    acks: int
+    timeout_ms: int
+    topics: list[tuple[str, list[ProducePartition]]]
+
+
+class PartitionAnswer(NamedTuple):
+    """One partition of the response."""
+
+    index: int
+    error_code: int
+    base_offset: int = -1
+    log_append_time_ms: int = -1
+    log_start_offset: int = -1
+    error_message: str | None = None
+
+
+def read_string(frame: memoryview, at: int) -> tuple[str | None, int]:
+    """A nullable string and the offset behind it."""
+    (size,) = _I16.unpack_from(frame, at)
+    at += 2
+    if size < 0:
+        if size != -1:
+            raise MalformedFrame("negative string length")
+        return None, at
+    end = at + size
+    if end > len(frame):
+        raise MalformedFrame("a string runs past the end")
+    try:
+        return str(frame[at:end], "utf-8"), end
+    except UnicodeDecodeError as error:
+        raise MalformedFrame("a string is not UTF-8") from error
+
+
+def read_count(frame: memoryview, at: int, element_bytes: int) -> int:
+    """The count of an array whose elements take at least `element_bytes`."""
+    (count,) = _I32.unpack_from(frame, at)
+    if not 0 <= count <= (len(frame) - at - 4) // element_bytes:
+        raise MalformedFrame(f"an array of {count} elements does not fit its frame")
+    return int(count)
+
+
+def scan_produce(frame: memoryview, at: int) -> ProduceScan:
+    """Scan the body that begins at `at`. Raises: MalformedFrame."""
+    try:
+        return _scan(frame, at)
+    except struct.error as error:
+        raise MalformedFrame(f"a Produce request ends early: {error}") from error
+
+
+def _scan(frame: memoryview, at: int) -> ProduceScan:
+    transactional_id, at = read_string(frame, at)
+    acks, timeout_ms, _ = _ACKS_TIMEOUT_COUNT.unpack_from(frame, at)
+    topic_count = read_count(frame, at + 6, 6)
+    at += 10
+    topics: list[tuple[str, list[ProducePartition]]] = []
+    total = len(frame)
+    for _ in range(topic_count):
+        name, at = read_string(frame, at)
+        if name is None:
+            raise MalformedFrame("a null topic name")
+        partition_count = read_count(frame, at, 8)
+        at += 4
+        partitions = []
+        for _ in range(partition_count):
+            index, size = _INDEX_SIZE.unpack_from(frame, at)
+            at += 8
+            if size < -1 or at + size > total:
+                raise MalformedFrame("records run past the end")
+            if size == -1:
+                partitions.append(ProducePartition(index, at, -1))
+                continue
+            partitions.append(ProducePartition(index, at, at + size))
+            at += size
+        topics.append((name, partitions))
+    if at != total:
+        raise MalformedFrame(f"{total - at} bytes behind a Produce request")
+    return ProduceScan(transactional_id, acks, timeout_ms, topics)
+
+
+def produce_response(
+    correlation_id: int,
+    api_version: int,
+    topics: list[tuple[str, list[PartitionAnswer]]],
+    throttle_time_ms: int,
+) -> bytes:
+    """The framed response."""
+    out = bytearray(8)
+    _I32.pack_into(out, 4, correlation_id)
+    out += _I32.pack(len(topics))
+    for name, answers in topics:
+        encoded = name.encode()
+        out += _I16.pack(len(encoded))
+        out += encoded
+        out += _I32.pack(len(answers))
+        for answer in answers:
+            if api_version >= 5:
+                out += _V5.pack(*answer[:5])
+            else:
+                out += _V2.pack(*answer[:4])
+            if api_version >= 8:
+                out += _v8_tail(answer.error_message)
+    out += _I32.pack(throttle_time_ms)
+    _I32.pack_into(out, 0, len(out) - 4)
+    return bytes(out)
+
+
+def _v8_tail(message: str | None) -> bytes:
+    """record_errors (none) and error_message."""
+    if message is None:
+        return _V8_TAIL.pack(0, -1)
+    encoded = message.encode()[:1000]
+    return _V8_TAIL.pack(0, len(encoded)) + encoded

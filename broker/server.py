@@ -1,0 +1,259 @@
+"""The listening socket, the connections, and the way of a frame from its header to its handler."""
+
+import asyncio
+import contextlib
+import errno
+import socket
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from broker.apis import APIS, Api, Handler
+from broker.call import Call
+from broker.causes import CloseCause
+from broker.connection import Connection
+from broker.memory import ReceiveMemory
+from broker.rate_limited import RateLimitedLog
+from broker.sasl import check_plain, client_address
+from runtime.clock import monotonic_ms
+from runtime.logs import get_logger
+from wire.api_table import ApiKey
+from wire.codec import (
+    MalformedFrame,
+    RequestHeader,
+    decode,
+    is_flexible,
+    parse_request_header,
+    parse_request_prefix,
+    request_class,
+)
+
+if TYPE_CHECKING:
+    from broker.app import Broker
+
+_log = get_logger(__name__)
+_ACCEPTS_PER_TURN: Final = 64
+_SWEEP_S: Final = 1.0
+_ACCEPT_PAUSE_S: Final = 0.5
+_BACKLOG: Final = 1024
+_FRAME_BYTES_MIN: Final = 8
+"""API key, version, correlation id."""
+_EMPTY_FRAME: Final = bytes(4)
+_QUIET_CAUSES: Final = frozenset(
+    {CloseCause.CLIENT_CLOSED, CloseCause.CLIENT_RESET, CloseCause.IDLE, CloseCause.SHUTDOWN}
+)
+
+
+class Server:
+    """Accepts connections and dispatches their requests. Everything runs on the one event loop."""
+
+    def __init__(self, broker: "Broker") -> None:
+        self.broker = broker
+        self.config = broker.config
+        self.metrics = broker.metrics
+        self.loop = asyncio.get_running_loop()
+        self.memory = ReceiveMemory(self.config.request_memory_bytes)
+        self.shared = bytearray(self.config.receive_buffer_bytes)
+        self.shared_view = memoryview(self.shared)
+        self.connections: dict[int, Connection] = {}
+        self.muted: set[Connection] = set()
+        self.call_soon = self.loop.call_soon
+        self.now_ms = monotonic_ms
+        self._next_connection_id = 1
+        self._listener: socket.socket | None = None
+        self._handlers: dict[int, Handler] = {}
+        self._warnings = RateLimitedLog(_log)
+        self._stopping = False
+
+    def listen(self) -> int:
+        """Bind and accept; returns the bound port. Raises: OSError."""
+        family = socket.AF_INET6 if ":" in self.config.listen_host else socket.AF_INET
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((self.config.listen_host, self.config.listen_port))
+            listener.listen(_BACKLOG)
+        except OSError:
+            listener.close()
+            raise
+        listener.setblocking(False)
+        self._listener = listener
+        self.loop.add_reader(listener, self._accept)
+        return int(listener.getsockname()[1])
+
+    def _accept(self) -> None:
+        assert self._listener is not None
+        for _ in range(_ACCEPTS_PER_TURN):
+            try:
+                sock, address = self._listener.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                self._pause_accepting(error)
+                return
+            self._admit(sock, address)
+
+    def _admit(self, sock: socket.socket, address: Any) -> None:
+        self.metrics.connections_accepted += 1
+        if len(self.connections) >= self.config.connections_max:
+            sock.close()
+            self.metrics.closed(CloseCause.TOO_MANY_CONNECTIONS)
+            return
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection = Connection(self, sock, self._next_connection_id, str(address[0]))
+        self._next_connection_id += 1
+        self.connections[connection.connection_id] = connection
+        connection.start()
+
+    def _pause_accepting(self, error: OSError) -> None:
+        """Out of file descriptors or memory: look again in a moment instead of spinning."""
+        assert self._listener is not None
+        name = errno.errorcode.get(error.errno or 0, "?")
+        self._warnings.warning("connections cannot be accepted", self.now_ms(), error=name)
+        self.loop.remove_reader(self._listener)
+        self.loop.call_later(_ACCEPT_PAUSE_S, self._accept_again)
+
+    def _accept_again(self) -> None:
+        if self._listener is not None and not self._stopping:
+            self.loop.add_reader(self._listener, self._accept)
+
+    # -- frames ------------------------------------------------------------------------------------------
+
+    def frame_size_fault(self, connection: Connection, size: int) -> CloseCause | None:
+        """Why a frame of this size is not read."""
+        if size < 0:
+            return CloseCause.FRAME_SIZE_NEGATIVE
+        if size < _FRAME_BYTES_MIN and not connection.expects_bare_token:
+            return CloseCause.FRAME_TOO_SMALL
+        if connection.is_authenticated:
+            limit = self.config.request_bytes_max
+        else:
+            limit = self.config.request_bytes_max_before_auth
+        return CloseCause.FRAME_TOO_LARGE if size > limit else None
+
+    def dispatch(self, connection: Connection, frame: memoryview) -> None:
+        """Hand one whole frame to its handler. Whatever the bytes are, only this connection suffers."""
+        if connection.expects_bare_token:
+            self._bare_token(connection, bytes(frame))
+            return
+        try:
+            call, api = self._call_of(connection, frame)
+        except MalformedFrame as error:
+            self._refuse(connection, CloseCause.MALFORMED_REQUEST, str(error))
+            return
+        if call is None:
+            return
+        connection.call = call
+        self.metrics.requests[call.header.api_key] += 1
+        try:
+            handler = self._handlers.get(api.key)
+            if handler is None:
+                handler = self._handlers[api.key] = api.load()
+            handler(self.broker, call)
+        except MalformedFrame as error:
+            self._refuse(connection, CloseCause.MALFORMED_REQUEST, str(error))
+        except Exception:  # noqa: BLE001 - the boundary: a handler's bug costs one connection, not the process
+            _log.exception("a handler failed", api=api.key.name, version=call.api_version)
+            connection.close(CloseCause.INTERNAL_ERROR)
+
+    def _call_of(self, connection: Connection, frame: memoryview) -> tuple[Call | None, Api]:
+        api_key, api_version, correlation_id = parse_request_prefix(frame)
+        api = APIS.get(api_key)
+        if api is None:
+            self._refuse(connection, CloseCause.UNKNOWN_API, f"api key {api_key}")
+            return None, APIS[ApiKey.API_VERSIONS]
+        if not (connection.is_authenticated or api.before_auth):
+            self._refuse(connection, CloseCause.NOT_AUTHENTICATED, api.key.name)
+            return None, api
+        if not api.versions.serves(api_version):
+            if api_key == ApiKey.API_VERSIONS:
+                header = RequestHeader(api_key, api_version, correlation_id, None, len(frame), False)
+                return Call(header, None, connection, self.now_ms()), api
+            self._refuse(connection, CloseCause.UNSUPPORTED_VERSION, f"{api.key.name} v{api_version}")
+            return None, api
+        header = parse_request_header(frame, is_flexible(api_key, api_version))
+        request: Any = frame
+        if not api.raw:
+            request = decode(request_class(api_key, api_version), bytes(frame), header.body_at)
+        return Call(header, request, connection, self.now_ms()), api
+
+    def _bare_token(self, connection: Connection, token: bytes) -> None:
+        """SaslHandshake v0: the token without a Kafka header, answered by an empty frame."""
+        assert self.config.secret is not None
+        authorization_id = check_plain(token, self.config.secret)
+        if authorization_id is None:
+            self._refuse(connection, CloseCause.AUTHENTICATION_FAILED, "bare token")
+            return
+        connection.expects_bare_token = False
+        connection.authenticated(client_address(authorization_id))
+        connection.send_bare(_EMPTY_FRAME)
+
+    def _refuse(self, connection: Connection, cause: CloseCause, detail: str) -> None:
+        self._warnings.warning(
+            "request refused, closing", self.now_ms(), cause=cause, detail=detail, host=connection.client_host
+        )
+        connection.close(cause)
+
+    def call_done(self, call: Call) -> None:
+        """A call was answered."""
+        self.metrics.answered(call.header.api_key, self.now_ms() - call.received_at_ms)
+
+    # -- timers, mutes, the end --------------------------------------------------------------------------
+
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> asyncio.TimerHandle:
+        """A timer in milliseconds."""
+        return self.loop.call_later(delay_ms / 1000, callback)
+
+    @staticmethod
+    def cancel_timer(timer: asyncio.TimerHandle | None) -> None:
+        """Cancel a timer that may not exist."""
+        if timer is not None:
+            timer.cancel()
+
+    def check_mutes(self) -> None:
+        """Rates have changed: muted channels may be due earlier."""
+        for connection in list(self.muted):
+            connection.check_mute()
+
+    def connection_closed(self, connection: Connection, cause: CloseCause) -> None:
+        """Every connection ends here, once."""
+        self.connections.pop(connection.connection_id, None)
+        self.metrics.closed(cause)
+        if cause not in _QUIET_CAUSES:
+            self._warnings.warning(
+                f"connection closed: {cause}", self.now_ms(), cause=cause, host=connection.client_host
+            )
+        self.broker.connection_closed(connection.connection_id)
+
+    async def sweep(self) -> None:
+        """Run the connections' timers for ever."""
+        before_ms = self.now_ms()
+        while True:
+            await asyncio.sleep(_SWEEP_S)
+            now_ms = self.now_ms()
+            for connection in list(self.connections.values()):
+                cause = connection.tick(now_ms - before_ms)
+                if cause is not None:
+                    connection.close(cause)
+            self.check_mutes()
+            before_ms = now_ms
+
+    async def stop(self, grace_s: float) -> None:
+        """Stop accepting, let calls in flight end for a moment, then close what is left."""
+        self._stopping = True
+        if self._listener is not None:
+            with contextlib.suppress(ValueError):
+                self.loop.remove_reader(self._listener)
+            self._listener.close()
+            self._listener = None
+        deadline_ms = self.now_ms() + int(grace_s * 1000)
+        for connection in list(self.connections.values()):
+            if connection.call is None:
+                connection.close(CloseCause.SHUTDOWN)
+        while self.connections and self.now_ms() < deadline_ms:
+            await asyncio.sleep(0.01)
+            for connection in list(self.connections.values()):
+                if connection.call is None and not connection.is_sending:
+                    connection.close(CloseCause.SHUTDOWN)
+        for connection in list(self.connections.values()):
+            connection.close(CloseCause.SHUTDOWN)
