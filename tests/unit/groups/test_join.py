@@ -1,0 +1,268 @@
+"""JoinGroup and the rebalances it starts, told as short stories. Kafka's behaviour is the expectation."""
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from tests.unit.groups.world import World, subscription
+
+
+def test_the_first_member_waits_for_others_then_leads() -> None:
+    world = World(initial_rebalance_delay_ms=500)
+    first = world.join()
+    world.pass_ms(499)
+    assert first.is_parked
+    assert world.state() == "PreparingRebalance"
+    world.pass_ms(1)
+    assert first.result.generation_id == 1
+    assert first.result.leader == first.result.member_id == "c-1"
+    assert first.result.protocol_type == "consumer"
+    assert first.result.protocol_name == "range"
+    assert [member.member_id for member in first.result.members] == ["c-1"]
+    assert world.state() == "CompletingRebalance"
+
+
+def test_each_newcomer_prolongs_the_first_wait_up_to_the_rebalance_timeout() -> None:
+    world = World(initial_rebalance_delay_ms=500)
+    slots = [world.join(rebalance_ms=1200)]
+    world.pass_ms(400)
+    slots.append(world.join(rebalance_ms=1200))
+    world.pass_ms(500)
+    assert all(slot.is_parked for slot in slots), "500 ms more since 500 ms: somebody came"
+    slots.append(world.join(rebalance_ms=1200))
+    world.pass_ms(299)
+    assert all(slot.is_parked for slot in slots)
+    world.pass_ms(1)
+    assert [slot.result.generation_id for slot in slots] == [1, 1, 1], "1,200 ms are over"
+    assert len(slots[0].result.members) == 3
+    assert slots[1].result.members == ()
+
+
+def test_from_v4_on_a_new_member_is_told_its_id_first() -> None:
+    world = World()
+    told = world.join(requires_id=True, client="app")
+    assert told.error is ErrorCode.member_id_required
+    assert told.result.member_id == "app-1"
+    assert world.state() == "Empty"
+    joined = world.join("app-1", requires_id=True)
+    world.pass_ms(0)
+    assert joined.error is ErrorCode.none
+    assert joined.result.member_id == "app-1"
+
+
+def test_a_pending_member_that_does_not_come_back_is_forgotten_with_its_group() -> None:
+    world = World()
+    world.join(requires_id=True, session_ms=6000)
+    world.pass_ms(5999)
+    assert world.state() == "Empty"
+    world.pass_ms(1)
+    assert world.state() == "Dead"
+    assert world.join("c-1").error is ErrorCode.unknown_member_id
+    assert world.log == []
+
+
+def test_a_rebalance_waits_for_pending_members() -> None:
+    world = World()
+    (leader,) = world.stable()
+    pending = world.join(requires_id=True, session_ms=6000)
+    world.join()
+    assert world.heartbeat(leader.member_id, 1) is ErrorCode.rebalance_in_progress
+    again = world.join(leader.member_id)
+    assert again.is_parked, "the pending member may come"
+    joined = world.join(pending.result.member_id, requires_id=True)
+    assert again.result.generation_id == joined.result.generation_id == 2
+    assert len(again.result.members) == 3
+
+
+def test_a_pending_members_end_completes_the_joins() -> None:
+    world = World()
+    (leader,) = world.stable()
+    world.join(requires_id=True, session_ms=6000)
+    other = world.join()
+    again = world.join(leader.member_id)
+    assert again.is_parked
+    world.pass_ms(6000)
+    assert again.result.generation_id == other.result.generation_id == 2
+
+
+def test_a_newcomer_makes_a_stable_group_rebalance_the_moment_all_are_there() -> None:
+    world = World()
+    first, second = world.stable(2)
+    third = world.join()
+    assert world.state() == "PreparingRebalance"
+    assert world.heartbeat(first.member_id, 2) is ErrorCode.rebalance_in_progress
+    one = world.join(first.member_id)
+    assert one.is_parked
+    two = world.join(second.member_id)
+    assert {one.result.generation_id, two.result.generation_id, third.result.generation_id} == {3}
+    assert one.result.leader == first.member_id, "the leader stays"
+
+
+def test_who_misses_the_rebalance_timeout_is_out_and_another_leads() -> None:
+    world = World()
+    first, second = world.stable(2, rebalance_ms=20_000, session_ms=30_000)
+    slot = world.join(second.member_id, protocols={"range": subscription("t", "u")}, rebalance_ms=20_000)
+    world.pass_ms(19_999)
+    assert slot.is_parked
+    world.pass_ms(1)
+    assert slot.result.leader == second.member_id
+    assert [member.member_id for member in slot.result.members] == [second.member_id]
+    assert world.heartbeat(first.member_id, 3) is ErrorCode.unknown_member_id
+
+
+def test_the_slowest_members_rebalance_timeout_counts() -> None:
+    world = World()
+    world.stable(rebalance_ms=20_000, session_ms=60_000)
+    slow = world.join(rebalance_ms=40_000)
+    world.pass_ms(39_999)
+    assert slow.is_parked
+    world.pass_ms(1)
+    assert slow.error is ErrorCode.none
+
+
+def test_a_leader_that_joins_again_forces_a_rebalance_and_a_follower_does_not() -> None:
+    world = World()
+    leader, follower = world.stable(2)
+    again = world.join(follower.member_id)
+    assert again.result.generation_id == 2
+    assert again.result.members == ()
+    assert world.state() == "Stable"
+    parked = world.join(leader.member_id)
+    assert parked.is_parked
+    assert world.state() == "PreparingRebalance"
+
+
+def test_a_follower_with_another_subscription_forces_a_rebalance() -> None:
+    world = World()
+    _, follower = world.stable(2)
+    assert world.join(follower.member_id, protocols={"range": subscription("x")}).is_parked
+    assert world.state() == "PreparingRebalance"
+
+
+def test_a_lost_join_answer_is_given_again_while_the_leader_assigns() -> None:
+    world = World()
+    first = world.join()
+    world.pass_ms(0)
+    again = world.join(first.result.member_id)
+    assert again.result == first.result
+
+
+def test_a_repeated_parked_join_answers_the_former_call() -> None:
+    world = World()
+    leader, follower = world.stable(2)
+    former = world.join(leader.member_id)
+    latter = world.join(leader.member_id)
+    assert former.error is ErrorCode.rebalance_in_progress
+    assert latter.is_parked
+    world.join(follower.member_id)
+    assert latter.result.generation_id == 3
+
+
+def test_protocols_are_chosen_by_votes_among_those_all_support() -> None:
+    world = World(initial_rebalance_delay_ms=100)
+    slots = [
+        world.join(protocols={"a": b"", "b": b"", "c": b""}),
+        world.join(protocols={"b": b"", "a": b"", "c": b""}),
+        world.join(protocols={"c": b"", "b": b""}),
+        world.join(protocols={"b": b"", "c": b"", "x": b""}),
+    ]
+    world.pass_ms(200)
+    assert {slot.result.protocol_name for slot in slots} == {"b"}
+
+
+def test_members_must_share_a_protocol_and_its_type() -> None:
+    world = World()
+    world.stable()
+    inconsistent = ErrorCode.inconsistent_group_protocol
+    assert world.join(protocols={"sticky": b""}).error is inconsistent
+    assert world.join(protocol_type="connect").error is inconsistent
+    assert world.join(protocols={}).error is inconsistent
+    assert world.join(group="new", protocols={}).error is inconsistent
+    assert world.join(group="new", protocol_type="").error is inconsistent
+    assert world.state("new") == "Dead"
+    assert world.state() == "Stable"
+
+
+@pytest.mark.parametrize("session_ms", [-1, 0, 5999, 1_800_001, 2**31 - 1])
+def test_sessions_have_bounds(session_ms: int) -> None:
+    assert World().join(session_ms=session_ms).error is ErrorCode.invalid_session_timeout
+
+
+def test_names_that_cannot_be_stored_are_refused() -> None:
+    world = World()
+    assert world.join(group="").error is ErrorCode.invalid_group_id
+    assert world.join(group="g" * 32_768).error is ErrorCode.invalid_group_id
+    assert world.join(instance="é" * 20_000).error is ErrorCode.invalid_request
+    assert world.join(protocols={"p" * 32_768: b""}).error is ErrorCode.invalid_request
+    assert world.join(protocols={"p": bytes(1_048_577)}).error is ErrorCode.invalid_request
+
+
+def test_a_long_client_id_still_gives_a_member_id() -> None:
+    world = World()
+    slot = world.join(client="x" * 32_767)
+    world.pass_ms(0)
+    assert slot.error is ErrorCode.none
+    assert len(slot.result.member_id) < 2_000
+
+
+def test_a_member_id_nobody_gave_is_unknown() -> None:
+    world = World()
+    assert world.join("made-up").error is ErrorCode.unknown_member_id
+    world.stable()
+    assert world.join("made-up").error is ErrorCode.unknown_member_id
+
+
+def test_a_full_group_takes_nobody_else() -> None:
+    world = World(group_size_max=2)
+    first, second = world.stable(2)
+    full = ErrorCode.group_max_size_reached
+    refused = world.join()
+    assert refused.error is full
+    assert refused.result.member_id == ""
+    assert world.join(requires_id=True).error is full
+    assert world.state() == "Stable"
+    assert world.join(first.member_id).is_parked
+    assert world.join(second.member_id).error is ErrorCode.none
+
+
+def test_an_instance_may_have_so_many_groups() -> None:
+    world = World(groups_per_instance_max=2)
+    mine, other = "iaaaaaaaaaaa.", "ibbbbbbbbbbb."
+    world.stable(group=f"{mine}1")
+    assert world.commit(1, group=f"{mine}2") is ErrorCode.none
+    assert world.commit(1, group=f"{mine}3") is ErrorCode.group_max_size_reached
+    assert world.join(group=f"{mine}3").error is ErrorCode.group_max_size_reached
+    assert world.commit(1, group=f"{other}3") is ErrorCode.none
+    assert world.delete_group(f"{mine}2") is ErrorCode.none
+    assert world.commit(1, group=f"{mine}3") is ErrorCode.none
+
+
+def test_a_new_member_whose_join_stays_parked_for_five_minutes_is_dropped() -> None:
+    world = World()
+    world.stable(session_ms=1_800_000, rebalance_ms=1_000_000)
+    parked = world.join(session_ms=10_000, rebalance_ms=1_000_000)
+    world.pass_ms(299_999)
+    assert parked.is_parked, "its session does not count: it cannot heartbeat"
+    world.pass_ms(1)
+    assert parked.error is ErrorCode.unknown_member_id
+
+
+def test_a_known_member_with_a_parked_join_needs_no_heartbeat() -> None:
+    world = World()
+    leader, follower = world.stable(2, session_ms=10_000, rebalance_ms=60_000)
+    parked = world.join(leader.member_id, session_ms=10_000)
+    for _ in range(5):
+        world.pass_ms(9_000)
+        assert world.heartbeat(follower.member_id, 2) is ErrorCode.rebalance_in_progress
+    assert parked.is_parked
+    assert world.join(follower.member_id).result.generation_id == 3
+    assert parked.result.generation_id == 3
+
+
+def test_the_last_silent_member_leaves_an_empty_group_of_the_next_generation() -> None:
+    world = World()
+    world.stable(session_ms=10_000)
+    world.pass_ms(10_000)
+    assert world.state() == "Empty"
+    joined = world.join()
+    world.pass_ms(0)
+    assert joined.result.generation_id == 3
