@@ -18,6 +18,13 @@ def _vports(text: str) -> tuple[int, int]:
     return bounds
 
 
+def _console(text: str) -> tuple[str, int]:
+    host, port = parse_host_port(text)
+    if port == 0:
+        raise ValueError("the console needs a port of its own, not 0")
+    return host, port
+
+
 def _count(low: int, high: int) -> Callable[[str], int]:
     def parse(text: str) -> int:
         if not text.isascii() or not text.isdigit() or not low <= int(text) <= high:
@@ -40,7 +47,7 @@ def _policy(text: str) -> str:
 
 
 SETTINGS: Final = (
-    Setting("console", ("127.0.0.1", 8080), parse_host_port, "Where the console listens, HOST:PORT."),
+    Setting("console", ("127.0.0.1", 8080), _console, "Where the console listens, HOST:PORT."),
     Setting("vip", "127.0.0.1", _text, "Address of the instances: one, BIND=ADVERTISED, or a CIDR pool."),
     Setting("vports", (20000, 29999), _vports, "Ports that instances get, FIRST-LAST."),
     Setting("workers", os.cpu_count() or 1, _count(1, 256), "Gateway processes; one per core by default."),
