@@ -97,8 +97,13 @@ class Entry:
             self.consume.measure(self.consume.counters, ELAPSED_MS_MIN)
 
     def start_run(self, from_zero: bool) -> None:
-        """The point started anew; `from_zero`: this is its first report, so all counters began at zero."""
-        self.produce.counters = self.consume.counters = DirectionCounters()
+        """The point started anew; `from_zero`: this is its first report, so all counters began at zero.
+
+        The rate it applies is kept until it says another one: a new master holds it to that.
+        """
+        for direction in (self.produce, self.consume):
+            applied = direction.counters.rate_bytes_per_s
+            direction.counters = DirectionCounters(rate_bytes_per_s=applied)
         self.has_base = from_zero
 
 
