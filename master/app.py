@@ -102,7 +102,7 @@ class _Routes:
 
 def _seconds(request: Request) -> int:
     text = request.query_params.get("seconds", "0")
-    if not (text.isascii() and text.isdigit()) or int(text[:6]) > SECONDS_MAX:
+    if not (text.isascii() and text.isdigit() and len(text) <= 4 and int(text) <= SECONDS_MAX):
         raise _BadRequestError(HTTPStatus.BAD_REQUEST, f"seconds must be a number from 0 to {SECONDS_MAX}")
     return int(text)
 
