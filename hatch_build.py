@@ -70,8 +70,10 @@ def _npm(directory: Path, *arguments: str) -> None:
         timeout=NPM_TIMEOUT_S,
     )
     if done.returncode != 0:
-        tail = " / ".join(str(done.stdout).strip().splitlines()[-5:])
-        raise BuildError(f"npm {arguments[0]} failed: {tail}")
+        said = str(done.stdout).splitlines()
+        # npm says what went wrong first, and where its log is last.
+        wrong = [line for line in said if line.startswith("npm error")][:4] or said[-4:]
+        raise BuildError(f"npm {arguments[0]} failed: {' / '.join(line.strip() for line in wrong)}")
 
 
 def _replace(new: Path, static: Path) -> None:

@@ -1,6 +1,6 @@
 // What the operator's dashboard remembers while it is open: sums over all instances and a minute of each.
 
-import type { QuotaOverview } from '../api';
+import type { History, QuotaOverview } from '../api';
 import { totalsOf } from './quota';
 
 type Column = (number | null)[];
@@ -11,6 +11,34 @@ export interface Recent {
 }
 
 const RECENT = 60;
+/** Reports of different instances fall into different moments: a value counts for this many seconds. */
+const HOLD_S = 3;
+const NAMES = ['produce', 'consume', 'throttled', 'blocked'] as const;
+type Sums = Record<(typeof NAMES)[number], number>;
+
+/** The history of one instance as sums over its brokers, by whole second. */
+function bySecond(history: History): Map<number, Sums> {
+  const sums = new Map<number, Sums>();
+  for (const [index, atMs] of history.at_ms.entries()) {
+    const here: Sums = { produce: 0, consume: 0, throttled: 0, blocked: history.blocked[index] ? 1 : 0 };
+    for (const broker of history.brokers) {
+      for (const direction of ['produce', 'consume'] as const) {
+        here[direction] += broker[direction].rate_bytes_per_s[index] ?? 0;
+        if ((broker[direction].throttled_ms_per_s[index] ?? 0) > 0) here.throttled = 1;
+      }
+    }
+    sums.set(Math.round(atMs / 1000), here);
+  }
+  return sums;
+}
+
+function heldAt(sums: Map<number, Sums>, second: number): Sums | undefined {
+  for (let back = 0; back < HOLD_S; back += 1) {
+    const found = sums.get(second - back);
+    if (found !== undefined) return found;
+  }
+  return undefined;
+}
 
 export class TotalSeries {
   #keepS: number;
@@ -22,12 +50,34 @@ export class TotalSeries {
     this.#keepS = keepS;
   }
 
+  /** What happened before the page was opened; only right when it holds every instance. */
+  seed(histories: Map<string, History>, untilS: number): void {
+    const all = new Map([...histories].map(([id, history]) => [id, bySecond(history)]));
+    const end = Math.min(Math.floor(untilS), Math.ceil(this.#atS[0] ?? untilS) - 1);
+    const times: number[] = [];
+    const columns = { produce: [] as number[], consume: [] as number[], throttled: [] as number[], blocked: [] as number[] };
+    for (let second = end - this.#keepS; second <= end; second += 1) {
+      const present = [...all.values()].map((sums) => heldAt(sums, second)).filter((sums) => sums !== undefined);
+      if (present.length === 0) continue;
+      times.push(second);
+      for (const name of NAMES) columns[name].push(present.reduce((sum, one) => sum + one[name], 0));
+    }
+    this.#atS.unshift(...times);
+    for (const name of NAMES) this.#columns[name].unshift(...columns[name]);
+    for (const [id, sums] of all) {
+      const now = this.recent(id);
+      const past = Array.from({ length: RECENT - now.produce.length }, (_, index) => heldAt(sums, end - (RECENT - now.produce.length) + 1 + index));
+      const join = (name: 'produce' | 'consume'): Column => [...past.map((one) => one?.[name] ?? 0), ...now[name]].slice(-RECENT);
+      this.#recent.set(id, { produce: join('produce'), consume: join('consume') });
+    }
+  }
+
   append(overview: QuotaOverview): void {
     const atS = overview.at_ms / 1000;
     if (atS <= (this.#atS.at(-1) ?? 0)) return;
     const totals = totalsOf(overview.instances);
     this.#atS.push(atS);
-    for (const name of ['produce', 'consume', 'throttled', 'blocked'] as const) this.#columns[name].push(totals[name]);
+    for (const name of NAMES) this.#columns[name].push(totals[name]);
     const old = this.#atS.findIndex((time) => time >= atS - this.#keepS);
     this.#atS.splice(0, old);
     for (const column of Object.values(this.#columns)) column.splice(0, old);
