@@ -7,6 +7,8 @@ from pathlib import Path
 
 from broker.app import Broker
 from broker.config import BrokerConfig
+from broker.log.errors import LogDirectoryUnusable, StorageFailed
+from broker.topic_store import TopicStoreDamaged
 from runtime import logs, process
 from runtime.config import parse_host_port
 
@@ -25,7 +27,7 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--flush-interval-ms", type=int, default=1_000)
     parser.add_argument("--retention-check-interval-ms", type=int, default=30_000)
     parser.add_argument("--checkpoint-interval-ms", type=int, default=60_000)
-    parser.add_argument("--report-interval-ms", type=int, default=1_000)
+    parser.add_argument("--report-period-ms", type=int, default=1_000)
     parser.add_argument("--request-memory-bytes", type=int, default=256 * 1024 * 1024)
     parser.add_argument("--default-partitions", type=int, default=1)
     parser.add_argument("--log-json", action="store_true", default=None)
@@ -53,7 +55,7 @@ def _config(options: argparse.Namespace) -> BrokerConfig:
         flush_interval_ms=options.flush_interval_ms,
         retention_check_interval_ms=options.retention_check_interval_ms,
         checkpoint_interval_ms=options.checkpoint_interval_ms,
-        report_interval_ms=options.report_interval_ms,
+        report_period_ms=options.report_period_ms,
         default_partitions=options.default_partitions,
     )
     faults = config.faults()
@@ -63,10 +65,10 @@ def _config(options: argparse.Namespace) -> BrokerConfig:
 
 
 async def _serve(config: BrokerConfig, options: argparse.Namespace) -> None:
-    broker = Broker(config)
     try:
+        broker = Broker(config)
         port = broker.start()
-    except OSError as error:
+    except (OSError, LogDirectoryUnusable, StorageFailed, TopicStoreDamaged) as error:
         raise SystemExit(f"the broker cannot start: {error}") from error
     try:
         ports = {"port": port, "metrics_port": _serve_metrics(broker, options.metrics)}

@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 from broker.config import BrokerConfig
@@ -11,7 +11,8 @@ from broker.coordination import GroupCoordination
 from broker.fetch_sessions import FetchSessionCache
 from broker.fetching import Fetches
 from broker.flusher import Flusher
-from broker.log.manager import LogManager
+from broker.groups.config import GroupConfig
+from broker.log.manager import LoadReport, LogManager
 from broker.maintenance import Maintenance
 from broker.metrics import BrokerMetrics
 from broker.producer_ids import ProducerIds
@@ -24,6 +25,9 @@ from runtime.config import format_host_port
 from runtime.logs import get_logger
 from runtime.tasks import Supervised
 from traffic.point import TrafficPoint
+
+if TYPE_CHECKING:
+    from broker.reporting import Reporting
 
 _log = get_logger(__name__)
 OFFSETS_TOPIC: Final = "__consumer_offsets"
@@ -49,8 +53,9 @@ class Broker:
             boot_id=self.boot_id,
             now_ms=monotonic_ms(),
         )
+        self.traffic.period_ms = config.report_period_ms
         self.logs = LogManager(
-            config.data_dir / "logs", cluster_id=config.cluster_id, node_id=config.node_id, now_ms=epoch_ms()
+            [config.data_dir / "logs"], cluster_id=config.cluster_id, node_id=config.node_id
         )
         self.topics = Topics(TopicStore(config.data_dir / "topics"), self.logs)
         self.producer_ids = ProducerIds(config.data_dir / "producer-ids.json", config.node_id)
@@ -58,18 +63,21 @@ class Broker:
             config.fetch_sessions_max, lambda: secrets.randbelow(_SESSION_ID_MAX) + 1
         )
         self.fetches = Fetches(self.loop.call_soon)
-        self.flusher = Flusher(self.logs, self.loop, self.storage_failed)
+        self.flusher = Flusher(self.logs, self.loop, epoch_ms, self.storage_failed)
         self.server = Server(self)
         self.maintenance = Maintenance(self)
         self.coordination: GroupCoordination
         """The group coordinator; there when `start` has returned."""
+        self.loaded: LoadReport
+        """What starting found on the disk."""
         self.node: tuple[int, str, int]
         """Node id, advertised host and port; known when the listener is bound."""
+        self.reporting: Reporting | None = None
         self._tasks = Supervised()
 
     def start(self) -> int:
-        """Load, listen, and start the background tasks; the bound port. Raises: OSError, LogError."""
-        self.topics.load()
+        """Load, listen, and start the background tasks; the bound port. Raises: OSError, StorageFailed."""
+        self.loaded = self.topics.load(epoch_ms())
         self.coordination = self._group_coordination()
         self.topics.on_deleted(self._topic_deleted)
         self.measure_logs()
@@ -84,23 +92,31 @@ class Broker:
         self._tasks.spawn("sweep connections", self.server.sweep)
         for name, work in self.maintenance.tasks():
             self._tasks.spawn(name, work)
+        if self.config.control_url is not None and self.config.secret is not None:
+            self._start_reporting(self.config.control_url, self.config.secret)
         _log.info(
             "broker serves",
             address=format_host_port(self.config.listen_host, port),
             topics=len(self.topics),
             partitions=self.topics.partition_count,
-            recovered_bytes=self.logs.recovered_bytes,
+            recovered_bytes=self.loaded.recovered_bytes,
+            truncated_bytes=self.loaded.truncated_bytes,
         )
         return port
 
     def _group_coordination(self) -> GroupCoordination:
+        config = GroupConfig()
         topic = self.topics.get(OFFSETS_TOPIC)
         if topic is None:
-            partitions = GroupCoordination.default_config().offsets_partitions
-            topic = self.topics.create(
-                OFFSETS_TOPIC, partitions, {"cleanup.policy": "compact", "segment.bytes": "104857600"}
-            )
-        return GroupCoordination(topic.partitions)
+            configs = {"cleanup.policy": "compact", "segment.bytes": "104857600"}
+            topic = self.topics.create(OFFSETS_TOPIC, config.offsets_partitions, configs, epoch_ms())
+        return GroupCoordination(topic.partitions, config)
+
+    def _start_reporting(self, control_url: str, secret: str) -> None:
+        from broker.reporting import Reporting  # its HTTP client costs as much start-up time as all the rest
+
+        self.reporting = Reporting(self, control_url, secret)
+        self.reporting.start(self._tasks)
 
     def _register_gauges(self) -> None:
         gauges = self.metrics.gauges
@@ -117,7 +133,7 @@ class Broker:
         gauges["receive_memory_bytes"] = ("Receive buffers in use.", lambda: self.server.memory.used_bytes)
         gauges["recovered_bytes"] = (
             "Bytes that recovery read at start.",
-            lambda: self.logs.recovered_bytes,
+            lambda: self.loaded.recovered_bytes,
         )
 
     # -- what handlers use -------------------------------------------------------------------------------
@@ -132,7 +148,7 @@ class Broker:
 
     def measure_logs(self) -> None:
         """Tell the traffic point what is led and stored: deletion lifts a block without waiting a second."""
-        self.traffic.set_all_led(self.topics.led_by_instance(), self.now_ms())
+        self.traffic.set_all_led(self.topics.led_by_instance())
 
     def storage_failed(self, what: str, error: Exception) -> None:
         """The disk refused something; clients hear it as KAFKA_STORAGE_ERROR."""
@@ -149,8 +165,10 @@ class Broker:
         """Stop accepting, finish what is in flight, flush, leave the clean-shutdown marker."""
         await self.server.stop(_STOP_GRACE_S)
         await self._tasks.aclose()
+        if self.reporting is not None:
+            await self.reporting.aclose()
         self.coordination.close()
-        await self.flusher.settle()
-        self.flusher.close()
-        self.logs.close()
+        await self.flusher.aclose()
+        for failure in self.logs.close():
+            _log.error("a log could not be closed cleanly", error=str(failure))
         _log.info("broker stopped")

@@ -75,7 +75,7 @@ class BrokerConfig:
     """Kafka's log.retention.check.interval.ms, shorter because capacity is sold."""
     checkpoint_interval_ms: int = 60_000
     """How often producer snapshots and offset checkpoints are written besides rolls."""
-    report_interval_ms: int = 1_000
+    report_period_ms: int = 1_000
     """How often traffic is reported to the quota master (1-10 s)."""
     default_partitions: int = 1
     """num.partitions for CreateTopics with -1."""
@@ -103,7 +103,7 @@ class BrokerConfig:
             ),
             (self.receive_buffer_bytes >= 4096, "receive_buffer_bytes is below 4096"),
             (self.flush_interval_ms >= 10, "flush_interval_ms is below 10"),
-            (1_000 <= self.report_interval_ms <= 10_000, "report_interval_ms is not between 1 s and 10 s"),
+            (1_000 <= self.report_period_ms <= 10_000, "report_period_ms is not between 1 s and 10 s"),
             (self.default_partitions >= 1, "default_partitions is below 1"),
         ]
         return [text for holds, text in rules if not holds]

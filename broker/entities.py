@@ -12,7 +12,7 @@ def _field_names(cls: Any) -> frozenset[str]:
     return frozenset(name for name in cls.__dataclass_fields__ if not name.startswith("__"))
 
 
-def make(cls: Any, **values: Any) -> Any:
+def make(cls: Any, /, **values: Any) -> Any:
     """An entity of `cls` from those values that its version has."""
     names = _field_names(cls)
     return cls(**{name: value for name, value in values.items() if name in names})
@@ -35,7 +35,7 @@ class ResponseShape:
         """Whether this version has such elements."""
         return hasattr(self._module, name)
 
-    def nested(self, name: str, **values: Any) -> Any:
+    def nested(self, name: str, /, **values: Any) -> Any:
         """One of its elements, by the name of the schema."""
         return make(getattr(self._module, name), **values)
 

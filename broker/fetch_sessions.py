@@ -61,13 +61,13 @@ class FetchSession:
         """What the next request must carry."""
         self.created_ms = self.used_ms = now_ms
         self.partitions: OrderedDict[Key, CachedPartition] = OrderedDict(
-            ((each.topic, each.index), CachedPartition(each)) for each in wanted
+            ((each.topic, each.partition), CachedPartition(each)) for each in wanted
         )
 
     def update(self, scan: FetchScan) -> None:
         """Take what the request changes."""
         for wanted in scan.partitions:
-            key = (wanted.topic, wanted.index)
+            key = (wanted.topic, wanted.partition)
             cached = self.partitions.get(key)
             if cached is None:
                 self.partitions[key] = CachedPartition(wanted)

@@ -30,7 +30,7 @@ class FetchPartition(NamedTuple):
     """What a request asks of one partition."""
 
     topic: str
-    index: int
+    partition: int
     current_leader_epoch: int
     """-1: not checked."""
     fetch_offset: int

@@ -48,7 +48,7 @@ class DelayedFetch(Waiting[tuple[str, int]]):
     __slots__ = ("fetch", "timer")
 
     def __init__(self, fetch: "Fetch", missing_bytes: int, timer: asyncio.TimerHandle) -> None:
-        super().__init__([(each.topic, each.index) for each in fetch.context.wanted], missing_bytes)
+        super().__init__([(each.topic, each.partition) for each in fetch.context.wanted], missing_bytes)
         self.fetch = fetch
         self.timer = timer
 
@@ -162,7 +162,7 @@ class Fetch:
         self, wanted: FetchPartition, left: int, is_first: bool, allowances: dict[str, int], now_ms: int
     ) -> PartitionRead:
         topic = self._broker.topics.get(wanted.topic)
-        log = None if topic is None else topic.partition(wanted.index)
+        log = None if topic is None else topic.partition(wanted.partition)
         if topic is None or log is None:
             return PartitionRead(wanted, int(ErrorCode.unknown_topic_or_partition.value), None)
         instance_id = topic.instance_id
@@ -171,18 +171,17 @@ class Fetch:
             return PartitionRead(wanted, int(fault.value), instance_id)
         max_bytes = min(wanted.max_bytes, left)
         if instance_id is not None:
-            allowance = allowances.get(instance_id)
-            if allowance is None:
-                allowance = self._broker.traffic.fetch_allowance(instance_id, now_ms)
-            max_bytes = min(max_bytes, allowance)
+            if instance_id not in allowances:
+                allowances[instance_id] = self._broker.traffic.fetch_allowance(instance_id, now_ms)
+            max_bytes = min(max_bytes, allowances[instance_id])
         high_watermark = log.high_watermark
         up_to = log.last_stable_offset if self._read_committed else high_watermark
         try:
             records = log.read(wanted.fetch_offset, max(max_bytes, 0), up_to=up_to, min_one_batch=is_first)
         except LogError as error:
             return PartitionRead(wanted, int(error.error_code.value), instance_id)
-        if instance_id is not None:
-            allowances[instance_id] = allowance - (0 if records is None else records.size_bytes)
+        if instance_id is not None and records is not None:
+            allowances[instance_id] -= records.size_bytes
         return PartitionRead(
             wanted, _NONE, instance_id, high_watermark, log.last_stable_offset, log.log_start_offset, records
         )
@@ -193,7 +192,7 @@ class Fetch:
         for read in chosen:
             topics.setdefault(read.wanted.topic, []).append(read)
         version = self.call.api_version
-        parts: list[ReplyPart] = [b"", fetch_wire.count(len(topics))]
+        parts: list[bytes | LogSlice] = [b"", fetch_wire.count(len(topics))]
         for topic, partitions in topics.items():
             parts.append(fetch_wire.topic_head(topic, len(partitions)))
             for read in partitions:
@@ -202,7 +201,7 @@ class Fetch:
                     parts.append(self._records(read.records))
         head_bytes = len(fetch_wire.response_head(version, 0, 0, 0))
         body_bytes = head_bytes + sum(
-            part.size_bytes if isinstance(part, LogSlice) else len(part) for part in parts
+            len(part) if isinstance(part, bytes) else part.size_bytes for part in parts
         )
         throttle_time_ms, mute = charge(
             self._broker.traffic, Direction.CONSUME, self._sizes(reads, body_bytes + 8), now_ms
@@ -220,7 +219,7 @@ class Fetch:
             return reads
         chosen = []
         for read in reads:
-            key = (read.wanted.topic, read.wanted.index)
+            key = (read.wanted.topic, read.wanted.partition)
             cached = session.partitions.get(key)
             if cached is None:
                 continue
@@ -236,7 +235,7 @@ class Fetch:
     def _partition_head(self, version: int, read: PartitionRead) -> bytes:
         return fetch_wire.partition_head(
             version,
-            read.wanted.index,
+            read.wanted.partition,
             read.error_code,
             read.high_watermark,
             read.last_stable_offset,
@@ -245,7 +244,7 @@ class Fetch:
             read_committed=self._read_committed,
         )
 
-    def _records(self, records: LogSlice) -> ReplyPart:
+    def _records(self, records: LogSlice) -> bytes | LogSlice:
         if records.size_bytes < self._broker.config.sendfile_bytes_min:
             return records.read()
         return records
@@ -263,7 +262,7 @@ class Fetch:
         return list(sizes.items())
 
 
-def _joined(parts: list[ReplyPart]) -> list[ReplyPart]:
+def _joined(parts: list[bytes | LogSlice]) -> list[ReplyPart]:
     """Neighbouring bytes joined: one send instead of many."""
     out: list[ReplyPart] = []
     run: list[bytes] = []

@@ -1,38 +1,20 @@
 """fdatasync off the reply path: dirty logs every second, and at once where acks wait for it.
 
-Preparing and completing a flush happen on the event loop, only the blocking part on the thread. One flush of
-a log runs at a time; who asks meanwhile is served by the next one.
+Preparing and completing a flush happen on the event loop, only the blocking part on a thread. One flush runs
+at a time; who asks meanwhile is served by the next one, together with everyone else who asked (group commit).
 """
 
 import asyncio
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
 
 from broker.log.errors import StorageFailed
 from broker.log.manager import LogManager
 from broker.log.partition_log import PartitionLog
+from broker.log.results import FlushJob
 
 Done = Callable[[bool], None]
 """Called with whether the flush failed."""
-_THREADS: Final = 2
-
-
-class _Ticket:
-    """One request that waits for several logs."""
-
-    __slots__ = ("done", "failed", "waits_for")
-
-    def __init__(self, waits_for: int, done: Done) -> None:
-        self.waits_for = waits_for
-        self.done = done
-        self.failed = False
-
-    def one_done(self, failed: bool) -> None:
-        self.failed |= failed
-        self.waits_for -= 1
-        if self.waits_for == 0:
-            self.done(self.failed)
 
 
 class Flusher:
@@ -42,73 +24,79 @@ class Flusher:
         self,
         logs: LogManager,
         loop: asyncio.AbstractEventLoop,
+        epoch_ms: Callable[[], int],
         on_failure: Callable[[str, Exception], None],
     ) -> None:
         self._logs = logs
         self._loop = loop
+        self._epoch_ms = epoch_ms
         self._on_failure = on_failure
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="flush")
-        self._running: dict[PartitionLog, asyncio.Future[None]] = {}
-        self._waiting: dict[PartitionLog, list[_Ticket]] = {}
+        self._flush_thread = ThreadPoolExecutor(1, thread_name_prefix="flush")
+        self._work_thread = ThreadPoolExecutor(1, thread_name_prefix="files")
+        self._turn = asyncio.Lock()
+        self._waiting: list[tuple[list[PartitionLog], Done]] = []
+        self._rounds: set[asyncio.Task[None]] = set()
 
     def sync(self, logs: Iterable[PartitionLog], done: Done) -> None:
         """Call `done` when everything appended to these logs so far is on the disk, or the disk refused."""
-        distinct = list(dict.fromkeys(logs))
-        ticket = _Ticket(len(distinct), done)
-        for log in distinct:
-            self._waiting.setdefault(log, []).append(ticket)
-            if log not in self._running:
-                self._start(log)
+        self._waiting.append((list(dict.fromkeys(logs)), done))
+        if len(self._waiting) == 1:
+            task = self._loop.create_task(self._serve_waiting())
+            self._rounds.add(task)
+            task.add_done_callback(self._rounds.discard)
 
-    def flush_dirty(self) -> None:
-        """Start flushing every log that is dirty long enough."""
-        for log in self._logs.dirty_logs():
-            if log not in self._running:
-                self._start(log)
+    async def _serve_waiting(self) -> None:
+        async with self._turn:
+            waiting, self._waiting = self._waiting, []
+            logs = dict.fromkeys(log for wanted, _ in waiting for log in wanted)
+            failed: set[PartitionLog] = set()
+            jobs: list[tuple[PartitionLog, FlushJob]] = []
+            for log in logs:
+                try:
+                    job = log.begin_flush(self._epoch_ms())
+                except StorageFailed as error:
+                    self._fail(log, failed, error)
+                    continue
+                if job is not None:
+                    jobs.append((log, job))
+                elif log.failure is not None:
+                    failed.add(log)
+            await self._loop.run_in_executor(self._flush_thread, _run_all, [job for _, job in jobs])
+            for log, job in jobs:
+                try:
+                    log.complete_flush(job)
+                except StorageFailed as error:
+                    self._fail(log, failed, error)
+        for wanted, done in waiting:
+            done(not failed.isdisjoint(wanted))
 
-    def _start(self, log: PartitionLog) -> None:
-        tickets = self._waiting.pop(log, [])
-        try:
-            job = log.begin_flush()
-        except StorageFailed as error:
-            self._on_failure("a flush cannot begin", error)
-            self._loop.call_soon(_tell, tickets, True)
-            return
-        if job is None:
-            self._loop.call_soon(_tell, tickets, log.failure is not None)
-            return
-        future = self._loop.run_in_executor(self._threads, job.run)
-        self._running[log] = future
+    def _fail(self, log: PartitionLog, failed: set[PartitionLog], error: StorageFailed) -> None:
+        failed.add(log)
+        self._on_failure("a flush failed", error)
 
-        def finished(_future: "asyncio.Future[None]") -> None:
-            del self._running[log]
-            failed = False
-            try:
-                log.complete_flush(job)
-            except StorageFailed as error:
-                failed = True
+    async def flush_dirty(self, within_ms: int) -> None:
+        """Flush every log that is dirty for long enough, or will be `within_ms`."""
+        async with self._turn:
+            flush_round = self._logs.begin_flush(self._epoch_ms(), within_ms=within_ms)
+            if flush_round is None:
+                return
+            await self._loop.run_in_executor(self._flush_thread, flush_round.run)
+            for error in self._logs.complete_flush(flush_round):
                 self._on_failure("a flush failed", error)
-            _tell(tickets, failed)
-            if log in self._waiting:
-                self._start(log)
-
-        future.add_done_callback(finished)
-
-    async def settle(self) -> None:
-        """Wait until no flush runs."""
-        while self._running:
-            await asyncio.gather(*self._running.values())
-            await asyncio.sleep(0)
 
     async def run(self, work: Callable[[], None]) -> None:
-        """Run blocking work on a flush thread."""
-        await self._loop.run_in_executor(self._threads, work)
+        """Run blocking file work on a thread of its own."""
+        await self._loop.run_in_executor(self._work_thread, work)
 
-    def close(self) -> None:
-        """End the threads."""
-        self._threads.shutdown()
+    async def aclose(self) -> None:
+        """Let what runs come to its end."""
+        if self._rounds:
+            await asyncio.wait(self._rounds)
+        async with self._turn:
+            self._flush_thread.shutdown()
+            self._work_thread.shutdown()
 
 
-def _tell(tickets: list[_Ticket], failed: bool) -> None:
-    for ticket in tickets:
-        ticket.one_done(failed)
+def _run_all(jobs: list[FlushJob]) -> None:
+    for job in jobs:
+        job.run()

@@ -4,12 +4,13 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
-from broker.log.errors import LogError
+from broker.log.errors import StorageFailed
 
 if TYPE_CHECKING:
     from broker.app import Broker
 
 _MEASURE_S: Final = 1.0
+_REMOVE_S: Final = 0.2
 _LOGS_PER_TURN: Final = 50
 """Retention lets clients have their turn after so many logs."""
 
@@ -27,6 +28,7 @@ class Maintenance:
             ("flush", self._flush),
             ("retention", self._retain),
             ("checkpoint", self._checkpoint),
+            ("remove", self._remove),
             ("measure", self._measure),
             ("purge", self._purge),
         ]
@@ -36,37 +38,49 @@ class Maintenance:
         self._purges.put_nowait(instance_id)
 
     async def _flush(self) -> None:
+        interval_ms = self._broker.config.flush_interval_ms
         while True:
-            await asyncio.sleep(self._broker.config.flush_interval_ms / 1000)
-            self._broker.flusher.flush_dirty()
+            await asyncio.sleep(interval_ms / 1000)
+            await self._broker.flusher.flush_dirty(interval_ms)
 
     async def _retain(self) -> None:
         broker = self._broker
         while True:
             await asyncio.sleep(broker.config.retention_check_interval_ms / 1000)
-            freed = 0
-            done = 0
-            for topic in list(broker.topics):
-                if topic.is_internal:
-                    continue
-                for log in topic.partitions:
-                    try:
-                        log.roll_if_due(broker.epoch_ms())
-                        freed += log.apply_retention(broker.epoch_ms())
-                        log.expire_producers(broker.epoch_ms())
-                    except LogError as error:
-                        broker.storage_failed("retention failed", error)
-                    done += 1
-                    if done % _LOGS_PER_TURN == 0:
-                        await asyncio.sleep(0)
-            if freed:
-                broker.measure_logs()
+            for number, (log, outcome) in enumerate(broker.logs.retain(broker.epoch_ms()), 1):
+                if isinstance(outcome, StorageFailed):
+                    broker.storage_failed("retention failed", outcome)
+                elif outcome:
+                    broker.fetches.log_start_moved(log.topic, log.partition)
+                if number % _LOGS_PER_TURN == 0:
+                    await asyncio.sleep(0)
+            broker.logs.expire_producers(broker.epoch_ms())
+            broker.measure_logs()
 
     async def _checkpoint(self) -> None:
+        broker = self._broker
         while True:
-            await asyncio.sleep(self._broker.config.checkpoint_interval_ms / 1000)
-            job = self._broker.logs.checkpoint()
-            await self._broker.flusher.run(job.run)
+            await asyncio.sleep(broker.config.checkpoint_interval_ms / 1000)
+            job = broker.logs.begin_checkpoint()
+            if job is None:
+                continue
+            await broker.flusher.run(job.run)
+            try:
+                broker.logs.complete_checkpoint(job)
+            except StorageFailed as error:
+                broker.storage_failed("checkpoints cannot be written", error)
+
+    async def _remove(self) -> None:
+        """Free the space of what was deleted."""
+        broker = self._broker
+        while True:
+            await asyncio.sleep(_REMOVE_S)
+            job = broker.logs.begin_removal()
+            if job is None:
+                continue
+            await broker.flusher.run(job.run)
+            for error in job.errors:
+                broker.storage_failed("a deleted log cannot be removed", error)
 
     async def _measure(self) -> None:
         while True:
@@ -80,7 +94,7 @@ class Maintenance:
             for topic in [each for each in broker.topics if each.instance_id == instance_id]:
                 try:
                     broker.topics.delete(topic)
-                except OSError as error:
+                except (OSError, StorageFailed) as error:
                     broker.storage_failed("a deleted instance's topic cannot be purged", error)
                 await asyncio.sleep(0)
             broker.coordination.purge_instance(instance_id)

@@ -21,7 +21,7 @@ _V8_TAIL: Final = struct.Struct(">ih")
 class ProducePartition(NamedTuple):
     """One partition's records: where they stand in the frame. `end` < 0: null."""
 
-    index: int
+    partition: int
     start: int
     end: int
 
@@ -38,7 +38,7 @@ class ProduceScan(NamedTuple):
 class PartitionAnswer(NamedTuple):
     """One partition of the response."""
 
-    index: int
+    partition: int
     error_code: int
     base_offset: int = -1
     log_append_time_ms: int = -1

@@ -5,7 +5,9 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from broker.log.manager import LogManager
+from broker.log.config import LogConfig
+from broker.log.errors import StorageFailed
+from broker.log.manager import LoadReport, LogManager
 from broker.log.partition_log import PartitionLog
 from broker.topic_configs import log_config
 from broker.topic_store import StoredTopic, TopicStore
@@ -74,18 +76,34 @@ class Topics:
         """Changes with every change of what exists."""
         self._on_deleted: list[Callable[[Topic], None]] = []
 
-    def load(self) -> None:
-        """Open what the store names; empty logs are made where a crash left none. Raises: OSError."""
-        for stored in self._store.load():
-            self._add(self._open(stored))
-        self._logs.remove_strays({topic.topic_id for topic in self._topics.values()})
+    def load(self, now_ms: int) -> LoadReport:
+        """Open what the store names; empty logs are made where a crash left none, logs without a topic go.
 
-    def _open(self, stored: StoredTopic) -> Topic:
+        Raises: OSError, StorageFailed.
+        """
+        stored = {topic.name: topic for topic in self._store.load()}
+        configs = {name: log_config(topic.configs) for name, topic in stored.items()}
+        report = self._logs.load(lambda name: configs.get(name, LogConfig()), now_ms)
+        for (name, index), reason in report.failures.items():
+            if name in stored:
+                raise StorageFailed(f"the log {name}-{index} cannot be opened: {reason}")
+        for name, index in list(self._logs.logs):
+            topic = stored.get(name)
+            log = self._logs.logs[name, index]
+            if topic is None or topic.topic_id != log.topic_id or index >= topic.partitions:
+                self._logs.delete(name, index)
+        for topic in stored.values():
+            self._add(self._open(topic, now_ms))
+        return report
+
+    def _open(self, stored: StoredTopic, now_ms: int) -> Topic:
         config = log_config(stored.configs)
-        logs = [
-            self._logs.open_partition(stored.name, index, stored.topic_id, config)
-            for index in range(stored.partitions)
-        ]
+        logs = []
+        for index in range(stored.partitions):
+            log = self._logs.get(stored.name, index)
+            if log is None:
+                log = self._logs.create(stored.name, index, stored.topic_id, config, now_ms)
+            logs.append(log)
         return Topic(stored, logs)
 
     def _add(self, topic: Topic) -> None:
@@ -117,31 +135,40 @@ class Topics:
         """Have `callback` called after a topic was deleted."""
         self._on_deleted.append(callback)
 
-    def create(self, name: str, partitions: int, configs: Mapping[str, str]) -> Topic:
-        """Create a topic that does not exist yet. Raises: OSError, and then it does not exist."""
+    def create(self, name: str, partitions: int, configs: Mapping[str, str], now_ms: int) -> Topic:
+        """Create a topic that does not exist yet. Raises: OSError, StorageFailed; then it does not exist."""
         assert name not in self._topics, name
         assert partitions > 0, partitions
         stored = StoredTopic(name=name, topic_id=uuid.uuid4(), partitions=partitions, configs=dict(configs))
         self._store.put(stored)
         try:
-            topic = self._open(stored)
-        except BaseException:
+            topic = self._open(stored, now_ms)
+        except StorageFailed:
+            for index in range(partitions):
+                if self._logs.get(name, index) is not None:
+                    self._logs.delete(name, index)
             self._store.remove(stored.topic_id)
-            self._logs.remove_strays(set(self._by_id))
             raise
         self._add(topic)
         return topic
 
-    def add_partitions(self, topic: Topic, count: int) -> None:
-        """Grow a topic to `count` partitions. Raises: OSError, and then it has not grown."""
+    def add_partitions(self, topic: Topic, count: int, now_ms: int) -> None:
+        """Grow a topic to `count` partitions.
+
+        Raises: OSError, and then it has not grown; StorageFailed, and then it may have grown less.
+        """
         before = len(topic.partitions)
         assert count > before, (count, before)
         self._store.put(self._stored(topic, partitions=count))
         config = log_config(topic.configs)
-        for index in range(before, count):
-            topic.partitions.append(self._logs.open_partition(topic.name, index, topic.topic_id, config))
-            self.partition_count += 1
-        self._changed(topic)
+        try:
+            for index in range(before, count):
+                topic.partitions.append(self._logs.create(topic.name, index, topic.topic_id, config, now_ms))
+                self.partition_count += 1
+        finally:
+            if len(topic.partitions) < count:
+                self._store.put(self._stored(topic))
+            self._changed(topic)
 
     def reconfigure(self, topic: Topic, configs: Mapping[str, str]) -> None:
         """Replace a topic's layer of configs. Raises: OSError."""
@@ -153,14 +180,14 @@ class Topics:
         self._changed(topic)
 
     def delete(self, topic: Topic) -> None:
-        """Delete a topic; its space is freed in the background. Raises: OSError."""
+        """Delete a topic; its space is freed by the next removal job. Raises: OSError, StorageFailed."""
         self._store.remove(topic.topic_id)
         del self._topics[topic.name]
         del self._by_id[topic.topic_id]
         self.partition_count -= len(topic.partitions)
         self.revision += 1
         for log in topic.partitions:
-            self._logs.delete_partition(log)
+            self._logs.delete(log.topic, log.partition)
         for callback in self._on_deleted:
             callback(topic)
 

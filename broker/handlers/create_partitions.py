@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, Any
 from kio.schema.errors import ErrorCode
 
 from broker.entities import response_shape
+from broker.log.errors import StorageFailed
 from wire.api_table import ApiKey
 from wire.codec import duration
 
 if TYPE_CHECKING:
     from broker.app import Broker
     from broker.call import Call
+
+_Verdict = tuple[ErrorCode, str | None]
 
 
 def handle(broker: "Broker", call: "Call") -> None:
@@ -26,18 +29,21 @@ def handle(broker: "Broker", call: "Call") -> None:
     results = []
     for asked in {each.name: each for each in call.request.topics}.values():
         if times[asked.name] > 1:
-            error_code, message = ErrorCode.invalid_request, "Duplicate topic name."
+            verdict: _Verdict = (ErrorCode.invalid_request, "Duplicate topic name.")
         else:
-            error_code, message = _grow(broker, asked, call.request.validate_only)
+            verdict = _grow(broker, asked, call.request.validate_only)
         results.append(
             shape.nested(
-                "CreatePartitionsTopicResult", name=asked.name, error_code=error_code, error_message=message
+                "CreatePartitionsTopicResult",
+                name=asked.name,
+                error_code=verdict[0],
+                error_message=verdict[1],
             )
         )
     call.reply(shape.make(throttle_time=duration(0), results=tuple(results)))
 
 
-def _grow(broker: "Broker", asked: Any, validate_only: bool) -> tuple[ErrorCode, str | None]:
+def _grow(broker: "Broker", asked: Any, validate_only: bool) -> _Verdict:
     topic = broker.topics.get(asked.name)
     if topic is None:
         return ErrorCode.unknown_topic_or_partition, None
@@ -47,15 +53,15 @@ def _grow(broker: "Broker", asked: Any, validate_only: bool) -> tuple[ErrorCode,
     if error_code is not ErrorCode.none or validate_only:
         return error_code, message
     try:
-        broker.topics.add_partitions(topic, asked.count)
-    except OSError as error:
+        broker.topics.add_partitions(topic, asked.count, broker.epoch_ms())
+    except (OSError, StorageFailed) as error:
         broker.storage_failed("partitions cannot be created", error)
         return ErrorCode.kafka_storage_error, "The disk refuses new partitions."
     broker.measure_logs()
     return ErrorCode.none, None
 
 
-def _check(broker: "Broker", asked: Any, present: int) -> tuple[ErrorCode, str | None]:
+def _check(broker: "Broker", asked: Any, present: int) -> _Verdict:
     if asked.count == present:
         return ErrorCode.invalid_partitions, f"Topic already has {present} partition(s)."
     if asked.count < present:

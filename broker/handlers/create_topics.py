@@ -14,6 +14,7 @@ from kio.schema.errors import ErrorCode
 
 from broker.config_view import topic_config_values
 from broker.entities import ResponseShape, response_shape
+from broker.log.errors import StorageFailed
 from broker.topic_configs import ConfigFault, check_configs
 from broker.topics import INTERNAL_TOPICS, name_fault
 from wire.api_table import ApiKey
@@ -77,8 +78,8 @@ def _create(broker: "Broker", shape: ResponseShape, asked: Any, validate_only: b
     topic_id = None
     if not validate_only:
         try:
-            topic_id = broker.topics.create(asked.name, partitions, configs).topic_id
-        except OSError as error:
+            topic_id = broker.topics.create(asked.name, partitions, configs, broker.epoch_ms()).topic_id
+        except (OSError, StorageFailed) as error:
             broker.storage_failed("a topic cannot be created", error)
             raise _Refused(ErrorCode.kafka_storage_error, "The disk refuses a new topic.") from error
     return shape.nested(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from kio.schema.errors import ErrorCode
 
 from broker.entities import ResponseShape, response_shape
+from broker.log.errors import StorageFailed
 from wire.api_table import ApiKey
 from wire.codec import duration
 
@@ -39,7 +40,7 @@ def _delete(broker: "Broker", shape: ResponseShape, name: str) -> Any:
         try:
             broker.topics.delete(topic)
             error_code = ErrorCode.none
-        except OSError as error:
+        except (OSError, StorageFailed) as error:
             broker.storage_failed("a topic cannot be deleted", error)
             error_code, message = ErrorCode.kafka_storage_error, "The disk refuses the deletion."
     return shape.nested("DeletableTopicResult", name=name, error_code=error_code, error_message=message)

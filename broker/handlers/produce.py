@@ -99,7 +99,7 @@ class _Append:
     ) -> PartitionAnswer:
         if refusal is not None:
             return self._error(each, refusal, None)
-        log = None if topic is None else topic.partition(each.index)
+        log = None if topic is None else topic.partition(each.partition)
         if topic is None or log is None:
             return self._error(each, ErrorCode.unknown_topic_or_partition, None)
         if topic.is_internal:
@@ -117,7 +117,7 @@ class _Append:
     def _full(self, instance_id: str, each: ProducePartition) -> Full | None:
         """Count the bytes; whether the instance is full, asked once per request."""
         if instance_id not in self._verdicts:
-            verdict = self._broker.traffic.produce_verdict(instance_id, self._broker.now_ms())
+            verdict = self._broker.traffic.produce_verdict(instance_id)
             self._verdicts[instance_id] = verdict if isinstance(verdict, Full) else None
             self._instance_bytes[instance_id] = 0
         self._instance_bytes[instance_id] += each.end - each.start
@@ -149,17 +149,17 @@ class _Append:
             metrics.appended_bytes += result.appended_bytes
             if topic.instance_id is not None:
                 self._broker.traffic.count_appended(topic.instance_id, result.appended_bytes)
-            self._broker.fetches.appended(topic.name, each.index, result.appended_bytes)
+            self._broker.fetches.appended(topic.name, each.partition, result.appended_bytes)
         if result.flush_due:
             self.unsynced.append(log)
         return PartitionAnswer(
-            each.index, 0, result.base_offset, result.log_append_time_ms, result.log_start_offset
+            each.partition, 0, result.base_offset, result.log_append_time_ms, result.log_start_offset
         )
 
     def _error(self, each: ProducePartition, error_code: ErrorCode, message: str | None) -> PartitionAnswer:
         self.has_error = True
         self._broker.metrics.append_refused[error_code.name] += 1
-        return PartitionAnswer(each.index, int(error_code.value), error_message=message)
+        return PartitionAnswer(each.partition, int(error_code.value), error_message=message)
 
     def sizes(self) -> list[tuple[str, int]]:
         """Each instance's part of the frame: its records, and what is around them by the first one."""
@@ -175,6 +175,6 @@ class _Append:
             self.has_error = True
             error_code = int(ErrorCode.kafka_storage_error.value)
             for _name, partitions in answers:
-                partitions[:] = [PartitionAnswer(each.index, error_code) for each in partitions]
+                partitions[:] = [PartitionAnswer(each.partition, error_code) for each in partitions]
         if not self._call.is_gone:
             finish()

@@ -1,0 +1,133 @@
+"""The broker's side of the control plane: follow the feed, report traffic, apply leases, keep both on disk.
+
+A thin shell: `TrafficPoint` decides. Without a control plane none of it runs and nothing is limited.
+"""
+
+import asyncio
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from broker.durable_file import replace_file
+from contracts.quota import ReportAnswer
+from contracts.specs import BrokerAddress, ConsumerKind, InstanceState
+from runtime.feed import FeedFollower
+from runtime.internal_http import InternalClient, InternalError
+from runtime.logs import get_logger
+from runtime.tasks import Supervised
+
+if TYPE_CHECKING:
+    from broker.app import Broker
+
+_log = get_logger(__name__)
+_TIMEOUT_S: Final = 4.0
+_SAVE_EVERY_MS: Final = 1_000
+
+
+class Reporting:
+    """One broker's conversation with the control plane."""
+
+    def __init__(self, broker: "Broker", control_url: str, secret: str) -> None:
+        self._broker = broker
+        config = broker.config
+        node_id, host, port = broker.node
+        self._client = InternalClient(control_url, secret)
+        self._leases: Path = config.data_dir / "leases.json"
+        self._is_heard = True
+        self.feed = FeedFollower(
+            self._client,
+            f"broker-{node_id}",
+            ConsumerKind.BROKER,
+            config.data_dir / "specs.json",
+            broker=BrokerAddress(node_id=node_id, host=host, port=port),
+            cluster_id=config.cluster_id,
+        )
+        self.feed.on_change(self._specs_changed)
+
+    def start(self, tasks: Supervised) -> None:
+        """Start from what the disk remembers, then follow and report."""
+        self._restore()
+        self.feed.load_cache()
+        tasks.spawn("feed", self.feed.run)
+        tasks.spawn("reports", self._report)
+
+    def _restore(self) -> None:
+        broker = self._broker
+        try:
+            broker.traffic.restore_leases(self._leases.read_bytes(), broker.now_ms(), broker.epoch_ms())
+        except FileNotFoundError:
+            return
+        except (OSError, ValueError) as error:
+            _log.warning(
+                "the kept leases cannot be read; shares apply until the master answers", error=str(error)
+            )
+
+    def _specs_changed(self, changed: set[str], clusters_changed: bool) -> None:
+        broker = self._broker
+        if clusters_changed:
+            cluster = self.feed.clusters.get(broker.config.cluster_id)
+            if cluster is not None:
+                broker.traffic.broker_count = max(1, len(cluster.brokers))
+        rates_changed = False
+        for instance_id in changed:
+            spec = self.feed.instances[instance_id]
+            if spec.state is InstanceState.DELETED:
+                broker.maintenance.purge_instance(instance_id)
+            elif spec.cluster_id != broker.config.cluster_id:
+                continue
+            rates_changed |= broker.traffic.set_spec(spec, broker.now_ms())
+        if rates_changed:
+            broker.server.check_mutes()
+
+    async def _report(self) -> None:
+        saved_ms = 0
+        while True:
+            await asyncio.sleep(self._broker.traffic.period_ms / 1000)
+            await self._report_once()
+            now_ms = self._broker.now_ms()
+            if now_ms - saved_ms >= _SAVE_EVERY_MS:
+                saved_ms = now_ms
+                await self._broker.flusher.run(self._saver())
+
+    async def _report_once(self) -> None:
+        broker = self._broker
+        broker.measure_logs()
+        report = broker.traffic.report(broker.now_ms(), broker.epoch_ms())
+        try:
+            answer = await self._client.post(
+                "/internal/v1/reports", report, ReportAnswer, timeout_s=_TIMEOUT_S
+            )
+        except InternalError as error:
+            if self._is_heard:
+                _log.warning("the quota master does not answer; leases, then shares apply", error=str(error))
+            self._is_heard = False
+            return
+        if not self._is_heard:
+            _log.info("the quota master answers again")
+        self._is_heard = True
+        if broker.traffic.apply(answer, broker.now_ms()):
+            broker.server.check_mutes()
+
+    def _saver(self) -> "_Save":
+        broker = self._broker
+        return _Save(self._leases, broker.traffic.save_leases(broker.now_ms(), broker.epoch_ms()))
+
+    async def aclose(self) -> None:
+        """Keep the leases and close the connections."""
+        with contextlib.suppress(OSError):
+            self._saver()()
+        await self._client.aclose()
+
+
+class _Save:
+    """Write the leases, on a thread. A full disk costs memory of leases, nothing else."""
+
+    def __init__(self, path: Path, content: bytes) -> None:
+        self._path = path
+        self._content = content
+
+    def __call__(self) -> None:
+        try:
+            replace_file(self._path, self._content, self._path.name + ".tmp")
+        except OSError as error:
+            _log.warning("the leases cannot be kept on disk", error=str(error))
