@@ -39,14 +39,19 @@ class InstanceDecision:
 
     def purchased(self, direction: Direction) -> int:
         """T."""
-        if direction is Direction.PRODUCE:
-            return self.spec.produce_rate_bytes_per_s
-        return self.spec.consume_rate_bytes_per_s
+        return _purchased(self.spec, direction)
 
 
 def side_of(entry: Entry, direction: Direction) -> DirectionEntry:
     """One direction of an entry."""
     return entry.produce if direction is Direction.PRODUCE else entry.consume
+
+
+def _purchased(spec: InstanceSpec, direction: Direction) -> int:
+    """T; at least 1, so that no spec, however wrong, stops the master for all others."""
+    if direction is Direction.PRODUCE:
+        return max(1, spec.produce_rate_bytes_per_s)
+    return max(1, spec.consume_rate_bytes_per_s)
 
 
 def decide(
@@ -65,8 +70,12 @@ def decide(
         spec=spec,
         entries=tuple(entries),
         silent=tuple(silent),
-        produce=_share(policy, spec.produce_rate_bytes_per_s, [(e, e.produce) for e in entries], silent),
-        consume=_share(policy, spec.consume_rate_bytes_per_s, [(e, e.consume) for e in entries], silent),
+        produce=_share(
+            policy, _purchased(spec, Direction.PRODUCE), [(e, e.produce) for e in entries], silent
+        ),
+        consume=_share(
+            policy, _purchased(spec, Direction.CONSUME), [(e, e.consume) for e in entries], silent
+        ),
         stored_bytes=stored_bytes,
         blocked=is_blocked(blocked, stored_bytes, spec.capacity_bytes, unblock_fraction),
     )

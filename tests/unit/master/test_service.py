@@ -215,6 +215,13 @@ def test_no_reports_yet_is_a_view_with_no_brokers(harness: Harness) -> None:
     assert view.produce.purchased_bytes_per_s == T and view.stored_left_bytes == 1_000_000
 
 
+def test_a_spec_without_rates_stops_nobody(harness: Harness) -> None:
+    harness.specs[OTHER] = a_spec(OTHER, produce_rate_bytes_per_s=0, consume_rate_bytes_per_s=-1)
+    answer = harness.service.receive(a_report(1, traffic(5), traffic(5, OTHER)))
+    harness.service.tick()
+    assert [lease.produce_rate_bytes_per_s for lease in answer.allocations] == [T, 1]
+
+
 def test_policy_is_chosen_by_operators_and_kept(harness: Harness) -> None:
     harness.round(1, [60, 20, 10])
     harness.service.set_policy("capped")
