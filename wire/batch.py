@@ -1,9 +1,9 @@
 """Record batches of magic 2: the 61-byte header as a view over received bytes, and a small record codec.
 
-Layout, all big-endian: base offset i64, batch length i32 (bytes behind it), partition leader epoch i32, magic i8,
-CRC-32C u32 (over byte 21 to the end), attributes i16, last offset delta i32, base timestamp i64, max timestamp i64,
-producer id i64, producer epoch i16, base sequence i32, record count i32, records. The CRC does not cover the base
-offset and the leader epoch, so a broker sets both without touching a record.
+Layout, all big-endian: base offset i64, batch length i32 (bytes behind it), partition leader epoch i32,
+magic i8, CRC-32C u32 (over byte 21 to the end), attributes i16, last offset delta i32, base timestamp i64,
+max timestamp i64, producer id i64, producer epoch i16, base sequence i32, record count i32, records. The
+CRC does not cover the base offset and the leader epoch, so a broker sets both without touching a record.
 
 Nothing here is done per record, except in `build_batch` and `decode_records`.
 Source: Kafka DefaultRecordBatch, DefaultRecord.
@@ -168,7 +168,8 @@ def check_magic(header: BatchHeader) -> None:
         return
     if header.magic in (0, 1):
         raise BatchError(
-            ErrorCode.invalid_record, f"message format {header.magic} is not served; produce record batches of magic 2"
+            ErrorCode.invalid_record,
+            f"message format {header.magic} is not served; produce record batches of magic 2",
         )
     raise BatchError(ErrorCode.corrupt_message, f"magic {header.magic} is unknown")
 
@@ -210,7 +211,9 @@ def check_client_header(header: BatchHeader) -> None:
     if fault is not None:
         raise BatchError(ErrorCode.invalid_record, fault)
     if header.codec > CODEC_ZSTD:
-        raise BatchError(ErrorCode.unsupported_compression_type, f"compression codec {header.codec} is unknown")
+        raise BatchError(
+            ErrorCode.unsupported_compression_type, f"compression codec {header.codec} is unknown"
+        )
 
 
 def assign_offset(buffer: WritableBuffer, at: int, base_offset: int, partition_leader_epoch: int) -> None:
@@ -230,7 +233,7 @@ def stamp_log_append_time(buffer: WritableBuffer, at: int, header: BatchHeader, 
 
 def _seal(buffer: WritableBuffer, at: int, size_bytes: int) -> int:
     with memoryview(buffer) as view, view[at + _CRC_FROM : at + size_bytes] as covered:
-        crc = crc32c(covered)
+        crc: int = crc32c(covered)
     _U32.pack_into(buffer, at + _CRC_AT, crc)
     return crc
 

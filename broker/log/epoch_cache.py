@@ -32,7 +32,9 @@ class EpochCache:
 
         An entry that the new one contradicts (not older, or not before it) is dropped, as Kafka does.
         """
-        if epoch < 0 or (self.entries and self.entries[-1][0] == epoch and self.entries[-1][1] <= start_offset):
+        if epoch < 0 or (
+            self.entries and self.entries[-1][0] == epoch and self.entries[-1][1] <= start_offset
+        ):
             return False
         while self.entries and (self.entries[-1][0] >= epoch or self.entries[-1][1] >= start_offset):
             self.entries.pop()

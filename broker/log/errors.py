@@ -4,7 +4,8 @@ from kio.schema.errors import ErrorCode
 
 
 class LogError(Exception):
-    """An operation on a log was not done. `error_code` is the partition's answer, `message` fit for a client."""
+    """An operation on a log was not done. `error_code` is the partition's answer, `message` fit for a
+    client."""
 
     def __init__(self, error_code: ErrorCode, message: str) -> None:
         super().__init__(message)

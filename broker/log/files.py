@@ -22,7 +22,8 @@ class HoldsIndexes(Protocol):
 
 class FileHandle:
     """An open file. It closes when the last holder lets go, so a slice on its way to a socket keeps its file
-    even when the segment is deleted or the cache drops it, and its number is never another file's meanwhile."""
+    even when the segment is deleted or the cache drops it, and its number is never another file's
+    meanwhile."""
 
     __slots__ = ("fd",)
 
@@ -38,8 +39,9 @@ class FileHandle:
 
 
 class LogFiles:
-    """What all logs of a process share: the most recently used handles, so that thousands of partitions do not need
-    thousands of descriptors, and the most recently used indexes of sealed segments, bounded in bytes."""
+    """What all logs of a process share: the most recently used handles, so that thousands of partitions do
+    not need thousands of descriptors, and the most recently used indexes of sealed segments, bounded in
+    bytes."""
 
     def __init__(self, handles_max: int = HANDLES_MAX, index_bytes_max: int = INDEX_BYTES_MAX) -> None:
         self._handles: OrderedDict[Path, FileHandle] = OrderedDict()

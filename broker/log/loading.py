@@ -1,8 +1,8 @@
 """Opening a partition's directory: leftovers, recovery after a crash, epochs, producers.
 
-After a clean shutdown nothing but the tail of the active segment is looked at. After a crash every byte from the
-recovery point on is read and checked, the log ends before the first one that is wrong, and what the indexes, the
-epoch checkpoint and the producer snapshots lack is rebuilt from there.
+After a clean shutdown nothing but the tail of the active segment is looked at. After a crash every byte
+from the recovery point on is read and checked, the log ends before the first one that is wrong, and what
+the indexes, the epoch checkpoint and the producer snapshots lack is rebuilt from there.
 """
 
 import os
@@ -32,8 +32,8 @@ from wire.batch import BatchHeader
 EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
 DELETED_SUFFIX: Final = ".deleted"
 REPLAY_BYTES: Final = 16 * 1024 * 1024
-"""How far in front of a snapshot producers are replayed: it holds only the last batch of each, but a client whose
-answers a crash swallowed repeats its last five."""
+"""How far in front of a snapshot producers are replayed: it holds only the last batch of each, but a client
+whose answers a crash swallowed repeats its last five."""
 REPLAY_ACTIVE_MS: Final = 600_000
 """Nobody repeats batches older than that (delivery.timeout.ms is two minutes)."""
 
@@ -75,10 +75,7 @@ def load_log(
     segments = [_existing(directory, base, files) for base in bases]
     if not segments:
         segments = [Segment.create(directory, log_start_offset, files, now_ms)]
-    if clean:
-        recovered = _trust(segments, config)
-    else:
-        recovered = _recover(segments, config, recovery_point)
+    recovered = _trust(segments, config) if clean else _recover(segments, config, recovery_point)
     if recovered.log_end_offset < log_start_offset:
         for segment in segments:
             segment.remove()
@@ -100,7 +97,8 @@ def load_log(
 
 
 def _tidy(directory: Path) -> tuple[list[int], list[int]]:
-    """(base offsets of segments, offsets of snapshots), after finishing or removing what a crash left half done."""
+    """(base offsets of segments, offsets of snapshots), after finishing or removing what a crash left half
+    done."""
     names = [entry.name for entry in os.scandir(directory)]
     for name in names:
         if name.endswith((CLEANED_SUFFIX, DELETED_SUFFIX, ".tmp")):
@@ -186,12 +184,16 @@ def _remove_from(segments: list[Segment], number: int) -> int:
 def _rewind(segment: Segment, config: LogConfig, recovery_point: int, file_size: int) -> tuple[int, int]:
     """(position, offset) to check from: the recovery point, with the indexes valid up to it.
 
-    What the indexes do not cover below it is noted from headers alone. Indexes that a power cut spoilt are rebuilt
-    by checking the whole segment.
+    What the indexes do not cover below it is noted from headers alone. Indexes that a power cut spoilt are
+    rebuilt by checking the whole segment.
     """
     handle = segment.handle()
     position, next_offset = 0, segment.base_offset
-    if recovery_point > segment.base_offset and segment.index.is_sound(file_size) and segment.time_index.is_sound():
+    if (
+        recovery_point > segment.base_offset
+        and segment.index.is_sound(file_size)
+        and segment.time_index.is_sound()
+    ):
         indexed = segment.index.lookup(recovery_point - 1)
         first = next(walk_headers(handle.fd, indexed, file_size), None)
         if first is not None and segment.index.lookup(first[1].last_offset) == indexed:
@@ -209,7 +211,9 @@ def _rewind(segment: Segment, config: LogConfig, recovery_point: int, file_size:
     return position, next_offset
 
 
-def _load_epochs(directory: Path, segments: SegmentList, recovered: _Recovered, log_start_offset: int) -> EpochCache:
+def _load_epochs(
+    directory: Path, segments: SegmentList, recovered: _Recovered, log_start_offset: int
+) -> EpochCache:
     try:
         epochs = EpochCache(parse_epochs((directory / EPOCH_CHECKPOINT).read_text()))
         found = recovered.epochs

@@ -1,7 +1,7 @@
 """The sparse `.index`: from offset to file position. Pure: bytes in, bytes out.
 
-Entries of 8 bytes {relative offset u32, position u32}; the offset is the last one of the batch that starts at the
-position. One word per entry in memory, compared as one number: both halves only grow.
+Entries of 8 bytes {relative offset u32, position u32}; the offset is the last one of the batch that starts
+at the position. One word per entry in memory, compared as one number: both halves only grow.
 Source: Kafka OffsetIndex.
 """
 

@@ -1,100 +1,27 @@
-"""One partition's log: append, read, look up, retain, flush.
+"""One partition's log: append, read, look up; with retention, rolling and flushing from its bases.
 
-Single-threaded. Invariants: `log_start_offset <= high_watermark <= log_end_offset`; the high watermark never moves
-back; `recovery_point` is synced; leader epochs never decrease along the log.
+Single-threaded. Invariants: `log_start_offset <= high_watermark <= log_end_offset`; the high watermark
+never moves back; everything below `recovery_point` is on the disk; leader epochs never decrease along the
+log.
 
-Appending costs one header check, one CRC-32C, one producer lookup and one write call per batch, never per record.
+Appending costs one header check, one CRC-32C, one producer lookup and one write call per batch, never per
+record.
 """
 
-import uuid
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Final
+from collections.abc import Sequence
 
-from broker.log.checkpoint_text import format_epochs
-from broker.log.config import LogConfig
-from broker.log.errors import OffsetOutOfRange, StorageFailed
-from broker.log.files import FileHandle, write_atomically
-from broker.log.loading import EPOCH_CHECKPOINT, LoadedLog
+from broker.log.batch_numbers import number_batches
+from broker.log.errors import OffsetOutOfRange
+from broker.log.log_retention import RetainedLog
 from broker.log.payload import check_keys
-from broker.log.results import AppendOrigin, AppendResult, FlushJob, LogSlice, TimestampOffset
-from broker.log.retention import segments_to_delete
-from broker.log.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX
+from broker.log.results import AppendOrigin, AppendResult, LogSlice, TimestampOffset
 from broker.log.time_lookup import offset_for_timestamp
 from broker.log.validation import LOG_APPEND_TIME, check_client_records, check_own_records
-from wire.batch import NO_TIMESTAMP, BatchHeader, WritableBuffer, assign_offset, stamp_log_append_time
-
-SNAPSHOT_BYTES: Final = 16 * 1024 * 1024
-"""Producer snapshots are written with a flush after so much was appended, and at every roll."""
+from wire.batch import NO_TIMESTAMP, BatchHeader, WritableBuffer, stamp_log_append_time
 
 
-class PartitionLog:
-    """A partition. `on_dirty` is told when there is something to flush that there was not before."""
-
-    def __init__(
-        self,
-        topic: str,
-        partition: int,
-        topic_id: uuid.UUID,
-        config: LogConfig,
-        loaded: LoadedLog,
-        *,
-        high_watermark: int = 0,
-        recovery_point: int = 0,
-        on_dirty: Callable[["PartitionLog"], None] = lambda _: None,
-    ) -> None:
-        self.topic: Final = topic
-        self.partition: Final = partition
-        self.topic_id: Final = topic_id
-        self.config = config
-        self.log_start_offset = loaded.log_start_offset
-        self.log_end_offset = loaded.log_end_offset
-        self.high_watermark = min(max(high_watermark, loaded.log_start_offset), loaded.log_end_offset)
-        self.recovery_point = min(max(recovery_point, 0), loaded.log_end_offset)
-        self.recovered_bytes: Final = loaded.recovered_bytes
-        self.truncated_bytes: Final = loaded.truncated_bytes
-        self.failure: str | None = None
-        """Why nothing is appended any more: data that was thought written may be gone. A restart recovers."""
-        self._segments = loaded.segments
-        self._epochs = loaded.epochs
-        self._producers = loaded.producers
-        self._snapshots = loaded.snapshots
-        self._on_dirty = on_dirty
-        self._dirty = False
-        self._epochs_dirty = False
-        self._bytes_since_snapshot = 0
-        self._tail: tuple[int, int, int] | None = None
-        """(offset, position, size) of the last batch, in the active segment: what waiting fetches read."""
-
-    def __repr__(self) -> str:
-        return f"<PartitionLog {self.topic}-{self.partition} {self.log_start_offset}..{self.log_end_offset}>"
-
-    @property
-    def directory(self) -> Path:
-        return self._segments.directory
-
-    @property
-    def size_bytes(self) -> int:
-        return self._segments.size_bytes
-
-    @property
-    def segment_count(self) -> int:
-        return len(self._segments)
-
-    @property
-    def last_stable_offset(self) -> int:
-        """Without transactions everything committed is stable."""
-        return self.high_watermark
-
-    @property
-    def leader_epoch(self) -> int:
-        """Of the last batch, -1 in an empty log."""
-        return self._epochs.latest
-
-    def reconfigure(self, config: LogConfig) -> None:
-        self.config = config
-
-    # Appending
+class PartitionLog(RetainedLog):
+    """A partition, as handlers use it."""
 
     def append(
         self, records: WritableBuffer, *, now_ms: int, leader_epoch: int, origin: AppendOrigin
@@ -122,7 +49,7 @@ class PartitionLog:
         if origin is AppendOrigin.REPLICATION:
             base_offset = self._check_follows(batches)
         else:
-            batches = _number(records, batches, base_offset, leader_epoch)
+            batches = number_batches(records, batches, base_offset, leader_epoch)
         self._write(records, batches, now_ms)
         time_ms = now_ms if origin is AppendOrigin.CLIENT and self._stamps_time else NO_TIMESTAMP
         return self._result(base_offset, self.log_end_offset - 1, time_ms, len(records))
@@ -135,11 +62,9 @@ class PartitionLog:
         flush_due = last_offset >= self.recovery_point and (
             self.log_end_offset - self.recovery_point >= self.config.flush_messages
         )
-        return AppendResult(base_offset, last_offset, time_ms, self.log_start_offset, appended_bytes, flush_due)
-
-    def _check_usable(self) -> None:
-        if self.failure is not None:
-            raise StorageFailed(f"{self.topic}-{self.partition}: {self.failure}")
+        return AppendResult(
+            base_offset, last_offset, time_ms, self.log_start_offset, appended_bytes, flush_due
+        )
 
     def _check_follows(self, batches: Sequence[tuple[int, BatchHeader]]) -> int:
         expected = self.log_end_offset
@@ -149,69 +74,76 @@ class PartitionLog:
             expected = header.next_offset
         return batches[0][1].base_offset
 
-    def _write(self, records: WritableBuffer, batches: Sequence[tuple[int, BatchHeader]], now_ms: int) -> None:
+    def _write(
+        self, records: WritableBuffer, batches: Sequence[tuple[int, BatchHeader]], now_ms: int
+    ) -> None:
         last = batches[-1][1]
         newest_ms = max(header.max_timestamp_ms for _, header in batches)
         try:
             self._roll_if_full(len(records), last.last_offset, newest_ms, now_ms)
             self._segments.write(records)
         except OSError as error:
-            raise StorageFailed(f"{self.topic}-{self.partition}: {error.strerror or error}") from error
-        segment = self._segments.active
-        for _, header in batches:
-            position = segment.size_bytes
-            segment.note(header, header.last_offset, self.config.index_interval_bytes)
-            if header.producer_id >= 0:
-                self._producers.record(header, header.base_offset, now_ms)
-            if header.partition_leader_epoch > self._epochs.latest:
-                self._epochs.assign(header.partition_leader_epoch, header.base_offset)
-                self._epochs_dirty = True
-            self._tail = (header.base_offset, position, header.size_bytes)
-        self.log_end_offset = last.next_offset
+            raise self._storage_failed(error) from error
+        self._note(batches, now_ms)
         self._bytes_since_snapshot += len(records)
-        self._mark_dirty()
 
-    def _mark_dirty(self) -> None:
-        if not self._dirty:
-            self._dirty = True
-            self._on_dirty(self)
+    def read(self, offset: int, max_bytes: int, *, up_to: int, min_one_batch: bool) -> LogSlice | None:
+        """Whole batches from the one that contains `offset` on, of one segment, the last perhaps cut off.
 
-    def advance_high_watermark(self, to: int | None = None) -> bool:
-        """Raise the high watermark to `to`, or (one replica) to the log end offset; whether it moved."""
-        target = self.log_end_offset if to is None else min(to, self.log_end_offset)
-        if target <= self.high_watermark:
-            return False
-        self.high_watermark = target
-        return True
-
-    # Rolling
-
-    def _roll_if_full(self, size_bytes: int, last_offset: int, timestamp_ms: int, now_ms: int) -> None:
-        active, config = self._segments.active, self.config
-        if active.size_bytes == 0 and last_offset - active.base_offset < 2**31:
-            return
-        fits = active.has_room(size_bytes, last_offset, config.segment_bytes, config.segment_index_bytes)
-        if not fits or active.waited_ms(timestamp_ms, now_ms) > config.segment_ms:
-            self._roll(now_ms)
-
-    def _roll(self, now_ms: int) -> None:
-        """Raises: OSError; the log goes on in its active segment then."""
-        self._snapshots.write(self.log_end_offset, self._producers)
-        self._segments.roll(self.log_end_offset, now_ms)
-        self._bytes_since_snapshot = 0
-        self._tail = None
-        self._mark_dirty()
-
-    def roll_if_due(self, now_ms: int) -> bool:
-        """Close an active segment that is older than `segment.ms` without waiting for the next append.
-
-        Raises: StorageFailed.
+        Nothing at or behind `up_to` (the high watermark, read once per request) is in it. None when there
+        is nothing yet, or when the first batch is larger than `max_bytes` and not asked for by
+        `min_one_batch`. Raises: OffsetOutOfRange, StorageFailed.
         """
-        active = self._segments.active
-        if active.size_bytes == 0 or active.waited_ms(now_ms, now_ms) <= self.config.segment_ms:
-            return False
+        if offset < self.log_start_offset or offset > self.log_end_offset:
+            raise OffsetOutOfRange(offset, self.log_start_offset, self.log_end_offset)
+        if offset >= up_to or offset == self.log_end_offset or (max_bytes <= 0 and not min_one_batch):
+            return None
         try:
-            self._roll(now_ms)
+            if self._tail is not None and self._tail[0] == offset and up_to >= self.log_end_offset:
+                _, position, size_bytes = self._tail
+                if size_bytes > max_bytes and not min_one_batch:
+                    return None
+                handle = self._segments.active.handle()
+                return LogSlice(handle, position, size_bytes, size_bytes, offset)
+            return self._find_slice(offset, max_bytes, up_to, min_one_batch)
         except OSError as error:
-            raise StorageFailed(f"{self.topic}-{self.partition}: {error.strerror or error}") from error
-        return True
+            raise self._storage_failed(error) from error
+
+    def _find_slice(self, offset: int, max_bytes: int, up_to: int, min_one_batch: bool) -> LogSlice | None:
+        found = self._segments.find(offset)
+        if found is None:
+            return None
+        number, position, header = found
+        end = self._segments.end_position(number, up_to, self.log_end_offset)
+        first_bytes = header.size_bytes
+        size_bytes = min(max_bytes, end - position)
+        if position + first_bytes > end or (size_bytes < first_bytes and not min_one_batch):
+            return None
+        handle = self._segments[number].handle()
+        return LogSlice(handle, position, max(size_bytes, first_bytes), first_bytes, header.base_offset)
+
+    def read_bytes(self, offset: int, max_bytes: int, *, up_to: int, min_one_batch: bool) -> bytes:
+        """What `read` finds, as bytes; empty where it finds nothing. Raises: OffsetOutOfRange,
+        StorageFailed."""
+        found = self.read(offset, max_bytes, up_to=up_to, min_one_batch=min_one_batch)
+        try:
+            return b"" if found is None else found.read()
+        except OSError as error:
+            raise self._storage_failed(error) from error
+
+    def offset_for_timestamp(self, timestamp_ms: int, *, up_to: int | None = None) -> TimestampOffset | None:
+        """The first record at or after a time, below `up_to` (default: the high watermark). Raises:
+        StorageFailed."""
+        limit = self.high_watermark if up_to is None else up_to
+        try:
+            return offset_for_timestamp(self._segments, timestamp_ms, self.log_start_offset, limit)
+        except OSError as error:
+            raise self._storage_failed(error) from error
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """(largest known epoch <= `epoch`, where it ended), (-1, -1) when unknown (OffsetForLeaderEpoch)."""
+        return self._epochs.end_offset_for(epoch, self.log_end_offset)
+
+    def epoch_of(self, offset: int) -> int:
+        """The leader epoch that `offset` was written in, -1 when unknown (ListOffsets)."""
+        return self._epochs.epoch_of(offset)

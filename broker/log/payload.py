@@ -1,7 +1,8 @@
-"""Looking at the records inside a batch, for the few questions a header cannot answer. Never on the usual path.
+"""Looking at the records inside a batch, for the few questions a header cannot answer. Never on the usual
+path.
 
-What decompresses to more than `PAYLOAD_BYTES_MAX` is not looked at: a megabyte of zeros a thousand times over must
-not take the broker's memory.
+What decompresses to more than `PAYLOAD_BYTES_MAX` is not looked at: a megabyte of zeros a thousand times
+over must not take the broker's memory.
 """
 
 import zlib
@@ -115,5 +116,7 @@ def _into_growing(decompress_into: Callable[[bytes, bytearray], int], payload: b
             return memoryview(out)[: decompress_into(payload, out)]
         except cramjam.DecompressionError as error:
             if size == PAYLOAD_BYTES_MAX:
-                raise PayloadUnreadable(f"{error} (at most {PAYLOAD_BYTES_MAX} bytes are looked at)") from error
+                raise PayloadUnreadable(
+                    f"{error} (at most {PAYLOAD_BYTES_MAX} bytes are looked at)"
+                ) from error
         size = min(8 * size, PAYLOAD_BYTES_MAX)

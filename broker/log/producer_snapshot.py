@@ -32,9 +32,20 @@ def encode_snapshot(states: ProducerStates) -> bytes:
         sequence, offset, delta = NO_SEQUENCE, _NO_OFFSET, 0
         if entry.batches:
             last = entry.batches[-1]
-            sequence, offset, delta = last.last_sequence, last.last_offset, last.last_offset - last.base_offset
+            sequence, offset, delta = (
+                last.last_sequence,
+                last.last_offset,
+                last.last_offset - last.base_offset,
+            )
         body += _ENTRY.pack(
-            producer_id, entry.epoch, sequence, offset, delta, entry.active_ms, entry.coordinator_epoch, _NO_OFFSET
+            producer_id,
+            entry.epoch,
+            sequence,
+            offset,
+            delta,
+            entry.active_ms,
+            entry.coordinator_epoch,
+            _NO_OFFSET,
         )
     _HEAD.pack_into(body, 0, _VERSION, 0, len(states.entries))
     struct.pack_into(">I", body, 2, crc32c(memoryview(body)[_CRC_FROM:]))

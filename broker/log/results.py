@@ -40,8 +40,8 @@ class AppendResult(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LogSlice:
-    """Bytes of one segment file for os.sendfile. The file stays open while the slice lives, whatever happens to the
-    segment. The last batch may be cut off, the first is whole."""
+    """Bytes of one segment file for os.sendfile. The file stays open while the slice lives, whatever
+    happens to the segment. The last batch may be cut off, the first is whole."""
 
     handle: FileHandle
     position: int
@@ -68,7 +68,8 @@ class TimestampOffset(NamedTuple):
 
 @dataclass(slots=True)
 class FlushJob:
-    """Files to sync. `run` may block and belongs on a thread; hand the job back to `complete_flush` afterwards."""
+    """Files to sync. `run` may block and belongs on a thread; hand the job back to `complete_flush`
+    afterwards."""
 
     up_to_offset: int
     """The recovery point once the job ran."""
@@ -76,13 +77,20 @@ class FlushJob:
     actions: list[Callable[[], None]]
     """Small files to write and sync first."""
     error: OSError | None = None
+    data_refused: bool = False
+    """fdatasync itself failed."""
 
     def run(self) -> None:
         """Never raises: `error` says what went wrong."""
         try:
-            for action in self.actions:
-                action()
             for handle in self.handles:
                 os.fdatasync(handle.fd)
+        except OSError as error:
+            self.error = error
+            self.data_refused = True
+            return
+        try:
+            for action in self.actions:
+                action()
         except OSError as error:
             self.error = error

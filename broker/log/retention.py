@@ -1,6 +1,7 @@
 """Which segments may go. Pure.
 
-Segments go from the oldest on, whole ones only, and only below the high watermark. Source: Kafka UnifiedLog
+Segments go from the oldest on, whole ones only, and only below the high watermark.
+Source: Kafka UnifiedLog
 deleteOldSegments.
 """
 
@@ -41,7 +42,9 @@ def segments_to_delete(
         config.retention_ms >= 0 and now_ms - s.largest_timestamp_ms > config.retention_ms for s in segments
     ]
     return max(
-        by_start, _leading(segments, high_watermark, by_size_flags), _leading(segments, high_watermark, expired)
+        by_start,
+        _leading(segments, high_watermark, by_size_flags),
+        _leading(segments, high_watermark, expired),
     )
 
 

@@ -1,7 +1,7 @@
 """One segment: a `.log` file with its `.index` and `.timeindex`.
 
-Index entries collect in memory and reach their files with a flush or when the segment is closed; recovery rebuilds
-what a crash left out. Files are opened when needed and owned by a cache.
+Index entries collect in memory and reach their files with a flush or when the segment is closed; recovery
+rebuilds what a crash left out. Files are opened when needed and owned by a cache.
 """
 
 import os
@@ -35,9 +35,19 @@ class Segment:
     """Batches from `base_offset` on. Invariant: `size_bytes` is the end of the last whole batch."""
 
     __slots__ = (
-        "_bytes_since_index", "_files", "_first_timestamp_ms", "_index", "_index_written", "_largest", "_paths",
-        "_time_index", "_time_index_written", "base_offset", "created_ms", "size_bytes",
-    )  # fmt: skip
+        "_bytes_since_index",
+        "_files",
+        "_first_timestamp_ms",
+        "_index",
+        "_index_written",
+        "_largest",
+        "_paths",
+        "_time_index",
+        "_time_index_written",
+        "base_offset",
+        "created_ms",
+        "size_bytes",
+    )
 
     def __init__(
         self, directory: Path, base_offset: int, files: LogFiles, *, size_bytes: int, created_ms: int
@@ -66,7 +76,9 @@ class Segment:
         `keep_log`: the file is there already, its batches are to be noted.
         """
         segment = cls(directory, base_offset, files, size_bytes=0, created_ms=now_ms)
-        suffixes = (INDEX_SUFFIX, TIME_INDEX_SUFFIX) if keep_log else (INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX)
+        suffixes = (
+            (INDEX_SUFFIX, TIME_INDEX_SUFFIX) if keep_log else (INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX)
+        )
         for suffix in suffixes:
             path = segment._paths[suffix]
             files.forget(path)
@@ -114,7 +126,8 @@ class Segment:
 
     @property
     def largest_timestamp(self) -> tuple[int, int]:
-        """(timestamp, last offset of its batch) of the latest record, (-1, base offset) without timestamps."""
+        """(timestamp, last offset of its batch) of the latest record, (-1, base offset) without
+        timestamps."""
         if self._largest is None:
             self._largest = self._last_time_entry() if self._time_index is None else self._time_index.last
         return self._largest
@@ -156,7 +169,8 @@ class Segment:
         return now_ms - self.created_ms
 
     def write(self, records: Buffer) -> None:
-        """Put bytes at the end, in one call. Raises: OSError, with the file cut back where that is possible."""
+        """Put bytes at the end, in one call. Raises: OSError, with the file cut back where that is
+        possible."""
         handle = self.handle()
         try:
             write_fully(handle.fd, records, self.size_bytes)
@@ -187,7 +201,8 @@ class Segment:
         os.ftruncate(self.handle().fd, size_bytes)
 
     def reset_indexes(self, position: int, offset: int) -> None:
-        """Drop what the indexes say of `position`, `offset` and later, before recovery notes those batches."""
+        """Drop what the indexes say of `position`, `offset` and later, before recovery notes those
+        batches."""
         self.index.truncate(position)
         self.time_index.truncate(offset)
         self._index_written = min(self._index_written, len(self.index))
@@ -233,7 +248,8 @@ class Segment:
         yield from walk_headers(handle.fd, position, self.size_bytes)
 
     def find(self, offset: int) -> tuple[int, BatchHeader] | None:
-        """The first batch that ends at `offset` or later: the one that contains it, unless compaction took it."""
+        """The first batch that ends at `offset` or later: the one that contains it, unless compaction took
+        it."""
         for position, header in self.headers(self.index.lookup(offset)):
             if header.last_offset >= offset:
                 return position, header

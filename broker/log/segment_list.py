@@ -17,7 +17,8 @@ SWAP_SUFFIX = ".swap"
 
 
 class SegmentList:
-    """Never empty. Invariant: base offsets strictly increase; each segment ends where the next begins, or before."""
+    """Never empty. Invariant: base offsets strictly increase; each segment ends where the next begins, or
+    before."""
 
     def __init__(self, directory: Path, files: LogFiles, segments: list[Segment]) -> None:
         assert segments, "a log has at least its active segment"
@@ -48,6 +49,10 @@ class SegmentList:
         self._segments[-1].write(records)
         self.size_bytes += len(records)
 
+    def grow(self, size_bytes: int) -> None:
+        """Bytes that did not come by `write`."""
+        self.size_bytes += size_bytes
+
     def roll(self, base_offset: int, now_ms: int) -> None:
         """Seal the active segment and start another. Raises: OSError; the log goes on as it was then."""
         active = self._segments[-1]
@@ -63,7 +68,8 @@ class SegmentList:
         return max(0, bisect_right(self._segments, offset, key=_BASE_OFFSET) - 1)
 
     def find(self, offset: int) -> tuple[int, int, BatchHeader] | None:
-        """(segment number, position, header) of the first batch that ends at `offset` or later. Raises: OSError."""
+        """(segment number, position, header) of the first batch that ends at `offset` or later. Raises:
+        OSError."""
         for number in range(self.number_of(offset), len(self._segments)):
             segment = self._segments[number]
             found = segment.find(offset)
@@ -113,36 +119,47 @@ class SegmentList:
             freed += segment.size_bytes
         return freed
 
-    def replace_all(
-        self, base_offset: int, batches: Sequence[tuple[BatchHeader, Buffer]], index_interval_bytes: int, now_ms: int
-    ) -> None:
-        """Put one new segment in the place of all others, durably. Raises: OSError.
+    def write_replacement(self, base_offset: int, batches: Sequence[Buffer]) -> Path:
+        """Write the `.log` file of a segment that is to replace all others, durably, beside them.
 
-        A crash leaves the old segments, or the old ones with the new one behind them (`.swap` is complete and gets
-        its name on the next start, `.cleaned` is not and goes).
+        Raises: OSError, with nothing left behind where that is possible.
         """
         name = offset_file_name(base_offset, LOG_SUFFIX)
         cleaned = self.directory / (name + CLEANED_SUFFIX)
         swap = self.directory / (name + SWAP_SUFFIX)
-        with cleaned.open("wb") as file:
-            for _, batch in batches:
-                file.write(batch)
-            file.flush()
-            os.fsync(file.fileno())
-        cleaned.rename(swap)
-        sync_directory(self.directory)
-        self._segments[-1].seal()
-        if self._segments[-1].base_offset == base_offset:
-            self._segments.pop().remove()
-        swap.rename(self.directory / name)
+        try:
+            with cleaned.open("wb") as file:
+                for batch in batches:
+                    file.write(batch)
+                file.flush()
+                os.fsync(file.fileno())
+            cleaned.rename(swap)
+            sync_directory(self.directory)
+        except OSError:
+            cleaned.unlink(missing_ok=True)
+            swap.unlink(missing_ok=True)
+            raise
+        return swap
+
+    def adopt_replacement(self, swap: Path, base_offset: int, now_ms: int) -> Segment:
+        """Give the written file its name and put it in the place of the segments that `drop_first` then
+        takes.
+
+        From the rename on a crash leaves the old segments with the new one behind them. Raises: OSError.
+        """
+        active = self._segments[-1]
+        if active.base_offset == base_offset:
+            assert active.size_bytes == 0
+            active.release()
+            swap.rename(active.path())
+            self._segments.pop()
+        else:
+            active.seal()
+            swap.rename(self.directory / offset_file_name(base_offset, LOG_SUFFIX))
+            active.drop_indexes()
         segment = Segment.create(self.directory, base_offset, self.files, now_ms, keep_log=True)
-        for header, _ in batches:
-            segment.note(header, header.last_offset, index_interval_bytes)
-        segment.write_indexes()
-        sync_directory(self.directory)
         self._segments.append(segment)
-        self.size_bytes += segment.size_bytes
-        self.drop_first(len(self._segments) - 1)
+        return segment
 
     def place(self, directory: Path) -> None:
         """The directory was renamed."""

@@ -34,7 +34,8 @@ class SnapshotFiles:
             self.offsets = sorted([*self.offsets, offset])
 
     def load_newest(self, up_to: int) -> tuple[int, ProducerStates] | None:
-        """(offset, states) of the newest readable one at or below `up_to`; later and corrupt ones are removed."""
+        """(offset, states) of the newest readable one at or below `up_to`; later and corrupt ones are
+        removed."""
         for offset in reversed(self.offsets.copy()):
             if offset <= up_to:
                 try:

@@ -1,7 +1,7 @@
 """The `.timeindex`: from timestamp to offset. Pure: bytes in, bytes out.
 
-Entries of 12 bytes {timestamp i64, relative offset i32}: the largest timestamp so far and the last offset of the
-batch that holds it. Timestamps strictly increase.
+Entries of 12 bytes {timestamp i64, relative offset i32}: the largest timestamp so far and the last offset
+of the batch that holds it. Timestamps strictly increase.
 Source: Kafka TimeIndex.
 """
 

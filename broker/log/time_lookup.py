@@ -1,4 +1,5 @@
-"""From timestamp to offset (ListOffsets). Source: Kafka UnifiedLog.fetchOffsetByTimestamp, FileRecords."""
+"""From timestamp to offset (ListOffsets).
+Source: Kafka UnifiedLog.fetchOffsetByTimestamp, FileRecords."""
 
 from broker.log.payload import PayloadUnreadable, records_of
 from broker.log.results import TimestampOffset

@@ -61,10 +61,14 @@ def check_own_records(records: Buffer) -> tuple[tuple[int, BatchHeader], ...]:
 
 def _check_length(header: BatchHeader, size_bytes: int) -> None:
     if header.batch_length < BATCH_LENGTH_MIN:
-        raise BatchError(ErrorCode.corrupt_message, f"batch length {header.batch_length} is below {BATCH_LENGTH_MIN}")
+        raise BatchError(
+            ErrorCode.corrupt_message, f"batch length {header.batch_length} is below {BATCH_LENGTH_MIN}"
+        )
     claimed = header.batch_length + LOG_OVERHEAD
     if claimed > size_bytes:
-        raise BatchError(ErrorCode.corrupt_message, f"a batch of {claimed} bytes is cut off after {size_bytes}")
+        raise BatchError(
+            ErrorCode.corrupt_message, f"a batch of {claimed} bytes is cut off after {size_bytes}"
+        )
     if claimed < size_bytes:
         raise BatchError(
             ErrorCode.invalid_record,
@@ -89,7 +93,9 @@ def _check_size(header: BatchHeader, config: LogConfig) -> None:
 def _check_timestamps(header: BatchHeader, config: LogConfig, now_ms: int) -> None:
     """Kafka looks at every record; the header's base and largest timestamp bound them all."""
     if header.is_log_append_time:
-        raise AppendRefused(ErrorCode.invalid_timestamp, "producers may not set the timestamp type LogAppendTime")
+        raise AppendRefused(
+            ErrorCode.invalid_timestamp, "producers may not set the timestamp type LogAppendTime"
+        )
     if config.message_timestamp_type == LOG_APPEND_TIME:
         return
     base_ms, max_ms = header.base_timestamp_ms, header.max_timestamp_ms

@@ -1,0 +1,273 @@
+"""What one partition's log is, and how it rolls, flushes and closes. `PartitionLog` adds the rest."""
+
+import uuid
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from broker.log.checkpoint_text import format_epochs
+from broker.log.config import LogConfig
+from broker.log.errors import StorageFailed
+from broker.log.files import FileHandle, sync_directory, write_atomically
+from broker.log.loading import EPOCH_CHECKPOINT, LoadedLog
+from broker.log.results import FlushJob
+from broker.log.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX
+from wire.batch import BatchHeader
+
+SNAPSHOT_BYTES: Final = 16 * 1024 * 1024
+"""Producer snapshots are written with a flush after so much was appended, and at every roll."""
+
+
+class LogBase:
+    """State of a partition. `on_dirty` is told when there is something to flush that there was not before."""
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        topic_id: uuid.UUID,
+        config: LogConfig,
+        loaded: LoadedLog,
+        *,
+        high_watermark: int = 0,
+        recovery_point: int = 0,
+        on_dirty: Callable[["LogBase"], None] = lambda _: None,
+    ) -> None:
+        self.topic: Final = topic
+        self.partition: Final = partition
+        self.topic_id: Final = topic_id
+        self.config = config
+        self.log_start_offset = loaded.log_start_offset
+        self.log_end_offset = loaded.log_end_offset
+        self.high_watermark = min(max(high_watermark, loaded.log_start_offset), loaded.log_end_offset)
+        self.recovery_point = min(max(recovery_point, 0), loaded.log_end_offset)
+        self.recovered_bytes: Final = loaded.recovered_bytes
+        self.truncated_bytes: Final = loaded.truncated_bytes
+        self.failure: str | None = None
+        """Why nothing is appended any more: data that was thought written may be gone. A restart recovers."""
+        self._segments = loaded.segments
+        self._epochs = loaded.epochs
+        self._producers = loaded.producers
+        self._snapshots = loaded.snapshots
+        self._on_dirty = on_dirty
+        self._dirty = False
+        self._dirty_since_ms = 0
+        self._epochs_dirty = self._directory_dirty = False
+        self._unsealed = loaded.recovered_bytes > 0
+        """Whether closing has anything to write."""
+        self._first_flush: list[Callable[[], None]] = []
+        self._bytes_since_snapshot = 0
+        self._tail: tuple[int, int, int] | None = None
+        """(offset, position, size) of the last batch, in the active segment: what waiting fetches read."""
+
+    def __repr__(self) -> str:
+        offsets = f"{self.log_start_offset}..{self.log_end_offset}"
+        return f"<{type(self).__name__} {self.topic}-{self.partition} {offsets}>"
+
+    @property
+    def directory(self) -> Path:
+        return self._segments.directory
+
+    @property
+    def size_bytes(self) -> int:
+        return self._segments.size_bytes
+
+    @property
+    def segment_count(self) -> int:
+        return len(self._segments)
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Without transactions everything committed is stable."""
+        return self.high_watermark
+
+    @property
+    def leader_epoch(self) -> int:
+        """Of the last batch, -1 in an empty log."""
+        return self._epochs.latest
+
+    def reconfigure(self, config: LogConfig) -> None:
+        self.config = config
+
+    def _check_usable(self) -> None:
+        if self.failure is not None:
+            raise StorageFailed(f"{self.topic}-{self.partition}: {self.failure}")
+
+    def _note(self, batches: Sequence[tuple[int, BatchHeader]], now_ms: int) -> None:
+        """Account for batches whose bytes are in the active segment, behind those it knows."""
+        segment = self._segments.active
+        for _, header in batches:
+            position = segment.size_bytes
+            segment.note(header, header.last_offset, self.config.index_interval_bytes)
+            if header.producer_id >= 0:
+                self._producers.record(header, header.base_offset, now_ms)
+            if header.partition_leader_epoch > self._epochs.latest:
+                self._epochs.assign(header.partition_leader_epoch, header.base_offset)
+                self._epochs_dirty = True
+            self._tail = (header.base_offset, position, header.size_bytes)
+        self.log_end_offset = batches[-1][1].next_offset
+        self._mark_dirty(now_ms)
+
+    def _storage_failed(self, error: OSError) -> StorageFailed:
+        return StorageFailed(f"{self.topic}-{self.partition}: {error.strerror or error}")
+
+    def _mark_dirty(self, now_ms: int = 0) -> None:
+        """There is something to flush, `flush.ms` after `now_ms`."""
+        if not self._dirty:
+            self._dirty = self._unsealed = True
+            self._dirty_since_ms = now_ms
+            self._on_dirty(self)
+
+    def settle(self) -> None:
+        """Once in its place: what recovery found is to be flushed like anything else."""
+        if self.recovery_point < self.log_end_offset:
+            self._mark_dirty()
+
+    def release_files(self) -> None:
+        """Forget the open files, for the directory is about to be renamed; they open again when needed."""
+        self._segments.release()
+
+    def abandon(self) -> None:
+        """The partition is deleted: slices being sent go on, nothing else does."""
+        self.failure = "the partition is deleted"
+        self._segments.release()
+
+    def sync_with_first_flush(self, *actions: Callable[[], None]) -> None:
+        """Files of a new partition that must be durable when its records are."""
+        self._first_flush += actions
+        self._directory_dirty = True
+        self._mark_dirty()
+
+    def advance_high_watermark(self, to: int | None = None) -> bool:
+        """Raise the high watermark to `to`, or (one replica) to the log end offset; whether it moved."""
+        target = self.log_end_offset if to is None else min(to, self.log_end_offset)
+        if target <= self.high_watermark:
+            return False
+        self.high_watermark = target
+        return True
+
+    # Rolling
+
+    def _roll_if_full(self, size_bytes: int, last_offset: int, timestamp_ms: int, now_ms: int) -> None:
+        active, config = self._segments.active, self.config
+        if active.size_bytes == 0 and last_offset - active.base_offset < 2**31:
+            return
+        fits = active.has_room(size_bytes, last_offset, config.segment_bytes, config.segment_index_bytes)
+        if not fits or active.waited_ms(timestamp_ms, now_ms) > config.segment_ms:
+            self._roll(now_ms)
+
+    def _roll(self, now_ms: int) -> None:
+        """Raises: OSError; the log goes on in its active segment then."""
+        self._snapshots.write(self.log_end_offset, self._producers)
+        self._segments.roll(self.log_end_offset, now_ms)
+        self._bytes_since_snapshot = 0
+        self._tail = None
+        self._directory_dirty = True
+        self._mark_dirty()
+
+    def roll_if_due(self, now_ms: int) -> bool:
+        """Close an active segment that is older than `segment.ms` without waiting for the next append.
+
+        Raises: StorageFailed.
+        """
+        active = self._segments.active
+        if active.size_bytes == 0 or active.waited_ms(now_ms, now_ms) <= self.config.segment_ms:
+            return False
+        try:
+            self._roll(now_ms)
+        except OSError as error:
+            raise self._storage_failed(error) from error
+        return True
+
+    # Flushing
+
+    def flush_due(self, now_ms: int) -> bool:
+        """Whether `flush.ms` or `flush.messages` asks for a flush by `now_ms`."""
+        return self._dirty and (
+            now_ms - self._dirty_since_ms >= self.config.flush_ms
+            or self.log_end_offset - self.recovery_point >= self.config.flush_messages
+        )
+
+    def begin_flush(self) -> FlushJob | None:
+        """What makes everything appended so far durable; None when it is. Run the job, then `complete_flush`.
+
+        Raises: StorageFailed when the index files cannot be written; try again later.
+        """
+        if not self._dirty or self.failure is not None:
+            return None
+        handles = []
+        try:
+            for segment in self._segments.since(self.recovery_point):
+                segment.write_indexes()
+                handles.append(segment.handle())
+                if segment is not self._segments.active:
+                    handles += [
+                        FileHandle(segment.path(suffix)) for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+                    ]
+            if self._bytes_since_snapshot >= SNAPSHOT_BYTES:
+                self._write_snapshot()
+        except OSError as error:
+            raise self._storage_failed(error) from error
+        actions, self._first_flush = self._first_flush, []
+        if self._epochs_dirty:
+            path, content = self.directory / EPOCH_CHECKPOINT, format_epochs(self._epochs.entries).encode()
+            actions.append(lambda: write_atomically(path, content))
+        if self._directory_dirty:
+            directory = self.directory
+            actions.append(lambda: sync_directory(directory))
+        self._dirty = self._epochs_dirty = self._directory_dirty = False
+        return FlushJob(self.log_end_offset, handles, actions)
+
+    def complete_flush(self, job: FlushJob) -> None:
+        """Move the recovery point. Raises: StorageFailed when the disk refused.
+
+        After a failed fdatasync the kernel may have dropped the pages, so the log takes no more appends
+        until a restart has looked at what is really there; anything else is tried again with the next
+        flush.
+        """
+        if job.error is None:
+            self.recovery_point = max(self.recovery_point, min(job.up_to_offset, self.log_end_offset))
+            return
+        self._first_flush = job.actions
+        self._mark_dirty()
+        if job.data_refused:
+            self.failure = f"fdatasync failed: {job.error.strerror or job.error}"
+        raise self._storage_failed(job.error) from job.error
+
+    def flush(self) -> None:
+        """Make everything appended durable, here and now. Raises: StorageFailed."""
+        job = self.begin_flush()
+        if job is not None:
+            job.run()
+            self.complete_flush(job)
+
+    def _write_snapshot(self) -> None:
+        self._snapshots.write(self.log_end_offset, self._producers)
+        self._snapshots.prune(self._segments.base_offsets())
+        self._bytes_since_snapshot = 0
+
+    def expire_producers(self, now_ms: int) -> int:
+        """Forget producers silent for `producer.id.expiration.ms`; how many."""
+        return self._producers.expire(now_ms, self.config.producer_id_expiration_ms)
+
+    @property
+    def producer_count(self) -> int:
+        return len(self._producers.entries)
+
+    def close(self, *, clean: bool) -> None:
+        """Let go of the files. `clean`: everything is durable and the next start reads nothing but the tail.
+
+        Raises: StorageFailed; the directory then needs recovery.
+        """
+        try:
+            if clean and self._unsealed:
+                self._check_usable()
+                self._segments.active.seal()
+                if self._snapshots.newest != self.log_end_offset:
+                    self._write_snapshot()
+                self._mark_dirty()
+                self.flush()
+        except OSError as error:
+            raise self._storage_failed(error) from error
+        finally:
+            self._segments.release()

@@ -1,0 +1,131 @@
+"""One log directory: its lock, its identity, its checkpoints, the marker of a clean shutdown."""
+
+import fcntl
+import os
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from broker.log.checkpoint_text import (
+    CheckpointCorrupt,
+    encode_uuid,
+    format_offsets,
+    format_properties,
+    parse_offsets,
+    parse_properties,
+)
+from broker.log.errors import LogDirectoryUnusable
+from broker.log.files import write_atomically
+
+LOCK: Final = ".lock"
+META_PROPERTIES: Final = "meta.properties"
+CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
+RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
+LOG_STARTS: Final = "log-start-offset-checkpoint"
+HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
+DELETE_SUFFIX: Final = "-delete"
+NAME_BYTES_MAX: Final = 255
+
+Offsets = dict[tuple[str, int], int]
+
+
+@dataclass(slots=True)
+class Checkpoints:
+    """The three offset checkpoints of a directory."""
+
+    recovery_points: Offsets = field(default_factory=dict)
+    log_starts: Offsets = field(default_factory=dict)
+    high_watermarks: Offsets = field(default_factory=dict)
+
+
+class LogDirectory:
+    """Locked from construction until `unlock`; one process at a time."""
+
+    def __init__(self, path: Path, *, cluster_id: str, node_id: int) -> None:
+        """Raises: LogDirectoryUnusable, OSError."""
+        self.path = path
+        path.mkdir(parents=True, exist_ok=True)
+        self._lock_fd = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            try:
+                fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise LogDirectoryUnusable(f"{path} is in use by another broker") from error
+            self._check_identity(cluster_id, node_id)
+        except BaseException:
+            self.unlock()
+            raise
+
+    def _check_identity(self, cluster_id: str, node_id: int) -> None:
+        path = self.path / META_PROPERTIES
+        wanted = {"cluster.id": cluster_id, "node.id": str(node_id)}
+        try:
+            found = parse_properties(path.read_text())
+        except FileNotFoundError:
+            identity = {**wanted, "directory.id": encode_uuid(uuid.uuid4()), "version": "1"}
+            write_atomically(path, format_properties(identity).encode())
+            return
+        found.setdefault("node.id", found.get("broker.id", ""))
+        for key, value in wanted.items():
+            if found.get(key) != value:
+                raise LogDirectoryUnusable(
+                    f"{self.path} belongs to {key} {found.get(key)!r}, this broker has {value!r}"
+                )
+
+    def take_clean_marker(self) -> bool:
+        """Whether the last shutdown was clean. Asked once: a crash while loading is a crash (KAFKA-10471)."""
+        try:
+            (self.path / CLEAN_SHUTDOWN).unlink()
+        except FileNotFoundError:
+            return False
+        return True
+
+    def leave_clean_marker(self) -> None:
+        write_atomically(self.path / CLEAN_SHUTDOWN, b'{"version":0,"brokerEpoch":-1}')
+
+    def read_checkpoints(self) -> Checkpoints:
+        """A missing or unreadable file counts as empty: then everything is recovered from the log."""
+        return Checkpoints(self._read(RECOVERY_POINTS), self._read(LOG_STARTS), self._read(HIGH_WATERMARKS))
+
+    def _read(self, name: str) -> Offsets:
+        try:
+            return parse_offsets((self.path / name).read_text())
+        except (FileNotFoundError, CheckpointCorrupt, UnicodeDecodeError):
+            return {}
+
+    def write_checkpoints(self, checkpoints: Checkpoints) -> None:
+        """Raises: OSError. A recovery point must not be written before what lies below it was synced."""
+        self._write(RECOVERY_POINTS, checkpoints.recovery_points)
+        self._write(LOG_STARTS, checkpoints.log_starts)
+        self._write(HIGH_WATERMARKS, checkpoints.high_watermarks)
+
+    def _write(self, name: str, offsets: Mapping[tuple[str, int], int]) -> None:
+        write_atomically(self.path / name, format_offsets(offsets).encode())
+
+    def partition_path(self, topic: str, partition: int) -> Path:
+        return self.path / f"{topic}-{partition}"
+
+    def deleted_path(self, topic: str, partition: int, topic_id: uuid.UUID) -> Path:
+        """Where a deleted partition waits; long topic names are cut as Kafka does."""
+        suffix = f"-{partition}.{topic_id.hex}{DELETE_SUFFIX}"
+        return self.path / (topic[: NAME_BYTES_MAX - len(suffix)] + suffix)
+
+    def partitions(self) -> tuple[list[tuple[str, int]], list[Path]]:
+        """(partitions, directories of deleted ones)."""
+        live, deleted = [], []
+        for entry in os.scandir(self.path):
+            topic, dash, partition = entry.name.rpartition("-")
+            if not entry.is_dir() or not dash:
+                continue
+            if entry.name.endswith(DELETE_SUFFIX):
+                deleted.append(Path(entry.path))
+            elif partition.isascii() and partition.isdigit():
+                live.append((topic, int(partition)))
+        return sorted(live), deleted
+
+    def unlock(self) -> None:
+        if self._lock_fd >= 0:
+            os.close(self._lock_fd)
+            self._lock_fd = -1

@@ -1,0 +1,108 @@
+"""What leaves a log: retention, DeleteRecords, replacement by live keys."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from broker.log.batch_numbers import number_batches
+from broker.log.config import LogConfig
+from broker.log.errors import OffsetOutOfRange
+from broker.log.log_base import LogBase
+from broker.log.retention import segments_to_delete
+from broker.log.validation import check_own_records
+
+_NOTHING_EXPIRES: Final = LogConfig(cleanup_policy=frozenset())
+
+
+class RetainedLog(LogBase):
+    """A log that frees space: whole segments, from the oldest on, at once."""
+
+    def delete_records_before(self, offset: int) -> int:
+        """Raise the log start offset to `offset` and free the segments below it; the new log start offset.
+
+        A log whose start reaches its end gives up its active segment too.
+        Raises: OffsetOutOfRange above the high watermark, StorageFailed.
+        """
+        if offset < 0 or offset > self.high_watermark:
+            raise OffsetOutOfRange(offset, self.log_start_offset, self.high_watermark)
+        if offset > self.log_start_offset:
+            self._start_at(offset)
+            self._free(now_ms=None)
+        return self.log_start_offset
+
+    def apply_retention(self, now_ms: int) -> int:
+        """Delete what `retention.ms`, `retention.bytes` and the log start offset give up; bytes freed.
+
+        Raises: StorageFailed.
+        """
+        return self._free(now_ms)
+
+    def _free(self, now_ms: int | None) -> int:
+        """Without `now_ms` only what lies below the log start goes."""
+        try:
+            facts = self._segments.facts(self.log_end_offset)
+            config = self.config if now_ms is not None else _NOTHING_EXPIRES
+            count = segments_to_delete(
+                facts,
+                config,
+                log_start_offset=self.log_start_offset,
+                high_watermark=self.high_watermark,
+                now_ms=now_ms or 0,
+            )
+            if count == 0:
+                return 0
+            if count == len(facts):
+                self._roll(now_ms or self._segments.active.created_ms)
+            freed = self._segments.drop_first(count)
+            self._start_at(max(self.log_start_offset, self._segments.first.base_offset))
+            self._snapshots.prune(self._segments.base_offsets())
+        except OSError as error:
+            raise self._storage_failed(error) from error
+        self._directory_dirty = True
+        self._mark_dirty()
+        return freed
+
+    def replace_with(
+        self, batches: Sequence[bytearray], now_ms: int, *, leader_epoch: int | None = None
+    ) -> int:
+        """Replace everything by these batches, numbered from the log end offset on; bytes freed, perhaps
+        negative.
+
+        For logs that only the newest record per key matters of: a crash in the middle leaves the old
+        records, or the old ones with the new ones behind them. Everything must be committed. Durable when
+        it returns. Raises: AppendRefused, StorageFailed.
+        """
+        self._check_usable()
+        assert self.high_watermark == self.log_end_offset, "only committed records are replaced"
+        before_bytes, base_offset = self.size_bytes, self.log_end_offset
+        epoch = max(0, self.leader_epoch) if leader_epoch is None else leader_epoch
+        if not batches:
+            self.delete_records_before(base_offset)
+            return before_bytes
+        records = bytearray().join(batches)
+        numbered = number_batches(records, check_own_records(records), base_offset, epoch)
+        try:
+            swap = self._segments.write_replacement(base_offset, [records])
+        except OSError as error:
+            raise self._storage_failed(error) from error
+        try:
+            self._segments.adopt_replacement(swap, base_offset, now_ms)
+            self._note(numbered, now_ms)
+            self._segments.grow(len(records))
+            self.high_watermark = self.log_end_offset
+            self._start_at(base_offset)
+            self._segments.drop_first(len(self._segments) - 1)
+            self._snapshots.write(base_offset, self._producers)
+            self._snapshots.prune(self._segments.base_offsets())
+        except OSError as error:
+            self.failure = f"replacing the log failed half way: {error.strerror or error}"
+            raise self._storage_failed(error) from error
+        self._directory_dirty = True
+        self.flush()
+        return before_bytes - self.size_bytes
+
+    def _start_at(self, offset: int) -> None:
+        assert self.log_start_offset <= offset <= self.high_watermark
+        self.log_start_offset = offset
+        if self._epochs.truncate_start(offset):
+            self._epochs_dirty = True
+        self._mark_dirty()

@@ -1,0 +1,363 @@
+"""All logs of a broker: loading, creating, deleting, and the ticks that flush, checkpoint and retain.
+
+Work that may block for long comes as a job: the loop takes it (`begin_...`), a thread runs it (`run`), the
+loop hands it back (`complete_...`). Logs themselves are touched by the loop only.
+"""
+
+import os
+import shutil
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from broker.log.checkpoint_text import CheckpointCorrupt, format_partition_metadata, parse_partition_metadata
+from broker.log.config import LogConfig
+from broker.log.errors import LogError, StorageFailed
+from broker.log.files import LogFiles, sync_directory
+from broker.log.loading import load_log
+from broker.log.log_base import LogBase
+from broker.log.log_directory import Checkpoints, LogDirectory
+from broker.log.partition_log import PartitionLog
+from broker.log.results import FlushJob
+
+PARTITION_METADATA: Final = "partition.metadata"
+NO_TOPIC_ID: Final = uuid.UUID(int=0)
+
+
+@dataclass(slots=True)
+class LoadReport:
+    """What starting found."""
+
+    clean: bool = True
+    partitions: int = 0
+    recovered_bytes: int = 0
+    truncated_bytes: int = 0
+    failures: dict[tuple[str, int], str] = field(default_factory=dict)
+    """Partitions that could not be opened, and why; they are offline."""
+
+
+@dataclass(slots=True)
+class FlushRound:
+    """The logs of one flush. `run` belongs on a thread."""
+
+    jobs: list[tuple[LogBase, FlushJob]]
+    failures: list[LogError]
+    """Logs that could not even begin."""
+
+    def run(self) -> None:
+        for _, job in self.jobs:
+            job.run()
+
+
+@dataclass(slots=True)
+class CheckpointJob:
+    """The checkpoint files as of its creation. `run` belongs on a thread."""
+
+    writes: list[tuple[LogDirectory, Checkpoints]]
+    error: OSError | None = None
+
+    def run(self) -> None:
+        """Never raises."""
+        try:
+            for directory, checkpoints in self.writes:
+                directory.write_checkpoints(checkpoints)
+        except OSError as error:
+            self.error = error
+
+
+@dataclass(slots=True)
+class RemovalJob:
+    """Directories of deleted partitions. `run` belongs on a thread."""
+
+    paths: list[Path]
+    errors: list[OSError] = field(default_factory=list)
+
+    def run(self) -> None:
+        """Never raises. What could not be removed is found again at the next start."""
+        for path in self.paths:
+            try:
+                shutil.rmtree(path)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                self.errors.append(error)
+
+
+class LogManager:
+    """The logs under one or several directories, each locked for this process."""
+
+    def __init__(
+        self,
+        directories: Sequence[Path],
+        *,
+        cluster_id: str,
+        node_id: int,
+        files: LogFiles | None = None,
+    ) -> None:
+        """Raises: LogDirectoryUnusable, OSError."""
+        self.logs: dict[tuple[str, int], PartitionLog] = {}
+        self.files = files or LogFiles()
+        self._directories: list[LogDirectory] = []
+        self._dirty: dict[LogBase, None] = {}
+        self._checkpoint_due = True
+        self._deleted: list[Path] = []
+        try:
+            for path in directories:
+                self._directories.append(LogDirectory(path, cluster_id=cluster_id, node_id=node_id))
+        except BaseException:
+            self._unlock()
+            raise
+
+    @property
+    def directories(self) -> list[Path]:
+        return [directory.path for directory in self._directories]
+
+    def get(self, topic: str, partition: int) -> PartitionLog | None:
+        return self.logs.get((topic, partition))
+
+    # Loading
+
+    def load(self, config_of: Callable[[str], LogConfig], now_ms: int) -> LoadReport:
+        """Open every partition found on disk. Raises: OSError when a directory itself is unreadable."""
+        report = LoadReport()
+        for directory in self._directories:
+            clean = directory.take_clean_marker()
+            report.clean &= clean
+            checkpoints = directory.read_checkpoints()
+            live, deleted = directory.partitions()
+            self._deleted += deleted
+            for topic, partition in live:
+                try:
+                    log = self._open(
+                        directory, topic, partition, config_of(topic), checkpoints, clean=clean, now_ms=now_ms
+                    )
+                except OSError as error:
+                    report.failures[topic, partition] = f"{error}"
+                    continue
+                report.partitions += 1
+                report.recovered_bytes += log.recovered_bytes
+                report.truncated_bytes += log.truncated_bytes
+        return report
+
+    def _open(
+        self,
+        directory: LogDirectory,
+        topic: str,
+        partition: int,
+        config: LogConfig,
+        checkpoints: Checkpoints,
+        *,
+        clean: bool,
+        now_ms: int,
+    ) -> PartitionLog:
+        path = directory.partition_path(topic, partition)
+        key = (topic, partition)
+        recovery_point = checkpoints.recovery_points.get(key, 0)
+        loaded = load_log(
+            path,
+            self.files,
+            config,
+            recovery_point=recovery_point,
+            log_start_offset=checkpoints.log_starts.get(key, 0),
+            clean=clean,
+            now_ms=now_ms,
+        )
+        log = PartitionLog(
+            topic,
+            partition,
+            _read_topic_id(path),
+            config,
+            loaded,
+            high_watermark=checkpoints.high_watermarks.get(key, 0),
+            recovery_point=recovery_point,
+            on_dirty=self._note_dirty,
+        )
+        log.settle()
+        self.logs[key] = log
+        return log
+
+    def _note_dirty(self, log: LogBase) -> None:
+        self._dirty[log] = None
+
+    # Creating and deleting
+
+    def create(
+        self, topic: str, partition: int, topic_id: uuid.UUID, config: LogConfig, now_ms: int
+    ) -> PartitionLog:
+        """A new, empty partition, in the directory with the fewest; durable with the next flush.
+
+        Raises: StorageFailed, with nothing left behind.
+        """
+        assert (topic, partition) not in self.logs
+        directory = self._emptiest()
+        path = directory.partition_path(topic, partition)
+        try:
+            path.mkdir()
+            try:
+                metadata = path / PARTITION_METADATA
+                metadata.write_text(format_partition_metadata(topic_id))
+                log = self._open(
+                    directory, topic, partition, config, Checkpoints(), clean=True, now_ms=now_ms
+                )
+            except OSError:
+                shutil.rmtree(path, ignore_errors=True)
+                raise
+        except OSError as error:
+            raise StorageFailed(f"{topic}-{partition}: {error.strerror or error}") from error
+        log.sync_with_first_flush(lambda: _sync_file(metadata), lambda: sync_directory(path.parent))
+        self._checkpoint_due = True
+        return log
+
+    def _emptiest(self) -> LogDirectory:
+        if len(self._directories) == 1:
+            return self._directories[0]
+        counts = dict.fromkeys(self.directories, 0)
+        for log in self.logs.values():
+            counts[log.directory.parent] += 1
+        return min(self._directories, key=lambda directory: counts[directory.path])
+
+    def delete(self, topic: str, partition: int) -> None:
+        """Take a partition away; its files go with the next removal job. Raises: StorageFailed, KeyError."""
+        log = self.logs[topic, partition]
+        directory = next(d for d in self._directories if d.path == log.directory.parent)
+        target = directory.deleted_path(topic, partition, log.topic_id)
+        log.release_files()
+        try:
+            log.directory.rename(target)
+        except OSError as error:
+            raise StorageFailed(f"{topic}-{partition}: {error.strerror or error}") from error
+        log.abandon()
+        del self.logs[topic, partition]
+        self._dirty.pop(log, None)
+        self._deleted.append(target)
+        self._checkpoint_due = True
+
+    def begin_removal(self) -> RemovalJob | None:
+        """What is left of deleted partitions."""
+        if not self._deleted:
+            return None
+        paths, self._deleted = self._deleted, []
+        return RemovalJob(paths)
+
+    # Flushing and checkpoints
+
+    def begin_flush(self, now_ms: int, *, within_ms: int = 0) -> FlushRound | None:
+        """The logs whose `flush.ms` or `flush.messages` is reached, or will be `within_ms` (the next
+        tick)."""
+        due = [log for log in self._dirty if log.flush_due(now_ms + within_ms)]
+        round_ = FlushRound([], [])
+        for log in due:
+            del self._dirty[log]
+            try:
+                job = log.begin_flush()
+            except StorageFailed as error:
+                self._dirty[log] = None
+                round_.failures.append(error)
+                continue
+            if job is not None:
+                round_.jobs.append((log, job))
+        return round_ if round_.jobs or round_.failures else None
+
+    def complete_flush(self, round_: FlushRound) -> list[LogError]:
+        """Move the recovery points; what went wrong."""
+        failures = list(round_.failures)
+        for log, job in round_.jobs:
+            if self.logs.get((log.topic, log.partition)) is not log:
+                continue  # deleted meanwhile
+            try:
+                log.complete_flush(job)
+            except StorageFailed as error:
+                failures.append(error)
+        self._checkpoint_due = True
+        return failures
+
+    def begin_checkpoint(self) -> CheckpointJob | None:
+        """The offset checkpoints, when anything moved since the last ones."""
+        if not self._checkpoint_due:
+            return None
+        self._checkpoint_due = False
+        of_directory = {directory.path: Checkpoints() for directory in self._directories}
+        for key, log in self.logs.items():
+            checkpoints = of_directory[log.directory.parent]
+            checkpoints.recovery_points[key] = log.recovery_point
+            checkpoints.high_watermarks[key] = log.high_watermark
+            if log.log_start_offset > 0:
+                checkpoints.log_starts[key] = log.log_start_offset
+        return CheckpointJob([(directory, of_directory[directory.path]) for directory in self._directories])
+
+    def complete_checkpoint(self, job: CheckpointJob) -> None:
+        """Raises: StorageFailed; the next checkpoint tries again."""
+        if job.error is not None:
+            self._checkpoint_due = True
+            raise StorageFailed(f"checkpoints: {job.error}") from job.error
+
+    # Other ticks
+
+    def retain(self, now_ms: int) -> Iterator[tuple[PartitionLog, int | StorageFailed]]:
+        """Apply retention and roll what is due, one log per step; what was freed or went wrong."""
+        for log in list(self.logs.values()):
+            if self.logs.get((log.topic, log.partition)) is not log:
+                continue
+            outcome: int | StorageFailed
+            try:
+                outcome = log.apply_retention(now_ms)
+                log.roll_if_due(now_ms)
+            except StorageFailed as error:
+                outcome = error
+            if outcome:
+                self._checkpoint_due = True
+            yield log, outcome
+
+    def expire_producers(self, now_ms: int) -> int:
+        return sum(log.expire_producers(now_ms) for log in self.logs.values())
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(log.size_bytes for log in self.logs.values())
+
+    # Closing
+
+    def close(self, *, clean: bool = True) -> list[LogError]:
+        """Close every log, then the checkpoints, then the clean-shutdown marker; what went wrong.
+
+        Without `clean` (or when anything failed) the next start recovers.
+        """
+        failures: list[LogError] = []
+        for log in self.logs.values():
+            try:
+                log.close(clean=clean)
+            except StorageFailed as error:
+                failures.append(error)
+        if clean:
+            self._checkpoint_due = True
+            job = self.begin_checkpoint()
+            assert job is not None
+            job.run()
+            if job.error is not None:
+                failures.append(StorageFailed(f"checkpoints: {job.error}"))
+            elif not failures:
+                for directory in self._directories:
+                    directory.leave_clean_marker()
+        self._unlock()
+        return failures
+
+    def _unlock(self) -> None:
+        for directory in self._directories:
+            directory.unlock()
+
+
+def _read_topic_id(path: Path) -> uuid.UUID:
+    try:
+        return parse_partition_metadata((path / PARTITION_METADATA).read_text())
+    except (FileNotFoundError, CheckpointCorrupt, UnicodeDecodeError):
+        return NO_TOPIC_ID
+
+
+def _sync_file(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
