@@ -6,7 +6,7 @@ it got the first time (KIP-98), a gap is refused, and a producer id that is not 
 Source: Kafka ProducerStateManager, ProducerAppendInfo.
 """
 
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, NoReturn
 
 from kio.schema.errors import ErrorCode
 
@@ -79,12 +79,16 @@ class ProducerStates:
             self._refuse_sequence(header, f"new epoch {header.producer_epoch} must start with 0")
         return None
 
-            @staticmethod def _refuse_sequence(header: BatchHeader, reason: str) -> None: raise
-            AppendRefused( ErrorCode.out_of_order_sequence_number, f"out of order sequence number
-            {header.base_sequence} for producer {header.producer_id}: {reason}", )
+    @staticmethod
+    def _refuse_sequence(header: BatchHeader, reason: str) -> NoReturn:
+        raise AppendRefused(
+            ErrorCode.out_of_order_sequence_number,
+            f"out of order sequence number {header.base_sequence} "
+            f"for producer {header.producer_id}: {reason}",
+        )
 
-    def record(self, header: BatchHeader, base_offset: int, active_ms: int) -> None: """Note a batch that is
-    in the log, checked before or (in recovery) long ago."""
+    def record(self, header: BatchHeader, base_offset: int, active_ms: int) -> None:
+        """Note a batch that is in the log, checked before or (in recovery) long ago."""
         entry = self.entries.pop(header.producer_id, None)
         if entry is None or entry.epoch < header.producer_epoch:
             entry = ProducerEntry(header.producer_epoch, active_ms)
