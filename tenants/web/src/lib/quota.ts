@@ -1,6 +1,7 @@
 // What the steps of the quota rule mean, in words; the numbers come with the API's own explanation.
 
-import type { DirectionQuota, QuotaView, Rule } from '../api';
+import type { Direction, DirectionQuota, QuotaView, Rule } from '../api';
+import { formatBytes } from './units';
 
 export const RULES: Record<Rule, { title: string; about: string }> = {
   no_brokers: { title: 'Nothing to share yet', about: 'No broker has reported a partition of this instance.' },
@@ -13,6 +14,27 @@ export const RULES: Record<Rule, { title: string; about: string }> = {
   },
   static: { title: 'Static policy: q = F', about: 'The operator chose fixed shares, whatever the traffic.' },
 };
+
+export interface Verdict {
+  title: string;
+  about: string;
+  /** With the numbers of the last decision. */
+  explanation: string;
+}
+
+/** The step that decides over one direction now: a full instance's block comes before any share. */
+export function verdictOf(view: QuotaView, direction: Direction): Verdict {
+  if (view.blocked && direction === 'produce') {
+    return {
+      title: 'Blocked: the instance is full',
+      about: 'Step 1: at capacity produce is blocked on every broker; consume is untouched. Delete records, shorten retention or resize.',
+      explanation: `${formatBytes(view.stored_bytes)} of ${formatBytes(view.capacity_bytes)} are stored; produce resumes below ${formatBytes(view.unblock_below_bytes)}.`,
+    };
+  }
+  const flow = view[direction];
+  const rule = RULES[flow.rule] ?? { title: flow.rule, about: '' };
+  return { ...rule, explanation: flow.explanation || rule.about };
+}
 
 /** What the letters of the rule stand for; shown beside every chart and table that uses them. */
 export const LETTERS: [string, string][] = [

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { BrokerDirection, BrokerQuota, DirectionQuota, History, QuotaView } from '../api';
-import { formatThrottle, pressureOf, totalsOf } from './quota';
+import { formatThrottle, pressureOf, totalsOf, verdictOf } from './quota';
 import { QuotaSeries } from './series';
 
 const flow = (rate: number, throttled = 0): BrokerDirection => ({
@@ -116,6 +116,16 @@ describe('quota words', () => {
     expect(pressureOf(direction(10, 1))).toBe('throttled');
     expect(formatThrottle(0)).toBe('none');
     expect(formatThrottle(123.4)).toBe('123 ms/s');
+  });
+  it('puts the block before any share, for produce alone', () => {
+    const full = view(1, [], { blocked: true, stored_bytes: 2000, capacity_bytes: 2000, unblock_below_bytes: 1960 });
+    expect(verdictOf(full, 'produce').explanation).toBe('2 kB of 2 kB are stored; produce resumes below 1.96 kB.');
+    expect(verdictOf(full, 'consume').title).toBe('Static shares: q = F');
+  });
+  it("prefers the API's sentence with the numbers", () => {
+    const told = view(1, [], { produce: { ...direction(1), rule: 'headroom', explanation: 'broker 1 carries most' } });
+    expect(verdictOf(told, 'produce').explanation).toBe('broker 1 carries most');
+    expect(verdictOf(told, 'consume').explanation).toContain('80 %');
   });
   it('sums instances', () => {
     const views = [view(1, []), view(1, [], { blocked: true, produce: direction(5, 9) })];
