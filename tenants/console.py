@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
+from contracts.specs import ClusterSpec
 from runtime.clock import epoch_ms
 from runtime.internal_http import InternalClient
 from runtime.tasks import Supervised
@@ -10,6 +11,7 @@ from tenants.backend.cluster import Cluster, ConnectionPool
 from tenants.config import ConsoleConfig
 from tenants.feed import Feed
 from tenants.gateway_reports import GatewayLedger
+from tenants.hashing import HashingLine
 from tenants.model import Instance
 from tenants.purge import Purge
 from tenants.quota import QuotaSource
@@ -18,6 +20,7 @@ from tenants.store.engine import Store
 from tenants.usecases.accounts import Accounts, Bootstrap
 from tenants.usecases.instances import Instances
 from tenants.usecases.placement import Placement, port_is_free
+from tenants.usecases.topics import Topics
 from tenants.vports import Endpoint
 
 
@@ -43,6 +46,11 @@ class Console:
         self.instances = Instances(self.store, self.placement, self.feed.notify)
         self.gateways = GatewayLedger()
         self.quota = QuotaSource(master)
+        self.topics = Topics(self.store, self.cluster)
+        self.hashing = HashingLine()
+        self.streams_open = 0
+        self.closing = asyncio.Event()
+        """Set when the process stops: live streams end by themselves."""
         self._pool = ConnectionPool(config.secret)
         self._purge = Purge(self.store, self.feed, self.gateways, self.cluster)
 
@@ -75,6 +83,11 @@ class Console:
             return Cluster(self._pool, () if spec is None else spec.brokers)
 
         return await asyncio.to_thread(load)
+
+    def clusters(self) -> list[ClusterSpec]:
+        """Every cluster. Blocks."""
+        with self.store.read() as connection:
+            return registry.clusters(connection)
 
     def close(self) -> None:
         """Close connections, to brokers and the database."""

@@ -102,9 +102,18 @@ class Caller:
     """`session` or `key`."""
     name: str
     tenant: str
-    is_operator: bool
-    may_write: bool
+    role: Role
     address: str | None
+
+    @property
+    def is_operator(self) -> bool:
+        """Whether the caller acts for every tenant."""
+        return self.role is Role.OPERATOR
+
+    @property
+    def may_write(self) -> bool:
+        """Whether the caller may change anything."""
+        return self.role is not Role.VIEWER
 
     @property
     def actor(self) -> str:

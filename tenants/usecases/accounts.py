@@ -210,7 +210,7 @@ class Accounts:
 
 
 def _caller(kind: str, name: str, tenant: str, role: str, address: str | None) -> Caller:
-    return Caller(kind, name, tenant, role == Role.OPERATOR, role != Role.VIEWER, address)
+    return Caller(kind, name, tenant, Role(role), address)
 
 
 def _system_instance(cluster_id: str, now_ms: int) -> Instance:

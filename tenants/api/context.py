@@ -1,0 +1,117 @@
+"""What routes are handed: the console, the caller, the instance, a page."""
+
+import asyncio
+import base64
+import binascii
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from fastapi import Depends, Path, Query, Request
+
+from tenants.console import Console
+from tenants.errors import Forbidden, Invalid, Unauthenticated
+from tenants.lifecycle import Fault
+from tenants.model import Caller, Instance
+
+
+async def console_of(request: Request) -> Console:
+    """The control plane this application serves."""
+    console: Console = request.app.state.console
+    return console
+
+
+def maybe_caller(request: Request) -> Caller | None:
+    """Who asks, None without credentials (only on routes open to all)."""
+    caller: Caller | None = request.state.caller
+    return caller
+
+
+async def caller_of(request: Request) -> Caller:
+    """Who asks."""
+    caller = maybe_caller(request)
+    if caller is None:
+        raise Unauthenticated("log in, or send an API key as Authorization: Bearer")
+    return caller
+
+
+async def operator_of(request: Request) -> Caller:
+    """Who asks, an operator. Raises: Forbidden."""
+    caller = await caller_of(request)
+    if not caller.is_operator:
+        raise Forbidden("only operators may see this")
+    return caller
+
+
+Plane = Annotated[Console, Depends(console_of)]
+Asker = Annotated[Caller, Depends(caller_of)]
+Operator = Annotated[Caller, Depends(operator_of)]
+Tenant = Annotated[
+    str | None,
+    Query(description="operators: the tenant to act for, `default` by default", max_length=64),
+]
+InstanceRef = Annotated[
+    str, Path(description="id, or name within the tenant", max_length=64, examples=["iabcdefghijk"])
+]
+
+
+async def instance_of(plane: Plane, caller: Asker, instance: InstanceRef, tenant: Tenant = None) -> Instance:
+    """The instance of the path. Raises: NotFound, also when it is somebody else's."""
+    if tenant is not None:
+        await asyncio.to_thread(plane.accounts.tenant_for, caller, tenant)
+    return await asyncio.to_thread(plane.instances.get, caller, instance, tenant)
+
+
+Found = Annotated[Instance, Depends(instance_of)]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """How much of a listing, and behind which key."""
+
+    limit: int
+    after: list[Any] | None
+
+    def next_cursor(self, items: int, key: list[Any] | None) -> str | None:
+        """The cursor behind the last item, None when the page was not full."""
+        if items < self.limit or key is None:
+            return None
+        return base64.urlsafe_b64encode(json.dumps(key).encode()).decode().rstrip("=")
+
+
+async def page_of(
+    limit: Annotated[int, Query(ge=1, le=1000, description="items of a page")] = 200,
+    cursor: Annotated[str | None, Query(max_length=1000, description="next_cursor of the last page")] = None,
+) -> Page:
+    """The page asked for. Raises: Invalid."""
+    if cursor is None:
+        return Page(limit, None)
+    try:
+        after = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+    except (binascii.Error, ValueError) as error:
+        raise _bad_cursor() from error
+    if not isinstance(after, list) or not all(isinstance(one, str | int) for one in after):
+        raise _bad_cursor()
+    return Page(limit, after)
+
+
+Paging = Annotated[Page, Depends(page_of)]
+
+
+def after_key(page: Page, *kinds: type) -> Any:
+    """The key behind which the page starts, checked: one value, or a tuple of several."""
+    if page.after is None:
+        return None
+    if [type(one) for one in page.after] != list(kinds):
+        raise _bad_cursor()
+    return tuple(page.after) if len(kinds) > 1 else page.after[0]
+
+
+def _bad_cursor() -> Invalid:
+    return Invalid([Fault("cursor", "is not a next_cursor of this listing")])
+
+
+def at(epoch_ms: int) -> datetime:
+    """Epoch ms as the API tells times."""
+    return datetime.fromtimestamp(epoch_ms / 1000, UTC)

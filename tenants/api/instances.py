@@ -1,0 +1,98 @@
+"""Instances: list, create, show, change, suspend, resume, delete."""
+
+import asyncio
+from typing import Final
+
+from fastapi import APIRouter, Response
+
+from tenants.api import models, views
+from tenants.api.context import Asker, Found, Paging, Plane, Tenant, after_key
+from tenants.usecases.instances import Change, NewInstance
+
+router = APIRouter(prefix="/v1/instances", tags=["instances"])
+EVERYBODY: Final = "*"
+
+
+@router.get("")
+async def instances(plane: Plane, caller: Asker, page: Paging, tenant: Tenant = None) -> models.InstanceList:
+    """The instances of a tenant, by name. Operators: of all tenants with `?tenant=*`."""
+    home: str | None = None
+    if not (tenant == EVERYBODY and caller.is_operator):
+        home = await asyncio.to_thread(plane.accounts.tenant_for, caller, tenant)
+    after = after_key(page, str, str)
+    found = await asyncio.to_thread(plane.instances.page, home, after, page.limit)
+    cursor = page.next_cursor(len(found), [found[-1].tenant, found[-1].name] if found else None)
+    return models.InstanceList(items=await views.instance_views(plane, found), next_cursor=cursor)
+
+
+@router.post("", status_code=201)
+async def create_instance(
+    plane: Plane,
+    caller: Asker,
+    response: Response,
+    body: models.InstanceCreate,
+    tenant: Tenant = None,
+) -> models.InstanceView:
+    """Order an instance. It is `creating` until every gateway serves it: poll it."""
+    home = await asyncio.to_thread(plane.accounts.tenant_for, caller, tenant)
+    order = NewInstance(
+        name=body.name,
+        produce_rate_bytes_per_s=body.produce_rate_bytes_per_s,
+        consume_rate_bytes_per_s=body.consume_rate_bytes_per_s,
+        capacity_bytes=body.capacity_bytes,
+        whitelist=body.whitelist,
+        allow_all=body.allow_all,
+        limits=body.limits.model_dump(exclude_none=True),
+        full_behaviour=body.full_behaviour,
+        auto_create_topics=body.auto_create_topics,
+    )
+    created = await asyncio.to_thread(plane.instances.create, caller, home, order)
+    response.headers["Location"] = f"/v1/instances/{created.id}"
+    return await views.instance_view(plane, created)
+
+
+@router.get("/{instance}")
+async def instance(plane: Plane, found: Found) -> models.InstanceView:
+    """One instance."""
+    return await views.instance_view(plane, found)
+
+
+@router.patch("/{instance}")
+async def change_instance(
+    plane: Plane, caller: Asker, found: Found, body: models.InstanceChange
+) -> models.InstanceView:
+    """Resize, rename, limits and switches. Rates and capacity take effect within two periods, and nobody
+    is disconnected. Less capacity than is stored is refused: it would block every producer at once."""
+    wanted = Change(
+        name=body.name,
+        produce_rate_bytes_per_s=body.produce_rate_bytes_per_s,
+        consume_rate_bytes_per_s=body.consume_rate_bytes_per_s,
+        capacity_bytes=body.capacity_bytes,
+        limits=body.limits.model_dump(exclude_none=True),
+        full_behaviour=body.full_behaviour,
+        auto_create_topics=body.auto_create_topics,
+    )
+    usage = await plane.quota.usage_of(found.id)
+    changed = await asyncio.to_thread(plane.instances.change, caller, found.id, None, wanted, usage)
+    return await views.instance_view(plane, changed)
+
+
+@router.delete("/{instance}", status_code=202)
+async def delete_instance(plane: Plane, caller: Asker, found: Found) -> models.InstanceView:
+    """Delete it: gone for everybody at once and its name free; its data is purged in the background."""
+    deleted = await asyncio.to_thread(plane.instances.delete, caller, found.id, None)
+    return await views.instance_view(plane, deleted)
+
+
+@router.post("/{instance}/suspend")
+async def suspend_instance(plane: Plane, caller: Asker, found: Found) -> models.InstanceView:
+    """Cut its clients and admit none. Its address stays its own; data and retention go on."""
+    suspended = await asyncio.to_thread(plane.instances.suspend, caller, found.id, None)
+    return await views.instance_view(plane, suspended)
+
+
+@router.post("/{instance}/resume")
+async def resume_instance(plane: Plane, caller: Asker, found: Found) -> models.InstanceView:
+    """Serve a suspended instance again: `creating` until every gateway does."""
+    resumed = await asyncio.to_thread(plane.instances.resume, caller, found.id, None)
+    return await views.instance_view(plane, resumed)

@@ -1,0 +1,143 @@
+"""Pure ASGI middleware of the console: who asks, security headers, counted requests."""
+
+import asyncio
+import ipaddress
+from http import HTTPStatus
+from http.cookies import CookieError, SimpleCookie
+from typing import Final
+
+from prometheus_client import Counter
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from tenants import credentials
+from tenants.api.problems import of_refusal
+from tenants.errors import Forbidden, Refused, Unauthenticated
+from tenants.model import Caller
+from tenants.usecases.accounts import Accounts
+
+COOKIE: Final = "portico_session"
+CSRF_HEADER: Final = "x-csrf-token"
+_SAFE: Final = ("GET", "HEAD", "OPTIONS")
+_OPEN: Final = frozenset({("POST", "/v1/session"), ("GET", "/v1/openapi.json"), ("GET", "/v1/health")})
+"""What may be asked without credentials; health then tells its status only."""
+_WRONG_KEY: Final = "the API key is not known: check it, or make a new one"
+_NO_CREDENTIALS: Final = "log in, or send an API key as Authorization: Bearer KEY"
+_LOG_OUT: Final = ("DELETE", "/v1/session")
+_POLICY: Final = (
+    "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
+    "frame-ancestors 'none'; base-uri 'none'; form-action 'self'; object-src 'none'"
+)
+REQUESTS: Final = Counter("portico_console_requests_total", "Answered requests", ["method", "status"])
+
+
+def client_address(scope: Scope) -> str:
+    """The caller's address; IPv4 mapped into IPv6 as IPv4."""
+    host = scope["client"][0] if scope.get("client") else "unknown"
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return str(host)
+    mapped = getattr(address, "ipv4_mapped", None)
+    return str(mapped or address)
+
+
+def session_token(headers: Headers) -> str | None:
+    """The session cookie's value."""
+    try:
+        morsel = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+    except CookieError:
+        return None
+    return None if morsel is None else morsel.value
+
+
+class Authenticate:
+    """Puts the Caller into the scope's state, before a byte of the body is read.
+
+    Bearer keys and session cookies; a cookie's writes need the CSRF header; viewers do not write.
+    """
+
+    def __init__(self, app: ASGIApp, accounts: Accounts) -> None:
+        self._app = app
+        self._accounts = accounts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Authenticate requests under /v1."""
+        if scope["type"] == "http" and scope["path"].startswith("/v1"):
+            try:
+                caller = await self._caller(scope)
+                _check_role(scope, caller)
+            except Refused as refusal:
+                await of_refusal(refusal, scope)(scope, receive, send)
+                return
+            scope.setdefault("state", {})["caller"] = caller
+        await self._app(scope, receive, send)
+
+    async def _caller(self, scope: Scope) -> Caller | None:
+        is_open = (scope["method"], scope["path"]) in _OPEN
+        caller = await asyncio.to_thread(credential_caller, self._accounts, scope)
+        if is_open:
+            return caller
+        if caller is None:
+            has_key = "authorization" in Headers(scope=scope)
+            raise Unauthenticated(_WRONG_KEY if has_key else _NO_CREDENTIALS)
+        if caller.kind == "session" and scope["method"] not in _SAFE:
+            headers = Headers(scope=scope)
+            expected = credentials.csrf_token(session_token(headers) or "")
+            if not credentials.same(headers.get(CSRF_HEADER, ""), expected):
+                raise Forbidden("send the session's csrf_token as header X-CSRF-Token")
+        return caller
+
+
+def credential_caller(accounts: Accounts, scope: Scope) -> Caller | None:
+    """Who the credentials of a request are, by the store; a wrong key is not made up for by a cookie."""
+    headers = Headers(scope=scope)
+    address = client_address(scope)
+    authorization = headers.get("authorization")
+    if authorization is not None:
+        scheme, _, secret = authorization.partition(" ")
+        is_bearer = scheme.lower() == "bearer" and bool(secret.strip())
+        return accounts.caller_of_key(secret.strip(), address) if is_bearer else None
+    token = session_token(headers)
+    return None if token is None else accounts.caller_of_session(token, address)
+
+
+def _check_role(scope: Scope, caller: Caller | None) -> None:
+    request = (scope["method"], scope["path"])
+    if caller is None or caller.may_write or scope["method"] in _SAFE:
+        return
+    if request not in _OPEN and request != _LOG_OUT:
+        raise Forbidden("viewers may only read: use an owner's key or login")
+
+
+class SecurityHeaders:
+    """Headers of every answer, and the count of answers."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Add the headers."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def add(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers["X-Content-Type-Options"] = "nosniff"
+                headers["X-Frame-Options"] = "DENY"
+                headers["Referrer-Policy"] = "same-origin"
+                headers["Content-Security-Policy"] = _POLICY
+                if scope["path"].startswith("/v1"):
+                    headers.setdefault("Cache-Control", "no-store")
+                status = HTTPStatus(message["status"])
+                REQUESTS.labels(_known(scope["method"]), str(int(status))).inc()
+            await send(message)
+
+        await self._app(scope, receive, add)
+
+
+def _known(method: str) -> str:
+    """Clients choose the method: a label only for those that exist."""
+    return method if method in (*_SAFE, "POST", "PUT", "PATCH", "DELETE") else "other"

@@ -1,0 +1,136 @@
+"""Quota: what the master decided and why, as JSON and as a live stream."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Annotated, Any, Final
+
+import msgspec
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import Response, StreamingResponse
+
+from contracts.quota_view import QuotaOverview, QuotaView
+from runtime.clock import epoch_ms
+from tenants.api.context import Asker, Found, Operator, Plane
+from tenants.api.middleware import credential_caller
+from tenants.console import Console
+from tenants.errors import Refused, Unavailable
+from tenants.model import Caller, Instance
+
+router = APIRouter(prefix="/v1", tags=["quota"])
+STREAMS_MAX: Final = 500
+_PERIOD_MS: Final = 1_000
+_RECHECK_EVERY: Final = 10
+"""A stream looks this often, in messages, whether its caller may still see it."""
+_HEADERS: Final = {"X-Accel-Buffering": "no", "Cache-Control": "no-store"}
+Seconds = Annotated[int, Query(ge=0, le=3600, description="seconds of history")]
+ViewAnswer: Final[dict[int | str, dict[str, Any]]] = {
+    200: {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/QuotaView"}}}}
+}
+OverviewAnswer: Final[dict[int | str, dict[str, Any]]] = {
+    200: {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/QuotaOverview"}}}}
+}
+StreamAnswer: Final[dict[int | str, dict[str, Any]]] = {
+    200: {
+        "description": "one event a second; `event: problem` while the quota master does not answer",
+        "content": {"text/event-stream": {"schema": {"type": "string"}}},
+    }
+}
+
+
+@router.get("/instances/{instance}/quota", responses=ViewAnswer, response_class=Response)
+async def instance_quota(plane: Plane, found: Found, seconds: Seconds = 0) -> Response:
+    """One instance: rates, shares, allocations per broker with the reason, stored bytes, history."""
+    view = await plane.quota.with_history(found.id, seconds)
+    return _json(_named(view, found.tenant, found.name))
+
+
+@router.get("/instances/{instance}/quota/stream", responses=StreamAnswer, response_class=StreamingResponse)
+async def instance_quota_stream(
+    request: Request, plane: Plane, caller: Asker, found: Found
+) -> StreamingResponse:
+    """The same live, without history, as server-sent events."""
+
+    async def message() -> Any:
+        return _named(await plane.quota.current(found.id), found.tenant, found.name)
+
+    return _stream(request, plane, caller, found, message)
+
+
+@router.get("/quota", responses=OverviewAnswer, response_class=Response)
+async def quota(plane: Plane, _operator: Operator) -> Response:
+    """Every instance, without history."""
+    return _json(await _everything(plane))
+
+
+@router.get("/quota/stream", responses=StreamAnswer, response_class=StreamingResponse)
+async def quota_stream(request: Request, plane: Plane, operator: Operator) -> StreamingResponse:
+    """Every instance live, as server-sent events."""
+    return _stream(request, plane, operator, None, lambda: _everything(plane))
+
+
+async def _everything(plane: Console) -> Any:
+    overview: QuotaOverview = await plane.quota.overview()
+    names = await asyncio.to_thread(plane.instances.names)
+    shown = [_named(one, *names[one.instance_id]) for one in overview.instances if one.instance_id in names]
+    return {**msgspec.to_builtins(overview), "instances": shown}
+
+
+def _named(view: QuotaView, tenant: str, name: str) -> dict[str, Any]:
+    return {**msgspec.to_builtins(view), "tenant": tenant, "name": name}
+
+
+def _json(value: Any) -> Response:
+    return Response(msgspec.json.encode(value), media_type="application/json")
+
+
+def _stream(
+    request: Request,
+    plane: Console,
+    caller: Caller,
+    instance: Instance | None,
+    message: Callable[[], Awaitable[Any]],
+) -> StreamingResponse:
+    if plane.streams_open >= STREAMS_MAX:
+        raise Unavailable("too many live views are open: close some pages")
+
+    async def still_allowed() -> bool:
+        try:
+            if await asyncio.to_thread(credential_caller, plane.accounts, request.scope) != caller:
+                return False
+            if instance is not None:
+                await asyncio.to_thread(plane.instances.get, caller, instance.id)
+        except Refused:
+            return False
+        return True
+
+    events = _events(plane, message, still_allowed)
+    return StreamingResponse(events, media_type="text/event-stream", headers=_HEADERS)
+
+
+async def _events(
+    plane: Console, message: Callable[[], Awaitable[Any]], still_allowed: Callable[[], Awaitable[bool]]
+) -> AsyncIterator[bytes]:
+    plane.streams_open += 1
+    sent = 0
+    try:
+        yield b"retry: 2000\n\n"
+        while not plane.closing.is_set():
+            try:
+                yield b"data: " + msgspec.json.encode(await message()) + b"\n\n"
+            except Unavailable as error:
+                detail = msgspec.json.encode({"status": 503, "detail": error.detail})
+                yield b"event: problem\ndata: " + detail + b"\n\n"
+            sent += 1
+            if sent % _RECHECK_EVERY == 0 and not await still_allowed():
+                return
+            await _until_next_period(plane.closing)
+    finally:
+        plane.streams_open -= 1
+
+
+async def _until_next_period(closing: asyncio.Event) -> None:
+    """All streams tick together, so that one question to the master serves them all."""
+    try:
+        await asyncio.wait_for(closing.wait(), (_PERIOD_MS - epoch_ms() % _PERIOD_MS) / 1000)
+    except TimeoutError:
+        return

@@ -1,0 +1,95 @@
+"""The OpenAPI document: what FastAPI derives, plus problems, credentials and the quota messages."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from contracts.quota_view import QuotaOverview, QuotaView
+from tenants.api.middleware import COOKIE
+from tenants.api.models import Problem
+from tenants.api.problems import MEDIA_TYPE
+
+_WRITES: Final = ("post", "put", "patch", "delete")
+_EXAMPLES: Final[dict[str, tuple[str, str]]] = {
+    "401": ("Not logged in", "log in, or send an API key as Authorization: Bearer KEY"),
+    "403": ("Not allowed", "viewers may only read: use an owner's key or login"),
+    "404": ("Not found", "there is no instance 'shop'"),
+    "409": ("Conflict", "an instance named 'shop' exists already: names are unique within a tenant"),
+    "422": ("Invalid request", "produce_rate_bytes_per_s: rates under 100 kB/s are refused, not 5 kB/s"),
+    "429": ("Too Many Requests", "too many wrong passwords from your address: wait a minute"),
+    "503": ("Unavailable", "the brokers do not answer now; data is safe. Try again in a few seconds"),
+}
+
+
+def openapi(app: FastAPI) -> Callable[[], dict[str, Any]]:
+    """The function FastAPI asks for the document; made once."""
+
+    def document() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            made = get_openapi(
+                title=app.title, version=app.version, description=app.description, routes=app.routes
+            )
+            app.openapi_schema = _complete(made)
+        return app.openapi_schema
+
+    return document
+
+
+def _complete(document: dict[str, Any]) -> dict[str, Any]:
+    components = document.setdefault("components", {})
+    schemas = components.setdefault("schemas", {})
+    schemas.pop("HTTPValidationError", None)
+    schemas.pop("ValidationError", None)
+    schemas |= _problem_schemas()
+    _, messages = msgspec.json.schema_components(
+        [QuotaView, QuotaOverview], ref_template="#/components/schemas/{name}"
+    )
+    schemas |= messages
+    components["securitySchemes"] = {
+        "key": {"type": "http", "scheme": "bearer", "description": "an API key"},
+        "session": {
+            "type": "apiKey",
+            "in": "cookie",
+            "name": COOKIE,
+            "description": "from POST /v1/session; writes also send its csrf_token as X-CSRF-Token",
+        },
+    }
+    document["security"] = [{"key": []}, {"session": []}]
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            _add_problems(path, method, operation)
+    return document
+
+
+def _problem_schemas() -> dict[str, Any]:
+    schema = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
+    nested: dict[str, Any] = schema.pop("$defs", {})
+    return {"Problem": schema, **nested}
+
+
+def _add_problems(path: str, method: str, operation: dict[str, Any]) -> None:
+    statuses = {"401", "422"}
+    if method in _WRITES:
+        statuses |= {"403", "409"}
+    if "{" in path:
+        statuses.add("404")
+    if path.endswith(("/session", "/reset-password")):
+        statuses.add("429")
+    if any(word in path for word in ("/topics", "/groups", "/quota")) or path == "/v1/instances":
+        statuses.add("503")
+    for status in sorted(statuses):
+        title, detail = _EXAMPLES[status]
+        example = {
+            "type": "urn:portico:problem:" + title.lower().replace(" ", "-"),
+            "title": title,
+            "status": int(status),
+            "detail": detail,
+            "instance": path,
+        }
+        operation.setdefault("responses", {})[status] = {
+            "description": title,
+            "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}, "example": example}},
+        }

@@ -1,0 +1,128 @@
+"""Topics and groups of an instance, read from and written to its cluster."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path
+
+from contracts.names import topic_name_fault
+from tenants.api import models, views
+from tenants.api.context import Asker, Found, Paging, Plane, after_key
+from tenants.backend import groups as group_backend
+from tenants.backend import topics as topic_backend
+from tenants.console import Console
+from tenants.errors import Invalid
+from tenants.lifecycle import Fault, first_repeated
+from tenants.model import Instance
+
+router = APIRouter(prefix="/v1/instances/{instance}", tags=["topics"])
+Topic = Annotated[str, Path(max_length=249)]
+Group = Annotated[str, Path(min_length=1, max_length=1000)]
+
+
+@router.get("/topics")
+async def topics(plane: Plane, found: Found, page: Paging) -> models.TopicList:
+    """The topics, by name."""
+    cluster = await plane.cluster(found.cluster_id)
+    after = after_key(page, str) or ""
+    every = await cluster.topics(found.id)
+    shown = [name for name in every if name > after][: page.limit]
+    keys = [(name, int(one.partition_index)) for name in shown for one in every[name].partitions]
+    sizes = await topic_backend.log_sizes(cluster, found.id, keys)
+    stored: dict[str, int] = {}
+    for (name, _partition), size in sizes.items():
+        stored[name] = stored.get(name, 0) + size
+    items = [views.topic_summary(found, name, every[name], stored.get(name)) for name in shown]
+    cursor = page.next_cursor(len(items), [shown[-1]] if shown else None)
+    return models.TopicList(items=items, next_cursor=cursor)
+
+
+@router.post("/topics", status_code=201)
+async def create_topic(
+    plane: Plane, caller: Asker, found: Found, body: models.TopicCreate
+) -> models.TopicView:
+    """Create a topic. Clients see it at once."""
+    await plane.topics.create(caller, found, body.name, body.partitions, body.configs)
+    return await _topic(plane, found, body.name)
+
+
+@router.get("/topics/{topic}")
+async def topic(plane: Plane, found: Found, topic: Topic) -> models.TopicView:
+    """One topic: partitions with offsets and sizes, configs, whitelist."""
+    return await _topic(plane, found, topic)
+
+
+async def _topic(plane: Console, found: Instance, name: str) -> models.TopicView:
+    if topic_name_fault(name) is not None:
+        raise topic_backend.no_topic(name)
+    cluster = await plane.cluster(found.cluster_id)
+    _metadata, partitions, configs = await topic_backend.describe(cluster, found.id, name)
+    return views.topic_view(found, name, partitions, configs)
+
+
+@router.patch("/topics/{topic}")
+async def change_topic(
+    plane: Plane, caller: Asker, found: Found, topic: Topic, body: models.TopicChange
+) -> models.TopicView:
+    """Set configs (null: back to the default) and add partitions."""
+    if topic_name_fault(topic) is not None:
+        raise topic_backend.no_topic(topic)
+    await plane.topics.change(caller, found, topic, body.partitions, body.configs)
+    return await _topic(plane, found, topic)
+
+
+@router.delete("/topics/{topic}", status_code=204)
+async def delete_topic(plane: Plane, caller: Asker, found: Found, topic: Topic) -> None:
+    """Delete a topic and its records. Its own whitelist stays for a topic of the same name."""
+    await plane.topics.delete(caller, found, topic)
+
+
+@router.post("/topics/{topic}/delete-records")
+async def delete_records(
+    plane: Plane, caller: Asker, found: Found, topic: Topic, body: models.DeleteRecordsRequest
+) -> models.DeleteRecordsResult:
+    """Delete records before an offset, of some partitions or (`{}`) all records. Frees their space."""
+    if topic_name_fault(topic) is not None:
+        raise topic_backend.no_topic(topic)
+    named = body.partitions or []
+    if body.partitions == []:
+        raise Invalid([Fault("partitions", "names none: leave it out for all partitions")])
+    if (twice := first_repeated(str(one.partition) for one in named)) is not None:
+        raise Invalid([Fault("partitions", f"names partition {twice} twice")])
+    before = {one.partition: one.before_offset for one in named}
+    return views.delete_records_view(await plane.topics.delete_records(caller, found, topic, before))
+
+
+@router.get("/groups", tags=["groups"])
+async def groups(plane: Plane, found: Found, page: Paging) -> models.GroupList:
+    """The consumer groups, by name."""
+    after = after_key(page, str) or ""
+    every = await group_backend.listing(await plane.cluster(found.cluster_id), found.id)
+    shown = [one for one in every if one.name > after][: page.limit]
+    items = [
+        models.GroupSummary(group=one.name, state=one.state, protocol_type=one.protocol_type) for one in shown
+    ]
+    cursor = page.next_cursor(len(items), [shown[-1].name] if shown else None)
+    return models.GroupList(items=items, next_cursor=cursor)
+
+
+@router.get("/groups/{group:path}", tags=["groups"])
+async def group(plane: Plane, found: Found, group: Group) -> models.GroupView:
+    """One group: members with what they are assigned, committed offsets with lag."""
+    cluster = await plane.cluster(found.cluster_id)
+    described, members, offsets = await group_backend.describe(cluster, found.id, group)
+    committed = [views.committed_view(one) for one in offsets]
+    return models.GroupView(
+        group=group,
+        state=described.group_state,
+        protocol_type=described.protocol_type,
+        protocol=described.protocol_data,
+        members=[views.member_view(one) for one in members],
+        offsets=committed,
+        lag=sum(one.lag or 0 for one in committed),
+    )
+
+
+@router.delete("/groups/{group:path}", status_code=204, tags=["groups"])
+async def delete_group(plane: Plane, caller: Asker, found: Found, group: Group) -> None:
+    """Delete a group without members, and its committed offsets."""
+    await plane.topics.delete_group(caller, found, group)

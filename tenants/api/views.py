@@ -1,0 +1,187 @@
+"""What the API shows of our nouns."""
+
+from collections.abc import Iterable
+
+from kio.schema.errors import ErrorCode
+from kio.schema.metadata.v8.response import MetadataResponseTopic
+
+from contracts import topic_policy
+from contracts.quota_view import QuotaView
+from runtime.clock import monotonic_ms
+from runtime.config import format_host_port
+from tenants.api import models
+from tenants.api.context import at
+from tenants.backend.groups import MemberFacts, OffsetFacts
+from tenants.backend.topics import ConfigFacts, PartitionFacts
+from tenants.console import Console
+from tenants.model import Instance, Role
+from tenants.store.accounts import Key
+from tenants.store.audit import Recorded
+
+
+async def instance_view(plane: Console, instance: Instance) -> models.InstanceView:
+    """One instance with its live numbers."""
+    return (await instance_views(plane, [instance]))[0]
+
+
+async def instance_views(plane: Console, found: Iterable[Instance]) -> list[models.InstanceView]:
+    """Instances with their live numbers."""
+    usage = await plane.quota.usage()
+    return [_instance_view(plane, one, usage.get(one.id)) for one in found]
+
+
+def _instance_view(plane: Console, instance: Instance, usage: QuotaView | None) -> models.InstanceView:
+    listener = instance.bootstrap
+    return models.InstanceView(
+        id=instance.id,
+        name=instance.name,
+        tenant=instance.tenant,
+        state=models.ConsoleState(instance.state.value),
+        state_reason=instance.state_reason,
+        bootstrap_servers=format_host_port(listener.advertised_host, listener.port) if listener else "",
+        produce_rate_bytes_per_s=instance.produce_rate_bytes_per_s,
+        consume_rate_bytes_per_s=instance.consume_rate_bytes_per_s,
+        capacity_bytes=instance.capacity_bytes,
+        stored_bytes=None if usage is None else usage.stored_bytes,
+        blocked=None if usage is None else usage.blocked,
+        limits=models.LimitsView.model_validate(instance.limits, from_attributes=True),
+        partitions=None if usage is None else sum(one.partitions_led for one in usage.brokers),
+        connections=plane.gateways.connections(instance.id, monotonic_ms()),
+        full_behaviour=instance.full_behaviour,
+        auto_create_topics=instance.auto_create_topics,
+        allow_all=instance.allow_all,
+        whitelist=list(instance.whitelist),
+        created_at=at(instance.created_at_ms),
+        updated_at=at(instance.updated_at_ms),
+        revision=instance.revision,
+        applied=plane.feed.applied_everywhere(instance.revision),
+    )
+
+
+def whitelist_view(instance: Instance) -> models.WhitelistView:
+    """An instance's own list."""
+    return models.WhitelistView(allow_all=instance.allow_all, cidrs=list(instance.whitelist))
+
+
+def topic_whitelist_view(instance: Instance, topic: str) -> models.TopicWhitelistView:
+    """A topic's list."""
+    own = instance.topic_whitelists.get(topic)
+    return models.TopicWhitelistView(topic=topic, inherits=own is None, cidrs=list(own or ()))
+
+
+def topic_summary(
+    instance: Instance, name: str, topic: MetadataResponseTopic, stored_bytes: int | None
+) -> models.TopicSummary:
+    """A topic in a listing."""
+    return models.TopicSummary(
+        name=name,
+        partitions=len(topic.partitions),
+        replication_factor=max((len(one.replica_nodes) for one in topic.partitions), default=0),
+        stored_bytes=stored_bytes,
+        has_whitelist=name in instance.topic_whitelists,
+    )
+
+
+def topic_view(
+    instance: Instance, name: str, partitions: list[PartitionFacts], configs: list[ConfigFacts]
+) -> models.TopicView:
+    """A topic in full."""
+    sizes = [one.size_bytes for one in partitions if one.size_bytes is not None]
+    own = instance.topic_whitelists.get(name)
+    return models.TopicView(
+        name=name,
+        partitions=[_partition_view(one) for one in partitions],
+        configs=[_config_view(one) for one in configs],
+        stored_bytes=sum(sizes) if len(sizes) == len(partitions) else None,
+        whitelist=None if own is None else list(own),
+    )
+
+
+def _partition_view(facts: PartitionFacts) -> models.PartitionView:
+    metadata = facts.metadata
+    return models.PartitionView(
+        partition=metadata.partition_index,
+        leader=metadata.leader_id if metadata.leader_id >= 0 else None,
+        replicas=list(metadata.replica_nodes),
+        isr=list(metadata.isr_nodes),
+        log_start_offset=facts.log_start_offset,
+        high_watermark=facts.high_watermark,
+        size_bytes=facts.size_bytes,
+    )
+
+
+def _config_view(facts: ConfigFacts) -> models.ConfigView:
+    allowed = topic_policy.ALLOWED.get(facts.name)
+    return models.ConfigView(
+        name=facts.name,
+        value=facts.value,
+        is_default=facts.is_default,
+        editable=allowed is not None,
+        about=None if allowed is None else allowed.about,
+    )
+
+
+def delete_records_view(outcome: dict[int, int | ErrorCode]) -> models.DeleteRecordsResult:
+    """What became of each partition."""
+    return models.DeleteRecordsResult(
+        partitions=[
+            models.PartitionStart(partition=partition, log_start_offset=None, error=result.name.upper())
+            if isinstance(result, ErrorCode)
+            else models.PartitionStart(partition=partition, log_start_offset=result, error=None)
+            for partition, result in outcome.items()
+        ]
+    )
+
+
+def member_view(facts: MemberFacts) -> models.MemberView:
+    """A member of a group."""
+    return models.MemberView(
+        member_id=facts.member.member_id,
+        group_instance_id=facts.member.group_instance_id,
+        client_id=facts.member.client_id,
+        client_host=facts.member.client_host,
+        assignment=[
+            models.AssignedPartitions(topic=topic, partitions=partitions)
+            for topic, partitions in sorted(facts.assignment.items())
+        ],
+    )
+
+
+def committed_view(facts: OffsetFacts) -> models.CommittedOffset:
+    """A committed offset with its lag."""
+    end = facts.log_end_offset
+    return models.CommittedOffset(
+        topic=facts.key[0],
+        partition=facts.key[1],
+        committed_offset=facts.committed_offset,
+        log_end_offset=end,
+        lag=None if end is None else max(0, end - facts.committed_offset),
+        metadata=facts.metadata,
+    )
+
+
+def key_view(key: Key) -> models.KeyView:
+    """A key without its secret."""
+    return models.KeyView(
+        id=key.id,
+        name=key.name,
+        role=Role(key.role),
+        tenant=key.tenant,
+        created_at=at(key.created_at_ms),
+        last_used_at=None if key.last_used_at_ms is None else at(key.last_used_at_ms),
+    )
+
+
+def audit_view(recorded: Recorded) -> models.AuditView:
+    """An entry of the audit log."""
+    entry = recorded.entry
+    return models.AuditView(
+        id=recorded.id,
+        at=at(recorded.at_ms),
+        actor=entry.actor,
+        tenant=entry.tenant,
+        action=entry.action,
+        subject=entry.subject,
+        detail=entry.detail,
+        address=entry.address,
+    )

