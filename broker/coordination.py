@@ -7,7 +7,7 @@ append returns; a reply that waits for records leaves then.
 """
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 from uuid import uuid4
@@ -25,6 +25,7 @@ from broker.groups.records import (
     encode_value,
     partition_for,
 )
+from broker.leadership import LEADER_EPOCH
 from broker.log.errors import LogError
 from broker.log.partition_log import PartitionLog
 from broker.log.payload import records_of
@@ -37,6 +38,8 @@ _log = get_logger(__name__)
 _READ_BYTES: Final = 1024 * 1024
 _RECORDS_PER_BATCH: Final = 500
 """Of a rewritten log."""
+_DEAD_RECORDS_KEPT: Final = 10_000
+"""A log that is read in a moment is not rewritten at every start."""
 
 
 def answering(call: Call, response_of: Callable[[Any], Any]) -> Token:
@@ -107,8 +110,7 @@ class GroupCoordination:
                 await asyncio.sleep(0)
         self.core.activate(self.now())
         self.is_loading = False
-        for partition in range(len(self._logs)):
-            self._rewrite(partition)
+        self._rewrite_where_it_pays()
         while self._after_load:
             self.submit(self._after_load.pop(0)())
         self._arm()
@@ -133,6 +135,12 @@ class GroupCoordination:
             offset = header.next_offset
         assert at > 0, "a piece has at least one whole batch"
         return records, offset
+
+    def _rewrite_where_it_pays(self) -> None:
+        live = Counter(self._partition_of(record) for record in self.core.live_records())
+        for partition, log in enumerate(self._logs):
+            if log.log_end_offset - log.log_start_offset > 2 * live[partition] + _DEAD_RECORDS_KEPT:
+                self._rewrite(partition)
 
     def _decode(self, log: PartitionLog, stored: batch.Record) -> Record | None:
         try:
@@ -164,7 +172,7 @@ class GroupCoordination:
             log.append(
                 encode_batch(append.records, now.epoch_ms),
                 now_ms=now.epoch_ms,
-                leader_epoch=log.leader_epoch,
+                leader_epoch=LEADER_EPOCH,
                 origin=AppendOrigin.COORDINATOR,
             )
             log.advance_high_watermark()
@@ -177,7 +185,24 @@ class GroupCoordination:
             self._rewrite(partition)
 
     def _rewrite(self, partition: int) -> None:
-        """Replace a partition's log by its live keys."""
+        """Replace a partition's log by its live keys: there is no compaction yet."""
+        log = self._logs[partition]
+        now_ms = epoch_ms()
+        live = [record for record in self.core.live_records() if self._partition_of(record) == partition]
+        batches = [
+            encode_batch(live[at : at + _RECORDS_PER_BATCH], now_ms)
+            for at in range(0, len(live), _RECORDS_PER_BATCH)
+        ]
+        try:
+            freed = log.replace_with(batches, now_ms, leader_epoch=LEADER_EPOCH)
+        except LogError as error:
+            _log.warning("the offsets topic was not rewritten", partition=partition, error=error.message)
+        else:
+            _log.info("offsets topic rewritten", partition=partition, records=len(live), freed_bytes=freed)
+        self._rewritten_bytes[partition] = log.size_bytes
+
+    def _partition_of(self, record: Record) -> int:
+        return partition_for(record.group_id, len(self._logs))
 
     def _arm(self) -> None:
         """Make sure the loop wakes us at the next deadline."""

@@ -157,6 +157,24 @@ def test_commits_keep_the_session_too() -> None:
     assert world.heartbeat(member.member_id, 1) is ErrorCode.none
 
 
+def test_a_session_that_ran_out_while_parked_starts_anew_with_the_generation() -> None:
+    world = World()
+    leader, follower = world.stable(2, session_ms=10_000)
+    parked = world.join(follower.member_id, protocols={"range": subscription("u")})
+    world.pass_ms(5_000)
+    world.heartbeat(leader.member_id, 2)
+    world.pass_ms(8_000)
+    again = world.join(leader.member_id)
+    assert parked.result.generation_id == 3
+    world.sync(again.result, {})
+    world.sync(parked.result)  # the group is stable already: this restarts nothing
+    world.pass_ms(9_999)
+    assert world.heartbeat(leader.member_id, 3) is ErrorCode.none
+    world.pass_ms(1)
+    assert world.heartbeat(leader.member_id, 3) is ErrorCode.rebalance_in_progress
+    assert world.heartbeat(follower.member_id, 3) is ErrorCode.unknown_member_id
+
+
 def test_heartbeats_that_are_refused() -> None:
     world = World()
     (member,) = world.stable()
