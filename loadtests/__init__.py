@@ -1,0 +1,1 @@
+"""Load tests (locust). They measure and print; no test asserts a time."""
