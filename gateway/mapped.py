@@ -65,13 +65,13 @@ def take_request(
 def _decoded(exchange: Exchange, body: memoryview) -> tuple[bytes, Any]:
     """(the header as it goes up, the request). Unknown tagged fields do not get past this."""
     flexible = is_flexible(exchange.api_key, exchange.api_version)
-    frame: Buffer = body
+    frame = bytes(body)
     if flexible:
-        frame = strip_unknown_tags(bytes(body), exchange.api_key, exchange.api_version, False)
+        frame = strip_unknown_tags(frame, exchange.api_key, exchange.api_version, False)
     header = parse_request_header(frame, flexible)
     exchange.client_id = header.client_id
     message_class = request_class(exchange.api_key, exchange.api_version)
-    return bytes(frame[: header.body_at]), decode(message_class, frame, header.body_at)
+    return frame[: header.body_at], decode(message_class, frame, header.body_at)
 
 
 async def _later(conn: "Connection", exchange: Exchange, head: bytes, outcome: Later) -> None:
@@ -106,9 +106,9 @@ def mapped_reply(conn: "Connection", exchange: Exchange, frame: memoryview) -> b
 
     Raises: MalformedFrame (ForeignName among them).
     """
-    body: Buffer = frame[4:]
+    body = bytes(frame[4:])
     if is_flexible(exchange.api_key, exchange.api_version):
-        body = strip_unknown_tags(bytes(body), exchange.api_key, exchange.api_version, True)
+        body = strip_unknown_tags(body, exchange.api_key, exchange.api_version, True)
     _, decoded = decode_response(body, exchange.api_key, exchange.api_version)
     response = rewrite_response(decoded, conn.served.scope, conn.served.view)
     if exchange.handler is not None:

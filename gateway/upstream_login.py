@@ -40,7 +40,7 @@ def check_login_reply(frame: memoryview, replies_due: int) -> None:
     Raises: ConnectionStop when the broker refuses, MalformedFrame.
     """
     api_key = int(ApiKey.SASL_HANDSHAKE) if replies_due == 2 else _AUTHENTICATE
-    _, reply = decode_response(frame[4:], api_key, 1)
+    _, reply = decode_response(bytes(frame[4:]), api_key, 1)
     if reply.error_code != 0:
         detail = getattr(reply, "error_message", None) or f"error {int(reply.error_code)}"
         raise ConnectionStop(DisconnectCause.UPSTREAM_LOGIN_REFUSED, detail)

@@ -86,7 +86,7 @@ def on_response(call: Call, response: Any) -> Any:
         topics = tuple(topic for topic in topics if not call.refuses_topic(topic.name))
     if refused:
         topics = tuple(topic for topic in topics if topic.name != _NO_NAME)
-    if topics is response.topics:
+    if not refused and topics is response.topics:
         return response
     return with_entries(replace(response, topics=topics), "topics", map(_refused, refused))
 

@@ -1,0 +1,156 @@
+"""A gateway worker in the test's own loop, in front of any broker, and a client that speaks frames."""
+
+import asyncio
+import socket
+import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+
+from contracts.specs import BrokerAddress, ClusterSpec, InstanceSpec, InstanceState, Listener
+from gateway.app import Gateway
+from gateway.config import GatewayConfig, Timeouts
+from tests.scenarios.fake_broker import NODE_ID
+from wire.codec import decode_response, framed_request
+
+CLUSTER_ID = "c1"
+A, B = "iaaaaaaaaaaa", "ibbbbbbbbbbb"
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on now."""
+    sockets = [socket.socket() for _ in range(count)]
+    for one in sockets:
+        one.bind(("127.0.0.1", 0))
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+def instance_spec(instance_id: str, **changes: Any) -> InstanceSpec:
+    """A spec with a bootstrap listener and one for the only broker, open to all."""
+    if "listeners" not in changes:
+        bootstrap, node = free_ports(2)
+        changes["listeners"] = tuple(
+            Listener(node_id=node_id, bind_host="127.0.0.1", advertised_host="127.0.0.1", port=port)
+            for node_id, port in ((None, bootstrap), (NODE_ID, node))
+        )
+    fields: dict[str, Any] = {
+        "revision": 1,
+        "instance_id": instance_id,
+        "tenant": "default",
+        "name": "test",
+        "state": InstanceState.ACTIVE,
+        "cluster_id": CLUSTER_ID,
+        "produce_rate_bytes_per_s": 10**9,
+        "consume_rate_bytes_per_s": 10**9,
+        "capacity_bytes": 10**10,
+        "allow_all": True,
+    }
+    return InstanceSpec(**(fields | changes))
+
+
+class RunningGateway:
+    """A gateway whose specs a test changes at will."""
+
+    def __init__(self, gateway: Gateway, broker_port: int) -> None:
+        self.gateway = gateway
+        self.specs: dict[str, InstanceSpec] = {}
+        self._cluster = ClusterSpec(
+            revision=1,
+            cluster_id=CLUSTER_ID,
+            brokers=(BrokerAddress(node_id=NODE_ID, host="127.0.0.1", port=broker_port),),
+        )
+
+    def serve(self, *specs: InstanceSpec) -> None:
+        """Apply new or changed instances beside those that are there."""
+        self.specs.update({spec.instance_id: spec for spec in specs})
+        self.gateway.follower.apply_static(self.specs.values(), [self._cluster])
+
+    def change(self, instance_id: str, **changes: Any) -> None:
+        """Apply a changed spec."""
+        self.serve(msgspec.structs.replace(self.specs[instance_id], **changes))
+
+    def port(self, instance_id: str, *, bootstrap: bool = False) -> int:
+        """The port of an instance's broker, or its bootstrap port."""
+        wanted = None if bootstrap else NODE_ID
+        return next(one.port for one in self.specs[instance_id].listeners if one.node_id == wanted)
+
+    def closed(self, instance_id: str) -> dict[str, int]:
+        """Ended connections by cause."""
+        return {str(cause): count for cause, count in self.gateway.worker.served[instance_id].closed.items()}
+
+    def connections(self, instance_id: str) -> int:
+        """Connections now."""
+        return len(self.gateway.worker.served[instance_id].connections)
+
+    async def client(self, instance_id: str, **options: Any) -> "FrameClient":
+        """A client on an instance's port."""
+        return await FrameClient.connect(self.port(instance_id), **options)
+
+
+@asynccontextmanager
+async def running_gateway(
+    broker_port: int, *specs: InstanceSpec, timeouts: Timeouts | None = None
+) -> AsyncIterator[RunningGateway]:
+    """A gateway that serves `specs` while the block runs."""
+    gateway = Gateway(GatewayConfig(name="gateway-0", timeouts=timeouts or Timeouts()))
+    gateway.start()
+    running = RunningGateway(gateway, broker_port)
+    running.serve(*specs)
+    try:
+        yield running
+    finally:
+        await gateway.aclose()
+
+
+class FrameClient:
+    """A connection that sends frames and reads frames."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+        self.correlation_id = 0
+
+    @classmethod
+    async def connect(cls, port: int, host: str = "127.0.0.1") -> "FrameClient":
+        """Connect."""
+        return cls(*await asyncio.open_connection(host, port))
+
+    def send(self, request: Any, client_id: str | None = "test-client") -> int:
+        """Send a request, answer its correlation id."""
+        self.correlation_id += 1
+        self.writer.write(framed_request(request, self.correlation_id, client_id))
+        return self.correlation_id
+
+    async def frame(self, timeout_s: float = 5.0) -> bytes:
+        """The next frame, without length prefix."""
+        async with asyncio.timeout(timeout_s):
+            (size,) = struct.unpack(">i", await self.reader.readexactly(4))
+            return await self.reader.readexactly(size)
+
+    async def call(self, request: Any) -> Any:
+        """Send a request and decode its response."""
+        sent = self.send(request)
+        answered, response = decode_response(await self.frame(), request.__api_key__, request.__version__)
+        assert answered == sent
+        return response
+
+    async def ended(self, timeout_s: float = 5.0) -> bool:
+        """Whether the gateway closes the connection within the time."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                while await self.reader.read(65536):
+                    pass
+        except ConnectionError:
+            return True
+        except TimeoutError:
+            return False
+        return True
+
+    def close(self) -> None:
+        """Close."""
+        self.writer.close()
