@@ -27,7 +27,12 @@ class GroupConfig:
     """`group.max.size`: Kafka has no bound; ours keeps one tenant's group record below the batch limit."""
 
     groups_per_instance_max: int = 5_000
-    """Groups of one instance, so that committing under random names cannot fill the memory all share."""
+    """Groups of one instance, so that committing under random names cannot fill the memory all share.
+    This and `instance_bytes_max` do not bind groups without an instance: a standalone Kafka's."""
+
+    instance_bytes_max: int = 64 * 1024 * 1024
+    """Member metadata, assignments and committed offsets of one instance, for the same reason. The usual
+    instance has some kilobytes; a member with Kafka Streams' largest subscriptions has some hundred."""
 
     offset_metadata_bytes_max: int = 4_096
     """`offset.metadata.max.bytes`: longer metadata is refused with OFFSET_METADATA_TOO_LARGE."""

@@ -127,7 +127,7 @@ class GroupCoordinator:
         """OffsetCommit; answered with a CommitResult."""
         turn = Turn(now)
         self._offsets.commit(turn, request, token)
-        return self._finish(turn, request.group_id)
+        return self._finish(turn)
 
     def delete_offsets(self, request: OffsetsDeletion, token: Token, now: Moment) -> Effects:
         """OffsetDelete; answered with an OffsetsDeletionResult."""
@@ -249,7 +249,8 @@ class GroupCoordinator:
             turn.reply(then.token, OffsetsDeletionResult(ErrorCode.none, then.errors))
         elif isinstance(then, AfterGroupDeletion):
             turn.reply(then.token, ErrorCode.none)
-        return self._finish(turn, append.group_id)
+        members_changed = isinstance(then, AfterSync | AfterStaticJoin)
+        return self._finish(turn, append.group_id, members_changed=members_changed)
 
     def refused(self, append: Append, error: ErrorCode, now: Moment) -> Effects:
         """The append's records could not be written: nothing changed, and those who wait learn why."""
@@ -280,11 +281,14 @@ class GroupCoordinator:
             del in_flight[append.group_id]
         return Turn(now)
 
-    def _finish(self, turn: Turn, *group_ids: str) -> Effects:
-        """Count what is in flight now, then let groups that are no longer needed go."""
+    def _finish(self, turn: Turn, *group_ids: str, members_changed: bool = True) -> Effects:
+        """Count what is in flight and in memory now, then let groups that are no longer needed go."""
         in_flight = self._registry.in_flight
         for append in turn.effects.appends:
             in_flight[append.group_id] = in_flight.get(append.group_id, 0) + 1
         for group_id in group_ids:
+            group = self._registry.get(group_id)
+            if group is not None and members_changed:
+                self._registry.recount(group)
             self._registry.settle(group_id, turn.now)
         return turn.effects

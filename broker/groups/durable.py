@@ -3,9 +3,19 @@
 `replay` is the only thing that changes it, at recovery and in live operation alike.
 """
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import Final
 
 from broker.groups.records import GroupMetadata, GroupRecord, OffsetAndMetadata, OffsetRecord, Record
+from contracts.names import owner_of
+
+_OFFSET_BYTES: Final = 256
+"""About what a committed offset takes besides its metadata."""
+
+
+def _bytes_of(value: OffsetAndMetadata | None) -> int:
+    return 0 if value is None else _OFFSET_BYTES + len(value.metadata)
 
 
 class DurableState:
@@ -14,6 +24,8 @@ class DurableState:
     def __init__(self) -> None:
         self._offsets: dict[str, dict[str, dict[int, OffsetAndMetadata]]] = {}
         self._groups: dict[str, GroupMetadata] = {}
+        self.offset_bytes: defaultdict[str | None, int] = defaultdict(int)
+        """What the committed offsets of each instance take in memory."""
 
     def replay(self, record: Record) -> None:
         """Apply one record that is below the high watermark."""
@@ -22,11 +34,29 @@ class DurableState:
                 self._groups.pop(record.group_id, None)
             else:
                 self._groups[record.group_id] = record.value
-        elif record.value is None:
+            return
+        self._count_offset(record)
+        if record.value is None:
             self._remove_offset(record)
         else:
             topics = self._offsets.setdefault(record.group_id, {})
             topics.setdefault(record.topic, {})[record.partition] = record.value
+
+    def _count_offset(self, record: OffsetRecord) -> None:
+        owner = owner_of(record.group_id)
+        before = self.offset(record.group_id, record.topic, record.partition)
+        self.offset_bytes[owner] += _bytes_of(record.value) - _bytes_of(before)
+        if self.offset_bytes[owner] == 0:
+            del self.offset_bytes[owner]
+
+    def growth_bytes(self, records: Iterable[Record]) -> int:
+        """How much more memory offsets take once these records are replayed; never below 0."""
+        growth = 0
+        for record in records:
+            if isinstance(record, OffsetRecord):
+                before = self.offset(record.group_id, record.topic, record.partition)
+                growth += _bytes_of(record.value) - _bytes_of(before)
+        return max(growth, 0)
 
     def _remove_offset(self, record: OffsetRecord) -> None:
         topics = self._offsets.get(record.group_id, {})

@@ -37,6 +37,13 @@ TRANSITIONS: Final[dict[State, frozenset[State]]] = {
     State.DEAD: frozenset(),
 }
 """From each state, where it may go."""
+_MEMBER_BYTES: Final = 1024
+"""About what a member takes besides metadata and assignment."""
+
+
+def protocols_bytes(protocols: Iterable[tuple[str, bytes]]) -> int:
+    """What the protocols of a JoinGroup take."""
+    return sum(len(name) + len(metadata) for name, metadata in protocols)
 
 
 class Member:
@@ -91,6 +98,11 @@ class Member:
         """Whether it may be silent: a known member whose answer is parked cannot send anything."""
         return not self.is_new and (self.awaiting_join is not None or self.awaiting_sync is not None)
 
+    @property
+    def size_bytes(self) -> int:
+        """About what it takes in memory."""
+        return _MEMBER_BYTES + protocols_bytes(self.protocols.items()) + len(self.assignment)
+
     def matches(self, protocols: dict[str, bytes]) -> bool:
         """Whether it would join with what it already has, order included."""
         return list(self.protocols.items()) == list(protocols.items())
@@ -124,6 +136,8 @@ class Group:
         """Topics of all members together; None when unknown (not consumers, or unreadable)."""
         self.new_member_added = False
         """Somebody joined during the initial delay, so it may be extended."""
+        self.counted_bytes = 0
+        """`size_bytes` when the registry last counted."""
         self.initial_remaining_ms: int | None = None
         """What is left of the initial rebalance; None outside of it."""
 
@@ -241,6 +255,11 @@ class Group:
     def is_unused(self) -> bool:
         """Empty, and nobody is about to join."""
         return self.state is State.EMPTY and not self.pending_join
+
+    @property
+    def size_bytes(self) -> int:
+        """About what the members take in memory."""
+        return sum(member.size_bytes for member in self.members.values())
 
     @property
     def awaiting_join_count(self) -> int:

@@ -2,7 +2,7 @@
 
 from kio.schema.errors import ErrorCode
 
-from broker.groups.group import Group, Member, State
+from broker.groups.group import Group, Member, State, protocols_bytes
 from broker.groups.messages import (
     UNKNOWN_MEMBER,
     AfterStaticJoin,
@@ -66,22 +66,25 @@ class Membership:
         names = (request.group_instance_id or "", request.protocol_type, *dict(request.protocols))
         if not all(is_storable(name) for name in names):
             return ErrorCode.invalid_request
-        if sum(len(name) + len(data) for name, data in request.protocols) > config.member_metadata_bytes_max:
+        if protocols_bytes(request.protocols) > config.member_metadata_bytes_max:
             return ErrorCode.invalid_request
         return None
 
     def _accepts(self, group: Group, request: JoinRequest) -> bool:
         """Whether the group has room. Known members, also static ones that come back, always have theirs."""
+        known = group.members.get(request.member_id)
+        growth_bytes = protocols_bytes(request.protocols) - (known.size_bytes if known else 0)
+        if not self._registry.may_grow(group.group_id, growth_bytes):
+            return False
         size_max = self._registry.config.group_size_max
         if group.state is State.EMPTY:
             return len(group.pending_join) < size_max or request.member_id in group.pending_join
         if request.group_instance_id in group.static_members:
             return True
-        member = group.members.get(request.member_id)
         if group.state is State.PREPARING_REBALANCE:
-            awaiting = member is not None and member.awaiting_join is not None
+            awaiting = known is not None and known.awaiting_join is not None
             return awaiting or group.awaiting_join_count < size_max
-        return member is not None or len(group.members) < size_max
+        return known is not None or len(group.members) < size_max
 
     def _join_unknown(self, turn: Turn, group: Group, request: JoinRequest, token: Token) -> None:
         instance_id = request.group_instance_id
@@ -237,7 +240,11 @@ class Membership:
             return ErrorCode.inconsistent_group_protocol
         if request.protocol_name is not None and request.protocol_name != group.protocol_name:
             return ErrorCode.inconsistent_group_protocol
-        return ErrorCode.rebalance_in_progress if group.state is State.PREPARING_REBALANCE else None
+        if group.state is State.PREPARING_REBALANCE:
+            return ErrorCode.rebalance_in_progress
+        # What Kafka answers when the assignments do not fit the offsets topic's batch.
+        fits = self._registry.may_grow(group.group_id, sum(len(data) for _, data in request.assignments))
+        return None if fits else ErrorCode.unknown_server_error
 
     def assignment_stored(self, turn: Turn, group_id: str, then: AfterSync, error: ErrorCode) -> None:
         """The leader's assignment is in the log, or could not be put there."""

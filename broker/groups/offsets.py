@@ -47,14 +47,17 @@ class Offsets:
         commit_ms = turn.now.epoch_ms
         expire_ms = None if request.retention_ms is None else commit_ms + request.retention_ms
         for one in request.offsets:
-            too_large = len(one.metadata.encode()) > self._registry.config.offset_metadata_bytes_max
+            oversize = len(one.metadata.encode()) > self._registry.config.offset_metadata_bytes_max
             errors[one.topic, one.partition] = (
-                ErrorCode.offset_metadata_too_large if too_large else ErrorCode.none
+                ErrorCode.offset_metadata_too_large if oversize else ErrorCode.none
             )
-            if not too_large:
+            if not oversize:
                 value = OffsetAndMetadata(one.offset, one.leader_epoch, one.metadata, commit_ms, expire_ms)
                 records.append(OffsetRecord(request.group_id, one.topic, one.partition, value))
-        if records:
+        if not self._registry.may_grow(request.group_id, self._registry.durable.growth_bytes(records)):
+            too_large = ErrorCode.invalid_commit_offset_size
+            turn.reply(token, CommitResult(dict.fromkeys(errors, too_large)))
+        elif records:
             turn.append(request.group_id, tuple(records), AfterCommit(token, errors))
         else:
             turn.reply(token, CommitResult(errors))

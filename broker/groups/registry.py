@@ -1,5 +1,6 @@
 """What all parts of the coordinator share: its settings, durable state, live groups and timers."""
 
+from collections import Counter
 from collections.abc import Callable
 
 from broker.groups.config import GroupConfig
@@ -24,8 +25,10 @@ class Registry:
         self.durable = DurableState()
         self.timers = Timers()
         self.groups: dict[str, Group] = {}
-        self.by_instance: dict[str, int] = {}
-        """How many live groups each instance has; the key is "" for names without one."""
+        self.by_instance: Counter[str | None] = Counter()
+        """How many live groups each instance has; None is for names without one."""
+        self.member_bytes: Counter[str | None] = Counter()
+        """What the members of each instance's groups take in memory."""
         self.in_flight: dict[str, int] = {}
         """Appends of a group that are neither committed nor refused yet: what they bring may be needed."""
         self._new_member_suffix = new_member_suffix
@@ -36,7 +39,22 @@ class Registry:
 
     def may_create(self, group_id: str) -> bool:
         """Whether the group's instance may have one more group."""
-        return self.by_instance.get(owner_of(group_id) or "", 0) < self.config.groups_per_instance_max
+        owner = owner_of(group_id)
+        return owner is None or self.by_instance[owner] < self.config.groups_per_instance_max
+
+    def may_grow(self, group_id: str, growth_bytes: int) -> bool:
+        """Whether the group's instance may take so much more memory."""
+        owner = owner_of(group_id)
+        if owner is None or growth_bytes <= 0:
+            return True
+        used_bytes = self.member_bytes[owner] + self.durable.offset_bytes.get(owner, 0)
+        return used_bytes + growth_bytes <= self.config.instance_bytes_max
+
+    def recount(self, group: Group) -> None:
+        """Members or assignments of the group have changed."""
+        size_bytes = group.size_bytes
+        self.member_bytes[owner_of(group.group_id)] += size_bytes - group.counted_bytes
+        group.counted_bytes = size_bytes
 
     def create(self, group_id: str) -> Group:
         """A new live group, empty, or as the durable state describes it."""
@@ -44,8 +62,8 @@ class Registry:
         stored = self.durable.group(group_id)
         group = Group(group_id) if stored is None else Group.from_stored(group_id, stored)
         self.groups[group_id] = group
-        owner = owner_of(group_id) or ""
-        self.by_instance[owner] = self.by_instance.get(owner, 0) + 1
+        self.by_instance[owner_of(group_id)] += 1
+        self.recount(group)
         return group
 
     def settle(self, group_id: str, now: Moment) -> None:
@@ -66,10 +84,12 @@ class Registry:
         self.timers.cancel(TimerKey("join", group.group_id))
         self.timers.cancel(TimerKey("sync", group.group_id))
         del self.groups[group.group_id]
-        owner = owner_of(group.group_id) or ""
+        self.recount(group)
+        owner = owner_of(group.group_id)
         self.by_instance[owner] -= 1
         if self.by_instance[owner] == 0:
-            del self.by_instance[owner]
+            assert self.member_bytes[owner] == 0, "no group, no members"
+            del self.by_instance[owner], self.member_bytes[owner]
 
     def new_member_id(self, client_id: str, group_instance_id: str | None) -> str:
         """Kafka's form, `<instance or client id>-<uuid>`, cut so that it always fits a protocol string."""

@@ -236,6 +236,40 @@ def test_an_instance_may_have_so_many_groups() -> None:
     assert world.commit(1, group=f"{mine}3") is ErrorCode.none
 
 
+def test_an_instance_may_take_so_much_memory() -> None:
+    world = World(instance_bytes_max=10_000)
+    mine, other = "iaaaaaaaaaaa.", "ibbbbbbbbbbb."
+    (member,) = world.stable(group=f"{mine}1", protocols={"range": bytes(4_000)})
+    too_much = {"range": bytes(5_500)}
+    assert world.join(group=f"{mine}2", protocols=too_much).error is ErrorCode.group_max_size_reached
+    assert world.state(f"{mine}2") == "Dead"
+    assert world.join(group=f"{other}2", protocols=too_much).is_parked
+    assert world.join(group="standalone", protocols={"range": bytes(500_000)}).is_parked
+    again = world.join(member.member_id, group=f"{mine}1", protocols={"range": bytes(4_100)})
+    assert again.error is ErrorCode.none, "who is in may change what it has"
+    parts = {member.member_id: bytes(6_000)}
+    assert world.sync(again.result, parts, group=f"{mine}1").error is ErrorCode.unknown_server_error
+    world.leave(member.member_id, group=f"{mine}1")
+    assert world.join(group=f"{mine}2", protocols=too_much).is_parked
+
+
+def test_committed_offsets_count_as_memory() -> None:
+    world = World(instance_bytes_max=2_000)
+    group = "iaaaaaaaaaaa.g"
+    fitting = [world.commit(1, group=group, partition=number) for number in range(7)]
+    assert fitting == [ErrorCode.none] * 7
+    too_large = ErrorCode.invalid_commit_offset_size
+    assert world.commit(1, group=group, partition=7) is too_large
+    assert world.commit(2, group=group, partition=6) is ErrorCode.none, "no more than before"
+    assert world.commit(2, group=group, partition=6, metadata="x" * 300) is too_large
+    world.restart()
+    assert world.commit(1, group=group, partition=7) is too_large, "counted by replay too"
+    assert world.delete_offset("t", 0, group=group).error is ErrorCode.none
+    assert world.commit(1, group=group, partition=7) is ErrorCode.none
+    assert world.delete_group(group) is ErrorCode.none
+    assert world.commit(1, group=group, metadata="x" * 1_500) is ErrorCode.none
+
+
 def test_a_new_member_whose_join_stays_parked_for_five_minutes_is_dropped() -> None:
     world = World()
     world.stable(session_ms=1_800_000, rebalance_ms=1_000_000)

@@ -175,6 +175,36 @@ def test_a_session_that_ran_out_while_parked_starts_anew_with_the_generation() -
     assert world.heartbeat(follower.member_id, 3) is ErrorCode.unknown_member_id
 
 
+def test_a_session_that_ran_out_while_its_sync_was_parked_starts_anew_with_the_assignment() -> None:
+    world = World()
+    leader, follower = world.stable(2, session_ms=10_000)
+    slots = [world.join(leader.member_id), world.join(follower.member_id)]
+    waiting = world.sync(slots[1].result)
+    world.pass_ms(6_000)
+    world.heartbeat(leader.member_id, 3)
+    world.pass_ms(6_000)
+    assert waiting.is_parked
+    world.sync(slots[0].result, {})
+    world.pass_ms(9_999)
+    assert world.heartbeat(leader.member_id, 3) is ErrorCode.none
+    world.pass_ms(1)
+    assert world.heartbeat(leader.member_id, 3) is ErrorCode.rebalance_in_progress
+    assert world.heartbeat(follower.member_id, 3) is ErrorCode.unknown_member_id
+
+
+def test_a_group_lives_while_the_record_of_its_emptiness_is_under_way() -> None:
+    world = World()
+    joined = world.join()
+    world.pass_ms(0)
+    world.hold = True
+    world.leave(joined.result.member_id)
+    assert world.state() == "Empty"
+    again = world.join()
+    world.hold = False
+    world.pass_ms(0)
+    assert again.result.generation_id == 3, "1, 2 when it was empty, 3"
+
+
 def test_heartbeats_that_are_refused() -> None:
     world = World()
     (member,) = world.stable()
