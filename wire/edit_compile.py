@@ -26,6 +26,9 @@ _NEVER_EMPTY: Final = {FieldClass.GROUP_ID: "group_id", FieldClass.TRANSACTIONAL
 JOINED_BYTES_MAX: Final = 8192
 """Up to here one copy of the frame costs less than a second buffer in `sendmsg`."""
 
+NAMED_ENTRIES_MAX: Final = 10_000
+"""Topics of one frame: far above any instance's, so low that a frame of empty topics costs little."""
+
 BUFFERS_MAX: Final = 512
 """Well under IOV_MAX (1,024); a frame cut into more is joined."""
 
@@ -112,6 +115,8 @@ class _Source:
             self.add(depth, f"if n > 0: at += n * {step.element_size}")
             return
         self.loops += 1
+        if any(isinstance(inner, Text) and inner.what in NAMES for inner in step.element):
+            self.add(depth, f"if n > {NAMED_ENTRIES_MAX}: raise MalformedFrame(f'{{n}} names in one list')")
         self.add(depth, f"for i{self.loops} in range(n):")
         self.steps(depth + 1, step.element)
 

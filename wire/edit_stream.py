@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from wire.api_table import ApiKey
 from wire.classify import FieldClass
 from wire.codec import payload_class
-from wire.edit_compile import NAMES
+from wire.edit_compile import NAMED_ENTRIES_MAX, NAMES
 from wire.faults import EmptyName, ForeignName, MalformedFrame, NameTooLong
 from wire.framing import Buffer
 from wire.layout import Array, Blob, Fixed, Layout, Step, Text, layout_of, least_size
@@ -143,7 +143,7 @@ class FrameEditor:
                 raise MalformedFrame("the frame ends within its head") from error
             return 0
         grown += topics * (-SCOPE_BYTES if self._response else SCOPE_BYTES)
-        if topics < 0 or not 0 <= self._end - 4 + grown < 1 << 31:
+        if not 0 <= topics <= NAMED_ENTRIES_MAX or not 0 <= self._end - 4 + grown < 1 << 31:
             raise MalformedFrame(f"{topics} topics in a frame of {self._end - 4} bytes")
         out.append(_I32.pack(self._end - 4 + grown))
         out += pieces

@@ -30,7 +30,5 @@ def strip_unknown_tags(frame: bytes, api_key: int, version: int, response: bool)
         raise MalformedFrame("the frame ends within its header")
     body_at = skip_tagged_fields(frame, head) if tagged else head
     body, at = clean_message(message_class, frame, body_at)
-    if body is frame and body_at == head + tagged:
-        return frame
-    stripped: bytes = bytes(frame[:head]) + (b"\0" if tagged else b"") + bytes(body[at:])
-    return stripped
+    nothing_unknown = body is frame and body_at == head + tagged
+    return frame if nothing_unknown else frame[:head] + (b"\0" if tagged else b"") + bytes(body[at:])

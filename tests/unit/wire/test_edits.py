@@ -1,0 +1,354 @@
+"""Frame edits give the bytes that decode, rewrite and encode would give, for every edited version."""
+
+import struct
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from tests.unit.wire.messages import FOREIGN, OWN, VIEW, map_fields, messages
+from wire import codec
+from wire.api_table import ApiKey
+from wire.edits import (
+    EDITED,
+    FrameEditor,
+    edit_fetch_request,
+    edit_fetch_response,
+    edit_produce_request,
+    edit_produce_response,
+    fetch_response_editor,
+    fetch_session,
+    produce_request_editor,
+)
+from wire.faults import EmptyName, ForeignName, MalformedFrame, NameTooLong, NotMappable
+from wire.rewrite import rewrite_request, rewrite_response
+
+quick = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+
+CASES = [(key, version) for key, versions in EDITED.items() for version in versions]
+STREAMED_REQUESTS = [(ApiKey.PRODUCE, version) for version in EDITED[ApiKey.PRODUCE]]
+STREAMED_RESPONSES = [(ApiKey.FETCH, version) for version in EDITED[ApiKey.FETCH]]
+CLIENT_IDS = st.none() | st.text("client-é", max_size=9)
+
+
+def physical(found: str, value: Any, beside: Any) -> Any:
+    return OWN.prefix + value if found == "topic name" else value
+
+
+def joined(buffers: list[Any]) -> bytes:
+    return b"".join(bytes(buffer) for buffer in buffers)
+
+
+def edited_request(key: ApiKey, frame: bytes) -> bytes:
+    edit = edit_produce_request if key is ApiKey.PRODUCE else edit_fetch_request
+    return joined(edit(memoryview(frame), OWN).buffers)
+
+
+def edited_response(key: ApiKey, version: int, frame: bytes) -> bytes:
+    edit = edit_produce_response if key is ApiKey.PRODUCE else edit_fetch_response
+    return joined(edit(memoryview(frame), version, OWN).buffers)
+
+
+def editor_of(key: ApiKey, version: int) -> FrameEditor:
+    return (produce_request_editor if key is ApiKey.PRODUCE else fetch_response_editor)(version, OWN)
+
+
+def streamed(editor: FrameEditor, frame: bytes, cuts: list[int]) -> bytes:
+    """Feed a frame, and the beginning of a next one, in pieces; every piece is overwritten after use."""
+    stream = frame + b"next"
+    out = b""
+    fed = 0
+    for end in [*sorted(cut % len(stream) for cut in cuts), len(stream)]:
+        while fed < end and not editor.done:
+            piece = bytearray(stream[fed:end])
+            buffers, used = editor.feed(memoryview(piece))
+            out += joined(buffers)
+            del buffers
+            piece[:] = b"\xee" * len(piece)
+            assert used == len(piece) or editor.done
+            fed += used
+    assert fed == len(frame) and editor.done
+    return out
+
+
+def streamed_request(key: ApiKey, frame: bytes) -> bytes:
+    return streamed(editor_of(key, 7), frame, [])
+
+
+@pytest.mark.parametrize(("key", "version"), CASES)
+@quick
+@given(data=st.data(), client_id=CLIENT_IDS)
+def test_requests(key: ApiKey, version: int, data: st.DataObject, client_id: str | None) -> None:
+    request = data.draw(messages(codec.request_class(key, version)))
+    frame = codec.framed_request(request, 77, client_id)
+    expected = codec.framed_request(rewrite_request(request, OWN), 77, client_id)
+    assert edited_request(key, frame) == expected
+
+
+@pytest.mark.parametrize(("key", "version"), CASES)
+@quick
+@given(data=st.data())
+def test_responses(key: ApiKey, version: int, data: st.DataObject) -> None:
+    response = data.draw(messages(codec.response_class(key, version)))
+    texts = st.sampled_from(["", f"topic '{OWN.prefix}a' ", f"topic '{FOREIGN.prefix}a' "])
+
+    def mapped(found: str, value: Any, beside: Any) -> Any:
+        return data.draw(texts) + value if found == "error text" else physical(found, value, beside)
+
+    response = map_fields(response, mapped)
+    frame = codec.framed_response(response, 78)
+    expected = codec.framed_response(rewrite_response(response, OWN, VIEW), 78)
+    assert edited_response(key, version, frame) == expected
+
+
+@pytest.mark.parametrize(("key", "version"), STREAMED_REQUESTS)
+@quick
+@given(data=st.data(), client_id=CLIENT_IDS, cuts=st.lists(st.integers(0, 1 << 16), max_size=12))
+def test_streamed_requests(
+    key: ApiKey, version: int, data: st.DataObject, client_id: str | None, cuts: list[int]
+) -> None:
+    request = data.draw(messages(codec.request_class(key, version)))
+    frame = codec.framed_request(request, 77, client_id)
+    editor = editor_of(key, version)
+    assert streamed(editor, frame, cuts) == edited_request(key, frame)
+    assert editor.correlation_id == 77
+    assert editor.facts["acks"] == request.acks
+    assert editor.topics == [topic.name.encode() for topic in request.topic_data]
+
+
+@pytest.mark.parametrize(("key", "version"), STREAMED_RESPONSES)
+@quick
+@given(data=st.data(), cuts=st.lists(st.integers(0, 1 << 16), max_size=12))
+def test_streamed_responses(key: ApiKey, version: int, data: st.DataObject, cuts: list[int]) -> None:
+    response = map_fields(data.draw(messages(codec.response_class(key, version))), physical)
+    frame = codec.framed_response(response, 78)
+    editor = editor_of(key, version)
+    assert streamed(editor, frame, cuts) == edited_response(key, version, frame)
+    if version >= 7:
+        assert editor.facts["session_id"] == response.session_id
+        assert editor.facts["error_code"] == response.error_code
+
+
+@pytest.mark.parametrize(("key", "version"), [*STREAMED_REQUESTS[-1:], *STREAMED_RESPONSES[-1:]])
+@quick
+@given(data=st.data())
+def test_byte_by_byte(key: ApiKey, version: int, data: st.DataObject) -> None:
+    if key is ApiKey.PRODUCE:
+        frame = codec.framed_request(data.draw(messages(codec.request_class(key, version))), 1, "c")
+        expected = edited_request(key, frame)
+    else:
+        response = map_fields(data.draw(messages(codec.response_class(key, version))), physical)
+        frame = codec.framed_response(response, 1)
+        expected = edited_response(key, version, frame)
+    assert streamed(editor_of(key, version), frame, list(range(len(frame)))) == expected
+
+
+def damaged(frame: bytes, data: st.DataObject) -> bytes:
+    """The frame with a few bytes changed, cut off, or made longer; the length prefix is right or wrong."""
+    body = bytearray(frame)
+    for _ in range(data.draw(st.integers(0, 3))):
+        body[data.draw(st.integers(4, len(body) - 1))] = data.draw(st.sampled_from([0, 1, 0x7F, 0x80, 0xFF]))
+    keep = data.draw(st.just(len(body)) | st.integers(14, len(body)))
+    body = body[:keep] + data.draw(st.binary(max_size=3))
+    struct.pack_into(">i", body, 0, len(body) - 4)
+    return bytes(body)
+
+
+def outcome(work: Any) -> Any:
+    try:
+        return work()
+    except (MalformedFrame, NameTooLong, EmptyName, NotMappable) as fault:
+        return fault
+
+
+@pytest.mark.parametrize(("key", "version"), CASES)
+@quick
+@given(data=st.data())
+def test_damaged_requests_are_malformed_or_right(key: ApiKey, version: int, data: st.DataObject) -> None:
+    frame = codec.framed_request(data.draw(messages(codec.request_class(key, version))), 1, "c")
+    frame = damaged(frame, data)
+    struct.pack_into(">hh", broken := bytearray(frame), 4, key, version)
+    frame = bytes(broken)
+    edited = outcome(lambda: edited_request(key, frame))
+    if key is ApiKey.PRODUCE:
+        streaming = outcome(lambda: streamed(editor_of(key, version), frame, [len(frame) // 2]))
+        assert same(edited, streaming)
+    if isinstance(edited, bytes):
+        typed = outcome(lambda: typed_request(key, version, frame))
+        assert typed == edited or isinstance(typed, MalformedFrame)
+
+
+def typed_request(key: ApiKey, version: int, frame: bytes) -> bytes:
+    header = codec.parse_request_header(frame[4:], flexible=False)
+    request = codec.decode(codec.request_class(key, version), frame[4:], header.body_at)
+    return codec.framed_request(rewrite_request(request, OWN), header.correlation_id, header.client_id)
+
+
+@pytest.mark.parametrize(("key", "version"), CASES)
+@quick
+@given(data=st.data())
+def test_damaged_responses_are_malformed_or_right(key: ApiKey, version: int, data: st.DataObject) -> None:
+    response = map_fields(data.draw(messages(codec.response_class(key, version))), physical)
+    frame = damaged(codec.framed_response(response, 1), data)
+    edited = outcome(lambda: edited_response(key, version, frame))
+    if key is ApiKey.FETCH:
+        assert same(edited, outcome(lambda: streamed(editor_of(key, version), frame, [len(frame) // 2])))
+    assert isinstance(edited, bytes | MalformedFrame)
+
+
+def same(left: Any, right: Any) -> bool:
+    return left == right if isinstance(left, bytes) else not isinstance(right, bytes)
+
+
+@quick
+@given(noise=st.binary(min_size=8, max_size=80), version=st.integers(4, 8))
+@example(noise=b"\x7f\xff\xff\xff" * 8, version=4)
+def test_noise_is_malformed(noise: bytes, version: int) -> None:
+    frame = struct.pack(">ihh", len(noise), 0, version) + noise[4:]
+    for work in (
+        lambda: edit_produce_request(memoryview(frame), OWN),
+        lambda: edit_produce_response(memoryview(frame), version, OWN),
+        lambda: edit_fetch_response(memoryview(frame), version, OWN),
+        lambda: produce_request_editor(version, OWN).feed(memoryview(frame)),
+        lambda: fetch_response_editor(version, OWN).feed(memoryview(frame)),
+    ):
+        outcome(work)
+
+
+def produce(
+    topics: list[tuple[str, list[bytes]]], transactional_id: str | None = None, version: int = 7
+) -> bytes:
+    cls = codec.request_class(ApiKey.PRODUCE, version)
+    topic_class = cls.__dataclass_fields__["topic_data"].type.__args__[0]
+    partition_class = topic_class.__dataclass_fields__["partition_data"].type.__args__[0]
+    request = cls(
+        transactional_id=transactional_id,
+        acks=-1,
+        timeout=codec.duration(1000),
+        topic_data=tuple(
+            topic_class(
+                name=name,
+                partition_data=tuple(
+                    partition_class(index=at, records=each) for at, each in enumerate(records)
+                ),
+            )
+            for name, records in topics
+        ),
+    )
+    return codec.framed_request(request, 5, "client")
+
+
+def test_records_are_passed_by_reference() -> None:
+    frame = produce([("orders", [b"r" * 100_000])])
+    edit = edit_produce_request(memoryview(frame), OWN)
+    assert [type(buffer) for buffer in edit.buffers] == [bytes, memoryview]
+    assert len(edit.buffers[0]) < 100
+    assert (edit.correlation_id, edit.acks, edit.topics) == (5, -1, [b"orders"])
+
+
+def test_a_streamed_frame_with_one_topic_is_at_most_three_buffers() -> None:
+    frame = produce([("orders", [b"r" * 100_000] * 12)])
+    buffers, _ = produce_request_editor(7, OWN).feed(memoryview(frame))
+    assert len(buffers) <= 3
+
+
+def test_a_frame_of_many_topics_is_one_buffer() -> None:
+    frame = produce([(f"t{at}", [b"r" * 10]) for at in range(2000)])
+    assert len(edit_produce_request(memoryview(frame), OWN).buffers) == 1
+
+
+def test_records_longer_than_their_frame_are_refused_before_they_arrive() -> None:
+    frame = bytearray(produce([("orders", [b"r" * 5000])]))
+    at = frame.index(struct.pack(">i", 5000))
+    struct.pack_into(">i", frame, at, 5001)
+    with pytest.raises(MalformedFrame):
+        produce_request_editor(7, OWN).feed(memoryview(frame)[: at + 10])
+
+
+@pytest.mark.parametrize("edit", [edited_request, streamed_request])
+def test_absurdly_many_topics_are_refused(edit: Any) -> None:
+    frame = produce([("", [])] * 10_001)
+    with pytest.raises(MalformedFrame):
+        edit(ApiKey.PRODUCE, frame)
+
+
+def test_streaming_keeps_no_more_than_an_unfinished_field() -> None:
+    frame = produce([("orders", [b"r" * 3_000_000])])
+    editor = produce_request_editor(7, OWN)
+    for at in range(0, len(frame), 65536):
+        buffers, _ = editor.feed(memoryview(frame)[at : at + 65536])
+        assert sum(len(buffer) for buffer in buffers) <= 65536 + 100
+        assert len(editor._carry) < 100
+    assert editor.done
+
+
+@pytest.mark.parametrize("edit", [edited_request, streamed_request])
+def test_names_that_cannot_be_mapped(edit: Any) -> None:
+    with pytest.raises(EmptyName):
+        edit(ApiKey.PRODUCE, produce([("a", [b""])], transactional_id=""))
+    with pytest.raises(NameTooLong):
+        edit(ApiKey.PRODUCE, produce([("a" * 32755, [b""])]))
+    assert edit(ApiKey.PRODUCE, produce([("a" * 32754, [b""])]))
+
+
+def fetch_response(name: str, version: int = 11) -> bytes:
+    cls = codec.response_class(ApiKey.FETCH, version)
+    topic_class = cls.__dataclass_fields__["responses"].type.__args__[0]
+    none = codec.response_class(ApiKey.FETCH, version).__dataclass_fields__["error_code"].type(0)
+    response = cls(
+        throttle_time=codec.duration(0),
+        error_code=none,
+        session_id=9,
+        responses=(topic_class(topic=name, partitions=()),),
+    )
+    return codec.framed_response(response, 6)
+
+
+@pytest.mark.parametrize("name", [FOREIGN.prefix + "orders", "__consumer_offsets", "a", "", OWN.instance_id])
+def test_a_foreign_topic_in_a_response_is_a_fault(name: str) -> None:
+    frame = fetch_response(name)
+    with pytest.raises(ForeignName):
+        edit_fetch_response(memoryview(frame), 11, OWN)
+    with pytest.raises(ForeignName):
+        fetch_response_editor(11, OWN).feed(memoryview(frame))
+
+
+def test_the_session_of_a_fetch_response_is_exposed() -> None:
+    edit = edit_fetch_response(memoryview(fetch_response(OWN.prefix + "a")), 11, OWN)
+    assert (edit.correlation_id, edit.error_code, edit.session_id) == (6, 0, 9)
+
+
+def fetch_request(version: int, **fields: Any) -> bytes:
+    cls = codec.request_class(ApiKey.FETCH, version)
+    sessions = {"session_id": 41, "session_epoch": 3, "forgotten_topics_data": ()} if version >= 7 else {}
+    rack = {"rack_id": ""} if version >= 11 else {}
+    wanted: dict[str, Any] = {
+        "replica_id": -1,
+        "max_wait": codec.duration(500),
+        "min_bytes": 1,
+        "max_bytes": 1,
+        "topics": (),
+    }
+    return codec.framed_request(cls(**(wanted | sessions | rack | fields)), 8, "client")
+
+
+@pytest.mark.parametrize("version", range(7, 12))
+def test_the_session_of_a_fetch_request_can_be_read_and_replaced(version: int) -> None:
+    frame = fetch_request(version)
+    assert fetch_session(memoryview(frame)) == (41, 3)
+    edit = edit_fetch_request(memoryview(frame), OWN, session_id=0)
+    assert (edit.session_id, edit.session_epoch, edit.max_wait_ms) == (0, 3, 500)
+    assert joined(edit.buffers) == fetch_request(version, session_id=0)
+
+
+@pytest.mark.parametrize("version", range(4, 7))
+def test_old_fetch_requests_have_no_session(version: int) -> None:
+    frame = fetch_request(version)
+    assert fetch_session(memoryview(frame)) == (0, -1)
+    assert joined(edit_fetch_request(memoryview(frame), OWN, session_id=0).buffers) == frame
+
+
+def test_a_fetch_in_the_name_of_a_replica_is_refused() -> None:
+    with pytest.raises(NotMappable):
+        edit_fetch_request(memoryview(fetch_request(11, replica_id=2)), OWN)
