@@ -59,15 +59,18 @@ class Stack:
         ports = self.layout.ports(["internal", f"broker-{NODE_ID}"])
         internal = f"http://127.0.0.1:{ports['internal']}"
         self._spawn(self._control(ports["internal"]))
+        # it looks whether another program holds a vport, which gateways must not hold yet
+        control = await self._children[0].until_ready()
         self._spawn(self._broker(ports[f"broker-{NODE_ID}"], internal))
         for number in workers:
             self._spawn(self._gateway(number, internal))
-        control = await self._children[0].until_ready()
         await asyncio.gather(*(child.until_ready() for child in self._children[1:]))
         content = self.describe(control)
         write_json(self.layout.stack_file, content, mode=0o600)
         self._tasks.append(asyncio.create_task(self._keep_stack_file(control)))
-        password = control.get("admin_password")
+        password = control.pop("admin_password", None)
+        if password is not None:  # shown once, kept nowhere but as its hash
+            write_json(self.layout.run_file("control"), control, mode=0o600)
         return content | ({"admin_password": password} if password else {})
 
     def describe(self, control: dict[str, Any]) -> dict[str, Any]:
@@ -121,8 +124,7 @@ class Stack:
         arguments = (
             *("--data-dir", str(self.layout.data_dir), "--console", format_host_port(host, port)),
             *("--internal", f"127.0.0.1:{internal_port}", "--vip", str(self.value("vip"))),
-            *("--vports", f"{first}-{last}", "--workers", str(self.value("workers"))),
-            *("--quota-policy", self.value("quota_policy")),
+            *("--vports", f"{first}-{last}", "--quota-policy", self.value("quota_policy")),
             *("--report-period-ms", str(self.value("report_period_ms"))),
         )
         return ChildSpec("control", "ctl.control", arguments)
