@@ -1,8 +1,7 @@
 """Which segments may go. Pure.
 
 Segments go from the oldest on, whole ones only, and only below the high watermark.
-Source: Kafka UnifiedLog
-deleteOldSegments.
+Source: Kafka UnifiedLog.deleteOldSegments.
 """
 
 from collections.abc import Sequence

@@ -1,5 +1,7 @@
 """From timestamp to offset (ListOffsets).
-Source: Kafka UnifiedLog.fetchOffsetByTimestamp, FileRecords."""
+
+Source: Kafka UnifiedLog.fetchOffsetByTimestamp, FileRecords.
+"""
 
 from broker.log.payload import PayloadUnreadable, records_of
 from broker.log.results import TimestampOffset
