@@ -218,9 +218,11 @@ def struct_step(message_class: Any) -> Step:
 
 
 def clean_message(message_class: Any, frame: Any, at: int) -> tuple[Any, int]:
-    """(buffer, offset) of a message that kio can decode: `frame` and `at` themselves unless tags had to go.
+    """(buffer, offset) of a message that kio can decode: `frame` and `at` unless something had to go.
 
-    Raises: MalformedFrame, also when the message does not fill the frame to its end.
+    Bytes behind a request go, too: Kafka's own parser ignores them, and librdkafka (2.16 among others) sends
+    three behind a Metadata request of version 9 and later for all topics.
+    Raises: MalformedFrame, also when a response does not fill the frame to its end.
     """
     view = memoryview(frame)
     is_request = message_class.__type__ is EntityType.request
@@ -229,10 +231,10 @@ def clean_message(message_class: Any, frame: Any, at: int) -> tuple[Any, int]:
         behind = struct_step(message_class)(walk, at)
     except MalformedFrame as fault:
         raise MalformedFrame(f"{message_class.__name__} v{message_class.__version__}: {fault}") from fault
-    if behind != len(view):
+    if behind != len(view) and not is_request:
         raise MalformedFrame(
             f"{message_class.__name__} v{message_class.__version__}: {len(view) - behind} bytes left over"
         )
     if not walk.pieces:
-        return frame, at
-    return b"".join((*walk.pieces, view[walk.cut :])), 0
+        return (frame, at) if behind == len(view) else (bytes(view[at:behind]), 0)
+    return b"".join((*walk.pieces, view[walk.cut : behind])), 0
