@@ -23,7 +23,6 @@ from wire.codec import (
 from wire.faults import NameFault
 from wire.framing import Buffer
 from wire.rewrite import rewrite_request, rewrite_response
-from wire.tags import strip_unknown_tags
 
 if TYPE_CHECKING:
     from gateway.connection import Connection
@@ -66,12 +65,11 @@ def _decoded(exchange: Exchange, body: memoryview) -> tuple[bytes, Any]:
     """(the header as it goes up, the request). Unknown tagged fields do not get past this."""
     flexible = is_flexible(exchange.api_key, exchange.api_version)
     frame = bytes(body)
-    if flexible:
-        frame = strip_unknown_tags(frame, exchange.api_key, exchange.api_version, False)
     header = parse_request_header(frame, flexible)
     exchange.client_id = header.client_id
-    message_class = request_class(exchange.api_key, exchange.api_version)
-    return frame[: header.body_at], decode(message_class, frame, header.body_at)
+    client_id_bytes = _HEAD.unpack_from(frame)[3]
+    head = frame[: 10 + max(client_id_bytes, 0)] + (b"\0" if flexible else b"")
+    return head, decode(request_class(exchange.api_key, exchange.api_version), frame, header.body_at)
 
 
 async def _later(conn: "Connection", exchange: Exchange, head: bytes, outcome: Later) -> None:
@@ -106,10 +104,7 @@ def mapped_reply(conn: "Connection", exchange: Exchange, frame: memoryview) -> b
 
     Raises: MalformedFrame (ForeignName among them).
     """
-    body = bytes(frame[4:])
-    if is_flexible(exchange.api_key, exchange.api_version):
-        body = strip_unknown_tags(body, exchange.api_key, exchange.api_version, True)
-    _, decoded = decode_response(body, exchange.api_key, exchange.api_version)
+    _, decoded = decode_response(bytes(frame[4:]), exchange.api_key, exchange.api_version)
     response = rewrite_response(decoded, conn.served.scope, conn.served.view)
     if exchange.handler is not None:
         response = exchange.handler.on_response(Call(conn, exchange), response)

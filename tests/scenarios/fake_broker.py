@@ -118,7 +118,11 @@ class FakeBroker:
         key, version = received.api_key, received.api_version
         if key == ApiKey.API_VERSIONS:
             offers = [
-                {"api_key": int(row.key), "min_version": row.versions.lowest, "max_version": row.versions.highest}
+                {
+                    "api_key": int(row.key),
+                    "min_version": row.versions.lowest,
+                    "max_version": row.versions.highest,
+                }
                 for row in APIS.values()
             ]
             return response(key, version, api_keys=offers)
@@ -138,7 +142,12 @@ class FakeBroker:
             present = name in self.topics
             error = ErrorCode.none if present else ErrorCode.unknown_topic_or_partition
             partitions = [
-                {"partition_index": index, "leader_id": NODE_ID, "replica_nodes": [NODE_ID], "isr_nodes": [NODE_ID]}
+                {
+                    "partition_index": index,
+                    "leader_id": NODE_ID,
+                    "replica_nodes": [NODE_ID],
+                    "isr_nodes": [NODE_ID],
+                }
                 for index in range(self.topics.get(name, 0))
             ]
             topics.append({"name": name, "error_code": error, "partitions": partitions})

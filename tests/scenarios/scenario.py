@@ -49,7 +49,18 @@ def load_all() -> list[Scenario]:
 
 def _load(path: Path) -> Scenario:
     body = yaml.safe_load(path.read_text())
-    unknown = body.keys() - {"api", "versions", "instance", "topics", "request", "upstream", "reply", "response", "cause", "about"}
+    unknown = body.keys() - {
+        "api",
+        "versions",
+        "instance",
+        "topics",
+        "request",
+        "upstream",
+        "reply",
+        "response",
+        "cause",
+        "about",
+    }
     assert not unknown, f"{path}: unknown keys {unknown}"
     lowest, _, highest = str(body["versions"]).partition("-")
     versions = range(int(lowest), int(highest or lowest) + 1)
