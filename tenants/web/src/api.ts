@@ -268,6 +268,8 @@ export interface History {
 }
 export interface QuotaView {
   instance_id: string;
+  tenant: string;
+  name: string;
   at_ms: number;
   policy: string;
   period_ms: number;

@@ -12,10 +12,15 @@ describe('asCidr', () => {
 
 describe('splitCidrs', () => {
   it('takes commas, blanks and lines, once each', () =>
-    expect(splitCidrs('10.0.0.0/8, 127.0.0.1\n::1 10.0.0.0/8')).toEqual({ cidrs: ['10.0.0.0/8', '127.0.0.1/32', '::1/128'] }));
+    expect(splitCidrs('10.0.0.0/8, 127.0.0.1\n::1 10.0.0.0/8')).toEqual({
+      cidrs: ['10.0.0.0/8', '127.0.0.1/32', '::1/128'],
+    }));
   it('takes nothing at all', () => expect(splitCidrs(' \n')).toEqual({ cidrs: [] }));
-  it.each(['10.0.0', '10.0.0.256', '10.0.0.0/33', '10.0.0.0/', 'example.org', '2001:db8::/129', '1.2.3.4/8/9'])('names %s', (text) => {
-    const outcome = splitCidrs(`127.0.0.1 ${text}`);
-    expect('problem' in outcome && outcome.problem.startsWith(text)).toBe(true);
-  });
+  it.each(['10.0.0', '10.0.0.256', '10.0.0.0/33', '10.0.0.0/', 'example.org', '2001:db8::/129', '1.2.3.4/8/9'])(
+    'names %s',
+    (text) => {
+      const outcome = splitCidrs(`127.0.0.1 ${text}`);
+      expect('problem' in outcome && outcome.problem.startsWith(text)).toBe(true);
+    },
+  );
 });

@@ -6,6 +6,7 @@ import { QuotaSeries } from './series';
 import { openStream, type StreamState } from './stream';
 
 export const HISTORY_S = 3600;
+const RETRY_MS = 2000;
 
 export class LiveQuota {
   view = $state.raw<QuotaView | null>(null);
@@ -16,22 +17,28 @@ export class LiveQuota {
   error = $state<string | null>(null);
   #id: string;
   #closed = false;
+  #retry: ReturnType<typeof setTimeout> | undefined;
 
   constructor(id: string) {
     this.#id = id;
   }
 
-  /** For `$effect`: opens the stream, returns the stop. The history is read anew after every interruption. */
+  /** For `$effect`, once: opens the stream, returns the stop. The history is read anew after every interruption. */
   open(): () => void {
     const close = openStream<QuotaView>(`${path('instances', this.#id, 'quota')}/stream`, {
       message: (view) => this.#take(view),
       state: (state) => {
-        if (state === 'connecting') void this.#loadHistory();
+        if (state === 'connecting') {
+          clearTimeout(this.#retry);
+          void this.#loadHistory();
+        }
         this.stream = state;
       },
+      problem: (detail) => (this.error = detail),
     });
     return () => {
       this.#closed = true;
+      clearTimeout(this.#retry);
       close();
     };
   }
@@ -51,6 +58,7 @@ export class LiveQuota {
       this.#take(view);
     } catch (error) {
       if (this.view === null) this.error = messageOf(error);
+      if (!this.#closed) this.#retry = setTimeout(() => void this.#loadHistory(), RETRY_MS);
     }
   }
 }

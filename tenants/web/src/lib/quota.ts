@@ -5,12 +5,22 @@ import { formatBytes } from './units';
 
 export const RULES: Record<Rule, { title: string; about: string }> = {
   no_brokers: { title: 'Nothing to share yet', about: 'No broker has reported a partition of this instance.' },
-  hold: { title: 'Holding', about: 'A new quota master waits for two reports of every broker; until then each keeps the rate it applies.' },
-  below_gate: { title: 'Static shares: q = F', about: 'Every broker carries less than 80 % of its static share, so each may use that share.' },
-  ratio_met: { title: 'Shares follow traffic: q = P', about: 'Some broker passed 80 % of its share and the traffic is even (Pmin / Pmax is at least 0.8).' },
+  hold: {
+    title: 'Holding',
+    about: 'A new quota master waits for two reports of every broker; until then each keeps the rate it applies.',
+  },
+  below_gate: {
+    title: 'Static shares: q = F',
+    about: 'Every broker carries less than 80 % of its static share, so each may use that share.',
+  },
+  ratio_met: {
+    title: 'Shares follow traffic: q = P',
+    about: 'Some broker passed 80 % of its share and the traffic is even (Pmin / Pmax is at least 0.8).',
+  },
   headroom: {
     title: 'Uneven traffic: headroom',
-    about: 'Some broker passed 80 % of its share and the traffic is uneven: the busiest get P, the others P plus a tenth of Pmax, so that they can show they want more.',
+    about:
+      'Some broker passed 80 % of its share and the traffic is uneven: the busiest get P, the others P plus a tenth of Pmax, so that they can show they want more.',
   },
   static: { title: 'Static policy: q = F', about: 'The operator chose fixed shares, whatever the traffic.' },
 };
@@ -27,7 +37,8 @@ export function verdictOf(view: QuotaView, direction: Direction): Verdict {
   if (view.blocked && direction === 'produce') {
     return {
       title: 'Blocked: the instance is full',
-      about: 'Step 1: at capacity produce is blocked on every broker; consume is untouched. Delete records, shorten retention or resize.',
+      about:
+        'Step 1: at capacity produce is blocked on every broker; consume is untouched. Delete records, shorten retention or resize.',
       explanation: `${formatBytes(view.stored_bytes)} of ${formatBytes(view.capacity_bytes)} are stored; produce resumes below ${formatBytes(view.unblock_below_bytes)}.`,
     };
   }

@@ -2,13 +2,20 @@ import { describe, expect, it } from 'vitest';
 import { hrefOf, instanceHref, parseRoute, type Route } from './router';
 
 describe('parseRoute', () => {
-  it.each(['', '#', '#/', '#/instances', '#/instances/'])('%s is the list', (hash) => expect(parseRoute(hash)).toEqual({ page: 'instances' }));
+  it.each(['', '#', '#/', '#/instances', '#/instances/'])('%s is the list', (hash) =>
+    expect(parseRoute(hash)).toEqual({ page: 'instances' }),
+  );
   it('opens an instance on its overview', () =>
     expect(parseRoute('#/instances/iabc')).toEqual({ page: 'instance', id: 'iabc', tab: 'overview', item: null }));
-  it.each(['#/nothing', '#/keys/5', '#/instances/i/unknown', '#/instances/i/quota/x', '#/instances//topics', '#/instances/i/topics/a/b', '#/%E0%A4%A'])(
-    '%s is missing',
-    (hash) => expect(parseRoute(hash).page).toBe('missing'),
-  );
+  it.each([
+    '#/nothing',
+    '#/keys/5',
+    '#/instances/i/unknown',
+    '#/instances/i/quota/x',
+    '#/instances//topics',
+    '#/instances/i/topics/a/b',
+    '#/%E0%A4%A',
+  ])('%s is missing', (hash) => expect(parseRoute(hash).page).toBe('missing'));
   it('reads back what hrefOf writes, odd names included', () => {
     const routes: Exclude<Route, { page: 'missing' }>[] = [
       { page: 'dashboard' },

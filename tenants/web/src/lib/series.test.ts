@@ -41,6 +41,8 @@ const direction = (rate: number, throttled = 0): DirectionQuota => ({
 });
 const view = (atS: number, brokers: BrokerQuota[], extra: Partial<QuotaView> = {}): QuotaView => ({
   instance_id: 'i1',
+  tenant: 'default',
+  name: 'orders',
   at_ms: atS * 1000,
   policy: 'seed',
   period_ms: 1000,

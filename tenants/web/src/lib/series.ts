@@ -73,7 +73,8 @@ export class QuotaSeries {
     for (const [node, tracks] of this.byNode) {
       const broker = view?.brokers.find((found) => found.node_id === node);
       for (const direction of DIRECTIONS) {
-        for (const measure of MEASURES) tracks[direction][measure].push(broker ? broker[direction][FIELD[measure]] : null);
+        for (const measure of MEASURES)
+          tracks[direction][measure].push(broker ? broker[direction][FIELD[measure]] : null);
       }
     }
   }

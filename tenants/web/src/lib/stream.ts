@@ -8,6 +8,8 @@ export type StreamState = 'connecting' | 'live' | 'lost' | 'paused';
 export interface StreamHandlers<T> {
   message: (value: T) => void;
   state: (state: StreamState) => void;
+  /** The console is there but has nothing to tell: the quota master does not answer. */
+  problem: (detail: string) => void;
 }
 
 const RETRY_MS = 2000;
@@ -30,7 +32,10 @@ export function openStream<T>(target: string, handlers: StreamHandlers<T>): () =
     handlers.state('connecting');
     source = new EventSource(apiUrl(target), { withCredentials: true });
     source.onmessage = receive;
-    source.addEventListener('quota', receive as EventListener);
+    source.addEventListener('problem', (event: MessageEvent<string>) => {
+      handlers.state('live');
+      handlers.problem((JSON.parse(event.data) as { detail: string }).detail);
+    });
     source.onerror = () => {
       handlers.state('lost');
       close();

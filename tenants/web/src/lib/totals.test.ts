@@ -7,12 +7,30 @@ const overview = (atS: number, ...rates: number[]): QuotaOverview => ({
   policy: 'seed',
   instances: rates.map((rate, index) => {
     const direction = { rate_bytes_per_s: rate, throttled_ms_per_s: rate > 10 ? 5 : 0 };
-    return { instance_id: `i${index}`, produce: direction, consume: direction, stored_bytes: 0, capacity_bytes: 1, blocked: false } as unknown as QuotaView;
+    return {
+      instance_id: `i${index}`,
+      produce: direction,
+      consume: direction,
+      stored_bytes: 0,
+      capacity_bytes: 1,
+      blocked: false,
+    } as unknown as QuotaView;
   }),
 });
 function history(atMs: number[], rates: number[]): History {
-  const line = { rate_bytes_per_s: rates, throttled_ms_per_s: rates.map((rate) => (rate > 10 ? 5 : 0)), share_bytes_per_s: [], proportion_bytes_per_s: [], allocated_bytes_per_s: [] };
-  return { at_ms: atMs, stored_bytes: rates, blocked: rates.map(() => false), brokers: [{ node_id: 1, produce: line, consume: line }] };
+  const line = {
+    rate_bytes_per_s: rates,
+    throttled_ms_per_s: rates.map((rate) => (rate > 10 ? 5 : 0)),
+    share_bytes_per_s: [],
+    proportion_bytes_per_s: [],
+    allocated_bytes_per_s: [],
+  };
+  return {
+    at_ms: atMs,
+    stored_bytes: rates,
+    blocked: rates.map(() => false),
+    brokers: [{ node_id: 1, produce: line, consume: line }],
+  };
 }
 
 describe('TotalSeries', () => {

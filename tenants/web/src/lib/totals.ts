@@ -55,7 +55,12 @@ export class TotalSeries {
     const all = new Map([...histories].map(([id, history]) => [id, bySecond(history)]));
     const end = Math.min(Math.floor(untilS), Math.ceil(this.#atS[0] ?? untilS) - 1);
     const times: number[] = [];
-    const columns = { produce: [] as number[], consume: [] as number[], throttled: [] as number[], blocked: [] as number[] };
+    const columns = {
+      produce: [] as number[],
+      consume: [] as number[],
+      throttled: [] as number[],
+      blocked: [] as number[],
+    };
     for (let second = end - this.#keepS; second <= end; second += 1) {
       const present = [...all.values()].map((sums) => heldAt(sums, second)).filter((sums) => sums !== undefined);
       if (present.length === 0) continue;
@@ -66,8 +71,11 @@ export class TotalSeries {
     for (const name of NAMES) this.#columns[name].unshift(...columns[name]);
     for (const [id, sums] of all) {
       const now = this.recent(id);
-      const past = Array.from({ length: RECENT - now.produce.length }, (_, index) => heldAt(sums, end - (RECENT - now.produce.length) + 1 + index));
-      const join = (name: 'produce' | 'consume'): Column => [...past.map((one) => one?.[name] ?? 0), ...now[name]].slice(-RECENT);
+      const past = Array.from({ length: RECENT - now.produce.length }, (_, index) =>
+        heldAt(sums, end - (RECENT - now.produce.length) + 1 + index),
+      );
+      const join = (name: 'produce' | 'consume'): Column =>
+        [...past.map((one) => one?.[name] ?? 0), ...now[name]].slice(-RECENT);
       this.#recent.set(id, { produce: join('produce'), consume: join('consume') });
     }
   }
@@ -89,7 +97,8 @@ export class TotalSeries {
     for (const view of overview.instances) {
       seen.add(view.instance_id);
       const recent = this.#recent.get(view.instance_id) ?? { produce: [], consume: [] };
-      for (const direction of ['produce', 'consume'] as const) recent[direction] = [...recent[direction], view[direction].rate_bytes_per_s].slice(-RECENT);
+      for (const direction of ['produce', 'consume'] as const)
+        recent[direction] = [...recent[direction], view[direction].rate_bytes_per_s].slice(-RECENT);
       this.#recent.set(view.instance_id, recent);
     }
     for (const id of this.#recent.keys()) if (!seen.has(id)) this.#recent.delete(id);
@@ -97,7 +106,13 @@ export class TotalSeries {
 
   columns(): { atS: number[]; produce: Column; consume: Column; throttled: Column; blocked: Column } {
     const { produce, consume, throttled, blocked } = this.#columns;
-    return { atS: [...this.#atS], produce: [...produce], consume: [...consume], throttled: [...throttled], blocked: [...blocked] };
+    return {
+      atS: [...this.#atS],
+      produce: [...produce],
+      consume: [...consume],
+      throttled: [...throttled],
+      blocked: [...blocked],
+    };
   }
 
   recent(instanceId: string): Recent {

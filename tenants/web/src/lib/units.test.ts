@@ -1,5 +1,15 @@
 import { describe, expect, it } from 'vitest';
-import { exactBytes, exactRate, formatAgo, formatBytes, formatDuration, formatPercent, formatRate, parseBytes, parseDuration } from './units';
+import {
+  exactBytes,
+  exactRate,
+  formatAgo,
+  formatBytes,
+  formatDuration,
+  formatPercent,
+  formatRate,
+  parseBytes,
+  parseDuration,
+} from './units';
 
 describe('formatBytes', () => {
   it.each([
@@ -25,17 +35,25 @@ describe('parseBytes', () => {
     ['1.5 GiB', 'size', 1_610_612_736],
     ['100 B', 'size', 100],
   ] as const)('%s as a %s', (text, kind, value) => expect(parseBytes(text, kind)).toEqual({ value }));
-  it.each([['10 GB/s', 'size'], ['', 'size'], ['fast', 'rate'], ['10', 'size'], ['-5 MB', 'size'], ['0 MB', 'size'], ['5 XB', 'size']] as const)(
-    'refuses %s as a %s',
-    (text, kind) => expect(parseBytes(text, kind)).toHaveProperty('problem'),
-  );
+  it.each([
+    ['10 GB/s', 'size'],
+    ['', 'size'],
+    ['fast', 'rate'],
+    ['10', 'size'],
+    ['-5 MB', 'size'],
+    ['0 MB', 'size'],
+    ['5 XB', 'size'],
+  ] as const)('refuses %s as a %s', (text, kind) => expect(parseBytes(text, kind)).toHaveProperty('problem'));
 });
 
 describe('exactBytes', () => {
-  it.each([20_000_000, 10_000_000_000, 1_048_588, 104_857_600, 524_288, 123_456_789, 1])('%d survives the form', (count) => {
-    expect(parseBytes(exactBytes(count), 'size')).toEqual({ value: count });
-    expect(parseBytes(exactRate(count), 'rate')).toEqual({ value: count });
-  });
+  it.each([20_000_000, 10_000_000_000, 1_048_588, 104_857_600, 524_288, 123_456_789, 1])(
+    '%d survives the form',
+    (count) => {
+      expect(parseBytes(exactBytes(count), 'size')).toEqual({ value: count });
+      expect(parseBytes(exactRate(count), 'rate')).toEqual({ value: count });
+    },
+  );
   it('prefers the plain unit', () => expect(exactBytes(20_000_000)).toBe('20 MB'));
 });
 

@@ -110,7 +110,12 @@ export function formatPercent(part: number, of: number): string {
   return percent > 0 && percent < 0.1 ? '<0.1 %' : `${percent >= 10 ? Math.round(percent) : percent.toFixed(1)} %`;
 }
 
-const clock = new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-digit', second: '2-digit', hour12: false });
+const clock = new Intl.DateTimeFormat(undefined, {
+  hour: '2-digit',
+  minute: '2-digit',
+  second: '2-digit',
+  hour12: false,
+});
 const stamp = new Intl.DateTimeFormat(undefined, {
   year: 'numeric',
   month: 'short',
