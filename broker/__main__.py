@@ -29,6 +29,8 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--checkpoint-interval-ms", type=int, default=60_000)
     parser.add_argument("--report-period-ms", type=int, default=1_000)
     parser.add_argument("--request-memory-bytes", type=int, default=256 * 1024 * 1024)
+    parser.add_argument("--frame-progress-timeout-ms", type=int, default=30_000)
+    parser.add_argument("--connections-max-idle-ms", type=int, default=600_000)
     parser.add_argument("--default-partitions", type=int, default=1)
     parser.add_argument("--log-json", action="store_true", default=None)
     return parser.parse_args(arguments)
@@ -56,6 +58,8 @@ def _config(options: argparse.Namespace) -> BrokerConfig:
         retention_check_interval_ms=options.retention_check_interval_ms,
         checkpoint_interval_ms=options.checkpoint_interval_ms,
         report_period_ms=options.report_period_ms,
+        frame_progress_timeout_ms=options.frame_progress_timeout_ms,
+        connections_max_idle_ms=options.connections_max_idle_ms,
         default_partitions=options.default_partitions,
     )
     faults = config.faults()

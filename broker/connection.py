@@ -121,7 +121,7 @@ class Connection:
     def _receive_fresh(self) -> None:
         server = self._server
         if server.memory.is_exhausted:
-            self._wait_for_memory()
+            self._wait_for_memory(holds_memory=False)
             return
         limit = server.config.receive_buffer_bytes
         if self._expects_large:
@@ -143,9 +143,9 @@ class Connection:
         assert buffer is not None
         wanted = self._wanted()
         if wanted > len(buffer) and self._end == len(buffer):
-            larger = self._server.memory.grow(buffer, self._end, self)
+            larger = self._server.memory.grow(buffer, self._end, wanted, self)
             if larger is None:
-                self._wait_for_memory()
+                self._wait_for_memory(holds_memory=True)
                 return
             self._buffer = buffer = larger
         with memoryview(buffer) as view, view[self._end : min(wanted, len(buffer))] as room:
@@ -218,9 +218,9 @@ class Connection:
         self._handling = False
         return start
 
-    def _wait_for_memory(self) -> None:
+    def _wait_for_memory(self, *, holds_memory: bool) -> None:
         self._drop_reader()
-        self._server.memory.wait(self, self._resume)
+        self._server.memory.wait(self, self._resume, holds_memory=holds_memory)
 
     # -- replying --------------------------------------------------------------------------------------
 
@@ -364,8 +364,8 @@ class Connection:
         self._server.muted.discard(self)
         self._outbox.clear()
         if self._buffer is not None:
-            self._server.memory.give_back(self._buffer, self)
-            self._buffer = None
+            buffer, self._buffer = self._buffer, None
+            self._server.memory.give_back(buffer, self)
         self._server.memory.forget(self)
         self._socket.close()
         self._server.connection_closed(self, cause)

@@ -2,15 +2,15 @@
 
 Buffers are powers of two and grow by doubling as bytes arrive, so a peer holds memory for what it sent, not
 for what it announced. Small buffers have a reserve: when large frames have taken the budget, heartbeats
-and fetches still pass. Since growing frames hold memory while they wait for more, the one that waited
-longest may overdraw, else all could wait for each other.
+and fetches still pass. Growing frames hold memory while they wait for more; so that they cannot all wait for
+each other, one of them at a time may overdraw.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
 SMALL_BYTES: Final = 64 * 1024
+_MIB: Final = 1024 * 1024
 _SMALLEST_BYTES: Final = 4096
 _POOLED_BYTES_MAX: Final = 2 * 1024 * 1024
 """Larger buffers go back to the allocator."""
@@ -18,8 +18,10 @@ _POOL_BYTES: Final = 8 * 1024 * 1024
 
 
 def capacity_for(size: int) -> int:
-    """The buffer size that holds `size` bytes."""
+    """The buffer size that holds `size` bytes: powers of two while buffers are pooled, then whole MiB."""
     assert size >= 0, size
+    if size > _POOLED_BYTES_MAX:
+        return (size + _MIB - 1) // _MIB * _MIB
     return max(_SMALLEST_BYTES, 1 << (size - 1).bit_length())
 
 
@@ -32,7 +34,7 @@ class ReceiveMemory:
         self._small_limit_bytes = limit_bytes + limit_bytes // 8
         self._pool: dict[int, list[bytearray]] = {}
         self._pooled_bytes = 0
-        self._waiting: OrderedDict[object, Callable[[], None]] = OrderedDict()
+        self._waiting: dict[object, Callable[[], None]] = {}
         self._overdrawn_by: object | None = None
 
     @property
@@ -57,16 +59,16 @@ class ReceiveMemory:
             capacity = generous
         return self._allocate(capacity)
 
-    def grow(self, buffer: bytearray, filled: int, owner: object) -> bytearray | None:
-        """A buffer of twice the size with the same first `filled` bytes, or None: wait for memory."""
-        capacity = 2 * len(buffer)
+    def grow(self, buffer: bytearray, filled: int, wanted: int, owner: object) -> bytearray | None:
+        """A buffer of up to twice the size, at most for `wanted` bytes, with the same first `filled` bytes.
+
+        None: wait for memory.
+        """
+        capacity = min(2 * len(buffer), capacity_for(wanted))
+        assert capacity > len(buffer)
         limit = self._small_limit_bytes if capacity <= SMALL_BYTES else self.limit_bytes
-        if self.used_bytes + len(buffer) > limit:
-            first = next(iter(self._waiting), None)
-            may_overdraw = self._overdrawn_by in (None, owner) and first in (None, owner)
-            if not may_overdraw or self.used_bytes + len(buffer) > 2 * self.limit_bytes:
-                return None
-            self._overdrawn_by = owner
+        if self.used_bytes + capacity - len(buffer) > limit and self._overdrawn_by is not owner:
+            return None
         larger = self._allocate(capacity)
         larger[:filled] = memoryview(buffer)[:filled]
         self._release(buffer)
@@ -75,26 +77,31 @@ class ReceiveMemory:
     def give_back(self, buffer: bytearray, owner: object) -> None:
         """Return a buffer and wake who waits. Nobody may hold a view of it."""
         self._release(buffer)
-        if self._overdrawn_by is owner:
-            self._overdrawn_by = None
+        self.forget(owner)
         self._wake()
 
-    def wait(self, owner: object, resume: Callable[[], None]) -> None:
-        """Have `resume` called once when there is memory; the order of waiting is kept."""
-        self._waiting.setdefault(owner, resume)
+    def wait(self, owner: object, resume: Callable[[], None], *, holds_memory: bool) -> None:
+        """Have `resume` called when there may be memory again: then the owner tries once more.
+
+        One of those that hold memory already may overdraw at a time, else all could wait for each other.
+        """
+        if holds_memory and self._overdrawn_by is None:
+            self._overdrawn_by = owner
+            resume()
+            return
+        self._waiting[owner] = resume
 
     def forget(self, owner: object) -> None:
-        """The owner is gone."""
+        """The owner needs no more."""
         self._waiting.pop(owner, None)
         if self._overdrawn_by is owner:
             self._overdrawn_by = None
             self._wake()
 
     def _wake(self) -> None:
-        if self._waiting and (self.used_bytes < self.limit_bytes or self._overdrawn_by is None):
-            owner, resume = next(iter(self._waiting.items()))
+        waiting, self._waiting = self._waiting, {}
+        for resume in waiting.values():
             resume()
-            self._waiting.pop(owner, None)
 
     def _allocate(self, capacity: int) -> bytearray:
         self.used_bytes += capacity

@@ -1,0 +1,1 @@
+"""Integration tests of the broker: real clients against `python -m broker`."""

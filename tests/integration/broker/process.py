@@ -1,0 +1,105 @@
+"""A broker as a subprocess on a port and a directory of its own."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parents[3]
+_START_TIMEOUT_S: Final = 30.0
+
+
+class BrokerProcess:
+    """Start, kill -9, restart on the same port."""
+
+    def __init__(self, directory: Path, *arguments: str) -> None:
+        self.directory = directory
+        self.data_dir = directory / "data"
+        self._run_file = directory / "run.json"
+        self._arguments = arguments
+        self._process: subprocess.Popen[bytes] | None = None
+        self.port = 0
+        self.metrics_port = 0
+
+    @property
+    def address(self) -> str:
+        """HOST:PORT for clients."""
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        """Of the running process."""
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> "BrokerProcess":
+        """Start and wait until it serves."""
+        self._run_file.unlink(missing_ok=True)
+        with (self.directory / "broker.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "broker", "--data-dir", str(self.data_dir)),
+                    *("--listen", f"127.0.0.1:{self.port}", "--run-file", str(self._run_file)),
+                    *("--metrics", "127.0.0.1:0", *self._arguments),
+                ],
+                cwd=ROOT,
+                stderr=log,
+            )
+        deadline = time.monotonic() + _START_TIMEOUT_S
+        while not self._run_file.exists():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise AssertionError(f"the broker did not start:\n{self.log()}")
+            time.sleep(0.01)
+        facts = json.loads(self._run_file.read_text())
+        self.port, self.metrics_port = facts["port"], facts["metrics_port"]
+        return self
+
+    def log(self) -> str:
+        """What it has written to stderr."""
+        return (self.directory / "broker.log").read_text()
+
+    def kill(self) -> None:
+        """kill -9."""
+        assert self._process is not None
+        os.kill(self._process.pid, signal.SIGKILL)
+        self._process.wait(10)
+
+    def stop(self) -> int:
+        """SIGTERM; the exit code."""
+        assert self._process is not None
+        self._process.terminate()
+        try:
+            return self._process.wait(10)
+        finally:
+            self._process.kill()
+            self._process.wait(5)
+
+    def metrics(self) -> dict[str, float]:
+        """What Prometheus would scrape, by series."""
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=5) as response:
+            lines = response.read().decode().splitlines()
+        pairs = [line.rsplit(" ", 1) for line in lines if not line.startswith("#")]
+        return {name: float(value) for name, value in pairs}
+
+    def closed_by(self, cause: str) -> int:
+        """How many connections were closed for this cause."""
+        return int(self.metrics()[f'portico_broker_connections_closed_total{{cause="{cause}"}}'])
+
+
+@contextmanager
+def running_broker(directory: Path, *arguments: str) -> Iterator[BrokerProcess]:
+    """A broker that is stopped at the end."""
+    broker = BrokerProcess(directory, *arguments)
+    broker.start()
+    try:
+        yield broker
+    finally:
+        broker.stop()

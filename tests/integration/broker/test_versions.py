@@ -1,0 +1,139 @@
+"""Every API of the table, lowest and highest version, is answered on the wire; others are refused by the rules."""
+
+import datetime
+import struct
+from typing import Any
+
+import pytest
+from kio.static.primitive import i32Timedelta
+
+from broker.apis import APIS
+from tests.integration.broker.process import BrokerProcess
+from tests.integration.broker.raw import RawClient, batch, create_topic, fetch_request, produce, request
+from wire.api_table import ApiKey
+from wire.codec import decode_response
+
+_TIMEOUT = i32Timedelta.parse(datetime.timedelta(seconds=5))
+_TOPIC = "versions"
+_ASKED: dict[ApiKey, dict[str, Any]] = {
+    ApiKey.LIST_OFFSETS: {
+        "replica_id": -1,
+        "isolation_level": 0,
+        "topics": [
+            {
+                "name": _TOPIC,
+                "partitions": [{"partition_index": 0, "current_leader_epoch": -1, "timestamp": -1}],
+            }
+        ],
+    },
+    ApiKey.METADATA: {
+        "topics": [{"topic_id": None, "name": _TOPIC}],
+        "allow_auto_topic_creation": False,
+        "include_cluster_authorized_operations": True,
+        "include_topic_authorized_operations": True,
+    },
+    ApiKey.SASL_HANDSHAKE: {"mechanism": "PLAIN"},
+    ApiKey.API_VERSIONS: {"client_software_name": "raw", "client_software_version": "1"},
+    ApiKey.CREATE_TOPICS: {"topics": [], "timeout": _TIMEOUT, "validate_only": False},
+    ApiKey.DELETE_TOPICS: {"topic_names": [], "timeout": _TIMEOUT},
+    ApiKey.DELETE_RECORDS: {
+        "topics": [{"name": _TOPIC, "partitions": [{"partition_index": 0, "offset": 0}]}],
+        "timeout": _TIMEOUT,
+    },
+    ApiKey.INIT_PRODUCER_ID: {
+        "transactional_id": None,
+        "transaction_timeout": _TIMEOUT,
+        "producer_id": -1,
+        "producer_epoch": -1,
+    },
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: {
+        "replica_id": -2,
+        "topics": [
+            {
+                "topic": _TOPIC,
+                "partitions": [{"partition": 0, "current_leader_epoch": -1, "leader_epoch": 0}],
+            }
+        ],
+    },
+    ApiKey.DESCRIBE_CONFIGS: {
+        "resources": [{"resource_type": 2, "resource_name": _TOPIC, "configuration_keys": None}],
+        "include_synonyms": True,
+        "include_documentation": True,
+    },
+    ApiKey.ALTER_CONFIGS: {"resources": [], "validate_only": True},
+    ApiKey.DESCRIBE_LOG_DIRS: {"topics": None},
+    ApiKey.SASL_AUTHENTICATE: {"auth_bytes": b"\0portico\0wrong"},
+    ApiKey.CREATE_PARTITIONS: {"topics": [], "timeout": _TIMEOUT, "validate_only": True},
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: {"resources": [], "validate_only": True},
+    ApiKey.DESCRIBE_CLUSTER: {"include_cluster_authorized_operations": True},
+}
+
+
+@pytest.fixture(scope="module")
+def topic(broker: BrokerProcess) -> str:
+    with RawClient(broker.port) as client:
+        create_topic(client, _TOPIC, 2)
+    return _TOPIC
+
+
+def _cases() -> list[tuple[ApiKey, int]]:
+    return [
+        (key, version)
+        for key in _ASKED
+        for version in range(APIS[key].versions.lowest, APIS[key].versions.highest + 1)
+    ]
+
+
+@pytest.mark.parametrize(("key", "version"), _cases())
+def test_every_version_is_answered(raw: RawClient, topic: str, key: ApiKey, version: int) -> None:
+    raw.call(request(key, version, **_ASKED[key]))  # raises when the answer does not decode to its end
+
+
+@pytest.mark.parametrize("version", range(3, 9))
+def test_every_version_of_produce_is_answered(raw: RawClient, topic: str, version: int) -> None:
+    answer = produce(raw, topic, batch(b"one", b"two"), partition=1, version=version)
+    assert answer.error_code.value == 0
+    assert answer.base_offset % 2 == 0
+
+
+@pytest.mark.parametrize("version", range(4, 12))
+def test_every_version_of_fetch_is_answered(raw: RawClient, topic: str, version: int) -> None:
+    produce(raw, topic, batch(b"one"))
+    answer = raw.call(fetch_request(topic, 0, version=version))
+    (partition,) = answer.responses[0].partitions
+    assert partition.error_code.value == 0
+    assert partition.high_watermark > 0
+    assert len(partition.records) > 61
+
+
+def test_api_versions_answers_the_table(raw: RawClient) -> None:
+    answer = raw.call(request(18, 3, client_software_name="raw", client_software_version="1"))
+    found = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
+    assert found == {
+        int(key): (api.versions.advertised_min, api.versions.highest) for key, api in APIS.items()
+    }
+    assert found[0] == (0, 8), "librdkafka turns compression off without Produce v0 (KAFKA-18659)"
+    assert found[11][0] == 0, "librdkafka gates Kerberos on JoinGroup v0 (KAFKA-19444)"
+
+
+@pytest.mark.parametrize("version", [4, 99, -1])
+def test_unknown_api_versions_version_gets_the_v0_body_and_error_35(raw: RawClient, version: int) -> None:
+    raw.send_frame(18, version, b"\xff\xff nonsense")
+    _, answer = decode_response(raw.receive_frame(), 18, 0)
+    assert answer.error_code.value == 35
+    assert len(answer.api_keys) == len(APIS)
+    assert raw.call(request(18, 0)).error_code.value == 0, "the connection goes on"
+
+
+@pytest.mark.parametrize(
+    ("api_key", "version", "cause"),
+    [(0, 2, "unsupported_version"), (1, 12, "unsupported_version"), (71, 0, "unknown_api"),
+     (-5, 0, "unknown_api"), (4, 0, "unknown_api")],
+)  # fmt: skip
+def test_what_the_table_does_not_name_closes_the_connection(
+    broker: BrokerProcess, raw: RawClient, api_key: int, version: int, cause: str
+) -> None:
+    before = broker.closed_by(cause)
+    raw.send_frame(api_key, version, struct.pack(">i", 0))
+    assert raw.is_closed()
+    assert broker.closed_by(cause) == before + 1
