@@ -103,6 +103,7 @@ class GroupCoordination:
         self.core = GroupCoordinator(self.config, lambda: str(uuid4()))
         records = 0
         for log in self._logs:
+            log.advance_high_watermark()
             offset = log.log_start_offset
             while offset < log.log_end_offset:
                 replayed, offset = self._replay_piece(log, offset)
