@@ -33,7 +33,7 @@ def offset_for_timestamp(
                 continue
             found = _within(segment, position, header, timestamp_ms, log_start_offset)
             if found is not None:
-                return found
+                return found if found.offset < up_to else None
     return None
 
 

@@ -41,9 +41,12 @@ def open_manager(
     return manager, report
 
 
-def new_log(directory: Path, config: LogConfig = SMALL) -> PartitionLog:
-    manager, _ = open_manager(directory, config)
+def new_log_in(manager: LogManager, config: LogConfig = SMALL) -> PartitionLog:
     return manager.create(TOPIC, 0, TOPIC_ID, config, NOW_MS)
+
+
+def new_log(directory: Path, config: LogConfig = SMALL) -> PartitionLog:
+    return new_log_in(open_manager(directory, config)[0], config)
 
 
 def append(

@@ -68,7 +68,9 @@ def test_offset_checkpoints_are_kafkas_text() -> None:
     assert parse_epochs(format_epochs([(0, 0), (7, 9)])) == [(0, 0), (7, 9)]
 
 
-@pytest.mark.parametrize("text", ["", "0", "1\n0\n", "0\n2\na 0 1\n", "0\n1\na 0\n", "0\n1\na x 1\n", "0\n0\na 0 1\n"])
+@pytest.mark.parametrize(
+    "text", ["", "0", "1\n0\n", "0\n2\na 0 1\n", "0\n1\na 0\n", "0\n1\na x 1\n", "0\n0\na 0 1\n"]
+)
 def test_torn_checkpoints_are_noticed(text: str) -> None:
     with pytest.raises(CheckpointCorrupt):
         parse_offsets(text)

@@ -31,7 +31,9 @@ def test_an_offset_is_found_behind_the_last_entry_at_or_below_it(
     assert again.lookup(base + wanted) == expected
     assert again.to_bytes() == index.to_bytes()
     assert index.is_sound(position + 1)
-    assert index.floor_position(position // 2) == max((p for _, p in entries if p <= position // 2), default=0)
+    assert index.floor_position(position // 2) == max(
+        (p for _, p in entries if p <= position // 2), default=0
+    )
 
 
 def test_the_bytes_are_kafkas() -> None:

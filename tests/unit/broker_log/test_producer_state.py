@@ -107,7 +107,9 @@ def test_a_snapshot_keeps_each_producers_last_batch(steps: list[tuple[int, int]]
     states = ProducerStates()
     sequences: dict[int, int] = {}
     for offset, (producer_id, count) in enumerate(steps):
-        states.record(header(sequences.get(producer_id, 0), count, producer_id=producer_id), offset * 10, NOW_MS)
+        states.record(
+            header(sequences.get(producer_id, 0), count, producer_id=producer_id), offset * 10, NOW_MS
+        )
         sequences[producer_id] = sequences.get(producer_id, 0) + count
     again = decode_snapshot(encode_snapshot(states))
     assert list(again.entries) == list(states.entries)

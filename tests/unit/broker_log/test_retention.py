@@ -15,18 +15,24 @@ FACTS = [
 KEEP = LogConfig(retention_ms=-1)
 
 
-def count(config: LogConfig, *, start: int = 0, high_watermark: int = 35, facts: list[SegmentFacts] = FACTS) -> int:
+def count(
+    config: LogConfig, *, start: int = 0, high_watermark: int = 35, facts: list[SegmentFacts] = FACTS
+) -> int:
     return segments_to_delete(
         facts, config, log_start_offset=start, high_watermark=high_watermark, now_ms=NOW
     )
 
 
-@pytest.mark.parametrize(("retention_ms", "expected"), [(-1, 0), (500, 0), (499, 1), (250, 2), (100, 3), (9, 4)])
+@pytest.mark.parametrize(
+    ("retention_ms", "expected"), [(-1, 0), (500, 0), (499, 1), (250, 2), (100, 3), (9, 4)]
+)
 def test_by_time(retention_ms: int, expected: int) -> None:
     assert count(LogConfig(retention_ms=retention_ms)) == expected
 
 
-@pytest.mark.parametrize(("retention_bytes", "expected"), [(-1, 0), (350, 0), (251, 0), (250, 1), (100, 2), (0, 4)])
+@pytest.mark.parametrize(
+    ("retention_bytes", "expected"), [(-1, 0), (350, 0), (251, 0), (250, 1), (100, 2), (0, 4)]
+)
 def test_by_size_what_remains_is_at_least_retention_bytes(retention_bytes: int, expected: int) -> None:
     assert count(LogConfig(retention_ms=-1, retention_bytes=retention_bytes)) == expected
 

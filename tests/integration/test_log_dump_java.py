@@ -1,0 +1,135 @@
+"""Apache Kafka's DumpLogSegments reads what our log writes and finds nothing wrong with it."""
+
+import re
+from pathlib import Path
+
+import cramjam
+import pytest
+
+from broker.log.config import LogConfig
+from broker.log.partition_log import PartitionLog
+from tests.integration.kafka_jars import run_java
+from tests.unit.broker_log.builders import (
+    NOW_MS,
+    append,
+    batch,
+    crash,
+    flush,
+    idempotent,
+    new_log_in,
+    open_manager,
+    records,
+)
+from wire.batch import build_batch, encode_records
+
+pytestmark = pytest.mark.java
+
+DUMP = "kafka.tools.DumpLogSegments"
+FAULTS = (
+    "Mismatches in :",
+    "Non-consecutive offsets in",
+    "Found timestamp mismatch in :",
+    "Found out of order timestamp in :",
+    "indexed offsets are not found in the log",
+    "Snapshot is corrupt",
+    "isvalid: false",
+    "Exception",
+)
+CONFIG = LogConfig(segment_bytes=6_000, index_interval_bytes=500)
+
+
+def dump(
+    directory: Path, *options: str, suffixes: tuple[str, ...] = (".log", ".index", ".timeindex", ".snapshot")
+) -> str:
+    files = sorted(path for path in directory.iterdir() if path.suffix in suffixes)
+    assert files
+    ran = run_java(DUMP, *options, "--files", ",".join(map(str, files)))
+    output = ran.stdout + ran.stderr
+    assert ran.returncode == 0, output
+    assert not [fault for fault in FAULTS if fault in output], output
+    return output
+
+
+def java_lz4(plain: bytes) -> bytes:
+    """A frame of one independent block, as Java clients write it: Kafka's Java reads no dependent blocks."""
+    block = bytes(cramjam.lz4.compress_block(plain, store_size=False))
+    return b"\x04\x22\x4d\x18\x60\x40\x82" + len(block).to_bytes(4, "little") + block + bytes(4)
+
+
+def write_variety(log: PartitionLog, count: int = 120) -> None:
+    """Every codec, idempotent producers, equal and falling timestamps, several epochs."""
+    compress = {
+        1: cramjam.gzip.compress,
+        2: cramjam.snappy.compress_raw,
+        3: java_lz4,
+        4: cramjam.zstd.compress,
+    }
+    for number in range(count):
+        at_ms = NOW_MS + (number * 7) % 50 + number
+        rows = records(*(f"{number}-{row}" * 20 for row in range(3)), at_ms=at_ms, step_ms=2)
+        codec = number % 5
+        if codec:
+            payload = bytes(compress[codec](encode_records(rows)))
+            data = build_batch(rows, attributes=codec, payload=payload)
+        elif number % 2:
+            data = idempotent(1000 + number, 5, 2)
+        else:
+            data = build_batch(rows)
+        append(log, data, leader_epoch=number // 50)
+
+
+def test_a_closed_log_is_sound(tmp_path: Path) -> None:
+    manager, _ = open_manager(tmp_path, CONFIG)
+    log = new_log_in(manager, CONFIG)
+    write_variety(log)
+    assert log.segment_count > 1
+    expected = log.log_end_offset
+    assert manager.close() == []
+    output = dump(log.directory, "--deep-iteration")
+    offsets = [int(found) for found in re.findall(r"\| offset: (\d+)", output)]
+    assert offsets == list(range(expected))
+    assert "isvalid: true" in output
+    assert "producerId: 1005" in output
+    dump(log.directory, "--index-sanity-check")
+    dump(log.directory, "--verify-index-only")
+
+
+def test_a_recovered_log_is_sound(tmp_path: Path) -> None:
+    manager, _ = open_manager(tmp_path, CONFIG)
+    log = new_log_in(manager, CONFIG)
+    write_variety(log, 60)
+    flush(manager)
+    write_variety(log, 60)
+    crash(manager)
+    with max(log.directory.glob("*.log")).open("ab") as file:
+        file.write(batch("torn")[:-3])
+    manager, report = open_manager(tmp_path, CONFIG)
+    assert report.truncated_bytes > 0
+    recovered = manager.logs[log.topic, 0]
+    write_variety(recovered, 10)
+    assert manager.close() == []
+    dump(log.directory, "--deep-iteration")
+    dump(log.directory, "--index-sanity-check")
+
+
+def test_a_trimmed_and_a_replaced_log_are_sound(tmp_path: Path) -> None:
+    manager, _ = open_manager(tmp_path, CONFIG)
+    log = new_log_in(manager, CONFIG)
+    write_variety(log)
+    log.delete_records_before(log.log_end_offset)
+    write_variety(log, 20)
+    log.replace_with([batch("live", at_ms=NOW_MS), batch("keys", at_ms=NOW_MS + 5)], NOW_MS)
+    append(log, batch("next", at_ms=NOW_MS + 9))
+    assert manager.close() == []
+    output = dump(log.directory, "--print-data-log")
+    assert [payload for payload in re.findall(r"payload: (\w+)", output)] == ["live", "keys", "next"]
+
+
+def test_log_append_time_is_sound(tmp_path: Path) -> None:
+    config = LogConfig(segment_bytes=4000, index_interval_bytes=500, message_timestamp_type="LogAppendTime")
+    manager, _ = open_manager(tmp_path, config)
+    log = new_log_in(manager, config)
+    for number in range(60):
+        append(log, batch("x" * 200, at_ms=5), now_ms=NOW_MS + number)
+    assert manager.close() == []
+    assert "LogAppendTime: " + str(NOW_MS) in dump(log.directory, "--deep-iteration")

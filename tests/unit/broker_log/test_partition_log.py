@@ -1,0 +1,432 @@
+"""One partition: what append, read and the look-ups answer."""
+
+import os
+from pathlib import Path
+
+import cramjam
+import pytest
+from kio.schema.errors import ErrorCode
+
+from broker.log.config import LogConfig
+from broker.log.errors import AppendRefused, OffsetOutOfRange
+from broker.log.partition_log import PartitionLog
+from broker.log.results import AppendOrigin
+from tests.unit.broker_log.builders import (
+    NOW_MS,
+    SMALL,
+    append,
+    batch,
+    fill,
+    idempotent,
+    new_log,
+    read_all,
+    records,
+    values,
+    whole_batches,
+)
+from wire.batch import Record, build_batch, encode_records, iterate_batches, parse_header
+
+
+def refused(log: PartitionLog, data: bytearray, **options: int) -> ErrorCode:
+    before = (log.log_end_offset, log.size_bytes)
+    with pytest.raises(AppendRefused) as raised:
+        append(log, data, **options)  # type: ignore[arg-type]
+    assert (log.log_end_offset, log.size_bytes) == before
+    return raised.value.error_code
+
+
+# Appending
+
+
+def test_batches_are_numbered_and_stored_as_received(tmp_path: Path) -> None:
+    log = new_log(tmp_path)
+    first, second = batch("a", "b"), batch("c")
+    assert append(log, first, leader_epoch=3).base_offset == 0
+    result = append(log, second, leader_epoch=3)
+    assert (result.base_offset, result.last_offset, result.log_append_time_ms) == (2, 2, -1)
+    assert not result.is_duplicate
+    stored = log.read_bytes(0, 10_000, up_to=3, min_one_batch=True)
+    assert stored == bytes(first + second)
+    assert [h.partition_leader_epoch for _, h in iterate_batches(stored)] == [3, 3]
+    assert values(read_all(log)) == ["a", "b", "c"]
+    assert log.size_bytes == len(stored)
+
+
+def test_a_memoryview_of_a_larger_buffer_is_enough(tmp_path: Path) -> None:
+    log = new_log(tmp_path)
+    data = batch("a")
+    frame = bytearray(b"head") + data + b"tail"
+    with memoryview(frame) as view:
+        log.append(view[4 : 4 + len(data)], now_ms=NOW_MS, leader_epoch=0, origin=AppendOrigin.CLIENT)
+    assert frame[-4:] == b"tail"
+    log.advance_high_watermark()
+    assert values(read_all(log)) == ["a"]
+
+
+def test_damaged_and_odd_batches_are_refused(tmp_path: Path) -> None:
+    log = new_log(tmp_path)
+    flipped = batch("a")
+    flipped[-1] ^= 1
+    assert refused(log, flipped) is ErrorCode.corrupt_message
+    assert refused(log, batch("a")[:-1]) is ErrorCode.corrupt_message
+    assert refused(log, batch("a")[:60]) is ErrorCode.corrupt_message
+    assert refused(log, bytearray()) is ErrorCode.corrupt_message
+    assert refused(log, batch("a") + batch("b")) is ErrorCode.invalid_record
+    assert refused(log, batch("a") + b"x") is ErrorCode.invalid_record
+    assert refused(log, batch("a", base_offset=5)) is ErrorCode.invalid_record
+    assert refused(log, batch("a", attributes=0x20)) is ErrorCode.invalid_record
+    assert refused(log, batch("a", attributes=0x08)) is ErrorCode.invalid_timestamp
+    old = batch("a")
+    old[16] = 1
+    assert refused(log, old) is ErrorCode.invalid_record
+
+
+def test_transactions_are_not_served(tmp_path: Path) -> None:
+    data = batch("a", attributes=0x10, producer_id=1, producer_epoch=0, base_sequence=0)
+    assert refused(new_log(tmp_path), data) is ErrorCode.invalid_txn_state
+
+
+def test_sizes_are_limited(tmp_path: Path) -> None:
+    data = batch("a" * 500)
+    log = new_log(tmp_path, LogConfig(max_message_bytes=len(data) - 1))
+    assert refused(log, data) is ErrorCode.message_too_large
+    log.reconfigure(LogConfig(max_message_bytes=len(data)))
+    append(log, data)
+    log.reconfigure(LogConfig(segment_bytes=len(data) - 1))
+    assert refused(log, batch("a" * 500)) is ErrorCode.record_list_too_large
+
+
+def test_timestamps_are_limited(tmp_path: Path) -> None:
+    log = new_log(tmp_path, LogConfig(message_timestamp_before_max_ms=1000))
+    assert refused(log, batch("a", at_ms=NOW_MS + 3_600_001)) is ErrorCode.invalid_timestamp
+    append(log, batch("a", at_ms=NOW_MS + 3_600_000))
+    assert refused(log, batch("a", at_ms=NOW_MS - 1001)) is ErrorCode.invalid_timestamp
+    append(log, batch("a", at_ms=NOW_MS - 1000))
+    append(log, batch("a", at_ms=-1))
+
+
+def test_log_append_time_is_ours(tmp_path: Path) -> None:
+    log = new_log(tmp_path, LogConfig(message_timestamp_type="LogAppendTime"))
+    result = append(log, batch("a", at_ms=5), now_ms=NOW_MS + 7)
+    assert result.log_append_time_ms == NOW_MS + 7
+    assert [r.timestamp_ms for r in read_all(log)] == [NOW_MS + 7]
+    assert log.offset_for_timestamp(NOW_MS + 7) == (NOW_MS + 7, 0)
+    assert log.offset_for_timestamp(NOW_MS + 8) is None
+
+
+@pytest.mark.parametrize("codec", [0, 1, 2, 3, 4])
+def test_a_compacted_topic_needs_keys(tmp_path: Path, codec: int) -> None:
+    log = new_log(tmp_path, LogConfig(cleanup_policy=frozenset({"compact"})))
+    keyed, keyless = records("a", "b"), records("a", "b", key=None)
+    append(log, compressed(keyed, codec))
+    assert refused(log, compressed([keyed[0], keyless[1]], codec)) is ErrorCode.invalid_record
+
+
+def test_unreadable_records_are_refused_where_they_must_be_read(tmp_path: Path) -> None:
+    log = new_log(tmp_path, LogConfig(cleanup_policy=frozenset({"compact"})))
+    for codec in (1, 2, 3, 4):
+        garbage = build_batch(records("a"), attributes=codec, payload=b"no such stream")
+        assert refused(log, garbage) is ErrorCode.invalid_record
+
+
+def compressed(wanted: list[Record], codec: int) -> bytearray:
+    plain = encode_records(wanted)
+    payload = {
+        0: lambda: plain,
+        1: lambda: bytes(cramjam.gzip.compress(plain)),
+        2: lambda: bytes(cramjam.snappy.compress_raw(plain)),
+        3: lambda: bytes(cramjam.lz4.compress(plain)),
+        4: lambda: bytes(cramjam.zstd.compress(plain)),
+    }[codec]()
+    return build_batch(wanted, attributes=codec, payload=payload)
+
+
+def test_repeated_batches_keep_their_first_offsets(tmp_path: Path) -> None:
+    log = new_log(tmp_path)
+    for number in range(6):
+        append(log, idempotent(9, number * 2, 2))
+    size = log.size_bytes
+    result = append(log, idempotent(9, 4, 2))
+    assert result.is_duplicate
+    assert (result.base_offset, result.last_offset) == (4, 5)
+    assert (log.log_end_offset, log.size_bytes) == (12, size)
+    assert refused(log, idempotent(9, 20)) is ErrorCode.out_of_order_sequence_number
+    append(log, idempotent(9, 0, epoch=1))
+    assert refused(log, idempotent(9, 12)) is ErrorCode.invalid_producer_epoch
+
+
+def test_coordinators_append_several_batches_at_once(tmp_path: Path) -> None:
+    log = new_log(tmp_path)
+    append(log, batch("a"))
+    result = append(log, batch("b", "c") + batch("d"), origin=AppendOrigin.COORDINATOR, leader_epoch=2)
+    assert (result.base_offset, result.last_offset) == (1, 3)
+    assert values(read_all(log)) == ["a", "b", "c", "d"]
+    assert log.end_offset_for_epoch(0) == (0, 1)
+
+
+def test_replicated_batches_keep_offsets_and_epochs(tmp_path: Path) -> None:
+    log = new_log(tmp_path)
+    data = batch("a", base_offset=0, partition_leader_epoch=4) + batch(
+        "b", base_offset=3, partition_leader_epoch=5
+    )
+    append(log, data, origin=AppendOrigin.REPLICATION, leader_epoch=9)
+    assert [r.offset for r in read_all(log)] == [0, 3]
+    assert log.log_end_offset == 4
+    assert log.end_offset_for_epoch(4) == (4, 3)
+
+
+def test_a_flush_is_due_after_flush_messages(tmp_path: Path) -> None:
+    log = new_log(tmp_path, LogConfig(flush_messages=2))
+    assert not append(log, batch("a")).flush_due
+    assert append(log, batch("b")).flush_due
+    log.flush()
+    assert log.recovery_point == 2
+    assert not append(log, batch("c")).flush_due
+
+
+# Reading
+
+
+def test_a_read_starts_with_the_batch_that_holds_the_offset(tmp_path: Path) -> None:
+    log = new_log(tmp_path)
+    for _ in range(40):
+        append(log, batch("a" * 50, "b" * 50, "c" * 50))
+    assert log.segment_count > 1
+    for offset in range(log.log_end_offset):
+        found = log.read(offset, 1, up_to=log.high_watermark, min_one_batch=True)
+        assert found is not None
+        assert found.base_offset == offset // 3 * 3
+        assert found.size_bytes == found.first_batch_bytes
+        assert parse_header(found.read()).base_offset == found.base_offset
+
+
+def test_reads_respect_max_bytes_but_for_one_batch(tmp_path: Path) -> None:
+    log = new_log(tmp_path)
+    fill(log, 5)
+    one = log.size_bytes // 5
+    end = log.high_watermark
+    assert log.read(0, one - 1, up_to=end, min_one_batch=False) is None
+    assert log.read(4, one - 1, up_to=end, min_one_batch=False) is None
+    assert log.read(0, 0, up_to=end, min_one_batch=False) is None
+    partial = log.read(0, one + 10, up_to=end, min_one_batch=False)
+    assert partial is not None
+    assert partial.size_bytes == one + 10
+    assert len(whole_batches(partial.read())) == 1
+
+
+def test_nothing_behind_up_to_is_read(tmp_path: Path) -> None:
+    log = new_log(tmp_path)
+    fill(log, 30)
+    assert log.segment_count > 1
+    for up_to in range(31):
+        for offset in range(31):
+            data = log.read_bytes(offset, 10**6, up_to=up_to, min_one_batch=True)
+            found = [r.offset for r in whole_batches(data)]
+            if offset >= up_to:
+                assert found == []
+            else:
+                assert found[0] == offset
+                assert found[-1] < up_to
+                assert found == list(range(offset, found[-1] + 1))
+
+
+def test_offsets_outside_the_log_are_out_of_range(tmp_path: Path) -> None:
+    log = new_log(tmp_path)
+    fill(log, 3)
+    log.delete_records_before(2)
+    for offset in (-1, 1, 4):
+        with pytest.raises(OffsetOutOfRange):
+            log.read(offset, 100, up_to=3, min_one_batch=True)
+    assert log.read(3, 100, up_to=3, min_one_batch=True) is None
+
+
+def test_a_slice_outlives_its_segment(tmp_path: Path) -> None:
+    log = new_log(tmp_path)
+    fill(log, 30)
+    expected = log.read_bytes(0, 300, up_to=30, min_one_batch=True)
+    found = log.read(0, 300, up_to=30, min_one_batch=True)
+    assert found is not None
+    log.delete_records_before(30)
+    opened = [os.open("/dev/null", os.O_RDONLY) for _ in range(8)]
+    assert found.fd not in opened
+    assert found.read() == expected
+    for fd in opened:
+        os.close(fd)
+
+
+def test_the_high_watermark_only_rises(tmp_path: Path) -> None:
+    log = new_log(tmp_path)
+    log.append(batch("a", "b"), now_ms=NOW_MS, leader_epoch=0, origin=AppendOrigin.CLIENT)
+    assert log.high_watermark == 0
+    assert log.advance_high_watermark(1)
+    assert not log.advance_high_watermark(0)
+    assert log.advance_high_watermark(99)
+    assert (log.high_watermark, log.last_stable_offset) == (2, 2)
+
+
+# Looking up
+
+
+@pytest.mark.parametrize("codec", [0, 1, 2, 3, 4])
+def test_a_timestamp_finds_the_first_record_at_or_after_it(tmp_path: Path, codec: int) -> None:
+    log = new_log(tmp_path)
+    for number in range(30):
+        append(log, compressed(records("a", "b", "c", at_ms=1000 + number * 30, step_ms=10), codec))
+    for timestamp in range(990, 1000 + 30 * 30):
+        offset = max(0, -(-(timestamp - 1000) // 10))
+        expected = (1000 + offset * 10, offset) if offset < 90 else None
+        assert log.offset_for_timestamp(timestamp) == expected
+    log.delete_records_before(50)
+    assert log.offset_for_timestamp(0) == (1500, 50)
+    assert log.offset_for_timestamp(1700, up_to=70) is None
+
+
+def test_unordered_timestamps_are_found(tmp_path: Path) -> None:
+    log = new_log(tmp_path)
+    stamps = [50, 10, 90, 20, 70, 95, 5]
+    for stamp in stamps:
+        append(log, batch("x" * 600, at_ms=stamp))
+    for wanted in range(100):
+        first = next(((stamp, at) for at, stamp in enumerate(stamps) if stamp >= wanted), None)
+        assert log.offset_for_timestamp(wanted) == first
+
+
+def test_a_payload_that_cannot_be_read_answers_with_its_batch(tmp_path: Path) -> None:
+    log = new_log(tmp_path)
+    two = records("a", "b", at_ms=1000, step_ms=10)
+    append(log, build_batch(two, attributes=4, payload=b"garbage"))
+    assert log.offset_for_timestamp(1005) == (1000, 0)
+
+
+def test_leader_epochs_and_their_ends(tmp_path: Path) -> None:
+    log = new_log(tmp_path)
+    assert log.leader_epoch == -1
+    for epoch in (0, 0, 2, 5):
+        append(log, batch("a"), leader_epoch=epoch)
+    assert log.leader_epoch == 5
+    assert log.end_offset_for_epoch(0) == (0, 2)
+    assert log.end_offset_for_epoch(4) == (2, 3)
+    assert log.end_offset_for_epoch(5) == (5, 4)
+    assert log.epoch_of(2) == 2
+    log.delete_records_before(3)
+    assert log.end_offset_for_epoch(0) == (0, 3)
+
+
+# Rolling, deleting, replacing
+
+
+def test_segments_roll_by_size_and_are_named_by_offset(tmp_path: Path) -> None:
+    log = new_log(tmp_path)
+    fill(log, 30)
+    names = sorted(path.name for path in log.directory.glob("*.log"))
+    assert names == ["00000000000000000000.log", "00000000000000000011.log", "00000000000000000022.log"]
+    assert all(path.stat().st_size <= SMALL.segment_bytes for path in log.directory.glob("*.log"))
+    assert sorted(path.name for path in log.directory.glob("*.snapshot")) == [
+        "00000000000000000011.snapshot",
+        "00000000000000000022.snapshot",
+    ]
+
+
+def test_segments_roll_by_record_time_and_by_ours(tmp_path: Path) -> None:
+    log = new_log(tmp_path, LogConfig(segment_ms=1000))
+    append(log, batch("a", at_ms=NOW_MS))
+    append(log, batch("b", at_ms=NOW_MS + 1000))
+    assert log.segment_count == 1
+    append(log, batch("c", at_ms=NOW_MS + 1001))
+    assert log.segment_count == 2
+    assert not log.roll_if_due(NOW_MS + 2001)
+    assert log.roll_if_due(NOW_MS + 2002)
+    assert not log.roll_if_due(NOW_MS + 9999)
+    assert log.segment_count == 3
+
+
+def test_segments_roll_when_an_index_is_full(tmp_path: Path) -> None:
+    log = new_log(tmp_path, LogConfig(segment_index_bytes=24, index_interval_bytes=100))
+    fill(log, 10)
+    assert log.segment_count > 2
+    assert values(read_all(log))[9].startswith("9:")
+
+
+def test_segments_roll_before_relative_offsets_overflow(tmp_path: Path) -> None:
+    log = new_log(tmp_path)
+    huge = batch("a", base_offset=0, partition_leader_epoch=0)
+    huge[23:27] = (2**31 - 1).to_bytes(4, "big")
+    from crc32c import crc32c
+
+    huge[17:21] = crc32c(bytes(huge[21:])).to_bytes(4, "big")
+    append(log, huge, origin=AppendOrigin.REPLICATION)
+    assert (log.log_end_offset, log.segment_count) == (2**31, 1)
+    append(log, batch("b"))
+    assert (log.log_end_offset, log.segment_count) == (2**31 + 1, 2)
+
+
+def test_delete_records_frees_whole_segments_at_once(tmp_path: Path) -> None:
+    log = new_log(tmp_path)
+    fill(log, 30)
+    size = log.size_bytes
+    assert log.delete_records_before(10) == 10
+    assert (log.size_bytes, log.segment_count) == (size, 3)
+    assert log.delete_records_before(15) == 15
+    assert log.segment_count == 2
+    assert log.size_bytes == sum(path.stat().st_size for path in log.directory.glob("*.log")) < size
+    assert log.delete_records_before(12) == 15
+    assert [r.offset for r in read_all(log)] == list(range(15, 30))
+    with pytest.raises(OffsetOutOfRange):
+        log.delete_records_before(31)
+
+
+def test_a_log_emptied_to_its_end_gives_up_its_active_segment(tmp_path: Path) -> None:
+    log = new_log(tmp_path)
+    fill(log, 30)
+    assert log.delete_records_before(30) == 30
+    assert (log.size_bytes, log.segment_count, log.log_end_offset) == (0, 1, 30)
+    assert [path.name for path in log.directory.glob("*.log")] == ["00000000000000000030.log"]
+    append(log, batch("next"))
+    assert [r.offset for r in read_all(log)] == [30]
+
+
+def test_retention_by_time_takes_the_active_segment_too(tmp_path: Path) -> None:
+    log = new_log(tmp_path, LogConfig(segment_bytes=4096, retention_ms=1000))
+    fill(log, 30)
+    size = log.size_bytes
+    assert log.apply_retention(NOW_MS + 1000) == 0
+    assert log.apply_retention(NOW_MS + 1020) > 0
+    assert log.log_start_offset == 11
+    log.apply_retention(NOW_MS + 5000)
+    assert (log.size_bytes, log.log_start_offset, log.log_end_offset) == (0, 30, 30)
+    assert size > 0
+
+
+def test_retention_by_size(tmp_path: Path) -> None:
+    log = new_log(tmp_path, LogConfig(segment_bytes=4096, retention_ms=-1, retention_bytes=5000))
+    fill(log, 30)
+    log.apply_retention(NOW_MS)
+    assert log.log_start_offset == 11
+    assert log.size_bytes >= 5000
+
+
+def test_records_without_timestamps_expire_by_file_time(tmp_path: Path) -> None:
+    log = new_log(tmp_path, LogConfig(retention_ms=1000))
+    append(log, batch("a", at_ms=-1))
+    assert log.apply_retention(NOW_MS + 1000) == 0
+    assert log.apply_retention(NOW_MS + 1001) > 0
+
+
+def test_a_log_is_replaced_by_its_live_keys(tmp_path: Path) -> None:
+    log = new_log(tmp_path)
+    fill(log, 30)
+    slice_before = log.read(0, 300, up_to=30, min_one_batch=True)
+    assert slice_before is not None
+    freed = log.replace_with([batch("live1", "live2"), batch("live3")], NOW_MS)
+    assert freed > 8000
+    assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (30, 33, 33)
+    assert values(read_all(log)) == ["live1", "live2", "live3"]
+    assert sorted(p.name for p in log.directory.glob("*.log*")) == ["00000000000000000030.log"]
+    assert log.recovery_point == 33
+    append(log, batch("next"))
+    assert log.log_end_offset == 34
+    log.replace_with([], NOW_MS)
+    assert (log.log_start_offset, log.size_bytes) == (34, 0)
+    log.replace_with([batch("again")], NOW_MS)
+    assert values(read_all(log)) == ["again"]
+    assert len(whole_batches(slice_before.read())) == 1
