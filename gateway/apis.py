@@ -71,7 +71,7 @@ _ROWS: Final = (
     Row(ApiKey.ALTER_PARTITION_REASSIGNMENTS, version_range(0, 0), Mode.LOCAL, "forbidden"),
     Row(ApiKey.LIST_PARTITION_REASSIGNMENTS, version_range(0, 0), Mode.LOCAL, "forbidden"),
     Row(ApiKey.OFFSET_DELETE, version_range(0, 0), Mode.MAPPED, "groups"),
-    Row(ApiKey.DESCRIBE_CLUSTER, version_range(0, 0), Mode.MAPPED),
+    Row(ApiKey.DESCRIBE_CLUSTER, version_range(0, 1), Mode.MAPPED),
 )
 
 APIS: Final[dict[int, Row]] = {int(row.key): row for row in _ROWS}

@@ -1,4 +1,4 @@
-"""A scenario file: what the client sends, what the backend must get, what it answers, what the client must get.
+"""A scenario file: what the client sends, what the backend must get and answers, what the client must get.
 
     api: METADATA
     versions: 0-11            # or a single number; it runs once for each

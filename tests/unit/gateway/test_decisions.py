@@ -1,0 +1,145 @@
+"""The life cycle's table, timeouts, version lists, creation rules, settings, built answers."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from contracts.specs import Limits
+from gateway.answers import response, with_entries
+from gateway.apis import APIS, Mode
+from gateway.causes import DisconnectCause
+from gateway.config import GatewayConfig, Timeouts
+from gateway.handlers.api_versions import offered
+from gateway.lifecycle import TRANSITIONS, Event, Phase, next_phase
+from gateway.timers import overdue
+from gateway.topic_rules import creation_defaults, partitions_fault
+from tests.scenarios.harness import A, instance_spec
+from wire.api_table import ApiKey, version_range
+
+
+def test_every_phase_is_reached_and_only_stopped_is_final() -> None:
+    reached = {Phase.INITIALIZING} | set(TRANSITIONS.values())
+    left = {phase for phase, _ in TRANSITIONS}
+    assert reached == set(Phase) and left == set(Phase) - {Phase.STOPPED}
+
+
+def test_an_impossible_event_is_an_error() -> None:
+    with pytest.raises(KeyError):
+        next_phase(Phase.STOPPED, Event.BOUND)
+
+
+TIMEOUTS = Timeouts(first_byte_ms=10, frame_ms=30, connect_ms=20, drain_ms=15, idle_ms=1000)
+
+
+def _connection(**state: Any) -> Any:
+    requests = SimpleNamespace(in_frame=state.pop("in_frame", False), frames=state.pop("frames", 0))
+    defaults: dict[str, Any] = {
+        "upstream": None,
+        "client_ended": False,
+        "upstream_ended": False,
+        "reading_client": True,
+        "queue": (),
+        "bytes_in": 1,
+        "mark_ms": 0,
+        "mark_bytes": 1,
+        "mark_frames": 0,
+        "mark_in_frame": False,
+        "requests": requests,
+    }
+    return SimpleNamespace(**(defaults | state))
+
+
+@pytest.mark.parametrize(
+    ("state", "after_ms", "cause"),
+    [
+        ({"bytes_in": 0}, 9, None),
+        ({"bytes_in": 0}, 10, DisconnectCause.FIRST_BYTE_TIMEOUT),
+        ({"in_frame": True, "mark_in_frame": True}, 29, None),
+        ({"in_frame": True, "mark_in_frame": True}, 30, DisconnectCause.FRAME_TIMEOUT),
+        ({"in_frame": True, "mark_in_frame": True, "bytes_in": 1000}, 30, DisconnectCause.FRAME_TIMEOUT),
+        ({"in_frame": True, "mark_in_frame": True, "bytes_in": 1025}, 30, None),
+        ({"in_frame": True, "mark_in_frame": True, "frames": 1}, 30, None),
+        ({"in_frame": True, "mark_in_frame": True, "reading_client": False}, 9999, None),
+        ({"in_frame": True}, 999, None),  # the frame began just now, after a long silence
+        ({}, 999, None),
+        ({}, 1000, DisconnectCause.IDLE_TIMEOUT),
+        ({"queue": (1,)}, 1000, None),
+        ({"upstream": SimpleNamespace(held=True)}, 20, DisconnectCause.UPSTREAM_UNREACHABLE),
+        ({"upstream": SimpleNamespace(held=False)}, 20, None),
+        ({"client_ended": True}, 14, None),
+        ({"client_ended": True}, 15, DisconnectCause.DRAIN_TIMEOUT),
+        ({"upstream_ended": True}, 15, DisconnectCause.DRAIN_TIMEOUT),
+    ],
+)
+def test_overdue(state: dict[str, Any], after_ms: int, cause: DisconnectCause | None) -> None:
+    assert overdue(_connection(**state), TIMEOUTS, after_ms) is cause
+
+
+def test_progress_begins_a_new_window() -> None:
+    connection = _connection(in_frame=True, mark_in_frame=True, bytes_in=2000)
+    assert overdue(connection, TIMEOUTS, 29) is None
+    assert overdue(connection, TIMEOUTS, 58) is None
+    assert overdue(connection, TIMEOUTS, 59) is DisconnectCause.FRAME_TIMEOUT
+
+
+def _offers(backend: dict[int, Any]) -> dict[int, tuple[int, int]]:
+    return {offer["api_key"]: (offer["min_version"], offer["max_version"]) for offer in offered(backend)}
+
+
+def test_what_the_backend_serves_less_is_offered_less() -> None:
+    offers = _offers(
+        {
+            ApiKey.PRODUCE: version_range(0, 12),
+            ApiKey.FETCH: version_range(6, 9),
+            ApiKey.METADATA: version_range(12, 13),
+        }
+    )
+    assert offers[ApiKey.PRODUCE] == (0, 8)
+    assert offers[ApiKey.FETCH] == (6, 9)
+    assert ApiKey.METADATA not in offers and ApiKey.JOIN_GROUP not in offers
+
+
+def test_what_is_answered_here_needs_no_backend() -> None:
+    assert set(_offers({})) == {key for key, row in APIS.items() if row.mode is Mode.LOCAL}
+
+
+def test_produce_0_and_join_group_0_are_advertised() -> None:
+    everything = {key: version_range(0, 20) for key in APIS}
+    offers = _offers(everything)
+    assert offers[ApiKey.PRODUCE][0] == 0 and offers[ApiKey.JOIN_GROUP][0] == 0
+
+
+def test_creation_defaults_follow_the_limits() -> None:
+    spec = instance_spec(A, listeners=(), capacity_bytes=10**9)
+    assert creation_defaults(spec) == {"segment.bytes": "16777216"}
+    tight = instance_spec(A, listeners=(), limits=Limits(message_bytes_max=1000, retention_ms_max=5000))
+    assert creation_defaults(tight) == {
+        "segment.bytes": "100000000",
+        "max.message.bytes": "1000",
+        "retention.ms": "5000",
+    }
+
+
+def test_partition_limit_has_the_numbers() -> None:
+    assert partitions_fault(298, 2, 300) is None
+    assert partitions_fault(298, 3, 300) == (
+        "the instance has 298 of at most 300 partitions; 3 more do not fit"
+    )
+
+
+def test_settings_are_checked_together() -> None:
+    assert GatewayConfig(name="gateway-1", specs_file=Path("x")).faults() == []
+    assert len(GatewayConfig(name="gateway", control_url="http://x").faults()) == 2
+    assert len(GatewayConfig(name="gateway-99").faults()) == 2
+
+
+def test_answers_leave_out_what_a_version_does_not_have() -> None:
+    old = response(
+        ApiKey.CREATE_TOPICS, 2, topics=[{"name": "a", "error_code": ErrorCode.none, "topic_id": None}]
+    )
+    assert old.topics[0].name == "a" and old.topics[0].error_message is None
+    new = with_entries(response(ApiKey.CREATE_TOPICS, 7), "topics", [{"name": "b"}])
+    assert [topic.name for topic in new.topics] == ["b"]
