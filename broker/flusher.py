@@ -53,7 +53,7 @@ class Flusher:
             jobs: list[tuple[PartitionLog, FlushJob]] = []
             for log in logs:
                 try:
-                    job = log.begin_flush(self._epoch_ms())
+                    job = log.begin_flush()
                 except StorageFailed as error:
                     self._fail(log, failed, error)
                     continue

@@ -103,6 +103,7 @@ class Topics:
             log = self._logs.get(stored.name, index)
             if log is None:
                 log = self._logs.create(stored.name, index, stored.topic_id, config, now_ms)
+            log.advance_high_watermark()  # one replica: what recovery kept is committed
             logs.append(log)
         return Topic(stored, logs)
 

@@ -1,7 +1,8 @@
 """FindCoordinator 0-3.
 
-Behaviour: every group is coordinated here: there is one broker. Transactions are not served yet, so their
-coordinator is COORDINATOR_NOT_AVAILABLE.
+Behaviour: every group is coordinated here: there is one broker. Transactions are not served yet: a
+transactional id gets TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which clients report at once, where they would
+retry COORDINATOR_NOT_AVAILABLE until a time-out.
 Deliberately not done: v4+ (several keys at once).
 Version notes: v0 asks for groups only.
 """
@@ -29,7 +30,7 @@ def handle(broker: "Broker", call: "Call") -> None:
     if key_type == _GROUP:
         call.reply(_response(shape, ErrorCode.none, None, *broker.node))
     elif key_type == _TRANSACTION:
-        error = ErrorCode.coordinator_not_available
+        error = ErrorCode.transactional_id_authorization_failed
         call.reply(_response(shape, error, "transactions are not served yet", -1, "", -1))
     else:
         call.reply(_response(shape, ErrorCode.invalid_request, f"key type {key_type} is unknown", -1, "", -1))
