@@ -61,6 +61,7 @@ class Connection:
         "requests",
         "served",
         "task",
+        "unhandled",
         "upstream",
         "upstream_ended",
         "worker",
@@ -93,6 +94,8 @@ class Connection:
         """Fetch session ids the backend gave on this connection: no others go up."""
         self.task: asyncio.Task[None] | None = None
         """A request that needs an answer from elsewhere before it can go on; nothing is read meanwhile."""
+        self.unhandled: memoryview | None = None
+        """Bytes that were read and have to wait, at most one receive window."""
         self.bytes_in = 0
         self.mark_ms, self.mark_bytes, self.mark_frames, self.mark_in_frame = now_ms, 0, 0, False
         self.client_ended = self.upstream_ended = self.closed = False
@@ -122,15 +125,36 @@ class Connection:
         self.bytes_in += count
         self.served.bytes_in += count
         requests.stash = b""
-        self.take_requests(buffer.memory[: reserved + count])
+        chunk = buffer.memory[: reserved + count]
+        used = self._take_requests(chunk)
+        if used < len(chunk) and not self.closed:
+            self.unhandled = memoryview(bytes(chunk[used:]))
+        self.adjust_reading()
 
-    def take_requests(self, chunk: memoryview) -> None:
+    def _go_on(self) -> None:
+        """Handle more of what was read before."""
+        unhandled = self.unhandled
+        if self.closed or unhandled is None or self.task is not None:
+            return
+        self.unhandled = None
+        assert not self.requests.stash, "a stash is the end of a chunk"
+        used = self._take_requests(unhandled)
+        if used < len(unhandled) and not self.closed:
+            self.unhandled = unhandled[used:]
+        self.adjust_reading()
+
+    def is_congested(self) -> bool:
+        """Whether requests must wait because replies do."""
+        return not self.client.is_empty or len(self.queue) >= UNANSWERED_MAX
+
+    def _take_requests(self, chunk: memoryview) -> int:
         """Handle request bytes; what they become leaves before this returns or is copied."""
         pieces: list[Buffer] = []
         try:
-            self.requests.feed(chunk, pieces)
+            used = self.requests.feed(chunk, pieces)
             if pieces and not self.closed:
                 self.dialled().send(pieces)
+            return used
         except ConnectionStop as stop:
             self.close(stop.cause, stop.detail)
         except MalformedFrame as fault:
@@ -138,7 +162,7 @@ class Connection:
         except Exception:  # noqa: BLE001 - one connection's failure must not be another's
             _log.exception("request handling failed", instance=self.served.instance_id)
             self.close(DisconnectCause.INTERNAL_ERROR)
-        self.adjust_reading()
+        return len(chunk)
 
     def _upstream_readable(self) -> None:
         buffer = self.worker.buffer
@@ -178,20 +202,18 @@ class Connection:
             return
         client_clear = self.client.is_empty
         upstream_clear = self.upstream is None or self.upstream.is_empty
-        if self.client_ended and upstream_clear and client_clear and not len(self.queue) and not self.task:
+        can_take = client_clear and upstream_clear and self.task is None and len(self.queue) < UNANSWERED_MAX
+        if self.unhandled is not None:
+            if can_take:
+                self.worker.loop.call_soon(self._go_on)
+            can_take = False
+        elif self.client_ended and can_take and not len(self.queue):
             self.close(DisconnectCause.CLIENT_CLOSED)
             return
         if self.upstream_ended and client_clear:
             self.close(DisconnectCause.UPSTREAM_CLOSED)
             return
-        want_client = (
-            client_clear
-            and upstream_clear
-            and self.task is None
-            and not self.client_ended
-            and not self.upstream_ended
-            and len(self.queue) < UNANSWERED_MAX
-        )
+        want_client = can_take and not self.client_ended and not self.upstream_ended
         if want_client != self.reading_client:
             self._read_client(want_client)
         upstream = self.upstream
@@ -265,12 +287,12 @@ class Connection:
 
     # Waiting for something else
 
-    def wait_for(self, work: Coroutine[Any, Any, None], rest: memoryview) -> None:
-        """Stop reading until `work` is done, then go on with `rest`, which is copied here."""
+    def wait_for(self, work: Coroutine[Any, Any, None]) -> None:
+        """Handle no further request until `work` is done."""
         assert self.task is None
-        self.task = self.worker.loop.create_task(self._await(work, bytes(rest)))
+        self.task = self.worker.loop.create_task(self._await(work))
 
-    async def _await(self, work: Coroutine[Any, Any, None], rest: bytes) -> None:
+    async def _await(self, work: Coroutine[Any, Any, None]) -> None:
         try:
             await work
         except ConnectionStop as stop:
@@ -281,12 +303,7 @@ class Connection:
             _log.exception("request handling failed", instance=self.served.instance_id)
             self.close(DisconnectCause.INTERNAL_ERROR)
         self.task = None
-        if self.closed:
-            return
-        if rest:
-            self.take_requests(memoryview(rest))
-        else:
-            self.adjust_reading()
+        self.adjust_reading()
 
     # Ending
 

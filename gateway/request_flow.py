@@ -21,6 +21,8 @@ _HEAD: Final = struct.Struct(">ihhi")
 _HEAD_BYTES: Final = _HEAD.size
 _SIZE_MIN: Final = 10
 """Header v1 with a null client id."""
+FRAMES_AT_ONCE: Final = 128
+"""Requests of one connection before others get their turn: a megabyte of tiny ones takes a second."""
 COLLECTED_BYTES_MAX: Final = 16 * 1024 * 1024
 """One request that has to be decoded. The largest right ones are group assignments of a few MB."""
 
@@ -50,22 +52,28 @@ class RequestFlow:
         """Whether the client owes us the rest of a frame."""
         return self._missing > 0 or bool(self.stash)
 
-    def feed(self, chunk: memoryview, out: list[Buffer]) -> None:
-        """Handle a chunk; `out` gets what goes up, slices of the chunk among it.
+    def feed(self, chunk: memoryview, out: list[Buffer]) -> int:
+        """Handle a chunk as far as may be now; `out` gets what goes up, slices of the chunk among it.
 
+        The answer is where to go on later: behind a request that waits, or that filled the reply queue, the
+        client's socket or this connection's turn.
         Raises: ConnectionStop, MalformedFrame.
         """
         at, end = 0, len(chunk)
         conn = self._conn
-        while at < end and conn.task is None and not conn.closed:
+        last_frame = self.frames + FRAMES_AT_ONCE
+        while at < end:
             if self._missing:
                 take = min(self._missing, end - at)
                 at = self._continue(chunk, at, at + take, out)
             elif end - at < _HEAD_BYTES:
                 self.stash = bytes(chunk[at:])
-                return
+                return end
             else:
                 at = self._begin(chunk, at, out)
+            if conn.task is not None or conn.closed or self.frames >= last_frame or conn.is_congested():
+                break
+        return at
 
     def _begin(self, chunk: memoryview, at: int, out: list[Buffer]) -> int:
         """Start a frame at `at`; the answer is where to go on."""
@@ -82,7 +90,7 @@ class RequestFlow:
         conn.served.requests[api_key] += 1
         behind: int = at + 4 + size
         if behind <= len(chunk):
-            self._whole(row, chunk[at:behind], chunk[behind:], out)
+            self._whole(row, chunk[at:behind], out)
             return behind
         if api_key == _PRODUCE and not conn.served.topic_whitelists:
             self._editor = produce_request_editor(api_version, conn.served.scope)
@@ -109,7 +117,7 @@ class RequestFlow:
             self._collected = None
             self._conn.served.release(len(collected))
             row = APIS[_HEAD.unpack_from(collected)[1]]
-            self._whole(row, memoryview(collected), chunk[behind:], out)
+            self._whole(row, memoryview(collected), out)
         return behind
 
     def _stream(self, editor: FrameEditor, piece: memoryview, out: list[Buffer]) -> None:
@@ -124,8 +132,8 @@ class RequestFlow:
             if editor.facts["acks"]:
                 self._conn.queue.forwarded(Exchange(_PRODUCE, self._api_version, editor.correlation_id))
 
-    def _whole(self, row: Row, frame: memoryview, rest: memoryview, out: list[Buffer]) -> None:
-        """Handle one complete frame, length prefix included. `rest` follows it in the chunk."""
+    def _whole(self, row: Row, frame: memoryview, out: list[Buffer]) -> None:
+        """Handle one complete frame, length prefix included."""
         conn = self._conn
         if row.mode is Mode.PRODUCE and not conn.served.topic_whitelists:
             try:
@@ -140,10 +148,7 @@ class RequestFlow:
                 return
         work = take_request(conn, row, frame, out)
         if work is not None:
-            if out:
-                conn.dialled().send(out)
-                out.clear()
-            conn.wait_for(work, rest)
+            conn.wait_for(work)
 
     def discard(self) -> None:
         """The connection is gone."""

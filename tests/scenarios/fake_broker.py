@@ -56,11 +56,21 @@ class FakeBroker:
         self.connections = 0
         self._writers: set[asyncio.StreamWriter] = set()
         self._interceptors: dict[int, Interceptor] = {}
+        self._own_interceptors: dict[int, Interceptor] = {}
         self._server: asyncio.Server | None = None
 
     def intercept(self, api_key: int, answer: Interceptor) -> None:
         """Answer this API's requests with what `answer` returns."""
         self._interceptors[int(api_key)] = answer
+
+    def intercept_own(self, api_key: int, answer: Interceptor) -> None:
+        """The same for the gateway's own requests, its login among them."""
+        self._own_interceptors[int(api_key)] = answer
+
+    def push(self, frame: bytes) -> None:
+        """Send a frame on every connection, asked or not."""
+        for writer in self._writers:
+            writer.write(frame)
 
     def of(self, api_key: int) -> list[Received]:
         """The requests of one API, the gateway's own control requests left out."""
@@ -105,8 +115,9 @@ class FakeBroker:
         header = parse_request_header(frame, is_flexible(api_key, api_version))
         received = Received(api_key, api_version, header.client_id, header.correlation_id, frame)
         self.received.append(received)
-        interceptor = self._interceptors.get(api_key)
-        if interceptor is not None and received.client_id != "portico-gateway":
+        own = received.client_id == "portico-gateway"
+        interceptor = (self._own_interceptors if own else self._interceptors).get(api_key)
+        if interceptor is not None:
             answer = interceptor(received)
         else:
             answer = self._default(received)

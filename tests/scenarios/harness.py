@@ -5,6 +5,7 @@ import socket
 import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -94,10 +95,12 @@ class RunningGateway:
 
 @asynccontextmanager
 async def running_gateway(
-    broker_port: int, *specs: InstanceSpec, timeouts: Timeouts | None = None
+    broker_port: int, *specs: InstanceSpec, timeouts: Timeouts | None = None, secret_file: Path | None = None
 ) -> AsyncIterator[RunningGateway]:
     """A gateway that serves `specs` while the block runs."""
-    gateway = Gateway(GatewayConfig(name="gateway-0", timeouts=timeouts or Timeouts()))
+    gateway = Gateway(
+        GatewayConfig(name="gateway-0", timeouts=timeouts or Timeouts(), secret_file=secret_file)
+    )
     gateway.start()
     running = RunningGateway(gateway, broker_port)
     running.serve(*specs)
