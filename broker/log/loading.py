@@ -184,19 +184,16 @@ def _remove_from(segments: list[Segment], number: int) -> int:
 def _rewind(segment: Segment, config: LogConfig, recovery_point: int, file_size: int) -> tuple[int, int]:
     """(position, offset) to check from: the recovery point, with the indexes valid up to it.
 
-    What the indexes do not cover below it is noted from headers alone. Indexes that a power cut spoilt are
-    rebuilt by checking the whole segment.
+    What the indexes do not cover below it is noted from headers alone: they are not synced, so a power cut may
+    have shortened them, or spoilt them, and then the whole segment is checked and they are made anew.
     """
     handle = segment.handle()
     position, next_offset = 0, segment.base_offset
-    if (
-        recovery_point > segment.base_offset
-        and segment.index.is_sound(file_size)
-        and segment.time_index.is_sound()
-    ):
-        indexed = segment.index.lookup(recovery_point - 1)
+    index, times = segment.index, segment.time_index
+    if recovery_point > segment.base_offset and index.is_sound(file_size) and times.is_sound():
+        indexed = index.lookup(min(recovery_point - 1, times.last[1]))
         first = next(walk_headers(handle.fd, indexed, file_size), None)
-        if first is not None and segment.index.lookup(first[1].last_offset) == indexed:
+        if first is not None and index.lookup(first[1].last_offset) == indexed:
             position, next_offset = indexed, first[1].base_offset
         else:
             recovery_point = segment.base_offset

@@ -203,10 +203,12 @@ class Segment:
     def reset_indexes(self, position: int, offset: int) -> None:
         """Drop what the indexes say of `position`, `offset` and later, before recovery notes those
         batches."""
+        if position == 0:  # what a power cut left may be in no order that truncating could follow
+            self._index, self._time_index = OffsetIndex(self.base_offset), TimeIndex(self.base_offset)
         self.index.truncate(position)
         self.time_index.truncate(offset)
-        self._index_written = min(self._index_written, len(self.index))
-        self._time_index_written = min(self._time_index_written, len(self.time_index))
+        self._index_written = len(self.index)
+        self._time_index_written = len(self.time_index)
         self._trim_index_files()
         self._largest = self.time_index.last
         last = self.index.last

@@ -122,7 +122,7 @@ def test_a_trimmed_and_a_replaced_log_are_sound(tmp_path: Path) -> None:
     append(log, batch("next", at_ms=NOW_MS + 9))
     assert manager.close() == []
     output = dump(log.directory, "--print-data-log")
-    assert [payload for payload in re.findall(r"payload: (\w+)", output)] == ["live", "keys", "next"]
+    assert re.findall(r"payload: (\w+)", output) == ["live", "keys", "next"]
 
 
 def test_log_append_time_is_sound(tmp_path: Path) -> None:
