@@ -79,9 +79,6 @@ class LogFiles:
     def forget_indexes(self, segment: HoldsIndexes) -> None:
         self._warm_bytes -= self._warm.pop(segment, 0)
 
-    def __len__(self) -> int:
-        return len(self._handles)
-
 
 def write_fully(fd: int, data: Buffer, position: int) -> None:
     """Write all of `data` at `position`.

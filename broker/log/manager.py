@@ -98,7 +98,7 @@ class LogManager:
     ) -> None:
         """Raises: LogDirectoryUnusable, OSError."""
         self.logs: dict[tuple[str, int], PartitionLog] = {}
-        self.files = files or LogFiles()
+        self.files = LogFiles() if files is None else files
         self._directories: list[LogDirectory] = []
         self._dirty: dict[LogBase, None] = {}
         self._checkpoint_due = True

@@ -1,0 +1,262 @@
+"""Log directories: identity, checkpoints, creating, deleting, ticks."""
+
+import json
+import os
+import uuid
+from pathlib import Path
+
+import pytest
+
+from broker.log.config import LogConfig
+from broker.log.errors import LogDirectoryUnusable
+from broker.log.files import LogFiles
+from broker.log.manager import LogManager
+from tests.unit.broker_log.builders import (
+    NOW_MS,
+    SMALL,
+    TOPIC_ID,
+    append,
+    batch,
+    crash,
+    fill,
+    flush,
+    idempotent,
+    new_log_in,
+    open_manager,
+    read_all,
+    values,
+)
+
+
+def test_one_process_per_directory(tmp_path: Path) -> None:
+    manager, _ = open_manager(tmp_path)
+    with pytest.raises(LogDirectoryUnusable, match="in use"):
+        open_manager(tmp_path)
+    manager.close()
+    open_manager(tmp_path)[0].close()
+
+
+def test_a_directory_belongs_to_a_node_of_a_cluster(tmp_path: Path) -> None:
+    open_manager(tmp_path)[0].close()
+    text = (tmp_path / "meta.properties").read_text()
+    assert "cluster.id=test\nnode.id=0\n" in text and "version=1\n" in text
+    for cluster_id, node_id in (("other", 0), ("test", 1)):
+        with pytest.raises(LogDirectoryUnusable, match="belongs to"):
+            LogManager([tmp_path], cluster_id=cluster_id, node_id=node_id)
+    open_manager(tmp_path)[0].close()
+
+
+def test_checkpoints_and_marker_are_kafkas(tmp_path: Path) -> None:
+    manager, _ = open_manager(tmp_path)
+    log = new_log_in(manager)
+    fill(log, 30)
+    log.delete_records_before(5)
+    manager.close()
+    for name, offset in (
+        ("recovery-point-offset-checkpoint", 30),
+        ("log-start-offset-checkpoint", 5),
+        ("replication-offset-checkpoint", 30),
+    ):
+        assert (tmp_path / name).read_text() == f"0\n1\norders 0 {offset}\n"
+    assert json.loads((tmp_path / ".kafka_cleanshutdown").read_text()) == {"version": 0, "brokerEpoch": -1}
+    text = (log.directory / "partition.metadata").read_text()
+    assert text == "version: 0\ntopic_id: EjRWeBI0VngSNFZ4EjRWeA"
+    assert (log.directory / "leader-epoch-checkpoint").read_text() == "0\n1\n0 5\n"
+
+
+def test_deleted_partitions_go_in_the_background(tmp_path: Path) -> None:
+    manager, _ = open_manager(tmp_path)
+    log = new_log_in(manager)
+    fill(log, 5)
+    found = log.read(0, 300, up_to=5, min_one_batch=True)
+    assert found is not None
+    manager.delete("orders", 0)
+    assert manager.get("orders", 0) is None
+    assert [path.name for path in tmp_path.glob("orders*")] == [f"orders-0.{TOPIC_ID.hex}-delete"]
+    assert len(found.read()) == found.size_bytes
+    again = manager.create("orders", 0, uuid.uuid4(), SMALL, NOW_MS)
+    assert again.log_end_offset == 0
+    job = manager.begin_removal()
+    assert job is not None
+    job.run()
+    assert job.errors == []
+    assert [path.name for path in tmp_path.glob("orders*")] == ["orders-0"]
+    assert manager.begin_removal() is None
+
+
+def test_deletions_a_crash_interrupted_are_finished(tmp_path: Path) -> None:
+    manager, _ = open_manager(tmp_path)
+    fill(new_log_in(manager), 5)
+    manager.delete("orders", 0)
+    crash(manager)
+    manager, report = open_manager(tmp_path)
+    assert report.partitions == 0
+    job = manager.begin_removal()
+    assert job is not None
+    job.run()
+    assert not list(tmp_path.glob("orders*"))
+
+
+def test_long_topic_names_can_be_deleted(tmp_path: Path) -> None:
+    manager, _ = open_manager(tmp_path)
+    name = "t" * 249
+    manager.create(name, 4711, TOPIC_ID, SMALL, NOW_MS)
+    manager.delete(name, 4711)
+    (path,) = tmp_path.glob("t*-delete")
+    assert len(path.name) == 255
+
+
+def test_names_with_dots_and_dashes(tmp_path: Path) -> None:
+    manager, _ = open_manager(tmp_path)
+    for topic in ("iabc.a-1", "iabc.a", "-", "a-delete"):
+        append(manager.create(topic, 1, TOPIC_ID, SMALL, NOW_MS), batch(topic))
+    manager.close()
+    manager, _ = open_manager(tmp_path)
+    assert {key: values(read_all(log)) for key, log in manager.logs.items()} == {
+        (topic, 1): [topic] for topic in ("iabc.a-1", "iabc.a", "-", "a-delete")
+    }
+
+
+def test_only_what_is_due_is_flushed(tmp_path: Path) -> None:
+    manager, _ = open_manager(tmp_path)
+    slow = manager.create("slow", 0, TOPIC_ID, LogConfig(flush_ms=5000), NOW_MS)
+    quick = manager.create("quick", 0, TOPIC_ID, LogConfig(flush_ms=1000), NOW_MS)
+    counted = manager.create("counted", 0, TOPIC_ID, LogConfig(flush_ms=10**9, flush_messages=2), NOW_MS)
+    flush(manager)
+    for log in (slow, quick, counted):
+        append(log, batch("a"))
+    assert manager.begin_flush(NOW_MS + 999) is None
+    due = manager.begin_flush(NOW_MS + 999, within_ms=1)
+    assert due is not None
+    assert [log for log, _ in due.jobs] == [quick]
+    append(counted, batch("b"))
+    due_by_count = manager.begin_flush(NOW_MS)
+    assert due_by_count is not None
+    assert [log for log, _ in due_by_count.jobs] == [counted]
+
+
+def test_records_appended_during_a_flush_wait_for_the_next(tmp_path: Path) -> None:
+    manager, _ = open_manager(tmp_path)
+    log = new_log_in(manager)
+    append(log, batch("a"))
+    job = manager.begin_flush(NOW_MS, within_ms=10_000)
+    assert job is not None
+    append(log, batch("b"))
+    job.run()
+    assert manager.complete_flush(job) == []
+    assert log.recovery_point == 1
+    flush(manager)
+    assert log.recovery_point == 2
+
+
+def test_a_log_deleted_during_a_flush_is_no_failure(tmp_path: Path) -> None:
+    manager, _ = open_manager(tmp_path)
+    append(new_log_in(manager), batch("a"))
+    job = manager.begin_flush(NOW_MS, within_ms=10_000)
+    assert job is not None
+    manager.delete("orders", 0)
+    job.run()
+    assert manager.complete_flush(job) == []
+
+
+def test_checkpoints_are_written_only_when_something_moved(tmp_path: Path) -> None:
+    manager, _ = open_manager(tmp_path)
+    append(new_log_in(manager), batch("a"))
+    flush(manager)
+    assert manager.begin_checkpoint() is None
+
+
+def test_an_unreadable_partition_does_not_stop_the_others(tmp_path: Path) -> None:
+    manager, _ = open_manager(tmp_path)
+    append(manager.create("good", 0, TOPIC_ID, SMALL, NOW_MS), batch("a"))
+    append(manager.create("bad", 0, TOPIC_ID, SMALL, NOW_MS), batch("a"))
+    manager.close()
+    path = next((tmp_path / "bad-0").glob("*.log"))
+    path.unlink()
+    path.mkdir()
+    manager, report = open_manager(tmp_path)
+    assert set(report.failures) == {("bad", 0)}
+    assert set(manager.logs) == {("good", 0)}
+
+
+def test_partitions_spread_over_directories(tmp_path: Path) -> None:
+    manager = LogManager([tmp_path / "a", tmp_path / "b"], cluster_id="test", node_id=0)
+    manager.load(lambda _: SMALL, NOW_MS)
+    for partition in range(4):
+        append(manager.create("t", partition, TOPIC_ID, SMALL, NOW_MS), batch(str(partition)))
+    assert len(list((tmp_path / "a").glob("t-*"))) == len(list((tmp_path / "b").glob("t-*"))) == 2
+    assert manager.close() == []
+    manager = LogManager([tmp_path / "a", tmp_path / "b"], cluster_id="test", node_id=0)
+    assert manager.load(lambda _: SMALL, NOW_MS).clean
+    for log in manager.logs.values():
+        log.advance_high_watermark()
+    assert sorted(values(read_all(log))[0] for log in manager.logs.values()) == ["0", "1", "2", "3"]
+
+
+def test_retention_goes_through_all_logs(tmp_path: Path) -> None:
+    config = LogConfig(retention_ms=1000)
+    manager, _ = open_manager(tmp_path, config)
+    logs = [manager.create("t", partition, TOPIC_ID, config, NOW_MS) for partition in range(3)]
+    for log in logs:
+        fill(log, 3)
+    before = manager.size_bytes
+    steps = list(manager.retain(NOW_MS + 10_000))
+    assert [log for log, _ in steps] == logs
+    assert sum(freed for _, freed in steps if isinstance(freed, int)) == before
+    assert manager.size_bytes == 0
+
+
+def test_few_descriptors_serve_many_partitions(tmp_path: Path) -> None:
+    manager = LogManager([tmp_path], cluster_id="test", node_id=0, files=LogFiles(handles_max=8))
+    manager.load(lambda _: SMALL, NOW_MS)
+    before = len(os.listdir("/proc/self/fd"))
+    logs = [manager.create("t", partition, TOPIC_ID, SMALL, NOW_MS) for partition in range(40)]
+    for number in range(4):
+        for log in logs:
+            append(log, batch(f"{log.partition}-{number}"))
+    assert len(os.listdir("/proc/self/fd")) <= before + 9
+    flush(manager)
+    assert len(os.listdir("/proc/self/fd")) <= before + 9
+    for log in logs:
+        assert values(read_all(log)) == [f"{log.partition}-{number}" for number in range(4)]
+    manager.close()
+    assert len(os.listdir("/proc/self/fd")) < before
+
+
+def test_the_memory_of_sealed_indexes_is_bounded(tmp_path: Path) -> None:
+    files = LogFiles(index_bytes_max=200)
+    manager = LogManager([tmp_path], cluster_id="test", node_id=0, files=files)
+    manager.load(lambda _: SMALL, NOW_MS)
+    log = new_log_in(manager)
+    fill(log, 120)
+    for _ in range(2):
+        assert [record.offset for record in read_all(log)] == list(range(120))
+    loaded = [segment for segment in log._segments if segment.index_bytes_in_memory]
+    assert len(loaded) <= 3
+
+
+def test_silent_producers_expire(tmp_path: Path) -> None:
+    manager, _ = open_manager(tmp_path)
+    log = new_log_in(manager)
+    append(log, idempotent(1, 0))
+    assert log.producer_count == 1
+    assert manager.expire_producers(NOW_MS + 24 * 3_600_000) == 1
+    assert log.producer_count == 0
+    assert not append(log, idempotent(1, 50)).is_duplicate
+
+
+def test_configs_are_kafkas_names() -> None:
+    config = LogConfig().overridden(
+        {
+            "retention.ms": "5",
+            "cleanup.policy": "compact,delete",
+            "min.insync.replicas": "2",
+            "segment.bytes": None,
+        }
+    )
+    assert (config.retention_ms, config.cleanup_policy) == (5, frozenset({"compact", "delete"}))
+    assert config.segment_bytes == LogConfig().segment_bytes
+    assert (
+        LogConfig().overridden({"message.timestamp.type": "LogAppendTime"}).message_timestamp_type
+        == "LogAppendTime"
+    )
