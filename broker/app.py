@@ -78,6 +78,7 @@ class Broker:
     def start(self) -> int:
         """Load, listen, and start the background tasks; the bound port. Raises: OSError, StorageFailed."""
         self.loaded = self.topics.load(epoch_ms())
+        self.metrics.recovered_bytes = self.loaded.recovered_bytes
         self.coordination = self._group_coordination()
         self.topics.on_deleted(self._topic_deleted)
         self.measure_logs()
@@ -131,10 +132,6 @@ class Broker:
         gauges["fetches_delayed"] = ("Fetches that wait for data.", lambda: len(self.fetches))
         gauges["fetch_sessions"] = ("Incremental fetch sessions.", lambda: len(self.fetch_sessions))
         gauges["receive_memory_bytes"] = ("Receive buffers in use.", lambda: self.server.memory.used_bytes)
-        gauges["recovered_bytes"] = (
-            "Bytes that recovery read at start.",
-            lambda: self.loaded.recovered_bytes,
-        )
 
     # -- what handlers use -------------------------------------------------------------------------------
 

@@ -55,6 +55,7 @@ class BrokerMetrics:
         self.append_refused: defaultdict[str, int] = defaultdict(int)
         self.throttled_ms: dict[str, int] = {"produce": 0, "consume": 0}
         self.storage_errors = 0
+        self.recovered_bytes = 0
         self.gauges: dict[str, tuple[str, Callable[[], float]]] = {}
 
     def closed(self, cause: CloseCause) -> None:
@@ -97,6 +98,7 @@ class BrokerMetrics:
         for name, value, text in (
             ("connections_accepted", self.connections_accepted, "Accepted connections."),
             ("appended_bytes", self.appended_bytes, "Record bytes written to logs."),
+            ("recovered_bytes", self.recovered_bytes, "Bytes that recovery read at start."),
             ("storage_errors", self.storage_errors, "Operations the disk refused."),
         ):
             yield CounterMetricFamily(f"portico_broker_{name}", text, value=value)

@@ -6,8 +6,15 @@ import aiokafka
 import kafka
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
-from confluent_kafka.admin import NewPartitions, ResourceType
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    ResourceType,
+)
 from kafka.admin import KafkaAdminClient
 
 from tests.integration.broker.process import BrokerProcess

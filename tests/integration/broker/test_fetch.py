@@ -3,6 +3,7 @@
 import threading
 import time
 
+from tests.integration.broker.process import BrokerProcess
 from tests.integration.broker.raw import (
     RawClient,
     batch,
@@ -12,7 +13,6 @@ from tests.integration.broker.raw import (
     produce,
     request,
 )
-from tests.integration.broker.process import BrokerProcess
 
 
 def test_a_long_poll_ends_the_moment_data_comes(broker: BrokerProcess, raw: RawClient) -> None:

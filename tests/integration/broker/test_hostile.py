@@ -57,7 +57,7 @@ def test_truncated_requests_of_a_good_one(broker: BrokerProcess) -> None:
     with RawClient(broker.port) as client:
         create_topic(client, "truncated")
     body = produce_body("truncated", 0, batch(b"value"))
-    for end in range(0, len(body) - 1):
+    for end in range(len(body) - 1):
         with RawClient(broker.port) as client:
             client.send_frame(0, 8, body[:end])
             assert client.is_closed()

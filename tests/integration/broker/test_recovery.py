@@ -131,7 +131,7 @@ def test_recovery_reads_only_what_came_after_the_flush(tmp_path_factory: pytest.
             produce(raw, "flushed", records)
         broker.kill()
         broker.start()
-        recovered = broker.metrics()["portico_broker_recovered_bytes"]
+        recovered = broker.metrics()["portico_broker_recovered_bytes_total"]
         assert recovered <= 2 * 1_048_576, "not the 10 MB that were stored"
         with RawClient(broker.port) as raw:
             assert fetch(raw, "flushed", 0).high_watermark == 101

@@ -1,4 +1,4 @@
-"""Every API of the table, lowest and highest version, is answered on the wire; others are refused by the rules."""
+"""Every API of the table, lowest and highest version, is answered on the wire; others are refused."""
 
 import datetime
 import struct
