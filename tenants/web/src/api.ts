@@ -208,6 +208,17 @@ export interface Health {
   quota_master?: boolean | null;
 }
 
+export interface AuditEntry {
+  id: number;
+  at: string;
+  actor: string;
+  tenant: string | null;
+  action: string;
+  subject: string;
+  detail: string;
+  address: string | null;
+}
+
 export type Direction = 'produce' | 'consume';
 export type Rule = 'no_brokers' | 'hold' | 'below_gate' | 'ratio_met' | 'headroom' | 'static';
 

@@ -7,11 +7,12 @@ export type Route =
   | { page: 'brokers' }
   | { page: 'tenants' }
   | { page: 'keys' }
+  | { page: 'audit' }
   | { page: 'missing'; path: string };
 
 export const INSTANCE_TABS = ['overview', 'topics', 'groups', 'whitelist', 'quota'] as const;
 export type InstanceTab = (typeof INSTANCE_TABS)[number];
-const PLAIN = ['instances', 'dashboard', 'brokers', 'tenants', 'keys'] as const;
+const PLAIN = ['instances', 'dashboard', 'brokers', 'tenants', 'keys', 'audit'] as const;
 
 const isTab = (text: string): text is InstanceTab => (INSTANCE_TABS as readonly string[]).includes(text);
 

@@ -1,0 +1,254 @@
+"""What a tenant and an operator do in the console, in a real browser on a real stack."""
+
+import re
+import threading
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from confluent_kafka import Producer
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import Console, log_in
+
+pytestmark = pytest.mark.browser
+
+
+def create_instance(page: Page, name: str) -> str:
+    """Create one through the form, wait until it runs; returns its bootstrap servers."""
+    page.goto("/#/instances")
+    page.get_by_role("button", name="Create instance").first.click()
+    form = page.get_by_role("dialog")
+    form.get_by_label("Name").fill(name)
+    expect(form.get_by_label("Whitelist")).to_have_value("127.0.0.1/32")
+    form.get_by_label("Produce rate").fill("5 MB/s")
+    form.get_by_label("Consume rate").fill("10MB/s")
+    form.get_by_label("Capacity", exact=True).fill("1 GB")
+    form.get_by_role("button", name="Create instance").click()
+    expect(page.get_by_role("heading", name=name)).to_be_visible()
+    expect(page.locator(".page-head").get_by_text("running")).to_be_visible(timeout=30_000)
+    return page.get_by_test_id("bootstrap").inner_text()
+
+
+def create_topic(page: Page, name: str, partitions: int = 3) -> None:
+    """Through the form of the topics tab that is open."""
+    page.get_by_role("button", name="Create topic").click()
+    form = page.get_by_role("dialog")
+    form.get_by_label("Name").fill(name)
+    form.get_by_label("Partitions").fill(str(partitions))
+    form.get_by_role("button", name="Create topic").click()
+    expect(page.get_by_role("link", name=name, exact=True)).to_be_visible()
+
+
+def tab(page: Page, name: str) -> None:
+    """Open a tab of the instance."""
+    page.get_by_role("navigation", name="Instance").get_by_role("link", name=name).click()
+
+
+def fresh(name: str) -> str:
+    """A name no other test uses, also on a stack that is used again."""
+    return f"{name}-{uuid.uuid4().hex[:8]}"
+
+
+@contextmanager
+def producing(bootstrap: str, topic: str) -> Iterator[None]:
+    """A producer that keeps some traffic going."""
+    stop = threading.Event()
+
+    def run() -> None:
+        producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5})
+        while not stop.wait(0.05):
+            producer.produce(topic, bytes(20_000))
+            producer.poll(0)
+        producer.flush(5)
+
+    worker = threading.Thread(target=run, daemon=True)
+    worker.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        worker.join(10)
+
+
+def test_wrong_password_is_told_and_right_one_logs_in(blank: Page, console: Console) -> None:
+    blank.goto("/")
+    blank.get_by_label("User").fill("admin")
+    blank.get_by_label("Password").fill("not the password")
+    blank.get_by_role("button", name="Log in").click()
+    expect(blank.get_by_role("alert")).to_be_visible()
+    log_in(blank, console.password)
+    blank.get_by_role("button", name="Log out").click()
+    expect(blank.get_by_role("button", name="Log in")).to_be_visible()
+
+
+def test_instance_from_form_to_copied_address(page: Page) -> None:
+    name = fresh("shop")
+    bootstrap = create_instance(page, name)
+    assert re.fullmatch(r"127\.0\.0\.1:\d+", bootstrap)
+    page.get_by_role("button", name="Copy bootstrap servers").last.click()
+    assert page.evaluate("navigator.clipboard.readText()") == bootstrap
+    page.get_by_role("tab", name="Java").click()
+    expect(page.get_by_role("tabpanel")).to_contain_text(f'"bootstrap.servers", "{bootstrap}"')
+    page.get_by_role("link", name="Instances").first.click()
+    row = page.get_by_role("row").filter(has_text=name)
+    expect(row).to_contain_text("running")
+    expect(row).to_contain_text("5 MB/s")
+    expect(row).to_contain_text("10 MB/s")
+
+
+def test_faults_stand_next_to_their_fields(page: Page) -> None:
+    page.get_by_role("button", name="Create instance").first.click()
+    form = page.get_by_role("dialog")
+    form.get_by_label("Produce rate").fill("fast")
+    form.get_by_label("Whitelist").fill("10.0.0.300")
+    form.get_by_role("button", name="Create instance").click()
+    expect(form.get_by_text("Give the instance a name")).to_be_visible()
+    expect(form.get_by_text("Write it like 20 MB/s")).to_be_visible()
+    expect(form.get_by_text("10.0.0.300 is not an IPv4 address")).to_be_visible()
+    form.get_by_label("Name").fill("Not A Name!")
+    form.get_by_label("Produce rate").fill("5 MB/s")
+    form.get_by_label("Whitelist").fill("10.0.0.3")
+    form.get_by_role("button", name="Create instance").click()
+    expect(form.get_by_label("Name")).to_have_attribute("aria-invalid", "true")
+
+
+def test_topic_life(page: Page) -> None:
+    create_instance(page, fresh("topics"))
+    tab(page, "Topics")
+    expect(page.get_by_text("No topics yet")).to_be_visible()
+    create_topic(page, "orders", 3)
+    page.get_by_role("link", name="orders", exact=True).click()
+    page.get_by_role("button", name="Edit retention.ms").click()
+    page.get_by_role("textbox", name="retention.ms", exact=True).fill("3600000")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_text("3600000", exact=True)).to_be_visible()
+    expect(page.get_by_text("1 h", exact=True)).to_be_visible()
+    page.get_by_role("button", name="Add partitions").click()
+    page.get_by_label("Partitions in all").fill("5")
+    page.get_by_role("dialog").get_by_role("button", name="Add", exact=True).click()
+    expect(page.locator(".tile").filter(has_text="Partitions")).to_contain_text("5")
+    page.get_by_role("button", name="Delete topic").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_role("button", name="Delete for good")).to_be_disabled()
+    dialog.get_by_role("textbox").fill("orders")
+    dialog.get_by_role("button", name="Delete for good").click()
+    expect(page.get_by_text("No topics yet")).to_be_visible()
+
+
+def test_whitelist_editor(page: Page) -> None:
+    create_instance(page, fresh("list"))
+    tab(page, "Whitelist")
+    page.get_by_label("Add addresses or CIDRs").fill("10.0.0.0/8, 192.168.1.7")
+    page.get_by_role("button", name="Add", exact=True).click()
+    expect(page.get_by_role("cell", name="10.0.0.0/8", exact=True)).to_be_visible()
+    expect(page.get_by_role("cell", name="192.168.1.7/32", exact=True)).to_be_visible()
+    page.get_by_role("button", name="Remove 10.0.0.0/8").click()
+    expect(page.get_by_role("cell", name="10.0.0.0/8", exact=True)).to_have_count(0)
+    switch = page.get_by_role("switch", name="Allow all addresses")
+    switch.click()
+    expect(switch).to_be_checked()
+    page.reload()
+    expect(page.get_by_role("switch", name="Allow all addresses")).to_be_checked()
+    expect(page.get_by_role("cell", name="192.168.1.7/32", exact=True)).to_be_visible()
+
+
+def test_refused_address_is_admitted_with_one_click(page: Page) -> None:
+    bootstrap = create_instance(page, fresh("refusals"))
+    tab(page, "Whitelist")
+    page.get_by_role("button", name="Remove 127.0.0.1/32").click()
+    expect(page.get_by_text("The list is empty: nobody can connect.")).to_be_visible()
+    producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0})
+    producer.poll(0)
+    page.get_by_role("button", name="Add 127.0.0.1/32").first.click()
+    expect(page.get_by_role("button", name="Remove 127.0.0.1/32")).to_be_visible()
+    assert producer.list_topics(timeout=10).brokers
+
+
+def test_live_quota_draws_traffic(page: Page) -> None:
+    name = fresh("live")
+    bootstrap = create_instance(page, name)
+    tab(page, "Topics")
+    create_topic(page, "events", 1)
+    with producing(bootstrap, "events"):
+        tab(page, "Quota")
+        expect(page.get_by_text("live", exact=True)).to_be_visible()
+        produce = page.get_by_test_id("quota-produce")
+        expect(produce.get_by_title("rate now")).to_contain_text("kB/s", timeout=20_000)
+        expect(produce.locator(".rule")).to_contain_text(re.compile("share|F", re.IGNORECASE))
+        wait_until_drawn(page, "Produce: rate, allocation and shares over time")
+        page.goto("/#/dashboard")
+        row = page.get_by_role("row").filter(has_text=name)
+        expect(row).to_contain_text("kB/s")
+        points = page.get_by_role("img", name="Produce and consume rate of all instances")
+        before = int(points.get_attribute("data-points") or 0)
+        page.wait_for_function(
+            "([plot, count]) => Number(plot.dataset.points) > count", arg=[points.element_handle(), before]
+        )
+        wait_until_drawn(page, "Produce and consume rate of all instances")
+        page.get_by_role("button", name=f"Brokers of {name}").click()
+        expect(page.get_by_role("columnheader", name="applied")).to_be_visible()
+
+
+COLOURED = """plot => {
+    const canvas = plot.querySelector('canvas');
+    const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+    let count = 0;
+    for (let at = 0; at < data.length; at += 4) {
+        const [r, g, b, alpha] = data.slice(at, at + 4);
+        if (alpha > 20 && Math.max(r, g, b) - Math.min(r, g, b) > 60) count += 1;
+    }
+    return count > 100;
+}"""
+
+
+def wait_until_drawn(page: Page, label: str) -> None:
+    """Until the chart has pixels in the colours of lines: an empty one has only grey ones."""
+    plot = page.get_by_role("img", name=label)
+    page.wait_for_function(COLOURED, arg=plot.element_handle())
+
+
+def test_suspend_resume_delete(page: Page) -> None:
+    name = fresh("cycle")
+    create_instance(page, name)
+    page.get_by_role("button", name="Suspend").click()
+    page.get_by_role("dialog").get_by_role("button", name="Suspend").click()
+    expect(page.locator(".page-head").get_by_text("suspended")).to_be_visible()
+    page.get_by_role("button", name="Resume").click()
+    expect(page.locator(".page-head").get_by_text("running")).to_be_visible(timeout=30_000)
+    page.get_by_role("button", name="Delete", exact=True).click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_role("textbox").fill(name)
+    dialog.get_by_role("button", name="Delete for good").click()
+    expect(page.get_by_role("heading", name="Instances")).to_be_visible()
+    expect(page.get_by_role("row").filter(has_text=name).filter(has_text="running")).to_have_count(0)
+
+
+def test_key_is_shown_once(page: Page) -> None:
+    page.goto("/#/keys")
+    name = fresh("deploy")
+    page.get_by_role("button", name="Create key").click()
+    page.get_by_role("dialog").get_by_label("Name").fill(name)
+    page.get_by_role("dialog").get_by_role("button", name="Create key").click()
+    secret = page.get_by_test_id("secret").inner_text()
+    assert len(secret) >= 20
+    page.get_by_role("button", name="Done").click()
+    expect(page.get_by_role("row").filter(has_text=name)).to_be_visible()
+    assert secret not in page.content()
+
+
+@pytest.mark.parametrize("path", ["instances", "dashboard", "brokers", "tenants", "keys", "audit"])
+def test_pages_fit_a_phone(page: Page, path: str) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto(f"/#/{path}")
+    expect(page.get_by_role("heading", level=1)).to_be_visible()
+    page.wait_for_timeout(500)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_unknown_page_and_unknown_instance_say_so(page: Page) -> None:
+    page.goto("/#/nothing/here")
+    expect(page.get_by_text("There is no such page")).to_be_visible()
+    page.evaluate("location.hash = '#/instances/izzzzzzzzzzz'")
+    expect(page.get_by_role("alert")).to_contain_text("Could not load the instance")
