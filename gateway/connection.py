@@ -17,7 +17,7 @@ from gateway.request_flow import RequestFlow
 from gateway.sockets import Outbox, begin_connect, reset
 from gateway.stops import ConnectionStop
 from runtime.logs import get_logger
-from wire.faults import MalformedFrame
+from wire.faults import MalformedFrame, NameFault
 from wire.framing import Buffer
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ class Connection:
             return used
         except ConnectionStop as stop:
             self.close(stop.cause, stop.detail)
-        except MalformedFrame as fault:
+        except (MalformedFrame, NameFault) as fault:
             self.close(DisconnectCause.MALFORMED_REQUEST, str(fault))
         except Exception:  # noqa: BLE001 - one connection's failure must not be another's
             _log.exception("request handling failed", instance=self.served.instance_id)
@@ -297,7 +297,7 @@ class Connection:
             await work
         except ConnectionStop as stop:
             self.close(stop.cause, stop.detail)
-        except MalformedFrame as fault:
+        except (MalformedFrame, NameFault) as fault:
             self.close(DisconnectCause.MALFORMED_REQUEST, str(fault))
         except Exception:  # noqa: BLE001 - one connection's failure must not be another's
             _log.exception("request handling failed", instance=self.served.instance_id)

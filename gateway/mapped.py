@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gateway.apis import Row
 from gateway.call import Answer, Call, Forward, Later, Outcome
-from gateway.causes import DisconnectCause
 from gateway.ordering import Exchange
-from gateway.stops import ConnectionStop
 from wire.codec import (
     decode,
     decode_response,
@@ -20,7 +18,6 @@ from wire.codec import (
     parse_request_header,
     request_class,
 )
-from wire.faults import NameFault
 from wire.framing import Buffer
 from wire.rewrite import rewrite_request, rewrite_response
 
@@ -41,7 +38,7 @@ def take_request(
 ) -> Coroutine[Any, Any, None] | None:
     """Handle one whole request; `out` gets what goes up. A coroutine is answered when it has to wait.
 
-    Raises: ConnectionStop, MalformedFrame.
+    Raises: ConnectionStop, MalformedFrame, NameFault.
     """
     body = frame[4:]
     api_key, api_version, correlation_id, _ = _HEAD.unpack_from(body)
@@ -82,10 +79,7 @@ async def _later(conn: "Connection", exchange: Exchange, head: bytes, outcome: L
 def _settle(conn: "Connection", exchange: Exchange, head: bytes, outcome: Outcome, out: list[Buffer]) -> None:
     """Do what the handler decided."""
     if isinstance(outcome, Forward):
-        try:
-            body = encode(rewrite_request(outcome.request, conn.served.scope))
-        except NameFault as fault:
-            raise ConnectionStop(DisconnectCause.MALFORMED_REQUEST, str(fault)) from fault
+        body = encode(rewrite_request(outcome.request, conn.served.scope))
         conn.queue.forwarded(exchange)
         out.append(_I32.pack(len(head) + len(body)) + head + body)
     elif isinstance(outcome, Answer):

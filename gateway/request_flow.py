@@ -57,7 +57,7 @@ class RequestFlow:
 
         The answer is where to go on later: behind a request that waits, or that filled the reply queue, the
         client's socket or this connection's turn.
-        Raises: ConnectionStop, MalformedFrame.
+        Raises: ConnectionStop, MalformedFrame, NameFault.
         """
         at, end = 0, len(chunk)
         conn = self._conn
@@ -121,10 +121,7 @@ class RequestFlow:
         return behind
 
     def _stream(self, editor: FrameEditor, piece: memoryview, out: list[Buffer]) -> None:
-        try:
-            buffers, used = editor.feed(piece)
-        except NameFault as fault:
-            raise ConnectionStop(DisconnectCause.MALFORMED_REQUEST, str(fault)) from fault
+        buffers, used = editor.feed(piece)
         assert used == len(piece) and editor.done == (self._missing == 0)
         out += buffers
         if editor.done:

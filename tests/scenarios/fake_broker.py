@@ -117,10 +117,7 @@ class FakeBroker:
         self.received.append(received)
         own = received.client_id == "portico-gateway"
         interceptor = (self._own_interceptors if own else self._interceptors).get(api_key)
-        if interceptor is not None:
-            answer = interceptor(received)
-        else:
-            answer = self._default(received)
+        answer = self._default(received) if interceptor is None else interceptor(received)
         if answer is None or isinstance(answer, bytes):
             return answer
         return framed_response(answer, received.correlation_id)

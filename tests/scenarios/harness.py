@@ -3,16 +3,15 @@
 import asyncio
 import socket
 import struct
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from contracts.specs import BrokerAddress, ClusterSpec, InstanceSpec, InstanceState, Listener
 from gateway.app import Gateway
-from gateway.config import GatewayConfig, Timeouts
+from gateway.config import GatewayConfig
 from tests.scenarios.fake_broker import NODE_ID
 from wire.codec import decode_response, framed_request
 
@@ -95,12 +94,10 @@ class RunningGateway:
 
 @asynccontextmanager
 async def running_gateway(
-    broker_port: int, *specs: InstanceSpec, timeouts: Timeouts | None = None, secret_file: Path | None = None
+    broker_port: int, *specs: InstanceSpec, name: str = "gateway-0", **settings: Any
 ) -> AsyncIterator[RunningGateway]:
-    """A gateway that serves `specs` while the block runs."""
-    gateway = Gateway(
-        GatewayConfig(name="gateway-0", timeouts=timeouts or Timeouts(), secret_file=secret_file)
-    )
+    """A gateway that serves `specs` while the block runs. `settings` are those of `GatewayConfig`."""
+    gateway = Gateway(GatewayConfig(name=name, **settings))
     gateway.start()
     running = RunningGateway(gateway, broker_port)
     running.serve(*specs)
@@ -157,3 +154,10 @@ class FrameClient:
     def close(self) -> None:
         """Close."""
         self.writer.close()
+
+
+async def until(holds: Callable[[], bool], timeout_s: float = 5.0) -> None:
+    """Wait for a condition. Raises: TimeoutError."""
+    async with asyncio.timeout(timeout_s):
+        while not holds():  # noqa: ASYNC110 - conditions of the code under test have no event
+            await asyncio.sleep(0.01)

@@ -13,7 +13,7 @@ from kio.schema.errors import ErrorCode
 from contracts.names import physical_name
 from gateway.answers import build, response
 from tests.scenarios.fake_broker import FakeBroker, Received
-from tests.scenarios.harness import A, FrameClient, RunningGateway, instance_spec, running_gateway
+from tests.scenarios.harness import A, FrameClient, RunningGateway, instance_spec, running_gateway, until
 from wire.api_table import ApiKey
 from wire.codec import decode_response, framed_request, framed_response, request_class
 
@@ -117,9 +117,7 @@ async def test_acks_0_data_of_a_client_that_hangs_up_at_once_arrives(
     client.send(produce([("orders", b"x" * 3_000_000)], acks=0))
     await client.writer.drain()
     client.close()
-    async with asyncio.timeout(5):
-        while not broker.of(ApiKey.PRODUCE) or gateway.connections(A):
-            await asyncio.sleep(0.01)
+    await until(lambda: bool(broker.of(ApiKey.PRODUCE)) and not gateway.connections(A))
     assert len(produced(broker.of(ApiKey.PRODUCE)[0])[0][1]) == 3_000_000
     assert gateway.closed(A) == {"client_closed": 1}
 

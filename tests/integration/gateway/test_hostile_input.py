@@ -1,0 +1,240 @@
+"""Bad input ends with an enumerated cause, and others notice nothing."""
+
+import asyncio
+import random
+import resource
+import struct
+from typing import Any
+
+import pytest
+
+from contracts.specs import Limits
+from gateway.answers import build
+from gateway.config import Timeouts
+from tests.scenarios.fake_broker import FakeBroker
+from tests.scenarios.harness import A, B, FrameClient, RunningGateway, instance_spec, running_gateway, until
+from wire.api_table import ApiKey
+from wire.codec import framed_request, request_class
+
+
+def metadata() -> Any:
+    return build(request_class(ApiKey.METADATA, 1), {"topics": None})
+
+
+def head(api_key: int, api_version: int, body: bytes = b"", *, size: int | None = None) -> bytes:
+    content = struct.pack(">hhih", api_key, api_version, 1, -1) + body
+    return struct.pack(">i", len(content) if size is None else size) + content
+
+
+FRAMES = {
+    "negative length": (struct.pack(">i", -1) + bytes(20), "bad_frame_length"),
+    "most negative length": (struct.pack(">i", -(2**31)) + bytes(20), "bad_frame_length"),
+    "zero length": (bytes(16), "bad_frame_length"),
+    "too short for a header": (struct.pack(">i", 9) + bytes(20), "bad_frame_length"),
+    "oversize": (struct.pack(">i", 2**31 - 1) + bytes(20), "request_too_large"),
+    "HTTP": (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "request_too_large"),
+    "TLS": (bytes.fromhex("16030100c8010000c40303") + bytes(20), "request_too_large"),
+    "unknown API": (head(999, 0), "unsupported_api"),
+    "negative API": (head(-1, 0), "unsupported_api"),
+    "controller API": (head(4, 0), "unsupported_api"),
+    "Produce 2": (head(ApiKey.PRODUCE, 2), "unsupported_version"),
+    "Produce 9": (head(ApiKey.PRODUCE, 9), "unsupported_version"),
+    "Fetch 12": (head(ApiKey.FETCH, 12), "unsupported_version"),
+    "negative version": (head(ApiKey.METADATA, -1), "unsupported_version"),
+    "empty Metadata": (head(ApiKey.METADATA, 1), "malformed_request"),
+    "client id past the end": (
+        struct.pack(">ihhih", 10, ApiKey.METADATA, 1, 1, 500),
+        "malformed_request",
+    ),
+    "client id of length -2": (
+        struct.pack(">ihhih", 14, ApiKey.METADATA, 1, 1, -2) + b"\xff\xff\xff\xff",
+        "malformed_request",
+    ),
+    "client id not UTF-8": (
+        struct.pack(">ihhih", 16, ApiKey.METADATA, 1, 1, 2) + b"\xff\xfe\xff\xff\xff\xff",
+        "malformed_request",
+    ),
+    "absurd array": (head(ApiKey.METADATA, 1, struct.pack(">i", 2**31 - 1)), "malformed_request"),
+    "absurd compact array": (head(ApiKey.METADATA, 9, b"\0\xff\xff\xff\xff\x07"), "malformed_request"),
+    "endless varint": (head(ApiKey.METADATA, 9, b"\xff" * 30), "malformed_request"),
+    "Produce with absurd topics": (
+        head(ApiKey.PRODUCE, 7, struct.pack(">hhii", -1, 1, 1, 2**31 - 1)),
+        "malformed_request",
+    ),
+    "Produce with negative topics": (
+        head(ApiKey.PRODUCE, 7, struct.pack(">hhii", -1, 1, 1, -5)),
+        "malformed_request",
+    ),
+    "Produce cut short": (
+        head(ApiKey.PRODUCE, 7, struct.pack(">hhiih", -1, 1, 1, 1, 6) + b"ord"),
+        "malformed_request",
+    ),
+    "Produce with records past the end": (
+        head(
+            ApiKey.PRODUCE, 7, struct.pack(">hhiih", -1, 1, 1, 1, 1) + b"o" + struct.pack(">iii", 1, 0, 2**30)
+        ),
+        "malformed_request",
+    ),
+    "Fetch cut short": (head(ApiKey.FETCH, 11, bytes(10)), "malformed_request"),
+    "name too long": (
+        framed_request(build(request_class(3, 1), {"topics": [{"name": "x" * 32760}]}), 1, "c"),
+        "malformed_request",
+    ),
+    "streamed Produce with a wrong size": (
+        head(
+            ApiKey.PRODUCE,
+            7,
+            struct.pack(">hhiih", -1, 1, 1, 1, 1) + b"o" + struct.pack(">iii", 1, 0, 10),
+            size=3_000_000,
+        )
+        + bytes(3_000_000),
+        "malformed_request",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FRAMES)
+async def test_bad_frames(gateway: RunningGateway, name: str) -> None:
+    data, cause = FRAMES[name]
+    neighbour = await gateway.client(B)
+    await neighbour.call(metadata())
+    client = await gateway.client(A)
+    client.writer.write(data)
+    assert await client.ended(), name
+    assert gateway.closed(A) == {cause: 1}
+    await neighbour.call(metadata())
+    assert gateway.closed(B) == {}
+
+
+async def test_random_bytes_never_harm(broker: FakeBroker, gateway: RunningGateway) -> None:
+    source = random.Random(11)
+    for turn in range(150):
+        client = await gateway.client(A)
+        body = source.randbytes(source.choice([0, 5, 40, 300]))
+        if turn % 3 == 0:
+            client.writer.write(source.randbytes(64))
+        else:
+            client.writer.write(head(source.randrange(62), source.randrange(0, 9), body))
+        client.writer.write_eof()
+        assert await client.ended()
+    assert "internal_error" not in gateway.closed(A)
+    assert sum(gateway.closed(A).values()) == 150 and gateway.connections(A) == 0
+    await (await gateway.client(B)).call(metadata())
+
+
+async def test_mutated_requests_never_harm(broker: FakeBroker, gateway: RunningGateway) -> None:
+    source = random.Random(5)
+    topics = [{"name": "orders", "partition_data": [{"index": 0, "records": b"x" * 50}]}]
+    seeds = [
+        framed_request(build(request_class(key, version), known), 1, "c")
+        for key, version, known in (
+            (ApiKey.PRODUCE, 7, {"acks": -1, "topic_data": topics}),
+            (ApiKey.FETCH, 11, {"topics": [{"topic": "orders", "partitions": [{"partition": 0}]}]}),
+            (ApiKey.METADATA, 9, {"topics": [{"name": "orders"}]}),
+            (
+                ApiKey.JOIN_GROUP,
+                5,
+                {"group_id": "g", "protocol_type": "consumer", "protocols": [{"name": "r"}]},
+            ),
+            (ApiKey.CREATE_TOPICS, 5, {"topics": [{"name": "orders", "num_partitions": 1}]}),
+        )
+    ]
+    for _ in range(200):
+        frame = bytearray(source.choice(seeds))
+        for _ in range(source.randrange(1, 4)):
+            frame[source.randrange(4, len(frame))] = source.randrange(256)
+        client = await gateway.client(A)
+        client.writer.write(bytes(frame))
+        client.writer.write_eof()
+        assert await client.ended()
+    assert "internal_error" not in gateway.closed(A) and "upstream_malformed" not in gateway.closed(A)
+
+
+QUICK = Timeouts(first_byte_ms=600, frame_ms=600, frame_progress_bytes=64, idle_ms=60_000)
+
+
+async def test_silence_and_slowness_end_with_their_causes(broker: FakeBroker) -> None:
+    async with running_gateway(broker.port, instance_spec(A), timeouts=QUICK) as gateway:
+        silent = await gateway.client(A)
+        slow_head, slow_frame = await gateway.client(A), await gateway.client(A)
+        patient = await gateway.client(A)
+        await patient.call(metadata())
+        slow_frame.writer.write(head(ApiKey.METADATA, 1, size=500))
+
+        async def drip(client: FrameClient, count: int) -> None:
+            for _ in range(count):
+                client.writer.write(b"\0")
+                await asyncio.sleep(0.2)
+
+        drips = [asyncio.create_task(drip(slow_head, 8)), asyncio.create_task(drip(slow_frame, 30))]
+        assert await silent.ended(3) and await slow_head.ended(3) and await slow_frame.ended(3)
+        await patient.call(metadata())
+        for task in drips:
+            task.cancel()
+        assert gateway.closed(A) == {"first_byte_timeout": 1, "frame_timeout": 2} or gateway.closed(A) == {
+            "first_byte_timeout": 1,
+            "frame_timeout": 1,
+            "malformed_request": 1,
+        }
+
+
+async def test_half_received_requests_have_a_budget_per_instance(gateway: RunningGateway) -> None:
+    part = head(ApiKey.SYNC_GROUP, 0, size=16_000_000)
+    clients = [await gateway.client(A) for _ in range(6)]
+    for client in clients:
+        client.writer.write(part + bytes(15_000_000))
+    await until(lambda: bool(gateway.closed(A)))
+    assert set(gateway.closed(A)) == {"buffer_budget"}
+    await (await gateway.client(B)).call(metadata())
+    for client in clients:
+        client.close()
+    await asyncio.sleep(0.2)
+    gateway.gateway.worker.served[A].collect(64 * 1024 * 1024)  # all of it was given back
+
+
+async def test_requests_up_to_the_limit_pass_and_no_further(broker: FakeBroker) -> None:
+    spec = instance_spec(A, limits=Limits(request_bytes_max=100_000))
+    async with running_gateway(broker.port, spec) as gateway:
+        topics = [{"name": "orders", "partition_data": [{"index": 0, "records": bytes(99_000)}]}]
+        client = await gateway.client(A)
+        await client.call(build(request_class(ApiKey.PRODUCE, 7), {"acks": 1, "topic_data": topics}))
+        topics[0]["partition_data"] = [{"index": 0, "records": bytes(100_000)}]
+        client.send(build(request_class(ApiKey.PRODUCE, 7), {"acks": 1, "topic_data": topics}))
+        assert await client.ended()
+        assert gateway.closed(A) == {"request_too_large": 1}
+
+
+async def test_two_thousand_idle_connections_cost_little(gateway: RunningGateway) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 20_000), hard))
+    try:
+        writers = []
+        for _ in range(2000):
+            writers.append((await asyncio.open_connection("127.0.0.1", gateway.port(A)))[1])
+        await until(lambda: gateway.connections(A) == 2000)
+        await (await gateway.client(B)).call(metadata())
+        for writer in writers:
+            writer.transport.abort()
+        await until(lambda: gateway.connections(A) == 0)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+async def test_a_flood_beyond_the_limit_leaves_the_others_alone(gateway: RunningGateway) -> None:
+    gateway.change(A, limits=Limits(connections_max=20))
+
+    async def knock() -> None:
+        try:
+            _, writer = await asyncio.open_connection("127.0.0.1", gateway.port(A))
+            await asyncio.sleep(0.3)
+            writer.close()
+        except ConnectionError:
+            pass
+
+    flood = [asyncio.create_task(knock()) for _ in range(300)]
+    neighbour = await gateway.client(B)
+    for _ in range(20):
+        await neighbour.call(metadata())
+    await asyncio.gather(*flood)
+    assert gateway.closed(A)["connections_max"] >= 200
+    assert gateway.closed(B) == {}
