@@ -6,17 +6,17 @@ Frames here have no 4-byte length prefix unless a name says `framed`.
 import datetime
 import struct
 from functools import lru_cache
-from io import BytesIO
 from typing import Any, Final, NamedTuple
 
 import kio.schema.index
 from kio.index import load_payload_module
 from kio.schema.index import PayloadEntityType
-from kio.serial import entity_reader, entity_writer
+from kio.serial import entity_reader
 from kio.serial.errors import SerialError
 from kio.static.constants import EntityType
 from kio.static.primitive import i32Timedelta
 
+from wire.encode_compile import encoder_of
 from wire.faults import MalformedFrame as MalformedFrame
 from wire.uvarint import read_uvarint as read_uvarint
 from wire.walk import clean_message
@@ -130,9 +130,10 @@ def decode(cls: Any, frame: Any, at: int = 0) -> Any:
 
 def encode(entity: Any) -> bytes:
     """The bytes of one entity, without header."""
-    buffer = BytesIO()
-    entity_writer(type(entity))(buffer, entity)
-    return buffer.getvalue()
+    out = bytearray()
+    message_class: Any = type(entity)
+    encoder_of(message_class)(entity, out)
+    return bytes(out)
 
 
 def framed_request(entity: Any, correlation_id: int, client_id: str | None) -> bytes:
