@@ -75,10 +75,8 @@ def seed(purchased: int, demands: Sequence[Demand]) -> Decision:
     if 10 * min(rates) >= 8 * busiest:
         return Decision(Rule.RATIO_MET, shares, proportions, proportions)
     p_max = max(proportions)
-    allocated = tuple(
-        proportion if rate == busiest else min(proportion + p_max // 10, p_max)
-        for proportion, rate in zip(proportions, rates, strict=True)
-    )
+    # For the busiest this is P itself, which is Pmax.
+    allocated = tuple(min(proportion + p_max // 10, p_max) for proportion in proportions)
     return Decision(Rule.HEADROOM, shares, proportions, allocated)
 
 

@@ -129,6 +129,21 @@ def test_silent_after_three_periods_and_back_with_its_next_report(harness: Harne
     assert harness.service.view(ID).produce.reserved_bytes_per_s == 0  # type: ignore[union-attr]
 
 
+def test_silence_begins_at_the_third_period_exactly(harness: Harness) -> None:
+    harness.service.receive(a_report(1, traffic(0)))
+    seen = []
+    for now_ms in (12_999, 13_000):
+        harness.now_ms = now_ms
+        seen.append(harness.service.view(ID).brokers[0].silent)  # type: ignore[union-attr]
+    assert seen == [False, True]
+
+
+def test_nobody_is_held_above_what_is_bought_now(harness: Harness) -> None:
+    harness.specs[ID] = a_spec(produce_rate_bytes_per_s=T // 3)
+    (lease,) = harness.service.receive(a_report(9, traffic(10**9, rate=T))).allocations
+    assert lease.produce_rate_bytes_per_s == T // 3
+
+
 def test_a_broker_that_is_gone_for_good_is_forgotten_on_request(harness: Harness) -> None:
     harness.round(1, [30, 30, 30])
     assert harness.service.forget_point("broker-3") and not harness.service.forget_point("broker-3")

@@ -231,6 +231,16 @@ def test_master_lifts_what_others_deleted() -> None:
     assert isinstance(point.produce_verdict(ID), Admit)
 
 
+def test_between_98_percent_and_full_the_masters_word_counts() -> None:
+    point = a_point()
+    point.set_spec(a_spec(), 0)
+    between = {"stored_bytes": 990_000, "stored_left_bytes": 10_000}
+    assert told(point, 0, blocked=True, **between) == {ID}
+    assert isinstance(point.produce_verdict(ID), Full)
+    assert told(point, 1, lease_epoch=2, blocked=False, **between) == {ID}
+    assert isinstance(point.produce_verdict(ID), Admit)
+
+
 def test_a_refusal_is_counted() -> None:
     point = a_point()
     point.set_spec(a_spec(), 0)
