@@ -152,10 +152,10 @@ class Control:
 
     async def _close(self, tasks: Supervised, servers: list[asyncio.Task[None]]) -> None:
         self.console.closing.set()
+        await tasks.aclose()  # among them a follower of our own feed
         for server in (self.public, self.internal):
             server.should_exit = True
         await asyncio.wait(servers, timeout=_GRACE_S + 1)
-        await tasks.aclose()
         await self.client.aclose()
         self.console.close()
 

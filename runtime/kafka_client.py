@@ -88,8 +88,8 @@ class KafkaConnection:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the connection can no longer be used."""
-        return self._writer.is_closing()
+        """Whether the connection can no longer be used, as far as is known: the peer may have closed it."""
+        return self._writer.is_closing() or self._reader.at_eof() or self._reader.exception() is not None
 
     def close(self) -> None:
         """Close the connection."""

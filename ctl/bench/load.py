@@ -74,9 +74,9 @@ class Client:
         self._fill(self._scratch[:size])
         return int(size)
 
-    def answer(self, size: int) -> memoryview:
+    def answer(self, size: int) -> bytes:
         """The answer read last."""
-        return self._scratch[:size]
+        return bytes(self._scratch[:size])
 
     def _fill(self, view: memoryview) -> None:
         at = 0
@@ -176,13 +176,18 @@ def consume(port: int, topic: str, load: Workload, total_bytes: int, *, fetch_by
 
 def fetch_frame(topic: str, offset: int, size: int) -> bytes:
     """A framed Fetch of partition 0."""
-    part = _FETCH.FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=size)
+    part = _FETCH.FetchPartition(
+        partition=0, fetch_offset=offset, log_start_offset=-1, partition_max_bytes=size
+    )
     request = _FETCH.FetchRequest(
         replica_id=-1,
         max_wait=duration(500),
         min_bytes=1,
         max_bytes=size,
         isolation_level=0,
+        session_id=0,
+        session_epoch=-1,
+        forgotten_topics_data=(),
         topics=(_FETCH.FetchTopic(topic=topic, partitions=(part,)),),
     )
     return framed_request(request, 7, "bench")

@@ -10,9 +10,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 def create_topic(bootstrap: str, name: str, partitions: int = 1) -> None:
     """Create a topic."""
-    for future in (
-        AdminClient({"bootstrap.servers": bootstrap}).create_topics([NewTopic(name, partitions)]).values()
-    ):
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for future in admin.create_topics([NewTopic(name, partitions)]).values():
         future.result(15)
 
 
