@@ -10,6 +10,7 @@ from typing import Final
 import sqlalchemy as sa
 
 SCHEMA_VERSION: Final = 1
+IN_MEMORY: Final = "sqlite://"
 
 _metadata = sa.MetaData()
 _settings = sa.Table(
@@ -55,11 +56,12 @@ class Journal:
     """Thread-safe for one caller at a time; blocks, so call `save` from a worker thread."""
 
     def __init__(self, url: str) -> None:
-        """`url`: an SQLAlchemy URL such as `sqlite:///data/master.db`.
+        """`url`: an SQLAlchemy URL such as `sqlite:///data/master.db`; `sqlite://` keeps it in memory.
 
         Raises: sqlalchemy.exc.SQLAlchemyError when it cannot be opened; ValueError for another schema.
         """
-        self._engine = sa.create_engine(url)
+        memory = {"poolclass": sa.StaticPool, "connect_args": {"check_same_thread": False}}
+        self._engine = sa.create_engine(url, **(memory if url == IN_MEMORY else {}))
         if self._engine.dialect.name == "sqlite":
             with self._engine.connect() as connection:
                 connection.execute(sa.text("PRAGMA journal_mode=WAL"))

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 
 import prometheus_client
+from sqlalchemy.exc import SQLAlchemyError
 
 from contracts.quota import Allocation, ReportAnswer, TrafficReport
 from contracts.quota_view import History, QuotaOverview, QuotaView
@@ -242,8 +243,15 @@ class MasterService:
                 self.tick()
                 ticks += 1
                 if ticks % self.settings.journal_periods == 0:
-                    await asyncio.to_thread(self._journal.save, self.saved_allocations())
+                    await asyncio.to_thread(self._save, self.saved_allocations())
                 await asyncio.sleep(self.settings.period_ms / 1000)
         finally:
             prometheus_client.REGISTRY.unregister(collector)
-            self._journal.save(self.saved_allocations())
+            self._save(self.saved_allocations())
+
+    def _save(self, rows: list[SavedAllocation]) -> None:
+        """Without the journal the service works on; only a failover would start from older figures."""
+        try:
+            self._journal.save(rows)
+        except SQLAlchemyError as error:
+            _log.warning("the last allocations cannot be written to the journal", error=str(error))

@@ -290,6 +290,19 @@ def test_metrics_show_every_letter(harness: Harness) -> None:
     assert registry.get_sample_value("portico_quota_refused_total", {"instance": ID, "node": "2"}) == 2
 
 
+async def test_a_journal_that_cannot_be_written_stops_nothing() -> None:
+    journal = Journal("sqlite://")
+    service = MasterService(lambda: {ID: a_spec()}, journal, MasterSettings(journal_periods=1))
+    service.receive(a_report(1, traffic(5)))
+    task = asyncio.create_task(service.run())
+    with journal._engine.begin() as connection:
+        connection.exec_driver_sql("DROP TABLE master_allocations")
+    await asyncio.sleep(0.05)
+    assert not task.done() and len(service.receive(a_report(2, traffic(6))).allocations) == 1
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
 async def test_run_writes_the_journal_when_it_is_stopped(harness: Harness) -> None:
     harness.round(1, [60, 20, 10])
     task = asyncio.create_task(harness.service.run())
