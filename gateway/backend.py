@@ -25,6 +25,8 @@ class Backend:
         self._versions: dict[int, dict[int, VersionRange]] = {}
         self._resolved: dict[str, str] = {}
         self._turn = 0
+        self.encoded_versions: dict[tuple[int | None, int], bytes] = {}
+        """ApiVersions response bodies by node and version: every connection asks for one first."""
         self.spec = spec
 
     def apply(self, spec: ClusterSpec) -> None:
@@ -38,6 +40,7 @@ class Backend:
 
     def _forget(self, node_id: int) -> None:
         self._versions.pop(node_id, None)
+        self.encoded_versions.clear()
         connection = self._connections.pop(node_id, None)
         if connection is not None:
             connection.close()
@@ -87,6 +90,7 @@ class Backend:
                 int(api.api_key): version_range(int(api.min_version), int(api.max_version))
                 for api in answer.api_keys
             }
+            self.encoded_versions.clear()
         known = [self._versions[node] for node in nodes if node in self._versions]
         if not known:
             raise failure

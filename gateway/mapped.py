@@ -88,7 +88,12 @@ def _settle(conn: "Connection", exchange: Exchange, head: bytes, outcome: Outcom
 
 def answer_locally(conn: "Connection", exchange: Exchange, response: Any) -> None:
     """Reply ourselves, when it is this request's turn."""
-    reply = conn.queue.answered(exchange, framed_response(response, exchange.correlation_id))
+    reply_locally(conn, exchange, framed_response(response, exchange.correlation_id))
+
+
+def reply_locally(conn: "Connection", exchange: Exchange, frame: bytes) -> None:
+    """The same with a frame."""
+    reply = conn.queue.answered(exchange, frame)
     if reply is not None:
         conn.send_client([reply])
 

@@ -15,15 +15,18 @@ from gateway import answers
 from gateway.apis import APIS, Mode
 from gateway.call import Answer, Call, Later
 from gateway.causes import DisconnectCause
-from gateway.mapped import answer_locally
+from gateway.mapped import answer_locally, reply_locally
 from gateway.ordering import Exchange
 from gateway.stops import ConnectionStop
 from runtime.kafka_client import KafkaUnavailable
 from wire.api_table import ApiKey, VersionRange
+from wire.codec import decode, encode, parse_request_header, request_class
 from wire.framing import Buffer
 
 _API_VERSIONS: Final = int(ApiKey.API_VERSIONS)
-_I16: Final = struct.Struct(">h")
+_HEAD: Final = struct.Struct(">ii")
+_NAMED_SOFTWARE: Final = 3
+"""From this version on clients say what they are."""
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
 
 
@@ -43,27 +46,48 @@ def offered(backend: dict[int, VersionRange]) -> list[dict[str, int]]:
 
 
 def take_frame(call: Call, frame: memoryview, out: list[Buffer]) -> bool:
-    """Answer a version we do not know; True when that was the case."""
-    del frame, out
-    if APIS[_API_VERSIONS].versions.serves(call.api_version):
+    """Answer a version we do not know, and what was answered before in the same words."""
+    del out
+    if not APIS[_API_VERSIONS].versions.serves(call.api_version):
+        known = call.backend.known_versions(call.conn.listener.node_id) or {}
+        response = answers.response(
+            _API_VERSIONS, 0, error_code=ErrorCode.unsupported_version, api_keys=offered(known)
+        )
+        answer_locally(call.conn, Exchange(_API_VERSIONS, 0, call.exchange.correlation_id), response)
+        return True
+    body = call.backend.encoded_versions.get((call.conn.listener.node_id, call.api_version))
+    if body is None or (call.api_version >= _NAMED_SOFTWARE and _request_fault(call, frame)):
         return False
-    known = call.backend.known_versions(call.conn.listener.node_id) or {}
-    response = answers.response(
-        _API_VERSIONS, 0, error_code=ErrorCode.unsupported_version, api_keys=offered(known)
-    )
-    exchange = Exchange(_API_VERSIONS, 0, call.exchange.correlation_id)
-    answer_locally(call.conn, exchange, response)
+    reply_locally(call.conn, call.exchange, _HEAD.pack(4 + len(body), call.exchange.correlation_id) + body)
     return True
+
+
+def _request_fault(call: Call, frame: memoryview) -> bool:
+    """Whether the request is not one that the remembered body answers."""
+    header = parse_request_header(frame[4:], True)
+    request = decode(request_class(_API_VERSIONS, call.api_version), bytes(frame[4:]), header.body_at)
+    return not _names_software(request)
+
+
+def _names_software(request: Any) -> bool:
+    """Kafka's rule for the names that clients give themselves (KIP-511)."""
+    names = (request.client_software_name, request.client_software_version)
+    return all(_SOFTWARE.match(name) for name in names)
 
 
 def on_request(call: Call, request: Any) -> Answer | Later:
     """Answer at once when the backend has been asked before, else after asking it."""
-    if call.api_version >= 3 and not (
-        _SOFTWARE.match(request.client_software_name) and _SOFTWARE.match(request.client_software_version)
-    ):
+    if call.api_version >= _NAMED_SOFTWARE and not _names_software(request):
         return call.answer(error_code=ErrorCode.invalid_request)
     known = call.backend.known_versions(call.conn.listener.node_id)
-    return _later(call) if known is None else call.answer(api_keys=offered(known))
+    return _later(call) if known is None else _answered(call, known)
+
+
+def _answered(call: Call, known: dict[int, VersionRange]) -> Answer:
+    answer = call.answer(api_keys=offered(known))
+    key = (call.conn.listener.node_id, call.api_version)
+    call.backend.encoded_versions[key] = encode(answer.response)
+    return answer
 
 
 async def _later(call: Call) -> Answer:
@@ -71,4 +95,4 @@ async def _later(call: Call) -> Answer:
         known = await call.backend.versions(call.conn.listener.node_id)
     except KafkaUnavailable as error:
         raise ConnectionStop(DisconnectCause.UPSTREAM_UNREACHABLE, str(error)) from error
-    return call.answer(api_keys=offered(known))
+    return _answered(call, known)
