@@ -9,7 +9,7 @@ from starlette.routing import Route
 from starlette.staticfiles import StaticFiles
 
 from tenants.api import accounts, instances, operations, problems, quota, topics, whitelist
-from tenants.api.middleware import Authenticate, SecurityHeaders
+from tenants.api.middleware import Authenticate, BodyLimit, SecurityHeaders
 from tenants.api.schema import openapi
 from tenants.console import Console
 from tenants.internal import create_internal_routes
@@ -41,7 +41,6 @@ def create_console_app(console: Console) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        max_body_size=BODY_BYTES_MAX,
         generate_unique_id_function=lambda route: route.name,
     )
     app.state.console = console
@@ -51,6 +50,7 @@ def create_console_app(console: Console) -> FastAPI:
     app.openapi = openapi(app)  # type: ignore[method-assign]
     _add_pages(app)
     # The last added runs first.
+    app.add_middleware(BodyLimit, bytes_max=BODY_BYTES_MAX)
     app.add_middleware(Authenticate, accounts=console.accounts)
     app.add_middleware(SecurityHeaders)
     return app

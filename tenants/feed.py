@@ -5,7 +5,6 @@ after a restart the followers' next polls bring them again.
 """
 
 import asyncio
-import contextlib
 from dataclasses import replace
 from typing import Final
 
@@ -25,6 +24,7 @@ from tenants.model import Instance
 from tenants.store import changes, instances
 from tenants.store.engine import Store
 from tenants.usecases.placement import Placement
+from tenants.waiting import wait_until
 
 _log = get_logger(__name__)
 WAIT_MAX_MS: Final = 30_000
@@ -98,8 +98,7 @@ class Feed:
             left_ms = deadline_ms - monotonic_ms()
             if response.full or response.instances or response.clusters or left_ms <= 0:
                 return response
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(wake.wait(), left_ms / 1000)
+            await wait_until(wake, left_ms / 1000)
 
     def _changes(self, request: FeedRequest) -> FeedResponse:
         with self._store.read() as connection:
@@ -141,8 +140,7 @@ class Feed:
         """Settle instances after each acknowledgement, and while some wait; for ever."""
         waiting = True
         while True:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._to_settle.wait(), _SETTLE_EVERY_S if waiting else None)
+            await wait_until(self._to_settle, _SETTLE_EVERY_S if waiting else None)
             self._to_settle.clear()
             waiting = await self.settle()
 

@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 
 import msgspec
 import prometheus_client
+from prometheus_client import CollectorRegistry
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -20,6 +21,7 @@ from tenants.api.problems import problem
 from tenants.console import Console
 from tenants.errors import Refused
 from tenants.feed import UnknownVersion
+from tenants.metrics import ConsoleCollector
 
 T = TypeVar("T")
 BODY_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -42,6 +44,8 @@ def create_internal_routes(console: Console) -> list[Route]:
 class _Handlers:
     def __init__(self, console: Console) -> None:
         self._console = console
+        self._registry = CollectorRegistry()
+        self._registry.register(ConsoleCollector(console))
 
     async def feed(self, request: Request) -> Response:
         """A long poll; given up when the follower hangs up, so that it no longer counts as live."""
@@ -75,8 +79,12 @@ class _Handlers:
 
     async def metrics(self, request: Request) -> Response:  # noqa: ARG002 - Starlette's signature
         """Prometheus metrics of this process."""
-        text = await asyncio.to_thread(prometheus_client.generate_latest)
+        text = await asyncio.to_thread(self._metrics)
         return Response(text, media_type=prometheus_client.CONTENT_TYPE_LATEST)
+
+    def _metrics(self) -> bytes:
+        own = prometheus_client.generate_latest(self._registry)
+        return own + prometheus_client.generate_latest()
 
 
 async def _decode(request: Request, message: type[T]) -> T:

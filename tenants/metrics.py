@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from prometheus_client.core import GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector, CollectorRegistry
+from prometheus_client.registry import Collector
 
 from runtime.clock import monotonic_ms
 from tenants.console import Console
@@ -40,8 +40,3 @@ class ConsoleCollector(Collector):
         yield GaugeMetricFamily(
             "portico_console_streams_open", "Live views open", value=self._console.streams_open
         )
-
-
-def register(console: Console, registry: CollectorRegistry) -> None:
-    """Show a console's metrics in a registry."""
-    registry.register(ConsoleCollector(console))

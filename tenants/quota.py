@@ -84,8 +84,9 @@ class QuotaSource:
         return self._by_id
 
     async def usage_of(self, instance_id: str) -> Usage:
-        """Stored bytes and partitions of one instance, as far as known."""
-        view = (await self.usage()).get(instance_id)
-        if view is None:
+        """Stored bytes and partitions of one instance as of now, as far as known."""
+        try:
+            view = await self.with_history(instance_id, 0)
+        except Unavailable:
             return Usage()
         return Usage(view.stored_bytes, sum(broker.partitions_led for broker in view.brokers))

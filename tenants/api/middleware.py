@@ -8,10 +8,11 @@ from typing import Final
 
 from prometheus_client import Counter
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tenants import credentials
-from tenants.api.problems import of_refusal
+from tenants.api.problems import of_refusal, problem
 from tenants.errors import Forbidden, Refused, Unauthenticated
 from tenants.model import Caller
 from tenants.usecases.accounts import Accounts
@@ -141,3 +142,33 @@ class SecurityHeaders:
 def _known(method: str) -> str:
     """Clients choose the method: a label only for those that exist."""
     return method if method in (*_SAFE, "POST", "PUT", "PATCH", "DELETE") else "other"
+
+
+class BodyLimit:
+    """Answers 413 to bodies that are too large, whether they say so first or not."""
+
+    def __init__(self, app: ASGIApp, bytes_max: int) -> None:
+        self._app = app
+        self._bytes_max = bytes_max
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Count what is received."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        detail = f"the body may have at most {self._bytes_max} bytes"
+        told = Headers(scope=scope).get("content-length", "")
+        if told.isdecimal() and int(told) > self._bytes_max:
+            await problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail, scope["path"])(scope, receive, send)
+            return
+        received = 0
+
+        async def counted() -> Message:
+            nonlocal received
+            message = await receive()
+            received += len(message.get("body", b""))
+            if received > self._bytes_max:
+                raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail)
+            return message
+
+        await self._app(scope, counted, send)

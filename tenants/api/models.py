@@ -17,11 +17,15 @@ Bytes = Annotated[int, Field(ge=0, lt=2**63)]
 Count = Annotated[int, Field(ge=0, lt=2**31)]
 
 
-class _Request(BaseModel):
+class RequestModel(BaseModel):
+    """A body: unknown fields and wrong types are refused."""
+
     model_config = ConfigDict(extra="forbid", str_strip_whitespace=False, strict=True)
 
 
-class _View(BaseModel):
+class ViewModel(BaseModel):
+    """An answer."""
+
     model_config = ConfigDict(frozen=True)
 
 
@@ -35,14 +39,14 @@ class ConsoleState(StrEnum):
     FAILED = "failed"
 
 
-class FieldFault(_View):
+class FieldFault(ViewModel):
     """One field of a request that was refused."""
 
     field: str = Field(examples=["limits.partitions_max"])
     message: str
 
 
-class Problem(_View):
+class Problem(ViewModel):
     """RFC 9457 problem details, as `application/problem+json`."""
 
     type: str = Field(examples=["urn:portico:problem:not-found"])
@@ -56,14 +60,14 @@ class Problem(_View):
 # --- session, accounts -----------------------------------------------------------------------------
 
 
-class LoginRequest(_Request):
+class LoginRequest(RequestModel):
     """POST /v1/session."""
 
     user: str = Field(min_length=1, max_length=128, examples=["admin"])
     password: str = Field(min_length=1, max_length=1024)
 
 
-class SessionView(_View):
+class SessionView(ViewModel):
     """Who is logged in. Browsers send `csrf_token` as X-CSRF-Token with every write."""
 
     user: str
@@ -72,7 +76,7 @@ class SessionView(_View):
     csrf_token: str
 
 
-class Me(_View):
+class Me(ViewModel):
     """GET /v1/me: the caller, by session or key, and the address the request came from."""
 
     kind: str = Field(examples=["session", "key"])
@@ -82,13 +86,13 @@ class Me(_View):
     address: str | None = Field(description="the caller's address, a start for a whitelist")
 
 
-class TenantCreate(_Request):
+class TenantCreate(RequestModel):
     """POST /v1/tenants."""
 
     name: str = Field(min_length=1, max_length=64, examples=["acme"])
 
 
-class TenantView(_View):
+class TenantView(ViewModel):
     """A tenant: owns instances, users and keys."""
 
     name: str
@@ -96,21 +100,21 @@ class TenantView(_View):
     created_at: datetime
 
 
-class TenantList(_View):
+class TenantList(ViewModel):
     """GET /v1/tenants."""
 
     items: list[TenantView]
     next_cursor: str | None = None
 
 
-class KeyCreate(_Request):
+class KeyCreate(RequestModel):
     """POST /v1/keys."""
 
     name: str = Field(min_length=1, max_length=64, examples=["deploy"])
     role: Role = Field(strict=False, default=Role.OWNER)
 
 
-class KeyView(_View):
+class KeyView(ViewModel):
     """An API key, without its secret."""
 
     id: str
@@ -127,14 +131,14 @@ class KeyCreated(KeyView):
     secret: str
 
 
-class KeyList(_View):
+class KeyList(ViewModel):
     """GET /v1/keys."""
 
     items: list[KeyView]
     next_cursor: str | None = None
 
 
-class PasswordReset(_View):
+class PasswordReset(ViewModel):
     """POST /v1/users/{user}/reset-password: the new password, shown once."""
 
     user: str
@@ -144,7 +148,7 @@ class PasswordReset(_View):
 # --- instances -------------------------------------------------------------------------------------
 
 
-class LimitsView(_View):
+class LimitsView(ViewModel):
     """Bounds of an instance beside rates and capacity."""
 
     partitions_max: int
@@ -156,7 +160,7 @@ class LimitsView(_View):
     retention_ms_max: int
 
 
-class LimitsChange(_Request):
+class LimitsChange(RequestModel):
     """The limits to set; those left out keep their value (or the default of a new instance)."""
 
     partitions_max: Count | None = Field(default=None, examples=[300])
@@ -168,7 +172,7 @@ class LimitsChange(_Request):
     retention_ms_max: Bytes | None = Field(default=None, examples=[2592000000])
 
 
-class InstanceCreate(_Request):
+class InstanceCreate(RequestModel):
     """POST /v1/instances. One of `whitelist` and `allow_all` must be given."""
 
     name: str = Field(examples=["shop"])
@@ -182,7 +186,7 @@ class InstanceCreate(_Request):
     auto_create_topics: bool = False
 
 
-class InstanceChange(_Request):
+class InstanceChange(RequestModel):
     """PATCH /v1/instances/{id}: resize, limits, switches. The whitelist has its own resource."""
 
     name: str | None = Field(default=None, examples=["shop"])
@@ -194,7 +198,7 @@ class InstanceChange(_Request):
     auto_create_topics: bool | None = None
 
 
-class InstanceView(_View):
+class InstanceView(ViewModel):
     """An instance: what was bought, where it is reached, how it does."""
 
     id: str = Field(examples=["iabcdefghijk"])
@@ -221,7 +225,7 @@ class InstanceView(_View):
     applied: bool = Field(description="whether every live gateway serves this revision")
 
 
-class InstanceList(_View):
+class InstanceList(ViewModel):
     """GET /v1/instances, one page."""
 
     items: list[InstanceView]
@@ -231,21 +235,21 @@ class InstanceList(_View):
 # --- whitelist -------------------------------------------------------------------------------------
 
 
-class WhitelistView(_View):
+class WhitelistView(ViewModel):
     """Who may connect. An empty list admits nobody, unless `allow_all`."""
 
     allow_all: bool
     cidrs: list[str]
 
 
-class WhitelistSet(_Request):
+class WhitelistSet(RequestModel):
     """PUT an instance's whitelist."""
 
     allow_all: bool = False
     cidrs: Cidrs = []
 
 
-class WhitelistChange(_Request):
+class WhitelistChange(RequestModel):
     """PATCH an instance's whitelist: entries to add and to remove, and the switch."""
 
     add: Cidrs = []
@@ -253,7 +257,7 @@ class WhitelistChange(_Request):
     allow_all: bool | None = None
 
 
-class TopicWhitelistView(_View):
+class TopicWhitelistView(ViewModel):
     """A topic's own list; `inherits` true: it has none and the instance's list alone decides."""
 
     topic: str
@@ -261,13 +265,13 @@ class TopicWhitelistView(_View):
     cidrs: list[str]
 
 
-class TopicWhitelistSet(_Request):
+class TopicWhitelistSet(RequestModel):
     """PUT a topic's own list. An empty list admits nobody."""
 
     cidrs: Cidrs
 
 
-class RefusalView(_View):
+class RefusalView(ViewModel):
     """An address that the whitelist turned away."""
 
     address: str
@@ -275,169 +279,17 @@ class RefusalView(_View):
     gateway: str
 
 
-class RefusalList(_View):
+class RefusalList(ViewModel):
     """GET /v1/instances/{id}/refusals: the last 50, newest first, and closed connections by cause."""
 
     items: list[RefusalView]
     closed: dict[str, int] = Field(description="connections closed since the gateways started, by cause")
 
 
-# --- topics ----------------------------------------------------------------------------------------
-
-
-class TopicCreate(_Request):
-    """POST a topic."""
-
-    name: str = Field(examples=["orders"])
-    partitions: int = Field(default=1, ge=1, lt=2**31, examples=[3])
-    configs: dict[str, str] = Field(default={}, examples=[{"retention.ms": "86400000"}])
-
-
-class TopicChange(_Request):
-    """PATCH a topic: configs to set (null: back to the default), a larger number of partitions."""
-
-    partitions: int | None = Field(default=None, ge=1, lt=2**31)
-    configs: dict[str, str | None] = {}
-
-
-class TopicSummary(_View):
-    """A topic in a listing."""
-
-    name: str
-    partitions: int
-    replication_factor: int
-    stored_bytes: int | None
-    has_whitelist: bool
-
-
-class TopicList(_View):
-    """GET topics, one page."""
-
-    items: list[TopicSummary]
-    next_cursor: str | None
-
-
-class PartitionView(_View):
-    """One partition; offsets are null while it has no leader."""
-
-    partition: int
-    leader: int | None
-    replicas: list[int]
-    isr: list[int]
-    log_start_offset: int | None
-    high_watermark: int | None
-    size_bytes: int | None
-
-
-class ConfigView(_View):
-    """One config of a topic. `about` and `editable` come from the table of what tenants may set."""
-
-    name: str
-    value: str | None
-    is_default: bool
-    editable: bool
-    about: str | None
-
-
-class TopicView(_View):
-    """GET a topic."""
-
-    name: str
-    partitions: list[PartitionView]
-    configs: list[ConfigView]
-    stored_bytes: int | None
-    whitelist: list[str] | None = Field(description="null: inherits the instance's")
-
-
-class DeleteBefore(_Request):
-    """Delete records of one partition before an offset; null: all of them."""
-
-    partition: Count
-    before_offset: int | None = Field(default=None, ge=0, lt=2**63)
-
-
-class DeleteRecordsRequest(_Request):
-    """POST delete-records. `{}` deletes every record of every partition."""
-
-    partitions: list[DeleteBefore] | None = None
-
-
-class PartitionStart(_View):
-    """Where a partition's log starts after a deletion, or why it was refused."""
-
-    partition: int
-    log_start_offset: int | None
-    error: str | None
-
-
-class DeleteRecordsResult(_View):
-    """The outcome per partition."""
-
-    partitions: list[PartitionStart]
-
-
-# --- groups ----------------------------------------------------------------------------------------
-
-
-class GroupSummary(_View):
-    """A consumer group in a listing."""
-
-    group: str
-    state: str
-    protocol_type: str
-
-
-class GroupList(_View):
-    """GET groups, one page."""
-
-    items: list[GroupSummary]
-    next_cursor: str | None
-
-
-class AssignedPartitions(_View):
-    """What a member was assigned of one topic."""
-
-    topic: str
-    partitions: list[int]
-
-
-class MemberView(_View):
-    """A member of a group."""
-
-    member_id: str
-    group_instance_id: str | None
-    client_id: str
-    client_host: str
-    assignment: list[AssignedPartitions]
-
-
-class CommittedOffset(_View):
-    """A committed offset and how far the group is behind; null where the log end is unknown."""
-
-    topic: str
-    partition: int
-    committed_offset: int
-    log_end_offset: int | None
-    lag: int | None
-    metadata: str | None
-
-
-class GroupView(_View):
-    """GET a group."""
-
-    group: str
-    state: str
-    protocol_type: str
-    protocol: str = Field(description="the assignor the members agreed on")
-    members: list[MemberView]
-    offsets: list[CommittedOffset]
-    lag: int = Field(description="sum of the known lags")
-
-
 # --- operators -------------------------------------------------------------------------------------
 
 
-class BrokerView(_View):
+class BrokerView(ViewModel):
     """A broker that registered."""
 
     cluster_id: str
@@ -448,13 +300,13 @@ class BrokerView(_View):
     seen_at: datetime | None
 
 
-class BrokerList(_View):
+class BrokerList(ViewModel):
     """GET /v1/brokers."""
 
     items: list[BrokerView]
 
 
-class GatewayView(_View):
+class GatewayView(ViewModel):
     """A gateway worker that follows the feed."""
 
     consumer: str
@@ -463,7 +315,7 @@ class GatewayView(_View):
     connections: int
 
 
-class HealthView(_View):
+class HealthView(ViewModel):
     """GET /v1/health. Without credentials only `status` is told."""
 
     status: str = Field(examples=["ok", "degraded"])
@@ -473,7 +325,7 @@ class HealthView(_View):
     quota_master: bool | None = Field(default=None, description="whether the quota master answers")
 
 
-class AuditView(_View):
+class AuditView(ViewModel):
     """One write: who did what to which thing."""
 
     id: int
@@ -486,7 +338,7 @@ class AuditView(_View):
     address: str | None
 
 
-class AuditList(_View):
+class AuditList(ViewModel):
     """GET /v1/audit, newest first, one page."""
 
     items: list[AuditView]

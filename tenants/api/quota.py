@@ -15,6 +15,7 @@ from tenants.api.middleware import credential_caller
 from tenants.console import Console
 from tenants.errors import Refused, Unavailable
 from tenants.model import Caller, Instance
+from tenants.waiting import wait_until
 
 router = APIRouter(prefix="/v1", tags=["quota"])
 STREAMS_MAX: Final = 500
@@ -130,7 +131,4 @@ async def _events(
 
 async def _until_next_period(closing: asyncio.Event) -> None:
     """All streams tick together, so that one question to the master serves them all."""
-    try:
-        await asyncio.wait_for(closing.wait(), (_PERIOD_MS - epoch_ms() % _PERIOD_MS) / 1000)
-    except TimeoutError:
-        return
+    await wait_until(closing, (_PERIOD_MS - epoch_ms() % _PERIOD_MS) / 1000)

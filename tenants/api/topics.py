@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path
 
 from contracts.names import topic_name_fault
-from tenants.api import models, views
+from tenants.api import topic_models, views
 from tenants.api.context import Asker, Found, Paging, Plane, after_key
 from tenants.backend import groups as group_backend
 from tenants.backend import topics as topic_backend
@@ -20,7 +20,7 @@ Group = Annotated[str, Path(min_length=1, max_length=1000)]
 
 
 @router.get("/topics")
-async def topics(plane: Plane, found: Found, page: Paging) -> models.TopicList:
+async def topics(plane: Plane, found: Found, page: Paging) -> topic_models.TopicList:
     """The topics, by name."""
     cluster = await plane.cluster(found.cluster_id)
     after = after_key(page, str) or ""
@@ -33,25 +33,25 @@ async def topics(plane: Plane, found: Found, page: Paging) -> models.TopicList:
         stored[name] = stored.get(name, 0) + size
     items = [views.topic_summary(found, name, every[name], stored.get(name)) for name in shown]
     cursor = page.next_cursor(len(items), [shown[-1]] if shown else None)
-    return models.TopicList(items=items, next_cursor=cursor)
+    return topic_models.TopicList(items=items, next_cursor=cursor)
 
 
 @router.post("/topics", status_code=201)
 async def create_topic(
-    plane: Plane, caller: Asker, found: Found, body: models.TopicCreate
-) -> models.TopicView:
+    plane: Plane, caller: Asker, found: Found, body: topic_models.TopicCreate
+) -> topic_models.TopicView:
     """Create a topic. Clients see it at once."""
     await plane.topics.create(caller, found, body.name, body.partitions, body.configs)
     return await _topic(plane, found, body.name)
 
 
 @router.get("/topics/{topic}")
-async def topic(plane: Plane, found: Found, topic: Topic) -> models.TopicView:
+async def topic(plane: Plane, found: Found, topic: Topic) -> topic_models.TopicView:
     """One topic: partitions with offsets and sizes, configs, whitelist."""
     return await _topic(plane, found, topic)
 
 
-async def _topic(plane: Console, found: Instance, name: str) -> models.TopicView:
+async def _topic(plane: Console, found: Instance, name: str) -> topic_models.TopicView:
     if topic_name_fault(name) is not None:
         raise topic_backend.no_topic(name)
     cluster = await plane.cluster(found.cluster_id)
@@ -61,8 +61,8 @@ async def _topic(plane: Console, found: Instance, name: str) -> models.TopicView
 
 @router.patch("/topics/{topic}")
 async def change_topic(
-    plane: Plane, caller: Asker, found: Found, topic: Topic, body: models.TopicChange
-) -> models.TopicView:
+    plane: Plane, caller: Asker, found: Found, topic: Topic, body: topic_models.TopicChange
+) -> topic_models.TopicView:
     """Set configs (null: back to the default) and add partitions."""
     if topic_name_fault(topic) is not None:
         raise topic_backend.no_topic(topic)
@@ -78,8 +78,8 @@ async def delete_topic(plane: Plane, caller: Asker, found: Found, topic: Topic) 
 
 @router.post("/topics/{topic}/delete-records")
 async def delete_records(
-    plane: Plane, caller: Asker, found: Found, topic: Topic, body: models.DeleteRecordsRequest
-) -> models.DeleteRecordsResult:
+    plane: Plane, caller: Asker, found: Found, topic: Topic, body: topic_models.DeleteRecordsRequest
+) -> topic_models.DeleteRecordsResult:
     """Delete records before an offset, of some partitions or (`{}`) all records. Frees their space."""
     if topic_name_fault(topic) is not None:
         raise topic_backend.no_topic(topic)
@@ -93,25 +93,26 @@ async def delete_records(
 
 
 @router.get("/groups", tags=["groups"])
-async def groups(plane: Plane, found: Found, page: Paging) -> models.GroupList:
+async def groups(plane: Plane, found: Found, page: Paging) -> topic_models.GroupList:
     """The consumer groups, by name."""
     after = after_key(page, str) or ""
     every = await group_backend.listing(await plane.cluster(found.cluster_id), found.id)
     shown = [one for one in every if one.name > after][: page.limit]
     items = [
-        models.GroupSummary(group=one.name, state=one.state, protocol_type=one.protocol_type) for one in shown
+        topic_models.GroupSummary(group=one.name, state=one.state, protocol_type=one.protocol_type)
+        for one in shown
     ]
     cursor = page.next_cursor(len(items), [shown[-1].name] if shown else None)
-    return models.GroupList(items=items, next_cursor=cursor)
+    return topic_models.GroupList(items=items, next_cursor=cursor)
 
 
 @router.get("/groups/{group:path}", tags=["groups"])
-async def group(plane: Plane, found: Found, group: Group) -> models.GroupView:
+async def group(plane: Plane, found: Found, group: Group) -> topic_models.GroupView:
     """One group: members with what they are assigned, committed offsets with lag."""
     cluster = await plane.cluster(found.cluster_id)
     described, members, offsets = await group_backend.describe(cluster, found.id, group)
     committed = [views.committed_view(one) for one in offsets]
-    return models.GroupView(
+    return topic_models.GroupView(
         group=group,
         state=described.group_state,
         protocol_type=described.protocol_type,

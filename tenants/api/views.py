@@ -9,7 +9,7 @@ from contracts import topic_policy
 from contracts.quota_view import QuotaView
 from runtime.clock import monotonic_ms
 from runtime.config import format_host_port
-from tenants.api import models
+from tenants.api import models, topic_models
 from tenants.api.context import at
 from tenants.backend.groups import MemberFacts, OffsetFacts
 from tenants.backend.topics import ConfigFacts, PartitionFacts
@@ -71,9 +71,9 @@ def topic_whitelist_view(instance: Instance, topic: str) -> models.TopicWhitelis
 
 def topic_summary(
     instance: Instance, name: str, topic: MetadataResponseTopic, stored_bytes: int | None
-) -> models.TopicSummary:
+) -> topic_models.TopicSummary:
     """A topic in a listing."""
-    return models.TopicSummary(
+    return topic_models.TopicSummary(
         name=name,
         partitions=len(topic.partitions),
         replication_factor=max((len(one.replica_nodes) for one in topic.partitions), default=0),
@@ -84,11 +84,11 @@ def topic_summary(
 
 def topic_view(
     instance: Instance, name: str, partitions: list[PartitionFacts], configs: list[ConfigFacts]
-) -> models.TopicView:
+) -> topic_models.TopicView:
     """A topic in full."""
     sizes = [one.size_bytes for one in partitions if one.size_bytes is not None]
     own = instance.topic_whitelists.get(name)
-    return models.TopicView(
+    return topic_models.TopicView(
         name=name,
         partitions=[_partition_view(one) for one in partitions],
         configs=[_config_view(one) for one in configs],
@@ -97,9 +97,9 @@ def topic_view(
     )
 
 
-def _partition_view(facts: PartitionFacts) -> models.PartitionView:
+def _partition_view(facts: PartitionFacts) -> topic_models.PartitionView:
     metadata = facts.metadata
-    return models.PartitionView(
+    return topic_models.PartitionView(
         partition=metadata.partition_index,
         leader=metadata.leader_id if metadata.leader_id >= 0 else None,
         replicas=list(metadata.replica_nodes),
@@ -110,9 +110,9 @@ def _partition_view(facts: PartitionFacts) -> models.PartitionView:
     )
 
 
-def _config_view(facts: ConfigFacts) -> models.ConfigView:
+def _config_view(facts: ConfigFacts) -> topic_models.ConfigView:
     allowed = topic_policy.ALLOWED.get(facts.name)
-    return models.ConfigView(
+    return topic_models.ConfigView(
         name=facts.name,
         value=facts.value,
         is_default=facts.is_default,
@@ -121,36 +121,36 @@ def _config_view(facts: ConfigFacts) -> models.ConfigView:
     )
 
 
-def delete_records_view(outcome: dict[int, int | ErrorCode]) -> models.DeleteRecordsResult:
+def delete_records_view(outcome: dict[int, int | ErrorCode]) -> topic_models.DeleteRecordsResult:
     """What became of each partition."""
-    return models.DeleteRecordsResult(
+    return topic_models.DeleteRecordsResult(
         partitions=[
-            models.PartitionStart(partition=partition, log_start_offset=None, error=result.name.upper())
+            topic_models.PartitionStart(partition=partition, log_start_offset=None, error=result.name.upper())
             if isinstance(result, ErrorCode)
-            else models.PartitionStart(partition=partition, log_start_offset=result, error=None)
+            else topic_models.PartitionStart(partition=partition, log_start_offset=result, error=None)
             for partition, result in outcome.items()
         ]
     )
 
 
-def member_view(facts: MemberFacts) -> models.MemberView:
+def member_view(facts: MemberFacts) -> topic_models.MemberView:
     """A member of a group."""
-    return models.MemberView(
+    return topic_models.MemberView(
         member_id=facts.member.member_id,
         group_instance_id=facts.member.group_instance_id,
         client_id=facts.member.client_id,
         client_host=facts.member.client_host,
         assignment=[
-            models.AssignedPartitions(topic=topic, partitions=partitions)
+            topic_models.AssignedPartitions(topic=topic, partitions=partitions)
             for topic, partitions in sorted(facts.assignment.items())
         ],
     )
 
 
-def committed_view(facts: OffsetFacts) -> models.CommittedOffset:
+def committed_view(facts: OffsetFacts) -> topic_models.CommittedOffset:
     """A committed offset with its lag."""
     end = facts.log_end_offset
-    return models.CommittedOffset(
+    return topic_models.CommittedOffset(
         topic=facts.key[0],
         partition=facts.key[1],
         committed_offset=facts.committed_offset,

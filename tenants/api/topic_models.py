@@ -1,0 +1,156 @@
+"""What the REST API takes and answers with for topics and groups."""
+
+from pydantic import Field
+
+from tenants.api.models import Count, RequestModel, ViewModel
+
+# --- topics ----------------------------------------------------------------------------------------
+
+
+class TopicCreate(RequestModel):
+    """POST a topic."""
+
+    name: str = Field(examples=["orders"])
+    partitions: int = Field(default=1, ge=1, lt=2**31, examples=[3])
+    configs: dict[str, str] = Field(default={}, examples=[{"retention.ms": "86400000"}])
+
+
+class TopicChange(RequestModel):
+    """PATCH a topic: configs to set (null: back to the default), a larger number of partitions."""
+
+    partitions: int | None = Field(default=None, ge=1, lt=2**31)
+    configs: dict[str, str | None] = Field(default_factory=dict)
+
+
+class TopicSummary(ViewModel):
+    """A topic in a listing."""
+
+    name: str
+    partitions: int
+    replication_factor: int
+    stored_bytes: int | None
+    has_whitelist: bool
+
+
+class TopicList(ViewModel):
+    """GET topics, one page."""
+
+    items: list[TopicSummary]
+    next_cursor: str | None
+
+
+class PartitionView(ViewModel):
+    """One partition; offsets are null while it has no leader."""
+
+    partition: int
+    leader: int | None
+    replicas: list[int]
+    isr: list[int]
+    log_start_offset: int | None
+    high_watermark: int | None
+    size_bytes: int | None
+
+
+class ConfigView(ViewModel):
+    """One config of a topic. `about` and `editable` come from the table of what tenants may set."""
+
+    name: str
+    value: str | None
+    is_default: bool
+    editable: bool
+    about: str | None
+
+
+class TopicView(ViewModel):
+    """GET a topic."""
+
+    name: str
+    partitions: list[PartitionView]
+    configs: list[ConfigView]
+    stored_bytes: int | None
+    whitelist: list[str] | None = Field(description="null: inherits the instance's")
+
+
+class DeleteBefore(RequestModel):
+    """Delete records of one partition before an offset; null: all of them."""
+
+    partition: Count
+    before_offset: int | None = Field(default=None, ge=0, lt=2**63)
+
+
+class DeleteRecordsRequest(RequestModel):
+    """POST delete-records. `{}` deletes every record of every partition."""
+
+    partitions: list[DeleteBefore] | None = None
+
+
+class PartitionStart(ViewModel):
+    """Where a partition's log starts after a deletion, or why it was refused."""
+
+    partition: int
+    log_start_offset: int | None
+    error: str | None
+
+
+class DeleteRecordsResult(ViewModel):
+    """The outcome per partition."""
+
+    partitions: list[PartitionStart]
+
+
+# --- groups ----------------------------------------------------------------------------------------
+
+
+class GroupSummary(ViewModel):
+    """A consumer group in a listing."""
+
+    group: str
+    state: str
+    protocol_type: str
+
+
+class GroupList(ViewModel):
+    """GET groups, one page."""
+
+    items: list[GroupSummary]
+    next_cursor: str | None
+
+
+class AssignedPartitions(ViewModel):
+    """What a member was assigned of one topic."""
+
+    topic: str
+    partitions: list[int]
+
+
+class MemberView(ViewModel):
+    """A member of a group."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    assignment: list[AssignedPartitions]
+
+
+class CommittedOffset(ViewModel):
+    """A committed offset and how far the group is behind; null where the log end is unknown."""
+
+    topic: str
+    partition: int
+    committed_offset: int
+    log_end_offset: int | None
+    lag: int | None
+    metadata: str | None
+
+
+class GroupView(ViewModel):
+    """GET a group."""
+
+    group: str
+    state: str
+    protocol_type: str
+    protocol: str = Field(description="the assignor the members agreed on")
+    members: list[MemberView]
+    offsets: list[CommittedOffset]
+    lag: int = Field(description="sum of the known lags")

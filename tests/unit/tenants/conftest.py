@@ -1,0 +1,185 @@
+"""A control plane on a temporary SQLite file, and callers of its API."""
+
+import shutil
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import httpx
+import msgspec
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from contracts.quota_view import DirectionQuota, QuotaOverview, QuotaView, Rule
+from runtime.internal_http import InternalClient
+from runtime.tasks import Supervised
+from tenants.app import create_console_app, create_internal_routes
+from tenants.config import ConsoleConfig, sqlite_url
+from tenants.console import Console
+from tenants.vports import Endpoint, parse_vip
+
+OPERATOR_KEY = "operator-key-of-this-test"
+ORDER = {
+    "name": "shop",
+    "produce_rate_bytes_per_s": 1_000_000,
+    "consume_rate_bytes_per_s": 2_000_000,
+    "capacity_bytes": 1_000_000_000,
+    "whitelist": ["10.0.0.0/8"],
+}
+
+
+class MasterServer:
+    """The quota master's HTTP as the console sees it: views that a test sets, or no answer."""
+
+    def __init__(self) -> None:
+        self.views: dict[str, QuotaView] = {}
+        self.is_down = False
+        self.questions = 0
+        self.app = Starlette(
+            routes=[
+                Route("/internal/v1/quota", self._overview),
+                Route("/internal/v1/instances/{instance}/quota", self._instance),
+            ]
+        )
+
+    def knows(self, instance_id: str, stored_bytes: int = 0, *, blocked: bool = False) -> None:
+        direction = DirectionQuota(
+            purchased_bytes_per_s=1_000_000,
+            rate_bytes_per_s=5,
+            allocated_bytes_per_s=1_000_000,
+            rule=Rule.BELOW_GATE,
+            explanation="quiet",
+            reserved_bytes_per_s=0,
+            p_min_bytes_per_s=0,
+            p_max_bytes_per_s=0,
+            p_ratio=None,
+            throttled_ms_per_s=0,
+        )
+        self.views[instance_id] = QuotaView(
+            instance_id=instance_id,
+            at_ms=1,
+            policy="seed",
+            period_ms=1000,
+            capacity_bytes=10,
+            stored_bytes=stored_bytes,
+            stored_left_bytes=0,
+            unblock_below_bytes=9,
+            blocked=blocked,
+            produce=direction,
+            consume=direction,
+        )
+
+    async def _overview(self, _request: Request) -> Response:
+        self.questions += 1
+        if self.is_down:
+            return Response(status_code=503)
+        overview = QuotaOverview(at_ms=1, policy="seed", instances=tuple(self.views.values()))
+        return Response(msgspec.json.encode(overview))
+
+    async def _instance(self, request: Request) -> Response:
+        view = self.views.get(request.path_params["instance"])
+        if self.is_down or view is None:
+            return Response(status_code=503 if self.is_down else 404)
+        return Response(msgspec.json.encode(view))
+
+
+@pytest.fixture
+def master() -> MasterServer:
+    return MasterServer()
+
+
+@pytest.fixture
+def taken() -> set[Endpoint]:
+    """Endpoints that another program has."""
+    return set()
+
+
+@pytest.fixture(scope="session")
+def new_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A bootstrapped store to copy: migrations and argon2 take their time."""
+    path = tmp_path_factory.mktemp("store") / "console.db"
+    console = Console(_config(path, "127.0.0.1"), InternalClient("http://master", "x"))
+    console.bootstrap(OPERATOR_KEY)
+    console.close()
+    return path
+
+
+def _config(path: Path, vip: str) -> ConsoleConfig:
+    return ConsoleConfig(
+        database_url=sqlite_url(str(path)),
+        vip_pool=parse_vip(vip, 21000, 21019),
+        default_cluster_id="builtin-1",
+        secret=None,
+    )
+
+
+@pytest.fixture
+def make_console(tmp_path: Path, master: MasterServer, taken: set[Endpoint]) -> Callable[..., Console]:
+    """Opens the same store again, as a restart does."""
+
+    def make(vip: str = "127.0.0.1") -> Console:
+        config = _config(tmp_path / "console.db", vip)
+        client = InternalClient("http://master", "x", transport=httpx.ASGITransport(app=master.app))
+        return Console(config, client, is_free=lambda endpoint: endpoint not in taken)
+
+    return make
+
+
+@pytest.fixture
+async def plane(
+    make_console: Callable[..., Console], new_store: Path, tmp_path: Path
+) -> AsyncIterator[Console]:
+    shutil.copyfile(new_store, tmp_path / "console.db")
+    console = make_console()
+    tasks = Supervised()
+    console.start(tasks)
+    yield console
+    await tasks.aclose()
+    console.close()
+
+
+@pytest.fixture
+async def client(plane: Console) -> AsyncIterator[httpx.AsyncClient]:
+    """The console's API, without credentials."""
+    transport = httpx.ASGITransport(app=create_console_app(plane))
+    async with httpx.AsyncClient(transport=transport, base_url="http://console") as made:
+        yield made
+
+
+@pytest.fixture
+async def internal(plane: Console) -> AsyncIterator[InternalClient]:
+    """The internal server."""
+    app = Starlette(routes=create_internal_routes(plane))
+    made = InternalClient("http://internal", "x", transport=httpx.ASGITransport(app=app))
+    yield made
+    await made.aclose()
+
+
+@pytest.fixture
+def operator(client: httpx.AsyncClient) -> "Caller":
+    return Caller(client, OPERATOR_KEY)
+
+
+class Caller:
+    """Calls with one API key."""
+
+    def __init__(self, client: httpx.AsyncClient, key: str) -> None:
+        self._client = client
+        self._headers = {"Authorization": f"Bearer {key}"}
+
+    async def __call__(self, method: str, path: str, **more: object) -> httpx.Response:
+        return await self._client.request(method, f"/v1/{path}", headers=self._headers, **more)  # type: ignore[arg-type]
+
+    async def tenant(self, name: str, role: str = "owner") -> "Caller":
+        """A caller with a key of a (new) tenant."""
+        await self("POST", "tenants", json={"name": name})
+        made = await self("POST", f"keys?tenant={name}", json={"name": f"{role}-key", "role": role})
+        return Caller(self._client, made.json()["secret"])
+
+    async def order(self, name: str = "shop", **changes: object) -> dict[str, object]:
+        """A new instance."""
+        made = await self("POST", "instances", json={**ORDER, "name": name, **changes})
+        assert made.status_code == 201, made.text
+        return made.json()  # type: ignore[no-any-return]

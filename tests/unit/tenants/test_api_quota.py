@@ -1,0 +1,124 @@
+"""Quota views and live streams."""
+
+import asyncio
+import json
+
+import httpx
+import pytest
+
+from tenants.api import quota
+from tenants.console import Console
+
+from .conftest import Caller, MasterServer
+
+
+async def test_an_instances_quota_with_its_name(operator: Caller, master: MasterServer) -> None:
+    made = await operator.order()
+    master.knows(str(made["id"]), 42)
+    view = (await operator("GET", "instances/shop/quota?seconds=60")).json()
+    assert (view["instance_id"], view["name"], view["tenant"]) == (made["id"], "shop", "default")
+    assert (view["stored_bytes"], view["produce"]["rule"]) == (42, "below_gate")
+    assert (await operator("GET", "instances/shop/quota?seconds=3601")).status_code == 422
+
+
+async def test_all_instances_for_operators(operator: Caller, master: MasterServer) -> None:
+    owner = await operator.tenant("acme")
+    made = await owner.order()
+    for instance_id in (str(made["id"]), "i00000000000", "igone2222222"):
+        master.knows(instance_id)
+    overview = (await operator("GET", "quota")).json()
+    assert [(one["tenant"], one["name"]) for one in overview["instances"]] == [("acme", "shop")]
+
+
+async def test_without_the_master(operator: Caller, master: MasterServer) -> None:
+    await operator.order()
+    master.is_down = True
+    for path in ("quota", "instances/shop/quota"):
+        answer = await operator("GET", path)
+        assert answer.status_code == 503
+        assert "try again" in answer.json()["detail"]
+    view = (await operator("GET", "instances/shop")).json()
+    assert view["stored_bytes"] is None
+
+
+async def test_an_instance_that_the_master_has_not_met(operator: Caller) -> None:
+    await operator.order()
+    answer = await operator("GET", "instances/shop/quota")
+    assert answer.status_code == 503
+    assert "does not know the instance yet" in answer.json()["detail"]
+
+
+@pytest.fixture(autouse=True)
+def always_fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every reader asks the master: the cache of a second is not what is tested here."""
+    monkeypatch.setattr("tenants.quota._FRESH_MS", 0)
+
+
+@pytest.fixture
+def short_period(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quota, "_PERIOD_MS", 20)
+    monkeypatch.setattr(quota, "_RECHECK_EVERY", 2)
+
+
+async def _opened(plane: Console) -> None:
+    for _ in range(1000):
+        if plane.streams_open:
+            return
+        await asyncio.sleep(0.005)
+    raise AssertionError("no stream was opened")
+
+
+async def _events(plane: Console, answer: "asyncio.Task[httpx.Response]") -> list[str]:
+    """httpx's ASGI transport answers when the stream has ended."""
+    await _opened(plane)
+    await asyncio.sleep(0.15)
+    plane.closing.set()
+    response = await answer
+    assert response.headers["content-type"].startswith("text/event-stream")
+    assert plane.streams_open == 0
+    return [part for part in response.text.split("\n\n") if part]
+
+
+@pytest.mark.usefixtures("short_period")
+async def test_a_live_stream(plane: Console, operator: Caller, master: MasterServer) -> None:
+    made = await operator.order()
+    master.knows(str(made["id"]), 42)
+    stream = asyncio.create_task(operator("GET", "instances/shop/quota/stream"))
+    retry, *events = await _events(plane, stream)
+    assert retry == "retry: 2000"
+    assert len(events) > 2
+    assert json.loads(events[0].removeprefix("data: "))["stored_bytes"] == 42
+
+
+@pytest.mark.usefixtures("short_period")
+async def test_a_stream_tells_that_the_master_is_gone_and_goes_on(
+    plane: Console, operator: Caller, master: MasterServer
+) -> None:
+    master.is_down = True
+    _retry, *events = await _events(plane, asyncio.create_task(operator("GET", "quota/stream")))
+    assert len(events) > 2
+    assert events[0].startswith("event: problem\ndata: ")
+
+
+@pytest.mark.usefixtures("short_period")
+async def test_a_stream_ends_when_its_key_is_revoked_or_its_instance_deleted(
+    plane: Console, operator: Caller
+) -> None:
+    owner = await operator.tenant("acme")
+    await owner.order()
+    stream = asyncio.create_task(owner("GET", "instances/shop/quota/stream"))
+    await _opened(plane)
+    await owner("DELETE", "instances/shop")
+    await asyncio.wait_for(stream, 10)
+
+    await owner.order("next")
+    stream = asyncio.create_task(owner("GET", "instances/next/quota/stream"))
+    await _opened(plane)
+    [key] = (await owner("GET", "keys")).json()["items"]
+    await operator("DELETE", f"keys/{key['id']}")
+    await asyncio.wait_for(stream, 10)
+
+
+async def test_streams_are_bounded(plane: Console, operator: Caller) -> None:
+    plane.streams_open = quota.STREAMS_MAX
+    assert (await operator("GET", "quota/stream")).status_code == 503

@@ -1,0 +1,102 @@
+"""Another tenant's instance looks exactly like one that does not exist, on every route that names one."""
+
+import json
+import re
+
+import httpx
+import pytest
+
+from .conftest import ORDER, Caller
+
+_BODIES = {
+    ("PATCH", "/v1/instances/{instance}"): {"capacity_bytes": 10**9},
+    ("PUT", "/v1/instances/{instance}/whitelist"): {"cidrs": []},
+    ("PATCH", "/v1/instances/{instance}/whitelist"): {"allow_all": True},
+    ("PUT", "/v1/instances/{instance}/topics/{topic}/whitelist"): {"cidrs": []},
+    ("POST", "/v1/instances/{instance}/topics"): {"name": "orders"},
+    ("PATCH", "/v1/instances/{instance}/topics/{topic}"): {"partitions": 2},
+    ("POST", "/v1/instances/{instance}/topics/{topic}/delete-records"): {},
+}
+
+
+async def _routes(client: httpx.AsyncClient) -> list[tuple[str, str]]:
+    document = (await client.get("/v1/openapi.json")).json()
+    return [
+        (method.upper(), path)
+        for path, operations in document["paths"].items()
+        for method in operations
+        if "{instance}" in path
+    ]
+
+
+def _filled(path: str, instance: str) -> str:
+    return re.sub(r"\{\w+\}", "x", path.replace("{instance}", instance)).removeprefix("/v1/")
+
+
+@pytest.mark.parametrize("by", ["id", "name"])
+async def test_not_yours_is_not_there(client: httpx.AsyncClient, operator: Caller, by: str) -> None:
+    owner, stranger = await operator.tenant("acme"), await operator.tenant("other")
+    theirs = str((await owner.order())[by])
+    absent = {"id": "izzzzzzzzzzz", "name": "absent"}[by]
+    routes = await _routes(client)
+    assert len(routes) > 20
+    for method, path in routes:
+        body = _BODIES.get((method, path))
+        if method in ("PUT", "PATCH"):
+            assert body is not None, f"{method} {path} needs a body in this test"
+        foreign = await stranger(method, _filled(path, theirs), json=body)
+        missing = await stranger(method, _filled(path, absent), json=body)
+        assert foreign.status_code == missing.status_code == 404, f"{method} {path}: {foreign.text}"
+        assert foreign.text.replace(theirs, "?") == missing.text.replace(absent, "?"), path
+        same_headers = {"content-length", "content-type", "cache-control"}
+        assert {name for name in foreign.headers if name in same_headers} == same_headers
+    unchanged = (await owner("GET", f"instances/{theirs}")).json()
+    assert unchanged["revision"] == (await owner("GET", "instances")).json()["items"][0]["revision"]
+    assert unchanged["state"] == "creating"
+
+
+async def test_listings_show_only_ones_own(operator: Caller) -> None:
+    owner, stranger = await operator.tenant("acme"), await operator.tenant("other")
+    theirs = await owner.order("secret-project")
+    for path in ("instances", "keys", "me"):
+        text = json.dumps((await stranger("GET", path)).json())
+        assert str(theirs["id"]) not in text
+        assert "secret-project" not in text
+        assert "acme" not in text
+
+
+async def test_a_foreign_key_cannot_be_revoked(operator: Caller) -> None:
+    owner, stranger = await operator.tenant("acme"), await operator.tenant("other")
+    [key] = (await owner("GET", "keys")).json()["items"]
+    foreign = await stranger("DELETE", f"keys/{key['id']}")
+    missing = await stranger("DELETE", "keys/k000")
+    assert foreign.status_code == missing.status_code == 404
+    assert foreign.text.replace(key["id"], "?") == missing.text.replace("k000", "?")
+    assert (await owner("GET", "me")).status_code == 200
+    tenant_key = await operator.tenant("default")
+    assert (await tenant_key("DELETE", "keys/local")).status_code == 404
+
+
+async def test_equal_names_never_meet(operator: Caller) -> None:
+    one, two = await operator.tenant("one"), await operator.tenant("two")
+    first, second = await one.order(), await two.order()
+    await one("PUT", "instances/shop/whitelist", json={"allow_all": True})
+    assert (await two("GET", "instances/shop/whitelist")).json()["allow_all"] is False
+    await two("DELETE", "instances/shop")
+    assert (await one("GET", "instances/shop")).json()["id"] == first["id"]
+    assert first["bootstrap_servers"] != second["bootstrap_servers"]
+    assert (await one("POST", "instances?tenant=two", json=ORDER)).status_code == 403
+
+
+async def test_without_credentials_nothing_is_told(client: httpx.AsyncClient) -> None:
+    document = (await client.get("/v1/openapi.json")).json()
+    open_routes = {("post", "/v1/session"), ("get", "/v1/health")}
+    for path, operations in document["paths"].items():
+        for method in operations:
+            if (method, path) not in open_routes:
+                answer = await client.request(method.upper(), _url(path))
+                assert answer.status_code == 401, f"{method} {path}"
+
+
+def _url(path: str) -> str:
+    return re.sub(r"\{\w+\}", "x", path)

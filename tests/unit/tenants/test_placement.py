@@ -1,0 +1,120 @@
+"""Ports of others, brokers that come, another vip."""
+
+import socket
+from collections.abc import Callable
+
+from contracts.specs import BrokerAddress
+from runtime.clock import epoch_ms
+from tenants.console import Console
+from tenants.lifecycle import State
+from tenants.model import DEFAULT_TENANT, Caller, Instance, Role
+from tenants.store import changes
+from tenants.usecases.instances import NewInstance
+from tenants.usecases.placement import port_is_free
+from tenants.vports import Endpoint
+
+_CALLER = Caller("key", "k", DEFAULT_TENANT, Role.OWNER, None)
+
+
+def _create(plane: Console, name: str = "shop") -> Instance:
+    order = NewInstance(
+        name=name,
+        produce_rate_bytes_per_s=10**6,
+        consume_rate_bytes_per_s=10**6,
+        capacity_bytes=10**9,
+        allow_all=True,
+    )
+    return plane.instances.create(_CALLER, DEFAULT_TENANT, order)
+
+
+def test_a_port_that_somebody_shares_with_so_reuseport_is_not_free() -> None:
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        endpoint = Endpoint("127.0.0.1", other.getsockname()[1])
+        assert not port_is_free(endpoint)
+    assert port_is_free(endpoint)
+
+
+def test_new_instances_skip_ports_of_others(plane: Console, taken: set[Endpoint]) -> None:
+    taken.add(Endpoint("127.0.0.1", 21000))
+    assert [one.port for one in _create(plane).listeners] == [21001]
+
+
+def test_ports_that_were_taken_over_fail_their_instances_until_they_are_free(
+    plane: Console, taken: set[Endpoint]
+) -> None:
+    instance, other = _create(plane), _create(plane, "other")
+    taken.add(Endpoint("127.0.0.1", instance.listeners[0].port))
+    [failed] = plane.withhold_taken_ports()
+    assert failed.id == instance.id
+    assert failed.state is State.FAILED
+    assert "port in use" in (failed.state_reason or "")
+    with plane.store.read() as connection:
+        told = {spec.instance_id: spec for spec in changes.since(connection, "", 0).instances}
+    assert told[instance.id].listeners == ()
+    assert told[other.id].listeners == other.listeners
+    with plane.store.write() as connection:
+        assert plane.placement.release_freed_ports(connection, epoch_ms()) == 0
+        taken.clear()
+        assert plane.placement.release_freed_ports(connection, epoch_ms()) == 1
+        told = {spec.instance_id: spec for spec in changes.since(connection, "", 0).instances}
+    assert told[instance.id].listeners == instance.listeners
+    assert plane.instances.get(_CALLER, instance.id).state is State.CREATING
+
+
+def test_a_suspended_instance_stays_suspended_through_a_taken_port(
+    plane: Console, taken: set[Endpoint]
+) -> None:
+    instance = _create(plane)
+    plane.instances.suspend(_CALLER, instance.id, None)
+    taken.add(Endpoint("127.0.0.1", instance.listeners[0].port))
+    plane.withhold_taken_ports()
+    taken.clear()
+    with plane.store.write() as connection:
+        plane.placement.release_freed_ports(connection, epoch_ms())
+    assert plane.instances.get(_CALLER, instance.id).state is State.SUSPENDED
+
+
+def test_a_broker_that_moved_keeps_the_listeners(plane: Console) -> None:
+    instance = _create(plane)
+    for port in (1, 2):
+        with plane.store.write() as connection:
+            address = BrokerAddress(node_id=4, host="127.0.0.1", port=port)
+            assert plane.placement.register_broker(connection, "builtin-1", address, epoch_ms())
+            assert not plane.placement.register_broker(connection, "builtin-1", address, epoch_ms())
+    listeners = plane.instances.get(_CALLER, instance.id).listeners
+    assert [(one.node_id, one.port) for one in listeners] == [(None, 21000), (4, 21001)]
+
+
+def test_a_broker_registers_even_when_ports_have_run_out(plane: Console) -> None:
+    names = [f"n{number}" for number in range(20)]
+    made = [_create(plane, name) for name in names]
+    with plane.store.write() as connection:
+        address = BrokerAddress(node_id=1, host="127.0.0.1", port=1)
+        assert plane.placement.register_broker(connection, "builtin-1", address, epoch_ms())
+    after = plane.instances.get(_CALLER, made[0].id)
+    assert after.state is State.FAILED
+    assert "widen --vports" in (after.state_reason or "")
+
+
+def test_another_vip_moves_every_listener_and_keeps_its_port(
+    make_console: Callable[..., Console],
+) -> None:
+    first = make_console()
+    first.bootstrap("key")
+    before = _create(first)
+    first.close()
+    second = make_console(vip="127.0.0.2=kafka.example.com")
+    second.bootstrap("key")
+    after = second.instances.get(_CALLER, before.id)
+    assert [(one.bind_host, one.advertised_host, one.port) for one in after.listeners] == [
+        ("127.0.0.2", "kafka.example.com", before.listeners[0].port)
+    ]
+    assert after.revision > before.revision
+    second.close()
+    third = make_console(vip="127.0.0.2=kafka.example.com")
+    third.bootstrap("key")
+    assert third.instances.get(_CALLER, before.id).revision == after.revision
+    third.close()
