@@ -51,6 +51,8 @@ class LoadedLog(NamedTuple):
     """Read and checked because they may not have been flushed."""
     truncated_bytes: int
     """Cut off: torn or corrupt, and what came behind."""
+    sealed: bool
+    """Whether the index files hold everything, as a clean shutdown leaves them."""
 
 
 class _Recovered(NamedTuple):
@@ -58,6 +60,7 @@ class _Recovered(NamedTuple):
     epochs: list[tuple[int, int]]
     recovered_bytes: int
     truncated_bytes: int
+    sealed: bool = False
 
 
 def load_log(
@@ -65,12 +68,12 @@ def load_log(
     files: LogFiles,
     config: LogConfig,
     *,
-    recovery_point: int,
+    recovery_point: int | None,
     log_start_offset: int,
     clean: bool,
     now_ms: int,
 ) -> LoadedLog:
-    """Raises: OSError."""
+    """`recovery_point` None: no checkpoint knows of this log, so all of it is checked. Raises: OSError."""
     bases, snapshot_offsets = _tidy(directory)
     segments = [_existing(directory, base, files) for base in bases]
     if not segments:
@@ -93,6 +96,7 @@ def load_log(
         snapshots,
         recovered.recovered_bytes,
         recovered.truncated_bytes,
+        recovered.sealed,
     )
 
 
@@ -137,16 +141,24 @@ def _trust(segments: list[Segment], config: LogConfig) -> _Recovered:
             end, next_offset = position + header.size_bytes, header.next_offset
     if end != file_size:
         return _recover(segments, config, active.base_offset)
-    return _Recovered(next_offset, [], 0, 0)
+    return _Recovered(next_offset, [], 0, 0, sealed=True)
 
 
-def _recover(segments: list[Segment], config: LogConfig, recovery_point: int) -> _Recovered:
-    """Check what may not have been flushed; `segments` loses what lies behind the first wrong byte."""
+def _recover(segments: list[Segment], config: LogConfig, checkpoint: int | None) -> _Recovered:
+    """Check what may not have been flushed; `segments` loses what lies behind the first wrong byte.
+
+    A power cut can take the end of one segment and spare the next, so a gap behind the recovery point ends
+    the log too. Only compaction leaves gaps, and only where the log was flushed: without a checkpoint they
+    stay.
+    """
+    recovery_point = 0 if checkpoint is None else checkpoint
+    gapless = checkpoint is not None and not config.is_compacted
     epochs: list[tuple[int, int]] = []
     recovered = truncated = 0
     next_offset = segments[0].base_offset
     for number, segment in enumerate(segments):
-        if segment.base_offset < next_offset:
+        lost = gapless and number > 0 and segment.base_offset > max(next_offset, recovery_point)
+        if segment.base_offset < next_offset or lost:
             truncated += _remove_from(segments, number)
             break
         following = segments[number + 1].base_offset if number + 1 < len(segments) else None
@@ -157,7 +169,9 @@ def _recover(segments: list[Segment], config: LogConfig, recovery_point: int) ->
         start, next_offset = _rewind(segment, config, recovery_point, file_size)
         handle = segment.handle()
         for _, header in scan_valid(handle.fd, start, file_size):
-            if header.base_offset < next_offset or header.last_offset - segment.base_offset > RELATIVE_MAX:
+            gap = header.base_offset - next_offset
+            overflows = header.last_offset - segment.base_offset > RELATIVE_MAX
+            if gap < 0 or (gap and gapless) or overflows:
                 break
             segment.note(header, header.last_offset, config.index_interval_bytes)
             epochs.append((header.partition_leader_epoch, header.base_offset))
@@ -184,8 +198,8 @@ def _remove_from(segments: list[Segment], number: int) -> int:
 def _rewind(segment: Segment, config: LogConfig, recovery_point: int, file_size: int) -> tuple[int, int]:
     """(position, offset) to check from: the recovery point, with the indexes valid up to it.
 
-    What the indexes do not cover below it is noted from headers alone: they are not synced, so a power cut may
-    have shortened them, or spoilt them, and then the whole segment is checked and they are made anew.
+    What the indexes do not cover below it is noted from headers alone: they are not synced, so a power cut
+    may have shortened them, or spoilt them, and then the whole segment is checked and they are made anew.
     """
     handle = segment.handle()
     position, next_offset = 0, segment.base_offset

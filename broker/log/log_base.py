@@ -53,7 +53,7 @@ class LogBase:
         self._dirty = False
         self._dirty_since_ms = 0
         self._epochs_dirty = self._directory_dirty = False
-        self._unsealed = loaded.recovered_bytes > 0
+        self._unsealed = not loaded.sealed
         """Whether closing has anything to write."""
         self._first_flush: list[Callable[[], None]] = []
         self._bytes_since_snapshot = 0
@@ -226,6 +226,7 @@ class LogBase:
         flush.
         """
         if job.error is None:
+            self._check_usable()  # what another job failed to sync is not durable because this one succeeded
             self.recovery_point = max(self.recovery_point, min(job.up_to_offset, self.log_end_offset))
             return
         self._first_flush = job.actions

@@ -154,7 +154,7 @@ class LogManager:
     ) -> PartitionLog:
         path = directory.partition_path(topic, partition)
         key = (topic, partition)
-        recovery_point = checkpoints.recovery_points.get(key, 0)
+        recovery_point = checkpoints.recovery_points.get(key)
         loaded = load_log(
             path,
             self.files,
@@ -171,7 +171,7 @@ class LogManager:
             config,
             loaded,
             high_watermark=checkpoints.high_watermarks.get(key, 0),
-            recovery_point=recovery_point,
+            recovery_point=recovery_point or 0,
             on_dirty=self._note_dirty,
         )
         log.settle()

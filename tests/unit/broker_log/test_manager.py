@@ -1,7 +1,6 @@
 """Log directories: identity, checkpoints, creating, deleting, ticks."""
 
 import json
-import os
 import uuid
 from pathlib import Path
 
@@ -206,21 +205,25 @@ def test_retention_goes_through_all_logs(tmp_path: Path) -> None:
     assert manager.size_bytes == 0
 
 
+def descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
 def test_few_descriptors_serve_many_partitions(tmp_path: Path) -> None:
     manager = LogManager([tmp_path], cluster_id="test", node_id=0, files=LogFiles(handles_max=8))
     manager.load(lambda _: SMALL, NOW_MS)
-    before = len(os.listdir("/proc/self/fd"))
+    before = descriptors()
     logs = [manager.create("t", partition, TOPIC_ID, SMALL, NOW_MS) for partition in range(40)]
     for number in range(4):
         for log in logs:
             append(log, batch(f"{log.partition}-{number}"))
-    assert len(os.listdir("/proc/self/fd")) <= before + 9
+    assert descriptors() <= before + 9
     flush(manager)
-    assert len(os.listdir("/proc/self/fd")) <= before + 9
+    assert descriptors() <= before + 9
     for log in logs:
         assert values(read_all(log)) == [f"{log.partition}-{number}" for number in range(4)]
     manager.close()
-    assert len(os.listdir("/proc/self/fd")) < before
+    assert descriptors() < before
 
 
 def test_the_memory_of_sealed_indexes_is_bounded(tmp_path: Path) -> None:

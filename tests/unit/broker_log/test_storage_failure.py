@@ -133,6 +133,22 @@ def test_after_a_failed_sync_the_log_waits_for_recovery(tmp_path: Path) -> None:
     assert values(read_all(manager.logs["orders", 0])) == ["a", "b"]
 
 
+def test_a_later_sync_does_not_hide_a_failed_one(tmp_path: Path) -> None:
+    manager, _ = open_manager(tmp_path, CONFIG)
+    log = new_log_in(manager, CONFIG)
+    append(log, batch("a"))
+    first = log.begin_flush()
+    append(log, batch("b"))
+    second = log.begin_flush()
+    assert first is not None and second is not None
+    first.error, first.data_refused = OSError(5, "Input/output error"), True
+    second.run()
+    for job in (first, second):
+        with pytest.raises(StorageFailed):
+            log.complete_flush(job)
+    assert log.recovery_point == 0
+
+
 def test_a_replacement_that_fails_changes_nothing(tmp_path: Path) -> None:
     manager, _ = open_manager(tmp_path, CONFIG)
     log = new_log_in(manager, CONFIG)
