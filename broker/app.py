@@ -2,10 +2,13 @@
 
 import asyncio
 import secrets
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
+from broker.call import Call
+from broker.causes import CloseCause
 from broker.config import BrokerConfig
 from broker.coordination import GroupCoordination
 from broker.fetch_sessions import FetchSessionCache
@@ -18,8 +21,8 @@ from broker.metrics import BrokerMetrics
 from broker.producer_ids import ProducerIds
 from broker.rate_limited import RateLimitedLog
 from broker.server import Server
-from broker.topic_store import TopicStore
-from broker.topics import Topic, Topics
+from broker.topic_store import StoredTopic, TopicStore
+from broker.topics import Steps, Topic, Topics
 from runtime.clock import epoch_ms, monotonic_ms
 from runtime.config import format_host_port
 from runtime.logs import get_logger
@@ -81,7 +84,7 @@ class Broker:
         self.metrics.recovered_bytes = self.loaded.recovered_bytes
         self.coordination = self._group_coordination()
         self.topics.on_deleted(self._topic_deleted)
-        self.measure_logs()
+        self.measure_all()
         port = self.server.listen()
         self.node = (
             self.config.node_id,
@@ -110,7 +113,12 @@ class Broker:
         topic = self.topics.get(OFFSETS_TOPIC)
         if topic is None:
             configs = {"cleanup.policy": "compact", "segment.bytes": "104857600"}
-            topic = self.topics.create(OFFSETS_TOPIC, config.offsets_partitions, configs, epoch_ms())
+            stored = StoredTopic(
+                name=OFFSETS_TOPIC, topic_id=uuid4(), partitions=config.offsets_partitions, configs=configs
+            )
+            deque(self.topics.create(stored, epoch_ms()), maxlen=0)
+            topic = self.topics.get(OFFSETS_TOPIC)
+            assert topic is not None
         return GroupCoordination(topic.partitions, config)
 
     def _start_reporting(self, control_url: str, secret: str) -> None:
@@ -143,8 +151,26 @@ class Broker:
         """Forget what waits for a connection."""
         self.fetches.connection_closed(connection_id)
 
-    def measure_logs(self) -> None:
+    def in_turns(self, call: Call, steps: Steps) -> None:
+        """Drive the steps of a call to their end, one per turn of the loop, also when the client is gone."""
+        try:
+            next(steps)
+        except StopIteration:
+            return
+        except Exception:  # noqa: BLE001 - as in dispatch: a bug costs one connection
+            _log.exception("a handler failed between its steps", api_key=call.header.api_key)
+            call.close(CloseCause.INTERNAL_ERROR)
+            return
+        self.loop.call_soon(self.in_turns, call, steps)
+
+    def measure(self, topics: Iterable[Topic]) -> None:
         """Tell the traffic point what is led and stored: deletion lifts a block without waiting a second."""
+        for instance_id in {topic.instance_id for topic in topics}:
+            if instance_id is not None:
+                self.traffic.set_led(instance_id, *self.topics.led_by(instance_id))
+
+    def measure_all(self) -> None:
+        """The same for every instance."""
         self.traffic.set_all_led(self.topics.led_by_instance())
 
     def storage_failed(self, what: str, error: Exception) -> None:
@@ -153,6 +179,7 @@ class Broker:
         self._warnings.warning(f"storage: {what}", self.now_ms(), error=str(error))
 
     def _topic_deleted(self, topic: Topic) -> None:
+        self.measure([topic])
         self.fetches.topic_deleted(topic.name, len(topic.partitions))
         self.coordination.on_topics_deleted([topic.name])
 

@@ -2,15 +2,19 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from broker.log.errors import StorageFailed
+from broker.topics import Topic
 
 if TYPE_CHECKING:
     from broker.app import Broker
 
 _MEASURE_S: Final = 1.0
 _REMOVE_S: Final = 0.2
+_PURGE_AGAIN_MS: Final = 1_000
+"""When a topic could not be purged: the disk refused, or it was just being changed."""
 _LOGS_PER_TURN: Final = 50
 """Retention lets clients have their turn after so many logs."""
 
@@ -55,7 +59,7 @@ class Maintenance:
                 if number % _LOGS_PER_TURN == 0:
                     await asyncio.sleep(0)
             broker.logs.expire_producers(broker.epoch_ms())
-            broker.measure_logs()
+            broker.measure_all()
 
     async def _checkpoint(self) -> None:
         broker = self._broker
@@ -85,16 +89,22 @@ class Maintenance:
     async def _measure(self) -> None:
         while True:
             await asyncio.sleep(_MEASURE_S)
-            self._broker.measure_logs()
+            self._broker.measure_all()
 
     async def _purge(self) -> None:
         broker = self._broker
         while True:
             instance_id = await self._purges.get()
-            for topic in [each for each in broker.topics if each.instance_id == instance_id]:
-                try:
-                    broker.topics.delete(topic)
-                except (OSError, StorageFailed) as error:
-                    broker.storage_failed("a deleted instance's topic cannot be purged", error)
-                await asyncio.sleep(0)
+            for topic in broker.topics.of_instance(instance_id):
+                if not broker.topics.is_busy(topic.name):
+                    await self._delete(topic)
             broker.coordination.purge_instance(instance_id)
+            if broker.topics.of_instance(instance_id):
+                broker.call_later(_PURGE_AGAIN_MS, partial(self.purge_instance, instance_id))
+
+    async def _delete(self, topic: Topic) -> None:
+        try:
+            for _ in self._broker.topics.delete(topic):
+                await asyncio.sleep(0)
+        except (OSError, StorageFailed) as error:
+            self._broker.storage_failed("a deleted instance's topic cannot be purged", error)

@@ -1,13 +1,12 @@
 """The topics of this broker: what exists, its id, its configs, its partitions' logs."""
 
 import re
-import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Final
 
 from broker.log.config import LogConfig
 from broker.log.errors import StorageFailed
-from broker.log.manager import LoadReport, LogManager
+from broker.log.manager import NO_TOPIC_ID, LoadReport, LogManager
 from broker.log.partition_log import PartitionLog
 from broker.topic_configs import log_config
 from broker.topic_store import StoredTopic, TopicStore
@@ -15,6 +14,7 @@ from contracts.names import owner_of
 
 NAME_LENGTH_MAX: Final = 249
 INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
+_PARTITIONS_PER_STEP: Final = 10
 _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+\Z")
 
 
@@ -38,15 +38,15 @@ def name_fault(name: str) -> str | None:
 
 
 class Topic:
-    """One topic. Replaced in `configs` and `partitions` only by `Topics`."""
+    """One topic. Its partitions and configs are changed by `Topics` only."""
 
     __slots__ = ("configs", "instance_id", "is_internal", "metadata", "name", "partitions", "topic_id")
 
-    def __init__(self, stored: StoredTopic, partitions: list[PartitionLog]) -> None:
+    def __init__(self, stored: StoredTopic) -> None:
         self.name = stored.name
         self.topic_id = stored.topic_id
         self.configs: Mapping[str, str] = stored.configs
-        self.partitions = partitions
+        self.partitions: list[PartitionLog] = []
         self.is_internal = stored.name in INTERNAL_TOPICS
         self.instance_id = owner_of(stored.name)
         """Whose traffic and storage this is; None: the broker's own or a standalone Kafka's."""
@@ -62,18 +62,38 @@ class Topic:
         """All partitions' logs."""
         return sum(log.size_bytes for log in self.partitions)
 
+    def stored(
+        self, *, partitions: int | None = None, configs: Mapping[str, str] | None = None
+    ) -> StoredTopic:
+        """What is kept of the topic, with changes."""
+        return StoredTopic(
+            name=self.name,
+            topic_id=self.topic_id,
+            partitions=len(self.partitions) if partitions is None else partitions,
+            configs=dict(self.configs if configs is None else configs),
+        )
+
+
+Steps = Generator[None, None, None]
+"""Work in turns: clients are served between two steps. It must be driven to its end."""
+
 
 class Topics:
-    """All topics. Changes are on the disk before they are visible."""
+    """All topics. Changes are on the disk before they are visible.
+
+    Creating and deleting many partitions takes long, so it comes in steps; until the last one the name is
+    taken.
+    """
 
     def __init__(self, store: TopicStore, logs: LogManager) -> None:
         self._store = store
         self._logs = logs
         self._topics: dict[str, Topic] = {}
-        self._by_id: dict[uuid.UUID, Topic] = {}
+        self._by_instance: dict[str, dict[str, Topic]] = {}
+        self._busy: set[str] = set()
+        """Names being created, grown or deleted."""
         self.partition_count = 0
-        self.revision = 0
-        """Changes with every change of what exists."""
+        """Partitions that exist or are being created."""
         self._on_deleted: list[Callable[[Topic], None]] = []
 
     def load(self, now_ms: int) -> LoadReport:
@@ -88,30 +108,28 @@ class Topics:
             if name in stored:
                 raise StorageFailed(f"the log {name}-{index} cannot be opened: {reason}")
         for name, index in list(self._logs.logs):
-            topic = stored.get(name)
-            log = self._logs.logs[name, index]
-            if topic is None or topic.topic_id != log.topic_id or index >= topic.partitions:
+            if not _belongs(self._logs.logs[name, index], stored.get(name)):
                 self._logs.delete(name, index)
-        for topic in stored.values():
-            self._add(self._open(topic, now_ms))
+        for each in stored.values():
+            topic = Topic(each)
+            for index in range(each.partitions):
+                topic.partitions.append(self._open(topic, index, configs[each.name], now_ms))
+            self.partition_count += each.partitions
+            self._add(topic)
         return report
 
-    def _open(self, stored: StoredTopic, now_ms: int) -> Topic:
-        config = log_config(stored.configs)
-        logs = []
-        for index in range(stored.partitions):
-            log = self._logs.get(stored.name, index)
-            if log is None:
-                log = self._logs.create(stored.name, index, stored.topic_id, config, now_ms)
-            log.advance_high_watermark()  # one replica: what recovery kept is committed
-            logs.append(log)
-        return Topic(stored, logs)
+    def _open(self, topic: Topic, index: int, config: LogConfig, now_ms: int) -> PartitionLog:
+        """Raises: StorageFailed."""
+        log = self._logs.get(topic.name, index)
+        if log is None:
+            log = self._logs.create(topic.name, index, topic.topic_id, config, now_ms)
+        log.advance_high_watermark()  # one replica: what recovery kept is committed
+        return log
 
     def _add(self, topic: Topic) -> None:
         self._topics[topic.name] = topic
-        self._by_id[topic.topic_id] = topic
-        self.partition_count += len(topic.partitions)
-        self.revision += 1
+        if topic.instance_id is not None:
+            self._by_instance.setdefault(topic.instance_id, {})[topic.name] = topic
 
     def __iter__(self) -> Iterator[Topic]:
         return iter(self._topics.values())
@@ -123,95 +141,122 @@ class Topics:
         """A topic by its physical name."""
         return self._topics.get(name)
 
-    def by_id(self, topic_id: uuid.UUID) -> Topic | None:
-        """A topic by its id."""
-        return self._by_id.get(topic_id)
-
     def partition(self, name: str, index: int) -> PartitionLog | None:
         """The log of one partition."""
         topic = self._topics.get(name)
         return None if topic is None else topic.partition(index)
 
+    def of_instance(self, instance_id: str) -> list[Topic]:
+        """The topics of one instance."""
+        return list(self._by_instance.get(instance_id, {}).values())
+
+    def is_taken(self, name: str) -> bool:
+        """Whether the topic exists, or is being created or deleted."""
+        return name in self._topics or name in self._busy
+
+    def is_busy(self, name: str) -> bool:
+        """Whether the topic is being created, grown or deleted."""
+        return name in self._busy
+
     def on_deleted(self, callback: Callable[[Topic], None]) -> None:
-        """Have `callback` called after a topic was deleted."""
+        """Have `callback` called when a topic is no longer there."""
         self._on_deleted.append(callback)
 
-    def create(self, name: str, partitions: int, configs: Mapping[str, str], now_ms: int) -> Topic:
-        """Create a topic that does not exist yet. Raises: OSError, StorageFailed; then it does not exist."""
-        assert name not in self._topics, name
-        assert partitions > 0, partitions
-        stored = StoredTopic(name=name, topic_id=uuid.uuid4(), partitions=partitions, configs=dict(configs))
-        self._store.put(stored)
+    def create(self, stored: StoredTopic, now_ms: int) -> Steps:
+        """Create a topic whose name is free. Raises: OSError, StorageFailed; then it does not exist."""
+        assert not self.is_taken(stored.name), stored.name
+        assert stored.partitions > 0, stored.partitions
+        topic = Topic(stored)
+        self._busy.add(stored.name)
+        self.partition_count += stored.partitions
         try:
-            topic = self._open(stored, now_ms)
-        except StorageFailed:
-            for index in range(partitions):
-                if self._logs.get(name, index) is not None:
-                    self._logs.delete(name, index)
-            self._store.remove(stored.topic_id)
+            self._store.put(stored)
+            try:
+                yield from self._grow(topic, stored.partitions, now_ms)
+            except StorageFailed:
+                for log in topic.partitions:
+                    self._logs.delete(log.topic, log.partition)
+                self._store.remove(stored.topic_id)
+                raise
+            self._add(topic)
+        except BaseException:
+            self.partition_count -= stored.partitions
             raise
-        self._add(topic)
-        return topic
+        finally:
+            self._busy.discard(stored.name)
 
-    def add_partitions(self, topic: Topic, count: int, now_ms: int) -> None:
-        """Grow a topic to `count` partitions.
+    def add_partitions(self, topic: Topic, count: int, now_ms: int) -> Steps:
+        """Grow a topic to `count` partitions, visible one by one.
 
         Raises: OSError, and then it has not grown; StorageFailed, and then it may have grown less.
         """
         before = len(topic.partitions)
         assert count > before, (count, before)
-        self._store.put(self._stored(topic, partitions=count))
-        config = log_config(topic.configs)
+        self._busy.add(topic.name)
+        self.partition_count += count - before
         try:
-            for index in range(before, count):
-                topic.partitions.append(self._logs.create(topic.name, index, topic.topic_id, config, now_ms))
-                self.partition_count += 1
+            self._store.put(topic.stored(partitions=count))
+            yield from self._grow(topic, count, now_ms)
         finally:
+            self._busy.discard(topic.name)
+            topic.metadata.clear()
             if len(topic.partitions) < count:
-                self._store.put(self._stored(topic))
-            self._changed(topic)
+                self.partition_count -= count - len(topic.partitions)
+                self._store.put(topic.stored())
+
+    def _grow(self, topic: Topic, count: int, now_ms: int) -> Steps:
+        for index in range(len(topic.partitions), count):
+            topic.partitions.append(self._open(topic, index, log_config(topic.configs), now_ms))
+            if index % _PARTITIONS_PER_STEP == _PARTITIONS_PER_STEP - 1:
+                yield
 
     def reconfigure(self, topic: Topic, configs: Mapping[str, str]) -> None:
         """Replace a topic's layer of configs. Raises: OSError."""
-        self._store.put(self._stored(topic, configs=dict(configs)))
+        self._store.put(topic.stored(configs=configs))
         topic.configs = dict(configs)
         config = log_config(configs)
         for log in topic.partitions:
             log.reconfigure(config)
-        self._changed(topic)
 
-    def delete(self, topic: Topic) -> None:
-        """Delete a topic; its space is freed by the next removal job. Raises: OSError, StorageFailed."""
+    def delete(self, topic: Topic) -> Steps:
+        """Delete a topic, gone at the first step; its space is freed by the next removal job.
+
+        Raises: OSError, and then it is still there; StorageFailed, and then the next start removes the rest.
+        """
+        assert not self.is_busy(topic.name), topic.name
         self._store.remove(topic.topic_id)
         del self._topics[topic.name]
-        del self._by_id[topic.topic_id]
-        self.partition_count -= len(topic.partitions)
-        self.revision += 1
-        for log in topic.partitions:
-            self._logs.delete(log.topic, log.partition)
+        if topic.instance_id is not None:
+            del self._by_instance[topic.instance_id][topic.name]
+            if not self._by_instance[topic.instance_id]:
+                del self._by_instance[topic.instance_id]
         for callback in self._on_deleted:
             callback(topic)
+        self._busy.add(topic.name)
+        try:
+            for index, log in enumerate(topic.partitions):
+                self._logs.delete(log.topic, log.partition)
+                if index % _PARTITIONS_PER_STEP == _PARTITIONS_PER_STEP - 1:
+                    yield
+        finally:
+            self.partition_count -= len(topic.partitions)
+            self._busy.discard(topic.name)
+
+    def led_by(self, instance_id: str) -> tuple[int, int]:
+        """(partitions led, bytes stored) of one instance, for the traffic point."""
+        topics = self._by_instance.get(instance_id, {}).values()
+        return sum(len(topic.partitions) for topic in topics), sum(topic.size_bytes for topic in topics)
 
     def led_by_instance(self) -> dict[str, tuple[int, int]]:
-        """Instance id -> (partitions led, bytes stored), for the traffic point."""
-        led: dict[str, tuple[int, int]] = {}
-        for topic in self._topics.values():
-            if topic.instance_id is not None:
-                partitions, stored = led.get(topic.instance_id, (0, 0))
-                led[topic.instance_id] = (partitions + len(topic.partitions), stored + topic.size_bytes)
-        return led
+        """The same of every instance that has topics here."""
+        return {instance_id: self.led_by(instance_id) for instance_id in self._by_instance}
 
-    def _changed(self, topic: Topic) -> None:
-        topic.metadata.clear()
-        self.revision += 1
 
-    @staticmethod
-    def _stored(
-        topic: Topic, *, partitions: int | None = None, configs: dict[str, str] | None = None
-    ) -> StoredTopic:
-        return StoredTopic(
-            name=topic.name,
-            topic_id=topic.topic_id,
-            partitions=len(topic.partitions) if partitions is None else partitions,
-            configs=dict(topic.configs) if configs is None else configs,
-        )
+def _belongs(log: PartitionLog, topic: StoredTopic | None) -> bool:
+    """Whether a log found on disk is a partition of its topic.
+
+    A log whose id is unreadable is kept: after a power cut it may be the only thing missing.
+    """
+    if topic is None or log.partition >= topic.partitions:
+        return False
+    return log.topic_id in (topic.topic_id, NO_TOPIC_ID)

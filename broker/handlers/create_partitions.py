@@ -6,12 +6,14 @@ Versions: v2 flexible; v3 quota errors (KIP-599), which we do not send.
 """
 
 from collections import Counter
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
 from broker.entities import response_shape
 from broker.log.errors import StorageFailed
+from broker.topics import Steps
 from wire.api_table import ApiKey
 from wire.codec import duration
 
@@ -24,6 +26,10 @@ _Verdict = tuple[ErrorCode, str | None]
 
 def handle(broker: "Broker", call: "Call") -> None:
     """Grow each topic."""
+    broker.in_turns(call, _steps(broker, call))
+
+
+def _steps(broker: "Broker", call: "Call") -> Steps:
     shape = response_shape(ApiKey.CREATE_PARTITIONS, call.api_version)
     times = Counter(asked.name for asked in call.request.topics)
     results = []
@@ -31,7 +37,7 @@ def handle(broker: "Broker", call: "Call") -> None:
         if times[asked.name] > 1:
             verdict: _Verdict = (ErrorCode.invalid_request, "Duplicate topic name.")
         else:
-            verdict = _grow(broker, asked, call.request.validate_only)
+            verdict = yield from _grow(broker, asked, call.request.validate_only)
         results.append(
             shape.nested(
                 "CreatePartitionsTopicResult",
@@ -40,24 +46,28 @@ def handle(broker: "Broker", call: "Call") -> None:
                 error_message=verdict[1],
             )
         )
-    call.reply(shape.make(throttle_time=duration(0), results=tuple(results)))
+    if not call.is_gone:
+        call.reply(shape.make(throttle_time=duration(0), results=tuple(results)))
 
 
-def _grow(broker: "Broker", asked: Any, validate_only: bool) -> _Verdict:
+def _grow(broker: "Broker", asked: Any, validate_only: bool) -> Generator[None, None, _Verdict]:
     topic = broker.topics.get(asked.name)
     if topic is None:
         return ErrorCode.unknown_topic_or_partition, None
     if topic.is_internal:
         return ErrorCode.invalid_request, f"Topic '{asked.name}' is internal."
+    if broker.topics.is_busy(asked.name):
+        return ErrorCode.reassignment_in_progress, f"Topic '{asked.name}' is being changed."
     error_code, message = _check(broker, asked, len(topic.partitions))
     if error_code is not ErrorCode.none or validate_only:
         return error_code, message
     try:
-        broker.topics.add_partitions(topic, asked.count, broker.epoch_ms())
+        yield from broker.topics.add_partitions(topic, asked.count, broker.epoch_ms())
     except (OSError, StorageFailed) as error:
         broker.storage_failed("partitions cannot be created", error)
         return ErrorCode.kafka_storage_error, "The disk refuses new partitions."
-    broker.measure_logs()
+    finally:
+        broker.measure([topic])
     return ErrorCode.none, None
 
 

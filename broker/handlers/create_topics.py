@@ -8,7 +8,9 @@ which we do not send; v7 topic id.
 """
 
 from collections import Counter
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from kio.schema.errors import ErrorCode
 
@@ -16,7 +18,8 @@ from broker.config_view import topic_config_values
 from broker.entities import ResponseShape, response_shape
 from broker.log.errors import StorageFailed
 from broker.topic_configs import ConfigFault, check_configs
-from broker.topics import INTERNAL_TOPICS, name_fault
+from broker.topic_store import StoredTopic
+from broker.topics import INTERNAL_TOPICS, Steps, name_fault
 from wire.api_table import ApiKey
 from wire.codec import duration
 
@@ -34,6 +37,10 @@ class _Refused(Exception):  # noqa: N818 - a verdict
 
 def handle(broker: "Broker", call: "Call") -> None:
     """Create each topic."""
+    broker.in_turns(call, _steps(broker, call))
+
+
+def _steps(broker: "Broker", call: "Call") -> Steps:
     shape = response_shape(ApiKey.CREATE_TOPICS, call.api_version)
     times = Counter(asked.name for asked in call.request.topics)
     results = []
@@ -41,11 +48,12 @@ def handle(broker: "Broker", call: "Call") -> None:
         try:
             if times[asked.name] > 1:
                 raise _Refused(ErrorCode.invalid_request, "Duplicate topic name.")
-            results.append(_create(broker, shape, asked, call.request.validate_only))
+            result = yield from _create(broker, shape, asked, call.request.validate_only)
         except _Refused as refusal:
-            results.append(_refusal(shape, asked.name, refusal))
-    broker.measure_logs()
-    call.reply(shape.make(throttle_time=duration(0), topics=tuple(results)))
+            result = _refusal(shape, asked.name, refusal)
+        results.append(result)
+    if not call.is_gone:
+        call.reply(shape.make(throttle_time=duration(0), topics=tuple(results)))
 
 
 def _refusal(shape: ResponseShape, name: str, refusal: _Refused) -> Any:
@@ -62,7 +70,10 @@ def _refusal(shape: ResponseShape, name: str, refusal: _Refused) -> Any:
     )
 
 
-def _create(broker: "Broker", shape: ResponseShape, asked: Any, validate_only: bool) -> Any:
+def _create(
+    broker: "Broker", shape: ResponseShape, asked: Any, validate_only: bool
+) -> Generator[None, None, Any]:
+    """Raises: _Refused."""
     _check_name(broker, asked.name)
     partitions = _partitions(broker, asked)
     try:
@@ -77,11 +88,9 @@ def _create(broker: "Broker", shape: ResponseShape, asked: Any, validate_only: b
         )
     topic_id = None
     if not validate_only:
-        try:
-            topic_id = broker.topics.create(asked.name, partitions, configs, broker.epoch_ms()).topic_id
-        except (OSError, StorageFailed) as error:
-            broker.storage_failed("a topic cannot be created", error)
-            raise _Refused(ErrorCode.kafka_storage_error, "The disk refuses a new topic.") from error
+        topic_id = uuid4()
+        stored = StoredTopic(name=asked.name, topic_id=topic_id, partitions=partitions, configs=configs)
+        yield from _store(broker, stored)
     return shape.nested(
         "CreatableTopicResult",
         name=asked.name,
@@ -93,6 +102,17 @@ def _create(broker: "Broker", shape: ResponseShape, asked: Any, validate_only: b
         replication_factor=1,
         configs=_configs(shape, configs),
     )
+
+
+def _store(broker: "Broker", stored: StoredTopic) -> Steps:
+    try:
+        yield from broker.topics.create(stored, broker.epoch_ms())
+    except (OSError, StorageFailed) as error:
+        broker.storage_failed("a topic cannot be created", error)
+        raise _Refused(ErrorCode.kafka_storage_error, "The disk refuses a new topic.") from error
+    topic = broker.topics.get(stored.name)
+    assert topic is not None
+    broker.measure([topic])
 
 
 def _configs(shape: ResponseShape, layer: dict[str, str]) -> Any:
@@ -118,7 +138,7 @@ def _check_name(broker: "Broker", name: str) -> None:
         raise _Refused(ErrorCode.invalid_topic_exception, fault)
     if name in INTERNAL_TOPICS:
         raise _Refused(ErrorCode.invalid_request, f"Topic '{name}' is internal.")
-    if broker.topics.get(name) is not None:
+    if broker.topics.is_taken(name):
         raise _Refused(ErrorCode.topic_already_exists, f"Topic '{name}' already exists.")
 
 

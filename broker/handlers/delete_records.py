@@ -34,7 +34,7 @@ def handle(broker: "Broker", call: "Call") -> None:
         )
         for topic in call.request.topics
     )
-    broker.measure_logs()
+    broker.measure(filter(None, map(broker.topics.get, (topic.name for topic in call.request.topics))))
     call.reply(shape.make(throttle_time=duration(0), topics=topics))
 
 

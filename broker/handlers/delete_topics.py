@@ -5,12 +5,14 @@ Deliberately not done: deletion by topic id (v6); deletion of internal topics (I
 Versions: v4 flexible; v5 error message (KIP-599).
 """
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Generator
+from typing import TYPE_CHECKING
 
 from kio.schema.errors import ErrorCode
 
-from broker.entities import ResponseShape, response_shape
+from broker.entities import response_shape
 from broker.log.errors import StorageFailed
+from broker.topics import Steps
 from wire.api_table import ApiKey
 from wire.codec import duration
 
@@ -21,26 +23,35 @@ if TYPE_CHECKING:
 
 def handle(broker: "Broker", call: "Call") -> None:
     """Delete each topic once."""
+    broker.in_turns(call, _steps(broker, call))
+
+
+def _steps(broker: "Broker", call: "Call") -> Steps:
     shape = response_shape(ApiKey.DELETE_TOPICS, call.api_version)
-    names = dict.fromkeys(call.request.topic_names)
-    responses = tuple(_delete(broker, shape, name) for name in names)
-    broker.measure_logs()
-    call.reply(shape.make(throttle_time=duration(0), responses=responses))
+    responses = []
+    for name in dict.fromkeys(call.request.topic_names):
+        error_code, message = yield from _delete(broker, name)
+        responses.append(
+            shape.nested("DeletableTopicResult", name=name, error_code=error_code, error_message=message)
+        )
+    if not call.is_gone:
+        call.reply(shape.make(throttle_time=duration(0), responses=tuple(responses)))
 
 
-def _delete(broker: "Broker", shape: ResponseShape, name: str) -> Any:
+def _delete(broker: "Broker", name: str) -> Generator[None, None, tuple[ErrorCode, str | None]]:
     topic = broker.topics.get(name)
-    message = None
     if topic is None:
-        error_code = ErrorCode.unknown_topic_or_partition
-        message = "This server does not host this topic-partition."
-    elif topic.is_internal:
-        error_code, message = ErrorCode.invalid_request, f"Topic '{name}' is internal."
-    else:
-        try:
-            broker.topics.delete(topic)
-            error_code = ErrorCode.none
-        except (OSError, StorageFailed) as error:
-            broker.storage_failed("a topic cannot be deleted", error)
-            error_code, message = ErrorCode.kafka_storage_error, "The disk refuses the deletion."
-    return shape.nested("DeletableTopicResult", name=name, error_code=error_code, error_message=message)
+        return (
+            ErrorCode.unknown_topic_or_partition,
+            "This server does not host this topic-partition.",
+        )
+    if topic.is_internal:
+        return ErrorCode.invalid_request, f"Topic '{name}' is internal."
+    if broker.topics.is_busy(name):
+        return ErrorCode.reassignment_in_progress, f"Topic '{name}' is being changed."
+    try:
+        yield from broker.topics.delete(topic)
+    except (OSError, StorageFailed) as error:
+        broker.storage_failed("a topic cannot be deleted", error)
+        return ErrorCode.kafka_storage_error, "The disk refuses the deletion."
+    return ErrorCode.none, None

@@ -69,14 +69,14 @@ class BrokerProcess:
         """kill -9."""
         assert self._process is not None
         os.kill(self._process.pid, signal.SIGKILL)
-        self._process.wait(10)
+        self._process.wait(30)
 
     def stop(self) -> int:
         """SIGTERM; the exit code."""
         assert self._process is not None
         self._process.terminate()
         try:
-            return self._process.wait(10)
+            return self._process.wait(30)
         finally:
             self._process.kill()
             self._process.wait(5)
