@@ -82,6 +82,24 @@ def test_the_entries_of_a_request_are_bounded() -> None:
         codec.decode(cls, body)
 
 
+def test_the_numbers_of_a_request_are_bounded() -> None:
+    head = struct.pack(">h1si h1si", 1, b"g", 1, 1, b"t", REQUEST_ELEMENTS_MAX + 1)
+    with pytest.raises(MalformedFrame, match="too many"):
+        codec.decode(codec.request_class(9, 1), head + bytes(4 * (REQUEST_ELEMENTS_MAX + 1)))
+
+
+@pytest.mark.parametrize("size", [1, 3, 4, 200])
+def test_a_tag_of_another_size_than_its_value_is_malformed(size: int) -> None:
+    cls = codec.request_class(1, 12)
+    plain = cls(max_wait=codec.duration(0), min_bytes=0, topics=(), forgotten_topics_data=(), rack_id="")
+    body = codec.encode(plain)
+    assert body[-1:] == b"\0"
+    value = b"\2a"
+    assert codec.decode(cls, body[:-1] + bytes((1, 0, len(value))) + value).cluster_id == "a"
+    with pytest.raises(MalformedFrame):
+        codec.decode(cls, body[:-1] + bytes((1, 0, size)) + value + bytes(size - 2 if 2 < size < 9 else 0))
+
+
 class TagInjector:
     """Encodes messages with tagged fields nobody knows in every struct."""
 
