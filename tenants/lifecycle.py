@@ -116,22 +116,28 @@ def rate_faults(produce: int, consume: int) -> list[Fault]:
     return faults
 
 
-def capacity_faults(capacity: int, stored: int | None) -> list[Fault]:
-    """What is wrong with a capacity; `stored` None: not known, or a new instance."""
+def capacity_faults(capacity: int) -> list[Fault]:
+    """What is wrong with a capacity."""
     if capacity < CAPACITY_MIN_BYTES:
         return [Fault("capacity_bytes", f"at least 1 MB, not {format_bytes(capacity)}")]
     if capacity > CAPACITY_MAX_BYTES:
         return [Fault("capacity_bytes", "at most 1000 TB")]
-    if stored is not None and capacity < stored:
-        # Shrinking below what is stored would block every producer of the tenant at once, which nobody
-        # asks for by resizing: say what to do first instead.
-        return [
-            Fault(
-                "capacity_bytes",
-                f"{stored} bytes are stored, more than {capacity}: delete data or shorten retention first",
-            )
-        ]
     return []
+
+
+def shrink_fault(
+    capacity: int | None, partitions_max: int | None, stored: int | None, partitions: int | None
+) -> str | None:
+    """Why an instance cannot be made that small, or None; None of an argument: as it is, or not known.
+
+    Less capacity than is stored would block every producer of the tenant at once, which nobody asks for
+    by resizing: the sentence says what to do first instead.
+    """
+    if capacity is not None and stored is not None and capacity < stored:
+        return f"{stored} bytes are stored, more than {capacity}: delete data or shorten retention first"
+    if partitions_max is not None and partitions is not None and partitions_max < partitions:
+        return f"{partitions} partitions exist, more than {partitions_max}: delete topics first"
+    return None
 
 
 def limit_faults(limits: Limits) -> list[Fault]:
@@ -149,19 +155,6 @@ def limit_faults(limits: Limits) -> list[Fault]:
             )
         )
     return faults
-
-
-def partitions_fault(limits: Limits, partitions_in_use: int | None) -> list[Fault]:
-    """Whether a smaller partitions_max still holds the partitions that exist."""
-    if partitions_in_use is not None and limits.partitions_max < partitions_in_use:
-        return [
-            Fault(
-                "limits.partitions_max",
-                f"{partitions_in_use} partitions exist, more than {limits.partitions_max}: "
-                "delete topics first",
-            )
-        ]
-    return []
 
 
 def first_repeated(names: Iterable[str]) -> str | None:

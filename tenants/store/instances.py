@@ -140,7 +140,7 @@ def count_by_state(connection: Connection) -> dict[str, int]:
     """How many instances are in each state."""
     table = schema.instances
     rows = connection.execute(select(table.c.state, func.count()).group_by(table.c.state))
-    return dict(rows.tuples().all())
+    return {row[0]: row[1] for row in rows}
 
 
 def count_by_tenant(connection: Connection) -> dict[str, int]:
@@ -149,7 +149,7 @@ def count_by_tenant(connection: Connection) -> dict[str, int]:
     rows = connection.execute(
         select(table.c.tenant, func.count()).where(table.c.state.not_in(_GONE)).group_by(table.c.tenant)
     )
-    return dict(rows.tuples().all())
+    return {row[0]: row[1] for row in rows}
 
 
 def _load(connection: Connection, query: Any) -> list[Instance]:

@@ -136,9 +136,17 @@ class Instances:
         def edit(connection: Any, instance: Instance) -> Instance:
             limits, faults = _limits(instance.limits, wanted.limits)
             changed = instance.with_(limits=limits, **_scalars(wanted))
-            faults += _change_faults(changed, wanted, usage)
+            faults += _change_faults(changed, wanted)
             if faults:
                 raise Invalid(faults)
+            too_small = lifecycle.shrink_fault(
+                wanted.capacity_bytes,
+                wanted.limits.get("partitions_max"),
+                usage.stored_bytes,
+                usage.partitions,
+            )
+            if too_small is not None:
+                raise Conflict(too_small)
             if changed.name != instance.name and instances.by_name(connection, instance.tenant, changed.name):
                 raise _name_taken(changed.name)
             return changed
@@ -301,22 +309,19 @@ def _order_faults(order: NewInstance) -> list[Fault]:
     if fault is not None:
         faults.append(Fault("name", fault))
     faults += lifecycle.rate_faults(order.produce_rate_bytes_per_s, order.consume_rate_bytes_per_s)
-    faults += lifecycle.capacity_faults(order.capacity_bytes, None)
+    faults += lifecycle.capacity_faults(order.capacity_bytes)
     if order.whitelist is None and order.allow_all is None:
         faults.append(Fault("whitelist", NEITHER))
     return faults
 
 
-def _change_faults(changed: Instance, wanted: Change, usage: Usage) -> list[Fault]:
+def _change_faults(changed: Instance, wanted: Change) -> list[Fault]:
     faults = []
     fault = None if wanted.name is None else lifecycle.name_fault(wanted.name)
     if fault is not None:
         faults.append(Fault("name", fault))
     faults += lifecycle.rate_faults(changed.produce_rate_bytes_per_s, changed.consume_rate_bytes_per_s)
-    if wanted.capacity_bytes is not None:
-        faults += lifecycle.capacity_faults(wanted.capacity_bytes, usage.stored_bytes)
-    if "partitions_max" in wanted.limits:
-        faults += lifecycle.partitions_fault(changed.limits, usage.partitions)
+    faults += lifecycle.capacity_faults(changed.capacity_bytes)
     return faults
 
 

@@ -61,7 +61,7 @@ class Topics:
         partitions: int | None,
         configs: dict[str, str | None],
     ) -> None:
-        """Add partitions and set configs. Raises: NotFound, Invalid, Unavailable."""
+        """Add partitions and set configs. Raises: NotFound, Invalid, Conflict, Unavailable."""
         faults = _config_faults(configs, instance.limits)
         if faults:
             raise Invalid(faults)
@@ -78,8 +78,7 @@ class Topics:
 
     async def _grow(self, cluster: Cluster, instance: Instance, name: str, current: int, wanted: int) -> None:
         if wanted < current:
-            message = f"the topic has {current} partitions: Kafka cannot take partitions away"
-            raise Invalid([Fault("partitions", message)])
+            raise Conflict(f"the topic has {current} partitions: Kafka cannot take partitions away")
         existing = await cluster.topics(instance.id)
         in_use = sum(len(one.partitions) for one in existing.values())
         _check_room(instance.limits, in_use, wanted - current)
@@ -155,11 +154,10 @@ def _config_faults(configs: dict[str, str] | dict[str, str | None], limits: Limi
 
 def _check_room(limits: Limits, in_use: int, more: int) -> None:
     if in_use + more > limits.partitions_max:
-        message = (
+        raise Conflict(
             f"{in_use} of {limits.partitions_max} partitions are in use, {more} more do not fit: "
             "delete topics or raise partitions_max"
         )
-        raise Invalid([Fault("partitions", message)])
 
 
 def _refuse_system(instance: Instance) -> None:

@@ -58,12 +58,18 @@ def test_rates_begin_at_100_kilobytes() -> None:
     assert [fault.field for fault in faults] == ["produce_rate_bytes_per_s", "consume_rate_bytes_per_s"]
 
 
-def test_capacity_may_shrink_to_what_is_stored_and_no_further() -> None:
-    assert lifecycle.capacity_faults(5_000_000, 5_000_000) == []
-    assert lifecycle.capacity_faults(5_000_000, None) == []
-    [fault] = lifecycle.capacity_faults(5_000_000, 5_000_001)
-    assert "5000001 bytes are stored" in fault.message
-    assert lifecycle.capacity_faults(999_999, 0)
+def test_capacity_begins_at_a_megabyte() -> None:
+    assert lifecycle.capacity_faults(1_000_000) == []
+    assert [fault.field for fault in lifecycle.capacity_faults(999_999)] == ["capacity_bytes"]
+    assert lifecycle.capacity_faults(10**15 + 1)
+
+
+def test_an_instance_may_shrink_to_what_it_holds_and_no_further() -> None:
+    assert lifecycle.shrink_fault(5_000_000, 3, 5_000_000, 3) is None
+    assert lifecycle.shrink_fault(5_000_000, 3, None, None) is None
+    assert lifecycle.shrink_fault(None, None, 10, 10) is None
+    assert "5000001 bytes are stored" in (lifecycle.shrink_fault(5_000_000, None, 5_000_001, 0) or "")
+    assert "4 partitions exist" in (lifecycle.shrink_fault(None, 3, 0, 4) or "")
 
 
 def test_default_limits_are_legal_and_each_bound_is_checked() -> None:
@@ -77,9 +83,3 @@ def test_default_limits_are_legal_and_each_bound_is_checked() -> None:
 def test_a_request_must_hold_a_batch() -> None:
     [fault] = lifecycle.limit_faults(Limits(request_bytes_max=1_000_000))
     assert fault.field == "limits.request_bytes_max"
-
-
-def test_partitions_max_may_not_go_below_use() -> None:
-    assert lifecycle.partitions_fault(Limits(partitions_max=3), 3) == []
-    assert lifecycle.partitions_fault(Limits(partitions_max=3), 4)
-    assert lifecycle.partitions_fault(Limits(partitions_max=3), None) == []
