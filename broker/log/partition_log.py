@@ -78,7 +78,9 @@ class PartitionLog(RetainedLog):
         self, records: WritableBuffer, batches: Sequence[tuple[int, BatchHeader]], now_ms: int
     ) -> None:
         last = batches[-1][1]
-        newest_ms = max(header.max_timestamp_ms for _, header in batches)
+        newest_ms = last.max_timestamp_ms
+        if len(batches) > 1:
+            newest_ms = max(header.max_timestamp_ms for _, header in batches)
         try:
             self._roll_if_full(len(records), last.last_offset, newest_ms, now_ms)
             self._segments.write(records)

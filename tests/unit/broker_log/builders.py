@@ -7,8 +7,9 @@ from pathlib import Path
 from broker.log.config import LogConfig
 from broker.log.manager import LoadReport, LogManager
 from broker.log.partition_log import PartitionLog
+from broker.log.payload import records_of
 from broker.log.results import AppendOrigin, AppendResult
-from wire.batch import Record, build_batch, decode_records, iterate_batches
+from wire.batch import Record, build_batch, iterate_batches
 
 NOW_MS = 1_700_000_000_000
 TOPIC = "orders"
@@ -114,7 +115,7 @@ def whole_batches(data: bytes) -> list[Record]:
     return [
         record
         for at, header in iterate_batches(data[:end])
-        for record in decode_records(header, data[at + 61 : at + header.size_bytes])
+        for record in records_of(data[at : at + header.size_bytes], header)
     ]
 
 

@@ -1,0 +1,159 @@
+"""An Apache Kafka broker serves a partition directory that our log wrote, and our log one that it wrote."""
+
+import shutil
+import signal
+import socket
+import subprocess
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from broker.log.config import LogConfig
+from broker.log.manager import LogManager
+from broker.log.partition_log import PartitionLog
+from tests.integration.kafka_jars import class_path, run_java
+from tests.unit.broker_log.builders import NOW_MS, append, batch, idempotent, read_all, values
+
+pytestmark = pytest.mark.java
+
+TOPIC = "orders"
+CONFIG = LogConfig(segment_bytes=1024 * 1024, message_timestamp_after_max_ms=10**15)
+
+
+class Kafka:
+    """One KRaft node of Apache Kafka on loopback."""
+
+    def __init__(self, directory: Path) -> None:
+        self.logs = directory / "logs"
+        self.directory = directory
+        self.port, controller = free_port(), free_port()
+        self.properties = directory / "server.properties"
+        self.properties.write_text(
+            "process.roles=broker,controller\nnode.id=1\n"
+            f"controller.quorum.voters=1@127.0.0.1:{controller}\n"
+            f"listeners=PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{controller}\n"
+            "controller.listener.names=CONTROLLER\n"
+            f"log.dirs={self.logs}\noffsets.topic.replication.factor=1\noffsets.topic.num.partitions=1\n"
+        )
+        cluster_id = run_java("kafka.tools.StorageTool", "random-uuid").stdout.strip()
+        formatted = run_java(
+            "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self.properties)
+        )
+        assert formatted.returncode == 0, formatted.stdout + formatted.stderr
+
+    @contextmanager
+    def running(self) -> Iterator[str]:
+        """Its bootstrap address; stopped cleanly at the end."""
+        output = self.directory / "kafka.out"
+        with output.open("ab") as out:
+            command = ["java", "-Xmx512m", "-cp", class_path(), "kafka.Kafka", str(self.properties)]
+            process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
+        try:
+            address = f"127.0.0.1:{self.port}"
+            wait_for(address, process)
+            yield address
+            process.send_signal(signal.SIGTERM)
+            process.wait(60)
+        finally:
+            process.kill()
+            process.wait(10)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def wait_for(address: str, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + 90
+    while time.monotonic() < deadline:
+        assert process.poll() is None, "Kafka did not start"
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", int(address.rpartition(":")[2]))) == 0:
+                return
+        time.sleep(0.3)
+    raise AssertionError("Kafka did not answer in time")
+
+
+def produce(address: str, prefix: str, count: int) -> list[str]:
+    sent = [f"{prefix}-{number}" for number in range(count)]
+    for share, codec in enumerate(("none", "gzip", "snappy", "lz4", "zstd")):
+        producer = Producer(
+            {
+                "bootstrap.servers": address,
+                "enable.idempotence": True,
+                "compression.type": codec,
+                "linger.ms": 20,
+            }
+        )
+        for text in sent[share * count // 5 : (share + 1) * count // 5]:
+            producer.produce(TOPIC, text.encode(), key=b"k")
+        assert producer.flush(60) == 0
+    return sent
+
+
+def consume(address: str, count: int) -> list[tuple[int, str]]:
+    consumer = Consumer({"bootstrap.servers": address, "group.id": "g", "enable.auto.commit": False})
+    consumer.assign([TopicPartition(TOPIC, 0, 0)])
+    found: list[tuple[int, str]] = []
+    deadline = time.monotonic() + 60
+    while len(found) < count and time.monotonic() < deadline:
+        for message in consumer.consume(500, 1.0):
+            assert message.error() is None, message.error()
+            found.append((message.offset(), (message.value() or b"").decode()))
+    consumer.close()
+    return found
+
+
+def open_copy(source: Path, directory: Path) -> tuple[LogManager, PartitionLog]:
+    """Our log over a copy of a partition directory."""
+    shutil.copytree(source, directory / f"{TOPIC}-0")
+    manager = LogManager([directory], cluster_id="copy", node_id=1)
+    report = manager.load(lambda _: CONFIG, NOW_MS)
+    assert report.failures == {} and report.truncated_bytes == 0
+    log = manager.logs[TOPIC, 0]
+    log.advance_high_watermark()
+    return manager, log
+
+
+def write_ours(log: PartitionLog) -> list[str]:
+    texts = [f"ours-{number}" for number in range(300)]
+    for text in texts:
+        append(log, batch(text), leader_epoch=log.leader_epoch)
+    append(log, idempotent(4711, 0, 2), leader_epoch=log.leader_epoch)
+    return [*texts, "p4711s0", "p4711s1"]
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("clean", [True, False])
+def test_there_and_back(tmp_path: Path, clean: bool) -> None:
+    kafka = Kafka(tmp_path)
+    with kafka.running() as address:
+        admin = AdminClient({"bootstrap.servers": address})
+        admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(30)
+        expected = produce(address, "theirs", 1000)
+    served = kafka.logs / f"{TOPIC}-0"
+
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    manager, log = open_copy(served, copy)
+    assert values(read_all(log, max_bytes=100_000)) == expected
+    assert log.topic_id != uuid.UUID(int=0)
+    assert log.producer_count == 5
+    expected += write_ours(log)
+    assert manager.close() == []
+
+    shutil.rmtree(served)
+    shutil.copytree(copy / f"{TOPIC}-0", served)
+    if not clean:
+        (kafka.logs / ".kafka_cleanshutdown").unlink()
+    with kafka.running() as address:
+        assert consume(address, len(expected)) == list(enumerate(expected))
+        expected += produce(address, "more", 50)
+        assert consume(address, len(expected)) == list(enumerate(expected))
