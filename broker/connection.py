@@ -367,8 +367,8 @@ class Connection:
             buffer, self._buffer = self._buffer, None
             self._server.memory.give_back(buffer, self)
         self._server.memory.forget(self)
+        self._server.connection_closed(self, cause)  # counted before the peer can know
         self._socket.close()
-        self._server.connection_closed(self, cause)
 
     def _want_reader(self) -> None:
         if not self._reader_on and not self.is_closed:
