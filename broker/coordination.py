@@ -72,7 +72,7 @@ class GroupCoordination:
         self.is_loading = True
         self._logs = logs
         self._rewritten_bytes = [0] * len(logs)
-        """Size of each partition when it was last rewritten: live keys alone may exceed the bound."""
+        """Size of each partition when it was last rewritten: live keys alone may exceed their share."""
         self._after_load: list[Callable[[], Effects]] = []
         """What was deleted while loading."""
         self._appends: deque[Append] = deque()
@@ -182,8 +182,14 @@ class GroupCoordination:
             self.submit(self.core.refused(append, error.error_code, now))
             return
         self.submit(self.core.committed(append, now))
-        if log.size_bytes - self._rewritten_bytes[partition] > self.config.offsets_rewrite_bytes:
+        if self._has_outgrown(partition):
             self._rewrite(partition)
+
+    def _has_outgrown(self, partition: int) -> bool:
+        """Doubled at least, so that what is written again stays in proportion to what was committed."""
+        kept_bytes = self._rewritten_bytes[partition]
+        share_bytes = self.config.offsets_rewrite_bytes // len(self._logs)
+        return self._logs[partition].size_bytes - kept_bytes > max(share_bytes, kept_bytes)
 
     def _rewrite(self, partition: int) -> None:
         """Replace a partition's log by its live keys: there is no compaction yet."""

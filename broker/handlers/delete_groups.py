@@ -3,6 +3,7 @@
 Behaviour: empty groups go with their offsets, group by group; answered when the last one is durable.
 """
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
@@ -37,9 +38,7 @@ def handle(broker: "Broker", call: "Call") -> None:
             answer(results)
 
     for group_id in group_ids:
-        effects = coordination.core.delete_group(
-            group_id, lambda error, group_id=group_id: gather(group_id, error), coordination.now()
-        )
+        effects = coordination.core.delete_group(group_id, partial(gather, group_id), coordination.now())
         coordination.submit(effects)
 
 

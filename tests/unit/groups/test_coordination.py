@@ -130,7 +130,7 @@ async def test_what_is_deleted_while_loading_is_deleted_afterwards(disk: Disk) -
 
 
 async def test_the_log_is_rewritten_to_live_keys_beyond_its_bound(disk: Disk) -> None:
-    coordination = await disk.coordination(replace(_CONFIG, offsets_rewrite_bytes=20_000))
+    coordination = await disk.coordination(replace(_CONFIG, offsets_rewrite_bytes=60_000))
     for number in range(1_000):
         _commit(coordination, "g", number, Slot())
     log = disk.log_of("g")
@@ -145,7 +145,7 @@ async def test_the_log_is_rewritten_to_live_keys_beyond_its_bound(disk: Disk) ->
 
 
 async def test_live_keys_beyond_the_bound_are_not_rewritten_again_and_again(disk: Disk) -> None:
-    coordination = await disk.coordination(replace(_CONFIG, offsets_rewrite_bytes=5_000))
+    coordination = await disk.coordination(replace(_CONFIG, offsets_rewrite_bytes=15_000))
     for number in range(200):
         _commit(coordination, "g", number, Slot(), partition=number)
     log = disk.log_of("g")
@@ -265,7 +265,7 @@ async def test_batches_larger_than_a_piece_are_read_whole(
 async def test_a_rewrite_that_fails_leaves_the_log_serving(
     disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    coordination = await disk.coordination(replace(_CONFIG, offsets_rewrite_bytes=1_000))
+    coordination = await disk.coordination(replace(_CONFIG, offsets_rewrite_bytes=3_000))
 
     def fails(*_arguments: object, **_options: object) -> int:
         raise StorageFailed("no room")
