@@ -1,0 +1,1 @@
+"""The console against the real stack."""

@@ -1,0 +1,247 @@
+"""Topics, groups and purging through the console, with real clients beside it."""
+
+import asyncio
+import json
+import socket
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient
+from kio.schema.list_groups.v4.request import ListGroupsRequest
+from kio.schema.metadata.v8.request import MetadataRequest
+
+from runtime.kafka_client import KafkaConnection
+from tests.integration.stack import Stack
+
+
+@pytest.fixture
+def instance(stack: Stack) -> Iterator[dict[str, Any]]:
+    """An instance of its own for each test."""
+    made = stack.create_instance(f"console-{uuid.uuid4().hex[:8]}")
+    yield made
+    stack.api("DELETE", f"instances/{made['id']}")
+
+
+def _eventually(what: Callable[[], Any], within_s: float = 15.0) -> Any:
+    deadline = time.monotonic() + within_s
+    while True:
+        found = what()
+        if found:
+            return found
+        assert time.monotonic() < deadline, "did not happen"
+        time.sleep(0.1)
+
+
+def _produce(instance: dict[str, Any], topic: str, count: int, partition: int = 0) -> None:
+    producer = Producer({"bootstrap.servers": instance["bootstrap_servers"]})
+    for number in range(count):
+        producer.produce(topic, value=b"x" * 1000, key=str(number), partition=partition)
+    assert producer.flush(20) == 0
+
+
+@contextmanager
+def _consumer(instance: dict[str, Any], group: str, topic: str) -> Iterator[Consumer]:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": instance["bootstrap_servers"],
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "client.id": "console-test",
+        }
+    )
+    consumer.subscribe([topic])
+    try:
+        yield consumer
+    finally:
+        consumer.close()
+
+
+def test_the_life_of_a_topic(stack: Stack, instance: dict[str, Any]) -> None:
+    path = f"instances/{instance['id']}/topics"
+    body = {"name": "orders", "partitions": 2, "configs": {"retention.ms": "3600000"}}
+    made = stack.api("POST", path, body)
+    assert [one["high_watermark"] for one in made["partitions"]] == [0, 0]
+    stack.api("POST", path, body, expect=409)
+    metadata = AdminClient({"bootstrap.servers": instance["bootstrap_servers"]}).list_topics(timeout=10)
+    assert {name: len(topic.partitions) for name, topic in metadata.topics.items()} == {"orders": 2}
+
+    _produce(instance, "orders", 50)
+    topic = stack.api("GET", f"{path}/orders")
+    assert [one["high_watermark"] for one in topic["partitions"]] == [50, 0]
+    assert topic["stored_bytes"] > 50_000
+    configs = {one["name"]: one for one in topic["configs"]}
+    assert (configs["retention.ms"]["value"], configs["retention.ms"]["is_default"]) == ("3600000", False)
+    assert configs["retention.ms"]["editable"]
+    [listed] = stack.api("GET", path)["items"]
+    assert (listed["partitions"], listed["replication_factor"]) == (2, 1)
+    assert listed["stored_bytes"] == topic["stored_bytes"]
+
+    change = {"partitions": 3, "configs": {"retention.ms": None, "max.message.bytes": "5000"}}
+    changed = stack.api("PATCH", f"{path}/orders", change)
+    configs = {one["name"]: one for one in changed["configs"]}
+    assert configs["retention.ms"]["is_default"]
+    assert configs["max.message.bytes"]["value"] == "5000"
+    assert len(changed["partitions"]) == 3
+    stack.api("PATCH", f"{path}/orders", {"partitions": 2}, expect=409)
+
+    some = stack.api(
+        "POST", f"{path}/orders/delete-records", {"partitions": [{"partition": 0, "before_offset": 10}]}
+    )
+    assert some["partitions"] == [{"partition": 0, "log_start_offset": 10, "error": None}]
+    everything = stack.api("POST", f"{path}/orders/delete-records", {})
+    assert [one["log_start_offset"] for one in everything["partitions"]] == [50, 0, 0]
+    beyond = {"partitions": [{"partition": 0, "before_offset": 51}]}
+    [refused] = stack.api("POST", f"{path}/orders/delete-records", beyond)["partitions"]
+    assert refused["error"] == "OFFSET_OUT_OF_RANGE"
+    stack.api("POST", f"{path}/orders/delete-records", {"partitions": [{"partition": 9}]}, expect=422)
+
+    stack.api("DELETE", f"{path}/orders")
+    stack.api("DELETE", f"{path}/orders", expect=404)
+    stack.api("GET", f"{path}/orders", expect=404)
+    assert stack.api("GET", path)["items"] == []
+
+
+def test_what_a_topic_may_not_be(stack: Stack, instance: dict[str, Any]) -> None:
+    stack.api("PATCH", f"instances/{instance['id']}", {"limits": {"partitions_max": 4}})
+    path = f"instances/{instance['id']}/topics"
+    for body in (
+        {"name": "a/b"},
+        {"name": "t" * 237},
+        {"name": "t", "configs": {"unclean.leader.election.enable": "true"}},
+        {"name": "t", "configs": {"retention.ms": "-1"}},
+        {"name": "t", "partitions": 0},
+    ):
+        problem = stack.api("POST", path, body, expect=422)
+        assert problem["errors"], problem
+    too_many = stack.api("POST", path, {"name": "t", "partitions": 5}, expect=409)
+    assert "0 of 4 partitions are in use" in too_many["detail"]
+    longest = "t" * 236
+    assert stack.api("POST", path, {"name": longest})["name"] == longest
+    stack.api("PATCH", f"{path}/{longest}", {"partitions": 5}, expect=409)
+    for missing in ("absent", "a b", "t" * 237):
+        stack.api("GET", f"{path}/{missing}", expect=404)
+        stack.api("PATCH", f"{path}/{missing}", {"partitions": 2}, expect=404)
+        stack.api("DELETE", f"{path}/{missing}", expect=404)
+        stack.api("POST", f"{path}/{missing}/delete-records", {}, expect=404)
+
+
+def test_a_topics_defaults_fit_its_instance(stack: Stack, instance: dict[str, Any]) -> None:
+    limits = {"limits": {"message_bytes_max": 4096, "retention_ms_max": 3_600_000}}
+    stack.api("PATCH", f"instances/{instance['id']}", limits)
+    made = stack.api("POST", f"instances/{instance['id']}/topics", {"name": "t"})
+    values = {one["name"]: one["value"] for one in made["configs"]}
+    assert values["max.message.bytes"] == "4096"
+    assert values["retention.ms"] == "3600000"
+    assert values["segment.bytes"] == str(10_000_000_000 // 100)
+
+
+def test_a_group_with_its_members_and_lag(stack: Stack, instance: dict[str, Any]) -> None:
+    stack.api("POST", f"instances/{instance['id']}/topics", {"name": "orders", "partitions": 2})
+    _produce(instance, "orders", 10)
+    path = f"instances/{instance['id']}/groups"
+    assert stack.api("GET", path)["items"] == []
+    name = "team/billing & co"
+    quoted = f"{path}/team%2Fbilling%20%26%20co"
+    with _consumer(instance, name, "orders") as consumer:
+        messages = consumer.consume(10, timeout=20)
+        assert len(messages) == 10
+        consumer.commit(messages[3], asynchronous=False)
+        [listed] = stack.api("GET", path)["items"]
+        assert listed == {"group": name, "state": "Stable", "protocol_type": "consumer"}
+        group = stack.api("GET", quoted)
+        [member] = group["members"]
+        assert (member["client_id"], member["client_host"].lstrip("/")) == ("console-test", "127.0.0.1")
+        assert member["assignment"] == [{"topic": "orders", "partitions": [0, 1]}]
+        committed = next(one for one in group["offsets"] if one["partition"] == 0)
+        assert (committed["committed_offset"], committed["log_end_offset"], committed["lag"]) == (4, 10, 6)
+        assert group["lag"] == 6
+        stack.api("DELETE", quoted, expect=409)
+    _eventually(lambda: stack.api("GET", quoted)["state"] == "Empty")
+    stack.api("DELETE", quoted)
+    stack.api("GET", quoted, expect=404)
+    stack.api("DELETE", quoted, expect=404)
+
+
+def test_equal_names_in_two_instances_never_meet(stack: Stack, instance: dict[str, Any]) -> None:
+    other = stack.create_instance(f"console-{uuid.uuid4().hex[:8]}")
+    for one in (instance, other):
+        stack.api("POST", f"instances/{one['id']}/topics", {"name": "same"})
+    _produce(instance, "same", 5)
+    marks = [
+        stack.api("GET", f"instances/{one['id']}/topics/same")["partitions"][0]["high_watermark"]
+        for one in (instance, other)
+    ]
+    assert marks == [5, 0]
+    stack.api("DELETE", f"instances/{other['id']}/topics/same")
+    stack.api("GET", f"instances/{instance['id']}/topics/same")
+    stack.api("DELETE", f"instances/{other['id']}")
+
+
+async def _left_on_the_broker(stack: Stack, instance_id: str) -> list[str]:
+    [broker] = stack.api("GET", "brokers")["items"]
+    secret = (stack.data_dir / "internal.key").read_text().strip()
+    connection = await KafkaConnection.open(broker["host"], broker["port"], secret=secret)
+    request = MetadataRequest(
+        topics=None,
+        allow_auto_topic_creation=False,
+        include_cluster_authorized_operations=False,
+        include_topic_authorized_operations=False,
+    )
+    topics = (await connection.call(request)).topics
+    groups = (await connection.call(ListGroupsRequest(states_filter=()))).groups
+    connection.close()
+    names = [topic.name for topic in topics] + [group.group_id for group in groups]
+    return [name for name in names if name.startswith(instance_id)]
+
+
+def test_a_deleted_instance_is_gone_at_once_and_leaves_nothing(stack: Stack) -> None:
+    name = f"console-{uuid.uuid4().hex[:8]}"
+    made = stack.create_instance(name)
+    stack.api("POST", f"instances/{made['id']}/topics", {"name": "orders"})
+    _produce(made, "orders", 10)
+    with _consumer(made, "group", "orders") as consumer:
+        consumer.commit(consumer.consume(5, timeout=20)[-1], asynchronous=False)
+        assert len(asyncio.run(_left_on_the_broker(stack, made["id"]))) == 2
+        stack.api("DELETE", f"instances/{made['id']}")
+        stack.api("GET", f"instances/{made['id']}", expect=404)
+        again = stack.create_instance(name)
+        assert again["id"] != made["id"]
+        assert again["bootstrap_servers"] != made["bootstrap_servers"]
+    _eventually(lambda: not asyncio.run(_left_on_the_broker(stack, made["id"])), within_s=30)
+    stack.api("DELETE", f"instances/{again['id']}")
+
+
+def test_a_live_stream_over_a_real_connection(stack: Stack, instance: dict[str, Any]) -> None:
+    url = f"{stack.console_url}/v1/instances/{instance['id']}/quota/stream"
+    headers = {"Authorization": f"Bearer {stack.api_key}"}
+    with httpx.stream("GET", url, headers=headers, timeout=10, trust_env=False) as response:
+        assert response.headers["content-type"].startswith("text/event-stream")
+        events = []
+        for line in response.iter_lines():
+            if line.startswith("data: "):
+                events.append(json.loads(line[6:]))
+            if len(events) == 3:
+                break
+    views = [one for one in events if "instance_id" in one]
+    assert views[-1]["instance_id"] == instance["id"]
+    assert views[-1]["produce"]["purchased_bytes_per_s"] == 200_000_000
+
+
+def test_a_port_that_another_program_listens_on_is_not_given_out(stack: Stack) -> None:
+    first = stack.create_instance(f"console-{uuid.uuid4().hex[:8]}")
+    port = int(first["bootstrap_servers"].rpartition(":")[2])
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        other.bind(("127.0.0.1", port + 2))
+        other.listen()
+        second = stack.create_instance(f"console-{uuid.uuid4().hex[:8]}")
+        assert not second["bootstrap_servers"].endswith(f":{port + 2}")
+    for one in (first, second):
+        stack.api("DELETE", f"instances/{one['id']}")
