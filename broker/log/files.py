@@ -1,5 +1,6 @@
 """File access of the log: handles that outlive their owner, a bounded cache of them, atomic replacement."""
 
+import errno
 import os
 from collections import OrderedDict
 from pathlib import Path
@@ -56,7 +57,13 @@ class LogFiles:
         if handle is not None:
             self._handles.move_to_end(path)
             return handle
-        handle = FileHandle(path, create=create)
+        try:
+            handle = FileHandle(path, create=create)
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE) or not self._handles:
+                raise
+            self._handles.clear()  # connections took the descriptors; files open again as they are needed
+            handle = FileHandle(path, create=create)
         self._handles[path] = handle
         if len(self._handles) > self._handles_max:
             self._handles.popitem(last=False)

@@ -6,7 +6,7 @@ from typing import Final
 from broker.log.batch_numbers import number_batches
 from broker.log.config import LogConfig
 from broker.log.errors import OffsetOutOfRange
-from broker.log.log_base import LogBase
+from broker.log.log_base import SNAPSHOT_BYTES, LogBase
 from broker.log.retention import segments_to_delete
 from broker.log.validation import check_own_records
 
@@ -50,16 +50,27 @@ class RetainedLog(LogBase):
             )
             if count == 0:
                 return 0
+            freed = self._segments.drop_first(min(count, len(facts) - 1))
             if count == len(facts):
-                self._roll(now_ms or self._segments.active.created_ms)
-            freed = self._segments.drop_first(count)
-            self._start_at(max(self.log_start_offset, self._segments.first.base_offset))
-            self._snapshots.prune(self._segments.base_offsets())
+                self._segments.begin_anew(self.log_end_offset, now_ms or self._segments.active.created_ms)
+                self._tail = None
+                freed += self._segments.drop_first(1)
         except OSError as error:
             raise self._storage_failed(error) from error
+        self._start_at(max(self.log_start_offset, self._segments.first.base_offset))
         self._directory_dirty = True
-        self._mark_dirty()
+        self._renew_snapshots()
         return freed
+
+    def _renew_snapshots(self) -> None:
+        """Producers must outlive the segments that went."""
+        try:
+            if self._snapshots.newest < self._segments.first.base_offset:
+                self._write_snapshot()
+            self._snapshots.prune(self._segments.base_offsets())
+        except OSError:
+            # A full disk must not keep records from being deleted; the next flush writes the snapshot.
+            self._bytes_since_snapshot = SNAPSHOT_BYTES
 
     def replace_with(
         self, batches: Sequence[bytearray], now_ms: int, *, leader_epoch: int | None = None

@@ -61,6 +61,12 @@ class SegmentList:
         self._segments.append(Segment.create(self.directory, base_offset, self.files, now_ms))
         active.drop_indexes()
 
+    def begin_anew(self, base_offset: int, now_ms: int) -> None:
+        """Start another segment without finishing the active one, which is to be dropped: on a full disk
+        there may be no room for its indexes. Raises: OSError."""
+        assert base_offset > self._segments[-1].base_offset
+        self._segments.append(Segment.create(self.directory, base_offset, self.files, now_ms))
+
     def number_of(self, offset: int) -> int:
         """Which segment would hold the offset."""
         if offset >= self._segments[-1].base_offset:

@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from broker.log.config import LogConfig
 from broker.log.manager import LoadReport, LogManager
@@ -21,7 +22,7 @@ def records(*values: str, at_ms: int = NOW_MS, step_ms: int = 0, key: bytes | No
     return [Record(0, at_ms + number * step_ms, key, value.encode()) for number, value in enumerate(values)]
 
 
-def batch(*values: str, at_ms: int = NOW_MS, **options: int) -> bytearray:
+def batch(*values: str, at_ms: int = NOW_MS, **options: Any) -> bytearray:
     return build_batch(records(*(values or ("v",)), at_ms=at_ms), **options)
 
 

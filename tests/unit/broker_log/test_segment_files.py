@@ -54,7 +54,8 @@ def test_names_and_continuity(tmp_path: Path) -> None:
 def test_an_index_entry_is_added_before_the_batch_that_exceeds_the_interval(tmp_path: Path) -> None:
     for path in sorted(write(tmp_path).glob("*.log")):
         base_offset = int(path.stem)
-        expected_offsets, expected_times = [], []
+        expected_offsets: list[tuple[int, int]] = []
+        expected_times: list[tuple[int, int]] = []
         since, largest = 0, (-1, 0)
         for position, size, _, last, max_timestamp in batches(path.read_bytes()):
             if since > 400:

@@ -1,5 +1,6 @@
 """A disk that refuses: nothing acknowledged is lost, and the log works again when there is room."""
 
+import errno
 import os
 import resource
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from broker.log.errors import StorageFailed
 from broker.log.files import FileHandle
 from tests.unit.broker_log.builders import (
     NOW_MS,
+    TOPIC_ID,
     append,
     batch,
     crash,
@@ -159,6 +161,52 @@ def test_a_replacement_that_fails_changes_nothing(tmp_path: Path) -> None:
     assert sorted(path.suffix for path in log.directory.glob("*.log*")) == [".log"]
     append(log, batch("b"))
     assert log.log_end_offset == 6
+
+
+def test_records_can_be_deleted_when_nothing_can_be_written(tmp_path: Path) -> None:
+    config = LogConfig(segment_bytes=2000, index_interval_bytes=256)
+    manager, _ = open_manager(tmp_path, config)
+    log = new_log_in(manager, config)
+    append(log, idempotent(1, 0))
+    fill(log, 20)
+    with files_end_at(0):
+        assert log.delete_records_before(21) == 21
+    assert (log.size_bytes, log.segment_count) == (0, 1)
+    flush(manager)
+    assert append(log, idempotent(1, 1)).base_offset == 21
+    crash(manager)
+    manager, _ = open_manager(tmp_path, config)
+    assert append(manager.logs["orders", 0], idempotent(1, 1)).is_duplicate
+
+
+def take_all_descriptors(taken: list[int]) -> None:
+    try:
+        while True:
+            taken.append(os.open("/dev/null", os.O_RDONLY))
+    except OSError as error:
+        if error.errno != errno.EMFILE:
+            raise
+
+
+def test_taken_descriptors_are_given_back_by_the_cache(tmp_path: Path) -> None:
+    manager, _ = open_manager(tmp_path, CONFIG)
+    logs = [manager.create("t", partition, TOPIC_ID, CONFIG, NOW_MS) for partition in range(5)]
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = max(int(path.name) for path in Path("/proc/self/fd").iterdir())
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 8, hard))
+    taken = []
+    try:
+        take_all_descriptors(taken)
+        for log in logs:
+            log.release_files()
+        append(logs[0], batch("a"))
+        take_all_descriptors(taken)
+        append(logs[1], batch("b"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for fd in taken:
+            os.close(fd)
+    assert values(read_all(logs[1])) == ["b"]
 
 
 def test_a_partition_that_cannot_be_created_leaves_nothing(tmp_path: Path) -> None:
