@@ -24,7 +24,7 @@ Say = Callable[[str], None]
 def run(rounds: int, megabytes: int, say: Say) -> dict[str, Any]:
     """All measurements; see `report.py` for the table."""
     results: dict[str, Any] = {}
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory(dir=servers.scratch_parent(14 * 10**9)) as name:
         directory = Path(name)
         with servers.broker(directory) as broker:
             results["start CPU s"] = cpu_seconds(broker.pid)
@@ -139,7 +139,7 @@ def _fill(broker: servers.Server, total: int) -> None:
 
 def _recovery() -> dict[str, Any]:
     """Store 5 GB, kill -9, start again: seconds, and the bytes that recovery read (its own metric)."""
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory(dir=servers.scratch_parent(14 * 10**9)) as name:
         directory = Path(name)
         port, metrics_port = free_port(), free_port()
         arguments = ["--node-id", "1", "--cluster-id", "bench", "--data-dir", str(directory / "broker")]

@@ -63,7 +63,7 @@ class Bench:
 
 def run(rounds: int, megabytes: int, say: Say) -> dict[str, Any]:
     """All measurements; see `report.py` for the table."""
-    with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
+    with tempfile.TemporaryDirectory(dir=servers.scratch_parent(12 * 10**9)) as name, ExitStack() as stack:
         bench = Bench(Path(name), stack, megabytes)
         results: dict[str, Any] = {}
         cases: dict[str, Callable[[str], Cost]] = {
@@ -119,7 +119,8 @@ def _half_load(bench: Bench, direct: dict[str, Spread], rounds: int) -> dict[str
     rate = direct["MB/s"].median * 1e6 / 2
     frames = {peer: load.produce_frames(bench.topic(peer, "large"), bench.large, 1)[0] for peer in PEERS}
     return _each(
-        min(rounds, 3), lambda peer: load.paced_produce(bench.server(peer).port, frames[peer], rate, 2.0)
+        min(rounds, 3),
+        lambda peer: load.paced_produce(bench.server(peer).port, frames[peer], rate, 3.0, window=4),
     )
 
 

@@ -193,18 +193,24 @@ def fetch_frame(topic: str, offset: int, size: int) -> bytes:
     return framed_request(request, 7, "bench")
 
 
-def paced_produce(port: int, frame: bytes, rate_bytes_per_s: float, seconds: float) -> float:
-    """Offer a rate for some seconds; returns delivered / offered."""
-    started = time.perf_counter()
-    carried = 0
+def paced_produce(port: int, frame: bytes, rate_bytes_per_s: float, seconds: float, *, window: int) -> float:
+    """Offer a rate for some seconds with at most `window` unanswered; returns delivered / offered."""
+    sent = answered = 0
     with connected(port) as client:
+        started = time.perf_counter()
         while (elapsed_s := time.perf_counter() - started) < seconds:
-            if carried > elapsed_s * rate_bytes_per_s:
-                time.sleep((carried - elapsed_s * rate_bytes_per_s) / rate_bytes_per_s)
+            ahead_bytes = sent * len(frame) - elapsed_s * rate_bytes_per_s
+            if ahead_bytes > 0:
+                time.sleep(ahead_bytes / rate_bytes_per_s)
                 continue
-            client.exchange(frame)
-            carried += len(frame)
-    return carried / (time.perf_counter() - started) / rate_bytes_per_s
+            client.socket.sendall(frame)
+            sent += 1
+            if sent - answered >= window:
+                client.receive()
+                answered += 1
+        for _ in range(sent - answered):
+            client.receive()
+        return sent * len(frame) / (time.perf_counter() - started) / rate_bytes_per_s
 
 
 def latencies_ms(port: int, frame: bytes, count: int) -> list[float]:

@@ -1,6 +1,7 @@
 """Processes that a benchmark measures: broker, gateway, relay and floor, each on a port of its own."""
 
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -18,6 +19,16 @@ from ctl.stack.layout import free_port, is_free
 INSTANCE_ID: Final = "ibenchbench2"
 _START_TIMEOUT_S: Final = 30.0
 _CLUSTER_ID: Final = "bench"
+
+
+_MEMORY_DIR: Final = Path("/dev/shm")
+
+
+def scratch_parent(needed_bytes: int) -> str | None:
+    """Where a benchmark keeps its logs: in memory where there is room, so that no disk is measured."""
+    if _MEMORY_DIR.is_dir() and shutil.disk_usage(_MEMORY_DIR).free > needed_bytes:
+        return str(_MEMORY_DIR)
+    return None
 
 
 class Server(NamedTuple):
