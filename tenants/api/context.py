@@ -91,9 +91,17 @@ async def page_of(
         after = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
     except (binascii.Error, ValueError) as error:
         raise _bad_cursor() from error
-    if not isinstance(after, list) or not all(isinstance(one, str | int) for one in after):
+    if not isinstance(after, list) or not all(map(_is_key, after)):
         raise _bad_cursor()
     return Page(limit, after)
+
+
+def _is_key(value: object) -> bool:
+    if isinstance(value, int):
+        return 0 <= value < 2**63
+    return isinstance(value, str) and all(
+        0 < ord(letter) < 0xD800 or ord(letter) > 0xDFFF for letter in value
+    )
 
 
 Paging = Annotated[Page, Depends(page_of)]

@@ -7,12 +7,13 @@ from http.cookies import CookieError, SimpleCookie
 from typing import Final
 
 from prometheus_client import Counter
+from sqlalchemy.exc import OperationalError
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tenants import credentials
-from tenants.api.problems import of_refusal, problem
+from tenants.api.problems import no_store, of_refusal, problem
 from tenants.errors import Forbidden, Refused, Unauthenticated
 from tenants.model import Caller
 from tenants.usecases.accounts import Accounts
@@ -70,6 +71,9 @@ class Authenticate:
                 _check_role(scope, caller)
             except Refused as refusal:
                 await of_refusal(refusal, scope)(scope, receive, send)
+                return
+            except OperationalError as error:
+                await no_store(error, scope)(scope, receive, send)
                 return
             scope.setdefault("state", {})["caller"] = caller
         await self._app(scope, receive, send)
@@ -130,13 +134,19 @@ class SecurityHeaders:
                 headers["X-Frame-Options"] = "DENY"
                 headers["Referrer-Policy"] = "same-origin"
                 headers["Content-Security-Policy"] = _POLICY
-                if scope["path"].startswith("/v1"):
-                    headers.setdefault("Cache-Control", "no-store")
+                headers.setdefault("Cache-Control", _cache_control(scope["path"]))
                 status = HTTPStatus(message["status"])
                 REQUESTS.labels(_known(scope["method"]), str(int(status))).inc()
             await send(message)
 
         await self._app(scope, receive, add)
+
+
+def _cache_control(path: str) -> str:
+    if path.startswith("/v1"):
+        return "no-store"
+    # The build puts a hash into the names of assets; the page that names them must be looked up anew.
+    return "public, max-age=31536000, immutable" if path.startswith("/assets/") else "no-cache"
 
 
 def _known(method: str) -> str:

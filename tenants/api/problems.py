@@ -7,6 +7,7 @@ from typing import Any, Final
 import msgspec
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from sqlalchemy.exc import OperationalError
 from starlette.exceptions import HTTPException
 from starlette.types import Scope
 
@@ -95,6 +96,13 @@ def _first(errors: Sequence[Mapping[str, str]]) -> str:
     return _INVALID
 
 
+def no_store(error: OperationalError, scope: Scope) -> Response:
+    """The problem of a database that does not work: full disk, lost connection."""
+    _log.error("the console's database does not work", path=scope["path"], error=str(error))
+    detail = "the console's database does not work now, instances do: see its log, try again later"
+    return problem(HTTPStatus.SERVICE_UNAVAILABLE, detail, scope["path"], headers={"Retry-After": "5"})
+
+
 def install(app: FastAPI) -> None:
     """Have every error of an application answered as a problem."""
 
@@ -110,6 +118,10 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def _http(request: Request, error: HTTPException) -> Response:
         return problem(error.status_code, _sentence(error, request), request.url.path, headers=error.headers)
+
+    @app.exception_handler(OperationalError)
+    async def _no_store(request: Request, error: OperationalError) -> Response:
+        return no_store(error, request.scope)
 
     @app.exception_handler(Exception)
     async def _failed(request: Request, error: Exception) -> Response:

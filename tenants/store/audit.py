@@ -29,15 +29,15 @@ class Recorded:
 
 
 def record(connection: Connection, entry: Entry, now_ms: int) -> None:
-    """Append an entry."""
+    """Append an entry. Group names may hold a NUL, which Postgres does not store."""
     connection.execute(
         insert(schema.audit).values(
             at_ms=now_ms,
             actor=entry.actor[:160],
             tenant=entry.tenant,
             action=entry.action,
-            subject=entry.subject[:300],
-            detail=entry.detail,
+            subject=entry.subject[:300].replace("\0", ""),
+            detail=entry.detail.replace("\0", ""),
             address=entry.address,
         )
     )

@@ -4,8 +4,11 @@ import threading
 from dataclasses import dataclass
 from typing import Final
 
+from sqlalchemy.exc import OperationalError
+
 from contracts.names import SYSTEM_INSTANCE_ID
 from runtime.clock import epoch_ms, monotonic_ms
+from runtime.logs import get_logger
 from tenants import credentials
 from tenants.errors import Conflict, Forbidden, Invalid, NotFound, TooMany, Unauthenticated
 from tenants.lifecycle import Fault, State, name_fault
@@ -16,7 +19,9 @@ from tenants.store.accounts import Key, User
 from tenants.store.audit import Entry
 from tenants.store.engine import Store
 
+_log = get_logger(__name__)
 SESSION_MS: Final = 12 * 3600 * 1000
+KEYS_MAX: Final = 200
 _TOUCH_EVERY_MS: Final = 60_000
 ADMIN: Final = "admin"
 LOCAL_KEY_ID: Final = "local"
@@ -78,7 +83,7 @@ class Accounts:
         if wait_ms > 0:
             raise TooMany("too many wrong passwords from your address: wait a minute", wait_ms // 1000 + 1)
         with self._store.read() as connection:
-            user = accounts.user(connection, name)
+            user = accounts.user(connection, name) if name.isprintable() else None
         stored = None if user is None else user.password_hash
         if not credentials.password_matches(stored, password) or user is None:
             with self._limit_turn:
@@ -117,9 +122,15 @@ class Accounts:
         if key is None:
             return None
         if key.last_used_at_ms is None or now_ms - key.last_used_at_ms >= _TOUCH_EVERY_MS:
+            self._touch(key, now_ms)
+        return _caller("key", key.name, key.tenant, key.role, address)
+
+    def _touch(self, key: Key, now_ms: int) -> None:
+        try:
             with self._store.write() as connection:
                 accounts.touch_key(connection, key.id, now_ms)
-        return _caller("key", key.name, key.tenant, key.role, address)
+        except OperationalError as error:  # a full disk must not take reading away too
+            _log.warning("the last use of a key cannot be stored", key=key.id, error=str(error))
 
     def tenant_for(self, caller: Caller, asked: str | None) -> str:
         """The tenant a request acts in. Raises: Forbidden, NotFound."""
@@ -129,7 +140,7 @@ class Accounts:
             return caller.tenant
         tenant = asked or DEFAULT_TENANT
         with self._store.read() as connection:
-            if not accounts.tenant_exists(connection, tenant):
+            if name_fault(tenant) is not None or not accounts.tenant_exists(connection, tenant):
                 raise NotFound(f"there is no tenant '{tenant[:80]}'")
         return tenant
 
@@ -162,7 +173,7 @@ class Accounts:
             return accounts.keys(connection, tenant, after, limit)
 
     def create_key(self, caller: Caller, tenant: str, name: str, role: Role) -> tuple[Key, str]:
-        """(key, secret). Raises: Invalid, Forbidden."""
+        """(key, secret). Raises: Invalid, Forbidden, Conflict."""
         fault = name_fault(name, "a key")
         if fault is not None:
             raise Invalid([Fault("name", fault)])
@@ -170,6 +181,8 @@ class Accounts:
             raise Forbidden("only operators make operator keys: choose owner or viewer")
         secret = credentials.new_key_secret()
         with self._store.write() as connection:
+            if len(accounts.keys(connection, tenant, None, KEYS_MAX)) == KEYS_MAX:
+                raise Conflict(f"tenant '{tenant}' has {KEYS_MAX} keys: revoke some first")
             now_ms = epoch_ms()
             key = Key(credentials.new_id("k"), tenant, name, role.value, now_ms, None)
             accounts.add_key(connection, key, credentials.sha256(secret))
@@ -180,7 +193,7 @@ class Accounts:
     def delete_key(self, caller: Caller, key_id: str) -> None:
         """Revoke a key. Raises: NotFound."""
         with self._store.write() as connection:
-            key = accounts.key_by_id(connection, key_id)
+            key = accounts.key_by_id(connection, key_id) if key_id.isprintable() else None
             # An operator key belongs to a tenant in name only: its owners cannot revoke it.
             if key is None or not (
                 caller.is_operator or (key.tenant == caller.tenant and key.role != Role.OPERATOR)
@@ -195,7 +208,7 @@ class Accounts:
         password = credentials.new_password()
         hashed = credentials.hash_password(password)
         with self._store.write() as connection:
-            user = accounts.user(connection, name)
+            user = accounts.user(connection, name) if name.isprintable() else None
             if user is None:
                 raise NotFound(f"there is no user '{name[:80]}'")
             accounts.set_password_hash(connection, name, hashed)

@@ -277,6 +277,8 @@ class Instances:
 def _find(connection: Any, caller: Caller, reference: str, tenant: str | None) -> Instance:
     if is_instance_id(reference):
         found = instances.by_id(connection, reference)
+    elif lifecycle.name_fault(reference) is not None:
+        found = None
     else:
         home = (tenant or DEFAULT_TENANT) if caller.is_operator else caller.tenant
         found = instances.by_name(connection, home, reference)

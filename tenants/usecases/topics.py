@@ -148,7 +148,7 @@ def _config_faults(configs: dict[str, str] | dict[str, str | None], limits: Limi
         else:
             fault = None
         if fault is not None:
-            faults.append(Fault(f"configs.{name}", fault))
+            faults.append(Fault(f"configs.{name[:100]}", fault))
     return faults
 
 

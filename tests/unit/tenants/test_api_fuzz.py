@@ -1,0 +1,94 @@
+"""Whatever is sent, the API answers with its own words: never a 500, always problem details."""
+
+import json
+import re
+import string
+from collections.abc import AsyncIterator, Callable
+
+import httpx
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tenants.api import schema
+from tenants.app import create_console_app
+from tenants.console import Console
+
+from .conftest import OPERATOR_KEY, ORDER
+
+_SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.integers(-(2**70), 2**70)
+    | st.floats(allow_nan=False)
+    | st.text(max_size=20)
+    | st.sampled_from(["10.0.0.0/8", "shop", "*", "\x00", "i00000000000", "é" * 300])
+)
+_NAMES = st.sampled_from(
+    sorted(
+        {*ORDER, "limits", "partitions_max", "cidrs", "add", "remove", "allow_all", "configs", "partitions"}
+        | {"partition", "before_offset", "retention.ms", "user", "password", "role", "name"}
+    )
+)
+_VALUES = st.recursive(
+    _SCALARS,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(_NAMES | st.text(max_size=5), inner, max_size=4)
+    ),
+    max_leaves=8,
+)
+_PARTS = st.sampled_from(
+    ["shop", "absent", "i00000000000", "x y", "é", "\x00", "%", "..", "t", "*"]
+) | st.text(string.printable, min_size=1, max_size=8)
+_QUERIES = st.dictionaries(
+    st.sampled_from(["limit", "cursor", "tenant", "seconds"]),
+    st.sampled_from(
+        ["", "0", "-1", "9" * 30, "*", "absent", "W10", "WyJcdWQ4MDAiXQ", "WzFlOTk5XQ", "[]", "\x00"]
+    )
+    | st.text(max_size=5),
+    max_size=2,
+)
+
+
+@pytest.fixture
+def routes(plane: Console) -> list[tuple[str, str]]:
+    document = schema.openapi(create_console_app(plane))()
+    return [
+        (method.upper(), path)
+        for path, operations in document["paths"].items()
+        for method in operations
+        if not path.endswith("/stream") and path != "/v1/session" and "password" not in path
+    ]
+
+
+@pytest.fixture
+async def ask(plane: Console) -> AsyncIterator[Callable[..., object]]:
+    transport = httpx.ASGITransport(app=create_console_app(plane), raise_app_exceptions=False)
+    headers = {"Authorization": f"Bearer {OPERATOR_KEY}", "Content-Type": "application/json"}
+    async with httpx.AsyncClient(transport=transport, base_url="http://c", headers=headers) as client:
+        await client.post("/v1/instances", json=ORDER)
+        yield client.request
+
+
+@settings(
+    max_examples=120,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(data=st.data())
+async def test_any_request_gets_an_answer(
+    data: st.DataObject, routes: list[tuple[str, str]], ask: Callable[..., object]
+) -> None:
+    method, path = data.draw(st.sampled_from(routes))
+    filled = re.sub(r"\{[^}]+\}", lambda _: _quoted(data.draw(_PARTS)), path)
+    body = json.dumps(data.draw(_VALUES)).encode() if method in ("POST", "PUT", "PATCH") else None
+    answer = await ask(method, filled, content=body, params=data.draw(_QUERIES))  # type: ignore[misc]
+    assert answer.status_code != 500, (method, filled, body, answer.text)
+    if answer.status_code >= 400:
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert answer.json()["detail"]
+
+
+def _quoted(part: str) -> str:
+    return "".join(f"%{byte:02x}" for byte in part.encode())
