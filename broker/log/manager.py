@@ -15,7 +15,7 @@ from typing import Final
 from broker.log.checkpoint_text import CheckpointCorrupt, format_partition_metadata, parse_partition_metadata
 from broker.log.config import LogConfig
 from broker.log.errors import LogError, StorageFailed
-from broker.log.files import LogFiles, sync_directory
+from broker.log.files import FileHandle, LogFiles, sync_directory
 from broker.log.loading import load_log
 from broker.log.log_base import LogBase
 from broker.log.log_directory import Checkpoints, LogDirectory
@@ -69,13 +69,15 @@ class CheckpointJob:
 
 @dataclass(slots=True)
 class RemovalJob:
-    """Directories of deleted partitions. `run` belongs on a thread."""
+    """Directories of deleted partitions, blocks of removed segments. `run` belongs on a thread."""
 
     paths: list[Path]
+    handles: list[FileHandle]
     errors: list[OSError] = field(default_factory=list)
 
     def run(self) -> None:
         """Never raises. What could not be removed is found again at the next start."""
+        self.handles.clear()
         for path in self.paths:
             try:
                 shutil.rmtree(path)
@@ -235,11 +237,12 @@ class LogManager:
         self._checkpoint_due = True
 
     def begin_removal(self) -> RemovalJob | None:
-        """What is left of deleted partitions."""
-        if not self._deleted:
+        """What is left of deleted partitions and segments."""
+        if not self._deleted and not self.files.discarded:
             return None
         paths, self._deleted = self._deleted, []
-        return RemovalJob(paths)
+        handles, self.files.discarded = self.files.discarded, []
+        return RemovalJob(paths, handles)
 
     # Flushing and checkpoints
 

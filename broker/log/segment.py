@@ -19,6 +19,7 @@ from broker.log.time_index import TimeIndex
 from wire.batch import NO_TIMESTAMP, BatchHeader, Buffer
 
 POSITION_MAX: Final = 2**31 - 1
+REMOVED_AT_ONCE_BYTES: Final = 8 * 1024 * 1024
 LOG_SUFFIX: Final = ".log"
 INDEX_SUFFIX: Final = ".index"
 TIME_INDEX_SUFFIX: Final = ".timeindex"
@@ -284,7 +285,13 @@ class Segment:
             self._files.forget(path)
 
     def remove(self) -> None:
-        """Delete the files; slices being sent keep theirs. Raises: OSError."""
+        """Delete the files; slices being sent keep theirs. Raises: OSError.
+
+        The blocks of a large file are given back when its last handle closes: a gigabyte takes a fifth of a
+        second, so that is left to the next removal job.
+        """
+        if self.size_bytes > REMOVED_AT_ONCE_BYTES:
+            self._files.discarded.append(self.handle())
         self.release()
         for path in self._paths.values():
             path.unlink(missing_ok=True)

@@ -83,6 +83,20 @@ def test_deleted_partitions_go_in_the_background(tmp_path: Path) -> None:
     assert manager.begin_removal() is None
 
 
+def test_the_blocks_of_large_segments_go_in_the_background(tmp_path: Path) -> None:
+    config = LogConfig(max_message_bytes=16 * 1024 * 1024)
+    manager, _ = open_manager(tmp_path, config)
+    log = new_log_in(manager, config)
+    append(log, batch("x" * (9 * 1024 * 1024)))
+    log.delete_records_before(1)
+    assert [path.name for path in log.directory.glob("*.log")] == [f"{1:020d}.log"]
+    before = descriptors()
+    job = manager.begin_removal()
+    assert job is not None
+    job.run()
+    assert descriptors() == before - 1
+
+
 def test_deletions_a_crash_interrupted_are_finished(tmp_path: Path) -> None:
     manager, _ = open_manager(tmp_path)
     fill(new_log_in(manager), 5)
