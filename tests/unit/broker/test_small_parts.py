@@ -1,0 +1,134 @@
+"""Producer ids, stored topics, SASL PLAIN, settings, log limits, metrics."""
+
+import uuid
+from pathlib import Path
+from typing import Any
+
+import prometheus_client
+import pytest
+from prometheus_client.registry import CollectorRegistry
+
+from broker.causes import CloseCause
+from broker.config import BrokerConfig
+from broker.metrics import BrokerMetrics
+from broker.producer_ids import ProducerIds
+from broker.rate_limited import RateLimitedLog
+from broker.sasl import check_plain, client_address
+from broker.topic_store import StoredTopic, TopicStore, TopicStoreDamaged
+from broker.topics import name_fault
+
+
+def test_producer_ids_are_unique_over_crashes_and_nodes(tmp_path: Path) -> None:
+    drawn: list[int] = []
+    for _ in range(3):
+        ids = ProducerIds(tmp_path / "ids.json", 1)
+        drawn += [ids.draw() for _ in range(1500)]
+    drawn += [ProducerIds(tmp_path / "other.json", 2).draw()]
+    assert len(set(drawn)) == len(drawn)
+    assert min(drawn) > 0
+
+
+def test_no_id_without_a_disk(tmp_path: Path) -> None:
+    ids = ProducerIds(tmp_path / "missing" / "ids.json", 1)
+    with pytest.raises(OSError, match="missing"):
+        ids.draw()
+
+
+def test_topics_are_kept(tmp_path: Path) -> None:
+    store = TopicStore(tmp_path / "topics")
+    first = StoredTopic(name="x" * 249, topic_id=uuid.uuid4(), partitions=3, configs={"a": "b"})
+    second = StoredTopic(name="b", topic_id=uuid.uuid4(), partitions=1)
+    store.put(first)
+    store.put(second)
+    store.put(StoredTopic(name="b", topic_id=second.topic_id, partitions=2))
+    store.remove(uuid.uuid4())
+    found = TopicStore(tmp_path / "topics").load()
+    assert [(each.name, each.partitions) for each in found] == [("b", 2), ("x" * 249, 3)]
+    store.remove(first.topic_id)
+    assert len(store.load()) == 1
+
+
+def test_a_damaged_topic_file_is_not_passed_over(tmp_path: Path) -> None:
+    store = TopicStore(tmp_path)
+    (tmp_path / "x.json").write_text("{")
+    with pytest.raises(TopicStoreDamaged):
+        store.load()
+
+
+@pytest.mark.parametrize(
+    ("token", "expected"),
+    [
+        (b"\0portico\0s", ""),
+        (b"10.0.0.1:5\0portico\0s", "10.0.0.1:5"),
+        (b"\0portico\0wrong", None),
+        (b"\0other\0s", None),
+        (b"portico\0s", None),
+        (b"", None),
+        (b"\0portico\0s\0", None),
+        (b"\0\xff\0\xff", None),
+    ],
+)
+def test_plain_tokens(token: bytes, expected: str | None) -> None:
+    assert check_plain(token, "s") == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [("10.0.0.1:5", "10.0.0.1"), ("[::1]:5", "::1"), ("", None), ("x", None), ("h:p", None), (":5", None)],
+)
+def test_client_addresses(text: str, address: str | None) -> None:
+    assert client_address(text) == address
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a b", "é", "x" * 250, "a/b", "a\n"])
+def test_illegal_topic_names(name: str) -> None:
+    assert name_fault(name)
+
+
+@pytest.mark.parametrize("name", ["a", "...", "a.b_c-D9", "x" * 249])
+def test_legal_topic_names(name: str) -> None:
+    assert name_fault(name) is None
+
+
+def test_settings_name_all_their_faults(tmp_path: Path) -> None:
+    good = BrokerConfig(node_id=1, cluster_id="c", data_dir=tmp_path)
+    assert good.faults() == []
+    bad = BrokerConfig(
+        node_id=-1, cluster_id="", data_dir=tmp_path, listen_host="0.0.0.0", control_url="http://x"
+    )
+    assert len(bad.faults()) == 4
+    assert "secret" not in repr(BrokerConfig(node_id=1, cluster_id="c", data_dir=tmp_path, secret="hidden"))
+
+
+def test_lines_that_peers_cause_are_bounded() -> None:
+    lines: list[tuple[str, dict[str, Any]]] = []
+
+    class Logger:
+        def warning(self, event: str, **values: Any) -> None:
+            lines.append((event, values))
+
+    log = RateLimitedLog(Logger())
+    for _ in range(100):
+        log.warning("refused", 0)
+    log.warning("another", 0)
+    assert len(lines) == 6
+    log.warning("refused", 10_000)
+    assert lines[-1] == ("refused", {"suppressed": 95})
+
+
+def test_metrics_are_what_was_counted() -> None:
+    metrics = BrokerMetrics()
+    metrics.closed(CloseCause.IDLE)
+    metrics.append.observe(70_000)
+    metrics.append.observe(9_000_000_000)
+    metrics.requests[0] += 3
+    metrics.gauges["things"] = ("Things.", lambda: 7.0)
+    registry = CollectorRegistry()
+    registry.register(metrics)
+    text = prometheus_client.generate_latest(registry).decode()
+    assert 'portico_broker_connections_closed_total{cause="idle"} 1.0' in text
+    assert 'portico_broker_connections_closed_total{cause="frame_too_large"} 0.0' in text
+    assert 'portico_broker_requests_total{api="produce"} 3.0' in text
+    assert 'portico_broker_append_seconds_bucket{le="0.0001"} 1.0' in text
+    assert 'portico_broker_append_seconds_bucket{le="+Inf"} 2.0' in text
+    assert "portico_broker_things 7.0" in text

@@ -1,0 +1,196 @@
+"""The scanned forms of Produce and Fetch against kio's codec, for every version."""
+
+import datetime
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kio.static.primitive import i32Timedelta
+
+from broker import fetch_wire
+from broker.fetch_wire import scan_fetch
+from broker.produce_wire import PartitionAnswer, produce_response, scan_produce
+from tests.integration.broker.raw import request
+from wire.codec import MalformedFrame, decode_response, encode, framed_request
+
+_names = st.text("abc.-_é", min_size=1, max_size=12)
+_records = st.none() | st.binary(max_size=40)
+_i32 = st.integers(-(2**31), 2**31 - 1)
+_i64 = st.integers(-(2**63), 2**63 - 1)
+_partitions = st.lists(st.tuples(_i32, _records), max_size=3)
+_topics = st.lists(st.tuples(_names, _partitions), max_size=3)
+
+
+def _ms(value: int) -> Any:
+    return i32Timedelta.parse(datetime.timedelta(milliseconds=value))
+
+
+@settings(max_examples=60)
+@given(
+    version=st.integers(3, 8),
+    transactional_id=st.none() | _names,
+    acks=st.sampled_from([-1, 0, 1]),
+    topics=_topics,
+)
+def test_a_scanned_produce_is_what_was_encoded(
+    version: int, transactional_id: str | None, acks: int, topics: Any
+) -> None:
+    body = encode(
+        request(
+            0,
+            version,
+            transactional_id=transactional_id,
+            acks=acks,
+            timeout=_ms(1234),
+            topic_data=[
+                {
+                    "name": name,
+                    "partition_data": [{"index": index, "records": records} for index, records in parts],
+                }
+                for name, parts in topics
+            ],
+        )
+    )
+    frame = memoryview(bytearray(b"head" + body))
+    scan = scan_produce(frame, 4)
+    assert (scan.transactional_id, scan.acks, scan.timeout_ms) == (transactional_id, acks, 1234)
+    found = [
+        (
+            name,
+            [
+                (each.partition, None if each.end < 0 else bytes(frame[each.start : each.end]))
+                for each in parts
+            ],
+        )
+        for name, parts in scan.topics
+    ]
+    assert found == topics
+    for end in range(4, len(frame)):
+        with pytest.raises(MalformedFrame):
+            scan_produce(frame[:end], 4)
+
+
+@settings(max_examples=40)
+@given(
+    version=st.integers(3, 8),
+    topics=st.lists(
+        st.tuples(
+            _names,
+            st.lists(
+                st.builds(
+                    PartitionAnswer,
+                    _i32,
+                    st.sampled_from([0, 2, 44]),
+                    _i64,
+                    st.just(-1),
+                    _i64,
+                    st.none() | st.text(max_size=20),
+                ),
+                max_size=3,
+            ),
+        ),
+        max_size=3,
+    ),
+)
+def test_kio_reads_a_produce_response(version: int, topics: Any) -> None:
+    framed = produce_response(77, version, topics, 4321)
+    assert int.from_bytes(framed[:4], "big") == len(framed) - 4
+    correlation_id, response = decode_response(framed[4:], 0, version)
+    assert correlation_id == 77
+    assert response.throttle_time == datetime.timedelta(milliseconds=4321)
+    assert [each.name for each in response.responses] == [name for name, _ in topics]
+    for topic, (_, answers) in zip(response.responses, topics, strict=True):
+        for found, answer in zip(topic.partition_responses, answers, strict=True):
+            assert (found.index, found.error_code.value) == answer[:2]
+            assert found.base_offset == answer.base_offset
+            if version >= 5:
+                assert found.log_start_offset == answer.log_start_offset
+            if version >= 8:
+                assert found.error_message == answer.error_message
+
+
+@settings(max_examples=60)
+@given(
+    version=st.integers(4, 11),
+    numbers=st.tuples(_i32, _i32, _i32),
+    topics=st.lists(st.tuples(_names, st.lists(st.tuples(_i32, _i32, _i64, _i32), max_size=3)), max_size=3),
+    forgotten=st.lists(st.tuples(_names, st.lists(_i32, max_size=3)), max_size=2),
+)
+def test_a_scanned_fetch_is_what_was_encoded(version: int, numbers: Any, topics: Any, forgotten: Any) -> None:
+    min_bytes, max_bytes, session_id = numbers
+    entity = request(
+        1,
+        version,
+        replica_id=-1,
+        max_wait=_ms(500),
+        min_bytes=min_bytes,
+        max_bytes=max_bytes,
+        isolation_level=1,
+        session_id=session_id,
+        session_epoch=3,
+        topics=[
+            {
+                "topic": name,
+                "partitions": [
+                    {
+                        "partition": partition,
+                        "current_leader_epoch": epoch,
+                        "fetch_offset": offset,
+                        "log_start_offset": -1,
+                        "partition_max_bytes": size,
+                    }
+                    for partition, epoch, offset, size in parts
+                ],
+            }
+            for name, parts in topics
+        ],
+        forgotten_topics_data=[{"topic": name, "partitions": parts} for name, parts in forgotten],
+        rack_id="rack",
+    )
+    frame = memoryview(encode(entity))
+    scan = scan_fetch(frame, 0, version)
+    assert (scan.max_wait_ms, scan.min_bytes, scan.max_bytes, scan.isolation_level) == (
+        500,
+        min_bytes,
+        max_bytes,
+        1,
+    )
+    assert (scan.session_id, scan.session_epoch) == ((session_id, 3) if version >= 7 else (0, -1))
+    expected = [
+        (name, partition, epoch if version >= 9 else -1, offset, size)
+        for name, parts in topics
+        for partition, epoch, offset, size in parts
+    ]
+    assert [tuple(each) for each in scan.partitions] == expected
+    if version >= 7:
+        assert scan.forgotten == [(name, partition) for name, parts in forgotten for partition in parts]
+    for end in range(len(frame)):
+        with pytest.raises(MalformedFrame):
+            scan_fetch(frame[:end], 0, version)
+
+
+@settings(max_examples=40)
+@given(version=st.integers(4, 11), records=st.binary(max_size=50), offsets=st.tuples(_i64, _i64, _i64))
+def test_kio_reads_a_fetch_response(version: int, records: bytes, offsets: Any) -> None:
+    body = (
+        fetch_wire.response_head(version, 99, 0, 5)
+        + fetch_wire.count(1)
+        + fetch_wire.topic_head("topic", 1)
+        + fetch_wire.partition_head(version, 3, 0, *offsets, len(records), read_committed=False)
+        + records
+    )
+    framed = fetch_wire.frame_head(len(body), 12) + body
+    assert int.from_bytes(framed[:4], "big") == len(framed) - 4
+    correlation_id, response = decode_response(framed[4:], 1, version)
+    assert correlation_id == 12
+    (partition,) = response.responses[0].partitions
+    assert bytes(partition.records or b"") == records
+    assert (partition.high_watermark, partition.last_stable_offset) == offsets[:2]
+    if version >= 5:
+        assert partition.log_start_offset == offsets[2]
+
+
+def test_framed_request_of_the_tests_is_what_the_broker_parses() -> None:
+    framed = framed_request(request(18, 0), 1, "raw")
+    assert int.from_bytes(framed[:4], "big") == len(framed) - 4
