@@ -1,8 +1,8 @@
 """The store's engine and transactions.
 
-Calls block, so they run in threads, never on the event loop. Writers of one process take turns; a
-revision is drawn by updating one counter row, whose lock (SQLite: the whole file's) is held until the
-commit, so revisions become visible in order on either database.
+Calls block, so they run in threads, never on the event loop. Writers take turns from beginning to commit
+(SQLite: the file's lock, Postgres: an advisory lock), so what a writer has read stays true until it commits,
+and revisions become visible in order.
 """
 
 import secrets
@@ -20,6 +20,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from tenants.store import schema
 
 _WRITE_OPTION: Final = "portico_write"
+_WRITER_LOCK: Final = 7_274_001
+"""Writers of several control planes on one Postgres take turns by this advisory lock."""
 _FEED_ID: Final = "feed_id"
 _REVISION: Final = "revision"
 
@@ -62,6 +64,8 @@ class Store:
         with self._write_turn, self._engine.connect() as connection:
             connection = connection.execution_options(**{_WRITE_OPTION: True})
             with connection.begin():
+                if connection.dialect.name == "postgresql":
+                    connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_WRITER_LOCK})")
                 yield connection
 
     def close(self) -> None:
@@ -114,7 +118,7 @@ def feed_position(connection: Connection) -> tuple[str, int]:
 
 
 def next_revision(connection: Connection) -> int:
-    """Draw the next revision; other writers wait for this transaction."""
+    """Draw the next revision, in a write transaction."""
     table = schema.settings
     current = connection.scalar(select(table.c.value).where(table.c.key == _REVISION).with_for_update())
     assert current is not None
