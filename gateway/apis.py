@@ -76,3 +76,10 @@ _ROWS: Final = (
 
 APIS: Final[dict[int, Row]] = {int(row.key): row for row in _ROWS}
 assert len(APIS) == len(_ROWS), "an API stands twice in the table"
+
+SERVED: Final[dict[tuple[int, int], Row]] = {
+    (int(row.key), version): row
+    for row in _ROWS
+    for version in range(row.versions.lowest, row.versions.highest + 1)
+}
+"""The row of every API and version that is served: one look-up per request."""

@@ -1,6 +1,7 @@
 """Puts one gateway worker together and runs it: specs in, listeners and connections out."""
 
 import asyncio
+import gc
 import os
 from typing import Final
 
@@ -119,6 +120,8 @@ async def serve(config: GatewayConfig) -> None:
     gateway_metrics.register(gateway.worker)
     metrics_port = None if config.metrics is None else metrics.serve(*config.metrics)
     gateway.start()
+    # What is loaded by now stays: the collector need not look at it again and again.
+    gc.freeze()
     if config.run_file is not None:
         write_run_file(config.run_file, {"name": config.name, "metrics_port": metrics_port})
     _log.info("gateway worker started", name=config.name, metrics_port=metrics_port)

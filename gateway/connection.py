@@ -6,7 +6,7 @@ while the other side's socket is full, so a connection holds at most one receive
 
 import asyncio
 import socket
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from contracts.specs import Listener
@@ -244,11 +244,10 @@ class Connection:
 
     # Writing
 
-    def send_client(self, pieces: list[Buffer]) -> None:
+    def send_client(self, pieces: Sequence[Buffer]) -> None:
         """Send reply bytes to the client."""
         if pieces and not self.closed:
-            self.served.bytes_out += sum(map(len, pieces))
-            self.client.send(pieces)
+            self.served.bytes_out += self.client.send(pieces)
 
     def dialled(self) -> Outbox:
         """The upstream outbox; the first call dials and puts the login in front of everything.

@@ -3,7 +3,7 @@
 import struct
 from typing import TYPE_CHECKING, Final
 
-from gateway.apis import APIS, Mode, Row
+from gateway.apis import APIS, SERVED, Mode, Row
 from gateway.causes import DisconnectCause
 from gateway.mapped import take_request
 from gateway.ordering import Exchange
@@ -81,11 +81,7 @@ class RequestFlow:
         conn = self._conn
         if not _SIZE_MIN <= size <= conn.served.request_bytes_max:
             raise _bad_size(size)
-        row = APIS.get(api_key)
-        if row is None:
-            raise ConnectionStop(DisconnectCause.UNSUPPORTED_API, f"api key {api_key}")
-        if not row.versions.serves(api_version) and api_key != _API_VERSIONS:
-            raise ConnectionStop(DisconnectCause.UNSUPPORTED_VERSION, f"{row.key.name} v{api_version}")
+        row = SERVED.get((api_key, api_version)) or _row_of_unknown(api_key, api_version)
         self.frames += 1
         conn.served.requests[api_key] += 1
         behind: int = at + 4 + size
@@ -153,6 +149,16 @@ class RequestFlow:
             self._conn.served.release(len(self._collected))
         self._collected = self._editor = None
         self.stash = b""
+
+
+def _row_of_unknown(api_key: int, api_version: int) -> Row:
+    """ApiVersions is answered in any version. Raises: ConnectionStop for everything else."""
+    row = APIS.get(api_key)
+    if row is None:
+        raise ConnectionStop(DisconnectCause.UNSUPPORTED_API, f"api key {api_key}")
+    if api_key != _API_VERSIONS:
+        raise ConnectionStop(DisconnectCause.UNSUPPORTED_VERSION, f"{row.key.name} v{api_version}")
+    return row
 
 
 def _bad_size(size: int) -> ConnectionStop:

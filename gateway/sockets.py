@@ -64,23 +64,26 @@ class Outbox:
         """Whether everything has been handed to the kernel."""
         return not self._queue
 
-    def send(self, pieces: Sequence[Buffer]) -> None:
-        """Send pieces in order; what the kernel does not take is copied and follows later."""
-        if not pieces:
-            return
+    def send(self, pieces: Sequence[Buffer]) -> int:
+        """Send pieces in order; what the kernel does not take is copied and follows later.
+
+        The answer is their size in bytes.
+        """
+        size = sum(map(len, pieces))
         if self._queue or self.held:
             self._keep(pieces, 0)
-            return
+            return size
         try:
             sent = self._send_now(pieces)
         except (BlockingIOError, InterruptedError):
             sent = 0
         except OSError as error:
             self._on_broken(error)
-            return
-        if sent < sum(map(len, pieces)):
+            return size
+        if sent < size:
             self._keep(pieces, sent)
             self._loop.add_writer(self.sock.fileno(), self._writable)
+        return size
 
     def _send_now(self, pieces: Sequence[Buffer]) -> int:
         if len(pieces) == 1:
