@@ -12,6 +12,7 @@ from ctl.commands import (
     doctor,
     group,
     instance,
+    loadtest,
     quota,
     selftest,
     tenant,
@@ -32,6 +33,7 @@ app = typer.Typer(
 app.command("up")(up.up)
 app.command("demo")(demo.demo)
 app.command("doctor")(doctor.doctor)
+app.command("loadtest")(loadtest.loadtest)
 app.command("test")(selftest.run_tests)
 app.add_typer(bench.app, name="bench", help="Measure ratios against a peer in the same run.")
 app.add_typer(instance.app, name="instance", help="Instances of a tenant.")
