@@ -1,0 +1,93 @@
+"""The whole table is walked with a neighbour's name in every name field, both ways; bytes are searched."""
+
+import asyncio
+import re
+from typing import Any
+
+import pytest
+
+from gateway.apis import APIS, SERVED
+from tests.integration.gateway.filling import filled
+from tests.scenarios.fake_broker import FakeBroker
+from tests.scenarios.harness import A, B, RunningGateway
+from wire.api_table import ApiKey
+from wire.classify import FieldClass
+from wire.codec import framed_response, request_class, response_class
+
+NEIGHBOUR = f"{B}.orders"
+NAMES = (
+    FieldClass.TOPIC_NAME,
+    FieldClass.GROUP_ID,
+    FieldClass.TRANSACTIONAL_ID,
+    FieldClass.COORDINATOR_KEY,
+    FieldClass.CONFIG_RESOURCE,
+    FieldClass.ACL_RESOURCE,
+)
+WALK = [pytest.param(key, version, id=f"{ApiKey(key).name}-{version}") for key, version in SERVED]
+
+
+def foreign(field_class: FieldClass) -> str:
+    """What a backend might say of a neighbour, or of itself."""
+    if field_class in NAMES:
+        return NEIGHBOUR
+    return {
+        FieldClass.ERROR_TEXT: f"topic {NEIGHBOUR} is gone",
+        FieldClass.BROKER_ADDRESS: "physical.internal",
+        FieldClass.CLUSTER_ID: "physical-cluster",
+        FieldClass.LOG_DIR: "/physical/log",
+        FieldClass.RACK: "physical-rack",
+        # Bytes of the tenant's own members: mapped when they went up.
+        FieldClass.CONSUMER_METADATA: f"{A}.orders",
+    }.get(field_class, "plain")
+
+
+def own(field_class: FieldClass) -> str:
+    """The same of the instance itself."""
+    if field_class in NAMES:
+        return f"{A}.orders"
+    return f"topic {A}.orders is gone" if field_class is FieldClass.ERROR_TEXT else foreign(field_class)
+
+
+def asked(field_class: FieldClass) -> str:
+    """What a curious client might ask for."""
+    return NEIGHBOUR if field_class is FieldClass.CONSUMER_METADATA else foreign(field_class)
+
+
+@pytest.mark.parametrize(("key", "version"), WALK)
+async def test_a_neighbours_name_never_goes_up_bare(
+    broker: FakeBroker, gateway: RunningGateway, key: int, version: int
+) -> None:
+    broker.topics = {NEIGHBOUR: 3}
+    client = await gateway.client(A)
+    client.send(filled(request_class(key, version), [asked]))
+    client.writer.write_eof()
+    assert await client.ended()
+    for received in broker.received:
+        bare = re.findall(rb"(?<!" + f"{A}.".encode() + rb")" + NEIGHBOUR.encode(), received.frame)
+        assert not bare, received
+    assert set(gateway.closed(A)) <= {"client_closed", "malformed_request"}
+
+
+@pytest.mark.parametrize(("key", "version"), WALK)
+@pytest.mark.parametrize("namers", [[own], [own, foreign], [foreign]], ids=["own", "mixed", "foreign"])
+async def test_nothing_of_a_neighbour_or_the_cluster_comes_down(
+    broker: FakeBroker, gateway: RunningGateway, key: int, version: int, namers: list[Any]
+) -> None:
+    answer = filled(response_class(key, version), namers)
+    broker.intercept(key, lambda one: framed_response(answer, one.correlation_id))
+    client = await gateway.client(A)
+    client.send(filled(request_class(key, version), [lambda field_class: "orders"]))
+    try:
+        reply = await client.frame()
+    except asyncio.IncompleteReadError:
+        reply = b""
+        assert namers != [own] and gateway.closed(A) == {"upstream_malformed": 1}
+    for secret in (B, f"{A}.", "physical"):
+        assert secret.encode() not in reply, reply
+    if namers == [own] and key not in (ApiKey.FIND_COORDINATOR, ApiKey.LIST_GROUPS):
+        names_topics = any("topic" in name for name in dir(answer)) and broker.of(key)
+        assert not names_topics or b"orders" in reply
+
+
+def test_the_walk_covers_the_table() -> None:
+    assert {key for key, _ in SERVED} == set(APIS)
