@@ -8,7 +8,7 @@ from typing import Final
 from broker.log.checkpoint_text import format_epochs
 from broker.log.config import LogConfig
 from broker.log.errors import StorageFailed
-from broker.log.files import FileHandle, sync_directory, write_atomically
+from broker.log.files import FileHandle, write_atomically
 from broker.log.loading import EPOCH_CHECKPOINT, LoadedLog
 from broker.log.results import FlushJob
 from broker.log.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX
@@ -56,6 +56,7 @@ class LogBase:
         self._unsealed = not loaded.sealed
         """Whether closing has anything to write."""
         self._first_flush: list[Callable[[], None]] = []
+        self._directories: list[Path] = []
         self._bytes_since_snapshot = 0
         self._tail: tuple[int, int, int] | None = None
         """(offset, position, size) of the last batch, in the active segment: what waiting fetches read."""
@@ -106,6 +107,7 @@ class LogBase:
                 self._epochs_dirty = True
             self._tail = (header.base_offset, position, header.size_bytes)
         self.log_end_offset = batches[-1][1].next_offset
+        self._unsealed = True
         self._mark_dirty(now_ms)
 
     def _storage_failed(self, error: OSError) -> StorageFailed:
@@ -114,7 +116,7 @@ class LogBase:
     def _mark_dirty(self, now_ms: int = 0) -> None:
         """There is something to flush, `flush.ms` after `now_ms`."""
         if not self._dirty:
-            self._dirty = self._unsealed = True
+            self._dirty = True
             self._dirty_since_ms = now_ms
             self._on_dirty(self)
 
@@ -132,9 +134,10 @@ class LogBase:
         self.failure = "the partition is deleted"
         self._segments.release()
 
-    def sync_with_first_flush(self, *actions: Callable[[], None]) -> None:
-        """Files of a new partition that must be durable when its records are."""
-        self._first_flush += actions
+    def sync_with_first_flush(self, write: Callable[[], None], directory: Path) -> None:
+        """What must be durable when a new partition's records are: a file, and the directory it stands in."""
+        self._first_flush.append(write)
+        self._directories.append(directory)
         self._directory_dirty = True
         self._mark_dirty()
 
@@ -198,6 +201,8 @@ class LogBase:
         handles = []
         try:
             for segment in self._segments.since(self.recovery_point):
+                if segment.size_bytes == 0:
+                    continue
                 segment.write_indexes()
                 handles.append(segment.handle())
                 if segment is not self._segments.active:
@@ -212,11 +217,11 @@ class LogBase:
         if self._epochs_dirty:
             path, content = self.directory / EPOCH_CHECKPOINT, format_epochs(self._epochs.entries).encode()
             actions.append(lambda: write_atomically(path, content))
+        directories, self._directories = self._directories, []
         if self._directory_dirty:
-            directory = self.directory
-            actions.append(lambda: sync_directory(directory))
+            directories.append(self.directory)
         self._dirty = self._epochs_dirty = self._directory_dirty = False
-        return FlushJob(self.log_end_offset, handles, actions)
+        return FlushJob(self.log_end_offset, handles, actions, directories)
 
     def complete_flush(self, job: FlushJob) -> None:
         """Move the recovery point. Raises: StorageFailed when the disk refused.
@@ -229,7 +234,7 @@ class LogBase:
             self._check_usable()  # what another job failed to sync is not durable because this one succeeded
             self.recovery_point = max(self.recovery_point, min(job.up_to_offset, self.log_end_offset))
             return
-        self._first_flush = job.actions
+        self._first_flush, self._directories = job.actions, job.directories
         self._mark_dirty()
         if job.data_refused:
             self.failure = f"fdatasync failed: {job.error.strerror or job.error}"
@@ -255,20 +260,25 @@ class LogBase:
     def producer_count(self) -> int:
         return len(self._producers.entries)
 
-    def close(self, *, clean: bool) -> None:
-        """Let go of the files. `clean`: everything is durable and the next start reads nothing but the tail.
+    def begin_close(self) -> FlushJob | None:
+        """Finish the files for a clean shutdown; None when they are. Run the job, then `complete_flush`.
 
         Raises: StorageFailed; the directory then needs recovery.
         """
+        if not self._unsealed:
+            return self.begin_flush()
+        self._check_usable()
+        active = self._segments.active
         try:
-            if clean and self._unsealed:
-                self._check_usable()
-                self._segments.active.seal()
-                if self._snapshots.newest != self.log_end_offset:
-                    self._write_snapshot()
-                self._mark_dirty()
-                self.flush()
+            active.seal()
+            if self._snapshots.newest != self.log_end_offset:
+                self._write_snapshot()
+            self._mark_dirty()
+            job = self.begin_flush()
+            assert job is not None
+            synced = [active.path(INDEX_SUFFIX), active.path(TIME_INDEX_SUFFIX)]
+            job.handles += [FileHandle(path) for path in (*synced, self._snapshots.path(self.log_end_offset))]
         except OSError as error:
             raise self._storage_failed(error) from error
-        finally:
-            self._segments.release()
+        self._unsealed = False
+        return job

@@ -15,14 +15,16 @@ from typing import Final
 from broker.log.checkpoint_text import CheckpointCorrupt, format_partition_metadata, parse_partition_metadata
 from broker.log.config import LogConfig
 from broker.log.errors import LogError, StorageFailed
-from broker.log.files import FileHandle, LogFiles, sync_directory
+from broker.log.files import FileHandle, LogFiles
 from broker.log.loading import load_log
 from broker.log.log_base import LogBase
 from broker.log.log_directory import Checkpoints, LogDirectory
 from broker.log.partition_log import PartitionLog
-from broker.log.results import FlushJob
+from broker.log.results import FlushJob, run_jobs
 
 PARTITION_METADATA: Final = "partition.metadata"
+EMPTY_LOGS_PER_FLUSH: Final = 256
+"""Thousands of new partitions must not delay the flush of records."""
 NO_TOPIC_ID: Final = uuid.UUID(int=0)
 
 
@@ -47,8 +49,7 @@ class FlushRound:
     """Logs that could not even begin."""
 
     def run(self) -> None:
-        for _, job in self.jobs:
-            job.run()
+        run_jobs([job for _, job in self.jobs])
 
 
 @dataclass(slots=True)
@@ -208,7 +209,7 @@ class LogManager:
                 raise
         except OSError as error:
             raise StorageFailed(f"{topic}-{partition}: {error.strerror or error}") from error
-        log.sync_with_first_flush(lambda: _sync_file(metadata), lambda: sync_directory(path.parent))
+        log.sync_with_first_flush(lambda: _sync_file(metadata), path.parent)
         self._checkpoint_due = True
         return log
 
@@ -250,6 +251,9 @@ class LogManager:
         """The logs whose `flush.ms` or `flush.messages` is reached, or will be `within_ms` (the next
         tick)."""
         due = [log for log in self._dirty if log.flush_due(now_ms + within_ms)]
+        empty = [log for log in due if log.recovery_point == log.log_end_offset]
+        for log in empty[EMPTY_LOGS_PER_FLUSH:]:
+            due.remove(log)
         round_ = FlushRound([], [])
         for log in due:
             del self._dirty[log]
@@ -327,12 +331,9 @@ class LogManager:
 
         Without `clean` (or when anything failed) the next start recovers.
         """
-        failures: list[LogError] = []
+        failures = self._seal() if clean else []
         for log in self.logs.values():
-            try:
-                log.close(clean=clean)
-            except StorageFailed as error:
-                failures.append(error)
+            log.release_files()
         if clean:
             self._checkpoint_due = True
             job = self.begin_checkpoint()
@@ -345,6 +346,21 @@ class LogManager:
                     directory.leave_clean_marker()
         self._unlock()
         return failures
+
+    def _seal(self) -> list[LogError]:
+        failures: list[LogError] = []
+        jobs: list[tuple[LogBase, FlushJob]] = []
+        for log in self.logs.values():
+            try:
+                job = log.begin_close()
+            except StorageFailed as error:
+                failures.append(error)
+                continue
+            if job is not None:
+                jobs.append((log, job))
+        flush_round = FlushRound(jobs, failures)
+        flush_round.run()
+        return self.complete_flush(flush_round)
 
     def _unlock(self) -> None:
         for directory in self._directories:

@@ -2,11 +2,15 @@
 
 import enum
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import NamedTuple
+from pathlib import Path
+from typing import Final, NamedTuple
 
-from broker.log.files import FileHandle
+from broker.log.files import FileHandle, sync_directory
+
+SIDE_BY_SIDE: Final = 8
 
 
 class AppendOrigin(enum.Enum):
@@ -75,13 +79,15 @@ class FlushJob:
     """The recovery point once the job ran."""
     handles: list[FileHandle]
     actions: list[Callable[[], None]]
-    """Small files to write and sync first."""
+    """Small files to write and sync."""
+    directories: list[Path]
+    """Whose entries changed."""
     error: OSError | None = None
     data_refused: bool = False
     """fdatasync itself failed."""
 
-    def run(self) -> None:
-        """Never raises: `error` says what went wrong."""
+    def run(self, synced: set[Path] | None = None) -> None:
+        """Never raises: `error` says what went wrong. `synced` are directories that need no second sync."""
         try:
             for handle in self.handles:
                 os.fdatasync(handle.fd)
@@ -89,8 +95,24 @@ class FlushJob:
             self.error = error
             self.data_refused = True
             return
+        synced = set() if synced is None else synced
         try:
             for action in self.actions:
                 action()
+            for directory in self.directories:
+                if directory not in synced:
+                    sync_directory(directory)
+                    synced.add(directory)
         except OSError as error:
             self.error = error
+
+
+def run_jobs(jobs: Sequence[FlushJob]) -> None:
+    """Run flush jobs side by side: the file system commits what comes together at once. Never raises."""
+    synced: set[Path] = set()
+    if len(jobs) < SIDE_BY_SIDE:
+        for job in jobs:
+            job.run(synced)
+        return
+    with ThreadPoolExecutor(SIDE_BY_SIDE, thread_name_prefix="flush") as threads:
+        list(threads.map(lambda job: job.run(synced), jobs))
