@@ -43,6 +43,8 @@ class Purge:
         self._gateways = gateways
         self._cluster_of = cluster_of
         self._started_ms = monotonic_ms()
+        self._told: dict[str, str] = {}
+        """Why an instance's purge waits, as logged: once, not every second."""
 
     async def run(self) -> None:
         """Purge what is deleted; for ever."""
@@ -54,10 +56,16 @@ class Purge:
                     if await self._purge(instance):
                         await asyncio.to_thread(self._finish, instance)
                         self._gateways.forget([instance.id])
+                        self._told.pop(instance.id, None)
                         _log.info("instance purged", instance=instance.id)
                 except Refused as error:
-                    _log.warning("purge goes on later", instance=instance.id, reason=error.detail)
+                    self._tell(instance.id, error.detail)
             await asyncio.sleep(_EVERY_S)
+
+    def _tell(self, instance_id: str, reason: str) -> None:
+        if self._told.get(instance_id) != reason:
+            self._told[instance_id] = reason
+            _log.warning("purge goes on later", instance=instance_id, reason=reason)
 
     def _deleting(self) -> list[Instance]:
         with self._store.read() as connection:

@@ -146,6 +146,9 @@ def _field_fault(error: Mapping[str, Any]) -> dict[str, str]:
         return {"field": ".".join(place), "message": "there is no such field"}
     if kind == "json_invalid":
         return {"field": "", "message": f"the body is not JSON: {error.get('ctx', {}).get('error', '')}"}
+    if kind == "model_attributes_type":
+        hint = "must be an object" if place else "send a JSON object, with Content-Type: application/json"
+        return {"field": ".".join(place), "message": hint}
     if kind == "missing":
         return {"field": ".".join(place), "message": "is required"}
     message = str(error["msg"])

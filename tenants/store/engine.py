@@ -120,7 +120,7 @@ def feed_position(connection: Connection) -> tuple[str, int]:
 def next_revision(connection: Connection) -> int:
     """Draw the next revision, in a write transaction."""
     table = schema.settings
-    current = connection.scalar(select(table.c.value).where(table.c.key == _REVISION).with_for_update())
+    current = connection.scalar(select(table.c.value).where(table.c.key == _REVISION))
     assert current is not None
     revision = int(current) + 1
     connection.execute(update(table).where(table.c.key == _REVISION).values(value=str(revision)))

@@ -136,6 +136,13 @@ def not_purged(connection: Connection) -> list[Instance]:
     return _load(connection, select(table).where(table.c.state != State.DELETED.value).order_by(table.c.id))
 
 
+def names(connection: Connection) -> dict[str, tuple[str, str]]:
+    """Instance id -> (tenant, name), of visible ones."""
+    table = schema.instances
+    query = select(table.c.id, table.c.tenant, table.c.name).where(table.c.state.not_in(_GONE))
+    return {row[0]: (row[1], row[2]) for row in connection.execute(query)}
+
+
 def count_by_state(connection: Connection) -> dict[str, int]:
     """How many instances are in each state."""
     table = schema.instances

@@ -86,8 +86,7 @@ class Instances:
     def names(self) -> dict[str, tuple[str, str]]:
         """Instance id -> (tenant, name), of visible ones."""
         with self._store.read() as connection:
-            found = instances.not_purged(connection)
-        return {one.id: (one.tenant, one.name) for one in found if one.is_visible}
+            return instances.names(connection)
 
     # --- writing --------------------------------------------------------------------------------
 
@@ -312,7 +311,7 @@ def _order_faults(order: NewInstance) -> list[Fault]:
         faults.append(Fault("name", fault))
     faults += lifecycle.rate_faults(order.produce_rate_bytes_per_s, order.consume_rate_bytes_per_s)
     faults += lifecycle.capacity_faults(order.capacity_bytes)
-    if order.whitelist is None and order.allow_all is None:
+    if order.whitelist is None and not order.allow_all:
         faults.append(Fault("whitelist", NEITHER))
     return faults
 

@@ -1,5 +1,6 @@
 """Where an instance lives: its cluster, and a vport for each of its listeners."""
 
+import errno
 import socket
 from collections import Counter
 from collections.abc import Callable
@@ -8,7 +9,7 @@ from typing import Final
 from sqlalchemy import Connection
 
 from contracts.names import SYSTEM_INSTANCE_ID
-from contracts.specs import BrokerAddress, Listener
+from contracts.specs import BrokerAddress
 from tenants import lifecycle
 from tenants.errors import Unavailable
 from tenants.lifecycle import Event, State
@@ -16,18 +17,27 @@ from tenants.model import Instance
 from tenants.store import instances, registry
 from tenants.vports import Endpoint, PortsExhausted, VipPool, allocate
 
+_HOPELESS: Final = (errno.EADDRNOTAVAIL, errno.EACCES, errno.EAFNOSUPPORT)
 PORT_IN_USE: Final = "port in use"
 
 
 def port_is_free(endpoint: Endpoint) -> bool:
-    """Bind once without SO_REUSEPORT: with it, another program's sharing listener would go unnoticed."""
+    """Bind once without SO_REUSEPORT: with it, another program's sharing listener would go unnoticed.
+
+    Raises: Unavailable when the address cannot be bound at all, on this port or any like it.
+    """
     family = socket.AF_INET6 if ":" in endpoint.bind_host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(tuple(endpoint))
             probe.listen(1)
-        except OSError:
+        except OSError as error:
+            if error.errno in _HOPELESS:
+                raise Unavailable(
+                    f"{endpoint.bind_host}:{endpoint.port} cannot be bound ({error.strerror}): start with a "
+                    "--vip of this machine, or BIND=ADVERTISED behind NAT, and --vports it may use"
+                ) from error
             return False
     return True
 
@@ -124,26 +134,31 @@ class Placement:
         for instance in instances.not_purged(connection):
             if not instance.is_visible:
                 continue
-            taken = [one for one in instance.listeners if not self._is_free(_endpoint(one))]
-            if taken:
-                reason = f"{PORT_IN_USE}: another program listens on {taken[0].bind_host}:{taken[0].port}"
+            reason = self._trouble(instance)
+            if reason is not None:
                 state = lifecycle.transition(instance.state, Event.REFUSED) or instance.state
                 kept = instance.with_(state=state, state_reason=reason, listeners_withheld=True)
                 failed.append(instances.save(connection, kept, now_ms))
         return failed
 
     def release_freed_ports(self, connection: Connection, now_ms: int) -> int:
-        """Publish the listeners of failed instances whose ports are free again; how many."""
+        """Publish withheld listeners whose ports are free again; of how many instances."""
         released = 0
-        for instance in instances.in_states(connection, [State.FAILED]):
-            if instance.listeners_withheld and all(
-                self._is_free(_endpoint(one)) for one in instance.listeners
-            ):
-                back = instance.with_(state=State.CREATING, state_reason=None, listeners_withheld=False)
+        for instance in instances.withheld(connection):
+            if self._trouble(instance) is None:
+                state = State.CREATING if instance.state is State.FAILED else instance.state
+                back = instance.with_(state=state, state_reason=None, listeners_withheld=False)
                 instances.save(connection, back, now_ms)
                 released += 1
         return released
 
-
-def _endpoint(listener: Listener) -> Endpoint:
-    return Endpoint(listener.bind_host, listener.port)
+    def _trouble(self, instance: Instance) -> str | None:
+        """Why gateways could not bind an instance's listeners, or None."""
+        for listener in instance.listeners:
+            endpoint = Endpoint(listener.bind_host, listener.port)
+            try:
+                if not self._is_free(endpoint):
+                    return f"{PORT_IN_USE}: another program listens on {endpoint.bind_host}:{endpoint.port}"
+            except Unavailable as error:
+                return error.detail
+        return None

@@ -1,6 +1,7 @@
 """Instances over REST."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 
 import httpx
@@ -50,6 +51,8 @@ async def test_every_fault_is_told_at_once(operator: Caller) -> None:
 
 async def test_who_may_connect_must_be_said(operator: Caller) -> None:
     body = {name: value for name, value in ORDER.items() if name != "whitelist"}
+    answer = await operator("POST", "instances", json={**body, "allow_all": False})
+    assert answer.status_code == 422
     answer = await operator("POST", "instances", json=body)
     assert answer.status_code == 422
     assert "--whitelist" in answer.json()["detail"]
@@ -81,6 +84,10 @@ async def test_malformed_orders_name_the_field(operator: Caller, body: object, f
 async def test_a_body_that_is_not_json(operator: Caller, client: httpx.AsyncClient) -> None:
     answer = await operator("POST", "instances", content=b"{")
     assert answer.status_code == 422
+    form = {"Content-Type": "application/x-www-form-urlencoded", "Authorization": f"Bearer {OPERATOR_KEY}"}
+    answer = await client.post("/v1/instances", content=json.dumps(ORDER), headers=form)
+    assert answer.status_code == 422
+    assert "Content-Type: application/json" in answer.json()["detail"]
 
     async def unannounced() -> AsyncIterator[bytes]:
         for _ in range(30):

@@ -3,9 +3,12 @@
 import socket
 from collections.abc import Callable
 
+import pytest
+
 from contracts.specs import BrokerAddress
 from runtime.clock import epoch_ms
 from tenants.console import Console
+from tenants.errors import Unavailable
 from tenants.lifecycle import State
 from tenants.model import DEFAULT_TENANT, Caller, Instance, Role
 from tenants.store import changes
@@ -35,6 +38,11 @@ def test_a_port_that_somebody_shares_with_so_reuseport_is_not_free() -> None:
         endpoint = Endpoint("127.0.0.1", other.getsockname()[1])
         assert not port_is_free(endpoint)
     assert port_is_free(endpoint)
+
+
+def test_a_vip_that_is_not_of_this_machine_is_said_at_once() -> None:
+    with pytest.raises(Unavailable, match="--vip of this machine"):
+        port_is_free(Endpoint("192.0.2.1", 20000))
 
 
 def test_new_instances_skip_ports_of_others(plane: Console, taken: set[Endpoint]) -> None:
@@ -71,10 +79,12 @@ def test_a_suspended_instance_stays_suspended_through_a_taken_port(
     plane.instances.suspend(_CALLER, instance.id, None)
     taken.add(Endpoint("127.0.0.1", instance.listeners[0].port))
     plane.withhold_taken_ports()
+    assert plane.instances.get(_CALLER, instance.id).listeners_withheld
     taken.clear()
     with plane.store.write() as connection:
-        plane.placement.release_freed_ports(connection, epoch_ms())
-    assert plane.instances.get(_CALLER, instance.id).state is State.SUSPENDED
+        assert plane.placement.release_freed_ports(connection, epoch_ms()) == 1
+    after = plane.instances.get(_CALLER, instance.id)
+    assert (after.state, after.listeners_withheld) == (State.SUSPENDED, False)
 
 
 def test_a_broker_that_moved_keeps_the_listeners(plane: Console) -> None:
