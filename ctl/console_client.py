@@ -64,6 +64,17 @@ class Console:
         """GET /v1/PATH."""
         return self.call("GET", path, params=params)
 
+    def all_items(self, path: str) -> list[Any]:
+        """GET every page of a listing."""
+        items: list[Any] = []
+        cursor: dict[str, Any] = {}
+        while True:
+            page = self.get(path, **cursor)
+            items += page["items"]
+            if not page.get("next_cursor"):
+                return items
+            cursor = {"cursor": page["next_cursor"]}
+
     def call(self, method: str, path: str, body: Any = None, params: dict[str, Any] | None = None) -> Any:
         """Call the API; an answer without content is None. Raises: CommandError."""
         query = dict(params or {})

@@ -109,7 +109,7 @@ def _console(data_dir: Path) -> Iterator[Finding]:
     try:
         with Console.of(data_dir, "*") as console:
             health = console.get("health")
-            instances = console.get("instances")["items"]
+            instances = console.all_items("instances")
     except CommandError as error:
         yield Finding("bad", "console", error.sentence, f"see {data_dir / 'logs' / 'control.log'}")
         return

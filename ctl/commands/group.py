@@ -22,7 +22,7 @@ def list_groups(
 ) -> None:
     """List groups."""
     with Console.of(data_dir, tenant) as console:
-        items = console.get(instance_path(instance, "groups"))["items"]
+        items = console.all_items(instance_path(instance, "groups"))
     if as_json:
         print_json(items)
         return

@@ -79,15 +79,8 @@ def list_instances(
     as_json: AsJson = False, tenant: Tenant = None, data_dir: DataDir = DEFAULT_DATA_DIR
 ) -> None:
     """List instances."""
-    items: list[Any] = []
     with Console.of(data_dir, tenant) as console:
-        cursor = None
-        while True:
-            page = console.get("instances", **({"cursor": cursor} if cursor else {}))
-            items += page["items"]
-            cursor = page.get("next_cursor")
-            if not cursor:
-                break
+        items = console.all_items("instances")
     if as_json:
         print_json(items)
         return

@@ -27,7 +27,7 @@ def create_tenant(name: str, as_json: AsJson = False, data_dir: DataDir = DEFAUL
 def list_tenants(as_json: AsJson = False, data_dir: DataDir = DEFAULT_DATA_DIR) -> None:
     """List tenants."""
     with Console.of(data_dir) as console:
-        items = console.get("tenants")["items"]
+        items = console.all_items("tenants")
     if as_json:
         print_json(items)
     else:
@@ -57,7 +57,7 @@ def create_key(
 def list_keys(as_json: AsJson = False, tenant: Tenant = None, data_dir: DataDir = DEFAULT_DATA_DIR) -> None:
     """List keys."""
     with Console.of(data_dir, tenant) as console:
-        items = console.get("keys")["items"]
+        items = console.all_items("keys")
     if as_json:
         print_json(items)
     else:

@@ -37,7 +37,7 @@ def list_topics(
 ) -> None:
     """List topics."""
     with Console.of(data_dir, tenant) as console:
-        items = console.get(instance_path(instance, "topics"))["items"]
+        items = console.all_items(instance_path(instance, "topics"))
     if as_json:
         print_json(items)
         return

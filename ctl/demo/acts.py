@@ -53,7 +53,7 @@ def provision(console: Console) -> tuple[Tenancy, Seen]:
 
 
 def _instance(console: Console, name: str, produce_rate: int, consume_rate: int, capacity: int) -> Any:
-    for old in console.get("instances", limit=100)["items"]:
+    for old in console.all_items("instances"):
         if old["name"] == name:
             console.call("DELETE", instance_path(old["id"]))
     body = {
