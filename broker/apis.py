@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from broker.call import Call
 
 
+MIB: Final = 1024 * 1024
+
+
 class Handler(Protocol):
     """Answers one call, now or from a later callback."""
 
@@ -29,6 +32,8 @@ class Api(NamedTuple):
     module: str
     raw: bool = False
     """The handler scans the frame itself instead of getting a decoded entity."""
+    frame_bytes_max: int | None = MIB
+    """Bounds what one request may cost to decode; None: `request_bytes_max` alone."""
     before_auth: bool = False
     """Served before the connection has authenticated."""
 
@@ -38,7 +43,7 @@ class Api(NamedTuple):
 
 
 _ROWS: Final = (
-    Api(ApiKey.PRODUCE, version_range(3, 8, advertised_min=0), "produce", raw=True),
+    Api(ApiKey.PRODUCE, version_range(3, 8, advertised_min=0), "produce", raw=True, frame_bytes_max=None),
     Api(ApiKey.FETCH, version_range(4, 11), "fetch", raw=True),
     Api(ApiKey.LIST_OFFSETS, version_range(1, 6), "list_offsets"),
     Api(ApiKey.METADATA, version_range(0, 11), "metadata"),
@@ -56,13 +61,13 @@ _ROWS: Final = (
     Api(ApiKey.CREATE_PARTITIONS, version_range(0, 3), "create_partitions"),
     Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, version_range(0, 1), "incremental_alter_configs"),
     Api(ApiKey.DESCRIBE_CLUSTER, version_range(0, 0), "describe_cluster"),
-    Api(ApiKey.OFFSET_COMMIT, version_range(2, 8), "offset_commit"),
+    Api(ApiKey.OFFSET_COMMIT, version_range(2, 8), "offset_commit", frame_bytes_max=4 * MIB),
     Api(ApiKey.OFFSET_FETCH, version_range(1, 7), "offset_fetch"),
     Api(ApiKey.FIND_COORDINATOR, version_range(0, 3), "find_coordinator"),
-    Api(ApiKey.JOIN_GROUP, version_range(0, 7), "join_group"),
+    Api(ApiKey.JOIN_GROUP, version_range(0, 7), "join_group", frame_bytes_max=8 * MIB),
     Api(ApiKey.HEARTBEAT, version_range(0, 4), "heartbeat"),
     Api(ApiKey.LEAVE_GROUP, version_range(0, 4), "leave_group"),
-    Api(ApiKey.SYNC_GROUP, version_range(0, 5), "sync_group"),
+    Api(ApiKey.SYNC_GROUP, version_range(0, 5), "sync_group", frame_bytes_max=8 * MIB),
     Api(ApiKey.DESCRIBE_GROUPS, version_range(0, 5), "describe_groups"),
     Api(ApiKey.LIST_GROUPS, version_range(0, 4), "list_groups"),
     Api(ApiKey.DELETE_GROUPS, version_range(0, 2), "delete_groups"),

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 from broker.call import Call
-from broker.causes import CloseCause
 from broker.config import BrokerConfig
 from broker.coordination import GroupCoordination
 from broker.fetch_sessions import FetchSessionCache
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 
 _log = get_logger(__name__)
 OFFSETS_TOPIC: Final = "__consumer_offsets"
-_STOP_GRACE_S: Final = 2.0
+_STOP_GRACE_S: Final = 1.0
 _SESSION_ID_MAX: Final = 2**31 - 1
 
 
@@ -158,8 +157,7 @@ class Broker:
         except StopIteration:
             return
         except Exception:  # noqa: BLE001 - as in dispatch: a bug costs one connection
-            _log.exception("a handler failed between its steps", api_key=call.header.api_key)
-            call.close(CloseCause.INTERNAL_ERROR)
+            self.server.handler_failed(call.channel, call.header.api_key)
             return
         self.loop.call_soon(self.in_turns, call, steps)
 
@@ -187,6 +185,7 @@ class Broker:
 
     async def stop(self) -> None:
         """Stop accepting, finish what is in flight, flush, leave the clean-shutdown marker."""
+        self.fetches.end_all()
         await self.server.stop(_STOP_GRACE_S)
         await self._tasks.aclose()
         if self.reporting is not None:

@@ -212,8 +212,7 @@ class Connection:
             handled += 1
             self._expects_large = size > _LARGE_FRAME_BYTES
             self.idle_ms = 0
-            with view[start + 4 : start + 4 + size] as frame:
-                self._server.dispatch(self, frame)
+            self._server.dispatch(self, view[start + 4 : start + 4 + size])
             start += 4 + size
         self._handling = False
         return start

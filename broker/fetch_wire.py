@@ -8,7 +8,7 @@ by sendfile. Source: Kafka FetchRequest.json, FetchResponse.json.
 import struct
 from typing import Final, NamedTuple
 
-from broker.produce_wire import read_count, read_string
+from broker.produce_wire import PARTITIONS_MAX, read_count, read_string
 from wire.codec import MalformedFrame
 
 _I16: Final = struct.Struct(">h")
@@ -79,7 +79,7 @@ def _scan(frame: memoryview, at: int, api_version: int) -> FetchScan:
 
 
 def _scan_partitions(frame: memoryview, at: int, api_version: int) -> tuple[list[FetchPartition], int]:
-    found = []
+    found: list[FetchPartition] = []
     topic_count = read_count(frame, at, 6)
     at += 4
     shape = _PARTITION_V9 if api_version >= 9 else _PARTITION_V5 if api_version >= 5 else _PARTITION_V4
@@ -88,6 +88,8 @@ def _scan_partitions(frame: memoryview, at: int, api_version: int) -> tuple[list
         if topic is None:
             raise MalformedFrame("a null topic name")
         partition_count = read_count(frame, at, shape.size)
+        if topic_count + len(found) + partition_count > PARTITIONS_MAX:
+            raise MalformedFrame("more partitions than a broker has")
         at += 4
         for _ in range(partition_count):
             values = shape.unpack_from(frame, at)

@@ -90,6 +90,11 @@ class Fetches:
         if waiting is not None and waiting.fetch is fetch and self._forget(waiting):
             fetch.attempt(final=True)
 
+    def end_all(self) -> None:
+        """Answer everyone who waits: the broker stops."""
+        for waiting in list(self._by_connection.values()):
+            self.expired(waiting.fetch)
+
     def connection_closed(self, connection_id: int) -> None:
         """Nobody waits for the answer any more."""
         waiting = self._by_connection.get(connection_id)

@@ -5,10 +5,10 @@ import contextlib
 import errno
 import socket
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from broker.apis import APIS, Api, Handler
-from broker.call import Call
+from broker.call import Call, Channel
 from broker.causes import CloseCause
 from broker.connection import Connection
 from broker.memory import ReceiveMemory
@@ -43,6 +43,17 @@ _QUIET_CAUSES: Final = frozenset(
 )
 
 
+class Route(NamedTuple):
+    """What to do with one API and version."""
+
+    api: Api
+    handler: Handler
+    flexible: bool
+    request_class: Any
+    """None: the handler scans the frame."""
+    frame_bytes_max: int
+
+
 class Server:
     """Accepts connections and dispatches their requests. Everything runs on the one event loop."""
 
@@ -60,7 +71,7 @@ class Server:
         self.now_ms = monotonic_ms
         self._next_connection_id = 1
         self._listener: socket.socket | None = None
-        self._handlers: dict[int, Handler] = {}
+        self._routes: dict[tuple[int, int], Route] = {}
         self._warnings = RateLimitedLog(_log)
         self._stopping = False
 
@@ -100,6 +111,7 @@ class Server:
             return
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         connection = Connection(self, sock, self._next_connection_id, str(address[0]))
         self._next_connection_id += 1
         self.connections[connection.connection_id] = connection
@@ -137,45 +149,64 @@ class Server:
             self._bare_token(connection, bytes(frame))
             return
         try:
-            call, api = self._call_of(connection, frame)
-        except MalformedFrame as error:
-            self._refuse(connection, CloseCause.MALFORMED_REQUEST, str(error))
-            return
-        if call is None:
-            return
-        connection.call = call
-        self.metrics.requests[call.header.api_key] += 1
-        try:
-            handler = self._handlers.get(api.key)
-            if handler is None:
-                handler = self._handlers[api.key] = api.load()
-            handler(self.broker, call)
+            api_key, api_version, correlation_id = parse_request_prefix(frame)
+            route = self._routes.get((api_key, api_version)) or self._route(api_key, api_version)
+            if route is None:
+                self._unserved(connection, api_key, api_version, correlation_id)
+                return
+            if not (connection.is_authenticated or route.api.before_auth):
+                self._refuse(connection, CloseCause.NOT_AUTHENTICATED, route.api.key.name)
+                return
+            if len(frame) > route.frame_bytes_max:
+                self._refuse(
+                    connection, CloseCause.FRAME_TOO_LARGE, f"{route.api.key.name} {len(frame)} bytes"
+                )
+                return
+            header = parse_request_header(frame, route.flexible)
+            request: Any = frame
+            if route.request_class is not None:
+                request = decode(route.request_class, bytes(frame), header.body_at)
+            call = connection.call = Call(header, request, connection, self.now_ms())
+            self.metrics.requests[api_key] += 1
+            route.handler(self.broker, call)
         except MalformedFrame as error:
             self._refuse(connection, CloseCause.MALFORMED_REQUEST, str(error))
         except Exception:  # noqa: BLE001 - the boundary: a handler's bug costs one connection, not the process
-            _log.exception("a handler failed", api=api.key.name, version=call.api_version)
-            connection.close(CloseCause.INTERNAL_ERROR)
+            self.handler_failed(connection, api_key)
 
-    def _call_of(self, connection: Connection, frame: memoryview) -> tuple[Call | None, Api]:
-        api_key, api_version, correlation_id = parse_request_prefix(frame)
+    def _route(self, api_key: int, api_version: int) -> Route | None:
+        api = APIS.get(api_key)
+        if api is None or not api.versions.serves(api_version):
+            return None
+        limit = self.config.request_bytes_max
+        route = self._routes[api_key, api_version] = Route(
+            api,
+            api.load(),
+            is_flexible(api_key, api_version),
+            None if api.raw else request_class(api_key, api_version),
+            limit if api.frame_bytes_max is None else min(limit, api.frame_bytes_max),
+        )
+        return route
+
+    def _unserved(self, connection: Connection, api_key: int, api_version: int, correlation_id: int) -> None:
+        """Not in the table: no answer has a known form, except that of ApiVersions."""
         api = APIS.get(api_key)
         if api is None:
             self._refuse(connection, CloseCause.UNKNOWN_API, f"api key {api_key}")
-            return None, APIS[ApiKey.API_VERSIONS]
-        if not (connection.is_authenticated or api.before_auth):
+        elif api_key == ApiKey.API_VERSIONS:
+            header = RequestHeader(api_key, api_version, correlation_id, None, 0, False)
+            call = connection.call = Call(header, None, connection, self.now_ms())
+            api.load()(self.broker, call)
+        elif not (connection.is_authenticated or api.before_auth):
             self._refuse(connection, CloseCause.NOT_AUTHENTICATED, api.key.name)
-            return None, api
-        if not api.versions.serves(api_version):
-            if api_key == ApiKey.API_VERSIONS:
-                header = RequestHeader(api_key, api_version, correlation_id, None, len(frame), False)
-                return Call(header, None, connection, self.now_ms()), api
+        else:
             self._refuse(connection, CloseCause.UNSUPPORTED_VERSION, f"{api.key.name} v{api_version}")
-            return None, api
-        header = parse_request_header(frame, is_flexible(api_key, api_version))
-        request: Any = frame
-        if not api.raw:
-            request = decode(request_class(api_key, api_version), bytes(frame), header.body_at)
-        return Call(header, request, connection, self.now_ms()), api
+
+    def handler_failed(self, connection: Channel, api_key: int) -> None:
+        """A handler raised what it should not: report it and close. Call it while handling the exception."""
+        name = ApiKey(api_key).name if api_key in APIS else str(api_key)
+        self._warnings.warning("a handler failed", self.now_ms(), api=name, exc_info=True)
+        connection.close(CloseCause.INTERNAL_ERROR)
 
     def _bare_token(self, connection: Connection, token: bytes) -> None:
         """SaslHandshake v0: the token without a Kafka header, answered by an empty frame."""

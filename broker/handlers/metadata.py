@@ -9,7 +9,9 @@ epoch (KIP-320); v8 authorized operations (KIP-430; cluster's until v10); v9 fle
 (KIP-516).
 """
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
@@ -102,11 +104,34 @@ def _asked(broker: "Broker", shape: ResponseShape, asked: Any, version: int, wit
             ErrorCode.unknown_topic_or_partition if fault is None else ErrorCode.invalid_topic_exception
         )
         topic_id = None
+    return _refused(shape, error_code, name or "", topic_id, version)
+
+
+def _refused(
+    shape: ResponseShape, error_code: ErrorCode, name: str, topic_id: UUID | None, version: int
+) -> bytes:
+    """An error's entry. The name is put in by hand: a request may hold a hundred thousand."""
+    if topic_id is None:
+        around = _around_name(shape, error_code)
+    else:
+        around = _encode_refusal(shape, error_code, topic_id)
+    encoded = name.encode()
+    if version >= _FLEXIBLE_FROM:
+        return around[:2] + _uvarint(len(encoded) + 1) + encoded + around[3:]
+    return around[:2] + len(encoded).to_bytes(2, "big") + encoded + around[4:]
+
+
+@lru_cache(maxsize=64)
+def _around_name(shape: ResponseShape, error_code: ErrorCode) -> bytes:
+    return _encode_refusal(shape, error_code, None)
+
+
+def _encode_refusal(shape: ResponseShape, error_code: ErrorCode, topic_id: UUID | None) -> bytes:
     return encode(
         shape.nested(
             "MetadataResponseTopic",
             error_code=error_code,
-            name=name or "",
+            name="",
             topic_id=topic_id,
             is_internal=False,
             partitions=(),

@@ -8,18 +8,18 @@ Deliberately not done: message formats v0 and v1; transactions (TRANSACTIONAL_ID
 Versions: v5 log start offset; v7 zstd; v8 error messages (KIP-467).
 """
 
-from collections.abc import Callable
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 
+from broker.call import Mute
 from broker.causes import CloseCause
 from broker.leadership import LEADER_EPOCH
 from broker.log.errors import LogError, StorageFailed
 from broker.log.partition_log import PartitionLog
 from broker.log.results import AppendOrigin
-from broker.produce_wire import PartitionAnswer, ProducePartition, ProduceScan, produce_response, scan_produce
+from broker.produce_wire import PartitionAnswer, ProducePartition, produce_response, scan_produce
 from broker.throttling import charge
 from broker.topics import Topic
 from contracts.quota import Direction
@@ -31,66 +31,103 @@ if TYPE_CHECKING:
     from broker.call import Call
 
 _ACKS: Final = (-1, 0, 1)
-Answers = list[tuple[str, list[PartitionAnswer]]]
 
 
 def handle(broker: "Broker", call: "Call") -> None:
     """Append what may be appended, then answer."""
-    frame = call.request
-    scan = scan_produce(frame, call.header.body_at)
-    append = _Append(broker, call, scan, frame)
-    answers = append.run()
-    throttle_time_ms, mute = charge(broker.traffic, Direction.PRODUCE, append.sizes(), broker.now_ms())
-    broker.metrics.throttled_ms["produce"] += throttle_time_ms
-
-    def finish() -> None:
-        if scan.acks != 0:
-            call.reply_parts(
-                [produce_response(call.header.correlation_id, call.api_version, answers, throttle_time_ms)],
-                mute=mute,
-            )
-        elif append.has_error:
-            call.close(CloseCause.ACKS_ZERO_REFUSED)
-        else:
-            call.reply_nothing(mute=mute)
-
-    if append.stalled:
-        broker.call_later(stall_ms(scan.timeout_ms), lambda: None if call.is_gone else finish())
-    elif append.unsynced and scan.acks != 0:
-        broker.flusher.sync(append.unsynced, lambda failed: append.synced(failed, answers, finish))
+    request = _Request(broker, call)
+    request.append_all()
+    request.charge()
+    if request.stalled:
+        broker.call_later(stall_ms(request.scan.timeout_ms), request.answer)
+    elif request.unsynced and request.scan.acks != 0:
+        broker.flusher.sync(request.unsynced, request.synced)
     else:
-        finish()
+        request.answer()
 
 
-class _Append:
-    """One request's appends."""
+class _Request:
+    """One Produce request in progress."""
 
-    def __init__(self, broker: "Broker", call: "Call", scan: ProduceScan, frame: memoryview) -> None:
+    __slots__ = (
+        "_answers",
+        "_broker",
+        "_call",
+        "_frame",
+        "_has_error",
+        "_instance_bytes",
+        "_mute",
+        "_throttle_time_ms",
+        "_verdicts",
+        "scan",
+        "stalled",
+        "unsynced",
+    )
+
+    def __init__(self, broker: "Broker", call: "Call") -> None:
         self._broker = broker
         self._call = call
-        self._scan = scan
-        self._frame = frame
+        self._frame: memoryview = call.request
+        self.scan = scan_produce(self._frame, call.header.body_at)
+        self._answers: list[tuple[str, list[PartitionAnswer]]] = []
         self._instance_bytes: dict[str, int] = {}
+        """Instance id -> its record bytes in this request."""
         self._verdicts: dict[str, Full | None] = {}
-        self.has_error = False
+        self._throttle_time_ms = 0
+        self._mute: Mute | None = None
+        self._has_error = False
         self.stalled = False
         self.unsynced: list[PartitionLog] = []
         """Logs whose flush the answer waits for."""
 
-    def run(self) -> Answers:
-        """Append every partition's records; what each gets."""
+    def append_all(self) -> None:
+        """Append every partition's records."""
         refusal = self._refusal()
-        answers: Answers = []
-        for name, partitions in self._scan.topics:
-            topic = self._broker.topics.get(name)
-            answers.append((name, [self._partition(topic, each, refusal) for each in partitions]))
-        return answers
+        get = self._broker.topics.get
+        for name, partitions in self.scan.topics:
+            topic = get(name)
+            self._answers.append((name, [self._partition(topic, each, refusal) for each in partitions]))
+
+    def charge(self) -> None:
+        """Charge each instance its part of the frame: its records, and what is around them to the first."""
+        sizes = self._instance_bytes
+        if not sizes:
+            return
+        first = next(iter(sizes))
+        sizes[first] += len(self._frame) + 4 - sum(sizes.values())
+        self._throttle_time_ms, self._mute = charge(
+            self._broker.traffic, Direction.PRODUCE, sizes.items(), self._broker.now_ms()
+        )
+        self._broker.metrics.throttled_ms["produce"] += self._throttle_time_ms
+
+    def answer(self) -> None:
+        """Reply, or what acks=0 has instead."""
+        call = self._call
+        if call.is_gone:
+            return
+        if self.scan.acks != 0:
+            reply = produce_response(
+                call.header.correlation_id, call.api_version, self._answers, self._throttle_time_ms
+            )
+            call.reply_parts([reply], mute=self._mute)
+        elif self._has_error:
+            call.close(CloseCause.ACKS_ZERO_REFUSED)
+        else:
+            call.reply_nothing(mute=self._mute)
+
+    def synced(self, failed: bool) -> None:
+        """The flush that the answer waited for has ended."""
+        if failed:
+            error_code = int(ErrorCode.kafka_storage_error.value)
+            for _name, partitions in self._answers:
+                partitions[:] = [PartitionAnswer(each.partition, error_code) for each in partitions]
+        self.answer()
 
     def _refusal(self) -> ErrorCode | None:
         """What the whole request gets, if it cannot be served."""
-        if self._scan.transactional_id is not None:
+        if self.scan.transactional_id is not None:
             return ErrorCode.transactional_id_authorization_failed
-        if self._scan.acks not in _ACKS:
+        if self.scan.acks not in _ACKS:
             return ErrorCode.invalid_required_acks
         return None
 
@@ -157,24 +194,6 @@ class _Append:
         )
 
     def _error(self, each: ProducePartition, error_code: ErrorCode, message: str | None) -> PartitionAnswer:
-        self.has_error = True
+        self._has_error = True
         self._broker.metrics.append_refused[error_code.name] += 1
         return PartitionAnswer(each.partition, int(error_code.value), error_message=message)
-
-    def sizes(self) -> list[tuple[str, int]]:
-        """Each instance's part of the frame: its records, and what is around them by the first one."""
-        sizes = dict(self._instance_bytes)
-        if sizes:
-            first = next(iter(sizes))
-            sizes[first] += len(self._frame) + 4 - sum(sizes.values())
-        return list(sizes.items())
-
-    def synced(self, failed: bool, answers: Answers, finish: Callable[[], None]) -> None:
-        """The flush that the answer waited for has ended."""
-        if failed:
-            self.has_error = True
-            error_code = int(ErrorCode.kafka_storage_error.value)
-            for _name, partitions in answers:
-                partitions[:] = [PartitionAnswer(each.partition, error_code) for each in partitions]
-        if not self._call.is_gone:
-            finish()
