@@ -352,3 +352,18 @@ def test_old_fetch_requests_have_no_session(version: int) -> None:
 def test_a_fetch_in_the_name_of_a_replica_is_refused() -> None:
     with pytest.raises(NotMappable):
         edit_fetch_request(memoryview(fetch_request(11, replica_id=2)), OWN)
+
+
+def test_a_client_id_of_negative_length_is_malformed() -> None:
+    produced = bytearray(produce([("a", [b""])]))
+    fetched = bytearray(fetch_request(11))
+    for frame in (produced, fetched):
+        struct.pack_into(">h", frame, 12, -2)
+    for work in (
+        lambda: edit_produce_request(memoryview(produced), OWN),
+        lambda: produce_request_editor(7, OWN).feed(memoryview(produced)),
+        lambda: edit_fetch_request(memoryview(fetched), OWN),
+        lambda: fetch_session(memoryview(fetched)),
+    ):
+        with pytest.raises(MalformedFrame, match="client id"):
+            work()

@@ -17,7 +17,7 @@ from wire.faults import MalformedFrame
 from wire.schema import Field, fields_of, payload_apis, versions_of
 from wire.tags import strip_unknown_tags
 from wire.uvarint import pack_uvarint, read_uvarint
-from wire.walk import REQUEST_ELEMENTS_MAX
+from wire.walk import REQUEST_ELEMENTS_MAX, clean_message
 
 KEYS = {api: key for key, api in payload_apis().items()}
 CLASSES = [
@@ -98,6 +98,24 @@ def test_a_tag_of_another_size_than_its_value_is_malformed(size: int) -> None:
     assert codec.decode(cls, body[:-1] + bytes((1, 0, len(value))) + value).cluster_id == "a"
     with pytest.raises(MalformedFrame):
         codec.decode(cls, body[:-1] + bytes((1, 0, size)) + value + bytes(size - 2 if 2 < size < 9 else 0))
+
+
+def test_a_compact_string_beyond_kafkas_limit_is_malformed() -> None:
+    cls = codec.request_class(20, 4)
+    for size, fits in ((32767, True), (32768, False)):
+        body = b"\2" + pack_uvarint(size + 1) + b"x" * size + bytes(4) + b"\0"
+        if fits:
+            assert codec.decode(cls, body).topic_names == ("x" * size,)
+        else:
+            with pytest.raises(MalformedFrame):
+                codec.decode(cls, body)
+
+
+def test_a_fixed_field_that_is_cut_short_is_malformed() -> None:
+    body = codec.encode(codec.request_class(20, 1)(topic_names=("a",), timeout=codec.duration(1)))
+    assert clean_message(codec.request_class(20, 1), body, 0) == (body, 0)
+    with pytest.raises(MalformedFrame):
+        clean_message(codec.request_class(20, 1), body[:-1], 0)
 
 
 class TagInjector:
