@@ -58,6 +58,7 @@ class Simulation:
         self.acknowledged: dict[int, int] = {}
         """Partition -> highest commit the coordinator acknowledged."""
         self.generation = 0
+        self._group: Group | None = None
         self.rebalances = 0
         self.consumers: list[Consumer] = []
         self.start_coordinator()
@@ -97,8 +98,8 @@ class Simulation:
         for record in self.log:
             self.coordinator.replay(record)
         self.coordinator.activate(self.now)
-        group = self.coordinator.group(GROUP)
-        self.generation = group.generation_id if group is not None else 0
+        self._group = self.coordinator.group(GROUP)
+        self.generation = 0 if self._group is None else self._group.generation_id
 
     def crash(self) -> None:
         """Some of what was appended but not yet reported is in the log, from the front."""
@@ -194,6 +195,10 @@ class Simulation:
         if group is None:
             return
         group.check()
+        if group is not self._group:
+            # A group of which nothing could be stored ended with its last member; this is another one.
+            self._group = group
+            self.generation = group.generation_id
         if group.generation_id != self.generation:
             if group.generation_id != self.generation + 1:
                 raise Broken(f"generation {self.generation} was followed by {group.generation_id}")
