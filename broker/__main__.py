@@ -26,7 +26,7 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--metrics", metavar="HOST:PORT", help="serve Prometheus metrics")
     parser.add_argument("--flush-interval-ms", type=int, default=1_000)
     parser.add_argument("--retention-check-interval-ms", type=int, default=30_000)
-    parser.add_argument("--checkpoint-interval-ms", type=int, default=60_000)
+    parser.add_argument("--checkpoint-interval-ms", type=int, default=5_000)
     parser.add_argument("--report-period-ms", type=int, default=1_000)
     parser.add_argument("--request-memory-bytes", type=int, default=256 * 1024 * 1024)
     parser.add_argument("--frame-progress-timeout-ms", type=int, default=30_000)
@@ -71,11 +71,12 @@ def _config(options: argparse.Namespace) -> BrokerConfig:
 async def _serve(config: BrokerConfig, options: argparse.Namespace) -> None:
     try:
         broker = Broker(config)
+        metrics_port = _serve_metrics(broker, options.metrics)
         port = broker.start()
     except (OSError, LogDirectoryUnusable, StorageFailed, TopicStoreDamaged) as error:
         raise SystemExit(f"the broker cannot start: {error}") from error
     try:
-        ports = {"port": port, "metrics_port": _serve_metrics(broker, options.metrics)}
+        ports = {"port": port, "metrics_port": metrics_port}
         if options.run_file is not None:
             process.write_run_file(options.run_file, {"node_id": config.node_id, **ports})
         await asyncio.Event().wait()
