@@ -74,6 +74,12 @@ class Backend:
             return None
         return _common(known)
 
+    def doubt_versions(self, node_id: int | None) -> None:
+        """A broker has closed a connection: the one that comes back may be another."""
+        for node in self._versions.keys() & ({node_id} if node_id is not None else self._versions.keys()):
+            del self._versions[node]
+        self.encoded_versions.clear()
+
     async def versions(self, node_id: int | None) -> dict[int, VersionRange]:
         """What a broker serves, asked once. Raises: KafkaUnavailable when none of them answers."""
         nodes = [broker.node_id for broker in self.spec.brokers] if node_id is None else [node_id]

@@ -1,5 +1,6 @@
 """One instance as a worker serves it: its spec compiled for the data path, its connections and its counts."""
 
+import asyncio
 from collections import Counter, deque
 from typing import TYPE_CHECKING, Final
 
@@ -35,6 +36,8 @@ class ServedInstance:
         """From clients."""
         self.bytes_out = 0
         """To clients."""
+        self.partition_changes = asyncio.Lock()
+        """Held while partitions are counted and added."""
         self._collected_bytes = 0
         self.instance_id: Final = spec.instance_id
         self.scope: Final = Scope(spec.instance_id)

@@ -105,6 +105,8 @@ class Worker:
         served.closed[cause] += 1
         for name in connection.counted:
             self._table.closed(name)
+        if cause in (DisconnectCause.UPSTREAM_CLOSED, DisconnectCause.UPSTREAM_UNREACHABLE):
+            self.backend(served.spec.cluster_id).doubt_versions(connection.listener.node_id)
         if cause not in _EXPECTED:
             self._log_end(connection, cause, detail)
 

@@ -6,12 +6,10 @@ from typing import Any, NamedTuple
 from kio.schema.errors import ErrorCode
 
 from gateway.answers import with_entries
-from gateway.call import Answer, Call, Forward, Later
-from gateway.causes import DisconnectCause
-from gateway.stops import ConnectionStop
+from gateway.call import Answer, Call, Later
+from gateway.partition_changes import ask_controller, partitions_counted
 from gateway.topic_access import REFUSED_TEXT
 from gateway.topic_rules import partitions_fault
-from runtime.kafka_client import KafkaUnavailable
 
 
 class _Refusal(NamedTuple):
@@ -22,29 +20,26 @@ class _Refusal(NamedTuple):
 
 def on_request(call: Call, request: Any) -> Later:
     """The limit needs the counts of now."""
-    return _counted(call, request)
+    return _grown(call, request)
 
 
-async def _counted(call: Call, request: Any) -> Forward | Answer:
-    try:
-        counts = await call.backend.partition_counts(call.spec.instance_id)
-    except KafkaUnavailable as error:
-        raise ConnectionStop(DisconnectCause.UPSTREAM_UNREACHABLE, str(error)) from error
-    present = sum(counts.values())
-    accepted: list[Any] = []
-    refusals: list[_Refusal] = []
-    for topic in request.topics:
-        refusal = _refusal(call, topic, counts, present)
-        if refusal is not None:
-            refusals.append(refusal)
-            continue
-        accepted.append(topic)
-        # A topic that is not there adds nothing: the backend answers for it.
-        present += max(0, topic.count - counts[topic.name]) if topic.name in counts else 0
-    if not accepted:
-        return Answer(_merged(call.response(), refusals))
-    call.exchange.notes = refusals
-    return Forward(replace(request, topics=tuple(accepted)))
+async def _grown(call: Call, request: Any) -> Answer:
+    async with partitions_counted(call) as counts:
+        present = sum(counts.values())
+        accepted: list[Any] = []
+        refusals: list[_Refusal] = []
+        for topic in request.topics:
+            refusal = _refusal(call, topic, counts, present)
+            if refusal is not None:
+                refusals.append(refusal)
+                continue
+            accepted.append(topic)
+            # A topic that is not there adds nothing: the backend answers for it.
+            present += max(0, topic.count - counts[topic.name]) if topic.name in counts else 0
+        response = call.response()
+        if accepted:
+            response = await ask_controller(call, replace(request, topics=tuple(accepted)))
+        return Answer(with_entries(response, "results", [refusal._asdict() for refusal in refusals]))
 
 
 def _refusal(call: Call, topic: Any, counts: dict[str, int], present: int) -> _Refusal | None:
@@ -58,12 +53,3 @@ def _refusal(call: Call, topic: Any, counts: dict[str, int], present: int) -> _R
     added = max(0, topic.count - counts[topic.name])
     fault = partitions_fault(present, added, call.spec.limits.partitions_max) if added else None
     return None if fault is None else _Refusal(topic.name, ErrorCode.policy_violation, fault)
-
-
-def _merged(response: Any, refusals: list[_Refusal]) -> Any:
-    return with_entries(response, "results", [refusal._asdict() for refusal in refusals])
-
-
-def on_response(call: Call, response: Any) -> Any:
-    """Add the refused ones."""
-    return _merged(response, call.exchange.notes) if call.exchange.notes else response

@@ -1,6 +1,7 @@
 """CreateTopics 2-7: names by Kafka's rules before mapping, configs by the policy table, the partition limit.
 
-Refused topics are answered here and the others go up; segment.bytes and tighter defaults are put in.
+Refused topics are answered here, the others are asked for in the tenant's place, with segment.bytes and
+tighter defaults put in.
 Replication factor is the cluster's (-1, or the same number); explicit assignments are refused: placement is
 the operator's.
 """
@@ -13,12 +14,10 @@ from kio.schema.errors import ErrorCode
 from contracts.names import topic_name_fault
 from contracts.topic_policy import check_all
 from gateway.answers import with_entries
-from gateway.call import Answer, Call, Forward, Later
-from gateway.causes import DisconnectCause
-from gateway.stops import ConnectionStop
+from gateway.call import Answer, Call, Later
+from gateway.partition_changes import ask_controller, partitions_counted
 from gateway.topic_access import REFUSED_TEXT
 from gateway.topic_rules import creation_defaults, partitions_fault
-from runtime.kafka_client import KafkaUnavailable
 
 _REPLICATION_FACTOR_MAX = 3
 
@@ -29,7 +28,7 @@ class _Refusal(NamedTuple):
     error_message: str
 
 
-def on_request(call: Call, request: Any) -> Forward | Answer | Later:
+def on_request(call: Call, request: Any) -> Answer | Later:
     """Check every topic; when any is left, count partitions first."""
     refusals: list[_Refusal] = []
     accepted: list[Any] = []
@@ -41,7 +40,7 @@ def on_request(call: Call, request: Any) -> Forward | Answer | Later:
             refusals.append(refusal)
     if not accepted:
         return Answer(_merged(call.response(), refusals))
-    return _counted(call, request, accepted, refusals)
+    return _created(call, request, accepted, refusals)
 
 
 def _refusal(call: Call, topic: Any) -> _Refusal | None:
@@ -75,33 +74,25 @@ def _with_defaults(call: Call, topic: Any) -> Any:
     return with_entries(topic, "configs", added)
 
 
-async def _counted(call: Call, request: Any, topics: list[Any], refusals: list[_Refusal]) -> Forward | Answer:
-    """Refuse what goes beyond the partition limit; the topics before it are created."""
-    try:
-        counts = await call.backend.partition_counts(call.spec.instance_id)
-    except KafkaUnavailable as error:
-        raise ConnectionStop(DisconnectCause.UPSTREAM_UNREACHABLE, str(error)) from error
-    present = sum(counts.values())
-    accepted = []
-    for topic in topics:
-        wanted = max(1, topic.num_partitions) if topic.name not in counts else 0
-        fault = partitions_fault(present, wanted, call.spec.limits.partitions_max)
-        if fault is None:
-            present += wanted
-            accepted.append(topic)
-        else:
-            refusals.append(_Refusal(topic.name, ErrorCode.policy_violation, fault))
-    if not accepted:
-        return Answer(_merged(call.response(), refusals))
-    call.exchange.notes = refusals
-    return Forward(replace(request, topics=tuple(accepted)))
+async def _created(call: Call, request: Any, topics: list[Any], refusals: list[_Refusal]) -> Answer:
+    """Refuse what goes beyond the partition limit, have the rest created."""
+    async with partitions_counted(call) as counts:
+        present = sum(counts.values())
+        accepted = []
+        for topic in topics:
+            wanted = max(1, topic.num_partitions) if topic.name not in counts else 0
+            fault = partitions_fault(present, wanted, call.spec.limits.partitions_max)
+            if fault is None:
+                present += wanted
+                accepted.append(topic)
+            else:
+                refusals.append(_Refusal(topic.name, ErrorCode.policy_violation, fault))
+        if not accepted:
+            return Answer(_merged(call.response(), refusals))
+        response = await ask_controller(call, replace(request, topics=tuple(accepted)))
+        return Answer(_merged(response, refusals))
 
 
 def _merged(response: Any, refusals: list[_Refusal]) -> Any:
     unknown = {"num_partitions": -1, "replication_factor": -1, "configs": ()}
     return with_entries(response, "topics", [{**refusal._asdict(), **unknown} for refusal in refusals])
-
-
-def on_response(call: Call, response: Any) -> Any:
-    """Add the refused ones."""
-    return _merged(response, call.exchange.notes) if call.exchange.notes else response

@@ -15,11 +15,9 @@ from kio.schema.types import TopicName
 from contracts.names import physical_name, topic_name_fault
 from gateway.answers import build, with_entries
 from gateway.call import Call, Forward, Later
-from gateway.topic_rules import creation_defaults, partitions_fault
-from runtime.kafka_client import KafkaUnavailable
-from runtime.logs import get_logger
+from gateway.partition_changes import partitions_counted
+from gateway.topic_rules import creation_defaults
 
-_log = get_logger(__name__)
 _AUTO_PARTITIONS: Final = 1
 _NO_NAME: Final = "/"
 """What no topic can be called."""
@@ -48,19 +46,13 @@ def on_request(call: Call, request: Any) -> Forward | Later:
 
 
 async def _created(call: Call, request: Any) -> Forward:
-    """Create the legal ones that are missing, within the limits; failures show as missing topics."""
-    try:
-        present = await call.backend.partition_counts(call.spec.instance_id)
-        names = {topic.name for topic in request.topics if topic_name_fault(topic.name) is None}
-        missing = sorted(names - present.keys())
-        limit = call.spec.limits.partitions_max
-        room = max(0, limit - sum(present.values())) // _AUTO_PARTITIONS
-        if missing and partitions_fault(sum(present.values()), len(missing), limit) is not None:
-            _log.info("auto-creation stops at the partition limit", instance=call.spec.instance_id)
-        if missing[:room]:
-            await call.backend.ask_controller(_creation(call, missing[:room]))
-    except KafkaUnavailable as error:
-        _log.warning("auto-creation failed", instance=call.spec.instance_id, error=str(error))
+    """Create the legal ones that are missing, within the limits; what fails shows as a missing topic."""
+    names = {topic.name for topic in request.topics if topic_name_fault(topic.name) is None}
+    async with partitions_counted(call) as counts:
+        room = max(0, call.spec.limits.partitions_max - sum(counts.values())) // _AUTO_PARTITIONS
+        wanted = sorted(names - counts.keys())[:room]
+        if wanted:
+            await call.backend.ask_controller(_creation(call, wanted))
     return Forward(request)
 
 

@@ -24,6 +24,8 @@ from wire.codec import (
 )
 
 NODE_ID = 1
+GATEWAY_CLIENT_ID = "portico-gateway"
+_OWN_APIS = (ApiKey.METADATA, ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
 
 
 class Received(NamedTuple):
@@ -35,6 +37,11 @@ class Received(NamedTuple):
     correlation_id: int
     frame: bytes
     """Without length prefix."""
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the gateway asks for itself, not in a tenant's place."""
+        return self.client_id == GATEWAY_CLIENT_ID and self.api_key in _OWN_APIS
 
     @property
     def request(self) -> Any:
@@ -74,7 +81,7 @@ class FakeBroker:
 
     def of(self, api_key: int) -> list[Received]:
         """The requests of one API, the gateway's own control requests left out."""
-        return [one for one in self.received if one.api_key == api_key and one.client_id != "portico-gateway"]
+        return [one for one in self.received if one.api_key == api_key and not one.is_own]
 
     async def start(self) -> None:
         """Listen."""
@@ -115,7 +122,7 @@ class FakeBroker:
         header = parse_request_header(frame, is_flexible(api_key, api_version))
         received = Received(api_key, api_version, header.client_id, header.correlation_id, frame)
         self.received.append(received)
-        own = received.client_id == "portico-gateway"
+        own = received.is_own
         interceptor = (self._own_interceptors if own else self._interceptors).get(api_key)
         answer = self._default(received) if interceptor is None else interceptor(received)
         if answer is None or isinstance(answer, bytes):

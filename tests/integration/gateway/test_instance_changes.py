@@ -4,16 +4,20 @@ import asyncio
 import contextlib
 import socket
 import time
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from contracts.specs import InstanceState, Limits, Listener
+from contracts.specs import BrokerAddress, ClusterSpec, InstanceState, Limits, Listener
 from gateway.answers import build
+from gateway.app import Gateway
+from gateway.config import GatewayConfig
 from gateway.lifecycle import Phase
 from tests.scenarios.fake_broker import NODE_ID, FakeBroker
 from tests.scenarios.harness import (
+    CLUSTER_ID,
     A,
     B,
     FrameClient,
@@ -168,6 +172,47 @@ def knock(port: int) -> socket.socket:
     sock.setblocking(False)
     sock.connect_ex(("127.0.0.1", port))
     return sock
+
+
+async def test_the_partition_limit_holds_against_many_requests_at_once(
+    broker: FakeBroker, gateway: RunningGateway
+) -> None:
+    async def create(number: int) -> None:
+        client = await gateway.client(A)
+        topics = [{"name": f"t{number}", "num_partitions": 25, "replication_factor": -1}]
+        await client.call(build(request_class(ApiKey.CREATE_TOPICS, 2), {"topics": topics}))
+        client.close()
+
+    await asyncio.gather(*(create(number) for number in range(30)))
+    assert sum(broker.topics.values()) == gateway.specs[A].limits.partitions_max == 300
+
+
+async def test_a_worker_starts_from_its_disk_while_the_control_plane_is_down(
+    broker: FakeBroker, tmp_path: Path
+) -> None:
+    spec = instance_spec(A)
+    cluster = ClusterSpec(
+        revision=1,
+        cluster_id=CLUSTER_ID,
+        brokers=(BrokerAddress(node_id=NODE_ID, host="127.0.0.1", port=broker.port),),
+    )
+    cached = {"feed_id": "f", "revision": 3, "instances": [spec], "clusters": [cluster], "version": 1}
+    (tmp_path / "gateway-0-specs.json").write_bytes(msgspec.json.encode(cached))
+    (tmp_path / "key").write_text("secret")
+    (dead_port,) = free_ports(1)
+    config = GatewayConfig(
+        name="gateway-0",
+        control_url=f"http://127.0.0.1:{dead_port}",
+        secret_file=tmp_path / "key",
+        state_dir=tmp_path,
+    )
+    gateway = Gateway(config)
+    gateway.start()
+    try:
+        client = await FrameClient.connect(spec.listeners[0].port)
+        assert await serves(client)
+    finally:
+        await gateway.aclose()
 
 
 async def test_connections_are_counted_over_all_workers(broker: FakeBroker, tmp_path: Any) -> None:
