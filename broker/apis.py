@@ -60,7 +60,7 @@ _ROWS: Final = (
     Api(ApiKey.SASL_AUTHENTICATE, version_range(0, 2), "sasl_authenticate", before_auth=True),
     Api(ApiKey.CREATE_PARTITIONS, version_range(0, 3), "create_partitions"),
     Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, version_range(0, 1), "incremental_alter_configs"),
-    Api(ApiKey.DESCRIBE_CLUSTER, version_range(0, 0), "describe_cluster"),
+    Api(ApiKey.DESCRIBE_CLUSTER, version_range(0, 1), "describe_cluster"),
     Api(ApiKey.OFFSET_COMMIT, version_range(2, 8), "offset_commit", frame_bytes_max=4 * MIB),
     Api(ApiKey.OFFSET_FETCH, version_range(1, 7), "offset_fetch"),
     Api(ApiKey.FIND_COORDINATOR, version_range(0, 3), "find_coordinator"),
