@@ -194,7 +194,7 @@ def test_taken_descriptors_are_given_back_by_the_cache(tmp_path: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     highest = max(int(path.name) for path in Path("/proc/self/fd").iterdir())
     resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 8, hard))
-    taken = []
+    taken: list[int] = []
     try:
         take_all_descriptors(taken)
         for log in logs:
