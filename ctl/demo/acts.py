@@ -4,6 +4,7 @@ import socket
 import time
 from dataclasses import dataclass
 from functools import partial
+from statistics import median
 from typing import Any, Final
 
 from kafka import KafkaProducer
@@ -22,6 +23,7 @@ _GUEST: Final = "127.0.0.2"
 _RESUME_WITHIN_S: Final = 5.0
 _CUT_WITHIN_S: Final = 1.0
 _NOISE_FACTOR_MAX: Final = 2.0
+_ROUNDS: Final = 5
 
 
 @dataclass(slots=True)
@@ -84,26 +86,34 @@ def carry(tenancy: Tenancy) -> Seen:
 
 
 def overdrive(tenancy: Tenancy) -> tuple[Seen, Seen]:
-    """Drive one instance over its rate: its client is throttled, the other's latency stays."""
+    """Drive one instance over its rate: its client is throttled, the other's latency stays.
+
+    Alone and beside are measured in turns, so that a machine that slows down slows both.
+    """
     busy, calm = tenancy.busy["bootstrap_servers"], tenancy.calm["bootstrap_servers"]
     clients.produce_latencies_ms(calm, TOPIC, 1.0)  # connections and caches are warm after this
-    alone = percentile(clients.produce_latencies_ms(calm, TOPIC, 5.0), 0.99)
-    with clients.Greedy(busy, TOPIC) as greedy:
-        time.sleep(3.0)
-        beside = percentile(clients.produce_latencies_ms(calm, TOPIC, 8.0), 0.99)
-        view = tenancy.console.get(instance_path(tenancy.busy["id"], "quota"), seconds=0)
-    rate = view["produce"]["rate_bytes_per_s"]
+    alone, beside = [], []
+    throttle_ms = 0.0
+    for _ in range(_ROUNDS):
+        alone.append(percentile(clients.produce_latencies_ms(calm, TOPIC, 2.0), 0.99))
+        with clients.Greedy(busy, TOPIC) as greedy:
+            time.sleep(1.5)
+            beside.append(percentile(clients.produce_latencies_ms(calm, TOPIC, 2.0), 0.99))
+            view = tenancy.console.get(instance_path(tenancy.busy["id"], "quota"), seconds=3)
+        throttle_ms = max(throttle_ms, greedy.throttle_ms_max)
+    rates = [rate or 0 for rate in view["history"]["brokers"][0]["produce"]["rate_bytes_per_s"]]
+    rate = round(sum(rates) / max(1, len(rates)))
     bought = tenancy.busy["produce_rate_bytes_per_s"]
     throttled = Seen(
         "a greedy producer is throttled as Kafka does it",
         f"{format_bytes(rate, rate=True)} of {format_bytes(bought, rate=True)}; "
-        f"throttle time in the client's statistics up to {greedy.throttle_ms_max:.0f} ms",
-        kept=greedy.throttle_ms_max > 0 and rate <= 1.1 * bought,
+        f"throttle time in the client's statistics up to {throttle_ms:.0f} ms",
+        kept=throttle_ms > 0 and rate <= 1.1 * bought,
     )
     unharmed = Seen(
         f"the neighbour's produce p99 stays within {_NOISE_FACTOR_MAX:.0f} x its own",
-        f"{alone:.2f} ms alone, {beside:.2f} ms beside the greedy one",
-        kept=beside <= _NOISE_FACTOR_MAX * alone,
+        f"{median(alone):.2f} ms alone, {median(beside):.2f} ms beside the greedy one",
+        kept=median(beside) <= _NOISE_FACTOR_MAX * median(alone),
     )
     return throttled, unharmed
 
