@@ -25,12 +25,16 @@ from broker.topics import Topic
 from contracts.quota import Direction
 from contracts.specs import FullBehaviour
 from traffic.verdict import Full, stall_ms
+from wire.batch import CODEC_MASK, CODEC_ZSTD
 
 if TYPE_CHECKING:
     from broker.app import Broker
     from broker.call import Call
 
 _ACKS: Final = (-1, 0, 1)
+_ZSTD_FROM_VERSION: Final = 7
+_ATTRIBUTES_LOW_BYTE: Final = 22
+"""Of a batch of magic 2."""
 
 
 def handle(broker: "Broker", call: "Call") -> None:
@@ -145,11 +149,17 @@ class _Request:
             )
         if each.end < 0:
             return self._error(each, ErrorCode.invalid_record, "The records are null.")
+        if self._call.api_version < _ZSTD_FROM_VERSION and self._is_zstd(each):
+            return self._error(each, ErrorCode.unsupported_compression_type, None)
         if topic.instance_id is not None:
             full = self._full(topic.instance_id, each)
             if full is not None:
                 return self._full_answer(each, full)
         return self._append(topic, log, each)
+
+    def _is_zstd(self, each: ProducePartition) -> bool:
+        at = each.start + _ATTRIBUTES_LOW_BYTE
+        return at < each.end and self._frame[at] & CODEC_MASK == CODEC_ZSTD
 
     def _full(self, instance_id: str, each: ProducePartition) -> Full | None:
         """Count the bytes; whether the instance is full, asked once per request."""

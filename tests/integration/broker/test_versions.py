@@ -11,6 +11,7 @@ from broker.apis import APIS
 from tests.integration.broker.process import BrokerProcess
 from tests.integration.broker.raw import RawClient, batch, create_topic, fetch_request, produce, request
 from wire.api_table import ApiKey
+from wire.batch import CODEC_ZSTD
 from wire.codec import decode_response
 
 _TIMEOUT = i32Timedelta.parse(datetime.timedelta(seconds=5))
@@ -94,6 +95,14 @@ def test_every_version_of_produce_is_answered(raw: RawClient, topic: str, versio
     answer = produce(raw, topic, batch(b"one", b"two"), partition=1, version=version)
     assert answer.error_code.value == 0
     assert answer.base_offset % 2 == 0
+
+
+@pytest.mark.parametrize(("version", "error_code"), [(3, 76), (6, 76), (7, 0)])
+def test_zstd_is_refused_before_the_version_that_has_it(
+    raw: RawClient, topic: str, version: int, error_code: int
+) -> None:
+    records = batch(b"one", attributes=CODEC_ZSTD)
+    assert produce(raw, topic, records, version=version).error_code.value == error_code
 
 
 @pytest.mark.parametrize("version", range(4, 12))
