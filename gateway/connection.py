@@ -15,6 +15,7 @@ from gateway.ordering import ReplyQueue
 from gateway.reply_flow import ReplyFlow
 from gateway.request_flow import RequestFlow
 from gateway.sockets import Outbox, begin_connect, reset
+from gateway.splicing import SPLICE_BYTES_MIN
 from gateway.stops import ConnectionStop
 from runtime.logs import get_logger
 from wire.faults import MalformedFrame, NameFault
@@ -108,6 +109,9 @@ class Connection:
     def _client_readable(self) -> None:
         buffer = self.worker.buffer
         requests = self.requests
+        if requests.opaque_bytes() >= SPLICE_BYTES_MIN and self.upstream is not None:
+            self._splice_request(self.upstream)
+            return
         stash = requests.stash
         reserved = len(stash)
         if reserved:
@@ -168,6 +172,9 @@ class Connection:
         buffer = self.worker.buffer
         replies = self.replies
         assert self.upstream is not None
+        if replies.opaque_bytes() >= SPLICE_BYTES_MIN:
+            self._splice_reply(self.upstream)
+            return
         stash = replies.stash
         reserved = len(stash)
         if reserved:
@@ -194,6 +201,37 @@ class Connection:
         except Exception:  # noqa: BLE001 - one connection's failure must not be another's
             _log.exception("reply handling failed", instance=self.served.instance_id)
             self.close(DisconnectCause.INTERNAL_ERROR)
+        self.adjust_reading()
+
+    def _splice_request(self, upstream: Outbox) -> None:
+        try:
+            count = self.worker.pipe.move(self.client.sock.fileno(), upstream, self.requests.opaque_bytes())
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self._client_broken(error)
+            return
+        if not count:
+            self._client_eof()
+            return
+        self.bytes_in += count
+        self.served.bytes_in += count
+        self.requests.pass_opaque(count)
+        self.adjust_reading()
+
+    def _splice_reply(self, upstream: Outbox) -> None:
+        try:
+            count = self.worker.pipe.move(upstream.sock.fileno(), self.client, self.replies.opaque_bytes())
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self._upstream_broken(error)
+            return
+        if not count:
+            self._upstream_eof()
+            return
+        self.served.bytes_out += count
+        self.replies.pass_opaque(count)
         self.adjust_reading()
 
     def adjust_reading(self) -> None:

@@ -80,6 +80,16 @@ class ReplyFlow:
         self._missing = 4 + size
         return at
 
+    def opaque_bytes(self) -> int:
+        """How many of the next bytes go down as they are, whatever they are."""
+        return 0 if self._editor is None else self._editor.opaque_bytes
+
+    def pass_opaque(self, size: int) -> None:
+        """So many of them were spliced."""
+        assert self._editor is not None
+        self._editor.pass_opaque(size)
+        self._missing -= size
+
     def _continue(self, piece: memoryview, out: list[Buffer]) -> None:
         self._missing -= len(piece)
         editor = self._editor
@@ -89,6 +99,10 @@ class ReplyFlow:
             if not self._missing:
                 frame, self._collected = memoryview(self._collected), None
                 self._whole(None if self.login_replies_due else self._conn.queue.head(), frame, out)
+            return
+        if len(piece) <= editor.opaque_bytes:
+            editor.pass_opaque(len(piece))
+            out.append(piece)
             return
         head_was_done = editor.head_done
         buffers, used = editor.feed(piece)

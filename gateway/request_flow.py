@@ -116,7 +116,21 @@ class RequestFlow:
             self._whole(row, memoryview(collected), out)
         return behind
 
+    def opaque_bytes(self) -> int:
+        """How many of the next bytes go up as they are, whatever they are."""
+        return 0 if self._editor is None else self._editor.opaque_bytes
+
+    def pass_opaque(self, size: int) -> None:
+        """So many of them were spliced."""
+        assert self._editor is not None
+        self._editor.pass_opaque(size)
+        self._missing -= size
+
     def _stream(self, editor: FrameEditor, piece: memoryview, out: list[Buffer]) -> None:
+        if len(piece) <= editor.opaque_bytes:
+            editor.pass_opaque(len(piece))
+            out.append(piece)
+            return
         buffers, used = editor.feed(piece)
         assert used == len(piece) and editor.done == (self._missing == 0)
         out += buffers

@@ -103,6 +103,15 @@ class Outbox:
             self._queue.append(kept)
             self._buffer.backlog_bytes += len(kept)
 
+    def keep(self, pieces: Sequence[bytes]) -> None:
+        """Send pieces as soon as the full socket takes them."""
+        self._keep(pieces, 0)
+        self._loop.add_writer(self.sock.fileno(), self._writable)
+
+    def broken(self, error: OSError) -> None:
+        """Sending has failed elsewhere."""
+        self._on_broken(error)
+
     def release(self) -> None:
         """The socket is connected: what was held leaves now."""
         self.held = False

@@ -13,6 +13,7 @@ from gateway.limits import ConnectionCounts, admission_fault
 from gateway.served import ServedInstance
 from gateway.shared_table import SharedTable
 from gateway.sockets import ReceiveBuffer, prepare, reset
+from gateway.splicing import SplicePipe
 from gateway.timers import overdue
 from gateway.upstream_login import Login
 from gateway.whitelist import shown_address
@@ -40,6 +41,7 @@ class Worker:
         self.config = config
         self.loop = asyncio.get_running_loop()
         self.buffer = ReceiveBuffer()
+        self.pipe = SplicePipe()
         self.now_ms = monotonic_ms()
         """The time of the last tick: good enough for timeouts of seconds, and free to read."""
         self.served: dict[str, ServedInstance] = {}
@@ -140,3 +142,4 @@ class Worker:
         for backend in self._backends.values():
             backend.close()
         self._table.close()
+        self.pipe.close()

@@ -15,7 +15,7 @@ from wire.codec import payload_class
 from wire.edit_compile import NAMED_ENTRIES_MAX, NAMES
 from wire.faults import EmptyName, ForeignName, MalformedFrame, NameTooLong
 from wire.framing import Buffer
-from wire.layout import Array, Blob, Fixed, Layout, Step, Text, layout_of, least_size
+from wire.layout import Array, Blob, Fixed, Step, Text, layout_of, least_size
 from wire.scope import SCOPE_BYTES, STRING_BYTES_MAX, Scope
 
 _I16: Final = struct.Struct(">h")
@@ -39,8 +39,15 @@ class _Op(NamedTuple):
     jump: int = 0
 
 
+class _Facts(NamedTuple):
+    """A run of numbers in the head."""
+
+    names: tuple[str, ...]
+    reader: struct.Struct
+
+
 class _Program(NamedTuple):
-    head: Layout
+    head: tuple[_Facts | Text, ...]
     """The top-level fields before the topics."""
     ops: tuple[_Op, ...]
     """The topics and what follows them. The first one is their array."""
@@ -71,7 +78,15 @@ def _program(api_key: int, version: int, response: bool) -> _Program:
     first_array = next(at for at, step in enumerate(layout) if isinstance(step, Array))
     ops: list[_Op] = []
     _flattened(layout[first_array:], ops)
-    return _Program(layout[:first_array], tuple(ops))
+    return _Program(tuple(map(_head_step, layout[:first_array])), tuple(ops))
+
+
+def _head_step(step: Step) -> _Facts | Text:
+    if isinstance(step, Fixed):
+        names, codes = zip(*step.parts, strict=True)
+        return _Facts(names, struct.Struct(">" + "".join(codes)))
+    assert isinstance(step, Text) and step.what is FieldClass.TRANSACTIONAL_ID
+    return step
 
 
 class FrameEditor:
@@ -99,6 +114,17 @@ class FrameEditor:
         """Numbers in front of the topics: acks, timeout; throttle_time, error_code, session_id."""
         self.topics: list[bytes] = []
         """The tenant's names of a request's topics met so far, at most `TOPICS_SEEN_MAX`."""
+
+    @property
+    def opaque_bytes(self) -> int:
+        """How many of the next bytes need no look: the rest of a batch but its last, which `feed` wants."""
+        return self._skip - 1 if self._skip > 1 else 0
+
+    def pass_opaque(self, size: int) -> None:
+        """The next `size` bytes were sent as they are, perhaps without ever being in this process."""
+        assert 0 < size <= self.opaque_bytes
+        self._skip -= size
+        self._position += size
 
     def feed(self, chunk: memoryview) -> tuple[list[Buffer], int]:
         """What can be sent now, and how much of `chunk` belonged to this frame (all of it until `done`).
@@ -162,10 +188,10 @@ class FrameEditor:
             at = 14 + max(client_id_bytes, 0)
         cut, grown = 4, 0
         for step in self._head:
-            if isinstance(step, Fixed):
-                at = self._read_facts(view, at, step)
+            if isinstance(step, _Facts):
+                self.facts.update(zip(step.names, step.reader.unpack_from(view, at), strict=True))
+                at += step.reader.size
                 continue
-            assert isinstance(step, Text) and step.what is FieldClass.TRANSACTIONAL_ID and not self._response
             (size,) = _I16.unpack_from(view, at)
             if size >= 0:
                 if size == 0:
@@ -176,13 +202,6 @@ class FrameEditor:
                 raise MalformedFrame(f"a length of {size}")
             at += 2 + max(size, 0)
         return at, cut, grown
-
-    def _read_facts(self, view: memoryview, at: int, run: Fixed) -> int:
-        codes = ">" + "".join(code for _, code in run.parts)
-        self.facts.update(
-            zip((name for name, _ in run.parts), struct.unpack_from(codes, view, at), strict=True)
-        )
-        return at + run.size
 
     def _grown_length(self, size: int) -> bytes:
         if size > STRING_BYTES_MAX - SCOPE_BYTES:
