@@ -7,6 +7,7 @@ from contracts.topic_policy import default_segment_bytes
 
 KAFKA_MESSAGE_BYTES: Final = 1_048_588
 """Kafka's default of max.message.bytes."""
+_REPLICATION_FACTOR_MAX: Final = 3
 KAFKA_RETENTION_MS: Final = 7 * 24 * 3600 * 1000
 
 
@@ -22,6 +23,12 @@ def creation_defaults(spec: InstanceSpec) -> dict[str, str]:
     if limits.retention_ms_max < KAFKA_RETENTION_MS:
         defaults["retention.ms"] = str(limits.retention_ms_max)
     return defaults
+
+
+def replication_factor(brokers: int) -> int:
+    """What a cluster of so many brokers gives every topic."""
+    assert brokers >= 0
+    return max(1, min(_REPLICATION_FACTOR_MAX, brokers))
 
 
 def partitions_fault(present: int, wanted: int, partitions_max: int) -> str | None:

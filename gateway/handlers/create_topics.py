@@ -17,9 +17,7 @@ from gateway.answers import with_entries
 from gateway.call import Answer, Call, Later
 from gateway.partition_changes import ask_controller, partitions_counted
 from gateway.topic_access import REFUSED_TEXT
-from gateway.topic_rules import creation_defaults, partitions_fault
-
-_REPLICATION_FACTOR_MAX = 3
+from gateway.topic_rules import creation_defaults, partitions_fault, replication_factor
 
 
 class _Refusal(NamedTuple):
@@ -52,7 +50,7 @@ def _refusal(call: Call, topic: Any) -> _Refusal | None:
     if topic.assignments:
         message = "replica assignments are the cluster's: leave them out"
         return _Refusal(topic.name, ErrorCode.invalid_replica_assignment, message)
-    factor = replication_factor(call)
+    factor = replication_factor(len(call.backend.spec.brokers))
     if topic.replication_factor not in (-1, factor):
         message = f"the replication factor is the cluster's: give -1 or {factor}"
         return _Refusal(topic.name, ErrorCode.invalid_replication_factor, message)
@@ -60,11 +58,6 @@ def _refusal(call: Call, topic: Any) -> _Refusal | None:
     if fault is not None:
         return _Refusal(topic.name, ErrorCode.invalid_config, fault)
     return None
-
-
-def replication_factor(call: Call) -> int:
-    """What the cluster gives every topic."""
-    return max(1, min(_REPLICATION_FACTOR_MAX, len(call.backend.spec.brokers)))
 
 
 def _with_defaults(call: Call, topic: Any) -> Any:

@@ -11,7 +11,7 @@ from contracts.topic_policy import ALLOWED_KEYS
 from gateway.answers import with_entries
 from gateway.call import Answer, Call, Forward, Outcome
 from gateway.config_resources import BROKER, TOPIC, UNKNOWN_TYPE, broker_configs
-from gateway.handlers.create_topics import replication_factor
+from gateway.topic_rules import replication_factor
 
 _STATIC_BROKER_CONFIG: Final = 4
 
@@ -41,7 +41,9 @@ def _described(call: Call, resource: Any) -> dict[str, Any]:
         **known,
         "configs": [
             {"name": name, "value": value, "read_only": True, "config_source": _STATIC_BROKER_CONFIG}
-            for name, value in broker_configs(call.spec, replication_factor(call)).items()
+            for name, value in broker_configs(
+                call.spec, replication_factor(len(call.backend.spec.brokers))
+            ).items()
             if keys is None or name in keys
         ],
     }

@@ -211,11 +211,11 @@ async def test_two_thousand_idle_connections_cost_little(gateway: RunningGateway
         writers = []
         for _ in range(2000):
             writers.append((await asyncio.open_connection("127.0.0.1", gateway.port(A)))[1])
-        await until(lambda: gateway.connections(A) == 2000)
+        await until(lambda: gateway.connections(A) == 2000, 20)
         await (await gateway.client(B)).call(metadata())
         for writer in writers:
             writer.transport.abort()
-        await until(lambda: gateway.connections(A) == 0)
+        await until(lambda: gateway.connections(A) == 0, 20)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
