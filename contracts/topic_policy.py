@@ -13,6 +13,10 @@ MIB: Final = 1024 * 1024
 GIB: Final = 1024 * MIB
 SEGMENT_BYTES_MIN: Final = MIB
 SEGMENT_BYTES_MAX: Final = GIB
+KAFKA_MESSAGE_BYTES: Final = 1_048_588
+"""Kafka's default of max.message.bytes."""
+KAFKA_RETENTION_MS: Final = 7 * 24 * 3600 * 1000
+"""Kafka's default of retention.ms."""
 SEGMENT_BYTES_DEFAULT_MIN: Final = 16 * MIB
 SEGMENT_MS_MIN: Final = 10 * 60 * 1000
 _I64_MAX: Final = 2**63 - 1
@@ -142,3 +146,13 @@ def default_segment_bytes(capacity_bytes: int) -> int:
     """`segment.bytes` when the creator names none: DeleteRecords and retention free whole segments."""
     assert capacity_bytes >= 0, capacity_bytes
     return min(max(capacity_bytes // 100, SEGMENT_BYTES_DEFAULT_MIN), SEGMENT_BYTES_MAX)
+
+
+def creation_defaults(capacity_bytes: int, limits: Limits) -> dict[str, str]:
+    """Configs of a new topic whose creator does not name them: where Kafka's own do not fit the instance."""
+    defaults = {"segment.bytes": str(default_segment_bytes(capacity_bytes))}
+    if limits.message_bytes_max != KAFKA_MESSAGE_BYTES:
+        defaults["max.message.bytes"] = str(limits.message_bytes_max)
+    if limits.retention_ms_max < KAFKA_RETENTION_MS:
+        defaults["retention.ms"] = str(limits.retention_ms_max)
+    return defaults

@@ -11,12 +11,11 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from contracts.topic_policy import ALLOWED_KEYS, LIST_KEYS, check
+from contracts.topic_policy import ALLOWED_KEYS, LIST_KEYS, check, creation_defaults
 from gateway.answers import with_entries
 from gateway.call import Answer, Call, Forward, Outcome
 from gateway.config_resources import BROKER, READ_ONLY_BROKER, TOPIC, UNKNOWN_TYPE
 from gateway.topic_access import REFUSED_TEXT
-from gateway.topic_rules import creation_defaults
 from wire.api_table import ApiKey
 
 _SET: Final = 0
@@ -75,7 +74,7 @@ def _config_fault(call: Call, config: Any) -> str | None:
 
 
 def _with_defaults(call: Call, resource: Any) -> Any:
-    defaults = creation_defaults(call.spec)
+    defaults = creation_defaults(call.spec.capacity_bytes, call.spec.limits)
     if call.api_key == ApiKey.INCREMENTAL_ALTER_CONFIGS:
         configs = tuple(
             replace(config, config_operation=_SET, value=defaults[config.name])

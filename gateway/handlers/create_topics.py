@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 from kio.schema.errors import ErrorCode
 
 from contracts.names import topic_name_fault
-from contracts.topic_policy import check_all
+from contracts.topic_policy import check_all, creation_defaults
 from gateway.answers import with_entries
 from gateway.call import Answer, Call, Later
 from gateway.partition_changes import ask_controller, partitions_counted
 from gateway.topic_access import REFUSED_TEXT
-from gateway.topic_rules import creation_defaults, partitions_fault, replication_factor
+from gateway.topic_rules import partitions_fault, replication_factor
 
 
 class _Refusal(NamedTuple):
@@ -62,7 +62,7 @@ def _refusal(call: Call, topic: Any) -> _Refusal | None:
 
 def _with_defaults(call: Call, topic: Any) -> Any:
     named = {config.name for config in topic.configs}
-    defaults = creation_defaults(call.spec)
+    defaults = creation_defaults(call.spec.capacity_bytes, call.spec.limits)
     added = [{"name": name, "value": value} for name, value in defaults.items() if name not in named]
     return with_entries(topic, "configs", added)
 

@@ -13,10 +13,10 @@ from kio.schema.errors import ErrorCode
 from kio.schema.types import TopicName
 
 from contracts.names import physical_name, topic_name_fault
+from contracts.topic_policy import creation_defaults
 from gateway.answers import build, with_entries
 from gateway.call import Call, Forward, Later
 from gateway.partition_changes import partitions_counted
-from gateway.topic_rules import creation_defaults
 
 _AUTO_PARTITIONS: Final = 1
 _NO_NAME: Final = "/"
@@ -57,7 +57,10 @@ async def _created(call: Call, request: Any) -> Forward:
 
 
 def _creation(call: Call, names: list[str]) -> Any:
-    configs = [{"name": name, "value": value} for name, value in creation_defaults(call.spec).items()]
+    configs = [
+        {"name": name, "value": value}
+        for name, value in creation_defaults(call.spec.capacity_bytes, call.spec.limits).items()
+    ]
     topics = [
         {
             "name": physical_name(call.spec.instance_id, name),

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Final
 from weakref import WeakValueDictionary
 
 from kio.schema.errors import ErrorCode
@@ -19,9 +18,6 @@ from tenants.model import Caller, Instance
 from tenants.store import audit
 from tenants.store.audit import Entry
 from tenants.store.engine import Store
-
-_KAFKA_MESSAGE_BYTES: Final = 1_048_588
-_KAFKA_RETENTION_MS: Final = 7 * 24 * 3600 * 1000
 
 
 class Topics:
@@ -49,7 +45,8 @@ class Topics:
                 raise Conflict(f"topic '{name}' exists already")
             in_use = sum(len(one.partitions) for one in existing.values())
             _check_room(instance.limits, in_use, partitions)
-            await topics.create(cluster, instance.id, name, partitions, creation_configs(configs, instance))
+            defaults = topic_policy.creation_defaults(instance.capacity_bytes, instance.limits)
+            await topics.create(cluster, instance.id, name, partitions, defaults | configs)
         detail = f"{name}: {partitions} partitions {configs or ''}".rstrip()
         await self._audit(caller, instance, "topic.create", detail)
 
@@ -123,18 +120,6 @@ class Topics:
                 audit.record(connection, entry, epoch_ms())
 
         await asyncio.to_thread(write)
-
-
-def creation_configs(configs: dict[str, str], instance: Instance) -> dict[str, str]:
-    """The configs of a new topic: what its creator names, else defaults that fit the instance where
-    Kafka's own would not."""
-    limits = instance.limits
-    defaults = {"segment.bytes": str(topic_policy.default_segment_bytes(instance.capacity_bytes))}
-    if limits.message_bytes_max != _KAFKA_MESSAGE_BYTES:
-        defaults["max.message.bytes"] = str(limits.message_bytes_max)
-    if limits.retention_ms_max < _KAFKA_RETENTION_MS:
-        defaults["retention.ms"] = str(limits.retention_ms_max)
-    return defaults | configs
 
 
 def _config_faults(configs: dict[str, str] | dict[str, str | None], limits: Limits) -> list[Fault]:

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from contracts.specs import Limits
 from gateway.answers import response, with_entries
 from gateway.apis import APIS, Mode
 from gateway.causes import DisconnectCause
@@ -15,8 +14,7 @@ from gateway.config import GatewayConfig, Timeouts
 from gateway.handlers.api_versions import offered
 from gateway.lifecycle import TRANSITIONS, Event, Phase, next_phase
 from gateway.timers import overdue
-from gateway.topic_rules import creation_defaults, partitions_fault
-from tests.scenarios.harness import A, instance_spec
+from gateway.topic_rules import partitions_fault
 from wire.api_table import ApiKey, version_range
 
 
@@ -110,17 +108,6 @@ def test_produce_0_and_join_group_0_are_advertised() -> None:
     everything = {key: version_range(0, 20) for key in APIS}
     offers = _offers(everything)
     assert offers[ApiKey.PRODUCE][0] == 0 and offers[ApiKey.JOIN_GROUP][0] == 0
-
-
-def test_creation_defaults_follow_the_limits() -> None:
-    spec = instance_spec(A, listeners=(), capacity_bytes=10**9)
-    assert creation_defaults(spec) == {"segment.bytes": "16777216"}
-    tight = instance_spec(A, listeners=(), limits=Limits(message_bytes_max=1000, retention_ms_max=5000))
-    assert creation_defaults(tight) == {
-        "segment.bytes": "100000000",
-        "max.message.bytes": "1000",
-        "retention.ms": "5000",
-    }
 
 
 def test_partition_limit_has_the_numbers() -> None:
