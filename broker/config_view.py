@@ -57,7 +57,33 @@ def topic_config_values(layer: Mapping[str, str]) -> list[ConfigValue]:
 
 def broker_config_values(config: BrokerConfig) -> list[ConfigValue]:
     """The short read-only list of a broker's configs."""
-    static = {
+    static = _static_configs(config)
+    found = [
+        ConfigValue(
+            name, value, ConfigSource.STATIC_BROKER, True, kind, text,
+            ((name, value, ConfigSource.STATIC_BROKER),),
+        )
+        for name, (value, kind, text) in static.items()
+    ]  # fmt: skip
+    for topic_name, broker_name in _BROKER_SYNONYMS.items():
+        definition = DEFINITIONS[topic_name]
+        found.append(
+            ConfigValue(
+                broker_name,
+                definition.default,
+                ConfigSource.DEFAULT,
+                True,
+                definition.kind,
+                definition.documentation,
+                ((broker_name, definition.default, ConfigSource.DEFAULT),),
+            )
+        )
+    return sorted(found)
+
+
+def _static_configs(config: BrokerConfig) -> dict[str, tuple[str, ConfigType, str]]:
+    """Name -> value, type, documentation."""
+    return {
         "auto.create.topics.enable": ("false", ConfigType.BOOLEAN, "Topics are created by request."),
         "broker.id": (str(config.node_id), ConfigType.INT, "The id of this broker."),
         "default.replication.factor": ("1", ConfigType.INT, "Replicas of a new topic."),
@@ -81,27 +107,6 @@ def broker_config_values(config: BrokerConfig) -> list[ConfigValue]:
             "The largest request.",
         ),
     }
-    found = [
-        ConfigValue(
-            name, value, ConfigSource.STATIC_BROKER, True, kind, text,
-            ((name, value, ConfigSource.STATIC_BROKER),),
-        )
-        for name, (value, kind, text) in static.items()
-    ]  # fmt: skip
-    for topic_name, broker_name in _BROKER_SYNONYMS.items():
-        definition = DEFINITIONS[topic_name]
-        found.append(
-            ConfigValue(
-                broker_name,
-                definition.default,
-                ConfigSource.DEFAULT,
-                True,
-                definition.kind,
-                definition.documentation,
-                ((broker_name, definition.default, ConfigSource.DEFAULT),),
-            )
-        )
-    return sorted(found)
 
 
 def describe(

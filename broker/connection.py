@@ -106,9 +106,12 @@ class Connection:
             self.close(CloseCause.CLIENT_RESET)
 
     def _look_for_end(self) -> None:
-        """Not our turn to read: notice a closed peer, else stop listening until it is."""
+        """Not our turn to read: notice a closed peer, else stop listening until it is.
+
+        A peer that has ended its stream behind requests that are still to be handled gets them handled.
+        """
         try:
-            if self._socket.recv(1, socket.MSG_PEEK) == b"":
+            if self._socket.recv(1, socket.MSG_PEEK) == b"" and self._buffer is None:
                 self.close(CloseCause.CLIENT_CLOSED)
                 return
         except (BlockingIOError, InterruptedError):

@@ -9,6 +9,7 @@ from kio.schema.errors import ErrorCode
 
 from broker import fetch_wire
 from broker.call import Call, ReplyPart
+from broker.causes import CloseCause
 from broker.fetch_sessions import FetchContext
 from broker.fetch_wire import FetchPartition, FetchScan
 from broker.leadership import epoch_fault
@@ -17,12 +18,15 @@ from broker.log.results import LogSlice
 from broker.purgatory import Purgatory, Waiting
 from broker.throttling import charge
 from contracts.quota import Direction
+from wire.api_table import ApiKey
 
 if TYPE_CHECKING:
     from broker.app import Broker
 
 _READ_COMMITTED: Final = 1
 _NONE: Final = int(ErrorCode.none.value)
+_COPIED_BYTES_MAX: Final = 256 * 1024
+"""Of one answer: a client that does not read it must not hold much memory."""
 
 
 class PartitionRead(NamedTuple):
@@ -88,7 +92,7 @@ class Fetches:
         """The deadline of a fetch has come."""
         waiting = self._by_connection.get(fetch.call.connection_id)
         if waiting is not None and waiting.fetch is fetch and self._forget(waiting):
-            fetch.attempt(final=True)
+            fetch.go_on(final=True)
 
     def end_all(self) -> None:
         """Answer everyone who waits: the broker stops."""
@@ -103,7 +107,7 @@ class Fetches:
 
     def _wake(self, waiting: DelayedFetch) -> None:
         if self._forget(waiting):
-            self._call_soon(waiting.fetch.attempt)
+            self._call_soon(waiting.fetch.go_on)
 
     def _forget(self, waiting: DelayedFetch) -> bool:
         waiting.timer.cancel()
@@ -124,6 +128,13 @@ class Fetch:
         self._deadline_ms = call.received_at_ms + max(0, scan.max_wait_ms)
         self._read_committed = scan.isolation_level == _READ_COMMITTED
 
+    def go_on(self, final: bool = False) -> None:
+        """`attempt` outside of the dispatch that guards handlers."""
+        try:
+            self.attempt(final)
+        except Exception:  # noqa: BLE001 - as in dispatch: a bug costs one connection, not the process
+            self._broker.server.handler_failed(self.call.channel, ApiKey.FETCH)
+
     def attempt(self, final: bool = False) -> None:
         """Answer if there is enough, or if it is time; else wait (on)."""
         if self.call.is_gone:
@@ -140,7 +151,7 @@ class Fetch:
             or now_ms >= self._deadline_ms
             or any(read.error_code != _NONE for read in reads)
         ):
-            self._answer(reads, now_ms)
+            self._try_answer(reads, now_ms)
             self._broker.metrics.fetch.observe(perf_counter_ns() - started_ns)
             return
         timer = self._broker.call_later(self._deadline_ms - now_ms, self._expire)
@@ -191,6 +202,13 @@ class Fetch:
             wanted, _NONE, instance_id, high_watermark, log.last_stable_offset, log.log_start_offset, records
         )
 
+    def _try_answer(self, reads: list[PartitionRead], now_ms: int) -> None:
+        try:
+            self._answer(reads, now_ms)
+        except OSError as error:
+            self._broker.storage_failed("a fetch cannot be read", error)
+            self.call.close(CloseCause.STORAGE_ERROR)
+
     def _answer(self, reads: list[PartitionRead], now_ms: int) -> None:
         chosen = self._chosen(reads)
         topics: dict[str, list[PartitionRead]] = {}
@@ -198,12 +216,15 @@ class Fetch:
             topics.setdefault(read.wanted.topic, []).append(read)
         version = self.call.api_version
         parts: list[bytes | LogSlice] = [b"", fetch_wire.count(len(topics))]
+        copied = 0
         for topic, partitions in topics.items():
             parts.append(fetch_wire.topic_head(topic, len(partitions)))
             for read in partitions:
                 parts.append(self._partition_head(version, read))
                 if read.records is not None:
-                    parts.append(self._records(read.records))
+                    part = self._records(read.records, copied)
+                    copied += len(part) if isinstance(part, bytes) else 0
+                    parts.append(part)
         head_bytes = len(fetch_wire.response_head(version, 0, 0, 0))
         body_bytes = head_bytes + sum(
             len(part) if isinstance(part, bytes) else part.size_bytes for part in parts
@@ -249,10 +270,17 @@ class Fetch:
             read_committed=self._read_committed,
         )
 
-    def _records(self, records: LogSlice) -> bytes | LogSlice:
-        if records.size_bytes < self._broker.config.sendfile_bytes_min:
-            return records.read()
-        return records
+    def _records(self, records: LogSlice, copied: int) -> bytes | LogSlice:
+        """Small slices are read, large ones left to sendfile; so are small ones when there are many.
+
+        Raises: OSError.
+        """
+        if records.size_bytes >= self._broker.config.sendfile_bytes_min or copied >= _COPIED_BYTES_MAX:
+            return records
+        content = records.read()
+        if len(content) != records.size_bytes:
+            raise OSError(f"a log segment ends {records.size_bytes - len(content)} bytes early")
+        return content
 
     @staticmethod
     def _sizes(reads: list[PartitionRead], frame_bytes: int) -> list[tuple[str, int]]:

@@ -95,13 +95,7 @@ class BrokerMetrics:
             "throttle_seconds", "throttle_time handed out.", "direction",
             [(key, value / 1000) for key, value in list(self.throttled_ms.items())],
         )  # fmt: skip
-        for name, value, text in (
-            ("connections_accepted", self.connections_accepted, "Accepted connections."),
-            ("appended_bytes", self.appended_bytes, "Record bytes written to logs."),
-            ("recovered_bytes", self.recovered_bytes, "Bytes that recovery read at start."),
-            ("storage_errors", self.storage_errors, "Operations the disk refused."),
-        ):
-            yield CounterMetricFamily(f"portico_broker_{name}", text, value=value)
+        yield from self._totals()
         for name, histogram, text in (
             ("append_seconds", self.append, "Append to one partition."),
             ("fetch_seconds", self.fetch, "Building one Fetch answer."),
@@ -111,6 +105,17 @@ class BrokerMetrics:
             )
         for name, (text, ask) in self.gauges.items():
             yield GaugeMetricFamily(f"portico_broker_{name}", text, value=ask())
+
+    def _totals(self) -> "Iterable[Metric]":
+        from prometheus_client.core import CounterMetricFamily
+
+        for name, value, text in (
+            ("connections_accepted", self.connections_accepted, "Accepted connections."),
+            ("appended_bytes", self.appended_bytes, "Record bytes written to logs."),
+            ("recovered_bytes", self.recovered_bytes, "Bytes that recovery read at start."),
+            ("storage_errors", self.storage_errors, "Operations the disk refused."),
+        ):
+            yield CounterMetricFamily(f"portico_broker_{name}", text, value=value)
 
 
 def _by_api(values: dict[int, int], divisor: int) -> list[tuple[str, float]]:
