@@ -65,6 +65,7 @@ class Connection:
         "unhandled",
         "upstream",
         "upstream_ended",
+        "upstream_told",
         "worker",
     )
 
@@ -99,7 +100,7 @@ class Connection:
         """Bytes that were read and have to wait, at most one receive window."""
         self.bytes_in = 0
         self.mark_ms, self.mark_bytes, self.mark_frames, self.mark_in_frame = now_ms, 0, 0, False
-        self.client_ended = self.upstream_ended = self.closed = False
+        self.client_ended = self.upstream_told = self.upstream_ended = self.closed = False
         self.reading_client = True
         self.reading_upstream = False
         worker.loop.add_reader(sock.fileno(), self._client_readable)
@@ -245,7 +246,7 @@ class Connection:
             if can_take:
                 self.worker.loop.call_soon(self._go_on)
             can_take = False
-        elif self.client_ended and can_take and not len(self.queue):
+        elif self.client_ended and can_take and not len(self.queue) and self._all_is_taken():
             self.close(DisconnectCause.CLIENT_CLOSED)
             return
         if self.upstream_ended and client_clear:
@@ -349,6 +350,21 @@ class Connection:
         self.client_ended = True
         self.mark_ms = self.worker.now_ms
         self.adjust_reading()
+
+    def _all_is_taken(self) -> bool:
+        """Whether the broker has read what went up. Closing earlier would reset the connection under acks=0
+        data that nobody answers: the broker gets the end of our stream instead, and closes when it is there.
+        """
+        upstream = self.upstream
+        if upstream is None or self.upstream_ended or not self.requests.sent_unanswered:
+            return True
+        if not self.upstream_told:
+            self.upstream_told = True
+            try:
+                upstream.sock.shutdown(socket.SHUT_WR)
+            except OSError:
+                return True  # reset by the broker: nobody is there to take anything
+        return False
 
     def _upstream_eof(self) -> None:
         if self.replies.login_replies_due:

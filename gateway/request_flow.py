@@ -33,7 +33,16 @@ _API_VERSIONS: Final = int(ApiKey.API_VERSIONS)
 class RequestFlow:
     """The request half of one connection."""
 
-    __slots__ = ("_api_version", "_collected", "_conn", "_editor", "_missing", "frames", "stash")
+    __slots__ = (
+        "_api_version",
+        "_collected",
+        "_conn",
+        "_editor",
+        "_missing",
+        "frames",
+        "sent_unanswered",
+        "stash",
+    )
 
     def __init__(self, conn: "Connection") -> None:
         self._conn = conn
@@ -44,6 +53,8 @@ class RequestFlow:
         self._api_version = 0
         self.frames = 0
         """Requests begun."""
+        self.sent_unanswered = False
+        """Whether acks=0 data went up: nothing ever says that it has arrived."""
         self.stash: bytes = b""
         """Bytes that are less than a frame's head, put in front of the next read."""
 
@@ -138,6 +149,8 @@ class RequestFlow:
             self._editor = None
             if editor.facts["acks"]:
                 self._conn.queue.forwarded(Exchange(_PRODUCE, self._api_version, editor.correlation_id))
+            else:
+                self.sent_unanswered = True
 
     def _whole(self, row: Row, frame: memoryview, out: list[Buffer]) -> None:
         """Handle one complete frame, length prefix included."""
@@ -151,6 +164,8 @@ class RequestFlow:
                 if edit.acks:
                     _, _, api_version, _ = _HEAD.unpack_from(frame)
                     conn.queue.forwarded(Exchange(_PRODUCE, api_version, edit.correlation_id))
+                else:
+                    self.sent_unanswered = True
                 out += edit.buffers
                 return
         work = take_request(conn, row, frame, out)

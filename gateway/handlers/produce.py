@@ -33,6 +33,8 @@ def take_frame(call: Call, frame: memoryview, out: list[Buffer]) -> bool:
         return False
     if edit.acks:
         call.conn.queue.forwarded(call.exchange)
+    else:
+        call.conn.requests.sent_unanswered = True
     out += edit.buffers
     return True
 

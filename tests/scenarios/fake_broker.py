@@ -61,6 +61,8 @@ class FakeBroker:
         self.topics: dict[str, int] = {}
         self.received: list[Received] = []
         self.connections = 0
+        self.resets = 0
+        """Connections that ended otherwise than by the end of a stream behind whole frames."""
         self._writers: set[asyncio.StreamWriter] = set()
         self._interceptors: dict[int, Interceptor] = {}
         self._own_interceptors: dict[int, Interceptor] = {}
@@ -111,8 +113,10 @@ class FakeBroker:
                 if reply is not None:
                     writer.write(reply)
                     await writer.drain()
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass
+        except asyncio.IncompleteReadError as end:
+            self.resets += bool(end.partial)
+        except ConnectionError:
+            self.resets += 1
         finally:
             self._writers.discard(writer)
             writer.close()

@@ -14,6 +14,7 @@ from tests.integration.broker.raw import (
     batch,
     create_topic,
     fetch,
+    fetch_request,
     produce,
     produce_body,
     request,
@@ -132,6 +133,21 @@ def test_acks_0_is_not_answered(raw: RawClient) -> None:
     raw.send_frame(0, 8, produce_body("acks.none", 0, batch(b"v"), acks=0))
     assert raw.call(request(18, 0)).error_code.value == 0, "the next answer is the next request's"
     assert fetch(raw, "acks.none", 0).high_watermark == 1
+
+
+def test_acks_0_behind_a_waiting_request_outlives_the_end_of_the_stream(
+    broker: BrokerProcess, raw: RawClient
+) -> None:
+    create_topic(raw, "acks.none.end")
+    with RawClient(broker.port) as leaving:
+        leaving.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)  # all of it in one segment
+        leaving.send(fetch_request("acks.none.end", 0, max_wait_ms=500))
+        for _ in range(3):
+            leaving.send_frame(0, 8, produce_body("acks.none.end", 0, batch(b"v"), acks=0))
+        leaving.socket.shutdown(socket.SHUT_WR)
+        assert not leaving.receive().responses[0].partitions[0].records
+        assert leaving.is_closed()
+    assert fetch(raw, "acks.none.end", 0).high_watermark == 3
 
 
 def test_slow_and_stalled_frames_are_closed(tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -122,6 +122,22 @@ async def test_acks_0_data_of_a_client_that_hangs_up_at_once_arrives(
     assert gateway.closed(A) == {"client_closed": 1}
 
 
+async def test_acks_0_data_of_clients_that_hang_up_at_once_outlives_the_login(
+    broker: FakeBroker, tmp_path: Any
+) -> None:
+    """The login's replies are on their way when the client is gone: closing then would reset the data."""
+    secret = tmp_path / "internal.key"
+    secret.write_text("s3cret\n")
+    async with running_gateway(broker.port, instance_spec(A), secret_file=secret) as gateway:
+        for _ in range(30):
+            client = await gateway.client(A)
+            client.send(produce([("orders", b"x" * 200)], acks=0))
+            client.close()
+        await until(lambda: gateway.closed(A) == {"client_closed": 30})
+    assert len(broker.of(ApiKey.PRODUCE)) == 30
+    assert broker.resets == 0
+
+
 async def test_a_client_that_does_not_read_stops_being_read(
     broker: FakeBroker, gateway: RunningGateway
 ) -> None:
