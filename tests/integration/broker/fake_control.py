@@ -46,6 +46,8 @@ class FakeControl:
     def __init__(self) -> None:
         self.specs: dict[str, InstanceSpec] = {}
         self.revision = 0
+        self.applied_revision = 0
+        """What the broker says it has applied."""
         self.reports: list[TrafficReport] = []
         self.addresses: list[BrokerAddress] = []
         self.allocate: dict[str, Allocation] = {}
@@ -60,6 +62,7 @@ class FakeControl:
         """Answer a poll."""
         assert request.broker is not None
         self.addresses.append(request.broker)
+        self.applied_revision = request.applied_revision
         deadline = time.monotonic() + min(request.wait_ms / 1000, 0.5)
         while self.revision <= request.applied_revision and time.monotonic() < deadline:
             time.sleep(0.01)

@@ -50,10 +50,10 @@ def _connect(broker: BrokerProcess, authorization_id: str = "") -> RawClient:
 def _serve(control: FakeControl, governed: BrokerProcess, instance_id: str, **changes: Any) -> str:
     """An instance with a topic; returns when the broker holds it to its rates."""
     control.set(spec(instance_id, **changes))
+    wait_until(lambda: control.applied_revision == control.revision)
     topic = f"{instance_id}.topic"
     with _connect(governed) as client:
         create_topic(client, topic, 1)
-    wait_until(lambda: (traffic := control.traffic_of(instance_id)) and traffic.produce.rate_bytes_per_s)
     return topic
 
 
@@ -125,10 +125,12 @@ def test_frame_bytes_are_metered(control: FakeControl, governed: BrokerProcess) 
         body = produce_body(topic, 0, records)
         frame_bytes = 4 + 10 + len(body)
         assert _produce(client, topic, records)[0].error_code.value == 0
-        wait_until(lambda: control.traffic_of("iaaaaaaaaaaa").produce.bytes == frame_bytes)
+        wait_until(lambda: (told := control.traffic_of("iaaaaaaaaaaa")) and told.produce.bytes == frame_bytes)
         client.send(fetch_request(topic, 0))
         answer_bytes = 4 + len(client.receive_frame())
-        wait_until(lambda: control.traffic_of("iaaaaaaaaaaa").consume.bytes == answer_bytes)
+        wait_until(
+            lambda: (told := control.traffic_of("iaaaaaaaaaaa")) and told.consume.bytes == answer_bytes
+        )
     found = control.traffic_of("iaaaaaaaaaaa")
     assert (found.partitions_led, found.stored_bytes) == (1, len(records))
 
@@ -192,7 +194,7 @@ def test_a_full_instance_is_refused_and_comes_back(control: FakeControl, governe
         assert client.receive().responses[0].partitions[0].records, "consume goes on"
         client.send_frame(0, 8, produce_body(topic, 0, records, acks=0))
         assert client.is_closed()
-    wait_until(lambda: control.traffic_of(instance_id).blocked)
+    wait_until(lambda: (told := control.traffic_of(instance_id)) and told.blocked)
     with _connect(governed) as client:
         topics = [{"name": topic, "partitions": [{"partition_index": 0, "offset": -1}]}]
         import datetime
@@ -230,8 +232,12 @@ def test_a_request_over_two_instances_charges_each_its_part(
     with _connect(governed) as client:
         client.send_frame(0, 8, body)
         client.receive_frame()
-    wait_until(lambda: control.traffic_of("ihhhhhhhhhh2").produce.bytes == len(large))
-    wait_until(lambda: control.traffic_of("igggggggggg2").produce.bytes == 14 + len(body) - len(large))
+    wait_until(lambda: (told := control.traffic_of("ihhhhhhhhhh2")) and told.produce.bytes == len(large))
+    wait_until(
+        lambda: (
+            (told := control.traffic_of("igggggggggg2")) and told.produce.bytes == 14 + len(body) - len(large)
+        )
+    )
 
 
 def test_a_deleted_instance_is_purged(control: FakeControl, governed: BrokerProcess) -> None:
