@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from contracts.specs import Listener
 from gateway.causes import DisconnectCause
+from gateway.dial import Dial
 from gateway.ordering import ReplyQueue
 from gateway.reply_flow import ReplyFlow
 from gateway.request_flow import RequestFlow
-from gateway.sockets import Outbox, begin_connect, reset
+from gateway.sockets import Outbox, reset
 from gateway.splicing import SPLICE_BYTES_MIN
 from gateway.stops import ConnectionStop
 from runtime.logs import get_logger
@@ -48,6 +49,7 @@ class Connection:
         "client_ended",
         "closed",
         "counted",
+        "dial",
         "fetch_sessions",
         "listener",
         "mark_bytes",
@@ -90,6 +92,7 @@ class Connection:
         self.queue = ReplyQueue()
         self.client = Outbox(worker.loop, worker.buffer, sock, self.adjust_reading, self._client_broken)
         self.upstream: Outbox | None = None
+        self.dial: Dial | None = None
         self.requests = RequestFlow(self)
         self.replies = ReplyFlow(self)
         self.fetch_sessions: set[int] | None = None
@@ -185,7 +188,7 @@ class Connection:
         except (BlockingIOError, InterruptedError):
             return
         except OSError as error:
-            self._upstream_broken(error)
+            self.upstream_broken(error)
             return
         if not count:
             self._upstream_eof()
@@ -226,7 +229,7 @@ class Connection:
         except (BlockingIOError, InterruptedError):
             return
         except OSError as error:
-            self._upstream_broken(error)
+            self.upstream_broken(error)
             return
         if not count:
             self._upstream_eof()
@@ -295,33 +298,9 @@ class Connection:
         """
         if self.upstream is not None:
             return self.upstream
-        address = self.worker.broker_address(self.served.spec.cluster_id, self.listener.node_id)
-        if address is None:
-            raise ConnectionStop(DisconnectCause.UPSTREAM_UNKNOWN)
-        try:
-            sock = begin_connect(address)
-        except OSError as error:
-            raise ConnectionStop(DisconnectCause.UPSTREAM_UNREACHABLE, str(error)) from error
-        worker = self.worker
-        self.upstream = Outbox(worker.loop, worker.buffer, sock, self.adjust_reading, self._upstream_broken)
-        self.upstream.held = True
-        self.mark_ms = worker.now_ms
-        login = worker.login_frames(self.peer)
-        self.replies.login_replies_due = len(login)
-        self.upstream.send(login)
-        worker.loop.add_writer(sock.fileno(), self._upstream_connected)
+        self.dial = Dial(self)
+        self.upstream = self.dial.begin()
         return self.upstream
-
-    def _upstream_connected(self) -> None:
-        assert self.upstream is not None
-        sock = self.upstream.sock
-        self.worker.loop.remove_writer(sock.fileno())
-        code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-        if code:
-            self.close(DisconnectCause.UPSTREAM_UNREACHABLE)
-            return
-        self.upstream.release()
-        self.adjust_reading()
 
     # Waiting for something else
 
@@ -377,7 +356,8 @@ class Connection:
     def _client_broken(self, error: OSError) -> None:
         self.close(DisconnectCause.CLIENT_RESET, str(error))
 
-    def _upstream_broken(self, error: OSError) -> None:
+    def upstream_broken(self, error: OSError) -> None:
+        """The upstream socket failed."""
         self.close(DisconnectCause.UPSTREAM_CLOSED, str(error))
 
     def close(self, cause: DisconnectCause, detail: str = "") -> None:
@@ -394,6 +374,8 @@ class Connection:
                 outbox.discard()
                 outbox.sock.close() if cause not in _RESET_CAUSES else reset(outbox.sock)
         self.requests.discard()
+        if self.dial is not None:
+            self.dial.cancel()
         if self.task is not None:
             self.task.cancel()
         self.worker.forget(self, cause, detail)

@@ -5,6 +5,7 @@ looked at before anything is decoded. The list differs per listener: each stands
 Deliberately not done: feature flags; there are none of ours.
 """
 
+import asyncio
 import re
 import struct
 from typing import Any, Final
@@ -15,6 +16,7 @@ from gateway import answers
 from gateway.apis import APIS, Mode
 from gateway.call import Answer, Call, Later
 from gateway.causes import DisconnectCause
+from gateway.dial import RETRY_S
 from gateway.mapped import answer_locally, reply_locally
 from gateway.ordering import Exchange
 from gateway.stops import ConnectionStop
@@ -91,8 +93,12 @@ def _answered(call: Call, known: dict[int, VersionRange]) -> Answer:
 
 
 async def _later(call: Call) -> Answer:
-    try:
-        known = await call.backend.versions(call.conn.listener.node_id)
-    except KafkaUnavailable as error:
-        raise ConnectionStop(DisconnectCause.UPSTREAM_UNREACHABLE, str(error)) from error
-    return _answered(call, known)
+    worker = call.conn.worker
+    give_up_ms = worker.now_ms + worker.config.timeouts.connect_ms
+    while True:
+        try:
+            return _answered(call, await call.backend.versions(call.conn.listener.node_id))
+        except KafkaUnavailable as error:
+            if worker.now_ms >= give_up_ms:
+                raise ConnectionStop(DisconnectCause.UPSTREAM_UNREACHABLE, str(error)) from error
+        await asyncio.sleep(RETRY_S)

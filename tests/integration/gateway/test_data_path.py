@@ -12,6 +12,7 @@ from kio.schema.errors import ErrorCode
 
 from contracts.names import physical_name
 from gateway.answers import build, response
+from gateway.config import Timeouts
 from tests.scenarios.fake_broker import FakeBroker, Received
 from tests.scenarios.harness import A, FrameClient, RunningGateway, instance_spec, running_gateway, until
 from wire.api_table import ApiKey
@@ -188,18 +189,36 @@ async def test_fetch_sessions_belong_to_their_connection(broker: FakeBroker, gat
     assert [one.request.session_id for one in broker.of(ApiKey.FETCH)][:3] == [0, 99, 99]
 
 
-async def test_a_dead_backend_closes_with_its_cause(broker: FakeBroker, gateway: RunningGateway) -> None:
+async def test_a_lost_backend_closes_with_its_cause(broker: FakeBroker, gateway: RunningGateway) -> None:
     client = await gateway.client(A)
     await client.call(build(request_class(ApiKey.METADATA, 1), {"topics": None}))
     broker.drop_connections()
     assert await client.ended()
     assert gateway.closed(A) == {"upstream_closed": 1}
+
+
+@pytest.mark.parametrize("key", [ApiKey.METADATA, ApiKey.API_VERSIONS])
+async def test_requests_wait_for_a_backend_that_restarts(
+    broker: FakeBroker, gateway: RunningGateway, key: ApiKey
+) -> None:
     await broker.stop()
-    late = await gateway.client(A)
-    late.send(build(request_class(ApiKey.METADATA, 1), {"topics": None}))
-    assert await late.ended()
-    assert gateway.closed(A) == {"upstream_closed": 1, "upstream_unreachable": 1}
+    client = await gateway.client(A)
+    client.send(build(request_class(key, 1), {"topics": None} if key is ApiKey.METADATA else {}))
+    await asyncio.sleep(0.5)
+    assert gateway.closed(A) == {}
     await broker.start()
+    assert await client.frame()
+
+
+@pytest.mark.parametrize("key", [ApiKey.METADATA, ApiKey.API_VERSIONS])
+async def test_a_backend_that_stays_away_is_given_up(broker: FakeBroker, key: ApiKey) -> None:
+    impatient = Timeouts(connect_ms=700)
+    async with running_gateway(broker.port, instance_spec(A), timeouts=impatient) as gateway:
+        await broker.stop()
+        client = await gateway.client(A)
+        client.send(build(request_class(key, 1), {"topics": None} if key is ApiKey.METADATA else {}))
+        assert await client.ended()
+        assert gateway.closed(A) == {"upstream_unreachable": 1}
 
 
 async def test_replies_nobody_asked_for_close_both_sides(broker: FakeBroker, gateway: RunningGateway) -> None:

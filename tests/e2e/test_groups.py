@@ -1,0 +1,41 @@
+"""A group of three members over 12 partitions at a vip:vport survives members and processes that die."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.records import create_topic
+from tests.integration.groups.feeder import PARTITIONS, Feeder, nothing_lost_or_repeated
+from tests.integration.groups.members import group_of_members
+from tests.integration.stack import Stack, running_stack
+
+
+@pytest.fixture
+def own_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    with running_stack(tmp_path_factory.mktemp("groups") / "data") as running:
+        yield running
+
+
+@pytest.mark.timeout(240)
+def test_nothing_is_lost_and_nothing_committed_is_repeated(own_stack: Stack) -> None:
+    bootstrap = own_stack.create_instance("groups")["bootstrap_servers"]
+    create_topic(bootstrap, "t", PARTITIONS)
+    with group_of_members(bootstrap, "mixed", "t", PARTITIONS) as group, Feeder(bootstrap, "t") as feeder:
+        for client in ("confluent", "kafka-python", "aiokafka"):
+            group.start(client)
+        group.settle(3)
+        fourth = group.start("confluent")
+        group.settle(4)
+        fourth.leave()
+        group.settle(3)
+        group.members[0].die()
+        group.settle(2)
+        for process in ("gateways", "brokers"):
+            killed = own_stack.kill(process)
+            own_stack.wait_for_restart(process, killed)
+        group.start("confluent")
+        group.settle(3)
+        nothing_lost_or_repeated(group, feeder)
+        for member in group.members:
+            if member.is_alive:
+                member.leave()
