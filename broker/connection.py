@@ -139,6 +139,8 @@ class Connection:
         used = self._handle_frames(server.shared_view, 0, received)
         if used < received and not self.is_closed:
             self._keep(server.shared_view[used:received])
+            if self._expects_large and self._may_read:
+                self._receive_more()  # only the head was taken: the rest is most likely here
 
     def _receive_more(self) -> None:
         """Receive the rest of the frame that `_buffer` begins with, and no byte of the next."""
