@@ -44,6 +44,7 @@ def run(rounds: int, megabytes: int, say: Say) -> dict[str, Any]:
             say("memory after 5 GB")
             _fill(broker, 5_000_000_000)
             results["RSS MB after 5 GB"] = rss_bytes(broker.pid) / 1e6
+            load.delete_all_records(broker.port, "three", 3)
     say("recovery after kill -9")
     results["recovery"] = _recovery()
     return results
@@ -84,7 +85,9 @@ def _produce(
 
         def ours() -> Cost:
             watch = Stopwatch(broker.pid)
-            return watch.cost(load.produce(broker.port, frames, total, window=window))
+            cost = watch.cost(load.produce(broker.port, frames, total, window=window))
+            load.delete_all_records(broker.port, topic, partitions)
+            return cost
 
         def peer() -> Cost:
             watch = Stopwatch(floor.pid)

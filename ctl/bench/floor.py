@@ -8,11 +8,13 @@ import socket
 import struct
 import sys
 import tempfile
-from os import sendfile, write
+from os import sendfile, urandom, write
 
 import crc32c
 
 _SIZE = struct.Struct(">i")
+STORED_ANSWERS = 200
+"""As many as the broker has stored, so that neither side serves from a processor cache."""
 
 
 def receive(connection: socket.socket, view: memoryview) -> bool:
@@ -30,7 +32,8 @@ def run(port: int, batch_at: int, answer_size: int, stored_bytes: int) -> None:
     """Serve one connection after another.
 
     `batch_at`: offset of the record batch in a frame without its length prefix; `answer_size`: bytes of
-    an answer to Produce; `stored_bytes` > 0: answer with that many stored bytes instead of appending.
+    an answer to Produce; `stored_bytes` > 0: answer with that many stored bytes instead of appending, each
+    time those behind the last.
     """
     listener = socket.create_server(("127.0.0.1", port))
     frame = memoryview(bytearray(64 * 1024 * 1024))
@@ -38,8 +41,9 @@ def run(port: int, batch_at: int, answer_size: int, stored_bytes: int) -> None:
     answer = _SIZE.pack(answer_size) + bytes(answer_size)
     with tempfile.TemporaryFile(dir=sys.argv[2]) as file:
         log = file.fileno()
-        if stored_bytes:
-            file.truncate(stored_bytes)
+        for _ in range(STORED_ANSWERS if stored_bytes else 0):
+            write(log, urandom(stored_bytes))
+        turn = 0
         while True:
             connection, _address = listener.accept()
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -48,7 +52,8 @@ def run(port: int, batch_at: int, answer_size: int, stored_bytes: int) -> None:
                 if not receive(connection, frame[:size]):
                     break
                 if stored_bytes:
-                    serve(connection, log, stored_bytes)
+                    turn = (turn + 1) % STORED_ANSWERS
+                    serve(connection, log, turn * stored_bytes, stored_bytes)
                     continue
                 crc32c.crc32c(frame[batch_at + 21 : size])
                 write(log, frame[batch_at:size])
@@ -56,12 +61,12 @@ def run(port: int, batch_at: int, answer_size: int, stored_bytes: int) -> None:
             connection.close()
 
 
-def serve(connection: socket.socket, log: int, stored_bytes: int) -> None:
-    """Answer with a length prefix and the stored bytes."""
-    connection.sendall(_SIZE.pack(stored_bytes), socket.MSG_MORE)
-    sent = 0
-    while sent < stored_bytes:
-        sent += sendfile(connection.fileno(), log, sent, stored_bytes - sent)
+def serve(connection: socket.socket, log: int, start: int, size: int) -> None:
+    """Answer with a length prefix and stored bytes."""
+    connection.sendall(_SIZE.pack(size), socket.MSG_MORE)
+    end = start + size
+    while start < end:
+        start += sendfile(connection.fileno(), log, start, end - start)
 
 
 if __name__ == "__main__":

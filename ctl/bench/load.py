@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple, cast
 
 import kio.schema.api_versions.v0.request as api_versions_v0
 import kio.schema.create_topics.v4.request as create_topics_v4
+import kio.schema.delete_records.v1.request as delete_records_v1
 import kio.schema.fetch.v7.request as fetch_v7
 import kio.schema.produce.v7.request as produce_v7
 
@@ -20,6 +21,7 @@ from wire.codec import decode_response, duration, framed_request
 # kio types its fields with refined integers; plain ones are what it encodes
 _API_VERSIONS: Any = api_versions_v0
 _CREATE_TOPICS: Any = create_topics_v4
+_DELETE_RECORDS: Any = delete_records_v1
 _FETCH: Any = fetch_v7
 _PRODUCE: Any = produce_v7
 
@@ -103,9 +105,13 @@ def connected(port: int) -> Iterator[Client]:
 
 
 def create_topic(port: int, name: str, partitions: int = 1) -> None:
-    """Create a topic with defaults and wait until it can be used."""
+    """Create a topic of small segments and wait until it can be used."""
     topic = _CREATE_TOPICS.CreatableTopic(
-        name=name, num_partitions=partitions, replication_factor=-1, assignments=(), configs=()
+        name=name,
+        num_partitions=partitions,
+        replication_factor=-1,
+        assignments=(),
+        configs=(_CREATE_TOPICS.CreatableTopicConfig(name="segment.bytes", value=str(64 * 2**20)),),
     )
     with connected(port) as client:
         answer = client.call(
@@ -113,6 +119,21 @@ def create_topic(port: int, name: str, partitions: int = 1) -> None:
         )
     if answer.topics[0].error_code != 0:
         raise RuntimeError(f"topic {name}: {answer.topics[0].error_message}")
+
+
+def delete_all_records(port: int, topic: str, partitions: int = 1) -> None:
+    """Free what a round has stored, so that no benchmark fills the machine."""
+    every = tuple(
+        _DELETE_RECORDS.DeleteRecordsPartition(partition_index=number, offset=-1)
+        for number in range(partitions)
+    )
+    request = _DELETE_RECORDS.DeleteRecordsRequest(
+        topics=(_DELETE_RECORDS.DeleteRecordsTopic(name=topic, partitions=every),), timeout=duration(30_000)
+    )
+    with connected(port) as client:
+        answer = client.call(request)
+    if any(part.error_code != 0 for part in answer.topics[0].partitions):
+        raise RuntimeError(f"records of {topic} could not be deleted")
 
 
 def produce_frames(topic: str, load: Workload, partitions: int, acks: int = -1) -> list[bytes]:

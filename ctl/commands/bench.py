@@ -1,12 +1,14 @@
 """`portico bench`: ratios against a peer in the same run (docs/performance.md records them)."""
 
+import signal
+import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any
 
 import typer
 
-from ctl.errors import CommandError
+from ctl.errors import EXIT_FAILED, CommandError
 from ctl.output import print_table, terminal
 
 app = typer.Typer(no_args_is_help=True)
@@ -40,6 +42,7 @@ def _run(
     from ctl.bench.servers import write_results
 
     facts = context()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(EXIT_FAILED))  # temporary files go when it is stopped
     with terminal().status(f"bench {ours}") as status:
         try:
             found: dict[str, Any] = bench.run(rounds, megabytes, lambda what: status.update(f"bench: {what}"))
