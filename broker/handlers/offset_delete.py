@@ -1,6 +1,7 @@
 """OffsetDelete 0 (KIP-496).
 
-Behaviour: committed offsets go, except of topics that members of the group subscribe to.
+Behaviour: committed offsets go, except of topics that members of the group subscribe to. Topics that do not
+exist are refused one by one.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -27,7 +28,10 @@ def handle(broker: "Broker", call: "Call") -> None:
         token(OffsetsDeletionResult(ErrorCode.coordinator_load_in_progress, {}))
         return
     partitions = tuple(
-        (topic.name, one.partition_index) for topic in request.topics for one in topic.partitions
+        (topic.name, one.partition_index)
+        for topic in request.topics
+        if broker.topics.get(topic.name) is not None
+        for one in topic.partitions
     )
     deletion = OffsetsDeletion(request.group_id, partitions)
     coordination.submit(coordination.core.delete_offsets(deletion, token, coordination.now()))
@@ -47,7 +51,9 @@ def _response(version: int, request: Any, result: OffsetsDeletionResult) -> Any:
                     shape.nested(
                         "OffsetDeleteResponsePartition",
                         partition_index=one.partition_index,
-                        error_code=result.errors[topic.name, one.partition_index],
+                        error_code=result.errors.get(
+                            (topic.name, one.partition_index), ErrorCode.unknown_topic_or_partition
+                        ),
                     )
                     for one in topic.partitions
                 ),

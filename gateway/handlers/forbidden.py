@@ -22,17 +22,32 @@ def on_request(call: Call, request: Any) -> Answer:
             return call.answer(results=[_ERROR for _ in request.creations])
         case ApiKey.DELETE_ACLS:
             return call.answer(filter_results=[_ERROR for _ in request.filters])
-        case ApiKey.ELECT_LEADERS if call.api_version == 0:
-            return call.answer(replica_election_results=_elections(request))
+        case ApiKey.ELECT_LEADERS:
+            return call.answer(**_ERROR, replica_election_results=_elections(request))
+        case ApiKey.ALTER_PARTITION_REASSIGNMENTS:
+            return call.answer(**_ERROR, responses=_reassignments(request))
     return call.answer(**_ERROR)
 
 
 def _elections(request: Any) -> list[dict[str, Any]]:
-    """Version 0 has no error of its own: every partition asked for carries it."""
+    """Every partition asked for carries the error: version 0 has no other, and clients count the entries."""
     return [
         {
             "topic": asked.topic,
             "partition_result": [{"partition_id": partition, **_ERROR} for partition in asked.partitions],
         }
         for asked in request.topic_partitions or ()
+    ]
+
+
+def _reassignments(request: Any) -> list[dict[str, Any]]:
+    """The same; Java's AdminClient takes a refusal without entries for a broken broker."""
+    return [
+        {
+            "name": asked.name,
+            "partitions": [
+                {"partition_index": partition.partition_index, **_ERROR} for partition in asked.partitions
+            ],
+        }
+        for asked in request.topics
     ]

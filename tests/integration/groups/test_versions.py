@@ -239,9 +239,11 @@ def test_offset_fetch(raw: RawClient, topic: str, version: int) -> None:
 def test_offset_delete(raw: RawClient, topic: str) -> None:
     _commit(raw, 8, "delete-offsets", 9)
     wanted = [{"name": _TOPIC, "partitions": [{"partition_index": 1}, {"partition_index": 2}]}]
-    answer = raw.call(request(ApiKey.OFFSET_DELETE, 0, group_id="delete-offsets", topics=wanted))
+    unknown = {"name": "no.such.topic", "partitions": [{"partition_index": 0}]}
+    answer = raw.call(request(ApiKey.OFFSET_DELETE, 0, group_id="delete-offsets", topics=[unknown, *wanted]))
     assert answer.error_code is ErrorCode.none
-    assert [one.error_code for one in answer.topics[0].partitions] == [ErrorCode.none] * 2
+    assert answer.topics[0].partitions[0].error_code is ErrorCode.unknown_topic_or_partition
+    assert [one.error_code for one in answer.topics[1].partitions] == [ErrorCode.none] * 2
     assert _fetch(raw, 7, "delete-offsets").topics == ()
     answer = raw.call(request(ApiKey.OFFSET_DELETE, 0, group_id="never-seen", topics=wanted))
     assert answer.error_code is ErrorCode.group_id_not_found
