@@ -1,6 +1,5 @@
 """`bench gateway`: what tenancy costs. Direct, through the gateway, through a bare relay, interleaved."""
 
-import socket
 import tempfile
 import time
 from collections.abc import Callable
@@ -147,12 +146,14 @@ def _latency(bench: Bench, rounds: int) -> dict[str, Any]:
 
 
 def _memory(bench: Bench) -> dict[str, float]:
+    """Of connections that have asked for metadata, as clients do first, and then idle: two sockets each."""
     before = rss_bytes(bench.gateway.pid)
-    idle = [socket.create_connection(("127.0.0.1", bench.gateway.port)) for _ in range(_IDLE)]
-    time.sleep(1.0)
-    after = rss_bytes(bench.gateway.pid)
-    for connection in idle:
-        connection.close()
+    frame = load.metadata_frame("large")
+    with ExitStack() as stack:
+        for _ in range(_IDLE):
+            stack.enter_context(load.connected(bench.gateway.port)).exchange(frame)
+        time.sleep(1.0)
+        after = rss_bytes(bench.gateway.pid)
     return {
         "worker RSS MB": before / 1e6,
         "KB per idle connection": (after - before) / _IDLE / 1e3,

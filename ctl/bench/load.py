@@ -13,6 +13,7 @@ import kio.schema.api_versions.v0.request as api_versions_v0
 import kio.schema.create_topics.v4.request as create_topics_v4
 import kio.schema.delete_records.v1.request as delete_records_v1
 import kio.schema.fetch.v7.request as fetch_v7
+import kio.schema.metadata.v4.request as metadata_v4
 import kio.schema.produce.v7.request as produce_v7
 
 from wire.batch import Record, build_batch
@@ -23,6 +24,7 @@ _API_VERSIONS: Any = api_versions_v0
 _CREATE_TOPICS: Any = create_topics_v4
 _DELETE_RECORDS: Any = delete_records_v1
 _FETCH: Any = fetch_v7
+_METADATA: Any = metadata_v4
 _PRODUCE: Any = produce_v7
 
 _SIZE: Final = struct.Struct(">i")
@@ -212,6 +214,14 @@ def fetch_frame(topic: str, offset: int, size: int) -> bytes:
         topics=(_FETCH.FetchTopic(topic=topic, partitions=(part,)),),
     )
     return framed_request(request, 7, "bench")
+
+
+def metadata_frame(topic: str) -> bytes:
+    """A framed Metadata request for one topic."""
+    topics = (_METADATA.MetadataRequestTopic(name=topic),)
+    return framed_request(
+        _METADATA.MetadataRequest(topics=topics, allow_auto_topic_creation=False), 1, "bench"
+    )
 
 
 def paced_produce(port: int, frame: bytes, rate_bytes_per_s: float, seconds: float, *, window: int) -> float:
