@@ -159,5 +159,5 @@ class FrameClient:
 async def until(holds: Callable[[], bool], timeout_s: float = 5.0) -> None:
     """Wait for a condition. Raises: TimeoutError."""
     async with asyncio.timeout(timeout_s):
-        while not holds():  # noqa: ASYNC110 - conditions of the code under test have no event
+        while not holds():
             await asyncio.sleep(0.01)
