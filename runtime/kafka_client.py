@@ -64,6 +64,8 @@ class KafkaConnection:
     async def call(self, request: Any, *, timeout_s: float = 10.0) -> Any:
         """Send a kio request, return its response. Raises: KafkaUnavailable, and the connection is closed."""
         async with self._turn:
+            if self.is_closed:  # by the failure of a call before this one, which waited for its turn
+                raise KafkaUnavailable("the connection to the broker is closed")
             self._correlation_id += 1
             try:
                 async with asyncio.timeout(timeout_s):
