@@ -96,3 +96,9 @@ def test_readme_commands_exist() -> None:
     assert commands
     for command in commands:
         assert f'"{command}"' in main, command
+
+
+def test_the_architecture_page_names_files_that_exist() -> None:
+    named = re.findall(r"`((?:[a-z_]+/)+[a-z_]+\.py)`", (ROOT / "ARCHITECTURE.md").read_text())
+    assert len(named) > 8
+    assert [path for path in named if not (ROOT / path).exists()] == []
