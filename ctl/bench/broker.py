@@ -94,25 +94,9 @@ def _produce(
 
         def peer() -> Cost:
             watch = Stopwatch(floor.pid)
-            return watch.cost(_floor_produce(floor.port, frames, total, window))
+            return watch.cost(load.produce(floor.port, frames, total, window=window, check=False))
 
         return _alternate(rounds, ours, peer)
-
-
-def _floor_produce(port: int, frames: list[bytes], total: int, window: int) -> int:
-    sent = answered = carried = 0
-    with load.connected(port) as client:
-        while carried < total:
-            frame = frames[sent % len(frames)]
-            client.socket.sendall(frame)
-            sent += 1
-            carried += len(frame)
-            if sent - answered >= window:
-                client.receive()
-                answered += 1
-        for _ in range(sent - answered):
-            client.receive()
-    return carried
 
 
 def _consume(directory: Path, broker: servers.Server, total: int, rounds: int) -> dict[str, Any]:
