@@ -114,8 +114,12 @@ def _failure(response: httpx.Response) -> CommandError:
     try:
         problem = response.json()
         sentence = str(problem.get("detail") or problem.get("title") or response.reason_phrase)
-        faults = [f"{fault.get('field')}: {fault.get('message')}" for fault in problem.get("errors") or []]
-    except (ValueError, AttributeError):
+        faults = [
+            f"{fault['field']}: {fault['message']}"
+            for fault in problem.get("errors") or []
+            if fault["message"] not in sentence
+        ]
+    except (ValueError, AttributeError, KeyError):
         sentence, faults = f"the console answered {response.status_code} {response.reason_phrase}", []
     if faults:
         sentence = f"{sentence.rstrip('.')} ({'; '.join(faults)})"
