@@ -5,6 +5,7 @@ Control requests only: nothing of a client's traffic passes here.
 
 import asyncio
 import socket
+from collections import defaultdict
 from typing import Any
 
 from kio.schema.api_versions.v0 import ApiVersionsRequest
@@ -22,6 +23,8 @@ class Backend:
     def __init__(self, spec: ClusterSpec, secret: str | None) -> None:
         self._secret = secret
         self._connections: dict[int, KafkaConnection] = {}
+        self._opening: defaultdict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
+        """One caller at a time opens a broker's connection; the others find it open."""
         self._versions: dict[int, dict[int, VersionRange]] = {}
         self._resolved: dict[str, str] = {}
         self._turn = 0
@@ -104,6 +107,11 @@ class Backend:
 
     async def call(self, node_id: int, request: Any) -> Any:
         """Ask one broker. Raises: KafkaUnavailable."""
+        async with self._opening[node_id]:
+            connection = await self._connection(node_id)
+        return await connection.call(request)
+
+    async def _connection(self, node_id: int) -> KafkaConnection:
         connection = self._connections.get(node_id)
         if connection is None or connection.is_closed:
             address = self.address(node_id)
@@ -113,7 +121,7 @@ class Backend:
                 address[0], address[1], secret=self._secret, client_id="portico-gateway"
             )
             self._connections[node_id] = connection
-        return await connection.call(request)
+        return connection
 
     async def ask_any(self, request: Any) -> Any:
         """Ask whichever broker answers first in turn. Raises: KafkaUnavailable when none does."""
