@@ -13,7 +13,7 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 TIERS: Final = {
     "browser": "the console's pages in a headless chromium (Debian: apt install chromium)",
     "java": "Kafka's own tools on our files (needs a Java runtime and Maven)",
-    "go": "a Go client (needs a Go toolchain)",
+    "go": "franz-go and sarama (needs a Go toolchain)",
     "long": "many seeds, long soak",
 }
 

@@ -51,17 +51,29 @@ def take_frame(call: Call, frame: memoryview, out: list[Buffer]) -> bool:
     """Answer a version we do not know, and what was answered before in the same words."""
     del out
     if not APIS[_API_VERSIONS].versions.serves(call.api_version):
-        known = call.backend.known_versions(call.conn.listener.node_id) or {}
-        response = answers.response(
-            _API_VERSIONS, 0, error_code=ErrorCode.unsupported_version, api_keys=offered(known)
-        )
-        answer_locally(call.conn, Exchange(_API_VERSIONS, 0, call.exchange.correlation_id), response)
+        known = call.backend.known_versions(call.conn.listener.node_id)
+        if known is None:
+            call.conn.wait_for(_refused_later(call))
+        else:
+            _refuse(call, known)
         return True
     body = call.backend.encoded_versions.get((call.conn.listener.node_id, call.api_version))
     if body is None or (call.api_version >= _NAMED_SOFTWARE and _request_fault(call, frame)):
         return False
     reply_locally(call.conn, call.exchange, _HEAD.pack(4 + len(body), call.exchange.correlation_id) + body)
     return True
+
+
+def _refuse(call: Call, known: dict[int, VersionRange]) -> None:
+    """The list is whole: franz-go goes by it and does not ask again."""
+    response = answers.response(
+        _API_VERSIONS, 0, error_code=ErrorCode.unsupported_version, api_keys=offered(known)
+    )
+    answer_locally(call.conn, Exchange(_API_VERSIONS, 0, call.exchange.correlation_id), response)
+
+
+async def _refused_later(call: Call) -> None:
+    _refuse(call, await _asked(call))
 
 
 def _request_fault(call: Call, frame: memoryview) -> bool:
@@ -93,11 +105,16 @@ def _answered(call: Call, known: dict[int, VersionRange]) -> Answer:
 
 
 async def _later(call: Call) -> Answer:
+    return _answered(call, await _asked(call))
+
+
+async def _asked(call: Call) -> dict[int, VersionRange]:
+    """What the backend serves; a broker that restarts is waited for. Raises: ConnectionStop."""
     worker = call.conn.worker
     give_up_ms = worker.now_ms + worker.config.timeouts.connect_ms
     while True:
         try:
-            return _answered(call, await call.backend.versions(call.conn.listener.node_id))
+            return await call.backend.versions(call.conn.listener.node_id)
         except KafkaUnavailable as error:
             if worker.now_ms >= give_up_ms:
                 raise ConnectionStop(DisconnectCause.UPSTREAM_UNREACHABLE, str(error)) from error

@@ -189,6 +189,19 @@ async def test_fetch_sessions_belong_to_their_connection(broker: FakeBroker, gat
     assert [one.request.session_id for one in broker.of(ApiKey.FETCH)][:3] == [0, 99, 99]
 
 
+async def test_the_list_for_an_unknown_api_versions_version_is_whole_from_the_first_request(
+    gateway: RunningGateway,
+) -> None:
+    """franz-go sends version 5 and goes by the list in the refusal."""
+    client = await gateway.client(A)
+    client.writer.write(struct.pack(">ihhih", 10, ApiKey.API_VERSIONS, 5, 7, -1))
+    refused = decode_response(await client.frame(), ApiKey.API_VERSIONS, 0)[1]
+    assert refused.error_code is ErrorCode.unsupported_version
+    usual = await client.call(build(request_class(ApiKey.API_VERSIONS, 0), {}))
+    assert refused.api_keys == usual.api_keys
+    assert len(refused.api_keys) > 25
+
+
 async def test_a_lost_backend_closes_with_its_cause(broker: FakeBroker, gateway: RunningGateway) -> None:
     client = await gateway.client(A)
     await client.call(build(request_class(ApiKey.METADATA, 1), {"topics": None}))
