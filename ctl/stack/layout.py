@@ -1,5 +1,6 @@
 """Where an embedded stack keeps its files."""
 
+import errno
 import json
 import secrets
 import socket
@@ -87,16 +88,19 @@ class Layout:
 
 def is_free(port: int, host: str = "127.0.0.1") -> bool:
     """Whether nobody listens on a port. Bound without SO_REUSEPORT, so a sharing listener counts too."""
-    if port == 0:
-        return False
+    return port != 0 and bind_fault(port, host) is None
+
+
+def bind_fault(port: int, host: str) -> str | None:
+    """Why an address cannot be listened on, or None."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
-        except OSError:
-            return False
-    return True
+        except OSError as error:
+            return "it is taken" if error.errno == errno.EADDRINUSE else str(error.strerror or error)
+    return None
 
 
 def free_port() -> int:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from runtime.config import Resolved, Setting, environment, parse_host_port, read_toml, resolve
+from tenants.vports import parse_vip
 
 
 def _vports(text: str) -> tuple[int, int]:
@@ -34,9 +35,8 @@ def _count(low: int, high: int) -> Callable[[str], int]:
     return parse
 
 
-def _text(text: str) -> str:
-    if not text.strip():
-        raise ValueError("an empty value")
+def _vip(text: str) -> str:
+    parse_vip(text, 1, 1)  # raises with the reason
     return text
 
 
@@ -48,7 +48,7 @@ def _policy(text: str) -> str:
 
 SETTINGS: Final = (
     Setting("console", ("127.0.0.1", 8080), _console, "Where the console listens, HOST:PORT."),
-    Setting("vip", "127.0.0.1", _text, "Address of the instances: one, BIND=ADVERTISED, or a CIDR pool."),
+    Setting("vip", "127.0.0.1", _vip, "Address of the instances: one, BIND=ADVERTISED, or a CIDR pool."),
     Setting("vports", (20000, 29999), _vports, "Ports that instances get, FIRST-LAST."),
     Setting("workers", os.cpu_count() or 1, _count(1, 256), "Gateway processes; one per core by default."),
     Setting("quota_policy", "seed", _policy, "How rates are allotted: seed, capped or static."),

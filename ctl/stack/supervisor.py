@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from ctl.errors import CommandError
 from ctl.stack.children import Child, ChildSpec
-from ctl.stack.layout import Layout, is_free
+from ctl.stack.layout import Layout, bind_fault
 from runtime.config import Resolved, format_host_port
 from runtime.process import write_json
 
@@ -36,8 +36,14 @@ class Stack:
 
     def lock(self) -> None:
         """Take the data directory. Raises: CommandError when another stack runs on it."""
-        self.layout.data_dir.mkdir(parents=True, exist_ok=True)
-        self._lock = self.layout.lock_file.open("a")
+        try:
+            self.layout.data_dir.mkdir(parents=True, exist_ok=True)
+            self._lock = self.layout.lock_file.open("a")
+        except OSError as error:
+            raise CommandError(
+                f"the data directory {self.layout.data_dir} cannot be written: {error.strerror}; "
+                "name another with --data-dir"
+            ) from error
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -49,10 +55,10 @@ class Stack:
     async def start(self) -> dict[str, Any]:
         """Start everything; returns the stack file's content plus `admin_password` at the first start."""
         host, port = self.value("console")
-        if not is_free(port, host):
+        if fault := bind_fault(port, host):
+            address = format_host_port(host, port)
             raise CommandError(
-                f"the console's address {format_host_port(host, port)} is taken: "
-                "name another with --console HOST:PORT"
+                f"the console cannot listen on {address}: {fault}; name another address with --console HOST:PORT"
             )
         self.layout.ensure_secret()
         workers = range(self.value("workers"))

@@ -29,6 +29,8 @@ def portico(
         (["instance", "list", "--bad"], "No such option: --bad"),
         (["up", "--workers", "none"], "'none' is not a number from 1 to 256"),
         (["up", "--vports", "9-1"], "range of ports"),
+        (["up", "--vip", "nonsense"], "'nonsense' is not an address"),
+        (["up", "--console", "127.0.0.1:0"], "needs a port of its own"),
         (["test", "--tier", "moon"], "there is no tier 'moon'"),
     ],
 )
@@ -64,6 +66,20 @@ def test_a_console_that_is_gone_is_one_sentence(tmp_path: Path) -> None:
     result = portico("instance", "list", PORTICO_URL="http://127.0.0.1:9", PORTICO_API_KEY="k", cwd=tmp_path)
     assert result.returncode == 1
     assert "does not answer" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--data-dir", "/proc/none"], "the data directory /proc/none cannot be written"),
+        (["--console", "203.0.113.1:8080"], "the console cannot listen on 203.0.113.1:8080"),
+    ],
+)
+def test_a_stack_that_cannot_start_says_why(arguments: list[str], says: str, tmp_path: Path) -> None:
+    result = portico("up", *arguments, cwd=tmp_path)
+    assert result.returncode == 1
+    assert says in result.stderr
     assert "Traceback" not in result.stderr
 
 
