@@ -64,6 +64,9 @@ def main() -> None:
         sys.exit(130)
     except BrokenPipeError:
         sys.exit(EXIT_FAILED)
+    except OSError as error:
+        print(f"portico: {error}", file=sys.stderr)
+        sys.exit(EXIT_FAILED)
     sys.exit(code if isinstance(code, int) else 0)
 
 

@@ -35,11 +35,17 @@ def demo(tenant: Tenant = None, data_dir: DataDir = DEFAULT_DATA_DIR) -> int:
 
 
 def _acts(console: Console) -> Iterator["Seen"]:
+    from confluent_kafka import KafkaException
+    from kafka.errors import KafkaError
+
     from ctl.demo import acts
 
-    tenancy, seen = acts.provision(console)
-    yield seen
-    yield acts.carry(tenancy)
-    yield from acts.overdrive(tenancy)
-    yield from acts.fill(tenancy)
-    yield acts.whitelist(tenancy)
+    try:
+        tenancy, seen = acts.provision(console)
+        yield seen
+        yield acts.carry(tenancy)
+        yield from acts.overdrive(tenancy)
+        yield from acts.fill(tenancy)
+        yield acts.whitelist(tenancy)
+    except (KafkaException, KafkaError) as error:
+        raise CommandError(f"a Kafka client failed: {error} (see `portico doctor`)") from error

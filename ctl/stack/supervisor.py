@@ -58,7 +58,7 @@ class Stack:
         if fault := bind_fault(port, host):
             address = format_host_port(host, port)
             raise CommandError(
-                f"the console cannot listen on {address}: {fault}; name another address with --console HOST:PORT"
+                f"the console cannot listen on {address}: {fault}; name another with --console HOST:PORT"
             )
         self.layout.ensure_secret()
         workers = range(self.value("workers"))
