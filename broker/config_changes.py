@@ -1,4 +1,4 @@
-"""Apply a new layer of configs to a topic: the common end of AlterConfigs and IncrementalAlterConfigs."""
+"""Apply new layers of configs to topics and answer: what AlterConfigs and IncrementalAlterConfigs share."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -6,11 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
+from broker.entities import response_shape
 from broker.resources import BROKER, TOPIC
 from broker.topic_configs import ConfigFault, check_configs
+from wire.api_table import ApiKey
+from wire.codec import duration
 
 if TYPE_CHECKING:
     from broker.app import Broker
+    from broker.call import Call
     from broker.topics import Topic
 
 Verdict = tuple[ErrorCode, str | None]
@@ -18,10 +22,29 @@ LayerOf = Callable[["Topic", Any], dict[str, str]]
 """The new layer of a topic from a resource of the request. Raises: ConfigFault."""
 
 
-def change_resources(
+def answer_changes(broker: "Broker", call: "Call", api_key: ApiKey, layer_of: LayerOf) -> None:
+    """Change what the request names, each resource on its own, and reply with a verdict for each."""
+    shape = response_shape(api_key, call.api_version)
+    verdicts = _change_resources(
+        broker, call.request.resources, layer_of, validate_only=call.request.validate_only
+    )
+    responses = tuple(
+        shape.nested(
+            "AlterConfigsResourceResponse",
+            error_code=error_code,
+            error_message=message,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+        )
+        for resource, (error_code, message) in verdicts
+    )
+    call.reply(shape.make(throttle_time=duration(0), responses=responses))
+
+
+def _change_resources(
     broker: "Broker", resources: Iterable[Any], layer_of: LayerOf, *, validate_only: bool
 ) -> list[tuple[Any, Verdict]]:
-    """Change each resource on its own; a resource named twice is refused both times."""
+    """A resource named twice is refused both times."""
     resources = list(resources)
     times = Counter((each.resource_type, each.resource_name) for each in resources)
     verdicts = []

@@ -31,10 +31,6 @@ class Decision:
     rates: tuple[int, ...]
 
     @property
-    def p_min(self) -> int:
-        return min(self.proportions, default=0)
-
-    @property
     def p_max(self) -> int:
         return max(self.proportions, default=0)
 

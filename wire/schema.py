@@ -10,8 +10,6 @@ from typing import Any, Final, NamedTuple
 import kio.schema.index
 from kio.static.constants import EntityType
 
-from wire.faults import MalformedFrame
-
 FORMATS: Final = {
     "bool": "b",
     "int8": "b",
@@ -97,8 +95,3 @@ def versions_of(api: str) -> tuple[int, ...]:
 def payload_apis() -> dict[int, str]:
     """Every API that has requests and responses: key -> kio's name."""
     return {int(key): api for key, api in kio.schema.index.api_key_map.items()}
-
-
-def malformed(message_class: Any, why: str) -> MalformedFrame:
-    """The fault of bytes that are not this message."""
-    return MalformedFrame(f"{message_class.__name__} v{message_class.__version__}: {why}")

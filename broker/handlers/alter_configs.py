@@ -8,12 +8,10 @@ Versions: v2 flexible.
 
 from typing import TYPE_CHECKING, Any
 
-from broker.config_changes import change_resources
-from broker.entities import response_shape
+from broker.config_changes import answer_changes
 from broker.topic_configs import check_config
 from broker.topics import Topic
 from wire.api_table import ApiKey
-from wire.codec import duration
 
 if TYPE_CHECKING:
     from broker.app import Broker
@@ -22,21 +20,7 @@ if TYPE_CHECKING:
 
 def handle(broker: "Broker", call: "Call") -> None:
     """Replace each topic's configs."""
-    shape = response_shape(ApiKey.ALTER_CONFIGS, call.api_version)
-    verdicts = change_resources(
-        broker, call.request.resources, _layer, validate_only=call.request.validate_only
-    )
-    responses = tuple(
-        shape.nested(
-            "AlterConfigsResourceResponse",
-            error_code=error_code,
-            error_message=message,
-            resource_type=resource.resource_type,
-            resource_name=resource.resource_name,
-        )
-        for resource, (error_code, message) in verdicts
-    )
-    call.reply(shape.make(throttle_time=duration(0), responses=responses))
+    answer_changes(broker, call, ApiKey.ALTER_CONFIGS, _layer)
 
 
 def _layer(_topic: Topic, resource: Any) -> dict[str, str]:

@@ -37,10 +37,3 @@ def _ratio(ours: Any, peer: Any) -> Any:
     if isinstance(ours, Spread):
         return ours.median / peer.median if peer.median else float("nan")
     return {name: _ratio(ours[name], peer[name]) for name in ours}
-
-
-def markdown(results: dict[str, Any]) -> str:
-    """A table for docs/performance.md."""
-    lines = ["| measured | min | median | max |", "|---|---|---|---|"]
-    lines += [f"| {name} | {low} | {median} | {high} |" for name, low, median, high in rows(results)]
-    return "\n".join(lines) + "\n"

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
+from ctl.stack.layout import Layout
 from runtime.config import Resolved, Setting, environment, parse_host_port, read_toml, resolve
 from tenants.vports import parse_vip
 
@@ -58,5 +59,5 @@ SETTINGS: Final = (
 
 def load(data_dir: Path, flags: Mapping[str, str | None]) -> dict[str, Resolved]:
     """The settings in force for a data directory. Raises: ConfigFault."""
-    path = data_dir / "portico.toml"
+    path = Layout(data_dir).settings_file
     return resolve(SETTINGS, flags, environment(), read_toml(path), str(path))
