@@ -1,6 +1,5 @@
 """The topics of this broker: what exists, its id, its configs, its partitions' logs."""
 
-import re
 from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Final
 
@@ -9,32 +8,11 @@ from broker.log.errors import StorageFailed
 from broker.log.manager import NO_TOPIC_ID, LoadReport, LogManager
 from broker.log.partition_log import PartitionLog
 from broker.topic_configs import log_config
+from broker.topic_names import INTERNAL_TOPICS
 from broker.topic_store import StoredTopic, TopicStore
 from contracts.names import owner_of
 
-NAME_LENGTH_MAX: Final = 249
-INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
 _PARTITIONS_PER_STEP: Final = 10
-_LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+\Z")
-
-
-def name_fault(name: str) -> str | None:
-    """Kafka's rules for topic names: what is wrong, or None."""
-    if name == "":
-        return "Topic name is invalid: the empty string is not allowed"
-    if name in (".", ".."):
-        return f"Topic name is invalid: '{name}' is not allowed"
-    if len(name) > NAME_LENGTH_MAX:
-        return (
-            f"Topic name is invalid: the length of '{name}' is longer than the max allowed length "
-            f"{NAME_LENGTH_MAX}"
-        )
-    if _LEGAL_NAME.match(name) is None:
-        return (
-            f"Topic name is invalid: '{name}' contains one or more characters other than ASCII "
-            "alphanumerics, '.', '_' and '-'"
-        )
-    return None
 
 
 class Topic:

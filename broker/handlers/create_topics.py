@@ -18,8 +18,9 @@ from broker.config_view import topic_config_values
 from broker.entities import ResponseShape, response_shape
 from broker.log.errors import StorageFailed
 from broker.topic_configs import ConfigFault, check_configs
+from broker.topic_names import INTERNAL_TOPICS, name_fault
 from broker.topic_store import StoredTopic
-from broker.topics import INTERNAL_TOPICS, Steps, name_fault
+from broker.topics import Steps
 from wire.api_table import ApiKey
 from wire.codec import duration
 

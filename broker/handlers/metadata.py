@@ -17,7 +17,8 @@ from kio.schema.errors import ErrorCode
 
 from broker.entities import ResponseShape, response_shape
 from broker.leadership import LEADER_EPOCH
-from broker.topics import Topic, name_fault
+from broker.topic_names import name_fault
+from broker.topics import Topic
 from wire.api_table import ApiKey
 from wire.codec import duration, encode, response_header_size
 

@@ -14,8 +14,8 @@ from broker.metrics import BrokerMetrics
 from broker.producer_ids import ProducerIds
 from broker.rate_limited import RateLimitedLog
 from broker.sasl import check_plain, client_address
+from broker.topic_names import name_fault
 from broker.topic_store import StoredTopic, TopicStore, TopicStoreDamaged
-from broker.topics import name_fault
 
 
 def test_producer_ids_are_unique_over_crashes_and_nodes(tmp_path: Path) -> None:
