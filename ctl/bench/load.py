@@ -15,7 +15,10 @@ import kio.schema.delete_records.v1.request as delete_records_v1
 import kio.schema.fetch.v7.request as fetch_v7
 import kio.schema.metadata.v4.request as metadata_v4
 import kio.schema.produce.v7.request as produce_v7
+import kio.schema.sasl_authenticate.v1.request as sasl_authenticate_v1
+import kio.schema.sasl_handshake.v1.request as sasl_handshake_v1
 
+from runtime.kafka_client import plain_token
 from wire.batch import Record, build_batch
 from wire.codec import decode_response, duration, framed_request
 
@@ -26,6 +29,8 @@ _DELETE_RECORDS: Any = delete_records_v1
 _FETCH: Any = fetch_v7
 _METADATA: Any = metadata_v4
 _PRODUCE: Any = produce_v7
+_SASL_AUTHENTICATE: Any = sasl_authenticate_v1
+_SASL_HANDSHAKE: Any = sasl_handshake_v1
 
 _SIZE: Final = struct.Struct(">i")
 RECORD_BYTES: Final = 1000
@@ -58,13 +63,32 @@ def _scratch() -> bytearray:
     return cast("bytearray", _local.buffer)
 
 
+class Endpoint(NamedTuple):
+    """A port of this machine, and the secret that it wants."""
+
+    port: int
+    secret: str | None = None
+
+
+Target = int | Endpoint
+
+
 class Client:
     """One blocking connection."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, target: Target) -> None:
+        port, secret = (target, None) if isinstance(target, int) else target
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._scratch = memoryview(_scratch())
+        if secret is not None:
+            self._log_in(secret)
+
+    def _log_in(self, secret: str) -> None:
+        self.call(_SASL_HANDSHAKE.SaslHandshakeRequest(mechanism="PLAIN"))
+        answer = self.call(_SASL_AUTHENTICATE.SaslAuthenticateRequest(auth_bytes=plain_token(secret)))
+        if answer.error_code != 0:
+            raise RuntimeError(f"the secret was refused: {answer.error_message}")
 
     def exchange(self, frame: bytes) -> int:
         """Send one framed request, read its answer into the scratch buffer; returns the answer's size."""
@@ -97,16 +121,16 @@ class Client:
 
 
 @contextmanager
-def connected(port: int) -> Iterator[Client]:
+def connected(target: Target) -> Iterator[Client]:
     """A client that is closed at the end."""
-    client = Client(port)
+    client = Client(target)
     try:
         yield client
     finally:
         client.socket.close()
 
 
-def create_topic(port: int, name: str, partitions: int = 1) -> None:
+def create_topic(target: Target, name: str, partitions: int = 1) -> None:
     """Create a topic of small segments and wait until it can be used."""
     topic = _CREATE_TOPICS.CreatableTopic(
         name=name,
@@ -115,7 +139,7 @@ def create_topic(port: int, name: str, partitions: int = 1) -> None:
         assignments=(),
         configs=(_CREATE_TOPICS.CreatableTopicConfig(name="segment.bytes", value=str(64 * 2**20)),),
     )
-    with connected(port) as client:
+    with connected(target) as client:
         answer = client.call(
             _CREATE_TOPICS.CreateTopicsRequest(topics=(topic,), timeout=duration(10_000), validate_only=False)
         )
@@ -123,7 +147,7 @@ def create_topic(port: int, name: str, partitions: int = 1) -> None:
         raise RuntimeError(f"topic {name}: {answer.topics[0].error_message}")
 
 
-def delete_all_records(port: int, topic: str, partitions: int = 1) -> None:
+def delete_all_records(target: Target, topic: str, partitions: int = 1) -> None:
     """Free what a round has stored, so that no benchmark fills the machine."""
     every = tuple(
         _DELETE_RECORDS.DeleteRecordsPartition(partition_index=number, offset=-1)
@@ -132,7 +156,7 @@ def delete_all_records(port: int, topic: str, partitions: int = 1) -> None:
     request = _DELETE_RECORDS.DeleteRecordsRequest(
         topics=(_DELETE_RECORDS.DeleteRecordsTopic(name=topic, partitions=every),), timeout=duration(30_000)
     )
-    with connected(port) as client:
+    with connected(target) as client:
         answer = client.call(request)
     if any(part.error_code != 0 for part in answer.topics[0].partitions):
         raise RuntimeError(f"records of {topic} could not be deleted")
@@ -153,13 +177,13 @@ def _produce_frame(topic: str, partition: int, batch: bytes, acks: int) -> bytes
     return framed_request(request, 7, "bench")
 
 
-def produce(port: int, frames: list[bytes], total_bytes: int, *, window: int, check: bool = True) -> int:
+def produce(target: Target, frames: list[bytes], total_bytes: int, *, window: int, check: bool = True) -> int:
     """Send frames in turn with at most `window` unanswered; returns the bytes carried.
 
     `check` looks at a first answer, which a floor's would not stand.
     """
     sent = answered = carried = 0
-    with connected(port) as client:
+    with connected(target) as client:
         if check:
             check_produced(client, frames[0])
         while carried < total_bytes:
@@ -184,14 +208,16 @@ def check_produced(client: Client, frame: bytes) -> None:
         raise RuntimeError(f"produce was refused with error {code}")
 
 
-def consume(port: int, topic: str, load: Workload, total_bytes: int, *, fetch_bytes: int, stored: int) -> int:
+def consume(
+    target: Target, topic: str, load: Workload, total_bytes: int, *, fetch_bytes: int, stored: int
+) -> int:
     """Fetch partition 0 from its start again and again, `stored` batches long; returns the bytes carried."""
     per_fetch = max(1, fetch_bytes // len(load.batch))
     step = per_fetch * load.records
     offsets = range(0, max(1, stored - per_fetch) * load.records, step)
     frames = [fetch_frame(topic, offset, per_fetch * len(load.batch)) for offset in offsets]
     carried = turn = 0
-    with connected(port) as client:
+    with connected(target) as client:
         while carried < total_bytes:
             size = client.exchange(frames[turn % len(frames)])
             if size < len(load.batch):
@@ -228,10 +254,12 @@ def metadata_frame(topic: str) -> bytes:
     )
 
 
-def paced_produce(port: int, frame: bytes, rate_bytes_per_s: float, seconds: float, *, window: int) -> float:
+def paced_produce(
+    target: Target, frame: bytes, rate_bytes_per_s: float, seconds: float, *, window: int
+) -> float:
     """Offer a rate for some seconds with at most `window` unanswered; returns delivered / offered."""
     sent = answered = 0
-    with connected(port) as client:
+    with connected(target) as client:
         started = time.perf_counter()
         while (elapsed_s := time.perf_counter() - started) < seconds:
             ahead_bytes = sent * len(frame) - elapsed_s * rate_bytes_per_s
@@ -248,10 +276,10 @@ def paced_produce(port: int, frame: bytes, rate_bytes_per_s: float, seconds: flo
         return sent * len(frame) / (time.perf_counter() - started) / rate_bytes_per_s
 
 
-def latencies_ms(port: int, frame: bytes, count: int) -> list[float]:
+def latencies_ms(target: Target, frame: bytes, count: int) -> list[float]:
     """Round-trip times of one request at a time."""
     times = []
-    with connected(port) as client:
+    with connected(target) as client:
         for _ in range(count):
             started = time.perf_counter_ns()
             client.exchange(frame)
@@ -259,13 +287,13 @@ def latencies_ms(port: int, frame: bytes, count: int) -> list[float]:
     return times
 
 
-def connections_per_s(port: int, seconds: float) -> float:
+def connections_per_s(target: Target, seconds: float) -> float:
     """Connect, ask ApiVersions, close; one after another."""
     frame = framed_request(_API_VERSIONS.ApiVersionsRequest(), 1, "bench")
     started = time.perf_counter()
     count = 0
     while time.perf_counter() - started < seconds:
-        with connected(port) as client:
+        with connected(target) as client:
             client.exchange(frame)
         count += 1
     return count / (time.perf_counter() - started)

@@ -17,7 +17,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from broker.log.config import LogConfig
 from broker.log.manager import LogManager
 from broker.log.partition_log import PartitionLog
-from tests.integration.kafka_jars import class_path, run_java
+from ctl.bench.kafka_jars import class_path
+from tests.integration.kafka_jars import run_java
 from tests.unit.broker_log.builders import NOW_MS, append, batch, idempotent, read_all, values
 
 pytestmark = pytest.mark.java
