@@ -84,7 +84,7 @@ class PartitionError(msgspec.Struct, frozen=True, kw_only=True, array_like=True)
 
 
 class LeaderAndIsrResponse(msgspec.Struct, frozen=True, kw_only=True):
-    """`error_code` concerns the whole request, and then nothing was done; else partitions in error are listed."""
+    """`error_code` is about the whole request: then nothing was done. Else it lists partitions in error."""
 
     version: int = MESSAGE_VERSION
     error_code: int = 0
