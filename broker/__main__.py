@@ -33,7 +33,24 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--connections-max-idle-ms", type=int, default=600_000)
     parser.add_argument("--default-partitions", type=int, default=1)
     parser.add_argument("--log-json", action="store_true", default=None)
+    _add_cluster_arguments(parser)
     return parser.parse_args(arguments)
+
+
+def _add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
+    """Kafka's names."""
+    parser.add_argument("--zookeeper", metavar="HOST:PORT[/CHROOT]", help="without it: a cluster of one")
+    parser.add_argument("--session-timeout-ms", type=int, default=6_000)
+    parser.add_argument("--rack")
+    parser.add_argument("--log-dirs", type=Path, nargs="+", default=[], help="default: DATA_DIR/logs")
+    parser.add_argument("--default-replication-factor", type=int)
+    parser.add_argument("--min-insync-replicas", type=int)
+    parser.add_argument("--replica-lag-time-max-ms", type=int, default=10_000)
+    parser.add_argument("--unclean-leader-election-enable", action="store_true")
+    parser.add_argument("--delete-topic-enable", action=argparse.BooleanOptionalAction, default=True)
+    parser.add_argument("--auto-leader-rebalance-enable", action=argparse.BooleanOptionalAction, default=True)
+    parser.add_argument("--leader-imbalance-check-interval-seconds", type=int, default=300)
+    parser.add_argument("--leader-imbalance-per-broker-percentage", type=int, default=10)
 
 
 def _config(options: argparse.Namespace) -> BrokerConfig:
@@ -61,6 +78,18 @@ def _config(options: argparse.Namespace) -> BrokerConfig:
         frame_progress_timeout_ms=options.frame_progress_timeout_ms,
         connections_max_idle_ms=options.connections_max_idle_ms,
         default_partitions=options.default_partitions,
+        zookeeper=options.zookeeper,
+        session_timeout_ms=options.session_timeout_ms,
+        rack=options.rack,
+        log_dirs=tuple(options.log_dirs),
+        default_replication_factor=options.default_replication_factor,
+        min_insync_replicas=options.min_insync_replicas,
+        replica_lag_time_max_ms=options.replica_lag_time_max_ms,
+        unclean_leader_election_enable=options.unclean_leader_election_enable,
+        delete_topic_enable=options.delete_topic_enable,
+        auto_leader_rebalance_enable=options.auto_leader_rebalance_enable,
+        leader_imbalance_check_interval_seconds=options.leader_imbalance_check_interval_seconds,
+        leader_imbalance_per_broker_percentage=options.leader_imbalance_per_broker_percentage,
     )
     faults = config.faults()
     if faults:

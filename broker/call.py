@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from broker.causes import CloseCause
+from broker.sasl import PeerBroker
 from wire.codec import RequestHeader, framed_response
 
 
@@ -38,12 +39,14 @@ class Channel(Protocol):
     is_authenticated: bool
     sasl_begun: bool
     """SaslHandshake has agreed on a mechanism."""
+    peer_broker: PeerBroker | None
+    """The broker of this cluster that speaks, if one does: it may fetch as a replica and give orders."""
 
     def begin_sasl(self, *, bare_token: bool) -> None:
         """SaslHandshake succeeded; with `bare_token` the next frame is the token itself (v0)."""
 
-    def authenticated(self, client_host: str | None) -> None:
-        """The peer proved the secret and may have told whom it speaks for."""
+    def authenticated(self, authorization_id: str) -> None:
+        """The peer proved the secret and may have told who it is or whom it speaks for."""
 
     def send_reply(self, call: "Call", parts: list[ReplyPart], mute: Mute | None) -> None:
         """Send the framed reply; then leave the connection unread while `mute` says so."""
@@ -91,6 +94,11 @@ class Call:
     def connection_id(self) -> int:
         """Unique for the life of the process."""
         return self.channel.connection_id
+
+    @property
+    def peer_broker(self) -> PeerBroker | None:
+        """The broker of this cluster that asks, if one does."""
+        return self.channel.peer_broker
 
     @property
     def is_gone(self) -> bool:

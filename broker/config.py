@@ -11,13 +11,18 @@ MIB: Final = 1024 * 1024
 class BrokerConfig:
     """Everything a broker is started with; none of it changes without a restart.
 
-    What an acknowledgement survives, on a cluster with one replica per partition:
+    What an acknowledgement survives:
 
     * acks=0: nothing is acknowledged. A batch that is refused closes the connection.
-    * acks=1 and acks=all: the batch is in the operating system's page cache. It survives the death of the
-      process (kill -9). A power cut loses at most what was written since the last flush: `flush_interval_ms`.
-    * acks=1 and acks=all to a topic with `flush.messages=1` (operators only): the batch is on the disk
-      (`fdatasync`) before the reply leaves. It survives a power cut.
+    * acks=1: the batch is in the page cache of the leader. It survives the death of the process (kill -9),
+      not the election of a follower that had not fetched it. A power cut of the leader's machine loses at
+      most what was written since the last flush: `flush_interval_ms`.
+    * acks=all with several replicas: the batch is in the page caches of all replicas in sync, at least
+      `min.insync.replicas` of them. It survives the loss of all but one of these, page cache included: a
+      broker whose machine restarted uncleanly is taken out of the ISR before anyone is elected.
+    * acks=all with one replica: as acks=1.
+    * acks=1 and acks=all to a topic with `flush.messages=1` (operators only): the batch is also on the
+      leader's disk (`fdatasync`) before the reply leaves. It survives a power cut.
 
     Producer ids are handed out only after their block is on the disk; a consumer's committed offsets are
     written like acks=all.
@@ -28,7 +33,17 @@ class BrokerConfig:
     cluster_id: str
     """Non-empty; what Metadata and DescribeCluster answer."""
     data_dir: Path
-    """Holds everything this broker keeps. One process per directory (locked)."""
+    """Holds everything this broker keeps but the logs in `log_dirs`. One process per directory (locked)."""
+    log_dirs: tuple[Path, ...] = ()
+    """Where logs are kept, Kafka's log.dirs; empty: `data_dir`/logs. One that fails takes only its own
+    partitions offline."""
+    zookeeper: str | None = None
+    """HOST:PORT[,HOST:PORT...][/chroot] of the cluster's metadata; needs `secret`. None: this broker is the
+    cluster and keeps the same tree in a file of its own."""
+    session_timeout_ms: int = 6_000
+    """ZooKeeper's: a broker that is silent for so long is dead to the others. Kafka's is 18 s."""
+    rack: str | None = None
+    """Replicas of a partition are spread over racks."""
     listen_host: str = "127.0.0.1"
     """Address to bind. Anything but loopback needs `secret`."""
     listen_port: int = 9092
@@ -81,7 +96,33 @@ class BrokerConfig:
     default_partitions: int = 1
     """num.partitions for CreateTopics with -1."""
     partitions_max: int = 20_000
-    """Partitions of this broker; more are refused with POLICY_VIOLATION. Each costs file descriptors."""
+    """Replicas on one broker; more are refused with POLICY_VIOLATION. Each costs file descriptors."""
+
+    default_replication_factor: int | None = None
+    """For CreateTopics with -1; None: three, or as many as there are brokers if there are fewer."""
+    min_insync_replicas: int | None = None
+    """Kafka's min.insync.replicas of topics that have none; None: two where a partition has three replicas or
+    more, else one."""
+    replica_lag_time_max_ms: int = 10_000
+    """Kafka's replica.lag.time.max.ms (30 s there): a follower that has not caught up for so long leaves the
+    ISR. acks=all waits no longer than that for one that hangs."""
+    unclean_leader_election_enable: bool = False
+    """Whether a replica out of sync may lead when no other is left, in topics that do not say."""
+    delete_topic_enable: bool = True
+    """Without it topics marked for deletion stay, and DeleteTopics is refused."""
+    auto_leader_rebalance_enable: bool = True
+    """Kafka's: the controller gives leadership back to preferred replicas."""
+    leader_imbalance_check_interval_seconds: int = 300
+    """How often it looks."""
+    leader_imbalance_per_broker_percentage: int = 10
+    """From which share of partitions led elsewhere it acts."""
+    controlled_shutdown_timeout_ms: int = 5_000
+    """How long a broker that stops asks the controller to take its leaders."""
+
+    @property
+    def log_directories(self) -> tuple[Path, ...]:
+        """Where logs are kept."""
+        return self.log_dirs or (self.data_dir / "logs",)
 
     def faults(self) -> list[str]:
         """Every rule the settings break, one sentence each."""
@@ -106,5 +147,35 @@ class BrokerConfig:
             (self.flush_interval_ms >= 10, "flush_interval_ms is below 10"),
             (1_000 <= self.report_period_ms <= 10_000, "report_period_ms is not between 1 s and 10 s"),
             (self.default_partitions >= 1, "default_partitions is below 1"),
+            *self._cluster_rules(),
         ]
         return [text for holds, text in rules if not holds]
+
+    def _cluster_rules(self) -> list[tuple[bool, str]]:
+        factor, insync = self.default_replication_factor, self.min_insync_replicas
+        return [
+            (
+                self.zookeeper is None or self.secret is not None,
+                "brokers of a cluster prove to each other that they know the secret: give a secret file",
+            ),
+            (len(set(self.log_directories)) == len(self.log_directories), "a log directory is named twice"),
+            (
+                1_000 <= self.session_timeout_ms <= 120_000,
+                "session_timeout_ms is not between 1 s and 120 s",
+            ),
+            (factor is None or factor >= 1, "default_replication_factor is below 1"),
+            (insync is None or insync >= 1, "min_insync_replicas is below 1"),
+            (
+                factor is None or insync is None or insync <= factor,
+                f"min_insync_replicas {insync} is more than the replication factor {factor}",
+            ),
+            (self.replica_lag_time_max_ms >= 500, "replica_lag_time_max_ms is below 500"),
+            (
+                self.leader_imbalance_check_interval_seconds >= 1,
+                "leader_imbalance_check_interval_seconds is below 1",
+            ),
+            (
+                0 <= self.leader_imbalance_per_broker_percentage <= 100,
+                "leader_imbalance_per_broker_percentage is not a percentage",
+            ),
+        ]

@@ -14,6 +14,7 @@ from broker.call import Call, Mute, ReplyPart
 from broker.causes import CloseCause
 from broker.memory import SMALL_BYTES
 from broker.outbox import Outbox, PeerGone
+from broker.sasl import PeerBroker, client_address, peer_broker
 
 if TYPE_CHECKING:
     from broker.server import Server
@@ -50,6 +51,7 @@ class Connection:
         "idle_ms",
         "is_authenticated",
         "is_closed",
+        "peer_broker",
         "sasl_begun",
     )
 
@@ -62,6 +64,7 @@ class Connection:
         self.is_closed = False
         self.is_authenticated = server.config.secret is None
         self.sasl_begun = self.expects_bare_token = False
+        self.peer_broker: PeerBroker | None = None
         self.call: Call | None = None
         self.idle_ms = 0
         self._buffer: bytearray | None = None
@@ -328,11 +331,11 @@ class Connection:
         self.sasl_begun = True
         self.expects_bare_token = bare_token
 
-    def authenticated(self, client_host: str | None) -> None:
-        """The peer proved the secret; a gateway says whom it speaks for."""
+    def authenticated(self, authorization_id: str) -> None:
+        """The peer proved the secret; a broker says who it is, a gateway whom it speaks for."""
         self.is_authenticated = True
-        if client_host is not None:
-            self.client_host = client_host
+        self.peer_broker = peer_broker(authorization_id)
+        self.client_host = client_address(authorization_id) or self.client_host
 
     # -- timers and the end ------------------------------------------------------------------------------
 

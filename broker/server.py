@@ -13,7 +13,7 @@ from broker.causes import CloseCause
 from broker.connection import Connection
 from broker.memory import ReceiveMemory
 from broker.rate_limited import RateLimitedLog
-from broker.sasl import check_plain, client_address
+from broker.sasl import check_plain
 from runtime.clock import monotonic_ms
 from runtime.logs import get_logger
 from wire.api_table import ApiKey
@@ -216,7 +216,7 @@ class Server:
             self._refuse(connection, CloseCause.AUTHENTICATION_FAILED, "bare token")
             return
         connection.expects_bare_token = False
-        connection.authenticated(client_address(authorization_id))
+        connection.authenticated(authorization_id)
         connection.send_bare(_EMPTY_FRAME)
 
     def _refuse(self, connection: Connection, cause: CloseCause, detail: str) -> None:

@@ -1,7 +1,8 @@
 """SaslAuthenticate (36), v0-2.
 
 Behaviour: checks the PLAIN token against the deployment's secret. The authorization id, if any, is the
-address of the gateway's client, `ip:port`, which DescribeGroups shows. A wrong token is answered and the
+address of the gateway's client, `ip:port`, which DescribeGroups shows, or `broker/<id>/<epoch>`: a broker of
+this cluster, which may fetch as a replica and send what a controller sends. A wrong token is answered and the
 connection closed.
 Deliberately not done: re-authentication (session lifetime is 0: for ever).
 Versions: v1 session_lifetime_ms (KIP-368); v2 flexible.
@@ -15,7 +16,7 @@ from kio.static.primitive import i64Timedelta
 
 from broker.causes import CloseCause
 from broker.entities import response_shape
-from broker.sasl import check_plain, client_address
+from broker.sasl import check_plain
 from wire.api_table import ApiKey
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def handle(broker: "Broker", call: "Call") -> None:
         )
         channel.close(CloseCause.AUTHENTICATION_FAILED)
         return
-    channel.authenticated(client_address(authorization_id))
+    channel.authenticated(authorization_id)
     call.reply(_answer(call, ErrorCode.none, None))
 
 
