@@ -3,11 +3,12 @@
 Source: Kafka UnifiedLog.fetchOffsetByTimestamp, FileRecords.
 """
 
-from broker.log.payload import PayloadUnreadable, records_of
+from broker.log.payload import records_of
 from broker.log.results import TimestampOffset
 from broker.log.segment import Segment
 from broker.log.segment_list import SegmentList
 from wire.batch import BatchError, BatchHeader
+from wire.compression import PayloadUnreadable
 
 
 def offset_for_timestamp(

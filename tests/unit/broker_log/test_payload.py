@@ -1,77 +1,22 @@
-"""Decompressing what clients of all kinds write, within bounds."""
+"""Looking into a compressed batch."""
 
-import cramjam
 import pytest
 
-from broker.log import payload
-from broker.log.payload import PayloadUnreadable, decompress, records_of
+from broker.log.errors import AppendRefused
+from broker.log.payload import check_keys, records_of
 from tests.unit.broker_log.builders import records, values
-from wire.batch import (
-    CODEC_GZIP,
-    CODEC_LZ4,
-    CODEC_SNAPPY,
-    CODEC_ZSTD,
-    build_batch,
-    encode_records,
-    parse_header,
-)
-
-PLAIN = b"some text, some text, some other text; " * 3000
-
-
-def xerial(plain: bytes, block_bytes: int = 32 * 1024) -> bytes:
-    """The stream that Java's snappy writes: a header, then blocks with their lengths."""
-    out = b"\x82SNAPPY\0" + (1).to_bytes(4, "big") + (1).to_bytes(4, "big")
-    for at in range(0, len(plain), block_bytes):
-        block = bytes(cramjam.snappy.compress_raw(plain[at : at + block_bytes]))
-        out += len(block).to_bytes(4, "big") + block
-    return out
-
-
-def java_lz4(plain: bytes) -> bytes:
-    """Independent blocks of 64 KiB without checksums, as Kafka's own Lz4BlockOutputStream writes."""
-    out = b"\x04\x22\x4d\x18\x60\x40\x82"
-    for at in range(0, len(plain), 64 * 1024):
-        block = bytes(cramjam.lz4.compress_block(plain[at : at + 64 * 1024], store_size=False))
-        out += len(block).to_bytes(4, "little") + block
-    return out + bytes(4)
-
-
-STREAMS = {
-    "gzip": (CODEC_GZIP, bytes(cramjam.gzip.compress(PLAIN))),
-    "snappy, raw": (CODEC_SNAPPY, bytes(cramjam.snappy.compress_raw(PLAIN))),
-    "snappy, xerial": (CODEC_SNAPPY, xerial(PLAIN)),
-    "lz4, linked blocks": (CODEC_LZ4, bytes(cramjam.lz4.compress(PLAIN))),
-    "lz4, java": (CODEC_LZ4, java_lz4(PLAIN)),
-    "zstd": (CODEC_ZSTD, bytes(cramjam.zstd.compress(PLAIN))),
-}
-
-
-@pytest.mark.parametrize("name", STREAMS)
-def test_every_writer_is_understood(name: str) -> None:
-    codec, stream = STREAMS[name]
-    assert bytes(decompress(stream, codec)) == PLAIN
-
-
-@pytest.mark.parametrize("name", STREAMS)
-def test_bombs_are_left_alone(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    codec, stream = STREAMS[name]
-    monkeypatch.setattr(payload, "PAYLOAD_BYTES_MAX", len(PLAIN) - 1)
-    with pytest.raises(PayloadUnreadable):
-        decompress(stream, codec)
-
-
-@pytest.mark.parametrize("name", STREAMS)
-def test_damage_is_noticed_or_harmless(name: str) -> None:
-    codec, stream = STREAMS[name]
-    for cut in (0, 1, 7, len(stream) // 2, len(stream) - 5):
-        try:
-            assert bytes(decompress(stream[:cut], codec)) != PLAIN
-        except PayloadUnreadable:
-            continue
+from wire.batch import CODEC_SNAPPY, Record, build_batch, encode_records, parse_header
+from wire.compression import compress
 
 
 def test_records_of_a_compressed_batch() -> None:
     rows = records("a", "b")
-    data = build_batch(rows, attributes=CODEC_SNAPPY, payload=xerial(encode_records(rows)))
+    data = build_batch(rows, attributes=CODEC_SNAPPY, payload=compress(encode_records(rows), CODEC_SNAPPY))
     assert values(list(records_of(data, parse_header(data)))) == ["a", "b"]
+
+
+def test_a_record_without_key_is_found() -> None:
+    rows = [Record(0, 0, b"k", b"v"), Record(1, 0, None, b"v")]
+    data = build_batch(rows, attributes=CODEC_SNAPPY, payload=compress(encode_records(rows), CODEC_SNAPPY))
+    with pytest.raises(AppendRefused, match="without key"):
+        check_keys(data, parse_header(data))
