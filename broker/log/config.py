@@ -31,6 +31,11 @@ class LogConfig:
     flush_ms: int = 1_000
     """Kafka leaves syncing to the operating system; with one replica we do not."""
     producer_id_expiration_ms: int = 24 * 3_600_000
+    min_insync_replicas: int = 0
+    """Members the ISR must have for acks=all and for the high watermark to move. 0: two where a partition has
+    three replicas or more, else one."""
+    unclean_leader_election_enable: bool = False
+    """Kept and reported here; the controller acts on it."""
     compression_type: str = "producer"
     """Kept and reported; batches are stored as received whatever it says."""
 
@@ -54,6 +59,8 @@ class LogConfig:
                 continue
             if field.name == "cleanup_policy":
                 changes[field.name] = frozenset(part.strip() for part in value.split(",") if part.strip())
+            elif isinstance(getattr(self, field.name), bool):
+                changes[field.name] = value == "true"
             elif isinstance(getattr(self, field.name), int):
                 changes[field.name] = int(value)
             else:

@@ -1,0 +1,1 @@
+"""Replication: a partition's role, its followers' progress, the ISR and the high watermark."""

@@ -1,0 +1,37 @@
+"""What a partition needs of the broker around it, and what it tells it. Pure."""
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from broker.replication.partition import Partition
+
+
+class IsrChange(NamedTuple):
+    """An ISR the leader wants in the state node. One per partition is under way at a time."""
+
+    leader_id: int
+    leader_epoch: int
+    controller_epoch: int
+    isr: tuple[int, ...]
+    partition_epoch: int
+    """Version of the state node the change is based on: the write is a compare-and-set."""
+
+
+class PartitionHost(Protocol):
+    """The broker, as a partition sees it."""
+
+    broker_id: int
+    replica_lag_max_ms: int
+    """Kafka's replica.lag.time.max.ms."""
+
+    def may_join_isr(self, replica_id: int, broker_epoch: int) -> bool:
+        """Whether this incarnation of a broker is the registered one and not shutting down (KIP-841, 903)."""
+
+    def propose_isr(self, partition: "Partition", change: IsrChange) -> None:
+        """Write the ISR; `isr_written` or `isr_refused` follows."""
+
+    def appended(self, partition: "Partition") -> None:
+        """The leader's log grew: followers that wait may fetch."""
+
+    def high_watermark_moved(self, partition: "Partition", committed_bytes: int) -> None:
+        """Records were committed, of about so many bytes: consumers that wait may read."""
