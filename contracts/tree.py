@@ -20,6 +20,8 @@ class Stat(NamedTuple):
     """The transaction that created the node: larger for each later creation, also of the same path."""
     ephemeral: bool
     """Whether the node goes with its session."""
+    owner: int = 0
+    """The session of an ephemeral node, else 0: tells whether a Create of unknown outcome was ours."""
 
 
 class Node(NamedTuple):
