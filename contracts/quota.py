@@ -4,6 +4,7 @@ Counters in reports only grow for the life of a boot id; rates are the differenc
 over the time between them. Times are epoch ms, rates bytes/s of Kafka frames on the wire.
 """
 
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Annotated, Final
 
@@ -48,6 +49,10 @@ class InstanceTraffic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     blocked: bool = False
     on_lease: bool = False
     """False: the point fell back to F_i from the last spec it knows."""
+    leaders: dict[int, Count] = {}
+    """Node id -> partitions of the instance it leads, as the sender's metadata has it; {}: unknown."""
+    leaders_version: Count = 0
+    """Orders what several points say of leaders: a larger one is newer. See `leaders_version`."""
 
 
 class TrafficReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -66,6 +71,14 @@ class TrafficReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """True: lists every instance the point leads something of; others are gone."""
     instances: tuple[InstanceTraffic, ...] = ()
     version: int = MESSAGE_VERSION
+
+
+def leaders_version(controller_epoch: int, leader_epochs: Iterable[int]) -> int:
+    """The version of one instance's leaders: it grows with each change, until a topic is deleted.
+
+    `leader_epochs` of every partition of the instance; controllers come and go more rarely.
+    """
+    return max(0, controller_epoch) * 2**32 + sum(max(0, epoch) + 1 for epoch in leader_epochs)
 
 
 class Allocation(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,7 +7,6 @@ from contracts.quota import Direction
 from contracts.quota_view import Rule
 from contracts.specs import InstanceSpec
 from master.allocation import Decision, Demand, Policy, SharedOut, share_out
-from master.capacity import is_blocked
 from master.ledger import DirectionEntry, Entry
 
 
@@ -60,12 +59,10 @@ def decide(
     silent: Sequence[bool],
     *,
     policy: Policy,
-    was_blocked: bool,
-    unblock_fraction: float,
+    stored_bytes: int,
+    blocked: bool,
 ) -> InstanceDecision:
-    """The five steps. `entries` lead at least one partition each."""
-    stored_bytes = sum(entry.stored_bytes for entry in entries)
-    blocked = was_blocked or any(entry.blocked for entry in entries)
+    """The five steps, the first done. `entries` lead at least one partition each."""
     return InstanceDecision(
         spec=spec,
         entries=tuple(entries),
@@ -77,7 +74,7 @@ def decide(
             policy, _purchased(spec, Direction.CONSUME), [(e, e.consume) for e in entries], silent
         ),
         stored_bytes=stored_bytes,
-        blocked=is_blocked(blocked, stored_bytes, spec.capacity_bytes, unblock_fraction),
+        blocked=blocked,
     )
 
 

@@ -4,7 +4,7 @@
 without a report but silence.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -75,6 +75,9 @@ class Entry:
     on_lease: bool = False
     produce: DirectionEntry = field(default_factory=DirectionEntry)
     consume: DirectionEntry = field(default_factory=DirectionEntry)
+    leaders: Mapping[int, int] = field(default_factory=dict)
+    """Node id -> partitions it leads, as the point's metadata has it; empty: unknown."""
+    leaders_version: int = 0
     has_base: bool = False
     """The counters are those of the point's present run, as of its last report."""
 
@@ -88,6 +91,8 @@ class Entry:
         self.stored_bytes = traffic.stored_bytes
         self.blocked = traffic.blocked
         self.on_lease = traffic.on_lease
+        self.leaders = traffic.leaders
+        self.leaders_version = traffic.leaders_version
         self.has_base = True
 
     def rest(self) -> None:
@@ -146,9 +151,9 @@ class Ledger:
         return iter(self._by_instance)
 
     def entries_of(self, instance_id: str) -> list[Entry]:
-        """The points that lead something of the instance, in order of node id."""
+        """The points that spoke of the instance, in order of node id."""
         entries = self._by_instance.get(instance_id, {}).values()
-        return sorted((e for e in entries if e.partitions_led > 0), key=lambda e: (e.node_id, e.point))
+        return sorted(entries, key=lambda entry: (entry.node_id, entry.point))
 
     def instances_led_by(self, point: str) -> list[str]:
         """The instances that a point leads something of."""
@@ -249,6 +254,7 @@ class Ledger:
                 entry.rest()
                 if report.full:
                     entry.partitions_led = entry.stored_bytes = 0
+                    entry.leaders = {}
         point.is_complete = point.is_complete or report.full
 
     def _add(self, point: Point, instance_id: str) -> Entry:

@@ -11,9 +11,11 @@ from contracts.quota import Allocation, ReportAnswer, TrafficReport
 from contracts.quota_view import History, QuotaOverview, QuotaView
 from contracts.specs import InstanceSpec, InstanceState
 from master.allocation import POLICIES
+from master.capacity import Fill
 from master.decision import InstanceDecision, decide
 from master.history import InstanceHistory
 from master.journal import Journal, SavedAllocation
+from master.leadership import Heard, leadership
 from master.leases import LeaseBook
 from master.ledger import Ledger, ReportRefusedError
 from master.metrics import MasterCollector
@@ -54,7 +56,7 @@ class MasterService:
         self.refusals: Counter[str] = Counter()
         """Refused reports by reason."""
         self._history: dict[str, InstanceHistory] = {}
-        self._blocked: dict[str, bool] = {}
+        self._fills: dict[str, Fill] = {}
         self.policy = journal.setting("policy") or self.settings.policy
         """The rule in force: an operator's choice outlives the settings."""
         period_ms = self.settings.period_ms
@@ -70,7 +72,8 @@ class MasterService:
     def _restore(self) -> None:
         now_ms = self._now_ms()
         for row in self._journal.allocations():
-            self._blocked[row.instance_id] = self._blocked.get(row.instance_id, False) or row.blocked
+            fill = self._fills.setdefault(row.instance_id, Fill())
+            fill.blocked = fill.blocked or row.blocked
             self._ledger.restore(
                 point=row.point,
                 node_id=row.node_id,
@@ -113,7 +116,9 @@ class MasterService:
             decision = self._decide(instance_id, now_ms)
             if decision is None:
                 continue
-            index = next(i for i, entry in enumerate(decision.entries) if entry.point == point)
+            index = next((i for i, entry in enumerate(decision.entries) if entry.point == point), None)
+            if index is None:
+                continue
             lease = self._leases.grant(decision, index, now_ms, unasked=instance_id not in listed)
             if lease is not None:
                 granted.append(lease)
@@ -124,18 +129,34 @@ class MasterService:
         spec = self._specs().get(instance_id)
         if spec is None or spec.state is InstanceState.DELETED:
             return None
-        entries = self._ledger.entries_of(instance_id)
-        silent_ms = self.settings.silent_periods * self.settings.period_ms
-        decision = decide(
-            spec,
-            entries,
-            [self._ledger.report_age_ms(entry.point, now_ms) >= silent_ms for entry in entries],
-            policy=POLICIES[self.policy],
-            was_blocked=self._blocked.get(instance_id, False),
-            unblock_fraction=self.settings.unblock_fraction,
+        period_ms = self.settings.period_ms
+        silent_ms = self.settings.silent_periods * period_ms
+        led = leadership(
+            [
+                Heard(entry, self._ledger.report_age_ms(entry.point, now_ms))
+                for entry in self._ledger.entries_of(instance_id)
+            ],
+            silent_ms=silent_ms,
+            late_ms=min(silent_ms, period_ms * 3 // 2),
         )
-        self._blocked[instance_id] = decision.blocked
-        return decision
+        fill = self._fills.setdefault(instance_id, Fill())
+        fill.update(
+            sum(entry.stored_bytes for entry in led.entries),
+            reported_blocked=any(entry.blocked for entry in led.entries),
+            is_settled=led.is_settled,
+            capacity_bytes=spec.capacity_bytes,
+            unblock_fraction=self.settings.unblock_fraction,
+            hold_ms=silent_ms,
+            now_ms=now_ms,
+        )
+        return decide(
+            spec,
+            led.entries,
+            led.silent,
+            policy=POLICIES[self.policy],
+            stored_bytes=fill.stored_bytes,
+            blocked=fill.blocked,
+        )
 
     # -- views --------------------------------------------------------------------------------------------
 
@@ -214,7 +235,7 @@ class MasterService:
         self._ledger.forget_instance(instance_id)
         self._leases.forget_instance(instance_id)
         self._history.pop(instance_id, None)
-        self._blocked.pop(instance_id, None)
+        self._fills.pop(instance_id, None)
 
     def saved_allocations(self) -> list[SavedAllocation]:
         """What the journal should hold now: the decisions of the last tick."""

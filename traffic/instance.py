@@ -1,5 +1,6 @@
 """One instance on one traffic point: two flows, the lease that sets their rates, the block."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from contracts.quota import Allocation, DirectionCounters, InstanceTraffic
@@ -24,6 +25,7 @@ class InstancePoint:
         "_base_left_bytes",
         "_base_own_bytes",
         "_base_stored_bytes",
+        "_has_base",
         "_led_stored_bytes",
         "_others_led",
         "_unblock_fraction",
@@ -32,6 +34,8 @@ class InstancePoint:
         "consume",
         "instance_id",
         "is_deleted",
+        "leaders",
+        "leaders_version",
         "lease_ends_at_ms",
         "lease_epoch",
         "on_lease",
@@ -60,14 +64,19 @@ class InstancePoint:
         self.told_partitions_led = 0
         self.told_stored_bytes = 0
         """Both as the last report listed them: the master's figures are based on them."""
+        self.leaders: Mapping[int, int] = {}
+        """Node id -> partitions it leads, as this broker's metadata has it; empty: unknown."""
+        self.leaders_version = 0
         self.acknowledged: tuple[object, ...] | None = None
         """What the master is known to have, see `state`."""
         self._others_led: int | None = None
-        """Partitions led by other points; None: never told."""
+        """Partitions led by other points, by our metadata or else by the master; None: never told."""
         self._base_stored_bytes = 0
         self._base_left_bytes: int | None = None
         self._base_own_bytes = 0
         """The whole instance's figures from the last allocation and our own part in them."""
+        self._has_base = False
+        """Whether an allocation of this run set those figures."""
         self._unblock_fraction = unblock_fraction
 
     # -- capacity -----------------------------------------------------------------------------------
@@ -96,6 +105,26 @@ class InstancePoint:
         self.partitions_led = partitions_led
         self.own_stored_bytes = stored_bytes
         self._check_block()
+
+    def move_leadership(self, partitions: int, stored_bytes: int) -> None:
+        """Partitions came to be led here, or (negative) ceased to be, with logs of so many bytes.
+
+        They were stored before and are stored after: a move neither fills nor frees the instance. Before the
+        first allocation of a run nothing is known of the others, so what is led counts as it comes.
+        """
+        self.partitions_led += partitions
+        self.own_stored_bytes = max(0, self.own_stored_bytes + stored_bytes)
+        assert self.partitions_led >= 0
+        self.told_stored_bytes += stored_bytes  # an answer under way does not know of the move
+        if self._has_base:
+            self._base_own_bytes += stored_bytes
+        self._check_block()
+
+    def set_leaders(self, leaders: Mapping[int, int], version: int, node_id: int) -> None:
+        """What the cluster's metadata says of the instance's leaders, see `contracts.quota`."""
+        self.leaders = leaders
+        self.leaders_version = version
+        self._others_led = sum(leaders.values()) - leaders.get(node_id, 0)
 
     def _check_block(self) -> None:
         left = self.left_bytes
@@ -140,15 +169,24 @@ class InstancePoint:
         self.lease_epoch = allocation.lease_epoch
         self.on_lease = True
         self.lease_ends_at_ms = now_ms + allocation.lease_ms
-        self._others_led = max(0, allocation.partitions_total - self.told_partitions_led)
+        if not self.leaders:
+            self._others_led = max(0, allocation.partitions_total - self.told_partitions_led)
         self._base_stored_bytes = allocation.stored_bytes
         self._base_left_bytes = allocation.stored_left_bytes
         self._base_own_bytes = self.told_stored_bytes
+        self._has_base = True
         self.produce.set_rate(max(RATE_MIN_BYTES_PER_S, allocation.produce_rate_bytes_per_s), now_ms)
         self.consume.set_rate(max(RATE_MIN_BYTES_PER_S, allocation.consume_rate_bytes_per_s), now_ms)
         self.blocked = allocation.blocked
         self._check_block()
         return self._effects() != before
+
+    def keep_time(self, broker_count: int, now_ms: int) -> None:
+        """Once a period: a lease that ended, a share that leaders' moves changed, what time has earned."""
+        if now_ms >= self.lease_ends_at_ms or not self.on_lease:
+            self.fall_back(broker_count, now_ms)
+        self.produce.settle(now_ms)
+        self.consume.settle(now_ms)
 
     def fall_back(self, broker_count: int, now_ms: int) -> bool:
         """The lease ended: F_i of the last spec known, until another lease comes. A block stays in force."""
@@ -169,7 +207,7 @@ class InstancePoint:
             flow.set_rate(max(RATE_MIN_BYTES_PER_S, share), now_ms)
 
     def _share(self, purchased: int, broker_count: int) -> int:
-        """F_i = T * n_i / sum(n), with the others' partitions as last told; T / brokers when never told.
+        """F_i = T * n_i / sum(n), with the others' partitions as last known; T / brokers when never told.
 
         A point that leads nothing counts as one partition: a misdirected produce must not mute for hours.
         """
@@ -195,6 +233,8 @@ class InstancePoint:
             self.own_stored_bytes,
             self.blocked,
             self.on_lease,
+            self.leaders,
+            self.leaders_version,
         )
 
     @property
@@ -214,6 +254,8 @@ class InstancePoint:
             stored_bytes=self.own_stored_bytes,
             blocked=self.blocked,
             on_lease=self.on_lease,
+            leaders=dict(self.leaders),
+            leaders_version=self.leaders_version,
         )
 
     def _counters(self, flow: Flow) -> DirectionCounters:

@@ -136,6 +136,14 @@ class TrafficPoint:
             if instance_id not in led:
                 entry.set_led(0, 0)
 
+    def move_leadership(self, instance_id: str, partitions: int, stored_bytes: int) -> None:
+        """At once when this broker becomes or ceases (negative) to be leader: a move fills no instance."""
+        self._entry(instance_id).move_leadership(partitions, stored_bytes)
+
+    def set_leaders(self, instance_id: str, leaders: Mapping[int, int], version: int) -> None:
+        """Who leads how many partitions of an instance, by this broker's metadata (`contracts.quota`)."""
+        self._entry(instance_id).set_leaders(leaders, version, self.node_id)
+
     # -- the master -------------------------------------------------------------------------------------
 
     def report(self, now_ms: int, sent_at_ms: int) -> TrafficReport:
@@ -144,10 +152,7 @@ class TrafficPoint:
         Post one at a time: `apply` takes its answer to be the answer to the last report.
         """
         for entry in self._instances.values():
-            if now_ms >= entry.lease_ends_at_ms:
-                entry.fall_back(self.broker_count, now_ms)
-            entry.produce.settle(now_ms)
-            entry.consume.settle(now_ms)
+            entry.keep_time(self.broker_count, now_ms)
         full = self._want_full
         chosen = [entry for entry in self._instances.values() if self._is_due(entry, full)]
         self._told = {entry.instance_id: entry.state() for entry in chosen}

@@ -107,18 +107,12 @@ def test_instance_first_listed_in_a_complete_run_counts_from_zero() -> None:
 
 def test_full_report_takes_leadership_from_what_it_does_not_list() -> None:
     ledger = Ledger()
-    ledger.receive(a_report(1, traffic(0), traffic(0, OTHER)), 0)
+    ledger.receive(a_report(1, traffic(0), traffic(0, OTHER, leaders={1: 1})), 0)
     ledger.receive(a_report(2, traffic(10), full=True), 1_000)
-    assert ledger.entries_of(OTHER) == [] and ledger.instances_led_by("broker-1") == [ID]
+    (entry,) = ledger.entries_of(OTHER)
+    assert (entry.partitions_led, entry.leaders) == (0, {}) and ledger.instances_led_by("broker-1") == [ID]
     ledger.receive(a_report(3, traffic(50, OTHER)), 2_000)
     assert rate(ledger, OTHER) == 50, "its counters were remembered"
-
-
-def test_leading_nothing_leaves_the_rule() -> None:
-    ledger = Ledger()
-    ledger.receive(a_report(1, traffic(0)), 0)
-    ledger.receive(a_report(2, traffic(0, partitions_led=0)), 1_000)
-    assert ledger.entries_of(ID) == []
 
 
 @pytest.mark.parametrize(

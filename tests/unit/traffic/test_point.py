@@ -348,3 +348,61 @@ def test_saved_leases_of_another_kind_are_refused(data: bytes) -> None:
 
 def test_stall_is_half_the_timeout_and_at_most_ten_seconds() -> None:
     assert [stall_ms(t) for t in (-1, 0, 1_000, 30_000, 120_000)] == [0, 0, 500, 10_000, 10_000]
+
+
+def test_taking_over_a_log_does_not_fill_the_instance() -> None:
+    point = a_point()
+    point.set_spec(a_spec(), 0)
+    point.set_led(ID, 1, 300_000)
+    told(point, 0, stored_bytes=900_000, stored_left_bytes=100_000)
+    point.move_leadership(ID, 1, 300_000)
+    assert isinstance(point.produce_verdict(ID), Admit)
+    point.count_appended(ID, 99_999)
+    assert isinstance(point.produce_verdict(ID), Admit)
+    point.count_appended(ID, 1)
+    assert isinstance(point.produce_verdict(ID), Full)
+
+
+def test_giving_up_a_log_frees_nothing() -> None:
+    point = a_point()
+    point.set_spec(a_spec(), 0)
+    point.set_led(ID, 2, 600_000)
+    told(point, 0, blocked=True, stored_bytes=1_000_000, stored_left_bytes=0)
+    point.move_leadership(ID, -1, -300_000)
+    assert isinstance(point.produce_verdict(ID), Full)
+    point.set_led(ID, 1, 270_000)
+    assert isinstance(point.produce_verdict(ID), Admit), "30,000 were deleted"
+
+
+def test_a_move_between_report_and_answer_counts_once() -> None:
+    point = a_point()
+    point.set_spec(a_spec(), 0)
+    point.set_led(ID, 1, 300_000)
+    point.report(0, 0)
+    point.move_leadership(ID, 1, 300_000)
+    answer = ReportAnswer(allocations=(an_allocation(stored_bytes=900_000, stored_left_bytes=100_000),))
+    point.apply(answer, 0)
+    assert isinstance(point.produce_verdict(ID), Admit)
+
+
+def test_before_the_first_answer_what_is_led_counts_as_it_comes() -> None:
+    point = a_point()
+    point.set_spec(a_spec(), 0)
+    point.move_leadership(ID, 1, 1_000_000)
+    assert isinstance(point.produce_verdict(ID), Full)
+
+
+def test_leaders_are_told_and_set_the_share_once_the_lease_is_over() -> None:
+    point = a_point()
+    point.set_spec(a_spec(), 0)
+    point.set_led(ID, 1, 0)
+    point.set_leaders(ID, {1: 1, 2: 2}, 7)
+    (listed,) = point.report(0, 0).instances
+    assert (listed.leaders, listed.leaders_version) == ({1: 1, 2: 2}, 7)
+    told(point, 0, partitions_total=30)
+    assert produce_rate(point, 5_000) == T // 3, "by the metadata, which is newer than the answer"
+    point.apply(ReportAnswer(), 5_000)
+    point.set_leaders(ID, {1: 1, 2: 1}, 8)
+    (listed,) = point.report(6_000, 0).instances
+    assert listed.leaders_version == 8
+    assert produce_rate(point, 6_000) == T // 2
