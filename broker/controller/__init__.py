@@ -1,1 +1,1 @@
-"""The controller: which broker leads which partition. A pure core (`core.py`) in a thin shell (`shell.py`)."""
+"""The controller decides which broker leads which partition: a pure core (`core.py`), a thin shell."""

@@ -70,10 +70,10 @@ class DeletionOutcome(NamedTuple):
 
 
 class NewPartitions(NamedTuple):
-    """A topic to grow to `count` partitions; `assignments` are the new ones' replicas."""
+    """A topic to grow to `total` partitions; `assignments` are the new ones' replicas."""
 
     topic: str
-    count: int
+    total: int
     assignments: Sequence[tuple[int, ...]] | None = None
 
 
