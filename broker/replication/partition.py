@@ -328,7 +328,8 @@ class Partition:
         kept = tuple(
             each
             for each in self.isr
-            if (remote := self._remotes.get(each)) is None or remote.is_in_sync(end_offset, now_ms, lag_max_ms)
+            if (remote := self._remotes.get(each)) is None
+            or remote.is_in_sync(end_offset, now_ms, lag_max_ms)
         )
         if kept != self.isr:
             self._propose(kept)
@@ -355,7 +356,7 @@ class Partition:
     def isr_refused(
         self, change: IsrChange, found: tuple[int, int, tuple[int, ...]] | None, partition_epoch: int
     ) -> bool:
-        """The state node had another version: `found` is its (leader, leader epoch, ISR), None without a node.
+        """The state node had another version: `found` is its (leader, leader epoch, ISR), None without one.
 
         Adopts what the controller wrote within our epoch; otherwise we do not lead any more and say so from
         now on, although the controller's command is still on its way. Whether we still lead.

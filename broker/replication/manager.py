@@ -1,0 +1,282 @@
+"""Every replica of this broker: who leads, who follows, and what the controller commands (seed 001).
+
+Commands are idempotent and may come late or twice: the controller epoch fences old controllers, the leader
+epoch and the state node's version old decisions. What fails for one partition is that partition's answer.
+"""
+
+from collections.abc import Callable, Generator, Mapping
+from typing import Final, Protocol, TypeVar
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+
+from broker.log.config import LogConfig
+from broker.log.errors import StorageFailed
+from broker.log.manager import NO_TOPIC_ID, LogManager
+from broker.log.partition_log import PartitionLog
+from broker.replication.partition import Partition
+from broker.replication.replicas import ClusterView, Key, Replicas
+from contracts.cluster import (
+    EPOCH_DURING_DELETE,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LiveBroker,
+    PartitionError,
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    StopReplicaResponse,
+)
+from runtime.logs import get_logger
+
+_log = get_logger(__name__)
+_PARTITIONS_PER_STEP: Final = 10
+
+T = TypeVar("T")
+LeaderAndIsrSteps = Generator[None, None, LeaderAndIsrResponse]
+StopReplicaSteps = Generator[None, None, StopReplicaResponse]
+
+
+class Followers(Protocol):
+    """What fetches from leaders elsewhere."""
+
+    def follow(self, partition: Partition, leader: LiveBroker) -> None:
+        """Fetch a partition from this leader in the partition's leader epoch, ending what went before."""
+
+    def unfollow(self, partition: Partition) -> None:
+        """Fetch it no longer."""
+
+    def close_idle(self) -> None:
+        """Close fetchers without partitions."""
+
+
+class _NoFollowers:
+    """A broker without others."""
+
+    def follow(self, partition: Partition, leader: LiveBroker) -> None:
+        raise AssertionError(f"{partition} cannot follow broker {leader.broker_id}")
+
+    def unfollow(self, partition: Partition) -> None:
+        pass
+
+    def close_idle(self) -> None:
+        pass
+
+
+class ReplicaManager(Replicas):
+    """The replicas, and what becomes of them."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        logs: LogManager,
+        cluster: ClusterView,
+        *,
+        log_config: Callable[[Mapping[str, str]], LogConfig],
+        replica_lag_max_ms: int,
+        now_ms: Callable[[], int],
+        epoch_ms: Callable[[], int],
+    ) -> None:
+        """`log_config` makes a log's settings of a topic's own layer; `now_ms` is monotonic."""
+        super().__init__(broker_id, cluster, replica_lag_max_ms)
+        self.controller_epoch = -1
+        """Of the newest controller that commanded."""
+        self.followers: Followers = _NoFollowers()
+        self._logs = logs
+        self._log_config = log_config
+        self._now_ms = now_ms
+        self._epoch_ms = epoch_ms
+
+    # -- commands ----------------------------------------------------------------------------------------
+
+    def become_leader_or_follower(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+        """`leader_and_isr` in one go."""
+        return _run(self.leader_and_isr(request))
+
+    def leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrSteps:
+        """Take the roles the controller gives out, in steps between which clients are served."""
+        if request.controller_epoch < self.controller_epoch:
+            return LeaderAndIsrResponse(error_code=_code(ErrorCode.stale_controller_epoch))
+        self.controller_epoch = request.controller_epoch
+        leaders = {broker.broker_id: broker for broker in request.live_brokers}
+        errors: list[PartitionError] = []
+        for number, state in enumerate(request.partition_states, 1):
+            configs = request.topic_configs.get(state.topic)
+            error_code = self._take_role(state, configs, leaders.get(state.leader))
+            if error_code is not ErrorCode.none:
+                errors.append(_error(state, error_code))
+            if number % _PARTITIONS_PER_STEP == 0:
+                yield
+        if request.is_full:
+            self._remove_strays({(state.topic, state.partition) for state in request.partition_states})
+        self.followers.close_idle()
+        return LeaderAndIsrResponse(partition_errors=tuple(errors))
+
+    def _take_role(
+        self,
+        state: LeaderAndIsrPartitionState,
+        configs: Mapping[str, str] | None,
+        leader: LiveBroker | None,
+    ) -> ErrorCode:
+        if self.broker_id not in state.replicas:
+            _log.warning("a replica of others was assigned", topic=state.topic, partition=state.partition)
+            return ErrorCode.unknown_topic_or_partition
+        try:
+            partition = self._partition_of(state, configs)
+        except StorageFailed as error:
+            self._offline[state.topic, state.partition] = error.message
+            _log.error("a replica's log cannot be opened", error=error.message)
+            return error.error_code
+        if state.leader_epoch < partition.leader_epoch:
+            return ErrorCode.fenced_leader_epoch
+        if state.partition_epoch <= partition.partition_epoch:
+            return ErrorCode.none  # known already
+        try:
+            if state.leader == self.broker_id:
+                self._lead(partition, state)
+            else:
+                self._follow(partition, state, leader)
+        except StorageFailed as error:
+            return error.error_code
+        return ErrorCode.none
+
+    def _lead(self, partition: Partition, state: LeaderAndIsrPartitionState) -> None:
+        self.followers.unfollow(partition)
+        if partition.make_leader(state, self._now_ms()):
+            self._tell_leadership(partition, is_leader=True)
+
+    def _follow(
+        self, partition: Partition, state: LeaderAndIsrPartitionState, leader: LiveBroker | None
+    ) -> None:
+        was_leader = partition.is_leader
+        is_new_epoch = partition.make_follower(state)
+        if was_leader:
+            self._tell_leadership(partition, is_leader=False)
+        if leader is None:
+            self.followers.unfollow(partition)
+        elif is_new_epoch:
+            self.followers.follow(partition, leader)
+
+    def _partition_of(
+        self, state: LeaderAndIsrPartitionState, configs: Mapping[str, str] | None
+    ) -> Partition:
+        """The hosted replica; its log is made when there is none. Raises: StorageFailed."""
+        key = (state.topic, state.partition)
+        partition = self._partitions.get(key)
+        if partition is not None and partition.topic_id in (state.topic_id, NO_TOPIC_ID):
+            return partition
+        if partition is not None:
+            self._stop(partition, delete=True)
+        config = self._log_config(self._cluster.configs(state.topic) if configs is None else configs)
+        log = self._log_of(key, state.topic_id, config)
+        log.reconfigure(config)
+        partition = Partition(log, self)
+        self._add(partition)
+        return partition
+
+    def _log_of(self, key: Key, topic_id: UUID, config: LogConfig) -> PartitionLog:
+        log = self._logs.get(*key)
+        if log is not None and log.topic_id not in (topic_id, NO_TOPIC_ID):
+            self._logs.delete(*key)  # the topic it belonged to is gone, its name was taken again
+            log = None
+        return self._logs.create(*key, topic_id, config, self._epoch_ms()) if log is None else log
+
+    def _remove_strays(self, named: set[Key]) -> None:
+        """Replicas and logs of topics that were deleted, or moved away, while we did not hear."""
+        for key, partition in list(self._partitions.items()):
+            if key not in named:
+                self._stop(partition, delete=True)
+        for key in list(self._logs.logs):
+            if key not in named:
+                _log.info("a log that nobody assigned is removed", topic=key[0], partition=key[1])
+                self._delete_log(key)
+
+    def stop_replicas(self, request: StopReplicaRequest) -> StopReplicaResponse:
+        """`stop_replica` in one go."""
+        return _run(self.stop_replica(request))
+
+    def stop_replica(self, request: StopReplicaRequest) -> StopReplicaSteps:
+        """Stop replicas, deleting logs where the controller says so, in steps."""
+        if request.controller_epoch < self.controller_epoch:
+            return StopReplicaResponse(error_code=_code(ErrorCode.stale_controller_epoch))
+        self.controller_epoch = request.controller_epoch
+        errors: list[PartitionError] = []
+        for number, state in enumerate(request.partition_states, 1):
+            error_code = self._stop_one(state)
+            if error_code is not ErrorCode.none:
+                errors.append(_error(state, error_code))
+            if number % _PARTITIONS_PER_STEP == 0:
+                yield
+        self.followers.close_idle()
+        return StopReplicaResponse(partition_errors=tuple(errors))
+
+    def _stop_one(self, state: StopReplicaPartitionState) -> ErrorCode:
+        key = (state.topic, state.partition)
+        log = self._logs.get(*key)
+        if log is not None and log.topic_id not in (state.topic_id, NO_TOPIC_ID):
+            return ErrorCode.none  # that topic is gone; this one took its name
+        partition = self._partitions.get(key)
+        try:
+            if partition is None:
+                if state.delete_partition:
+                    self._delete_log(key)
+                return ErrorCode.none
+            if state.leader_epoch != EPOCH_DURING_DELETE and state.leader_epoch < partition.leader_epoch:
+                return ErrorCode.fenced_leader_epoch
+            self._stop(partition, delete=state.delete_partition)
+        except StorageFailed as error:
+            _log.error("a replica's log cannot be deleted", error=error.message)
+            return error.error_code
+        return ErrorCode.none
+
+    def _stop(self, partition: Partition, *, delete: bool) -> None:
+        """Raises: StorageFailed when the log cannot be deleted; it is not hosted any more then."""
+        was_leader = partition.is_leader
+        self.followers.unfollow(partition)
+        self._remove(partition)
+        partition.resign()
+        if was_leader:
+            self._tell_leadership(partition, is_leader=False)
+        if delete:
+            self._delete_log(partition.key)
+        for callback in self._on_stopped:
+            callback(partition, delete)
+
+    def _delete_log(self, key: Key) -> None:
+        self._offline.pop(key, None)
+        if self._logs.get(*key) is not None:
+            self._logs.delete(*key)
+
+    # -- upkeep ------------------------------------------------------------------------------------------
+
+    def reconfigure(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
+        """A topic's configs have changed."""
+        config = self._log_config(configs)
+        for index in range(partitions):
+            partition = self._partitions.get((topic, index))
+            if partition is not None:
+                partition.log.reconfigure(config)
+                partition.reconfigured()
+
+    def shrink_isrs(self) -> None:
+        """Drop followers that lag from ISRs. Call it every half `replica.lag.time.max.ms`."""
+        now_ms = self._now_ms()
+        for partition in self:
+            partition.shrink_isr(now_ms)
+
+
+def _run(steps: Generator[None, None, T]) -> T:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+
+def _code(error_code: ErrorCode) -> int:
+    return int(error_code.value)
+
+
+def _error(state: LeaderAndIsrPartitionState | StopReplicaPartitionState, code: ErrorCode) -> PartitionError:
+    return PartitionError(topic=state.topic, partition=state.partition, error_code=_code(code))
