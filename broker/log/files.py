@@ -89,6 +89,14 @@ class LogFiles:
         self._warm_bytes -= self._warm.pop(segment, 0)
 
 
+def machine_boot_id() -> str:
+    """What the kernel calls this run of the machine, "" where it does not say."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
 def write_fully(fd: int, data: Buffer, position: int) -> None:
     """Write all of `data` at `position`.
 
@@ -126,3 +134,10 @@ def write_atomically(path: Path, content: bytes) -> None:
         os.close(fd)
     temporary.replace(path)
     sync_directory(path.parent)
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Like `write_atomically` as far as a crash of the process goes; not synced."""
+    temporary = path.with_name(path.name + ".tmp")
+    temporary.write_bytes(content)
+    temporary.replace(path)

@@ -6,17 +6,18 @@ the indexes, the epoch checkpoint and the producer snapshots lack is rebuilt fro
 """
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from broker.log.batch_scan import scan_valid, walk_headers
+from broker.log.batch_scan import scan_valid
 from broker.log.checkpoint_text import CheckpointCorrupt, parse_epochs
 from broker.log.config import LogConfig
 from broker.log.epoch_cache import EpochCache
 from broker.log.files import LogFiles
 from broker.log.offset_index import RELATIVE_MAX
+from broker.log.producer_loading import load_producers
 from broker.log.producer_state import ProducerStates
+from broker.log.rewind import rewind
 from broker.log.segment import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
@@ -27,15 +28,9 @@ from broker.log.segment import (
 )
 from broker.log.segment_list import CLEANED_SUFFIX, SWAP_SUFFIX, SegmentList
 from broker.log.snapshot_files import SnapshotFiles
-from wire.batch import BatchHeader
 
 EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
 DELETED_SUFFIX: Final = ".deleted"
-REPLAY_BYTES: Final = 16 * 1024 * 1024
-"""How far in front of a snapshot producers are replayed: it holds only the last batch of each, but a client
-whose answers a crash swallowed repeats its last five."""
-REPLAY_ACTIVE_MS: Final = 600_000
-"""Nobody repeats batches older than that (delivery.timeout.ms is two minutes)."""
 
 
 class LoadedLog(NamedTuple):
@@ -92,7 +87,7 @@ def load_log(
         start,
         recovered.log_end_offset,
         _load_epochs(directory, listed, recovered, start),
-        _load_producers(listed, snapshots, recovered.log_end_offset, now_ms),
+        load_producers(listed, snapshots, recovered.log_end_offset, now_ms),
         snapshots,
         recovered.recovered_bytes,
         recovered.truncated_bytes,
@@ -166,7 +161,7 @@ def _recover(segments: list[Segment], config: LogConfig, checkpoint: int | None)
             next_offset = following
             continue
         file_size = segment.size_bytes
-        start, next_offset = _rewind(segment, config, recovery_point, file_size)
+        start, next_offset = rewind(segment, config, recovery_point, file_size)
         handle = segment.handle()
         for _, header in scan_valid(handle.fd, start, file_size):
             gap = header.base_offset - next_offset
@@ -195,39 +190,14 @@ def _remove_from(segments: list[Segment], number: int) -> int:
     return removed
 
 
-def _rewind(segment: Segment, config: LogConfig, recovery_point: int, file_size: int) -> tuple[int, int]:
-    """(position, offset) to check from: the recovery point, with the indexes valid up to it.
-
-    What the indexes do not cover below it is noted from headers alone: they are not synced, so a power cut
-    may have shortened them, or spoilt them, and then the whole segment is checked and they are made anew.
-    """
-    handle = segment.handle()
-    position, next_offset = 0, segment.base_offset
-    index, times = segment.index, segment.time_index
-    if recovery_point > segment.base_offset and index.is_sound(file_size) and times.is_sound():
-        indexed = index.lookup(min(recovery_point - 1, times.last[1]))
-        first = next(walk_headers(handle.fd, indexed, file_size), None)
-        if first is not None and index.lookup(first[1].last_offset) == indexed:
-            position, next_offset = indexed, first[1].base_offset
-        else:
-            recovery_point = segment.base_offset
-    else:
-        recovery_point = segment.base_offset
-    segment.reset_indexes(position, next_offset)
-    for at, header in walk_headers(handle.fd, position, file_size):
-        if header.base_offset >= recovery_point:
-            return at, next_offset
-        segment.note(header, header.last_offset, config.index_interval_bytes)
-        position, next_offset = at + header.size_bytes, header.next_offset
-    return position, next_offset
-
-
 def _load_epochs(
     directory: Path, segments: SegmentList, recovered: _Recovered, log_start_offset: int
 ) -> EpochCache:
     try:
         epochs = EpochCache(parse_epochs((directory / EPOCH_CHECKPOINT).read_text()))
         found = recovered.epochs
+        if found:  # a truncation may not have reached the disk: the batches know better
+            epochs.truncate_end(found[0][1])
     except (FileNotFoundError, CheckpointCorrupt, UnicodeDecodeError):
         epochs = EpochCache()
         found = [
@@ -241,35 +211,3 @@ def _load_epochs(
     epochs.truncate_end(recovered.log_end_offset)
     epochs.truncate_start(log_start_offset)
     return epochs
-
-
-def _load_producers(
-    segments: SegmentList, snapshots: SnapshotFiles, log_end_offset: int, now_ms: int
-) -> ProducerStates:
-    newest = snapshots.load_newest(log_end_offset)
-    offset, states = newest or (segments.first.base_offset, ProducerStates())
-    recent = any(now_ms - entry.active_ms < REPLAY_ACTIVE_MS for entry in states.entries.values())
-    if offset == log_end_offset and not recent:
-        return states
-    replayed = ProducerStates()
-    for header in _headers_around(segments, offset):
-        if header.producer_id >= 0:
-            replayed.record(header, header.base_offset, now_ms)
-    states.adopt(replayed)
-    return states
-
-
-def _headers_around(segments: SegmentList, offset: int) -> Iterator[BatchHeader]:
-    """Headers to the end of the log, from `REPLAY_BYTES` in front of `offset` on."""
-    number = segments.number_of(offset)
-    found = segments[number].find(offset)
-    bytes_in_front = segments[number].size_bytes if found is None else found[0]
-    while number > 0 and bytes_in_front < REPLAY_BYTES:
-        number -= 1
-        bytes_in_front += segments[number].size_bytes
-    first = segments[number]
-    position = first.index.floor_position(max(0, bytes_in_front - REPLAY_BYTES))
-    for segment in segments.since(first.base_offset):
-        for _, header in segment.headers(position):
-            yield header
-        position = 0

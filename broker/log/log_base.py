@@ -10,6 +10,7 @@ from broker.log.config import LogConfig
 from broker.log.errors import StorageFailed
 from broker.log.files import FileHandle, write_atomically
 from broker.log.loading import EPOCH_CHECKPOINT, LoadedLog
+from broker.log.offset_index import RELATIVE_MAX
 from broker.log.results import FlushJob
 from broker.log.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from wire.batch import BatchHeader
@@ -19,7 +20,11 @@ SNAPSHOT_BYTES: Final = 16 * 1024 * 1024
 
 
 class LogBase:
-    """State of a partition. `on_dirty` is told when there is something to flush that there was not before."""
+    """State of a partition.
+
+    `on_dirty` is told when there is something to flush that there was not before; `before_shrinking` makes
+    checkpoints on the disk true of what a truncation will leave, or raises OSError.
+    """
 
     def __init__(
         self,
@@ -32,6 +37,7 @@ class LogBase:
         high_watermark: int = 0,
         recovery_point: int = 0,
         on_dirty: Callable[["LogBase"], None] = lambda _: None,
+        before_shrinking: Callable[["LogBase"], None] = lambda _: None,
     ) -> None:
         self.topic: Final = topic
         self.partition: Final = partition
@@ -50,6 +56,7 @@ class LogBase:
         self._producers = loaded.producers
         self._snapshots = loaded.snapshots
         self._on_dirty = on_dirty
+        self._before_shrinking = before_shrinking
         self._dirty = False
         self._dirty_since_ms = 0
         self._epochs_dirty = self._directory_dirty = False
@@ -58,6 +65,8 @@ class LogBase:
         self._first_flush: list[Callable[[], None]] = []
         self._directories: list[Path] = []
         self._bytes_since_snapshot = 0
+        self._lineage = 0
+        """Grows with every truncation: a flush that began before says nothing of what came after."""
         self._tail: tuple[int, int, int] | None = None
         """(offset, position, size) of the last batch, in the active segment: what waiting fetches read."""
 
@@ -151,18 +160,22 @@ class LogBase:
 
     # Rolling
 
-    def _roll_if_full(self, size_bytes: int, last_offset: int, timestamp_ms: int, now_ms: int) -> None:
+    def _roll_if_full(
+        self, size_bytes: int, first_offset: int, last_offset: int, timestamp_ms: int, now_ms: int
+    ) -> None:
         active, config = self._segments.active, self.config
-        if active.size_bytes == 0 and last_offset - active.base_offset < 2**31:
+        if active.size_bytes == 0:
+            if last_offset - active.base_offset > RELATIVE_MAX:  # a compacted leader's log has such gaps
+                self._segments.replace_empty(first_offset, now_ms)
             return
         fits = active.has_room(size_bytes, last_offset, config.segment_bytes, config.segment_index_bytes)
         if not fits or active.waited_ms(timestamp_ms, now_ms) > config.segment_ms:
-            self._roll(now_ms)
+            self._roll(first_offset, now_ms)
 
-    def _roll(self, now_ms: int) -> None:
+    def _roll(self, base_offset: int, now_ms: int) -> None:
         """Raises: OSError; the log goes on in its active segment then."""
-        self._snapshots.write(self.log_end_offset, self._producers)
-        self._segments.roll(self.log_end_offset, now_ms)
+        self._snapshots.write(base_offset, self._producers)
+        self._segments.roll(base_offset, now_ms)
         self._bytes_since_snapshot = 0
         self._tail = None
         self._directory_dirty = True
@@ -177,7 +190,7 @@ class LogBase:
         if active.size_bytes == 0 or active.waited_ms(now_ms, now_ms) <= self.config.segment_ms:
             return False
         try:
-            self._roll(now_ms)
+            self._roll(self.log_end_offset, now_ms)
         except OSError as error:
             raise self._storage_failed(error) from error
         return True
@@ -221,7 +234,7 @@ class LogBase:
         if self._directory_dirty:
             directories.append(self.directory)
         self._dirty = self._epochs_dirty = self._directory_dirty = False
-        return FlushJob(self.log_end_offset, handles, actions, directories)
+        return FlushJob(self.log_end_offset, self._lineage, handles, actions, directories)
 
     def complete_flush(self, job: FlushJob) -> None:
         """Move the recovery point. Raises: StorageFailed when the disk refused.
@@ -232,7 +245,8 @@ class LogBase:
         """
         if job.error is None:
             self._check_usable()  # what another job failed to sync is not durable because this one succeeded
-            self.recovery_point = max(self.recovery_point, min(job.up_to_offset, self.log_end_offset))
+            if job.lineage == self._lineage:
+                self.recovery_point = max(self.recovery_point, job.up_to_offset)
             return
         self._first_flush, self._directories = job.actions, job.directories
         self._mark_dirty()

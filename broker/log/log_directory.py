@@ -2,11 +2,14 @@
 
 import fcntl
 import os
+import threading
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from broker.log.checkpoint_text import (
     CheckpointCorrupt,
@@ -17,16 +20,23 @@ from broker.log.checkpoint_text import (
     parse_properties,
 )
 from broker.log.errors import LogDirectoryUnusable
-from broker.log.files import write_atomically
+from broker.log.files import sync_directory, write_atomically
 
 LOCK: Final = ".lock"
 META_PROPERTIES: Final = "meta.properties"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 LOG_STARTS: Final = "log-start-offset-checkpoint"
+BOOT_ID: Final = "boot-id"
 HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
 DELETE_SUFFIX: Final = "-delete"
 NAME_BYTES_MAX: Final = 255
+
+
+class _CleanShutdown(msgspec.Struct, frozen=True):
+    version: int = 0
+    brokerEpoch: int = -1  # noqa: N815 - Kafka's name
+
 
 Offsets = dict[tuple[str, int], int]
 
@@ -38,6 +48,8 @@ class Checkpoints:
     recovery_points: Offsets = field(default_factory=dict)
     log_starts: Offsets = field(default_factory=dict)
     high_watermarks: Offsets = field(default_factory=dict)
+    number: int = field(default=0, compare=False)
+    """Grows; an older one never replaces a newer one."""
 
 
 class LogDirectory:
@@ -46,6 +58,8 @@ class LogDirectory:
     def __init__(self, path: Path, *, cluster_id: str, node_id: int) -> None:
         """Raises: LogDirectoryUnusable, OSError."""
         self.path = path
+        self._checkpoint_lock = threading.Lock()
+        self._checkpoint_number = 0
         path.mkdir(parents=True, exist_ok=True)
         self._lock_fd = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
@@ -74,16 +88,38 @@ class LogDirectory:
                     f"{self.path} belongs to {key} {found.get(key)!r}, this broker has {value!r}"
                 )
 
-    def take_clean_marker(self) -> bool:
-        """Whether the last shutdown was clean. Asked once: a crash while loading is a crash (KAFKA-10471)."""
-        try:
-            (self.path / CLEAN_SHUTDOWN).unlink()
-        except FileNotFoundError:
-            return False
-        return True
+    def take_clean_marker(self) -> int | None:
+        """The broker epoch that a clean shutdown noted, -1 when it noted none, None after a crash.
 
-    def leave_clean_marker(self) -> None:
-        write_atomically(self.path / CLEAN_SHUTDOWN, b'{"version":0,"brokerEpoch":-1}')
+        Asked once: a crash while loading is a crash (KAFKA-10471). Raises: OSError.
+        """
+        marker = self.path / CLEAN_SHUTDOWN
+        try:
+            content = marker.read_bytes()
+        except FileNotFoundError:
+            return None
+        marker.unlink()
+        sync_directory(self.path)  # a power cut must not bring it back
+        try:
+            return msgspec.json.decode(content, type=_CleanShutdown).brokerEpoch
+        except msgspec.DecodeError:
+            return -1  # Kafka before 3.7 left the file empty
+
+    def leave_clean_marker(self, broker_epoch: int) -> None:
+        """Raises: OSError."""
+        write_atomically(self.path / CLEAN_SHUTDOWN, msgspec.json.encode(_CleanShutdown(0, broker_epoch)))
+
+    def knows_boot(self, boot_id: str) -> bool:
+        """Whether the machine has run through since `remember_boot`, so that its page cache is intact."""
+        try:
+            return bool(boot_id) and (self.path / BOOT_ID).read_text() == boot_id
+        except (FileNotFoundError, UnicodeDecodeError):
+            return False
+
+    def remember_boot(self, boot_id: str) -> None:
+        """Raises: OSError."""
+        if not self.knows_boot(boot_id):
+            write_atomically(self.path / BOOT_ID, boot_id.encode())
 
     def read_checkpoints(self) -> Checkpoints:
         """A missing or unreadable file counts as empty: then everything is recovered from the log."""
@@ -96,10 +132,17 @@ class LogDirectory:
             return {}
 
     def write_checkpoints(self, checkpoints: Checkpoints) -> None:
-        """Raises: OSError. A recovery point must not be written before what lies below it was synced."""
-        self._write(RECOVERY_POINTS, checkpoints.recovery_points)
-        self._write(LOG_STARTS, checkpoints.log_starts)
-        self._write(HIGH_WATERMARKS, checkpoints.high_watermarks)
+        """Safe on any thread. A recovery point must not be written before what lies below it was synced.
+
+        Raises: OSError.
+        """
+        with self._checkpoint_lock:
+            if checkpoints.number < self._checkpoint_number:
+                return
+            self._checkpoint_number = checkpoints.number
+            self._write(RECOVERY_POINTS, checkpoints.recovery_points)
+            self._write(LOG_STARTS, checkpoints.log_starts)
+            self._write(HIGH_WATERMARKS, checkpoints.high_watermarks)
 
     def _write(self, name: str, offsets: Mapping[tuple[str, int], int]) -> None:
         write_atomically(self.path / name, format_offsets(offsets).encode())

@@ -15,12 +15,13 @@ from typing import Final
 from broker.log.checkpoint_text import CheckpointCorrupt, format_partition_metadata, parse_partition_metadata
 from broker.log.config import LogConfig
 from broker.log.errors import LogError, StorageFailed
-from broker.log.files import FileHandle, LogFiles
+from broker.log.files import LogFiles, machine_boot_id
+from broker.log.jobs import CheckpointJob, FlushRound, RemovalJob
 from broker.log.loading import load_log
 from broker.log.log_base import LogBase
 from broker.log.log_directory import Checkpoints, LogDirectory
 from broker.log.partition_log import PartitionLog
-from broker.log.results import FlushJob, run_jobs
+from broker.log.results import FlushJob
 
 PARTITION_METADATA: Final = "partition.metadata"
 EMPTY_LOGS_PER_FLUSH: Final = 256
@@ -33,59 +34,23 @@ class LoadReport:
     """What starting found."""
 
     clean: bool = True
+    """Every directory was left by a clean shutdown."""
+    broker_epoch: int = -1
+    """That the last clean shutdown noted, -1 without one."""
+    page_cache_lost: bool = False
+    """No clean shutdown, and the machine is not known to be the same since: what was not synced is gone."""
+    short: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
+    """Logs that end in front of their checkpointed high watermark: (log end offset, high watermark)."""
     partitions: int = 0
     recovered_bytes: int = 0
     truncated_bytes: int = 0
     failures: dict[tuple[str, int], str] = field(default_factory=dict)
     """Partitions that could not be opened, and why; they are offline."""
 
-
-@dataclass(slots=True)
-class FlushRound:
-    """The logs of one flush. `run` belongs on a thread."""
-
-    jobs: list[tuple[LogBase, FlushJob]]
-    failures: list[LogError]
-    """Logs that could not even begin."""
-
-    def run(self) -> None:
-        run_jobs([job for _, job in self.jobs])
-
-
-@dataclass(slots=True)
-class CheckpointJob:
-    """The checkpoint files as of its creation. `run` belongs on a thread."""
-
-    writes: list[tuple[LogDirectory, Checkpoints]]
-    error: OSError | None = None
-
-    def run(self) -> None:
-        """Never raises."""
-        try:
-            for directory, checkpoints in self.writes:
-                directory.write_checkpoints(checkpoints)
-        except OSError as error:
-            self.error = error
-
-
-@dataclass(slots=True)
-class RemovalJob:
-    """Directories of deleted partitions, blocks of removed segments. `run` belongs on a thread."""
-
-    paths: list[Path]
-    handles: list[FileHandle]
-    errors: list[OSError] = field(default_factory=list)
-
-    def run(self) -> None:
-        """Never raises. What could not be removed is found again at the next start."""
-        self.handles.clear()
-        for path in self.paths:
-            try:
-                shutil.rmtree(path)
-            except FileNotFoundError:
-                continue
-            except OSError as error:
-                self.errors.append(error)
+    @property
+    def is_unclean(self) -> bool:
+        """Whether committed records may be missing here, so that other replicas must be preferred."""
+        return self.page_cache_lost or bool(self.short)
 
 
 class LogManager:
@@ -98,13 +63,19 @@ class LogManager:
         cluster_id: str,
         node_id: int,
         files: LogFiles | None = None,
+        boot_id: str | None = None,
     ) -> None:
-        """Raises: LogDirectoryUnusable, OSError."""
+        """`boot_id` (default: asked of the kernel) names this run of the machine, "" when it is not known.
+
+        Raises: LogDirectoryUnusable, OSError.
+        """
+        self._boot_id = machine_boot_id() if boot_id is None else boot_id
         self.logs: dict[tuple[str, int], PartitionLog] = {}
         self.files = LogFiles() if files is None else files
         self._directories: list[LogDirectory] = []
         self._dirty: dict[LogBase, None] = {}
-        self._checkpoint_due = True
+        self._checkpoint_number = 0
+        self._written: dict[Path, Checkpoints | None] = {}
         self._deleted: list[Path] = []
         try:
             for path in directories:
@@ -126,9 +97,13 @@ class LogManager:
         """Open every partition found on disk. Raises: OSError when a directory itself is unreadable."""
         report = LoadReport()
         for directory in self._directories:
-            clean = directory.take_clean_marker()
+            broker_epoch = directory.take_clean_marker()
+            clean = broker_epoch is not None
             report.clean &= clean
+            report.broker_epoch = max(report.broker_epoch, -1 if broker_epoch is None else broker_epoch)
+            report.page_cache_lost |= not clean and not directory.knows_boot(self._boot_id)
             checkpoints = directory.read_checkpoints()
+            self._written[directory.path] = checkpoints
             live, deleted = directory.partitions()
             self._deleted += deleted
             for topic, partition in live:
@@ -142,7 +117,16 @@ class LogManager:
                 report.partitions += 1
                 report.recovered_bytes += log.recovered_bytes
                 report.truncated_bytes += log.truncated_bytes
+                committed = checkpoints.high_watermarks.get((topic, partition), 0)
+                if log.log_end_offset < committed:
+                    report.short[topic, partition] = (log.log_end_offset, committed)
         return report
+
+    def remember_boot(self) -> None:
+        """Note which run of the machine the page cache belongs to: once this start has been registered, for
+        until then the next one must find the same facts. Raises: OSError."""
+        for directory in self._directories:
+            directory.remember_boot(self._boot_id)
 
     def _open(
         self,
@@ -158,6 +142,10 @@ class LogManager:
         path = directory.partition_path(topic, partition)
         key = (topic, partition)
         recovery_point = checkpoints.recovery_points.get(key)
+        high_watermark = checkpoints.high_watermarks.get(key, 0)
+        if recovery_point is not None:
+            # Behind the high watermark a truncation may be newer than the checkpoint of the recovery point.
+            recovery_point = min(recovery_point, checkpoints.high_watermarks.get(key, recovery_point))
         loaded = load_log(
             path,
             self.files,
@@ -173,9 +161,10 @@ class LogManager:
             _read_topic_id(path),
             config,
             loaded,
-            high_watermark=checkpoints.high_watermarks.get(key, 0),
+            high_watermark=high_watermark,
             recovery_point=recovery_point or 0,
             on_dirty=self._note_dirty,
+            before_shrinking=self._lower_checkpoint,
         )
         log.settle()
         self.logs[key] = log
@@ -210,7 +199,6 @@ class LogManager:
         except OSError as error:
             raise StorageFailed(f"{topic}-{partition}: {error.strerror or error}") from error
         log.sync_with_first_flush(lambda: _sync_file(metadata), path.parent)
-        self._checkpoint_due = True
         return log
 
     def _emptiest(self) -> LogDirectory:
@@ -235,7 +223,6 @@ class LogManager:
         del self.logs[topic, partition]
         self._dirty.pop(log, None)
         self._deleted.append(target)
-        self._checkpoint_due = True
 
     def begin_removal(self) -> RemovalJob | None:
         """What is left of deleted partitions and segments."""
@@ -277,27 +264,42 @@ class LogManager:
                 log.complete_flush(job)
             except StorageFailed as error:
                 failures.append(error)
-        self._checkpoint_due = True
         return failures
 
     def begin_checkpoint(self) -> CheckpointJob | None:
-        """The offset checkpoints, when anything moved since the last ones."""
-        if not self._checkpoint_due:
-            return None
-        self._checkpoint_due = False
-        of_directory = {directory.path: Checkpoints() for directory in self._directories}
+        """The offset checkpoints of the directories where anything moved since the last ones."""
+        current = self._checkpoints()
+        moved = [d for d in self._directories if current[d.path] != self._written.get(d.path)]
+        return CheckpointJob([(d, current[d.path]) for d in moved]) if moved else None
+
+    def _checkpoints(self) -> dict[Path, Checkpoints]:
+        self._checkpoint_number += 1
+        of_directory = {d.path: Checkpoints(number=self._checkpoint_number) for d in self._directories}
         for key, log in self.logs.items():
             checkpoints = of_directory[log.directory.parent]
             checkpoints.recovery_points[key] = log.recovery_point
             checkpoints.high_watermarks[key] = log.high_watermark
             if log.log_start_offset > 0:
                 checkpoints.log_starts[key] = log.log_start_offset
-        return CheckpointJob([(directory, of_directory[directory.path]) for directory in self._directories])
+        return of_directory
+
+    def _lower_checkpoint(self, log: LogBase) -> None:
+        """A truncation below what is checkpointed, as after an unclean election: write it first."""
+        directory = next(d for d in self._directories if d.path == log.directory.parent)
+        written, key = self._written.get(directory.path), (log.topic, log.partition)
+        if written is None or self.logs.get(key) is not log:
+            return
+        recovers_from = min(written.recovery_points.get(key, 0), written.high_watermarks.get(key, 0))
+        if recovers_from > log.recovery_point or written.log_starts.get(key, 0) > log.log_start_offset:
+            current = self._checkpoints()[directory.path]
+            directory.write_checkpoints(current)
+            self._written[directory.path] = current
 
     def complete_checkpoint(self, job: CheckpointJob) -> None:
         """Raises: StorageFailed; the next checkpoint tries again."""
+        for directory, checkpoints in job.writes:
+            self._written[directory.path] = checkpoints if job.error is None else None
         if job.error is not None:
-            self._checkpoint_due = True
             raise StorageFailed(f"checkpoints: {job.error}") from job.error
 
     # Other ticks
@@ -313,8 +315,6 @@ class LogManager:
                 log.roll_if_due(now_ms)
             except StorageFailed as error:
                 outcome = error
-            if outcome:
-                self._checkpoint_due = True
             yield log, outcome
 
     def expire_producers(self, now_ms: int) -> int:
@@ -326,8 +326,9 @@ class LogManager:
 
     # Closing
 
-    def close(self, *, clean: bool = True) -> list[LogError]:
-        """Close every log, then the checkpoints, then the clean-shutdown marker; what went wrong.
+    def close(self, *, clean: bool = True, broker_epoch: int = -1) -> list[LogError]:
+        """Close every log, then the checkpoints, then the clean-shutdown marker (which holds the broker
+        epoch of the registration that ends); what went wrong.
 
         Without `clean` (or when anything failed) the next start recovers.
         """
@@ -335,15 +336,16 @@ class LogManager:
         for log in self.logs.values():
             log.release_files()
         if clean:
-            self._checkpoint_due = True
             job = self.begin_checkpoint()
-            assert job is not None
-            job.run()
-            if job.error is not None:
-                failures.append(StorageFailed(f"checkpoints: {job.error}"))
-            elif not failures:
+            try:
+                if job is not None:
+                    job.run()
+                    self.complete_checkpoint(job)
+            except StorageFailed as error:
+                failures.append(error)
+            if not failures:
                 for directory in self._directories:
-                    directory.leave_clean_marker()
+                    directory.leave_clean_marker(broker_epoch)
         self._unlock()
         return failures
 

@@ -12,15 +12,20 @@ from collections.abc import Sequence
 
 from broker.log.batch_numbers import number_batches
 from broker.log.errors import OffsetOutOfRange
-from broker.log.log_retention import RetainedLog
+from broker.log.log_truncation import TruncatedLog
 from broker.log.payload import check_keys
 from broker.log.results import AppendOrigin, AppendResult, LogSlice, TimestampOffset
 from broker.log.time_lookup import offset_for_timestamp
-from broker.log.validation import LOG_APPEND_TIME, check_client_records, check_own_records
+from broker.log.validation import (
+    LOG_APPEND_TIME,
+    check_client_records,
+    check_fetched_records,
+    check_own_records,
+)
 from wire.batch import NO_TIMESTAMP, BatchHeader, WritableBuffer, stamp_log_append_time
 
 
-class PartitionLog(RetainedLog):
+class PartitionLog(TruncatedLog):
     """A partition, as handlers use it."""
 
     def append(
@@ -28,9 +33,14 @@ class PartitionLog(RetainedLog):
     ) -> AppendResult:
         """Check the records, number them in place and put them at the end of the log.
 
+        With origin REPLICATION offsets and epochs stay as the leader wrote them, offsets may have gaps (its
+        log may be compacted), a batch that is cut off at the end is left out, and `leader_epoch` is the one
+        that the records were fetched in: no batch may be newer.
         Raises: AppendRefused, StorageFailed; nothing is in the log then, and the log goes on as before.
         """
         self._check_usable()
+        if origin is AppendOrigin.REPLICATION:
+            return self._append_fetched(records, now_ms, leader_epoch)
         if origin is AppendOrigin.CLIENT:
             header = check_client_records(records, self.config, now_ms)
             if self.config.is_compacted:
@@ -46,13 +56,22 @@ class PartitionLog(RetainedLog):
         else:
             batches = check_own_records(records)
         base_offset = self.log_end_offset
-        if origin is AppendOrigin.REPLICATION:
-            base_offset = self._check_follows(batches)
-        else:
-            batches = number_batches(records, batches, base_offset, leader_epoch)
+        batches = number_batches(records, batches, base_offset, leader_epoch)
         self._write(records, batches, now_ms)
         time_ms = now_ms if origin is AppendOrigin.CLIENT and self._stamps_time else NO_TIMESTAMP
         return self._result(base_offset, self.log_end_offset - 1, time_ms, len(records))
+
+    def _append_fetched(self, records: WritableBuffer, now_ms: int, leader_epoch: int) -> AppendResult:
+        batches = check_fetched_records(
+            records,
+            log_end_offset=self.log_end_offset,
+            latest_epoch=self._epochs.latest,
+            leader_epoch=leader_epoch,
+        )
+        at, last = batches[-1]
+        with memoryview(records) as view, view[: at + last.size_bytes] as whole:
+            self._write(whole, batches, now_ms)
+        return self._result(batches[0][1].base_offset, last.last_offset, NO_TIMESTAMP, at + last.size_bytes)
 
     @property
     def _stamps_time(self) -> bool:
@@ -66,14 +85,6 @@ class PartitionLog(RetainedLog):
             base_offset, last_offset, time_ms, self.log_start_offset, appended_bytes, flush_due
         )
 
-    def _check_follows(self, batches: Sequence[tuple[int, BatchHeader]]) -> int:
-        expected = self.log_end_offset
-        for _, header in batches:
-            assert header.base_offset >= expected, "replicated batches follow the log's end"
-            assert header.partition_leader_epoch >= self._epochs.latest, "leader epochs never decrease"
-            expected = header.next_offset
-        return batches[0][1].base_offset
-
     def _write(
         self, records: WritableBuffer, batches: Sequence[tuple[int, BatchHeader]], now_ms: int
     ) -> None:
@@ -82,7 +93,7 @@ class PartitionLog(RetainedLog):
         if len(batches) > 1:
             newest_ms = max(header.max_timestamp_ms for _, header in batches)
         try:
-            self._roll_if_full(len(records), last.last_offset, newest_ms, now_ms)
+            self._roll_if_full(len(records), batches[0][1].base_offset, last.last_offset, newest_ms, now_ms)
             self._segments.write(records)
         except OSError as error:
             raise self._storage_failed(error) from error
@@ -149,3 +160,9 @@ class PartitionLog(RetainedLog):
     def epoch_of(self, offset: int) -> int:
         """The leader epoch that `offset` was written in, -1 when unknown (ListOffsets)."""
         return self._epochs.epoch_of(offset)
+
+    def begin_epoch(self, epoch: int) -> None:
+        """We lead from here on in `epoch`: where older ones ended is known although nothing was appended."""
+        if self._epochs.assign(epoch, self.log_end_offset):
+            self._epochs_dirty = True
+            self._mark_dirty()

@@ -77,6 +77,8 @@ class FlushJob:
 
     up_to_offset: int
     """The recovery point once the job ran."""
+    lineage: int
+    """The log's when the job began: a truncation meanwhile makes `up_to_offset` meaningless."""
     handles: list[FileHandle]
     actions: list[Callable[[], None]]
     """Small files to write and sync."""

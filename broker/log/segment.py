@@ -212,6 +212,8 @@ class Segment:
         self._time_index_written = len(self.time_index)
         self._trim_index_files()
         self._largest = self.time_index.last
+        if position == 0:
+            self._first_timestamp_ms = None
         last = self.index.last
         self._bytes_since_index = position - (last[1] if last else 0)
         self.size_bytes = position
@@ -249,6 +251,11 @@ class Segment:
         """(position, header) of the batches from `position` on. Raises: OSError."""
         handle = self.handle()  # held while the walk lasts: the cache may drop it meanwhile
         yield from walk_headers(handle.fd, position, self.size_bytes)
+
+    def headers_until(self, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
+        """Those in `position`..`end`, whatever the segment knows of its size. Raises: OSError."""
+        handle = self.handle()
+        yield from walk_headers(handle.fd, position, end)
 
     def find(self, offset: int) -> tuple[int, BatchHeader] | None:
         """The first batch that ends at `offset` or later: the one that contains it, unless compaction took

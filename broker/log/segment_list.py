@@ -1,7 +1,7 @@
 """The segments of one log, oldest first; the last one is the active segment, which is written to."""
 
 import os
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from pathlib import Path
@@ -67,6 +67,12 @@ class SegmentList:
         assert base_offset > self._segments[-1].base_offset
         self._segments.append(Segment.create(self.directory, base_offset, self.files, now_ms))
 
+    def replace_empty(self, base_offset: int, now_ms: int) -> None:
+        """Begin the active segment, which holds nothing, at a later offset. Raises: OSError."""
+        assert self._segments[-1].size_bytes == 0 and base_offset > self._segments[-1].base_offset
+        self._segments.append(Segment.create(self.directory, base_offset, self.files, now_ms))
+        self._segments.pop(-2).remove()
+
     def number_of(self, offset: int) -> int:
         """Which segment would hold the offset."""
         if offset >= self._segments[-1].base_offset:
@@ -124,6 +130,31 @@ class SegmentList:
             self.size_bytes -= segment.size_bytes
             freed += segment.size_bytes
         return freed
+
+    def first_from(self, offset: int) -> int:
+        """Number of the first segment that begins at `offset` or later."""
+        return bisect_left(self._segments, offset, key=_BASE_OFFSET)
+
+    def drop_from(self, number: int) -> int:
+        """Delete this segment and the later ones, the last one first, so that a crash leaves no hole; bytes
+        freed. The one in front becomes the active segment. Raises: OSError."""
+        assert number > 0
+        freed = 0
+        while len(self._segments) > number:
+            segment = self._segments[-1]
+            segment.remove()
+            self._segments.pop()
+            self.size_bytes -= segment.size_bytes
+            freed += segment.size_bytes
+        self.files.forget_indexes(self._segments[-1])
+        return freed
+
+    def replace_all(self, base_offset: int, now_ms: int) -> None:
+        """Delete every segment, the last one first, and begin an empty one. Raises: OSError."""
+        self.drop_from(1)
+        self._segments[0].remove()
+        self.size_bytes = 0
+        self._segments[0] = Segment.create(self.directory, base_offset, self.files, now_ms)
 
     def write_replacement(self, base_offset: int, batches: Sequence[Buffer]) -> Path:
         """Write the `.log` file of a segment that is to replace all others, durably, beside them.

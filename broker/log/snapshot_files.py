@@ -55,6 +55,11 @@ class SnapshotFiles:
         for offset in [offset for offset in self.offsets if offset < first]:
             self._remove(offset)
 
+    def remove_all(self) -> None:
+        """Raises: OSError."""
+        for offset in self.offsets.copy():
+            self._remove(offset)
+
     def _remove(self, offset: int) -> None:
         self.path(offset).unlink(missing_ok=True)
         self.offsets.remove(offset)

@@ -11,6 +11,7 @@ from broker.log.config import LogConfig
 from broker.log.errors import AppendRefused
 from wire.batch import (
     BATCH_LENGTH_MIN,
+    HEADER_SIZE,
     LOG_OVERHEAD,
     NO_TIMESTAMP,
     BatchError,
@@ -57,6 +58,52 @@ def check_own_records(records: Buffer) -> tuple[tuple[int, BatchHeader], ...]:
     if not batches:
         raise AppendRefused(ErrorCode.invalid_record, "there is no record batch")
     return batches
+
+
+def check_fetched_records(
+    records: Buffer, *, log_end_offset: int, latest_epoch: int, leader_epoch: int
+) -> tuple[tuple[int, BatchHeader], ...]:
+    """(position, header) of the whole batches that a leader answered a Fetch with; the rest is left out.
+
+    Raises: AppendRefused for a wrong CRC, offsets that do not follow the log's end, leader epochs that fall
+    or are newer than the one that was fetched in (the answer outlived its leader, KAFKA-18723).
+    """
+    batches = []
+    at, expected, epoch = 0, log_end_offset, latest_epoch
+    try:
+        while len(records) - at >= HEADER_SIZE:
+            header = parse_header(records, at)
+            check_magic(header)
+            if header.batch_length < BATCH_LENGTH_MIN or header.last_offset_delta < 0:
+                raise BatchError(ErrorCode.corrupt_message, "impossible batch length or last offset")
+            if header.size_bytes > len(records) - at:
+                break
+            check_crc(records, at, header)
+            if header.base_offset < expected:
+                raise BatchError(
+                    ErrorCode.offset_out_of_range,
+                    f"a batch from offset {header.base_offset} on cannot follow offset {expected}",
+                )
+            _check_epoch(header.partition_leader_epoch, epoch, leader_epoch)
+            batches.append((at, header))
+            at += header.size_bytes
+            expected, epoch = header.next_offset, header.partition_leader_epoch
+    except BatchError as error:
+        raise AppendRefused(error.error_code, error.message) from error
+    if not batches:
+        raise AppendRefused(ErrorCode.corrupt_message, "there is no whole record batch")
+    return tuple(batches)
+
+
+def _check_epoch(epoch: int, latest_epoch: int, leader_epoch: int) -> None:
+    if epoch < latest_epoch:
+        raise BatchError(
+            ErrorCode.fenced_leader_epoch, f"a batch of leader epoch {epoch} cannot follow {latest_epoch}"
+        )
+    if epoch > leader_epoch:
+        raise BatchError(
+            ErrorCode.unknown_leader_epoch, f"a batch of leader epoch {epoch} in a fetch of {leader_epoch}"
+        )
 
 
 def _check_length(header: BatchHeader, size_bytes: int) -> None:
