@@ -16,6 +16,7 @@ _CLUSTER_ID: Final = "MkU3OEVBNTcwNTJENDM2Qg"
 _HEAP: Final = "1g"
 _START_TIMEOUT_S: Final = 90.0
 _STOP_TIMEOUT_S: Final = 20.0
+_END_TIMEOUT_S: Final = 120.0
 _SETTINGS: Final = {
     "process.roles": "broker,controller",
     "controller.listener.names": "CONTROLLER",
@@ -72,7 +73,9 @@ class KafkaBroker:
             raise CommandError(f"Apache Kafka's storage cannot be formatted: {done.stdout}{done.stderr}")
 
     def start(self) -> None:
-        """Start the JVM; `until_serving` waits for it."""
+        """Start the JVM, once the one before has ended; `until_serving` waits for it."""
+        if self.process is not None:
+            self.process.wait(_END_TIMEOUT_S)
         with (self.directory / "server.log").open("ab") as log:
             command = self._java(_HEAP, "kafka.Kafka", str(self._properties))
             self.process = subprocess.Popen(command, stdout=log, stderr=log)

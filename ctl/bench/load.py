@@ -5,7 +5,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple, cast
 
@@ -149,9 +149,13 @@ def create_topic(target: Target, name: str, partitions: int = 1) -> None:
 
 def delete_all_records(target: Target, topic: str, partitions: int = 1) -> None:
     """Free what a round has stored, so that no benchmark fills the machine."""
+    delete_records_of(target, topic, range(partitions))
+
+
+def delete_records_of(target: Target, topic: str, partitions: Iterable[int]) -> None:
+    """The same for the partitions that one broker leads."""
     every = tuple(
-        _DELETE_RECORDS.DeleteRecordsPartition(partition_index=number, offset=-1)
-        for number in range(partitions)
+        _DELETE_RECORDS.DeleteRecordsPartition(partition_index=number, offset=-1) for number in partitions
     )
     request = _DELETE_RECORDS.DeleteRecordsRequest(
         topics=(_DELETE_RECORDS.DeleteRecordsTopic(name=topic, partitions=every),), timeout=duration(30_000)
@@ -209,13 +213,21 @@ def check_produced(client: Client, frame: bytes) -> None:
 
 
 def consume(
-    target: Target, topic: str, load: Workload, total_bytes: int, *, fetch_bytes: int, stored: int
+    target: Target,
+    topic: str,
+    load: Workload,
+    total_bytes: int,
+    *,
+    fetch_bytes: int,
+    stored: int,
+    partition: int = 0,
 ) -> int:
-    """Fetch partition 0 from its start again and again, `stored` batches long; returns the bytes carried."""
+    """Fetch one partition, `stored` batches long, again and again; returns the bytes carried."""
     per_fetch = max(1, fetch_bytes // len(load.batch))
     step = per_fetch * load.records
     offsets = range(0, max(1, stored - per_fetch) * load.records, step)
-    frames = [fetch_frame(topic, offset, per_fetch * len(load.batch)) for offset in offsets]
+    size = per_fetch * len(load.batch)
+    frames = [fetch_frame(topic, offset, size, partition) for offset in offsets]
     carried = turn = 0
     with connected(target) as client:
         while carried < total_bytes:
@@ -227,10 +239,10 @@ def consume(
     return carried
 
 
-def fetch_frame(topic: str, offset: int, size: int) -> bytes:
-    """A framed Fetch of partition 0."""
+def fetch_frame(topic: str, offset: int, size: int, partition: int = 0) -> bytes:
+    """A framed Fetch of one partition."""
     part = _FETCH.FetchPartition(
-        partition=0, fetch_offset=offset, log_start_offset=-1, partition_max_bytes=size
+        partition=partition, fetch_offset=offset, log_start_offset=-1, partition_max_bytes=size
     )
     request = _FETCH.FetchRequest(
         replica_id=-1,

@@ -23,7 +23,7 @@ def gateway(rounds: Rounds = 5, megabytes: Megabytes = 500, json: Json = None) -
     """Gateway against a direct connection and a bare relay of the same sockets."""
     from ctl.bench import gateway as bench
 
-    _run(bench, "gateway", ("direct", "relay"), rounds, megabytes, json)
+    _run(bench, "gateway", "gateway", ("direct", "relay"), rounds, megabytes, json)
 
 
 @app.command()
@@ -31,11 +31,25 @@ def broker(rounds: Rounds = 5, megabytes: Megabytes = 500, json: Json = None) ->
     """One broker against a floor loop: receive, CRC-32C, append; and sendfile."""
     from ctl.bench import broker as bench
 
-    _run(bench, "broker", ("floor",), rounds, megabytes, json)
+    _run(bench, "broker", "broker", ("floor",), rounds, megabytes, json)
+
+
+@app.command()
+def cluster(rounds: Rounds = 3, megabytes: Megabytes = 1000, json: Json = None) -> None:
+    """Three brokers with replication against three of Apache Kafka (where there is Java and Maven)."""
+    from ctl.bench import cluster as bench
+
+    _run(bench, "cluster", bench.OURS, (bench.THEIRS,), rounds, megabytes, json)
 
 
 def _run(
-    bench: ModuleType, ours: str, peers: tuple[str, ...], rounds: int, megabytes: int, json: Path | None
+    bench: ModuleType,
+    name: str,
+    ours: str,
+    peers: tuple[str, ...],
+    rounds: int,
+    megabytes: int,
+    json: Path | None,
 ) -> None:
     from ctl.bench.measure import context
     from ctl.bench.report import rows, with_ratios
@@ -43,7 +57,7 @@ def _run(
 
     facts = context()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(EXIT_FAILED))  # temporary files go when it is stopped
-    with terminal().status(f"bench {ours}") as status:
+    with terminal().status(f"bench {name}") as status:
         try:
             found: dict[str, Any] = bench.run(rounds, megabytes, lambda what: status.update(f"bench: {what}"))
         except (OSError, RuntimeError) as error:
