@@ -53,10 +53,6 @@ class GroupConfig:
     divides evenly by 1, 2, 3, 4 and 6 brokers, where Kafka's 50 would cost 200 files on each.
     """
 
-    offsets_rewrite_bytes: int = 64 * 1024 * 1024
-    """What the offsets topic may grow by before it is rewritten to its live keys; each partition has an
-    equal share. Loading reads all of it, some 10 us a record: this much takes 5 s."""
-
     def faults(self) -> list[str]:
         """Every cross-field rule that does not hold, one sentence each."""
         found = []

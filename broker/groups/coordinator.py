@@ -1,27 +1,23 @@
-"""The group coordinator: takes requests and the time, returns effects. Classic protocol, Kafka 2.8-3.x.
+"""The group coordinator of one partition of the offsets topic: requests and the time in, effects out.
 
-The contract with the shell around it (`broker.coordination`):
-
-* Every request method returns `Effects`. Its replies may leave at once. Its appends are written in order;
-  each is reported once, in order, with `committed` when its records are below the high watermark or with
-  `refused` when they could not be written. Both return further effects.
-* `tick` is called when `next_deadline_ms` is reached. Late is allowed, never is not.
-* Recovery: `replay` every record of the log in order, then `activate`. Live operation changes durable state
-  by the same `replay`.
-* Every reply token is named in exactly one reply, sooner or later.
+Classic protocol, Kafka 2.8-3.x. The contract with the shard around it is `broker.effects`.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from kio.schema.errors import ErrorCode
 
+from broker.effects import Moment, Reply, Token
+from broker.groups.batches import encode_batch
 from broker.groups.config import GroupConfig
+from broker.groups.failures import MEMBERSHIP_ERRORS, failure_replies
 from broker.groups.group import Group, State
 from broker.groups.membership import Membership
 from broker.groups.messages import (
     AfterCommit,
     AfterGroupDeletion,
     AfterHousekeeping,
+    AfterMarker,
     AfterOffsetsDeletion,
     AfterStaticJoin,
     AfterSync,
@@ -36,44 +32,34 @@ from broker.groups.messages import (
     JoinRequest,
     LeavingMember,
     ListedGroup,
-    Moment,
+    Marker,
     OffsetsDeletion,
     OffsetsDeletionResult,
     SyncRequest,
-    Token,
+    TransactionalCommit,
     Turn,
 )
 from broker.groups.offsets import Offsets
+from broker.groups.pending import OffsetKey
 from broker.groups.rebalance import Rebalance
-from broker.groups.records import OffsetAndMetadata, Record
+from broker.groups.records import OffsetAndMetadata, UnreadableRecord, decode
 from broker.groups.registry import Registry
-from broker.groups.timers import TimerKey
+from broker.groups.timer_key import TimerKey
+from broker.groups.usage import Usage
 from contracts.names import owner_of
-
-_MEMBERSHIP_ERRORS = {
-    ErrorCode.kafka_storage_error: ErrorCode.not_coordinator,
-    ErrorCode.not_leader_or_follower: ErrorCode.not_coordinator,
-    ErrorCode.not_enough_replicas: ErrorCode.coordinator_not_available,
-    ErrorCode.unknown_topic_or_partition: ErrorCode.coordinator_not_available,
-    ErrorCode.request_timed_out: ErrorCode.coordinator_not_available,
-    ErrorCode.message_too_large: ErrorCode.unknown_server_error,
-    ErrorCode.record_list_too_large: ErrorCode.unknown_server_error,
-}
-"""What a failed append of group metadata looks like to members, as in Kafka."""
-
-_COMMIT_ERRORS = _MEMBERSHIP_ERRORS | {
-    ErrorCode.message_too_large: ErrorCode.invalid_commit_offset_size,
-    ErrorCode.record_list_too_large: ErrorCode.invalid_commit_offset_size,
-}
-"""The same for offsets."""
+from wire import batch
+from wire.batch import BatchHeader
+from wire.control import read_marker
 
 
 class GroupCoordinator:
-    """All groups of one broker. See the module's contract."""
+    """All groups of one partition."""
 
-    def __init__(self, config: GroupConfig, new_member_suffix: Callable[[], str]) -> None:
+    def __init__(
+        self, config: GroupConfig, new_member_suffix: Callable[[], str], usage: Usage | None = None
+    ) -> None:
         """`new_member_suffix` returns a new unguessable text each time (the shell's uuid4)."""
-        self._registry = Registry(config, new_member_suffix)
+        self._registry = Registry(config, new_member_suffix, usage or Usage())
         rebalance = Rebalance(self._registry)
         self._rebalance = rebalance
         self._membership = Membership(self._registry, rebalance)
@@ -81,21 +67,40 @@ class GroupCoordinator:
 
     # -- recovery
 
-    def replay(self, record: Record) -> None:
-        """Apply a record of the log; before `activate` only, afterwards `committed` does it."""
-        self._registry.durable.replay(record)
+    def replay(self, header: BatchHeader, records: Iterator[batch.Record]) -> None:
+        """Apply a batch of the log; before `activate` only, afterwards `committed` does it.
 
-    def activate(self, now: Moment) -> None:
+        Raises: UnreadableRecord.
+        """
+        durable = self._registry.durable
+        if header.is_control:
+            end = read_marker(next(records))
+            if end is not None:
+                durable.replay_marker(header.producer_id, committed=end.committed)
+            return
+        for stored in records:
+            try:
+                record = decode(stored.key or b"", stored.value)
+            except UnreadableRecord as error:
+                # Leaving it out could reset a group, so nothing is served until someone looks.
+                raise UnreadableRecord(f"offset {stored.offset}: {error}") from error
+            if record is not None and header.is_transactional:
+                durable.replay_transactional(record, stored.offset, header.producer_id)
+            elif record is not None:
+                durable.replay(record, stored.offset)
+
+    def activate(self, now: Moment) -> Effects:
         """The log was read to its end: groups are live, and their members' sessions start."""
         for group_id in self._registry.durable.group_ids():
             group = self._registry.create(group_id)
             for member_id in group.members:
                 self._registry.extend_session(group, member_id, now)
             group.check()
+        return Turn(now).effects
 
-    def live_records(self) -> Iterable[Record]:
-        """Records whose replay gives the durable state: what the offsets log is rewritten to."""
-        return self._registry.durable.live_records()
+    def encode(self, append: Append, now: Moment) -> bytearray:
+        """One batch of the offsets topic."""
+        return encode_batch(append, now.epoch_ms)
 
     # -- requests
 
@@ -129,6 +134,18 @@ class GroupCoordinator:
         self._offsets.commit(turn, request, token)
         return self._finish(turn)
 
+    def commit_in_transaction(self, request: TransactionalCommit, token: Token, now: Moment) -> Effects:
+        """TxnOffsetCommit; answered with a CommitResult."""
+        turn = Turn(now)
+        self._offsets.commit_in_transaction(turn, request, token)
+        return self._finish(turn)
+
+    def end_transaction(self, marker: Marker, token: Token, now: Moment) -> Effects:
+        """WriteTxnMarkers; answered with an ErrorCode."""
+        turn = Turn(now)
+        turn.append_marker(marker, token)
+        return self._finish(turn)
+
     def delete_offsets(self, request: OffsetsDeletion, token: Token, now: Moment) -> Effects:
         """OffsetDelete; answered with an OffsetsDeletionResult."""
         turn = Turn(now)
@@ -150,6 +167,14 @@ class GroupCoordinator:
     def fetch_all_offsets(self, group_id: str) -> FetchedOffsets:
         """Every committed offset of a group. Not to be changed by the caller."""
         return self._registry.durable.offsets(group_id)
+
+    def is_unstable(self, group_id: str, topic: str, partition: int) -> bool:
+        """Whether a transaction that is not over has committed an offset of the partition (KIP-447)."""
+        return self._registry.is_unstable(OffsetKey(group_id, topic, partition))
+
+    def unstable_offsets(self, group_id: str) -> set[OffsetKey]:
+        """Everything of a group that is unstable."""
+        return self._registry.unstable_of(group_id)
 
     def describe(self, group_id: str) -> DescribedGroup:
         """DescribeGroups: members show metadata and assignment only while the group is stable."""
@@ -202,7 +227,7 @@ class GroupCoordinator:
                 turn.append(group_id, records, AfterHousekeeping())
         return self._finish(turn)
 
-    def expire_offsets(self, now: Moment) -> Effects:
+    def sweep(self, now: Moment) -> Effects:
         """Every `expiry_interval_ms`: offsets past their retention go, and groups left with nothing."""
         turn = Turn(now)
         self._offsets.expire(turn)
@@ -233,10 +258,9 @@ class GroupCoordinator:
 
     # -- appends
 
-    def committed(self, append: Append, now: Moment) -> Effects:
+    def committed(self, append: Append, base_offset: int, now: Moment) -> Effects:
         """The append's records are below the high watermark: they take effect, and what waited goes on."""
-        for record in append.records:
-            self._registry.durable.replay(record)
+        touched = self._apply(append, base_offset)
         turn = self._landed(append, now)
         then = append.then
         if isinstance(then, AfterSync):
@@ -247,45 +271,66 @@ class GroupCoordinator:
             turn.reply(then.token, CommitResult(then.errors))
         elif isinstance(then, AfterOffsetsDeletion):
             turn.reply(then.token, OffsetsDeletionResult(ErrorCode.none, then.errors))
-        elif isinstance(then, AfterGroupDeletion):
+        elif isinstance(then, AfterGroupDeletion | AfterMarker):
             turn.reply(then.token, ErrorCode.none)
         members_changed = isinstance(then, AfterSync | AfterStaticJoin)
-        return self._finish(turn, append.group_id, members_changed=members_changed)
+        return self._finish(turn, *touched, members_changed=members_changed)
+
+    def _apply(self, append: Append, base_offset: int) -> set[str]:
+        """Replay what has been committed; the groups it concerns."""
+        durable = self._registry.durable
+        if append.marker is not None:
+            marker = append.marker
+            return durable.replay_marker(marker.producer.producer_id, committed=marker.committed)
+        for log_offset, record in enumerate(append.records, base_offset):
+            if append.producer is None:
+                durable.replay(record, log_offset)
+            else:
+                durable.replay_transactional(record, log_offset, append.producer.producer_id)
+        return {append.group_id}
 
     def refused(self, append: Append, error: ErrorCode, now: Moment) -> Effects:
         """The append's records could not be written: nothing changed, and those who wait learn why."""
-        assert error is not ErrorCode.none
         turn = self._landed(append, now)
-        then = append.then
-        membership_error = _MEMBERSHIP_ERRORS.get(error, error)
-        if isinstance(then, AfterSync):
-            self._membership.assignment_stored(turn, append.group_id, then, membership_error)
-        elif isinstance(then, AfterStaticJoin):
-            self._membership.static_join_stored(turn, append.group_id, then, membership_error)
-        elif isinstance(then, AfterCommit):
-            commit_error = _COMMIT_ERRORS.get(error, error)
-            fine = ErrorCode.none
-            errors = {key: commit_error if one is fine else one for key, one in then.errors.items()}
-            turn.reply(then.token, CommitResult(errors))
-        elif isinstance(then, AfterOffsetsDeletion):
-            turn.reply(then.token, OffsetsDeletionResult(membership_error, {}))
-        elif isinstance(then, AfterGroupDeletion):
-            turn.reply(then.token, membership_error)
+        self._tell(turn, append, error)
         return self._finish(turn, append.group_id)
 
+    def overdue(self, append: Append, error: ErrorCode, now: Moment) -> tuple[Append, Effects]:
+        """Those who wait learn why; should the records be committed later, nobody waits any more."""
+        turn = Turn(now)
+        self._tell(turn, append, error)
+        return append._replace(then=AfterHousekeeping()), self._finish(turn, append.group_id)
+
+    def _tell(self, turn: Turn, append: Append, error: ErrorCode) -> None:
+        assert error is not ErrorCode.none
+        then = append.then
+        if isinstance(then, AfterSync):
+            membership_error = MEMBERSHIP_ERRORS.get(error, error)
+            self._membership.assignment_stored(turn, append.group_id, then, membership_error)
+        elif isinstance(then, AfterStaticJoin):
+            membership_error = MEMBERSHIP_ERRORS.get(error, error)
+            self._membership.static_join_stored(turn, append.group_id, then, membership_error)
+        else:
+            turn.effects.replies += failure_replies(append, error)
+
+    def resigned(self, pending: Iterable[Append]) -> list[Reply]:
+        """Everyone who waits is told to look for the coordinator again."""
+        replies = [
+            reply for each in pending for reply in failure_replies(each, ErrorCode.not_leader_or_follower)
+        ]
+        for group in self._registry.groups.values():
+            replies += group.parked_replies(ErrorCode.not_coordinator)
+        self._registry.release()
+        return replies
+
     def _landed(self, append: Append, now: Moment) -> Turn:
-        in_flight = self._registry.in_flight
-        assert in_flight.get(append.group_id, 0) > 0, "an append is reported once"
-        in_flight[append.group_id] -= 1
-        if in_flight[append.group_id] == 0:
-            del in_flight[append.group_id]
+        self._registry.landed(append)
         return Turn(now)
 
     def _finish(self, turn: Turn, *group_ids: str, members_changed: bool = True) -> Effects:
         """Count what is in flight and in memory now, then let groups that are no longer needed go."""
-        in_flight = self._registry.in_flight
         for append in turn.effects.appends:
-            in_flight[append.group_id] = in_flight.get(append.group_id, 0) + 1
+            self._registry.left(append)
         for group_id in group_ids:
             group = self._registry.get(group_id)
             if group is not None and members_changed:

@@ -4,18 +4,11 @@
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from typing import Final
+from collections.abc import Iterable
 
+from broker.groups.pending import OffsetKey, PendingOffsets, bytes_of
 from broker.groups.records import GroupMetadata, GroupRecord, OffsetAndMetadata, OffsetRecord, Record
 from contracts.names import owner_of
-
-_OFFSET_BYTES: Final = 256
-"""About what a committed offset takes besides its metadata."""
-
-
-def _bytes_of(value: OffsetAndMetadata | None) -> int:
-    return 0 if value is None else _OFFSET_BYTES + len(value.metadata)
 
 
 class DurableState:
@@ -24,17 +17,19 @@ class DurableState:
     def __init__(self) -> None:
         self._offsets: dict[str, dict[str, dict[int, OffsetAndMetadata]]] = {}
         self._groups: dict[str, GroupMetadata] = {}
+        self.pending = PendingOffsets()
         self.offset_bytes: defaultdict[str | None, int] = defaultdict(int)
         """What the committed offsets of each instance take in memory."""
 
-    def replay(self, record: Record) -> None:
-        """Apply one record that is below the high watermark."""
+    def replay(self, record: Record, log_offset: int) -> None:
+        """Apply one record that stands at `log_offset`, below the high watermark, outside of transactions."""
         if isinstance(record, GroupRecord):
             if record.value is None:
                 self._groups.pop(record.group_id, None)
             else:
                 self._groups[record.group_id] = record.value
             return
+        self.pending.supersede(OffsetKey(record.group_id, record.topic, record.partition), log_offset)
         self._count_offset(record)
         if record.value is None:
             self._remove_offset(record)
@@ -42,10 +37,23 @@ class DurableState:
             topics = self._offsets.setdefault(record.group_id, {})
             topics.setdefault(record.topic, {})[record.partition] = record.value
 
+    def replay_transactional(self, record: Record, log_offset: int, producer_id: int) -> None:
+        """Note one record of an open transaction; transactions hold offsets only."""
+        if isinstance(record, OffsetRecord):
+            self.pending.add(producer_id, record, log_offset)
+
+    def replay_marker(self, producer_id: int, *, committed: bool) -> set[str]:
+        """A producer's transaction has ended here. Returns the groups whose offsets it concerns."""
+        ended = self.pending.end(producer_id)
+        if committed:
+            for record, log_offset in ended:
+                self.replay(record, log_offset)
+        return {record.group_id for record, _ in ended}
+
     def _count_offset(self, record: OffsetRecord) -> None:
         owner = owner_of(record.group_id)
         before = self.offset(record.group_id, record.topic, record.partition)
-        self.offset_bytes[owner] += _bytes_of(record.value) - _bytes_of(before)
+        self.offset_bytes[owner] += bytes_of(record.value) - bytes_of(before)
         if self.offset_bytes[owner] == 0:
             del self.offset_bytes[owner]
 
@@ -55,7 +63,7 @@ class DurableState:
         for record in records:
             if isinstance(record, OffsetRecord):
                 before = self.offset(record.group_id, record.topic, record.partition)
-                growth += _bytes_of(record.value) - _bytes_of(before)
+                growth += bytes_of(record.value) - bytes_of(before)
         return max(growth, 0)
 
     def _remove_offset(self, record: OffsetRecord) -> None:
@@ -81,31 +89,28 @@ class DurableState:
 
     def knows(self, group_id: str) -> bool:
         """Whether any record of the group is live."""
-        return group_id in self._groups or group_id in self._offsets
+        return group_id in self._groups or group_id in self._offsets or self.has_pending(group_id)
+
+    def has_pending(self, group_id: str) -> bool:
+        """Whether offsets of the group wait for the end of a transaction."""
+        return any(True for _ in self.pending.of_group(group_id))
 
     def group_ids(self) -> set[str]:
         """Every group with a live record."""
-        return self._groups.keys() | self._offsets.keys()
+        return self._groups.keys() | self._offsets.keys() | self.pending.group_ids()
 
-    def live_records(self) -> Iterator[Record]:
-        """What a rewritten log must hold: replaying it gives this state again."""
-        for group_id, metadata in self._groups.items():
-            yield GroupRecord(group_id, metadata)
-        for group_id in self._offsets:
-            yield from self._offset_records(group_id)
-
-    def _offset_records(self, group_id: str) -> Iterator[OffsetRecord]:
-        for topic, partitions in self._offsets[group_id].items():
-            for partition, value in partitions.items():
-                yield OffsetRecord(group_id, topic, partition, value)
+    def offset_keys(self, group_id: str) -> set[OffsetKey]:
+        """What the group has offsets for, committed or pending."""
+        committed = {
+            OffsetKey(group_id, topic, partition)
+            for topic, partitions in self.offsets(group_id).items()
+            for partition in partitions
+        }
+        return committed.union(self.pending.of_group(group_id))
 
     def tombstones(self, group_id: str) -> tuple[Record, ...]:
-        """Records that remove everything of a group."""
-        found: list[Record] = (
-            [record._replace(value=None) for record in self._offset_records(group_id)]
-            if group_id in self._offsets
-            else []
-        )
+        """Records that remove everything of a group; those of pending offsets keep them from coming back."""
+        found: list[Record] = [OffsetRecord(*key, None) for key in sorted(self.offset_keys(group_id))]
         if group_id in self._groups:
             found.append(GroupRecord(group_id, None))
         return tuple(found)

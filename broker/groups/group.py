@@ -9,7 +9,8 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from broker.groups.messages import JoinedMember, Token
+from broker.effects import Reply, Token
+from broker.groups.messages import JoinedMember, JoinResult, SyncResult
 from broker.groups.records import GroupMetadata, StoredMember
 from broker.groups.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 
@@ -246,6 +247,16 @@ class Group:
         if self.leader == old_member_id:
             self.leader = new_member_id
         return new
+
+    def parked_replies(self, error: ErrorCode) -> list[Reply]:
+        """Every parked answer, with the error that ends it. The group is not used afterwards."""
+        replies = []
+        for member in self.members.values():
+            if member.awaiting_join is not None:
+                replies.append(Reply(member.awaiting_join, JoinResult(error, member.member_id)))
+            if member.awaiting_sync is not None:
+                replies.append(Reply(member.awaiting_sync, SyncResult(error)))
+        return replies
 
     def is_leader(self, member_id: str) -> bool:
         """Whether this member leads."""

@@ -2,6 +2,7 @@
 
 from kio.schema.errors import ErrorCode
 
+from broker.effects import Token
 from broker.groups.group import Group, Member, State, protocols_bytes
 from broker.groups.messages import (
     UNKNOWN_MEMBER,
@@ -14,7 +15,6 @@ from broker.groups.messages import (
     LeavingMember,
     SyncRequest,
     SyncResult,
-    Token,
     Turn,
 )
 from broker.groups.rebalance import Rebalance

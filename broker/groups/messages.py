@@ -4,26 +4,16 @@ A request comes with a *reply token*: the coordinator never looks into it, parks
 answer, and names it exactly once in a `Reply`.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
 from kio.schema.errors import ErrorCode
 
+from broker import effects
+from broker.effects import Moment, Token
 from broker.groups.records import OffsetAndMetadata, Record
-
-Token: TypeAlias = Callable[[Any], None]
-"""Where an answer goes. Opaque to the coordinator, which only hands it back."""
 
 UNKNOWN_MEMBER = ""
 """The member id of a client that has none yet."""
-
-
-class Moment(NamedTuple):
-    """Now, on both clocks: deadlines count on the one that never jumps, records carry the wall clock."""
-
-    monotonic_ms: int
-    epoch_ms: int
 
 
 class JoinRequest(NamedTuple):
@@ -126,6 +116,32 @@ class CommitRequest(NamedTuple):
     offsets: tuple[OffsetToCommit, ...]
 
 
+class Producer(NamedTuple):
+    """Who writes inside a transaction."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+class TransactionalCommit(NamedTuple):
+    """TxnOffsetCommit. Clients before v3 give no member: generation -1 and an empty member id."""
+
+    group_id: str
+    generation_id: int
+    member_id: str
+    group_instance_id: str | None
+    producer: Producer
+    offsets: tuple[OffsetToCommit, ...]
+
+
+class Marker(NamedTuple):
+    """The end of a producer's transaction on this partition (WriteTxnMarkers)."""
+
+    producer: Producer
+    coordinator_epoch: int
+    committed: bool
+
+
 class CommitResult(NamedTuple):
     """The answer to OffsetCommit: (topic, partition) -> error."""
 
@@ -179,13 +195,6 @@ FetchedOffsets: TypeAlias = dict[str, dict[int, OffsetAndMetadata]]
 """topic -> partition -> committed offset."""
 
 
-class Reply(NamedTuple):
-    """An answer that may leave now."""
-
-    token: Token
-    result: Any
-
-
 class AfterSync(NamedTuple):
     """Once the assignment is durable, the group becomes stable and its members get it."""
 
@@ -221,33 +230,39 @@ class AfterGroupDeletion(NamedTuple):
     token: Token
 
 
+class AfterMarker(NamedTuple):
+    """Once the marker is durable, the transaction's offsets take effect or go. Answer: an error code."""
+
+    token: Token
+
+
 class AfterHousekeeping(NamedTuple):
     """Nobody waits: an emptied group, expired offsets, a deleted topic."""
 
 
 Continuation: TypeAlias = (
-    AfterSync | AfterStaticJoin | AfterCommit | AfterOffsetsDeletion | AfterGroupDeletion | AfterHousekeeping
+    AfterSync
+    | AfterStaticJoin
+    | AfterCommit
+    | AfterOffsetsDeletion
+    | AfterGroupDeletion
+    | AfterMarker
+    | AfterHousekeeping
 )
 
 
 class Append(NamedTuple):
-    """Records of one group for one batch of the offsets topic.
-
-    Order: the shell appends in the order given, and reports each append once: to `committed` when the
-    records are below the high watermark, in append order, or to `refused` when they could not be written.
-    """
+    """One batch of the offsets topic: records of one group, or a marker, which is of no group."""
 
     group_id: str
     records: tuple[Record, ...]
     then: Continuation
+    producer: Producer | None = None
+    """In whose transaction the records are."""
+    marker: Marker | None = None
 
 
-@dataclass(slots=True)
-class Effects:
-    """What one step of the coordinator leads to: `replies` may leave at once, `appends` must be written."""
-
-    replies: list[Reply] = field(default_factory=list)
-    appends: list[Append] = field(default_factory=list)
+Effects: TypeAlias = effects.Effects[Append]
 
 
 class Turn:
@@ -257,13 +272,23 @@ class Turn:
 
     def __init__(self, now: Moment) -> None:
         self.now = now
-        self.effects = Effects()
+        self.effects: Effects = effects.Effects()
 
     def reply(self, token: Token, result: Any) -> None:
         """Let an answer leave at the end of this step."""
-        self.effects.replies.append(Reply(token, result))
+        self.effects.replies.append(effects.Reply(token, result))
 
-    def append(self, group_id: str, records: tuple[Record, ...], then: Continuation) -> None:
+    def append(
+        self,
+        group_id: str,
+        records: tuple[Record, ...],
+        then: Continuation,
+        producer: Producer | None = None,
+    ) -> None:
         """Write records, then go on."""
         assert records, "an append without records"
-        self.effects.appends.append(Append(group_id, records, then))
+        self.effects.appends.append(Append(group_id, records, then, producer))
+
+    def append_marker(self, marker: Marker, token: Token) -> None:
+        """Write the end of a transaction, then answer."""
+        self.effects.appends.append(Append("", (), AfterMarker(token), marker=marker))

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from kio.schema.errors import ErrorCode
 
+from broker.effects import Token
 from broker.groups.group import Group, State
 from broker.groups.messages import (
     AfterCommit,
@@ -17,9 +18,12 @@ from broker.groups.messages import (
     CommitResult,
     OffsetsDeletion,
     OffsetsDeletionResult,
-    Token,
+    OffsetToCommit,
+    Producer,
+    TransactionalCommit,
     Turn,
 )
+from broker.groups.pending import OffsetKey
 from broker.groups.records import GroupRecord, OffsetAndMetadata, OffsetRecord, Record, is_storable
 from broker.groups.registry import Registry
 from broker.groups.subscription import CONSUMER_PROTOCOL_TYPE
@@ -42,23 +46,42 @@ class Offsets:
             return
         if group is not None and group.state in _STATES_THAT_KEEP_SESSIONS:
             self._registry.extend_session(group, request.member_id, turn.now)
+        self._write(turn, request.group_id, request.offsets, token, request.retention_ms)
+
+    def commit_in_transaction(self, turn: Turn, request: TransactionalCommit, token: Token) -> None:
+        """Decide one TxnOffsetCommit: the offsets wait for the end of the producer's transaction."""
+        fault = self._transactional_fault(self._registry.get(request.group_id), request)
+        if fault is not None:
+            turn.reply(token, CommitResult({(one.topic, one.partition): fault for one in request.offsets}))
+        else:
+            self._write(turn, request.group_id, request.offsets, token, producer=request.producer)
+
+    def _write(
+        self,
+        turn: Turn,
+        group_id: str,
+        offsets: tuple[OffsetToCommit, ...],
+        token: Token,
+        retention_ms: int | None = None,
+        producer: Producer | None = None,
+    ) -> None:
         errors: dict[tuple[str, int], ErrorCode] = {}
         records: list[Record] = []
         commit_ms = turn.now.epoch_ms
-        expire_ms = None if request.retention_ms is None else commit_ms + request.retention_ms
-        for one in request.offsets:
+        expire_ms = None if retention_ms is None else commit_ms + retention_ms
+        for one in offsets:
             oversize = len(one.metadata.encode()) > self._registry.config.offset_metadata_bytes_max
             errors[one.topic, one.partition] = (
                 ErrorCode.offset_metadata_too_large if oversize else ErrorCode.none
             )
             if not oversize:
                 value = OffsetAndMetadata(one.offset, one.leader_epoch, one.metadata, commit_ms, expire_ms)
-                records.append(OffsetRecord(request.group_id, one.topic, one.partition, value))
-        if not self._registry.may_grow(request.group_id, self._registry.durable.growth_bytes(records)):
+                records.append(OffsetRecord(group_id, one.topic, one.partition, value))
+        if not self._registry.may_grow(group_id, self._registry.durable.growth_bytes(records)):
             too_large = ErrorCode.invalid_commit_offset_size
             turn.reply(token, CommitResult(dict.fromkeys(errors, too_large)))
         elif records:
-            turn.append(request.group_id, tuple(records), AfterCommit(token, errors))
+            turn.append(group_id, tuple(records), AfterCommit(token, errors), producer)
         else:
             turn.reply(token, CommitResult(errors))
 
@@ -83,6 +106,20 @@ class Offsets:
         completing = group.state is State.COMPLETING_REBALANCE
         return ErrorCode.rebalance_in_progress if completing else None
 
+    def _transactional_fault(self, group: Group | None, request: TransactionalCommit) -> ErrorCode | None:
+        """KIP-447: a client that names its member must still be one, of this generation."""
+        if not is_storable(request.group_id):
+            return ErrorCode.invalid_group_id
+        if request.generation_id < 0 and request.member_id == "" and request.group_instance_id is None:
+            known = group is not None or self._registry.may_create(request.group_id)
+            return None if known else ErrorCode.group_max_size_reached
+        if group is None:
+            return ErrorCode.illegal_generation
+        fault = group.member_fault(request.member_id, request.group_instance_id)
+        if fault is not None:
+            return fault
+        return None if request.generation_id == group.generation_id else ErrorCode.illegal_generation
+
     def delete(self, turn: Turn, request: OffsetsDeletion, token: Token) -> None:
         """Decide one OffsetDelete: not while members subscribe to the topic."""
         group = self._registry.get(request.group_id)
@@ -92,10 +129,11 @@ class Offsets:
             return
         errors: dict[tuple[str, int], ErrorCode] = {}
         records: list[Record] = []
+        known = self._registry.durable.offset_keys(request.group_id)
         for topic, partition in request.partitions:
             subscribed = group.is_subscribed_to(topic)
             errors[topic, partition] = ErrorCode.group_subscribed_to_topic if subscribed else ErrorCode.none
-            if not subscribed and self._registry.durable.offset(request.group_id, topic, partition):
+            if not subscribed and OffsetKey(request.group_id, topic, partition) in known:
                 records.append(OffsetRecord(request.group_id, topic, partition, None))
         if records:
             turn.append(request.group_id, tuple(records), AfterOffsetsDeletion(token, errors))
@@ -135,10 +173,7 @@ class Offsets:
         durable = self._registry.durable
         for group_id in durable.group_ids():
             records: tuple[Record, ...] = tuple(
-                OffsetRecord(group_id, topic, partition, None)
-                for topic, partitions in durable.offsets(group_id).items()
-                if topic in gone
-                for partition in partitions
+                OffsetRecord(*key, None) for key in sorted(durable.offset_keys(group_id)) if key.topic in gone
             )
             if records:
                 turn.append(group_id, records, AfterHousekeeping())
@@ -154,9 +189,10 @@ class Offsets:
     def _expired(self, group: Group, now_ms: int) -> tuple[Record, ...]:
         durable = self._registry.durable
         records: list[Record] = []
-        kept = False
+        kept = durable.has_pending(group.group_id)
         for topic, partition, value in self._each_offset(group.group_id):
-            if self._is_expired(group, topic, value, now_ms):
+            pending = self._registry.is_unstable(OffsetKey(group.group_id, topic, partition))
+            if not pending and self._is_expired(group, topic, value, now_ms):
                 records.append(OffsetRecord(group.group_id, topic, partition, None))
             else:
                 kept = True

@@ -10,7 +10,7 @@ from broker.groups.group import Group, Member, State
 from broker.groups.messages import AfterHousekeeping, JoinResult, SyncResult, Turn
 from broker.groups.records import GroupRecord
 from broker.groups.registry import Registry
-from broker.groups.timers import TimerKey
+from broker.groups.timer_key import TimerKey
 
 
 class Rebalance:

@@ -84,21 +84,6 @@ def is_storable_group_id(group_id: str) -> bool:
     return group_id != "" and is_storable(group_id)
 
 
-def java_hash(text: str) -> int:
-    """Java's String.hashCode, as a signed 32-bit number."""
-    value = 0
-    encoded = text.encode("utf-16-be", "surrogatepass")
-    for at in range(0, len(encoded), 2):
-        value = (31 * value + (encoded[at] << 8 | encoded[at + 1])) & 0xFFFFFFFF
-    return value - (1 << 32) if value >= 1 << 31 else value
-
-
-def partition_for(group_id: str, partitions: int) -> int:
-    """The partition of the offsets topic that owns a group: Kafka's `Utils.abs(hash) % partitions`."""
-    hashed = java_hash(group_id)
-    return 0 if hashed == -(1 << 31) else abs(hashed) % partitions
-
-
 def encode_key(record: Record) -> bytes:
     """The key of a record."""
     if isinstance(record, OffsetRecord):

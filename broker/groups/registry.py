@@ -1,13 +1,19 @@
 """What all parts of the coordinator share: its settings, durable state, live groups and timers."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Final
 
+from broker.effects import Moment
 from broker.groups.config import GroupConfig
 from broker.groups.durable import DurableState
 from broker.groups.group import Group, State
-from broker.groups.messages import Moment
-from broker.groups.timers import TimerKey, Timers
+from broker.groups.messages import Append
+from broker.groups.pending import OffsetKey
+from broker.groups.records import OffsetRecord
+from broker.groups.timer_key import TimerKey
+from broker.groups.usage import Usage
+from broker.timers import Timers
 from contracts.names import owner_of
 
 
@@ -18,12 +24,12 @@ class Registry:
     somebody about to join, or records in flight. `settle` restores it for one group.
     """
 
-    def __init__(self, config: GroupConfig, new_member_suffix: Callable[[], str]) -> None:
+    def __init__(self, config: GroupConfig, new_member_suffix: Callable[[], str], usage: Usage) -> None:
         faults = config.faults()
         assert not faults, "; ".join(faults)
-        self.config = config
-        self.durable = DurableState()
-        self.timers = Timers()
+        self.config: Final = config
+        self.durable: Final = DurableState()
+        self.timers: Timers[TimerKey] = Timers()
         self.groups: dict[str, Group] = {}
         self.by_instance: Counter[str | None] = Counter()
         """How many live groups each instance has; None is for names without one."""
@@ -31,6 +37,10 @@ class Registry:
         """What the members of each instance's groups take in memory."""
         self.in_flight: dict[str, int] = {}
         """Appends of a group that are neither committed nor refused yet: what they bring may be needed."""
+        self.unstable: Counter[OffsetKey] = Counter()
+        """Offsets of open transactions that are neither committed nor refused yet."""
+        self._usage = usage
+        usage.add(self)
         self._new_member_suffix = new_member_suffix
 
     def get(self, group_id: str) -> Group | None:
@@ -40,15 +50,24 @@ class Registry:
     def may_create(self, group_id: str) -> bool:
         """Whether the group's instance may have one more group."""
         owner = owner_of(group_id)
-        return owner is None or self.by_instance[owner] < self.config.groups_per_instance_max
+        return owner is None or self._usage.groups(owner) < self.config.groups_per_instance_max
 
     def may_grow(self, group_id: str, growth_bytes: int) -> bool:
         """Whether the group's instance may take so much more memory."""
         owner = owner_of(group_id)
         if owner is None or growth_bytes <= 0:
             return True
-        used_bytes = self.member_bytes[owner] + self.durable.offset_bytes.get(owner, 0)
-        return used_bytes + growth_bytes <= self.config.instance_bytes_max
+        return self._usage.size_bytes(owner) + growth_bytes <= self.config.instance_bytes_max
+
+    def size_bytes(self, owner: str) -> int:
+        """What one instance takes in memory here."""
+        durable = self.durable
+        offset_bytes = durable.offset_bytes.get(owner, 0) + durable.pending.size_bytes[owner]
+        return self.member_bytes[owner] + offset_bytes
+
+    def release(self) -> None:
+        """These groups are coordinated elsewhere from now on."""
+        self._usage.remove(self)
 
     def recount(self, group: Group) -> None:
         """Members or assignments of the group have changed."""
@@ -91,6 +110,31 @@ class Registry:
             assert self.member_bytes[owner] == 0, "no group, no members"
             del self.by_instance[owner], self.member_bytes[owner]
 
+    def left(self, append: Append) -> None:
+        """An append is on its way to the log."""
+        self.in_flight[append.group_id] = self.in_flight.get(append.group_id, 0) + 1
+        self.unstable.update(_offsets_in_transaction(append))
+
+    def landed(self, append: Append) -> None:
+        """It was committed or refused."""
+        assert self.in_flight.get(append.group_id, 0) > 0, "an append is reported once"
+        self.in_flight[append.group_id] -= 1
+        if self.in_flight[append.group_id] == 0:
+            del self.in_flight[append.group_id]
+        for key in _offsets_in_transaction(append):
+            self.unstable[key] -= 1
+            if self.unstable[key] == 0:
+                del self.unstable[key]
+
+    def is_unstable(self, key: OffsetKey) -> bool:
+        """Whether a transaction that is not over has committed an offset for the key."""
+        return key in self.unstable or self.durable.pending.has(key)
+
+    def unstable_of(self, group_id: str) -> set[OffsetKey]:
+        """All such keys of a group."""
+        in_flight = {key for key in self.unstable if key.group_id == group_id}
+        return in_flight.union(self.durable.pending.of_group(group_id))
+
     def new_member_id(self, client_id: str, group_instance_id: str | None) -> str:
         """Kafka's form, `<instance or client id>-<uuid>`, cut so that it always fits a protocol string."""
         prefix = client_id if group_instance_id is None else group_instance_id
@@ -108,3 +152,10 @@ class Registry:
     def end_session(self, group: Group, member_id: str) -> None:
         """The member is gone."""
         self.timers.cancel(TimerKey("session", group.group_id, member_id))
+
+
+def _offsets_in_transaction(append: Append) -> Iterator[OffsetKey]:
+    if append.producer is not None:
+        for record in append.records:
+            assert isinstance(record, OffsetRecord), "transactions hold offsets only"
+            yield OffsetKey(record.group_id, record.topic, record.partition)

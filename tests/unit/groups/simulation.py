@@ -11,6 +11,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from broker.effects import Moment
 from broker.groups.config import GroupConfig
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.group import Group, State
@@ -21,11 +22,11 @@ from broker.groups.messages import (
     HeartbeatRequest,
     JoinRequest,
     LeavingMember,
-    Moment,
     OffsetToCommit,
     SyncRequest,
 )
-from broker.groups.records import GroupRecord, Record
+from broker.groups.records import GroupRecord
+from tests.unit.groups.memory_log import MemoryLog
 from tests.unit.groups.world import EPOCH_MS, subscription
 
 GROUP = "g"
@@ -49,7 +50,7 @@ class Simulation:
         self.faults = True
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._order = itertools.count()
-        self.log: list[Record] = []
+        self.log = MemoryLog()
         self.held: list[Append] = []
         self.incarnation = 0
         self.parked: dict[int, tuple[int, str]] = {}
@@ -95,8 +96,7 @@ class Simulation:
         self.held.clear()
         self.parked.clear()
         self.coordinator = GroupCoordinator(CONFIG, lambda: f"{incarnation}-{next(suffixes)}")
-        for record in self.log:
-            self.coordinator.replay(record)
+        self.log.replay(self.coordinator)
         self.coordinator.activate(self.now)
         self._group = self.coordinator.group(GROUP)
         self.generation = 0 if self._group is None else self._group.generation_id
@@ -105,7 +105,7 @@ class Simulation:
         """Some of what was appended but not yet reported is in the log, from the front."""
         survivors = self.random.randint(0, len(self.held))
         for append in self.held[:survivors]:
-            self.log.extend(append.records)
+            self.log.write(self.coordinator, append, self.now)
         self.start_coordinator()
 
     def carry_out(self, effects: Effects) -> None:
@@ -124,8 +124,8 @@ class Simulation:
         if self.faults and self.random.random() < 0.02:
             self.carry_out(self.coordinator.refused(append, ErrorCode.kafka_storage_error, self.now))
         else:
-            self.log.extend(append.records)
-            self.carry_out(self.coordinator.committed(append, self.now))
+            base_offset = self.log.write(self.coordinator, append, self.now)
+            self.carry_out(self.coordinator.committed(append, base_offset, self.now))
 
     # -- the network
 
@@ -209,13 +209,16 @@ class Simulation:
 
     def _check_stable(self, group: Group) -> None:
         """What the log says of a stable group is what its members were given."""
-        stored = next(record for record in self.coordinator.live_records() if isinstance(record, GroupRecord))
-        assert stored.value is not None
-        if stored.value.generation_id != group.generation_id:
-            raise Broken(f"stable in {group.generation_id}, stored {stored.value.generation_id}")
+        stored = next(
+            record.value
+            for record in reversed(self.log.records)
+            if isinstance(record, GroupRecord) and record.value is not None
+        )
+        if stored.generation_id != group.generation_id:
+            raise Broken(f"stable in {group.generation_id}, stored {stored.generation_id}")
         # By instance id where there is one: a static member's new id may have failed to be stored.
         given = {one.group_instance_id or one.member_id: one.assignment for one in group.members.values()}
-        kept = {one.group_instance_id or one.member_id: one.assignment for one in stored.value.members}
+        kept = {one.group_instance_id or one.member_id: one.assignment for one in stored.members}
         if kept != given:
             raise Broken("members hold another assignment than the one stored")
         owners = [one for one in self.consumers if one.alive and one.generation == group.generation_id]

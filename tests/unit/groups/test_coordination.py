@@ -12,18 +12,26 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker.coordination import GroupCoordination, encode_batch
+from broker.coordination import GroupCoordination
+from broker.effects import Token
+from broker.groups.batches import encode_batch
 from broker.groups.config import GroupConfig
-from broker.groups.messages import CommitRequest, CommitResult, JoinRequest, OffsetToCommit, Token
+from broker.groups.messages import (
+    AfterHousekeeping,
+    Append,
+    CommitRequest,
+    CommitResult,
+    JoinRequest,
+    OffsetToCommit,
+)
 from broker.groups.records import (
     OFFSETS_TOPIC,
     OffsetAndMetadata,
     OffsetRecord,
     UnreadableRecord,
-    partition_for,
 )
+from broker.java_hash import partition_for
 from broker.log.config import LogConfig
-from broker.log.errors import StorageFailed
 from broker.log.manager import LogManager
 from broker.log.partition_log import PartitionLog
 from broker.log.results import AppendOrigin
@@ -129,47 +137,6 @@ async def test_what_is_deleted_while_loading_is_deleted_afterwards(disk: Disk) -
     assert (await disk.coordination()).core.list_groups() == []
 
 
-async def test_the_log_is_rewritten_to_live_keys_beyond_its_bound(disk: Disk) -> None:
-    coordination = await disk.coordination(replace(_CONFIG, offsets_rewrite_bytes=60_000))
-    for number in range(1_000):
-        _commit(coordination, "g", number, Slot())
-    log = disk.log_of("g")
-    assert log.log_end_offset == log.high_watermark
-    assert log.log_end_offset >= 1_000, "offsets go on"
-    assert log.size_bytes <= 20_000 + 4096
-    assert log.log_start_offset > 0
-    assert coordination.stored_bytes == sum(each.size_bytes for each in disk.logs)
-    disk.reopen()
-    again = await disk.coordination()
-    assert _committed(again, "g") == 999
-
-
-async def test_live_keys_beyond_the_bound_are_not_rewritten_again_and_again(disk: Disk) -> None:
-    coordination = await disk.coordination(replace(_CONFIG, offsets_rewrite_bytes=15_000))
-    for number in range(200):
-        _commit(coordination, "g", number, Slot(), partition=number)
-    log = disk.log_of("g")
-    start = log.log_start_offset
-    _commit(coordination, "g", 1, Slot())
-    assert log.log_start_offset == start
-    assert [_committed(coordination, "g", number) for number in range(1, 200)] == list(range(1, 200))
-
-
-async def test_a_log_of_mostly_dead_records_is_rewritten_at_start(
-    disk: Disk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    coordination = await disk.coordination()
-    for number in range(100):
-        _commit(coordination, "g", number, Slot())
-    monkeypatch.setattr("broker.coordination._DEAD_RECORDS_KEPT", 50)
-    disk.reopen()
-    again = await disk.coordination()
-    assert disk.log_of("g").log_start_offset == 100
-    assert _committed(again, "g") == 99
-    disk.reopen()
-    assert _committed(await disk.coordination(), "g") == 99
-
-
 async def test_a_full_disk_refuses_the_commit_and_loses_nothing(
     disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -236,7 +203,7 @@ async def test_records_it_cannot_read_stop_it_and_say_where(disk: Disk) -> None:
     odd = batch.build_batch((batch.Record(0, 0, bytes.fromhex("0001000167"), b"\x00\x09"),))
     disk.logs[1].append(odd, now_ms=0, leader_epoch=0, origin=AppendOrigin.COORDINATOR)
     coordination = GroupCoordination(disk.logs, _CONFIG)
-    with pytest.raises(UnreadableRecord, match="__consumer_offsets-1 offset 0"):
+    with pytest.raises(UnreadableRecord, match="offset 0"):
         await coordination.load()
     assert coordination.is_loading
 
@@ -250,29 +217,18 @@ async def test_records_of_newer_coordinators_are_passed_over(disk: Disk) -> None
 async def test_batches_larger_than_a_piece_are_read_whole(
     disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker.coordination._READ_BYTES", 1_000)
+    monkeypatch.setattr("broker.coordinators.loading.READ_BYTES", 1_000)
     log = disk.log_of("g")
     for start in range(0, 60, 20):
         records = [
             OffsetRecord("g", "t", number, OffsetAndMetadata(number, -1, "m" * 50, 1))
             for number in range(start, start + 20)
         ]
-        log.append(encode_batch(records, 1), now_ms=1, leader_epoch=0, origin=AppendOrigin.COORDINATOR)
+        log.append(
+            encode_batch(Append("g", tuple(records), AfterHousekeeping()), 1),
+            now_ms=1,
+            leader_epoch=0,
+            origin=AppendOrigin.COORDINATOR,
+        )
     coordination = await disk.coordination()
     assert [_committed(coordination, "g", number) for number in range(60)] == list(range(60))
-
-
-async def test_a_rewrite_that_fails_leaves_the_log_serving(
-    disk: Disk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    coordination = await disk.coordination(replace(_CONFIG, offsets_rewrite_bytes=3_000))
-
-    def fails(*_arguments: object, **_options: object) -> int:
-        raise StorageFailed("no room")
-
-    monkeypatch.setattr(PartitionLog, "replace_with", fails)
-    for number in range(30):
-        slot = Slot()
-        _commit(coordination, "g", number, slot)
-        assert list(slot.result.errors.values()) == [ErrorCode.none]
-    assert _committed(coordination, "g") == 29

@@ -11,7 +11,7 @@ _WEEK_MS = 7 * _DAY_MS
 
 
 def _expire(world: World) -> None:
-    world.run(world.coordinator.expire_offsets(world.now))
+    world.run(world.coordinator.sweep(world.now))
 
 
 def test_a_simple_consumer_commits_without_a_group() -> None:
@@ -126,22 +126,6 @@ def test_a_rebalance_cut_short_by_a_restart_starts_over() -> None:
     assert world.sync(again.result, {leader.member_id: b"x"}).error is ErrorCode.illegal_generation
     assert world.sync(newcomer.result).error is ErrorCode.unknown_member_id
     assert world.join(leader.member_id).result.generation_id == 2
-
-
-def test_the_live_records_are_the_state() -> None:
-    world = World()
-    leader, _ = world.stable(2)
-    for offset in range(20):
-        world.commit(offset, member_id=leader.member_id, generation=2)
-        world.commit(offset, group="simple", partition=offset % 3)
-    world.delete_offset("t", 1, group="simple")
-    live = list(world.coordinator.live_records())
-    assert len(live) == 1 + 1 + 2
-    world.log = live
-    world.restart()
-    assert world.offset() == 19
-    assert [world.offset(partition=number, group="simple") for number in range(3)] == [18, None, 17]
-    assert world.heartbeat(leader.member_id, 2) is ErrorCode.none
 
 
 def test_offsets_are_deleted_unless_subscribed() -> None:

@@ -16,9 +16,8 @@ from broker.groups.records import (
     decode,
     encode_key,
     encode_value,
-    java_hash,
-    partition_for,
 )
+from broker.java_hash import java_hash, partition_for
 
 _text = st.text(max_size=20)
 _i32 = st.integers(-(2**31), 2**31 - 1)

@@ -3,7 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.groups.timers import TimerKey, Timers
+from broker.groups.timer_key import TimerKey
+from broker.timers import Timers
 
 
 def _key(name: str) -> TimerKey:
@@ -11,7 +12,7 @@ def _key(name: str) -> TimerKey:
 
 
 def test_the_earliest_comes_first_and_only_once() -> None:
-    timers = Timers()
+    timers = Timers[TimerKey]()
     timers.set(_key("b"), 20)
     timers.set(_key("a"), 10)
     assert timers.next_ms() == 10
@@ -23,7 +24,7 @@ def test_the_earliest_comes_first_and_only_once() -> None:
 
 
 def test_moving_later_and_earlier() -> None:
-    timers = Timers()
+    timers = Timers[TimerKey]()
     timers.set(_key("a"), 10)
     timers.set(_key("a"), 50)
     assert timers.pop_due(49) is None
@@ -34,7 +35,7 @@ def test_moving_later_and_earlier() -> None:
 
 
 def test_cancelled_ones_never_come() -> None:
-    timers = Timers()
+    timers = Timers[TimerKey]()
     timers.set(_key("a"), 10)
     timers.cancel(_key("a"))
     timers.cancel(_key("never"))
@@ -52,7 +53,7 @@ _steps = st.lists(
 @given(_steps)
 @settings(max_examples=200)
 def test_timers_agree_with_a_dictionary(steps: list[tuple[str, str, int]]) -> None:
-    timers, model = Timers(), dict[TimerKey, int]()
+    timers, model = Timers[TimerKey](), dict[TimerKey, int]()
     for action, name, at_ms in steps:
         if action == "set":
             timers.set(_key(name), at_ms)
@@ -73,7 +74,7 @@ def test_timers_agree_with_a_dictionary(steps: list[tuple[str, str, int]]) -> No
 
 
 def test_ten_thousand_heartbeats_do_not_fill_the_heap() -> None:
-    timers = Timers()
+    timers = Timers[TimerKey]()
     for at_ms in range(10_000):
         timers.set(_key("a"), at_ms + 1000)
     assert len(timers._heap) == 1

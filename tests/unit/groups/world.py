@@ -6,6 +6,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from broker.effects import Moment
 from broker.groups.config import GroupConfig
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.messages import (
@@ -18,7 +19,6 @@ from broker.groups.messages import (
     JoinResult,
     LeaveResult,
     LeavingMember,
-    Moment,
     OffsetsDeletion,
     OffsetsDeletionResult,
     OffsetToCommit,
@@ -26,6 +26,7 @@ from broker.groups.messages import (
     SyncResult,
 )
 from broker.groups.records import Record
+from tests.unit.groups.memory_log import MemoryLog
 
 EPOCH_MS = 1_700_000_000_000
 CONFIG = GroupConfig(initial_rebalance_delay_ms=0)
@@ -66,7 +67,7 @@ class World:
         self.config = replace(config, **changes)
         self.now_ms = 0
         self.ids = 0
-        self.log: list[Record] = []
+        self._log = MemoryLog()
         self.hold = False
         self.held: list[Append] = []
         self.coordinator = self._new()
@@ -83,6 +84,10 @@ class World:
     def now(self) -> Moment:
         return Moment(self.now_ms, EPOCH_MS + self.now_ms)
 
+    @property
+    def log(self) -> list[Record]:
+        return self._log.records
+
     def run(self, effects: Effects) -> None:
         for reply in effects.replies:
             reply.token(reply.result)
@@ -93,8 +98,8 @@ class World:
 
     def release(self) -> None:
         append = self.held.pop(0)
-        self.log.extend(append.records)
-        self.run(self.coordinator.committed(append, self.now))
+        base_offset = self._log.write(self.coordinator, append, self.now)
+        self.run(self.coordinator.committed(append, base_offset, self.now))
 
     def refuse(self, error: ErrorCode) -> None:
         self.run(self.coordinator.refused(self.held.pop(0), error, self.now))
@@ -103,8 +108,7 @@ class World:
         """A new process: only the log survives."""
         self.held.clear()
         self.coordinator = self._new()
-        for record in self.log:
-            self.coordinator.replay(record)
+        self._log.replay(self.coordinator)
         self.coordinator.activate(self.now)
 
     def pass_ms(self, duration_ms: int) -> None:

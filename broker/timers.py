@@ -1,45 +1,40 @@
 """Deadlines by key, pure: the clock's owner asks when the next one is and collects those that are due."""
 
 import heapq
-from typing import Literal, NamedTuple
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
 
 
-class TimerKey(NamedTuple):
-    """What a deadline is about: a member's session, a group's join phase, or its sync phase."""
-
-    kind: Literal["session", "join", "sync"]
-    group_id: str
-    member_id: str = ""
-
-
-class Timers:
-    """At most one deadline per key.
+class Timers(Generic[K]):
+    """At most one deadline per key; keys must be comparable among each other.
 
     A heartbeat moves its member's deadline back thousands of times for each time it is met, so moving later
     only notes the new time; the heap learns of it when the old one comes up.
     """
 
     def __init__(self) -> None:
-        self._deadlines: dict[TimerKey, int] = {}
-        self._heap: list[tuple[int, TimerKey]] = []
-        self._queued: dict[TimerKey, int] = {}
+        self._deadlines: dict[K, int] = {}
+        self._heap: list[tuple[int, K]] = []
+        self._queued: dict[K, int] = {}
         """The earliest heap entry of each key: every key with a deadline has one, not later than it."""
 
     def __len__(self) -> int:
         return len(self._deadlines)
 
-    def set(self, key: TimerKey, deadline_ms: int) -> None:
+    def set(self, key: K, deadline_ms: int) -> None:
         """Replace the key's deadline."""
         self._deadlines[key] = deadline_ms
         queued_ms = self._queued.get(key)
         if queued_ms is None or deadline_ms < queued_ms:
             self._push(key, deadline_ms)
 
-    def cancel(self, key: TimerKey) -> None:
+    def cancel(self, key: K) -> None:
         """Forget the key's deadline, if it has one."""
         self._deadlines.pop(key, None)
 
-    def _push(self, key: TimerKey, deadline_ms: int) -> None:
+    def _push(self, key: K, deadline_ms: int) -> None:
         self._queued[key] = deadline_ms
         heapq.heappush(self._heap, (deadline_ms, key))
 
@@ -62,7 +57,7 @@ class Timers:
         self._settle()
         return self._heap[0][0] if self._heap else None
 
-    def pop_due(self, now_ms: int) -> TimerKey | None:
+    def pop_due(self, now_ms: int) -> K | None:
         """Remove and return a key whose deadline is reached, earliest first, or None."""
         self._settle()
         if not self._heap or self._heap[0][0] > now_ms:

@@ -1,0 +1,29 @@
+"""Reply tokens that answer calls."""
+
+from collections.abc import Callable
+from typing import Any
+
+from broker.call import Call
+from broker.causes import CloseCause
+from broker.effects import Token
+from runtime.logs import get_logger
+
+_log = get_logger(__name__)
+
+
+def answering(call: Call, response_of: Callable[[Any], Any]) -> Token:
+    """A reply token that answers the call with `response_of(result)`.
+
+    A parked answer is built outside of the dispatch that guards handlers, so a bug in it is caught here.
+    """
+
+    def answer(result: Any) -> None:
+        if call.is_gone or call.done:
+            return
+        try:
+            call.reply(response_of(result))
+        except Exception:  # noqa: BLE001 - as in dispatch: a bug costs one connection, not the coordinator
+            _log.exception("a parked answer could not be built", api_key=call.header.api_key)
+            call.close(CloseCause.INTERNAL_ERROR)
+
+    return answer
