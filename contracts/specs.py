@@ -64,6 +64,8 @@ class InstanceSpec(msgspec.Struct, frozen=True, kw_only=True):
     limits: Limits = Limits()
     full_behaviour: FullBehaviour = FullBehaviour.REJECT
     auto_create_topics: bool = False
+    legacy_clients: bool = False
+    """Whether Produce 0-2, Fetch 0-3 and ListOffsets 0 are served: clients from before Kafka 0.11."""
     allow_all: bool = False
     whitelist: tuple[str, ...] = ()
     """CIDRs. Empty admits nobody unless `allow_all`."""

@@ -30,6 +30,8 @@ class Row(NamedTuple):
     versions: VersionRange
     mode: Mode
     handler: str | None = None
+    legacy_lowest: int | None = None
+    """From here up to the lowest version: served for instances with `legacy_clients`, refused for others."""
 
     def load_handler(self) -> ModuleType | None:
         """The handler's module, imported when its API is first met."""
@@ -37,9 +39,9 @@ class Row(NamedTuple):
 
 
 _ROWS: Final = (
-    Row(ApiKey.PRODUCE, version_range(3, 8, advertised_min=0), Mode.PRODUCE, "produce"),
-    Row(ApiKey.FETCH, version_range(4, 11), Mode.FETCH, "fetch"),
-    Row(ApiKey.LIST_OFFSETS, version_range(1, 6), Mode.MAPPED, "topic_partitions"),
+    Row(ApiKey.PRODUCE, version_range(3, 8, advertised_min=0), Mode.PRODUCE, "produce", legacy_lowest=0),
+    Row(ApiKey.FETCH, version_range(4, 11), Mode.FETCH, "fetch", legacy_lowest=0),
+    Row(ApiKey.LIST_OFFSETS, version_range(1, 6), Mode.MAPPED, "topic_partitions", legacy_lowest=0),
     Row(ApiKey.METADATA, version_range(0, 11), Mode.MAPPED, "metadata"),
     Row(ApiKey.OFFSET_COMMIT, version_range(2, 8), Mode.MAPPED, "groups"),
     Row(ApiKey.OFFSET_FETCH, version_range(1, 7), Mode.MAPPED, "groups"),
@@ -83,3 +85,11 @@ SERVED: Final[dict[tuple[int, int], Row]] = {
     for version in range(row.versions.lowest, row.versions.highest + 1)
 }
 """The row of every API and version that is served: one look-up per request."""
+
+LEGACY: Final[dict[tuple[int, int], Row]] = {
+    (int(row.key), version): row
+    for row in _ROWS
+    if row.legacy_lowest is not None
+    for version in range(row.legacy_lowest, row.versions.lowest)
+}
+"""The same of what instances with `legacy_clients` get besides."""

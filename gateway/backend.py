@@ -6,7 +6,7 @@ Control requests only: nothing of a client's traffic passes here.
 import asyncio
 import socket
 from collections import defaultdict
-from typing import Any
+from typing import Any, TypeAlias
 
 from kio.schema.api_versions.v0 import ApiVersionsRequest
 from kio.schema.metadata.v4 import MetadataRequest
@@ -15,6 +15,9 @@ from contracts.names import tenant_name
 from contracts.specs import ClusterSpec
 from runtime.kafka_client import KafkaConnection, KafkaUnavailable
 from wire.api_table import VersionRange, version_range
+
+VersionsKey: TypeAlias = tuple[int | None, int, bool]
+"""Node, version of the request, and whether the instance has old clients."""
 
 
 class Backend:
@@ -28,8 +31,8 @@ class Backend:
         self._versions: dict[int, dict[int, VersionRange]] = {}
         self._resolved: dict[str, str] = {}
         self._turn = 0
-        self.encoded_versions: dict[tuple[int | None, int], bytes] = {}
-        """ApiVersions response bodies by node and version: every connection asks for one first."""
+        self.encoded_versions: dict[VersionsKey, bytes] = {}
+        """ApiVersions response bodies: every connection asks for one first."""
         self.spec = spec
 
     def apply(self, spec: ClusterSpec) -> None:

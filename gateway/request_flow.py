@@ -3,7 +3,7 @@
 import struct
 from typing import TYPE_CHECKING, Final
 
-from gateway.apis import APIS, SERVED, Mode, Row
+from gateway.apis import APIS, LEGACY, SERVED, Mode, Row
 from gateway.causes import DisconnectCause
 from gateway.mapped import take_request
 from gateway.ordering import Exchange
@@ -92,7 +92,7 @@ class RequestFlow:
         conn = self._conn
         if not _SIZE_MIN <= size <= conn.served.request_bytes_max:
             raise _bad_size(size)
-        row = SERVED.get((api_key, api_version)) or _row_of_unknown(api_key, api_version)
+        row = SERVED.get((api_key, api_version)) or self._row_of_others(api_key, api_version)
         self.frames += 1
         conn.served.requests[api_key] += 1
         behind: int = at + 4 + size
@@ -172,22 +172,27 @@ class RequestFlow:
         if work is not None:
             conn.wait_for(work)
 
+    def _row_of_others(self, api_key: int, api_version: int) -> Row:
+        """Old versions where the instance has them. ApiVersions is answered in any version.
+
+        Raises: ConnectionStop for everything else.
+        """
+        legacy = LEGACY.get((api_key, api_version))
+        if legacy is not None and self._conn.served.spec.legacy_clients:
+            return legacy
+        row = APIS.get(api_key)
+        if row is None:
+            raise ConnectionStop(DisconnectCause.UNSUPPORTED_API, f"api key {api_key}")
+        if api_key != _API_VERSIONS:
+            raise ConnectionStop(DisconnectCause.UNSUPPORTED_VERSION, f"{row.key.name} v{api_version}")
+        return row
+
     def discard(self) -> None:
         """The connection is gone."""
         if self._collected:
             self._conn.served.release(len(self._collected))
         self._collected = self._editor = None
         self.stash = b""
-
-
-def _row_of_unknown(api_key: int, api_version: int) -> Row:
-    """ApiVersions is answered in any version. Raises: ConnectionStop for everything else."""
-    row = APIS.get(api_key)
-    if row is None:
-        raise ConnectionStop(DisconnectCause.UNSUPPORTED_API, f"api key {api_key}")
-    if api_key != _API_VERSIONS:
-        raise ConnectionStop(DisconnectCause.UNSUPPORTED_VERSION, f"{row.key.name} v{api_version}")
-    return row
 
 
 def _bad_size(size: int) -> ConnectionStop:

@@ -1,7 +1,8 @@
-"""Control records: the markers that end a transaction on a partition.
+"""Control batches: the markers that end a transaction in a partition's log. Pure.
 
-Key: version i16 = 0, type i16 (0 abort, 1 commit). Value: version i16 = 0, coordinator epoch i32.
-Source: Kafka ControlRecordType, EndTransactionMarker.
+One record: key {version i16 = 0, type i16: 0 ABORT, 1 COMMIT}, value {version i16 = 0, coordinator epoch
+i32}. Readers accept newer versions, which only add fields.
+Source: Kafka ControlRecordType, EndTransactionMarker, KIP-98.
 """
 
 import struct
@@ -9,46 +10,61 @@ from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from wire.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchError, Record, build_batch
+from wire.batch import (
+    CONTROL_BIT,
+    HEADER_SIZE,
+    TRANSACTIONAL_BIT,
+    BatchError,
+    BatchHeader,
+    Buffer,
+    Record,
+    build_batch,
+    decode_records,
+)
 
+ABORT: Final = 0
+COMMIT: Final = 1
+_VERSION: Final = 0
 _KEY: Final = struct.Struct(">hh")
 _VALUE: Final = struct.Struct(">hi")
-_ABORT: Final = 0
-_COMMIT: Final = 1
 
 
-class EndOfTransaction(NamedTuple):
-    """What a marker says."""
+class EndMarker(NamedTuple):
+    """How a transaction ended, and the epoch of the coordinator that says so."""
 
-    committed: bool
+    is_commit: bool
     coordinator_epoch: int
 
 
-def build_marker(
-    *, producer_id: int, producer_epoch: int, committed: bool, coordinator_epoch: int, now_ms: int
-) -> bytearray:
-    """A control batch that ends a producer's transaction."""
-    key = _KEY.pack(0, _COMMIT if committed else _ABORT)
-    record = Record(0, now_ms, key, _VALUE.pack(0, coordinator_epoch))
+def build_marker(producer_id: int, producer_epoch: int, marker: EndMarker, *, now_ms: int) -> bytearray:
+    """A control batch for one producer, to be appended like any other batch."""
+    record = Record(
+        0,
+        now_ms,
+        _KEY.pack(_VERSION, COMMIT if marker.is_commit else ABORT),
+        _VALUE.pack(_VERSION, marker.coordinator_epoch),
+    )
     return build_batch(
-        (record,),
+        [record],
         producer_id=producer_id,
         producer_epoch=producer_epoch,
-        attributes=CONTROL_BIT | TRANSACTIONAL_BIT,
+        attributes=TRANSACTIONAL_BIT | CONTROL_BIT,
     )
 
 
-def read_marker(record: Record) -> EndOfTransaction | None:
-    """What the record of a control batch says; None for control records of other kinds.
+def parse_marker(batch: Buffer, header: BatchHeader) -> EndMarker | None:
+    """The marker in a control batch; None where compaction emptied it or it controls something else.
 
-    Raises: BatchError (INVALID_RECORD) for one too short to be any.
+    Raises: BatchError where its record cannot be read.
     """
-    if record.key is None or len(record.key) < _KEY.size:
-        raise BatchError(ErrorCode.invalid_record, "a control record without version and type")
-    _version, kind = _KEY.unpack_from(record.key)
-    if kind not in (_ABORT, _COMMIT):
+    if header.record_count <= 0:
         return None
-    if record.value is None or len(record.value) < _VALUE.size:
-        raise BatchError(ErrorCode.invalid_record, "an end of transaction without coordinator epoch")
-    _version, coordinator_epoch = _VALUE.unpack_from(record.value)
-    return EndOfTransaction(kind == _COMMIT, coordinator_epoch)
+    record = next(decode_records(header, batch[HEADER_SIZE : header.size_bytes]))
+    try:
+        _, kind = _KEY.unpack_from(record.key or b"")
+        if kind not in (ABORT, COMMIT):
+            return None
+        _, coordinator_epoch = _VALUE.unpack_from(record.value or b"")
+    except struct.error as error:
+        raise BatchError(ErrorCode.invalid_record, f"a control record is cut off: {error}") from error
+    return EndMarker(kind == COMMIT, coordinator_epoch)

@@ -1,4 +1,4 @@
-"""Fetch 4-11, edited as whole frames, and the fetch session that a gateway has to watch."""
+"""Fetch 0-11, edited as whole frames, and the fetch session that a gateway has to watch."""
 
 import struct
 from functools import lru_cache

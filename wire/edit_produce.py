@@ -1,4 +1,4 @@
-"""Produce 3-8, edited as whole frames: topic names, the transactional id and error texts."""
+"""Produce 0-8, edited as whole frames: topic names, the transactional id and error texts."""
 
 import struct
 from functools import lru_cache

@@ -322,10 +322,10 @@ def _compact(out: list[Buffer]) -> list[Buffer]:
 
 
 def produce_request_editor(version: int, scope: Scope) -> FrameEditor:
-    """An editor of one Produce request, version 3-8."""
+    """An editor of one Produce request, version 0-8."""
     return FrameEditor(_program(ApiKey.PRODUCE, version, False), scope, response=False)
 
 
 def fetch_response_editor(version: int, scope: Scope) -> FrameEditor:
-    """An editor of one Fetch response, version 4-11."""
+    """An editor of one Fetch response, version 0-11."""
     return FrameEditor(_program(ApiKey.FETCH, version, True), scope, response=True)

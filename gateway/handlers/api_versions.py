@@ -1,4 +1,4 @@
-"""ApiVersions 0-3: the gateway's table cut down to what the backend serves.
+"""ApiVersions 0-3: the gateway's table cut down to what the instance has and the backend serves.
 
 A version we do not know is answered in version 0 with UNSUPPORTED_VERSION and the list (KIP-511), so it is
 looked at before anything is decoded. The list differs per listener: each stands for one broker.
@@ -14,6 +14,7 @@ from kio.schema.errors import ErrorCode
 
 from gateway import answers
 from gateway.apis import APIS, Mode
+from gateway.backend import VersionsKey
 from gateway.call import Answer, Call, Later
 from gateway.causes import DisconnectCause
 from gateway.dial import RETRY_S
@@ -32,19 +33,31 @@ _NAMED_SOFTWARE: Final = 3
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
 
 
-def offered(backend: dict[int, VersionRange]) -> list[dict[str, int]]:
+def offered(backend: dict[int, VersionRange], *, legacy_clients: bool) -> list[dict[str, int]]:
     """The list of a response: our rows, and of those that go up only what the backend serves too."""
     offers = []
     for key, row in APIS.items():
         lowest, highest = row.versions.advertised_min, row.versions.highest
+        least = row.versions.lowest
+        if legacy_clients and row.legacy_lowest is not None:
+            lowest = least = row.legacy_lowest
         if row.mode is not Mode.LOCAL:
             theirs = backend.get(key)
-            if theirs is None or theirs.highest < row.versions.lowest or theirs.lowest > highest:
+            if theirs is None or theirs.highest < least or theirs.lowest > highest:
                 continue
             highest = min(highest, theirs.highest)
-            lowest = lowest if theirs.lowest <= row.versions.lowest else theirs.lowest
+            lowest = lowest if theirs.lowest <= least else theirs.lowest
         offers.append({"api_key": key, "min_version": lowest, "max_version": highest})
     return offers
+
+
+def _offered(call: Call, known: dict[int, VersionRange]) -> list[dict[str, int]]:
+    return offered(known, legacy_clients=call.spec.legacy_clients)
+
+
+def _key(call: Call) -> VersionsKey:
+    """What the answer depends on."""
+    return call.conn.listener.node_id, call.api_version, call.spec.legacy_clients
 
 
 def take_frame(call: Call, frame: memoryview, out: list[Buffer]) -> bool:
@@ -57,7 +70,7 @@ def take_frame(call: Call, frame: memoryview, out: list[Buffer]) -> bool:
         else:
             _refuse(call, known)
         return True
-    body = call.backend.encoded_versions.get((call.conn.listener.node_id, call.api_version))
+    body = call.backend.encoded_versions.get(_key(call))
     if body is None or (call.api_version >= _NAMED_SOFTWARE and _request_fault(call, frame)):
         return False
     reply_locally(call.conn, call.exchange, _HEAD.pack(4 + len(body), call.exchange.correlation_id) + body)
@@ -67,7 +80,7 @@ def take_frame(call: Call, frame: memoryview, out: list[Buffer]) -> bool:
 def _refuse(call: Call, known: dict[int, VersionRange]) -> None:
     """The list is whole: franz-go goes by it and does not ask again."""
     response = answers.response(
-        _API_VERSIONS, 0, error_code=ErrorCode.unsupported_version, api_keys=offered(known)
+        _API_VERSIONS, 0, error_code=ErrorCode.unsupported_version, api_keys=_offered(call, known)
     )
     answer_locally(call.conn, Exchange(_API_VERSIONS, 0, call.exchange.correlation_id), response)
 
@@ -98,9 +111,8 @@ def on_request(call: Call, request: Any) -> Answer | Later:
 
 
 def _answered(call: Call, known: dict[int, VersionRange]) -> Answer:
-    answer = call.answer(api_keys=offered(known))
-    key = (call.conn.listener.node_id, call.api_version)
-    call.backend.encoded_versions[key] = encode(answer.response)
+    answer = call.answer(api_keys=_offered(call, known))
+    call.backend.encoded_versions[_key(call)] = encode(answer.response)
     return answer
 
 

@@ -1,4 +1,4 @@
-"""Fetch 4-11: names edited in place; fetch sessions and topics with address lists.
+"""Fetch 0-11: names edited in place; fetch sessions and topics with address lists.
 
 Session ids are guessable numbers without an owner in Apache Kafka, so only ids that this connection received
 go up. An unknown id with epoch 0 or -1 goes up as id 0; with a higher epoch it is FETCH_SESSION_ID_NOT_FOUND,

@@ -1,4 +1,4 @@
-"""Produce 3-8 beside the usual way, which is edited in place and never gets here: requests whose names cannot
+"""Produce 0-8 beside the usual way, which is edited in place and never gets here: requests whose names cannot
 be mapped, and instances where topics have address lists.
 
 An empty transactional id is INVALID_REQUEST, a name that no physical one can hold INVALID_TOPIC_EXCEPTION, a
@@ -53,7 +53,7 @@ def on_request(call: Call, request: Any) -> Outcome:
 
 
 def _error(call: Call, request: Any, topic: Any) -> ErrorCode:
-    if request.transactional_id == "":
+    if getattr(request, "transactional_id", None) == "":
         return ErrorCode.invalid_request
     if len(topic.name.encode()) > _NAME_BYTES_MAX:
         return ErrorCode.invalid_topic_exception

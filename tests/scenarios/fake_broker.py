@@ -139,7 +139,7 @@ class FakeBroker:
             offers = [
                 {
                     "api_key": int(row.key),
-                    "min_version": row.versions.lowest,
+                    "min_version": row.versions.lowest if row.legacy_lowest is None else row.legacy_lowest,
                     "max_version": row.versions.highest,
                 }
                 for row in APIS.values()

@@ -83,8 +83,9 @@ def test_progress_begins_a_new_window() -> None:
     assert overdue(connection, TIMEOUTS, 59) is DisconnectCause.FRAME_TIMEOUT
 
 
-def _offers(backend: dict[int, Any]) -> dict[int, tuple[int, int]]:
-    return {offer["api_key"]: (offer["min_version"], offer["max_version"]) for offer in offered(backend)}
+def _offers(backend: dict[int, Any], *, legacy_clients: bool = False) -> dict[int, tuple[int, int]]:
+    offers = offered(backend, legacy_clients=legacy_clients)
+    return {offer["api_key"]: (offer["min_version"], offer["max_version"]) for offer in offers}
 
 
 def test_what_the_backend_serves_less_is_offered_less() -> None:
@@ -102,6 +103,18 @@ def test_what_the_backend_serves_less_is_offered_less() -> None:
 
 def test_what_is_answered_here_needs_no_backend() -> None:
     assert set(_offers({})) == {key for key, row in APIS.items() if row.mode is Mode.LOCAL}
+
+
+def test_old_versions_are_offered_where_the_instance_has_them() -> None:
+    everything = {key: version_range(0, 20) for key in APIS}
+    plain, legacy = _offers(everything), _offers(everything, legacy_clients=True)
+    assert {key: legacy[key] for key in legacy if legacy[key] != plain[key]} == {
+        ApiKey.FETCH: (0, 11),
+        ApiKey.LIST_OFFSETS: (0, 6),
+    }
+    newer = {ApiKey.FETCH: version_range(4, 11), ApiKey.PRODUCE: version_range(3, 9)}
+    assert _offers(newer, legacy_clients=True)[ApiKey.FETCH] == (4, 11)
+    assert _offers(newer, legacy_clients=True)[ApiKey.PRODUCE] == (3, 8)
 
 
 def test_produce_0_and_join_group_0_are_advertised() -> None:

@@ -1,0 +1,125 @@
+"""From message sets to record batches on append, and back on fetch. Pure.
+
+Up: one batch per message set, compressed with the codec it came in. Down: headers, control batches and the
+marks of transactions have no form in the old formats and are left out; messages leave uncompressed, so that
+an answer can end behind any of them and an old consumer gets on in a batch that decompresses to more than
+it can take at once. (Kafka compresses them again, and refuses zstd.)
+Source: Kafka LogValidator.validateMessagesAndAssignOffsets, RecordsUtil.downConvert; KIP-283.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from kio.schema.errors import ErrorCode
+
+from wire.batch import (
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    BatchError,
+    BatchHeader,
+    Buffer,
+    Record,
+    build_batch,
+    encode_records,
+    parse_header,
+)
+from wire.compression import PayloadUnreadable, compress, decompress
+from wire.legacy.message_set import read_message_set, write_message
+from wire.varint import read_varint
+
+
+class Down(NamedTuple):
+    """Down-converted messages."""
+
+    messages: bytes
+    next_offset: int
+    """Everything below it was converted or has no form in the old formats: where to read on when there are no
+    messages."""
+
+
+def record_batch_of(message_set: Buffer) -> bytearray:
+    """The one record batch that a Produce request's message set becomes. Raises: BatchError."""
+    messages, codec = read_message_set(message_set)
+    records = [Record(0, message.timestamp_ms, message.key, message.value) for message in messages]
+    payload = compress(encode_records(records), codec) if codec else None
+    return build_batch(records, attributes=codec, payload=payload)
+
+
+def message_set_of(
+    batches: memoryview, magic: int, from_offset: int, bytes_max: int, *, one_whole: bool
+) -> Down:
+    """At most `bytes_max` bytes of messages from `from_offset` on; `batches` may end within one.
+
+    A first message that is larger comes whole with `one_whole`, else cut off: old consumers learn from its
+    size that they have to ask for more.
+    Raises: BatchError for records that cannot be read.
+    """
+    out = bytearray()
+    next_offset = from_offset
+    for header, records in _readable(batches, from_offset):
+        stamped = header.is_log_append_time
+        for offset, timestamp_ms, key, value in _records(header, records, from_offset):
+            message = write_message(magic, offset, timestamp_ms, key, value, log_append_time=stamped)
+            if len(out) + len(message) > bytes_max:
+                if out:
+                    return Down(bytes(out), next_offset)
+                return Down(message, offset + 1) if one_whole else Down(message[: max(bytes_max, 0)], offset)
+            out += message
+            next_offset = offset + 1
+        next_offset = header.next_offset
+    return Down(bytes(out), next_offset)
+
+
+def _readable(batches: memoryview, from_offset: int) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """(header, what follows it) of every whole batch; control batches come with no record."""
+    at, end = 0, len(batches)
+    while end - at >= HEADER_SIZE:
+        header = parse_header(batches, at)
+        behind = at + LOG_OVERHEAD + header.batch_length
+        if behind > end:
+            return
+        if header.last_offset >= from_offset:
+            if header.is_control:
+                header = header._replace(record_count=0)
+            yield header, batches[at + HEADER_SIZE : behind]
+        at = behind
+
+
+def _records(
+    header: BatchHeader, records: memoryview, from_offset: int
+) -> Iterator[tuple[int, int, bytes | None, bytes | None]]:
+    """(offset, timestamp, key, value) of each record from `from_offset` on. Raises: BatchError."""
+    if not header.record_count:
+        return
+    try:
+        payload = decompress(bytes(records), header.codec)
+    except PayloadUnreadable as error:
+        raise BatchError(ErrorCode.corrupt_message, f"a batch cannot be decompressed: {error}") from error
+    stamped = header.max_timestamp_ms if header.is_log_append_time else None
+    at = 0
+    try:
+        for _ in range(header.record_count):
+            size, at = read_varint(payload, at)
+            behind = at + size
+            if size < 0 or behind > len(payload):
+                raise ValueError(f"a record of {size} bytes")
+            timestamp_delta_ms, at = read_varint(payload, at + 1)
+            offset_delta, at = read_varint(payload, at)
+            offset = header.base_offset + offset_delta
+            if offset >= from_offset:
+                key, at = _nullable(payload, at, behind)
+                value, at = _nullable(payload, at, behind)
+                own_ms = header.base_timestamp_ms + timestamp_delta_ms
+                yield offset, own_ms if stamped is None else stamped, key, value
+            at = behind
+    except (ValueError, IndexError) as error:
+        raise BatchError(ErrorCode.corrupt_message, f"malformed records: {error}") from error
+
+
+def _nullable(payload: Buffer, at: int, end: int) -> tuple[bytes | None, int]:
+    size, at = read_varint(payload, at)
+    if size == -1:
+        return None, at
+    if size < 0 or size > end - at:
+        raise ValueError(f"a field of {size} bytes")
+    return bytes(payload[at : at + size]), at + size
