@@ -188,7 +188,7 @@ class _Overlay:
         self.touched[parent_path] = parent._replace(
             sequence=parent.sequence + 1, child_count=parent.child_count + 1
         )
-        self.changes += (Change(Kind.DATA, path), Change(Kind.CHILDREN, parent_path))
+        self._came_or_went(path, parent_path)
         return CommitResult(path, record.stat)
 
     def _delete(self, index: int, path: str, version: int) -> CommitResult:
@@ -200,12 +200,15 @@ class _Overlay:
         assert parent is not None, f"{path} has no parent"
         self.touched[path] = None
         self.touched[parent_path] = parent._replace(child_count=parent.child_count - 1)
+        self._came_or_went(path, parent_path)
+        return CommitResult(path, None)
+
+    def _came_or_went(self, path: str, parent_path: str) -> None:
         self.changes += (
             Change(Kind.DATA, path),
             Change(Kind.CHILDREN, path),
             Change(Kind.CHILDREN, parent_path),
         )
-        return CommitResult(path, None)
 
 
 def split(path: str) -> tuple[str, str]:

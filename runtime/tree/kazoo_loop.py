@@ -1,0 +1,81 @@
+"""How kazoo's threads hand over to the event loop: in order, without ever waiting for it."""
+
+import asyncio
+import contextlib
+import select
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kazoo.handlers.threading import SequentialThreadingHandler
+
+
+class Mailbox:
+    """Calls from other threads, made on the loop in the order they were posted; one wake-up for many."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._calls: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
+        self._scheduled = False
+
+    def post(self, function: Callable[..., None], *arguments: Any) -> None:
+        """Have the loop call a function."""
+        self._calls.append((function, arguments))
+        if not self._scheduled:
+            self._scheduled = True
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                self._loop.call_soon_threadsafe(self._drain)
+
+    def _drain(self) -> None:
+        self._scheduled = False
+        while self._calls:
+            function, arguments = self._calls.popleft()
+            function(*arguments)
+
+
+class Reply:
+    """What kazoo's connection completes: it has the two methods of kazoo's AsyncResult that it calls."""
+
+    def __init__(self, mailbox: Mailbox, done: Callable[[Any, Exception | None], None]) -> None:
+        self._mailbox = mailbox
+        self._done = done
+
+    def set(self, value: Any = None) -> None:
+        """The answer came."""
+        self._mailbox.post(self._done, value, None)
+
+    def set_exception(self, error: Exception) -> None:
+        """The server refused, or the connection is lost."""
+        self._mailbox.post(self._done, None, error)
+
+
+class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo has no types
+    """kazoo's threads, with watches delivered to the loop and a select that makes no epoll per call."""
+
+    def __init__(self, mailbox: Mailbox) -> None:
+        super().__init__()
+        self._mailbox = mailbox
+
+    def dispatch_callback(self, callback: Any) -> None:
+        """Deliver a watch."""
+        self._mailbox.post(callback.func, *callback.args)
+
+    def select(
+        self,
+        readable: Sequence[Any],
+        writable: Sequence[Any],
+        _exceptional: Sequence[Any],
+        timeout: float | None = None,
+    ) -> tuple[list[Any], list[Any], list[Any]]:
+        """As select.select, for any file number."""
+        poll = select.poll()
+        for source in readable:
+            poll.register(source, select.POLLIN)
+        for sink in writable:
+            poll.register(sink, select.POLLOUT)
+        ready = dict(poll.poll(None if timeout is None else max(timeout, 0) * 1000))
+        return (
+            [source for source in readable if source.fileno() in ready],
+            [sink for sink in writable if sink.fileno() in ready],
+            [],
+        )
