@@ -70,7 +70,7 @@ class GroupCoordination:
         records = 0
         for log in self._logs:
             log.advance_high_watermark()
-            for replayed in replay_log(log, self.core.replay):
+            for replayed in replay_log(log, self.core):
                 records += replayed
                 await asyncio.sleep(0)
         self.core.activate(self.now())

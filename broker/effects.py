@@ -20,6 +20,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 from kio.schema.errors import ErrorCode
 
 from wire.batch import BatchHeader, Record
+from wire.control import EndMarker
 
 Token: TypeAlias = Callable[[Any], None]
 """Where an answer goes. Opaque to a core, which only hands it back."""
@@ -58,7 +59,10 @@ class Core(Protocol[A]):
     """What a shard runs: one coordinator's decisions about the keys of one partition."""
 
     def replay(self, header: BatchHeader, records: Iterator[Record]) -> None:
-        """Apply a batch of the log, data or control; before `activate` only."""
+        """Apply a batch of the log; before `activate` only."""
+
+    def replay_marker(self, producer_id: int, marker: EndMarker) -> None:
+        """Apply a control batch of the log; before `activate` only."""
 
     def activate(self, now: Moment) -> Effects[A]:
         """The log was read to its end, and that is below the high watermark."""

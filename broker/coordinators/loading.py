@@ -1,21 +1,21 @@
 """Reading an internal partition from its start to its end, a piece at a time."""
 
-from collections.abc import Callable, Iterator
-from typing import Final
+from collections.abc import Iterator
+from typing import Any, Final
 
+from broker.effects import Core
 from broker.log.partition_log import PartitionLog
 from broker.log.payload import records_of
-from wire.batch import HEADER_SIZE, BatchHeader, Record, parse_header
+from wire.batch import HEADER_SIZE, BatchHeader, parse_header
+from wire.control import parse_marker
 
 READ_BYTES: Final = 1024 * 1024
 
-Replay = Callable[[BatchHeader, Iterator[Record]], None]
 
-
-def replay_log(log: PartitionLog, replay: Replay) -> Iterator[int]:
+def replay_log(log: PartitionLog, core: Core[Any]) -> Iterator[int]:
     """Replay every batch of every segment; yields the records of each piece, so that others get their turn.
 
-    Raises: StorageFailed, and what `replay` raises.
+    Raises: StorageFailed, and what the core raises for records it cannot read.
     """
     offset = log.log_start_offset
     while offset < log.log_end_offset:
@@ -26,10 +26,18 @@ def replay_log(log: PartitionLog, replay: Replay) -> Iterator[int]:
             header = parse_header(piece, at)
             if header.size_bytes > len(piece) - at:
                 break  # cut off: only the last batch of a piece may be
-            if header.record_count:  # the cleaner leaves empty ones
-                replay(header, records_of(piece[at : at + header.size_bytes], header))
-                records += header.record_count
+            _replay_batch(piece[at : at + header.size_bytes], header, core)
+            records += header.record_count
             at += header.size_bytes
             offset = header.next_offset
         assert at > 0, "a piece has at least one whole batch"
         yield records
+
+
+def _replay_batch(piece: memoryview, header: BatchHeader, core: Core[Any]) -> None:
+    if header.is_control:
+        marker = parse_marker(piece, header)
+        if marker is not None:
+            core.replay_marker(header.producer_id, marker)
+    elif header.record_count:  # the cleaner leaves empty batches
+        core.replay(header, records_of(piece, header))

@@ -91,7 +91,7 @@ class Shard(Generic[C]):
         """
         assert self.is_loading
         records = 0
-        for replayed in replay_log(self.partition.log, self.core.replay):
+        for replayed in replay_log(self.partition.log, self.core):
             records += replayed
             await asyncio.sleep(0)
             if self.is_closed:

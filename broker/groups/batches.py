@@ -12,14 +12,7 @@ _TRANSACTIONAL_SEQUENCE = 0
 def encode_batch(append: Append, now_ms: int) -> bytearray:
     """One batch, offsets not yet assigned."""
     if append.marker is not None:
-        (producer_id, producer_epoch), coordinator_epoch, committed = append.marker
-        return build_marker(
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            committed=committed,
-            coordinator_epoch=coordinator_epoch,
-            now_ms=now_ms,
-        )
+        return build_marker(*append.marker.producer, append.marker.end, now_ms=now_ms)
     records = tuple(
         batch.Record(0, now_ms, encode_key(record), encode_value(record)) for record in append.records
     )

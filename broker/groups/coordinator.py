@@ -49,7 +49,7 @@ from broker.groups.usage import Usage
 from contracts.names import owner_of
 from wire import batch
 from wire.batch import BatchHeader
-from wire.control import read_marker
+from wire.control import EndMarker
 
 
 class GroupCoordinator:
@@ -73,11 +73,6 @@ class GroupCoordinator:
         Raises: UnreadableRecord.
         """
         durable = self._registry.durable
-        if header.is_control:
-            end = read_marker(next(records))
-            if end is not None:
-                durable.replay_marker(header.producer_id, committed=end.committed)
-            return
         for stored in records:
             try:
                 record = decode(stored.key or b"", stored.value)
@@ -88,6 +83,10 @@ class GroupCoordinator:
                 durable.replay_transactional(record, stored.offset, header.producer_id)
             elif record is not None:
                 durable.replay(record, stored.offset)
+
+    def replay_marker(self, producer_id: int, marker: EndMarker) -> None:
+        """A transaction of the producer ended."""
+        self._registry.durable.replay_marker(producer_id, committed=marker.is_commit)
 
     def activate(self, now: Moment) -> Effects:
         """The log was read to its end: groups are live, and their members' sessions start."""
@@ -281,7 +280,7 @@ class GroupCoordinator:
         durable = self._registry.durable
         if append.marker is not None:
             marker = append.marker
-            return durable.replay_marker(marker.producer.producer_id, committed=marker.committed)
+            return durable.replay_marker(marker.producer.producer_id, committed=marker.end.is_commit)
         for log_offset, record in enumerate(append.records, base_offset):
             if append.producer is None:
                 durable.replay(record, log_offset)

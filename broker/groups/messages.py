@@ -11,6 +11,7 @@ from kio.schema.errors import ErrorCode
 from broker import effects
 from broker.effects import Moment, Token
 from broker.groups.records import OffsetAndMetadata, Record
+from wire.control import EndMarker
 
 UNKNOWN_MEMBER = ""
 """The member id of a client that has none yet."""
@@ -138,8 +139,7 @@ class Marker(NamedTuple):
     """The end of a producer's transaction on this partition (WriteTxnMarkers)."""
 
     producer: Producer
-    coordinator_epoch: int
-    committed: bool
+    end: EndMarker
 
 
 class CommitResult(NamedTuple):

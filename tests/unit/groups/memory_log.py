@@ -6,6 +6,7 @@ from broker.effects import Moment
 from broker.groups.messages import Append
 from broker.groups.records import Record
 from wire import batch
+from wire.control import parse_marker
 
 
 class MemoryLog:
@@ -30,4 +31,8 @@ class MemoryLog:
         """All of it."""
         for each in self._batches:
             header = batch.parse_header(each)
-            core.replay(header, batch.decode_records(header, each[batch.HEADER_SIZE :]))
+            marker = parse_marker(each, header) if header.is_control else None
+            if marker is not None:
+                core.replay_marker(header.producer_id, marker)
+            else:
+                core.replay(header, batch.decode_records(header, each[batch.HEADER_SIZE :]))
