@@ -25,6 +25,7 @@ _MANY: Final = 2_000
 _WINDOW: Final = 4
 _RATE_BYTES_PER_S: Final = 20e6
 _LATENCY_S: Final = 15.0
+_SHORT_SESSION_MS: Final = 2_000
 _LINGER_MS: Final = 50
 _SMALL_SHARE: Final = 0.2
 _WARM_UP_BYTES: Final = 2_000_000_000
@@ -45,6 +46,11 @@ def run(rounds: int, megabytes: int, say: Say) -> dict[str, Any]:
         bench = _Bench(peers, rounds, int(megabytes * 1e6), say)
         bench.throughput(results)
         bench.faults(results)
+    say("a shorter session")
+    with _scratch() as name, portico_cluster(Path(name), session_timeout_ms=_SHORT_SESSION_MS) as peer:
+        create_topic(peer, "first", _PARTITIONS)
+        bench = _Bench([peer], rounds, 0, say)
+        results[f"leader killed, session {_SHORT_SESSION_MS} ms"] = bench.outages(signal.SIGKILL)
     return results
 
 
@@ -98,11 +104,14 @@ class _Bench:
     def faults(self, results: dict[str, Any]) -> None:
         """Many partitions, deaths and returns."""
         results["2,000 partitions created, s"] = self._each(self._create_many)
-        results["controller killed, all led, s"] = self._each(
-            lambda peer: cluster_faults.controller_failover_s(peer, "many", _MANY)
-        )
+        for peer in self._peers:
+            self._say("kill -9 of the controller")
+            since_kill_s, since_end_s = cluster_faults.controller_failover(peer, "many", _MANY)
+            results.setdefault("controller killed, all led after s", {})[peer.name] = since_kill_s
+            if since_end_s is not None:
+                results["controller's node gone, all led after s"] = since_end_s
         for name, number in (("leader killed", signal.SIGKILL), ("leader stopped", signal.SIGTERM)):
-            results[f"{name}, longest gap s"] = self._spread(number)
+            results[name] = self.outages(number)
         catch_up_bytes = self._total_bytes
         results["catch-up of a follower, MB/s"] = self._each(
             lambda peer: cluster_faults.catch_up_bytes_per_s(peer, "first", _PARTITIONS, catch_up_bytes) / 1e6
@@ -169,13 +178,24 @@ class _Bench:
         create_topic(peer, "many", _MANY)
         return time.perf_counter() - started_s
 
-    def _spread(self, number: signal.Signals) -> dict[str, Any]:
-        gaps: dict[str, list[float]] = {peer.name: [] for peer in self._peers}
+    def outages(self, number: signal.Signals) -> dict[str, Any]:
+        """Of a leader, by a signal, once per round."""
+        gaps: dict[str, Any] = {}
+        discovered: list[float] = []
         for turn in range(self._rounds):
             self._say(f"{number.name} of a leader, round {turn + 1}")
             for peer in self._peers:
-                gaps[peer.name].append(cluster_faults.leader_gap_s(peer, "first", number))
-        return {name: Spread.of(taken) for name, taken in gaps.items()}
+                outage = cluster_faults.leader_outage(peer, "first", _PARTITIONS, number)
+                gaps.setdefault(peer.name, []).append(outage.gap_s)
+                if outage.discovered_to_acknowledged_s is not None:
+                    discovered.append(outage.discovered_to_acknowledged_s)
+        found: dict[str, Any] = {
+            f"{name}, longest time without acknowledgement s": Spread.of(taken)
+            for name, taken in gaps.items()
+        }
+        if discovered:
+            found["from the end of its node to an acknowledgement s"] = Spread.of(discovered)
+        return found
 
     @staticmethod
     def _free(peer: Peer, topic: str) -> None:

@@ -4,13 +4,15 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 from ctl.bench import load
 from ctl.bench.cluster_load import produce
 from ctl.bench.load import Endpoint
-from ctl.bench.peers import Peer, look, until_in_sync, until_led
+from ctl.bench.peers import Peer, look, until_agreed, until_in_sync, until_led
 
 _RETRY_S: Final = 0.01
 _SETTLE_S: Final = 1.0
@@ -82,23 +84,52 @@ class Prober:
         self._thread.join()
 
 
-def leader_gap_s(peer: Peer, topic: str, signal_number: signal.Signals) -> float:
-    """Seconds without an acknowledgement when partition 0's leader gets a signal; it is then restarted."""
-    view = until_led(peer.any_endpoint, topic, len(look(peer.any_endpoint, topic).partitions))
-    leader = view.partitions[0].leader
-    prober = Prober(peer, topic, 0)
-    try:
-        prober.until_acknowledged(time.perf_counter() - _SETTLE_S)
-        time.sleep(_SETTLE_S)
-        struck_s = time.perf_counter()
-        os.kill(peer.nodes[leader].pid, signal_number)
-        time.sleep(_SETTLE_S)
-        prober.until_acknowledged(struck_s + _SETTLE_S)
-        gap_s = prober.gap_s(struck_s)
-    finally:
-        prober.close()
+class Outage(NamedTuple):
+    """What a producer saw of one death."""
+
+    gap_s: float
+    """The longest time between two acknowledgements."""
+    discovered_to_acknowledged_s: float | None
+    """From the end of the broker's node in ZooKeeper to the next acknowledgement, where there is one."""
+
+
+def leader_outage(peer: Peer, topic: str, partitions: int, number: signal.Signals) -> Outage:
+    """The leader of partition 0 gets a signal under load; it is started again when all is measured."""
+    leader = until_agreed(peer, topic, partitions).partitions[0].leader
+    with _node_watched(peer, f"/brokers/ids/{leader}") as ended_s:
+        prober = Prober(peer, topic, 0)
+        try:
+            prober.until_acknowledged(time.perf_counter() - _SETTLE_S)
+            time.sleep(_SETTLE_S)
+            struck_s = time.perf_counter()
+            os.kill(peer.nodes[leader].pid, number)
+            time.sleep(_SETTLE_S)
+            prober.until_acknowledged(struck_s + _SETTLE_S)
+        finally:
+            prober.close()
+        after = [at for at in prober.acknowledged_s if ended_s and at > ended_s[0]]
+        discovered = after[0] - ended_s[0] if after else None
     restart(peer, leader, topic)
-    return gap_s
+    return Outage(prober.gap_s(struck_s), discovered)
+
+
+@contextmanager
+def _node_watched(peer: Peer, path: str) -> Iterator[list[float]]:
+    """The moment at which a node of ZooKeeper ends, once it has."""
+    ended_s: list[float] = []
+    if peer.zookeeper is None:
+        yield ended_s
+        return
+    from kazoo.client import KazooClient
+
+    client = KazooClient(peer.zookeeper)
+    client.start()
+    try:
+        client.exists(path, watch=lambda _event: ended_s.append(time.perf_counter()))
+        yield ended_s
+    finally:
+        client.stop()
+        client.close()
 
 
 def restart(peer: Peer, node_id: int, topic: str) -> None:
@@ -109,16 +140,17 @@ def restart(peer: Peer, node_id: int, topic: str) -> None:
     until_in_sync(peer.endpoint(node_id), topic, len(peer.nodes))
 
 
-def controller_failover_s(peer: Peer, topic: str, partitions: int) -> float:
-    """Seconds from kill -9 of the controller until every partition is led by a living broker."""
+def controller_failover(peer: Peer, topic: str, partitions: int) -> tuple[float, float | None]:
+    """Seconds from kill -9 of the controller, and from the end of /controller, until all is led again."""
     controller = look(peer.any_endpoint, topic).controller
     other = next(node for node in peer.nodes if node != controller)
-    os.kill(peer.nodes[controller].pid, signal.SIGKILL)
-    struck_s = time.perf_counter()
-    until_led(peer.endpoint(other), topic, partitions, dead=controller)
-    elapsed_s = time.perf_counter() - struck_s
+    with _node_watched(peer, "/controller") as ended_s:
+        os.kill(peer.nodes[controller].pid, signal.SIGKILL)
+        struck_s = time.perf_counter()
+        until_led(peer.endpoint(other), topic, partitions, dead=controller)
+        led_s = time.perf_counter()
     restart(peer, controller, topic)
-    return elapsed_s
+    return led_s - struck_s, led_s - ended_s[0] if ended_s else None
 
 
 def catch_up_bytes_per_s(peer: Peer, topic: str, partitions: int, total_bytes: int) -> float:

@@ -38,6 +38,8 @@ class Peer(NamedTuple):
     nodes: Mapping[int, Node]
     secret: str | None = None
     helpers: tuple[int, ...] = ()
+    zookeeper: str | None = None
+    """HOST:PORT, where the cluster has one: a death can be told from its discovery."""
 
     def endpoint(self, node_id: int) -> Endpoint:
         """Where a node is reached."""

@@ -87,7 +87,8 @@ def portico_cluster(
             broker.start()
         for broker in brokers:
             broker.until_serving()
-        yield Peer("portico", {broker.node_id: broker for broker in brokers}, secret, (zookeeper.pid,))
+        nodes_by_id = {broker.node_id: broker for broker in brokers}
+        yield Peer("portico", nodes_by_id, secret, (zookeeper.pid,), f"127.0.0.1:{port}")
 
 
 @contextmanager

@@ -36,4 +36,6 @@ def with_ratios(results: dict[str, Any], ours: str, peers: tuple[str, ...]) -> d
 def _ratio(ours: Any, peer: Any) -> Any:
     if isinstance(ours, Spread):
         return ours.median / peer.median if peer.median else float("nan")
+    if not isinstance(ours, dict):
+        return ours / peer if peer else float("nan")
     return {name: _ratio(ours[name], peer[name]) for name in ours}
