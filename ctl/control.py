@@ -114,7 +114,7 @@ class Control:
         self.specs = FeedFollower(self.client, "master", ConsumerKind.MASTER, None)
         journal = Journal(sqlite_url(str(self.layout.control_dir / "master.db")))
         settings = MasterSettings(policy=options.quota_policy, period_ms=options.report_period_ms)
-        self.master = MasterService(lambda: self.specs.instances, journal, settings)
+        self.master = MasterService(lambda: self.specs.instances, journal, settings, term=journal.next_term())
         routes = [*create_internal_routes(self.console), Mount("/", create_app(self.master))]
         self.internal = _server(BearerSecret(Starlette(routes=routes), secret), options.internal)
         self.public = _server(create_console_app(self.console), options.console)

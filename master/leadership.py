@@ -44,7 +44,7 @@ def leadership(heard: Sequence[Heard], *, silent_ms: int, late_ms: int) -> Leade
 
 
 def _newest(heard: Sequence[Heard]) -> Entry | None:
-    """The entry with the newest word on all leaders. A topic's deletion takes versions back: of equals the last."""
+    """The entry with the newest word on all leaders; of equal ones the one heard last."""
     knowing = [one for one in heard if one.entry.leaders]
     if not knowing:
         return None

@@ -17,7 +17,7 @@ from master.history import InstanceHistory
 from master.journal import Journal, SavedAllocation
 from master.leadership import Heard, leadership
 from master.leases import LeaseBook
-from master.ledger import Ledger, ReportRefusedError
+from master.ledger import Ledger, Receipt, ReportRefusedError
 from master.metrics import MasterCollector
 from master.settings import MasterSettings
 from master.view import history_row, quota_view
@@ -37,10 +37,11 @@ class MasterService:
         journal: Journal,
         settings: MasterSettings | None = None,
         *,
+        term: int,
         now_ms: Callable[[], int] = monotonic_ms,
         wall_ms: Callable[[], int] = epoch_ms,
     ) -> None:
-        """`specs` answers the instances as the feed has them now.
+        """`specs` answers the instances as the feed has them now; `term` is larger than of any run before.
 
         Raises: ValueError when the settings are out of bounds.
         """
@@ -61,7 +62,7 @@ class MasterService:
         """The rule in force: an operator's choice outlives the settings."""
         period_ms = self.settings.period_ms
         self._leases = LeaseBook(
-            term=journal.next_term(),
+            term=term,
             lease_ms=self.settings.lease_periods * period_ms,
             renew_after_ms=period_ms * 3 // 2,
         )
@@ -100,7 +101,7 @@ class MasterService:
             raise
         self.reports[receipt.outcome] += 1
         return ReportAnswer(
-            allocations=tuple(self._grant(report.point, receipt.listed, now_ms)),
+            allocations=tuple(self._grant(report.point, receipt, now_ms)),
             want_full=receipt.want_full,
             period_ms=self.settings.period_ms,
         )
@@ -110,16 +111,19 @@ class MasterService:
         self.refusals[reason] += 1
         _log.warning("traffic report refused", reason=reason, detail=detail, point=point)
 
-    def _grant(self, point: str, listed: frozenset[str], now_ms: int) -> list[Allocation]:
+    def _grant(self, point: str, receipt: Receipt, now_ms: int) -> list[Allocation]:
+        """Leases for what was listed and, once the point has told everything, for what was not."""
         granted = []
         for instance_id in self._ledger.instances_led_by(point):
+            if receipt.want_full and instance_id not in receipt.listed:
+                continue  # the rate it applies is not known: its lease goes on
             decision = self._decide(instance_id, now_ms)
             if decision is None:
                 continue
             index = next((i for i, entry in enumerate(decision.entries) if entry.point == point), None)
             if index is None:
                 continue
-            lease = self._leases.grant(decision, index, now_ms, unasked=instance_id not in listed)
+            lease = self._leases.grant(decision, index, now_ms, unasked=instance_id not in receipt.listed)
             if lease is not None:
                 granted.append(lease)
         return granted

@@ -108,6 +108,11 @@ class TrafficPoint:
             entry.fall_back(self.broker_count, now_ms)
         return self._flow(entry, direction).unmute_at_ms(now_ms, ticket)
 
+    def flow(self, instance_id: str, direction: Direction) -> Flow | None:
+        """One instance's meter and bucket, to be read; None for an instance never heard of."""
+        entry = self._instances.get(instance_id)
+        return None if entry is None else self._flow(entry, direction)
+
     # -- specs, leadership ------------------------------------------------------------------------------
 
     def set_spec(self, spec: InstanceSpec, now_ms: int) -> bool:

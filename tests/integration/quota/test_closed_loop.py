@@ -221,7 +221,7 @@ def test_resize_takes_effect_within_two_periods() -> None:
 
 def test_moved_partition_moves_the_share_within_two_periods() -> None:
     world = three_brokers()
-    world.brokers[1].partitions_led, world.brokers[2].partitions_led = 0, 2
+    world.move_leaders(1, 1, 2)
     world.run(2_050)
     view = world.master.view(ID)  # type: ignore[union-attr]
     assert view is not None

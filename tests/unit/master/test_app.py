@@ -16,7 +16,7 @@ from tests.unit.master.reports import ID, T, a_report, a_spec, traffic
 
 @pytest.fixture
 def service() -> MasterService:
-    return MasterService(lambda: {ID: a_spec()}, Journal("sqlite://"))
+    return MasterService(lambda: {ID: a_spec()}, Journal("sqlite://"), term=1)
 
 
 @pytest.fixture

@@ -50,8 +50,6 @@ def test_it_holds_for_a_while_only() -> None:
 def test_a_new_master_that_has_heard_one_broker_keeps_the_block() -> None:
     fill = Fill()
     update(fill, 400, 0, settled=False, blocked=True)
-    assert (fill.stored_bytes, fill.blocked) == (CAPACITY, True), (
-        "the point must not lift it by itself either"
-    )
+    assert (fill.stored_bytes, fill.blocked) == (CAPACITY, True), "the point must not lift it either"
     update(fill, 700, 1_000)
     assert (fill.stored_bytes, fill.blocked) == (700, False)

@@ -36,6 +36,7 @@ class Harness:
             lambda: self.specs,
             journal,
             MasterSettings(**settings),  # type: ignore[arg-type]
+            term=journal.next_term(),
             now_ms=lambda: self.now_ms,
             wall_ms=lambda: self.now_ms + 10**12,
         )
@@ -292,7 +293,7 @@ def test_metrics_show_every_letter(harness: Harness) -> None:
 
 async def test_a_journal_that_cannot_be_written_stops_nothing() -> None:
     journal = Journal("sqlite://")
-    service = MasterService(lambda: {ID: a_spec()}, journal, MasterSettings(journal_periods=1))
+    service = MasterService(lambda: {ID: a_spec()}, journal, MasterSettings(journal_periods=1), term=1)
     service.receive(a_report(1, traffic(5)))
     task = asyncio.create_task(service.run())
     with journal._engine.begin() as connection:
