@@ -81,7 +81,7 @@ class Broker:
         """Load, listen, and start the background tasks; the bound port. Raises: OSError, StorageFailed."""
         self.loaded = self.topics.load(epoch_ms())
         self.metrics.recovered_bytes = self.loaded.recovered_bytes
-        self.coordination = self._group_coordination()
+        self.groups = self.coordination = self._group_coordination()
         self.topics.on_deleted(self._topic_deleted)
         self.measure_all()
         port = self.server.listen()

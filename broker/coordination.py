@@ -11,12 +11,13 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from uuid import uuid4
 
-from broker.coordinators.answering import answering as answering
+from kio.schema.errors import ErrorCode
+
 from broker.coordinators.loading import replay_log
 from broker.effects import Moment
 from broker.groups.config import GroupConfig
 from broker.groups.coordinator import GroupCoordinator
-from broker.groups.messages import Append, Effects
+from broker.groups.messages import Append, Effects, ListedGroup
 from broker.java_hash import partition_for
 from broker.leadership import LEADER_EPOCH
 from broker.log.errors import LogError
@@ -50,6 +51,14 @@ class GroupCoordination:
     def stored_bytes(self) -> int:
         """Size of the offsets topic; no tenant pays for it."""
         return sum(log.size_bytes for log in self._logs)
+
+    def of(self, _group_id: str) -> "GroupCoordination | ErrorCode":
+        """Who coordinates a group."""
+        return ErrorCode.coordinator_load_in_progress if self.is_loading else self
+
+    def list_groups(self, states: frozenset[str]) -> list[ListedGroup]:
+        """All groups."""
+        return self.core.list_groups(states)
 
     def now(self) -> Moment:
         """Both clocks."""

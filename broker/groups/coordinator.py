@@ -171,10 +171,6 @@ class GroupCoordinator:
         """Whether a transaction that is not over has committed an offset of the partition (KIP-447)."""
         return self._registry.is_unstable(OffsetKey(group_id, topic, partition))
 
-    def unstable_offsets(self, group_id: str) -> set[OffsetKey]:
-        """Everything of a group that is unstable."""
-        return self._registry.unstable_of(group_id)
-
     def describe(self, group_id: str) -> DescribedGroup:
         """DescribeGroups: members show metadata and assignment only while the group is stable."""
         group = self._registry.get(group_id)

@@ -130,11 +130,6 @@ class Registry:
         """Whether a transaction that is not over has committed an offset for the key."""
         return key in self.unstable or self.durable.pending.has(key)
 
-    def unstable_of(self, group_id: str) -> set[OffsetKey]:
-        """All such keys of a group."""
-        in_flight = {key for key in self.unstable if key.group_id == group_id}
-        return in_flight.union(self.durable.pending.of_group(group_id))
-
     def new_member_id(self, client_id: str, group_instance_id: str | None) -> str:
         """Kafka's form, `<instance or client id>-<uuid>`, cut so that it always fits a protocol string."""
         prefix = client_id if group_instance_id is None else group_instance_id

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
-from broker.coordination import answering
+from broker.coordinators.answering import answering
+from broker.coordinators.shard import now
 from broker.entities import response_shape
 from wire.api_table import ApiKey
 from wire.codec import duration
@@ -20,14 +21,10 @@ if TYPE_CHECKING:
 
 def handle(broker: "Broker", call: "Call") -> None:
     """Delete each group, gather their answers."""
-    coordination = broker.coordination
     version = call.api_version
     group_ids = tuple(dict.fromkeys(call.request.groups_names))
     answer = answering(call, lambda results: _response(version, results))
     results: dict[str, ErrorCode] = {}
-    if coordination.is_loading:
-        answer(dict.fromkeys(group_ids, ErrorCode.coordinator_load_in_progress))
-        return
     if not group_ids:
         answer(results)
         return
@@ -38,8 +35,11 @@ def handle(broker: "Broker", call: "Call") -> None:
             answer(results)
 
     for group_id in group_ids:
-        effects = coordination.core.delete_group(group_id, partial(gather, group_id), coordination.now())
-        coordination.submit(effects)
+        shard = broker.groups.of(group_id)
+        if isinstance(shard, ErrorCode):
+            gather(group_id, shard)
+        else:
+            shard.submit(shard.core.delete_group(group_id, partial(gather, group_id), now()))
 
 
 def _response(version: int, results: dict[str, ErrorCode]) -> Any:

@@ -26,18 +26,16 @@ _ALL_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8
 
 def handle(broker: "Broker", call: "Call") -> None:
     """Answer at once."""
-    coordination = broker.coordination
     shape = response_shape(ApiKey.DESCRIBE_GROUPS, call.api_version)
     asked = getattr(call.request, "include_authorized_operations", False)
     operations = _ALL_OPERATIONS if asked else _NOT_ASKED
     groups = []
     for group_id in call.request.groups:
-        if coordination.is_loading:
-            loading = ErrorCode.coordinator_load_in_progress
-            groups.append(_group(shape, DescribedGroup(group_id, "", "", "", ()), loading, operations))
+        shard = broker.groups.of(group_id)
+        if isinstance(shard, ErrorCode):
+            groups.append(_group(shape, DescribedGroup(group_id, "", "", "", ()), shard, operations))
         else:
-            described = coordination.core.describe(group_id)
-            groups.append(_group(shape, described, ErrorCode.none, operations))
+            groups.append(_group(shape, shard.core.describe(group_id), ErrorCode.none, operations))
     call.reply(shape.make(throttle_time=duration(0), groups=tuple(groups)))
 
 

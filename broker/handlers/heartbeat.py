@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
-from broker.coordination import answering
+from broker.coordinators.answering import answering
+from broker.coordinators.shard import now
 from broker.entities import response_shape
 from broker.groups.messages import HeartbeatRequest
 from wire.api_table import ApiKey
@@ -21,21 +22,20 @@ if TYPE_CHECKING:
 
 def handle(broker: "Broker", call: "Call") -> None:
     """Answer at once."""
-    coordination = broker.coordination
-    version = call.api_version
+    version, request = call.api_version, call.request
     token = answering(call, lambda error: _response(version, error))
-    if coordination.is_loading:
+    shard = broker.groups.of(request.group_id)
+    if isinstance(shard, ErrorCode):
         # As Kafka does: a member must not start anew only because its coordinator does.
-        token(ErrorCode.none)
+        token(ErrorCode.none if shard is ErrorCode.coordinator_load_in_progress else shard)
         return
-    request = call.request
     beat = HeartbeatRequest(
         request.group_id,
         request.generation_id,
         request.member_id,
         getattr(request, "group_instance_id", None),
     )
-    coordination.submit(coordination.core.heartbeat(beat, token, coordination.now()))
+    shard.submit(shard.core.heartbeat(beat, token, now()))
 
 
 def _response(version: int, error: ErrorCode) -> Any:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from broker.coordination import answering
+from broker.coordinators.answering import answering
+from broker.coordinators.shard import now
 from broker.entities import response_shape
 from broker.groups.messages import JoinRequest, JoinResult
 from wire.api_table import ApiKey
@@ -26,13 +27,13 @@ _PROTOCOL_NULLABLE_FROM: Final = 7
 
 def handle(broker: "Broker", call: "Call") -> None:
     """Park the call in its group."""
-    coordination = broker.coordination
     version = call.api_version
     token = answering(call, lambda result: _response(version, result))
-    if coordination.is_loading:
-        token(JoinResult(ErrorCode.coordinator_load_in_progress, call.request.member_id))
-        return
-    coordination.submit(coordination.core.join(_request(call), token, coordination.now()))
+    shard = broker.groups.of(call.request.group_id)
+    if isinstance(shard, ErrorCode):
+        token(JoinResult(shard, call.request.member_id))
+    else:
+        shard.submit(shard.core.join(_request(call), token, now()))
 
 
 def _request(call: "Call") -> JoinRequest:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from broker.coordination import answering
+from broker.coordinators.answering import answering
+from broker.coordinators.shard import now
 from broker.entities import response_shape
 from broker.groups.messages import LeaveResult, LeavingMember
 from wire.api_table import ApiKey
@@ -23,19 +24,17 @@ _BATCH_FROM: Final = 3
 
 def handle(broker: "Broker", call: "Call") -> None:
     """Answer at once."""
-    coordination = broker.coordination
-    version = call.api_version
+    version, request = call.api_version, call.request
     token = answering(call, lambda result: _response(version, result))
-    if coordination.is_loading:
-        token(LeaveResult(ErrorCode.coordinator_load_in_progress))
+    shard = broker.groups.of(request.group_id)
+    if isinstance(shard, ErrorCode):
+        token(LeaveResult(shard))
         return
-    request = call.request
     if version < _BATCH_FROM:
         leaving: tuple[LeavingMember, ...] = (LeavingMember(request.member_id, None),)
     else:
         leaving = tuple(LeavingMember(one.member_id, one.group_instance_id) for one in request.members)
-    effects = coordination.core.leave(request.group_id, leaving, token, coordination.now())
-    coordination.submit(effects)
+    shard.submit(shard.core.leave(request.group_id, leaving, token, now()))
 
 
 def _response(version: int, result: LeaveResult) -> Any:

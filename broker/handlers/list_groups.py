@@ -1,6 +1,6 @@
 """ListGroups 0-4.
 
-Behaviour: all groups of this broker.
+Behaviour: all groups that this broker coordinates.
 Version notes: v4+ shows states and filters by them (KIP-518).
 """
 
@@ -19,11 +19,10 @@ if TYPE_CHECKING:
 
 def handle(broker: "Broker", call: "Call") -> None:
     """Answer at once."""
-    coordination = broker.coordination
     shape = response_shape(ApiKey.LIST_GROUPS, call.api_version)
     states = frozenset(getattr(call.request, "states_filter", ()))
-    loading = coordination.is_loading
-    groups = [] if loading else coordination.core.list_groups(states)
+    loading = broker.groups.is_loading
+    groups = [] if loading else broker.groups.list_groups(states)
     call.reply(
         shape.make(
             throttle_time=duration(0),

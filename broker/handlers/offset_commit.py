@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from broker.coordination import answering
+from broker.coordinators.answering import answering
+from broker.coordinators.shard import now
 from broker.entities import response_shape
 from broker.groups.messages import CommitRequest, CommitResult, OffsetToCommit
 from wire.api_table import ApiKey
@@ -25,14 +26,14 @@ _RETENTION_UNTIL: Final = 4
 
 def handle(broker: "Broker", call: "Call") -> None:
     """Commit what exists."""
-    coordination = broker.coordination
     version, request = call.api_version, call.request
     errors: dict[tuple[str, int], ErrorCode] = {}
     offsets = []
+    shard = broker.groups.of(request.group_id)
     for topic in request.topics:
         for one in topic.partitions:
-            if coordination.is_loading:
-                errors[topic.name, one.partition_index] = ErrorCode.coordinator_load_in_progress
+            if isinstance(shard, ErrorCode):
+                errors[topic.name, one.partition_index] = shard
             elif broker.topics.partition(topic.name, one.partition_index) is None:
                 errors[topic.name, one.partition_index] = ErrorCode.unknown_topic_or_partition
             else:
@@ -44,7 +45,7 @@ def handle(broker: "Broker", call: "Call") -> None:
                     )
                 )
     token = answering(call, lambda result: _response(version, request, errors | result.errors))
-    if request.topics and not offsets:
+    if isinstance(shard, ErrorCode) or (request.topics and not offsets):
         token(CommitResult({}))
         return
     commit = CommitRequest(
@@ -55,7 +56,7 @@ def handle(broker: "Broker", call: "Call") -> None:
         retention_ms=_retention_ms(version, request),
         offsets=tuple(offsets),
     )
-    coordination.submit(coordination.core.commit_offsets(commit, token, coordination.now()))
+    shard.submit(shard.core.commit_offsets(commit, token, now()))
 
 
 def _retention_ms(version: int, request: Any) -> int | None:

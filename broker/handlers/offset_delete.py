@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
-from broker.coordination import answering
+from broker.coordinators.answering import answering
+from broker.coordinators.shard import now
 from broker.entities import response_shape
 from broker.groups.messages import OffsetsDeletion, OffsetsDeletionResult
 from wire.api_table import ApiKey
@@ -21,11 +22,11 @@ if TYPE_CHECKING:
 
 def handle(broker: "Broker", call: "Call") -> None:
     """Delete, and answer when durable."""
-    coordination = broker.coordination
     version, request = call.api_version, call.request
     token = answering(call, lambda result: _response(version, request, result))
-    if coordination.is_loading:
-        token(OffsetsDeletionResult(ErrorCode.coordinator_load_in_progress, {}))
+    shard = broker.groups.of(request.group_id)
+    if isinstance(shard, ErrorCode):
+        token(OffsetsDeletionResult(shard, {}))
         return
     partitions = tuple(
         (topic.name, one.partition_index)
@@ -34,7 +35,7 @@ def handle(broker: "Broker", call: "Call") -> None:
         for one in topic.partitions
     )
     deletion = OffsetsDeletion(request.group_id, partitions)
-    coordination.submit(coordination.core.delete_offsets(deletion, token, coordination.now()))
+    shard.submit(shard.core.delete_offsets(deletion, token, now()))
 
 
 def _response(version: int, request: Any, result: OffsetsDeletionResult) -> Any:

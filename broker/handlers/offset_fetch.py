@@ -1,17 +1,19 @@
 """OffsetFetch 1-7.
 
 Behaviour: committed offsets; -1 without error where there is none. v2+ null topics are all of the group.
-Deliberately not done: v0 (ZooKeeper), v8+ (several groups). There are no transactions yet, so every offset is
-stable and require_stable (v7) changes nothing.
+With require_stable (v7, KIP-447) partitions whose offset an open transaction has committed anew are
+UNSTABLE_OFFSET_COMMIT, and the client asks again.
+Deliberately not done: v0 (ZooKeeper), v8+ (several groups).
 Version notes: v2+ has an error for the whole request, before it stands in every partition.
 """
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kio.schema.errors import ErrorCode
 
-from broker.coordination import answering
+from broker.coordinators.answering import answering
 from broker.entities import ResponseShape, response_shape
+from broker.groups.coordinator import GroupCoordinator
 from broker.groups.records import OffsetAndMetadata
 from wire.api_table import ApiKey
 from wire.codec import duration
@@ -21,30 +23,48 @@ if TYPE_CHECKING:
     from broker.call import Call
 
 _NONE: Final = OffsetAndMetadata(-1, -1, "", -1)
+_Answer: TypeAlias = dict[str, dict[int, tuple[OffsetAndMetadata, ErrorCode]]]
 
 
 def handle(broker: "Broker", call: "Call") -> None:
     """Answer at once."""
-    coordination = broker.coordination
     shape = response_shape(ApiKey.OFFSET_FETCH, call.api_version)
     request = call.request
-    loading = ErrorCode.coordinator_load_in_progress
-    error = loading if coordination.is_loading else ErrorCode.none
-    fetched: dict[str, dict[int, OffsetAndMetadata]] = {}
-    if request.topics is None:
-        fetched = {} if coordination.is_loading else coordination.core.fetch_all_offsets(request.group_id)
+    shard = broker.groups.of(request.group_id)
+    if isinstance(shard, ErrorCode):
+        error, fetched = shard, _refused(request, shard)
     else:
-        stored = {} if coordination.is_loading else coordination.core.fetch_all_offsets(request.group_id)
-        for topic in request.topics:
-            known = stored.get(topic.name, {})
-            wanted = fetched.setdefault(topic.name, {})
-            wanted.update({index: known.get(index, _NONE) for index in topic.partition_indexes})
+        error, fetched = ErrorCode.none, _fetched(shard.core, request)
     answering(call, lambda topics: _response(shape, topics, error))(fetched)
 
 
-def _response(
-    shape: ResponseShape, fetched: dict[str, dict[int, OffsetAndMetadata]], error: ErrorCode
-) -> Any:
+def _refused(request: Any, error: ErrorCode) -> _Answer:
+    return {
+        topic.name: dict.fromkeys(topic.partition_indexes, (_NONE, error)) for topic in request.topics or ()
+    }
+
+
+def _fetched(core: GroupCoordinator, request: Any) -> _Answer:
+    group_id = request.group_id
+    stored = core.fetch_all_offsets(group_id)
+    if request.topics is None:
+        wanted = {name: tuple(partitions) for name, partitions in stored.items()}
+    else:
+        wanted = {topic.name: tuple(topic.partition_indexes) for topic in request.topics}
+    require_stable = getattr(request, "require_stable", False)
+    answer: _Answer = {}
+    for name, indexes in wanted.items():
+        known = stored.get(name, {})
+        partitions = answer.setdefault(name, {})
+        for index in indexes:
+            if require_stable and core.is_unstable(group_id, name, index):
+                partitions[index] = (_NONE, ErrorCode.unstable_offset_commit)
+            else:
+                partitions[index] = (known.get(index, _NONE), ErrorCode.none)
+    return answer
+
+
+def _response(shape: ResponseShape, fetched: _Answer, error: ErrorCode) -> Any:
     return shape.make(
         throttle_time=duration(0),
         error_code=error,
@@ -59,9 +79,9 @@ def _response(
                         committed_offset=value.offset,
                         committed_leader_epoch=value.leader_epoch,
                         metadata=value.metadata,
-                        error_code=error,
+                        error_code=one_error,
                     )
-                    for index, value in partitions.items()
+                    for index, (value, one_error) in partitions.items()
                 ),
             )
             for name, partitions in fetched.items()

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
-from broker.coordination import answering
+from broker.coordinators.answering import answering
+from broker.coordinators.shard import now
 from broker.entities import response_shape
 from broker.groups.messages import SyncRequest, SyncResult
 from wire.api_table import ApiKey
@@ -21,13 +22,12 @@ if TYPE_CHECKING:
 
 def handle(broker: "Broker", call: "Call") -> None:
     """Park the call until its member has an assignment."""
-    coordination = broker.coordination
-    version = call.api_version
+    version, request = call.api_version, call.request
     token = answering(call, lambda result: _response(version, result))
-    if coordination.is_loading:
-        token(SyncResult(ErrorCode.coordinator_load_in_progress))
+    shard = broker.groups.of(request.group_id)
+    if isinstance(shard, ErrorCode):
+        token(SyncResult(shard))
         return
-    request = call.request
     sync = SyncRequest(
         group_id=request.group_id,
         generation_id=request.generation_id,
@@ -37,7 +37,7 @@ def handle(broker: "Broker", call: "Call") -> None:
         protocol_name=getattr(request, "protocol_name", None),
         assignments=tuple((one.member_id, one.assignment) for one in request.assignments),
     )
-    coordination.submit(coordination.core.sync(sync, token, coordination.now()))
+    shard.submit(shard.core.sync(sync, token, now()))
 
 
 def _response(version: int, result: SyncResult) -> Any:

@@ -1,0 +1,48 @@
+"""The group coordinators of this broker: one for each partition of `__consumer_offsets` that it leads."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
+
+from broker.coordinators.runtime import CoordinatorRuntime
+from broker.coordinators.shard import Shard, now
+from broker.groups.config import GroupConfig
+from broker.groups.coordinator import GroupCoordinator
+from broker.groups.messages import ListedGroup
+from broker.groups.records import OFFSETS_TOPIC
+from broker.groups.usage import Usage
+
+if TYPE_CHECKING:
+    from broker.metadata_cache import MetadataCache
+    from broker.replication.partition import Partition
+
+
+class GroupCoordinators(CoordinatorRuntime[GroupCoordinator]):
+    """Every group of the cluster has its shard on one broker."""
+
+    def __init__(self, metadata: "MetadataCache", config: GroupConfig | None = None) -> None:
+        super().__init__(OFFSETS_TOPIC, metadata, self._new_coordinator, _no_command)
+        self.config: Final = config or GroupConfig()
+        self._usage = Usage()
+
+    def _new_coordinator(self, _partition: "Partition") -> GroupCoordinator:
+        return GroupCoordinator(self.config, lambda: str(uuid4()), self._usage)
+
+    def list_groups(self, states: frozenset[str]) -> list[ListedGroup]:
+        """All groups that are coordinated and served here."""
+        return [group for shard in self if shard.error is None for group in shard.core.list_groups(states)]
+
+    def topics_deleted(self, names: Iterable[str]) -> None:
+        """Committed offsets of deleted topics go."""
+        gone = tuple(names)
+        for shard in self:
+            shard.once_loaded(lambda core=shard.core: core.forget_topics(gone, now()))  # type: ignore[misc]
+
+    def purge_instance(self, instance_id: str) -> None:
+        """Everything of a deleted instance goes. Safe to repeat."""
+        for shard in self:
+            shard.once_loaded(lambda core=shard.core: core.purge_instance(instance_id, now()))  # type: ignore[misc]
+
+
+def _no_command(_shard: Shard[GroupCoordinator], command: Any) -> None:
+    raise AssertionError(f"groups give no commands: {command}")
