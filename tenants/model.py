@@ -46,6 +46,7 @@ class Instance:
     limits: Limits = field(default_factory=Limits)
     full_behaviour: FullBehaviour = FullBehaviour.REJECT
     auto_create_topics: bool = False
+    legacy_clients: bool = False
     allow_all: bool = False
     whitelist: tuple[str, ...] = ()
     topic_whitelists: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -87,6 +88,7 @@ def spec_of(instance: Instance) -> InstanceSpec:
         limits=instance.limits,
         full_behaviour=instance.full_behaviour,
         auto_create_topics=instance.auto_create_topics,
+        legacy_clients=instance.legacy_clients,
         allow_all=instance.allow_all,
         whitelist=instance.whitelist,
         topic_whitelists=dict(instance.topic_whitelists),

@@ -22,6 +22,10 @@ AllowAll = Annotated[bool, typer.Option("--allow-all", help="Admit every address
 Count = Annotated[int | None, typer.Option(min=1)]
 FullBehaviour = Annotated[str | None, typer.Option(metavar="reject|stall", help="What a full instance does.")]
 AutoCreate = Annotated[bool | None, typer.Option("--auto-create-topics/--no-auto-create-topics")]
+LegacyClients = Annotated[
+    bool | None,
+    typer.Option("--legacy-clients/--no-legacy-clients", help="Serve clients from before Kafka 0.11."),
+]
 
 
 @app.command()
@@ -36,6 +40,7 @@ def create(
     connections_max: Count = None,
     full_behaviour: FullBehaviour = None,
     auto_create_topics: AutoCreate = None,
+    legacy_clients: LegacyClients = None,
     as_json: AsJson = False,
     tenant: Tenant = None,
     data_dir: DataDir = DEFAULT_DATA_DIR,
@@ -51,7 +56,7 @@ def create(
         "whitelist": whitelist or [],
         "allow_all": allow_all,
     }
-    body |= _optional(full_behaviour, auto_create_topics, partitions_max, connections_max)
+    body |= _optional(full_behaviour, auto_create_topics, legacy_clients, partitions_max, connections_max)
     with Console.of(data_dir, tenant) as console:
         created = console.call("POST", "instances", body)
         _show(console.wait_until_serving(created["id"]), as_json)
@@ -60,6 +65,7 @@ def create(
 def _optional(
     full_behaviour: str | None,
     auto_create_topics: bool | None,
+    legacy_clients: bool | None,
     partitions_max: int | None,
     connections_max: int | None,
 ) -> dict[str, Any]:
@@ -68,6 +74,8 @@ def _optional(
         body["full_behaviour"] = full_behaviour
     if auto_create_topics is not None:
         body["auto_create_topics"] = auto_create_topics
+    if legacy_clients is not None:
+        body["legacy_clients"] = legacy_clients
     limits = {"partitions_max": partitions_max, "connections_max": connections_max}
     if chosen := {limit: value for limit, value in limits.items() if value is not None}:
         body["limits"] = chosen
@@ -136,6 +144,7 @@ def resize(
     connections_max: Count = None,
     full_behaviour: FullBehaviour = None,
     auto_create_topics: AutoCreate = None,
+    legacy_clients: LegacyClients = None,
     as_json: AsJson = False,
     tenant: Tenant = None,
     data_dir: DataDir = DEFAULT_DATA_DIR,
@@ -147,7 +156,7 @@ def resize(
         "capacity_bytes": capacity,
     }
     body = {field: value for field, value in sizes.items() if value is not None}
-    body |= _optional(full_behaviour, auto_create_topics, partitions_max, connections_max)
+    body |= _optional(full_behaviour, auto_create_topics, legacy_clients, partitions_max, connections_max)
     if not body:
         raise usage("nothing to change: name at least one of --produce-rate, --consume-rate, --capacity, ...")
     with Console.of(data_dir, tenant) as console:
@@ -226,5 +235,6 @@ def _show(item: Any, as_json: bool) -> None:
             ("admits", admits),
             ("when full", item["full_behaviour"]),
             ("auto-create topics", "yes" if item["auto_create_topics"] else "no"),
+            ("clients before Kafka 0.11", "served" if item["legacy_clients"] else "refused"),
         ]
     )

@@ -45,6 +45,7 @@ async def create_instance(
         limits=body.limits.model_dump(exclude_none=True),
         full_behaviour=body.full_behaviour,
         auto_create_topics=body.auto_create_topics,
+        legacy_clients=body.legacy_clients,
     )
     created = await asyncio.to_thread(plane.instances.create, caller, home, order)
     response.headers["Location"] = f"/v1/instances/{created.id}"
@@ -71,6 +72,7 @@ async def change_instance(
         limits=body.limits.model_dump(exclude_none=True),
         full_behaviour=body.full_behaviour,
         auto_create_topics=body.auto_create_topics,
+        legacy_clients=body.legacy_clients,
     )
     usage = await plane.quota.usage_of(found.id)
     changed = await asyncio.to_thread(plane.instances.change, caller, found.id, None, wanted, usage)

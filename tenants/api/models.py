@@ -184,6 +184,10 @@ class InstanceCreate(RequestModel):
     limits: LimitsChange = LimitsChange()
     full_behaviour: FullBehaviour = Field(default=FullBehaviour.REJECT, strict=False)
     auto_create_topics: bool = False
+    legacy_clients: bool = Field(
+        default=False,
+        description="Produce 0-2, Fetch 0-3 and ListOffsets 0 are served: clients from before Kafka 0.11",
+    )
 
 
 class InstanceChange(RequestModel):
@@ -196,6 +200,7 @@ class InstanceChange(RequestModel):
     limits: LimitsChange = LimitsChange()
     full_behaviour: FullBehaviour | None = Field(default=None, strict=False)
     auto_create_topics: bool | None = None
+    legacy_clients: bool | None = None
 
 
 class InstanceView(ViewModel):
@@ -217,6 +222,7 @@ class InstanceView(ViewModel):
     connections: int
     full_behaviour: FullBehaviour
     auto_create_topics: bool
+    legacy_clients: bool
     allow_all: bool
     whitelist: list[str]
     created_at: datetime

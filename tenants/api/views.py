@@ -49,6 +49,7 @@ def _instance_view(plane: Console, instance: Instance, usage: QuotaView | None) 
         connections=plane.gateways.connections(instance.id, monotonic_ms()),
         full_behaviour=instance.full_behaviour,
         auto_create_topics=instance.auto_create_topics,
+        legacy_clients=instance.legacy_clients,
         allow_all=instance.allow_all,
         whitelist=list(instance.whitelist),
         created_at=at(instance.created_at_ms),

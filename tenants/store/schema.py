@@ -14,6 +14,7 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    false,
     text,
 )
 
@@ -107,6 +108,7 @@ instances = Table(
     Column("limits", JSON, nullable=False),
     Column("full_behaviour", String(16), nullable=False),
     Column("auto_create_topics", Boolean, nullable=False),
+    Column("legacy_clients", Boolean, nullable=False, server_default=false()),
     Column("allow_all", Boolean, nullable=False),
     Column("whitelist", JSON, nullable=False),
     Column("topic_whitelists", JSON, nullable=False),

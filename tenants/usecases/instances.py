@@ -38,6 +38,7 @@ class NewInstance:
     limits: dict[str, int] = field(default_factory=dict)
     full_behaviour: FullBehaviour = FullBehaviour.REJECT
     auto_create_topics: bool = False
+    legacy_clients: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +52,7 @@ class Change:
     limits: dict[str, int] = field(default_factory=dict)
     full_behaviour: FullBehaviour | None = None
     auto_create_topics: bool | None = None
+    legacy_clients: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +117,7 @@ class Instances:
                 limits=limits,
                 full_behaviour=order.full_behaviour,
                 auto_create_topics=order.auto_create_topics,
+                legacy_clients=order.legacy_clients,
                 allow_all=bool(order.allow_all),
                 whitelist=whitelist,
                 created_at_ms=now_ms,

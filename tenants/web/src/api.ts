@@ -71,6 +71,7 @@ export interface InstanceCreate {
   limits?: Partial<Limits>;
   full_behaviour?: FullBehaviour;
   auto_create_topics?: boolean;
+  legacy_clients?: boolean;
 }
 export interface InstanceChange {
   name?: string;
@@ -80,6 +81,7 @@ export interface InstanceChange {
   limits?: Partial<Limits>;
   full_behaviour?: FullBehaviour;
   auto_create_topics?: boolean;
+  legacy_clients?: boolean;
 }
 export interface Instance {
   id: string;
@@ -98,6 +100,7 @@ export interface Instance {
   connections: number;
   full_behaviour: FullBehaviour;
   auto_create_topics: boolean;
+  legacy_clients: boolean;
   allow_all: boolean;
   whitelist: string[];
   created_at: string;

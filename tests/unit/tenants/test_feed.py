@@ -115,6 +115,16 @@ async def test_a_gateway_that_cannot_serve_fails_the_instance_and_its_recovery_h
         assert view["state_reason"] is None
 
 
+async def test_old_clients_are_a_switch_of_the_instance(internal: InternalClient, operator: Caller) -> None:
+    created = await operator.order()
+    assert created["legacy_clients"] is False
+    async with _following(internal, "gateway-0") as follower:
+        await _until_state(operator, created["id"], "running")
+        assert not follower.instances[str(created["id"])].legacy_clients
+        await operator("PATCH", "instances/shop", json={"legacy_clients": True})
+        await _until(lambda: follower.instances[str(created["id"])].legacy_clients)
+
+
 async def test_a_running_instance_fails_when_a_gateway_says_so_later(
     internal: InternalClient, operator: Caller
 ) -> None:
