@@ -2,7 +2,8 @@
 
 import asyncio
 import struct
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
 
 from kio.schema.sasl_authenticate.v1 import SaslAuthenticateRequest
 from kio.schema.sasl_handshake.v1 import SaslHandshakeRequest
@@ -10,7 +11,9 @@ from kio.schema.sasl_handshake.v1 import SaslHandshakeRequest
 from wire.codec import MalformedFrame, decode_response, framed_request
 
 SASL_USER: Final = "portico"
-_SIZE = struct.Struct(">i")
+_SIZE: Final = struct.Struct(">i")
+_REQUEST_HEAD: Final = struct.Struct(">hhih")
+Response = TypeVar("Response")
 _RESPONSE_BYTES_MAX: Final = 256 * 1024 * 1024
 
 
@@ -41,41 +44,67 @@ class KafkaConnection:
         *,
         secret: str | None = None,
         client_id: str = "portico",
+        authorization_id: str = "",
         timeout_s: float = 5.0,
     ) -> "KafkaConnection":
-        """Connect and, with a secret, authenticate. Raises: KafkaUnavailable."""
+        """Connect and, with a secret, authenticate, perhaps for somebody. Raises: KafkaUnavailable."""
         try:
             async with asyncio.timeout(timeout_s):
                 reader, writer = await asyncio.open_connection(host, port)
                 connection = cls(reader, writer, client_id)
                 if secret is not None:
-                    await connection._authenticate(secret)
+                    await connection._authenticate(secret, authorization_id)
                 return connection
         except (OSError, TimeoutError) as error:
             raise KafkaUnavailable(f"broker {host}:{port} cannot be reached: {error}") from error
 
-    async def _authenticate(self, secret: str) -> None:
+    async def _authenticate(self, secret: str, authorization_id: str) -> None:
         await self.call(SaslHandshakeRequest(mechanism="PLAIN"))
-        answer = await self.call(SaslAuthenticateRequest(auth_bytes=plain_token(secret)))
+        token = plain_token(secret, authorization_id)
+        answer = await self.call(SaslAuthenticateRequest(auth_bytes=token))
         if answer.error_code != 0:
             self.close()
             raise KafkaUnavailable(f"the broker refused the deployment's secret: {answer.error_message}")
 
     async def call(self, request: Any, *, timeout_s: float = 10.0) -> Any:
         """Send a kio request, return its response. Raises: KafkaUnavailable, and the connection is closed."""
+        return await self._exchange(
+            lambda correlation_id: framed_request(request, correlation_id, self._client_id),
+            lambda frame: decode_response(frame, request.__api_key__, request.__version__),
+            timeout_s,
+        )
+
+    async def call_message(
+        self, api_key: int, api_version: int, body: bytes, *, timeout_s: float = 10.0
+    ) -> bytes:
+        """The same for messages that are not kio's, with headers of the old kind: the response's body."""
+        return await self._exchange(
+            lambda correlation_id: _framed_message(
+                api_key, api_version, correlation_id, self._client_id, body
+            ),
+            _split_message,
+            timeout_s,
+        )
+
+    async def _exchange(
+        self,
+        framed: Callable[[int], bytes],
+        decoded: Callable[[bytes], tuple[int, Response]],
+        timeout_s: float,
+    ) -> Response:
         async with self._turn:
             if self.is_closed:  # by the failure of a call before this one, which waited for its turn
                 raise KafkaUnavailable("the connection to the broker is closed")
             self._correlation_id += 1
             try:
                 async with asyncio.timeout(timeout_s):
-                    self._writer.write(framed_request(request, self._correlation_id, self._client_id))
+                    self._writer.write(framed(self._correlation_id))
                     await self._writer.drain()
                     (size,) = _SIZE.unpack(await self._reader.readexactly(4))
                     if not 4 <= size <= _RESPONSE_BYTES_MAX:
                         raise MalformedFrame(f"a response of {size} bytes")
                     frame = await self._reader.readexactly(size)
-                correlation_id, response = decode_response(frame, request.__api_key__, request.__version__)
+                correlation_id, response = decoded(frame)
                 if correlation_id != self._correlation_id:
                     raise MalformedFrame(f"correlation id {correlation_id}, not {self._correlation_id}")
             except (OSError, TimeoutError, asyncio.IncompleteReadError, MalformedFrame) as error:
@@ -96,3 +125,15 @@ class KafkaConnection:
     def close(self) -> None:
         """Close the connection."""
         self._writer.close()
+
+
+def _framed_message(
+    api_key: int, api_version: int, correlation_id: int, client_id: str, body: bytes
+) -> bytes:
+    client = client_id.encode()
+    head = _REQUEST_HEAD.pack(api_key, api_version, correlation_id, len(client)) + client
+    return _SIZE.pack(len(head) + len(body)) + head + body
+
+
+def _split_message(frame: bytes) -> tuple[int, bytes]:
+    return int(_SIZE.unpack_from(frame)[0]), frame[4:]
