@@ -8,8 +8,6 @@ Source: Kafka ControlRecordType, EndTransactionMarker, KIP-98.
 import struct
 from typing import Final, NamedTuple
 
-from kio.schema.errors import ErrorCode
-
 from wire.batch import (
     CONTROL_BIT,
     HEADER_SIZE,
@@ -53,18 +51,19 @@ def build_marker(producer_id: int, producer_epoch: int, marker: EndMarker, *, no
 
 
 def parse_marker(batch: Buffer, header: BatchHeader) -> EndMarker | None:
-    """The marker in a control batch; None where compaction emptied it or it controls something else.
-
-    Raises: BatchError where its record cannot be read.
-    """
-    if header.record_count <= 0:
-        return None
-    record = next(decode_records(header, batch[HEADER_SIZE : header.size_bytes]))
+    """The marker in a control batch; None where compaction emptied it or it is none that we know."""
     try:
-        _, kind = _KEY.unpack_from(record.key or b"")
-        if kind not in (ABORT, COMMIT):
+        record = next(decode_records(header, batch[HEADER_SIZE : header.size_bytes]), None)
+        if record is None:
             return None
+        _, kind = _KEY.unpack_from(record.key or b"")
         _, coordinator_epoch = _VALUE.unpack_from(record.value or b"")
-    except struct.error as error:
-        raise BatchError(ErrorCode.invalid_record, f"a control record is cut off: {error}") from error
-    return EndMarker(kind == COMMIT, coordinator_epoch)
+    except (BatchError, struct.error):
+        return None
+    return EndMarker(kind == COMMIT, coordinator_epoch) if kind in (ABORT, COMMIT) else None
+
+
+def marker_at(records: Buffer, at: int, header: BatchHeader) -> EndMarker | None:
+    """`parse_marker` of the batch at a position."""
+    with memoryview(records) as view, view[at : at + header.size_bytes] as batch:
+        return parse_marker(batch, header)

@@ -50,8 +50,17 @@ class LoadedLog(NamedTuple):
     """Whether the index files hold everything, as a clean shutdown leaves them."""
 
 
+class _Found(NamedTuple):
+    """Offsets that file names say."""
+
+    segments: list[int]
+    snapshots: list[int]
+    txn_indexes: set[int]
+
+
 class _Recovered(NamedTuple):
     log_end_offset: int
+    checked_from: int
     epochs: list[tuple[int, int]]
     recovered_bytes: int
     truncated_bytes: int
@@ -69,8 +78,8 @@ def load_log(
     now_ms: int,
 ) -> LoadedLog:
     """`recovery_point` None: no checkpoint knows of this log, so all of it is checked. Raises: OSError."""
-    bases, snapshot_offsets = _tidy(directory)
-    segments = [_existing(directory, base, files) for base in bases]
+    found = _tidy(directory)
+    segments = [_existing(directory, base, files) for base in found.segments]
     if not segments:
         segments = [Segment.create(directory, log_start_offset, files, now_ms)]
     recovered = _trust(segments, config) if clean else _recover(segments, config, recovery_point)
@@ -78,26 +87,42 @@ def load_log(
         for segment in segments:
             segment.remove()
         segments = [Segment.create(directory, log_start_offset, files, now_ms)]
-        recovered = recovered._replace(log_end_offset=log_start_offset)
+        recovered = recovered._replace(log_end_offset=log_start_offset, checked_from=log_start_offset)
     start = max(log_start_offset, segments[0].base_offset)
-    snapshots = SnapshotFiles(directory, snapshot_offsets)
+    snapshots = SnapshotFiles(directory, found.snapshots)
     listed = SegmentList(directory, files, segments)
+    end = recovered.log_end_offset
+    index_from = _reset_aborted(segments, found.txn_indexes, min(recovered.checked_from, end))
+    producers = load_producers(listed, snapshots, end, now_ms, index_from=index_from)
+    for segment in listed.since(index_from):
+        segment.write_indexes()
     return LoadedLog(
         listed,
         start,
-        recovered.log_end_offset,
+        end,
         _load_epochs(directory, listed, recovered, start),
-        load_producers(listed, snapshots, recovered.log_end_offset, now_ms),
+        producers,
         snapshots,
         recovered.recovered_bytes,
         recovered.truncated_bytes,
-        recovered.sealed,
+        recovered.sealed and index_from == end,
     )
 
 
-def _tidy(directory: Path) -> tuple[list[int], list[int]]:
-    """(base offsets of segments, offsets of snapshots), after finishing or removing what a crash left half
-    done."""
+def _reset_aborted(segments: list[Segment], with_index: set[int], checked_from: int) -> int:
+    """From which offset on aborted transactions must be found again; the indexes hold none of those."""
+    indexed = [segment for segment in segments if segment.base_offset in with_index]
+    for segment in indexed:
+        if not segment.aborted_is_sound():
+            segment.clear_aborted()
+            checked_from = min(checked_from, segment.base_offset)
+    for segment in indexed:
+        segment.reset_aborted(checked_from)
+    return checked_from
+
+
+def _tidy(directory: Path) -> _Found:
+    """What is there, after finishing or removing what a crash left half done."""
     names = [entry.name for entry in os.scandir(directory)]
     for name in names:
         if name.endswith((CLEANED_SUFFIX, DELETED_SUFFIX, ".tmp")):
@@ -109,7 +134,8 @@ def _tidy(directory: Path) -> tuple[list[int], list[int]]:
     for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX):
         for base in set(_offsets(names, suffix)) - set(bases):
             (directory / f"{base:020d}{suffix}").unlink(missing_ok=True)
-    return bases, _offsets(names, SNAPSHOT_SUFFIX)
+    txn_indexes = set(_offsets(names, TXN_INDEX_SUFFIX)) & set(bases)
+    return _Found(bases, _offsets(names, SNAPSHOT_SUFFIX), txn_indexes)
 
 
 def _offsets(names: list[str], suffix: str) -> list[int]:
@@ -136,7 +162,7 @@ def _trust(segments: list[Segment], config: LogConfig) -> _Recovered:
             end, next_offset = position + header.size_bytes, header.next_offset
     if end != file_size:
         return _recover(segments, config, active.base_offset)
-    return _Recovered(next_offset, [], 0, 0, sealed=True)
+    return _Recovered(next_offset, next_offset, [], 0, 0, sealed=True)
 
 
 def _recover(segments: list[Segment], config: LogConfig, checkpoint: int | None) -> _Recovered:
@@ -151,6 +177,7 @@ def _recover(segments: list[Segment], config: LogConfig, checkpoint: int | None)
     epochs: list[tuple[int, int]] = []
     recovered = truncated = 0
     next_offset = segments[0].base_offset
+    checked_from: int | None = None
     for number, segment in enumerate(segments):
         lost = gapless and number > 0 and segment.base_offset > max(next_offset, recovery_point)
         if segment.base_offset < next_offset or lost:
@@ -162,6 +189,7 @@ def _recover(segments: list[Segment], config: LogConfig, checkpoint: int | None)
             continue
         file_size = segment.size_bytes
         start, next_offset = rewind(segment, config, recovery_point, file_size)
+        checked_from = next_offset if checked_from is None else checked_from
         handle = segment.handle()
         for _, header in scan_valid(handle.fd, start, file_size):
             gap = header.base_offset - next_offset
@@ -178,7 +206,9 @@ def _recover(segments: list[Segment], config: LogConfig, checkpoint: int | None)
             break
         if following is not None:
             segment.seal()
-    return _Recovered(next_offset, epochs, recovered, truncated)
+    if checked_from is None:
+        checked_from = next_offset
+    return _Recovered(next_offset, checked_from, epochs, recovered, truncated)
 
 
 def _remove_from(segments: list[Segment], number: int) -> int:

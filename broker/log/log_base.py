@@ -11,9 +11,11 @@ from broker.log.errors import StorageFailed
 from broker.log.files import FileHandle, write_atomically
 from broker.log.loading import EPOCH_CHECKPOINT, LoadedLog
 from broker.log.offset_index import RELATIVE_MAX
+from broker.log.producer_loading import aborted_transaction
 from broker.log.results import FlushJob
 from broker.log.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX
-from wire.batch import BatchHeader
+from wire.batch import BatchHeader, Buffer
+from wire.control import marker_at
 
 SNAPSHOT_BYTES: Final = 16 * 1024 * 1024
 """Producer snapshots are written with a flush after so much was appended, and at every roll."""
@@ -46,6 +48,7 @@ class LogBase:
         self.log_start_offset = loaded.log_start_offset
         self.log_end_offset = loaded.log_end_offset
         self.high_watermark = min(max(high_watermark, loaded.log_start_offset), loaded.log_end_offset)
+        loaded.producers.transactions.committed_to(self.high_watermark)
         self.recovery_point = min(max(recovery_point, 0), loaded.log_end_offset)
         self.recovered_bytes: Final = loaded.recovered_bytes
         self.truncated_bytes: Final = loaded.truncated_bytes
@@ -88,8 +91,12 @@ class LogBase:
 
     @property
     def last_stable_offset(self) -> int:
-        """Without transactions everything committed is stable."""
-        return self.high_watermark
+        """Everything committed in front of the first transaction that is open, or ended by a marker that is
+        not committed. What read_committed consumers read."""
+        first_unstable = self._producers.transactions.first_unstable_offset
+        if first_unstable is None or first_unstable >= self.high_watermark:
+            return self.high_watermark
+        return max(first_unstable, self.log_start_offset)
 
     @property
     def leader_epoch(self) -> int:
@@ -103,14 +110,17 @@ class LogBase:
         if self.failure is not None:
             raise StorageFailed(f"{self.topic}-{self.partition}: {self.failure}")
 
-    def _note(self, batches: Sequence[tuple[int, BatchHeader]], now_ms: int) -> None:
+    def _note(self, records: Buffer, batches: Sequence[tuple[int, BatchHeader]], now_ms: int) -> None:
         """Account for batches whose bytes are in the active segment, behind those it knows."""
         segment = self._segments.active
-        for _, header in batches:
+        for at, header in batches:
             position = segment.size_bytes
             segment.note(header, header.last_offset, self.config.index_interval_bytes)
             if header.producer_id >= 0:
-                self._producers.record(header, header.base_offset, now_ms)
+                if header.is_control:
+                    self._note_marker(records, at, header, now_ms)
+                else:
+                    self._producers.record(header, header.base_offset, now_ms)
             if header.partition_leader_epoch > self._epochs.latest:
                 self._epochs.assign(header.partition_leader_epoch, header.base_offset)
                 self._epochs_dirty = True
@@ -118,6 +128,14 @@ class LogBase:
         self.log_end_offset = batches[-1][1].next_offset
         self._unsealed = True
         self._mark_dirty(now_ms)
+
+    def _note_marker(self, records: Buffer, at: int, header: BatchHeader, now_ms: int) -> None:
+        marker = marker_at(records, at, header)
+        if marker is None:
+            return
+        ended = self._producers.record_marker(header, header.base_offset, now_ms, marker)
+        if ended is not None and ended.is_aborted:
+            self._segments.active.note_aborted(aborted_transaction(ended, self._producers.transactions))
 
     def _storage_failed(self, error: OSError) -> StorageFailed:
         return StorageFailed(f"{self.topic}-{self.partition}: {error.strerror or error}")
@@ -156,6 +174,7 @@ class LogBase:
         if target <= self.high_watermark:
             return False
         self.high_watermark = target
+        self._producers.transactions.committed_to(target)
         return True
 
     # Rolling
@@ -219,9 +238,11 @@ class LogBase:
                 segment.write_indexes()
                 handles.append(segment.handle())
                 if segment is not self._segments.active:
-                    handles += [
-                        FileHandle(segment.path(suffix)) for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX)
-                    ]
+                    handles += segment.index_handles()
+                aborted = segment.take_aborted_handle()
+                if aborted is not None:
+                    handles.append(aborted)
+                    self._directory_dirty = True  # its file may be new
             if self._bytes_since_snapshot >= SNAPSHOT_BYTES:
                 self._write_snapshot()
         except OSError as error:

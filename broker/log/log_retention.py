@@ -97,7 +97,7 @@ class RetainedLog(LogBase):
             raise self._storage_failed(error) from error
         try:
             self._segments.adopt_replacement(swap, base_offset, now_ms)
-            self._note(numbered, now_ms)
+            self._note(records, numbered, now_ms)
             self._segments.grow(len(records))
             self.high_watermark = self.log_end_offset
             self._start_at(base_offset)

@@ -48,6 +48,7 @@ class TruncatedLog(RetainedLog):
         for _, header in active.headers_until(position, end):
             active.note(header, header.last_offset, self.config.index_interval_bytes)
         assert active.size_bytes == end, "the segment ends where it was cut"
+        active.reset_aborted(offset)
         self._segments.grow(end - before_bytes)
         self._end_at(offset)
         self._renew_producers()
@@ -98,7 +99,9 @@ class TruncatedLog(RetainedLog):
     def _renew_producers(self) -> None:
         before = self._producers
         latest_ms = max((entry.active_ms for entry in before.entries.values()), default=0)
-        self._producers = load_producers(self._segments, self._snapshots, self.log_end_offset, latest_ms)
+        end = self.log_end_offset
+        self._producers = load_producers(self._segments, self._snapshots, end, latest_ms, index_from=end)
+        self._producers.transactions.committed_to(self.high_watermark)
         for producer_id, entry in self._producers.entries.items():
             if producer_id in before.entries:
                 entry.active_ms = before.entries[producer_id].active_ms

@@ -7,7 +7,7 @@ Source: Kafka OffsetIndex.
 
 import sys
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from itertools import pairwise
 from typing import Final
 
@@ -54,6 +54,11 @@ class OffsetIndex:
         """The largest indexed position that is at most `position`, else 0."""
         at = bisect_right(self._entries, position, key=lambda entry: entry & _POSITION_MASK)
         return self._entries[at - 1] & _POSITION_MASK if at else 0
+
+    def first_offset_from(self, position: int) -> int | None:
+        """The last offset of the first indexed batch at `position` or behind it."""
+        at = bisect_left(self._entries, position, key=lambda entry: entry & _POSITION_MASK)
+        return self.base_offset + (self._entries[at] >> 32) if at < len(self._entries) else None
 
     @property
     def last(self) -> tuple[int, int] | None:

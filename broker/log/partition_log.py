@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from broker.log.batch_numbers import number_batches
 from broker.log.errors import OffsetOutOfRange
-from broker.log.log_truncation import TruncatedLog
+from broker.log.log_transactions import TransactionalLog
 from broker.log.payload import check_keys
 from broker.log.results import AppendOrigin, AppendResult, LogSlice, TimestampOffset
 from broker.log.time_lookup import offset_for_timestamp
@@ -23,15 +23,24 @@ from broker.log.validation import (
     check_own_records,
 )
 from wire.batch import NO_TIMESTAMP, BatchHeader, WritableBuffer, stamp_log_append_time
+from wire.control import marker_at
 
 
-class PartitionLog(TruncatedLog):
+class PartitionLog(TransactionalLog):
     """A partition, as handlers use it."""
 
     def append(
-        self, records: WritableBuffer, *, now_ms: int, leader_epoch: int, origin: AppendOrigin
+        self,
+        records: WritableBuffer,
+        *,
+        now_ms: int,
+        leader_epoch: int,
+        origin: AppendOrigin,
+        verification: int | None = None,
     ) -> AppendResult:
         """Check the records, number them in place and put them at the end of the log.
+
+        A transactional batch needs a transaction that is open here, or the guard of `begin_verification`.
 
         With origin REPLICATION offsets and epochs stay as the leader wrote them, offsets may have gaps (its
         log may be compacted), a batch that is cut off at the end is left out, and `leader_epoch` is the one
@@ -46,7 +55,7 @@ class PartitionLog(TruncatedLog):
             if self.config.is_compacted:
                 check_keys(records, header)
             if header.producer_id >= 0:
-                repeated = self._producers.check(header)
+                repeated = self._producers.check(header, verification)
                 if repeated is not None:
                     time_ms = repeated.timestamp_ms if self._stamps_time else NO_TIMESTAMP
                     return self._result(repeated.base_offset, repeated.last_offset, time_ms, 0)
@@ -55,11 +64,25 @@ class PartitionLog(TruncatedLog):
             batches: Sequence[tuple[int, BatchHeader]] = ((0, header),)
         else:
             batches = check_own_records(records)
+            self._check_own_producers(records, batches, verification)
         base_offset = self.log_end_offset
         batches = number_batches(records, batches, base_offset, leader_epoch)
         self._write(records, batches, now_ms)
         time_ms = now_ms if origin is AppendOrigin.CLIENT and self._stamps_time else NO_TIMESTAMP
         return self._result(base_offset, self.log_end_offset - 1, time_ms, len(records))
+
+    def _check_own_producers(
+        self, records: WritableBuffer, batches: Sequence[tuple[int, BatchHeader]], verification: int | None
+    ) -> None:
+        for at, header in batches:
+            if header.producer_id < 0:
+                continue
+            if not header.is_control:
+                self._producers.check_own(header, verification)
+                continue
+            marker = marker_at(records, at, header)
+            if marker is not None:
+                self._producers.check_marker(header, marker)
 
     def _append_fetched(self, records: WritableBuffer, now_ms: int, leader_epoch: int) -> AppendResult:
         batches = check_fetched_records(
@@ -97,7 +120,7 @@ class PartitionLog(TruncatedLog):
             self._segments.write(records)
         except OSError as error:
             raise self._storage_failed(error) from error
-        self._note(batches, now_ms)
+        self._note(records, batches, now_ms)
         self._bytes_since_snapshot += len(records)
 
     def read(self, offset: int, max_bytes: int, *, up_to: int, min_one_batch: bool) -> LogSlice | None:

@@ -37,6 +37,7 @@ def encode_snapshot(states: ProducerStates) -> bytes:
                 last.last_offset,
                 last.last_offset - last.base_offset,
             )
+        first_offset = states.transactions.first_offset(producer_id)
         body += _ENTRY.pack(
             producer_id,
             entry.epoch,
@@ -45,7 +46,7 @@ def encode_snapshot(states: ProducerStates) -> bytes:
             delta,
             entry.active_ms,
             entry.coordinator_epoch,
-            _NO_OFFSET,
+            _NO_OFFSET if first_offset is None else first_offset,
         )
     _HEAD.pack_into(body, 0, _VERSION, 0, len(states.entries))
     struct.pack_into(">I", body, 2, crc32c(memoryview(body)[_CRC_FROM:]))
@@ -64,11 +65,15 @@ def decode_snapshot(data: bytes) -> ProducerStates:
     if len(data) != _HEAD.size + count * _ENTRY.size:
         raise SnapshotCorrupt(f"{count} entries in {len(data)} bytes")
     states = ProducerStates()
+    open_transactions = {}
     for fields in _ENTRY.iter_unpack(data[_HEAD.size :]):
-        producer_id, epoch, sequence, offset, delta, active_ms, coordinator_epoch, _ = fields
+        producer_id, epoch, sequence, offset, delta, active_ms, coordinator_epoch, first_offset = fields
         entry = ProducerEntry(epoch, active_ms, coordinator_epoch)
         if offset >= 0:
             first_sequence = (sequence - delta) & SEQUENCE_MAX
             entry.batches.append(CachedBatch(first_sequence, sequence, offset - delta, offset, active_ms))
         states.entries[producer_id] = entry
+        if first_offset >= 0:
+            open_transactions[producer_id] = first_offset
+    states.transactions.restore(open_transactions)
     return states

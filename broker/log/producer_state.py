@@ -1,8 +1,9 @@
-"""What a log remembers of idempotent producers. Pure.
+"""What a log remembers of idempotent and transactional producers. Pure.
 
 Per producer id: its epoch and its last five batches, so that a repeated batch is answered with the offset
 it got the first time (KIP-98), a gap is refused, and a producer id that is not known may start anywhere
-(KIP-360).
+(KIP-360); whether it has a transaction open, and which coordinator ended its last one. A transactional batch
+is taken only into an open transaction, or once the coordinator has confirmed that there is one (KIP-890).
 Source: Kafka ProducerStateManager, ProducerAppendInfo.
 """
 
@@ -11,7 +12,10 @@ from typing import Final, NamedTuple, NoReturn
 from kio.schema.errors import ErrorCode
 
 from broker.log.errors import AppendRefused
+from broker.log.transactions import EndedTransaction, Transactions
+from broker.log.verification import Verifications
 from wire.batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, SEQUENCE_MAX, BatchHeader
+from wire.control import EndMarker
 
 BATCHES_KEPT: Final = 5
 PRODUCERS_MAX: Final = 10_000
@@ -29,7 +33,7 @@ class CachedBatch(NamedTuple):
 
 
 class ProducerEntry:
-    """One producer id. `batches` is empty after an epoch bump, oldest first otherwise."""
+    """One producer id. `batches` is empty when a marker brought the epoch, oldest first otherwise."""
 
     __slots__ = ("active_ms", "batches", "coordinator_epoch", "epoch")
 
@@ -39,6 +43,7 @@ class ProducerEntry:
         self.active_ms = active_ms
         """When it last wrote, by our clock: clients choose record timestamps freely (KAFKA-9144)."""
         self.coordinator_epoch = coordinator_epoch
+        """Of the last marker, -1 before the first."""
 
     @property
     def last_sequence(self) -> int:
@@ -48,36 +53,84 @@ class ProducerEntry:
 class ProducerStates:
     """All producers of one log, the most recently active last."""
 
-    __slots__ = ("entries", "producers_max")
+    __slots__ = ("entries", "producers_max", "transactions", "verifications")
 
     def __init__(self, producers_max: int = PRODUCERS_MAX) -> None:
         self.entries: dict[int, ProducerEntry] = {}
         self.producers_max = producers_max
+        self.transactions = Transactions()
+        self.verifications = Verifications()
 
-    def check(self, header: BatchHeader) -> CachedBatch | None:
-        """The batch of which this one is a repetition, None when it is the producer's next.
+    def is_ongoing(self, producer_id: int, producer_epoch: int) -> bool:
+        """Whether the producer has a transaction open here in this epoch."""
+        entry = self.entries.get(producer_id)
+        return (
+            entry is not None
+            and entry.epoch == producer_epoch
+            and self.transactions.first_offset(producer_id) is not None
+        )
 
-        Raises: AppendRefused INVALID_PRODUCER_EPOCH (fenced) or OUT_OF_ORDER_SEQUENCE_NUMBER.
+    def check(self, header: BatchHeader, verification: int | None = None) -> CachedBatch | None:
+        """The batch of which this one of a client is a repetition, None when it is the producer's next.
+
+        Raises: AppendRefused INVALID_PRODUCER_EPOCH (fenced), OUT_OF_ORDER_SEQUENCE_NUMBER or
+        INVALID_TXN_STATE.
         """
         entry = self.entries.get(header.producer_id)
-        if entry is None:
-            return None
-        if header.producer_epoch == entry.epoch:
+        if entry is not None and header.producer_epoch == entry.epoch:
             duplicate = _find(entry.batches, header.base_sequence, header.last_sequence)
             if duplicate is not None:
                 return duplicate
-            if not entry.batches or _follows(entry.last_sequence, header.base_sequence):
-                return None
-            self._refuse_sequence(header, f"current end sequence number {entry.last_sequence}")
-        if header.producer_epoch < entry.epoch:
+        self.check_own(header, verification)
+        if entry is None:
+            if header.is_transactional and not self.verifications.in_order(header):
+                self._refuse_sequence(header, "an earlier batch of the transaction is on its way")
+        elif header.producer_epoch == entry.epoch:
+            if not _follows(entry.last_sequence, header.base_sequence):
+                self._refuse_sequence(header, f"current end sequence number {entry.last_sequence}")
+        elif header.base_sequence != 0 and entry.epoch != NO_PRODUCER_EPOCH:
+            self._refuse_sequence(header, f"new epoch {header.producer_epoch} must start with 0")
+        return None
+
+    def check_own(self, header: BatchHeader, verification: int | None) -> None:
+        """What a client's and a coordinator's data have in common: epoch and transaction.
+
+        Raises: AppendRefused INVALID_PRODUCER_EPOCH or INVALID_TXN_STATE.
+        """
+        self._check_epoch(header)
+        if not header.is_transactional:
+            if self.transactions.first_offset(header.producer_id) is not None:
+                raise AppendRefused(
+                    ErrorCode.invalid_txn_state,
+                    f"producer {header.producer_id} has a transaction open and may write nothing beside it",
+                )
+        elif not self.is_ongoing(header.producer_id, header.producer_epoch) and not self.verifications.allow(
+            header.producer_id, verification
+        ):
+            raise AppendRefused(
+                ErrorCode.invalid_txn_state,
+                f"producer {header.producer_id} has no ongoing transaction with this partition",
+            )
+
+    def check_marker(self, header: BatchHeader, marker: EndMarker) -> None:
+        """Raises: AppendRefused INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED."""
+        self._check_epoch(header)
+        entry = self.entries.get(header.producer_id)
+        if entry is not None and marker.coordinator_epoch < entry.coordinator_epoch:
+            raise AppendRefused(
+                ErrorCode.transaction_coordinator_fenced,
+                f"a marker of coordinator epoch {marker.coordinator_epoch}, the last one for producer "
+                f"{header.producer_id} had {entry.coordinator_epoch}",
+            )
+
+    def _check_epoch(self, header: BatchHeader) -> None:
+        entry = self.entries.get(header.producer_id)
+        if entry is not None and header.producer_epoch < entry.epoch:
             raise AppendRefused(
                 ErrorCode.invalid_producer_epoch,
                 f"epoch of producer {header.producer_id} is {header.producer_epoch}, "
                 f"which is smaller than the last seen epoch {entry.epoch}",
             )
-        if header.base_sequence != 0 and entry.epoch != NO_PRODUCER_EPOCH:
-            self._refuse_sequence(header, f"new epoch {header.producer_epoch} must start with 0")
-        return None
 
     @staticmethod
     def _refuse_sequence(header: BatchHeader, reason: str) -> NoReturn:
@@ -88,13 +141,9 @@ class ProducerStates:
         )
 
     def record(self, header: BatchHeader, base_offset: int, active_ms: int) -> None:
-        """Note a batch that is in the log, checked before or (in recovery) long ago."""
-        entry = self.entries.pop(header.producer_id, None)
-        if entry is None or entry.epoch < header.producer_epoch:
-            entry = ProducerEntry(header.producer_epoch, active_ms)
-        self.entries[header.producer_id] = entry
-        entry.active_ms = max(entry.active_ms, active_ms)
-        if not header.is_control and header.producer_epoch == entry.epoch:
+        """Note a data batch that is in the log, checked before or (in recovery) long ago."""
+        entry = self._renew(header, active_ms)
+        if header.producer_epoch == entry.epoch:
             last_offset = base_offset + header.last_offset_delta
             batch = CachedBatch(
                 header.base_sequence, header.last_sequence, base_offset, last_offset, header.max_timestamp_ms
@@ -102,20 +151,57 @@ class ProducerStates:
             entry.batches.append(batch)
             if len(entry.batches) > BATCHES_KEPT:
                 del entry.batches[0]
+        if header.is_transactional and header.record_count > 0:  # compaction keeps empty ones
+            self.transactions.begin(header.producer_id, base_offset)
+            self.verifications.forget(header.producer_id)
         if len(self.entries) > self.producers_max:
-            del self.entries[next(iter(self.entries))]
+            self._forget_silent()
 
-    def adopt(self, newer: "ProducerStates") -> None:
-        """Take over what was replayed from the end of the log: it knows more than a snapshot's last batch."""
-        for producer_id, entry in newer.entries.items():
-            known = self.entries.pop(producer_id, None)
-            if known is not None:
-                entry.active_ms = max(entry.active_ms, known.active_ms)
-            self.entries[producer_id] = entry
+    def record_marker(
+        self, header: BatchHeader, base_offset: int, active_ms: int, marker: EndMarker
+    ) -> EndedTransaction | None:
+        """Note a marker that is in the log; the transaction that it ended if it has records here."""
+        entry = self._renew(header, active_ms)
+        entry.coordinator_epoch = max(entry.coordinator_epoch, marker.coordinator_epoch)
+        self.verifications.forget(header.producer_id)
+        return self.transactions.end(header.producer_id, base_offset, is_aborted=not marker.is_commit)
+
+    def _renew(self, header: BatchHeader, active_ms: int) -> ProducerEntry:
+        """The producer's entry, now the last one and of this epoch if it is newer."""
+        entry = self.entries.pop(header.producer_id, None)
+        if entry is None:
+            entry = ProducerEntry(header.producer_epoch, active_ms)
+        elif entry.epoch < header.producer_epoch:
+            entry.epoch = header.producer_epoch
+            entry.batches.clear()
+        self.entries[header.producer_id] = entry
+        entry.active_ms = max(entry.active_ms, active_ms)
+        return entry
+
+    def _forget_silent(self) -> None:
+        for producer_id in self.entries:
+            if self.transactions.first_offset(producer_id) is None:
+                del self.entries[producer_id]
+                return
+
+    def remember_batches(self, earlier: "ProducerStates") -> None:
+        """Take over batches from in front of a snapshot, which holds only the last one of each producer."""
+        for producer_id, entry in self.entries.items():
+            before = earlier.entries.get(producer_id)
+            if before is not None and before.epoch == entry.epoch:
+                first = entry.batches[0].base_offset if entry.batches else 0
+                older = [batch for batch in before.batches if batch.base_offset < first]
+                entry.batches = [*older, *entry.batches][-BATCHES_KEPT:]
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers silent for so long; how many."""
-        expired = [pid for pid, entry in self.entries.items() if now_ms - entry.active_ms >= expiration_ms]
+        """Forget producers silent for so long; how many. One with an open transaction stays."""
+        self.verifications.expire(now_ms, expiration_ms)
+        expired = [
+            producer_id
+            for producer_id, entry in self.entries.items()
+            if now_ms - entry.active_ms >= expiration_ms
+            and self.transactions.first_offset(producer_id) is None
+        ]
         for producer_id in expired:
             del self.entries[producer_id]
         return len(expired)

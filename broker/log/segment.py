@@ -4,6 +4,7 @@ Index entries collect in memory and reach their files with a flush or when the s
 rebuilds what a crash left out. Files are opened when needed and owned by a cache.
 """
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import suppress
@@ -16,9 +17,13 @@ from broker.log.offset_index import ENTRY_SIZE as INDEX_ENTRY_SIZE
 from broker.log.offset_index import RELATIVE_MAX, OffsetIndex
 from broker.log.time_index import ENTRY_SIZE as TIME_ENTRY_SIZE
 from broker.log.time_index import TimeIndex
+from broker.log.txn_index import ENTRY_SIZE as TXN_ENTRY_SIZE
+from broker.log.txn_index import AbortedTransaction, TxnIndexCorrupt, encode_txn_index, parse_txn_index
 from wire.batch import NO_TIMESTAMP, BatchHeader, Buffer
 
 POSITION_MAX: Final = 2**31 - 1
+_ABORTED_BYTES: Final = 240
+"""In memory."""
 REMOVED_AT_ONCE_BYTES: Final = 8 * 1024 * 1024
 LOG_SUFFIX: Final = ".log"
 INDEX_SUFFIX: Final = ".index"
@@ -36,6 +41,9 @@ class Segment:
     """Batches from `base_offset` on. Invariant: `size_bytes` is the end of the last whole batch."""
 
     __slots__ = (
+        "_aborted",
+        "_aborted_unsynced",
+        "_aborted_written",
         "_bytes_since_index",
         "_files",
         "_first_timestamp_ms",
@@ -63,6 +71,9 @@ class Segment:
         self._index_written = 0
         self._time_index: TimeIndex | None = None
         self._time_index_written = 0
+        self._aborted: list[AbortedTransaction] | None = None
+        self._aborted_written = 0
+        self._aborted_unsynced = False
         self._bytes_since_index = 0
         self._first_timestamp_ms: int | None = None
         self._largest: tuple[int, int] | None = None
@@ -86,6 +97,8 @@ class Segment:
             os.ftruncate(files.get(path, create=True).fd, 0)
         segment._index = OffsetIndex(base_offset)
         segment._time_index = TimeIndex(base_offset)
+        segment._aborted = []
+        segment._paths[TXN_INDEX_SUFFIX].unlink(missing_ok=True)
         segment._largest = (NO_TIMESTAMP, base_offset)
         return segment
 
@@ -117,6 +130,25 @@ class Segment:
             self._time_index = TimeIndex(self.base_offset, self._content(TIME_INDEX_SUFFIX))
             self._time_index_written = len(self._time_index)
         return self._time_index
+
+    @property
+    def aborted(self) -> list[AbortedTransaction]:
+        """Aborted transactions whose markers are in this segment. Raises: OSError."""
+        if self._aborted is None:
+            try:
+                self._aborted = parse_txn_index(self._content(TXN_INDEX_SUFFIX), self.base_offset)
+            except TxnIndexCorrupt as error:
+                raise OSError(errno.EIO, f"{self._paths[TXN_INDEX_SUFFIX].name}: {error}") from error
+            self._aborted_written = len(self._aborted)
+        return self._aborted
+
+    def aborted_is_sound(self) -> bool:
+        """Whether the file of aborted transactions parses."""
+        try:
+            parse_txn_index(self._content(TXN_INDEX_SUFFIX), self.base_offset)
+        except TxnIndexCorrupt:
+            return False
+        return True
 
     def _content(self, suffix: str) -> bytes:
         path = self._paths[suffix]
@@ -197,6 +229,28 @@ class Segment:
         if header.max_timestamp_ms > self.largest_timestamp[0]:
             self._largest = (header.max_timestamp_ms, last_offset)
 
+    def note_aborted(self, transaction: AbortedTransaction) -> None:
+        """Account for an abort marker that `write` put there (or recovery found)."""
+        self.aborted.append(transaction)
+
+    def reset_aborted(self, offset: int) -> None:
+        """Drop the aborted transactions whose markers are at `offset` or later. Raises: OSError."""
+        kept = [entry for entry in self.aborted if entry.last_offset < offset]
+        if len(kept) < len(self.aborted):
+            self._rewrite_aborted(kept)
+
+    def clear_aborted(self) -> None:
+        """The file is not sound: it is made anew. Raises: OSError."""
+        self._rewrite_aborted([])
+
+    def _rewrite_aborted(self, kept: list[AbortedTransaction]) -> None:
+        self._aborted = kept
+        self._aborted_written = min(self._aborted_written, len(kept))
+        path = self._paths[TXN_INDEX_SUFFIX]
+        if path.exists():
+            os.ftruncate(self._files.get(path).fd, self._aborted_written * TXN_ENTRY_SIZE)
+            self._aborted_unsynced = True
+
     def cut(self, size_bytes: int) -> None:
         """Shorten the `.log` file. Raises: OSError."""
         os.ftruncate(self.handle().fd, size_bytes)
@@ -228,6 +282,24 @@ class Segment:
             data = self._time_index.to_bytes(self._time_index_written)
             self._write_index(TIME_INDEX_SUFFIX, data, self._time_index_written * TIME_ENTRY_SIZE)
             self._time_index_written = len(self._time_index)
+        if self._aborted is not None and len(self._aborted) > self._aborted_written:
+            data = encode_txn_index(self._aborted[self._aborted_written :])
+            self._write_index(TXN_INDEX_SUFFIX, data, self._aborted_written * TXN_ENTRY_SIZE)
+            self._aborted_written = len(self._aborted)
+            self._aborted_unsynced = True
+
+    def index_handles(self) -> list[FileHandle]:
+        """The offset and the time index, to be synced once the segment is sealed. Raises: OSError."""
+        return [FileHandle(self._paths[suffix]) for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX)]
+
+    def take_aborted_handle(self) -> FileHandle | None:
+        """The index of aborted transactions where it is not synced. Recovery takes what it says below the
+        recovery point as it is, so it must be durable before that moves. Raises: OSError."""
+        if not self._aborted_unsynced:
+            return None
+        handle = FileHandle(self._paths[TXN_INDEX_SUFFIX])
+        self._aborted_unsynced = False
+        return handle
 
     def _write_index(self, suffix: str, data: bytes, position: int) -> None:
         write_fully(self._files.get(self._paths[suffix], create=True).fd, data, position)
@@ -274,7 +346,8 @@ class Segment:
     @property
     def index_bytes_in_memory(self) -> int:
         index = 0 if self._index is None else len(self._index) * INDEX_ENTRY_SIZE
-        return index + (0 if self._time_index is None else len(self._time_index) * TIME_ENTRY_SIZE)
+        times = 0 if self._time_index is None else len(self._time_index) * TIME_ENTRY_SIZE
+        return index + times + len(self._aborted or ()) * _ABORTED_BYTES
 
     def drop_indexes(self) -> None:
         """Free the memory of a sealed segment's indexes; they load again when needed."""
@@ -283,6 +356,8 @@ class Segment:
             self._index = None
         if self._time_index is not None and len(self._time_index) == self._time_index_written:
             self._time_index = None
+        if self._aborted and len(self._aborted) == self._aborted_written:
+            self._aborted = None
         self._largest = largest
 
     def release(self) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from broker.log.files import LogFiles, sync_directory
 from broker.log.retention import SegmentFacts
 from broker.log.segment import LOG_SUFFIX, Segment, offset_file_name
+from broker.log.txn_index import AbortedTransaction, find_aborted
 from wire.batch import BatchHeader, Buffer
 
 _BASE_OFFSET = attrgetter("base_offset")
@@ -90,6 +91,16 @@ class SegmentList:
             if found is not None:
                 return number, *found
         return None
+
+    def aborted(self, fetch_offset: int, upper_offset: int) -> list[AbortedTransaction]:
+        """Those with records in `fetch_offset`..`upper_offset`, exclusive. Raises: OSError."""
+        found = []
+        for number in range(self.number_of(fetch_offset), len(self._segments)):
+            here, is_complete = find_aborted(self._segments[number].aborted, fetch_offset, upper_offset)
+            found += here
+            if is_complete:
+                break
+        return found
 
     def end_position(self, number: int, up_to: int, log_end_offset: int) -> int:
         """Where the bytes below offset `up_to` end in a segment. Raises: OSError."""

@@ -33,16 +33,21 @@ class SnapshotFiles:
         if offset not in self.offsets:
             self.offsets = sorted([*self.offsets, offset])
 
+    def remove_after(self, offset: int) -> None:
+        """Those of what the log does not hold. Raises: OSError."""
+        for found in [found for found in self.offsets if found > offset]:
+            self._remove(found)
+
     def load_newest(self, up_to: int) -> tuple[int, ProducerStates] | None:
-        """(offset, states) of the newest readable one at or below `up_to`; later and corrupt ones are
-        removed."""
-        for offset in reversed(self.offsets.copy()):
-            if offset <= up_to:
-                try:
-                    return offset, decode_snapshot(self.path(offset).read_bytes())
-                except (SnapshotCorrupt, FileNotFoundError):
-                    pass  # the state is rebuilt from an older one and the log
-            self._remove(offset)
+        """(offset, states) of the newest readable one at or below `up_to`; corrupt ones are removed.
+
+        Raises: OSError.
+        """
+        for offset in [offset for offset in reversed(self.offsets) if offset <= up_to]:
+            try:
+                return offset, decode_snapshot(self.path(offset).read_bytes())
+            except (SnapshotCorrupt, FileNotFoundError):
+                self._remove(offset)  # the state is rebuilt from an older one and the log
         return None
 
     def prune(self, base_offsets: Collection[int]) -> None:

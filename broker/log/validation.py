@@ -41,8 +41,6 @@ def check_client_records(records: Buffer, config: LogConfig, now_ms: int) -> Bat
         check_crc(records, 0, header)
     except BatchError as error:
         raise AppendRefused(error.error_code, error.message) from error
-    if header.is_transactional:
-        raise AppendRefused(ErrorCode.invalid_txn_state, "this broker serves no transactions")
     _check_timestamps(header, config, now_ms)
     return header
 

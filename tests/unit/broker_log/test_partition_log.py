@@ -80,7 +80,7 @@ def test_damaged_and_odd_batches_are_refused(tmp_path: Path) -> None:
     assert refused(log, old) is ErrorCode.invalid_record
 
 
-def test_transactions_are_not_served(tmp_path: Path) -> None:
+def test_a_transaction_nobody_verified_is_refused(tmp_path: Path) -> None:
     data = batch("a", attributes=0x10, producer_id=1, producer_epoch=0, base_sequence=0)
     assert refused(new_log(tmp_path), data) is ErrorCode.invalid_txn_state
 

@@ -142,6 +142,6 @@ def test_replayed_batches_know_more_than_the_snapshot() -> None:
     tail = ProducerStates()
     for number in range(1, 5):
         tail.record(header(number), number, NOW_MS)
-    after_crash.adopt(tail)
+    after_crash.remember_batches(tail)
     assert append(after_crash, header(2), 99) == 2
     assert append(after_crash, header(0, producer_id=2), 99) == 9

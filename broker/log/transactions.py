@@ -1,0 +1,80 @@
+"""Transactions of one log: which are open, which ended but are not yet committed to the replicas. Pure.
+
+Consumers with isolation level read_committed read up to the last stable offset: below the first record of
+every open transaction, and of every ended one whose marker is not below the high watermark.
+Source: Kafka ProducerStateManager (ongoingTxns, unreplicatedTxns), KIP-98.
+"""
+
+from typing import NamedTuple
+
+
+class EndedTransaction(NamedTuple):
+    """A transaction with records in this log that a marker ended."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    """Of the marker."""
+    is_aborted: bool
+
+
+class Transactions:
+    """Invariant: `_open` is in the order of first offsets, `_ended` in the order of markers."""
+
+    __slots__ = ("_ended", "_first_unstable", "_open")
+
+    def __init__(self) -> None:
+        self._open: dict[int, int] = {}
+        self._ended: list[EndedTransaction] = []
+        self._first_unstable: int | None = None
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def first_offset(self, producer_id: int) -> int | None:
+        """Where the producer's open transaction began."""
+        return self._open.get(producer_id)
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """The last stable offset where it is below the high watermark."""
+        return self._first_unstable
+
+    def begin(self, producer_id: int, first_offset: int) -> None:
+        """A transactional batch at `first_offset`; the first one opens the transaction."""
+        if producer_id not in self._open:
+            self._open[producer_id] = first_offset
+            if self._first_unstable is None:
+                self._first_unstable = first_offset
+
+    def restore(self, open_transactions: dict[int, int]) -> None:
+        """From a snapshot: producer id to first offset."""
+        self._open = dict(sorted(open_transactions.items(), key=lambda item: item[1]))
+        self._renew()
+
+    def end(self, producer_id: int, marker_offset: int, *, is_aborted: bool) -> EndedTransaction | None:
+        """A marker; None where no record of the transaction is in this log."""
+        first_offset = self._open.pop(producer_id, None)
+        if first_offset is None:
+            return None
+        ended = EndedTransaction(producer_id, first_offset, marker_offset, is_aborted)
+        self._ended.append(ended)
+        self._renew()
+        return ended
+
+    def last_stable_offset_at(self, ended: EndedTransaction) -> int:
+        """What was stable once `ended` had ended, whatever the high watermark: for the aborted index."""
+        return next(iter(self._open.values()), ended.last_offset + 1)
+
+    def committed_to(self, high_watermark: int) -> None:
+        """Markers below the high watermark no longer hold the last stable offset back."""
+        if self._ended and self._ended[0].last_offset < high_watermark:
+            self._ended = [ended for ended in self._ended if ended.last_offset >= high_watermark]
+            self._renew()
+
+    def _renew(self) -> None:
+        first = next(iter(self._open.values()), None)
+        for ended in self._ended:
+            if first is None or ended.first_offset < first:
+                first = ended.first_offset
+        self._first_unstable = first
