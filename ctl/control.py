@@ -19,7 +19,7 @@ from starlette.routing import Mount
 
 from contracts.specs import ConsumerKind
 from ctl.stack.layout import Layout
-from ctl.stack.supervisor import CLUSTER_ID
+from ctl.stack.processes import CLUSTER_ID
 from master.app import create_app
 from master.journal import Journal
 from master.service import MasterService

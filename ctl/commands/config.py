@@ -34,4 +34,4 @@ def _text(value: object) -> str:
     if isinstance(value, tuple):
         separator = ":" if isinstance(value[0], str) else "-"
         return separator.join(str(part) for part in value)
-    return str(value)
+    return "-" if value is None else str(value)

@@ -22,11 +22,18 @@ def up(
     vip: Annotated[str | None, typer.Option(metavar="ADDRESS")] = None,
     vports: Annotated[str | None, typer.Option(metavar="FIRST-LAST")] = None,
     workers: Annotated[str | None, typer.Option(metavar="N", help="Gateway processes.")] = None,
+    brokers: Annotated[str | None, typer.Option(metavar="N", help="1 to 9; default: as before.")] = None,
+    zookeeper: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT[/CHROOT]", help="Use this one; default: start one.")
+    ] = None,
+    session_timeout_ms: Annotated[str | None, typer.Option(metavar="MS", help="400 to 60000.")] = None,
+    replication_factor: Annotated[str | None, typer.Option(metavar="N")] = None,
+    min_insync_replicas: Annotated[str | None, typer.Option(metavar="N")] = None,
     quota_policy: Annotated[str | None, typer.Option(metavar="seed|capped|static")] = None,
     report_period_ms: Annotated[str | None, typer.Option(metavar="MS", help="1000 to 10000.")] = None,
     ready_file: Annotated[Path | None, typer.Option(help="Written when everything serves.")] = None,
 ) -> None:
-    """Start control plane, quota master, broker and gateway; stay in the foreground; Ctrl-C stops all."""
+    """Start control plane, quota master, brokers and gateway; stay in the foreground; Ctrl-C stops all."""
     from ctl.stack.settings import load
 
     flags = {
@@ -34,6 +41,11 @@ def up(
         "vip": vip,
         "vports": vports,
         "workers": workers,
+        "brokers": brokers,
+        "zookeeper": zookeeper,
+        "session_timeout_ms": session_timeout_ms,
+        "replication_factor": replication_factor,
+        "min_insync_replicas": min_insync_replicas,
         "quota_policy": quota_policy,
         "report_period_ms": report_period_ms,
     }

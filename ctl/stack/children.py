@@ -5,6 +5,7 @@ import ctypes
 import json
 import signal
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -23,11 +24,24 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True, slots=True)
 class ChildSpec:
-    """One process: its name, its module, and the arguments of that module."""
+    """One process. Its name is its group, and within a group of several a dash and a number."""
 
     name: str
-    module: str
-    arguments: tuple[str, ...]
+    command: tuple[str, ...]
+    directory: Path | None = None
+    """Its working directory; None: the supervisor's."""
+    serves: Callable[[], bool] | None = None
+    """Whether it serves, for a process that writes no run file. Runs in a thread."""
+
+    @property
+    def group(self) -> str:
+        """What it is one of."""
+        return self.name.partition("-")[0]
+
+
+def module(name: str, python_module: str, *arguments: str) -> ChildSpec:
+    """One of our own processes."""
+    return ChildSpec(name, (sys.executable, "-m", python_module, *arguments))
 
 
 def _die_with_parent() -> None:
@@ -84,10 +98,8 @@ class Child:
         self._log_path.parent.mkdir(parents=True, exist_ok=True)
         with self._log_path.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                self.spec.module,
-                *self.spec.arguments,
+                *self.spec.command,
+                cwd=self.spec.directory,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -97,10 +109,13 @@ class Child:
         return await self._process.wait()
 
     async def until_ready(self) -> dict[str, Any]:
-        """Wait for the run file. Raises: CommandError with the end of the log."""
+        """Wait until it serves; returns its run file. Raises: CommandError with the end of the log."""
         deadline_ms = monotonic_ms() + _READY_TIMEOUT_MS
         while monotonic_ms() < deadline_ms:
-            if facts := self.facts():
+            if self.spec.serves is not None and self.pid is not None:
+                if await asyncio.to_thread(self.spec.serves):
+                    return {}
+            elif facts := self.facts():
                 return facts
             if self.restarts >= 3:
                 break

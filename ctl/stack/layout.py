@@ -52,6 +52,16 @@ class Layout:
         """Cached feed and shared connection table of the gateway workers."""
         return self.data_dir / "gateway"
 
+    @property
+    def cluster_file(self) -> Path:
+        """How many brokers the data directory holds and where their metadata is."""
+        return self.data_dir / "cluster.json"
+
+    @property
+    def zookeeper_dir(self) -> Path:
+        """What the stack's own ZooKeeper keeps."""
+        return self.data_dir / "zookeeper"
+
     def broker_dir(self, node_id: int) -> Path:
         """The log directory of one broker."""
         return self.data_dir / f"broker-{node_id}"

@@ -5,7 +5,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
+from ctl.stack.cluster import remembered, settle
 from ctl.stack.layout import Layout
+from ctl.stack.zookeeper import SESSION_TIMEOUT_MS_MAX, SESSION_TIMEOUT_MS_MIN
 from runtime.config import Resolved, Setting, environment, parse_host_port, read_toml, resolve
 from tenants.vports import parse_vip
 
@@ -47,17 +49,40 @@ def _policy(text: str) -> str:
     return text
 
 
+def _zookeeper(text: str) -> str:
+    addresses, slash, chroot = text.partition("/")
+    for address in addresses.split(","):
+        parse_host_port(address)  # raises with the reason
+    if slash and (not chroot or "//" in text or text.endswith("/")):
+        raise ValueError(f"'{slash + chroot}' is not a chroot")
+    return text
+
+
+BROKERS_MAX: Final = 9
+
 SETTINGS: Final = (
     Setting("console", ("127.0.0.1", 8080), _console, "Where the console listens, HOST:PORT."),
     Setting("vip", "127.0.0.1", _vip, "Address of the instances: one, BIND=ADVERTISED, or a CIDR pool."),
     Setting("vports", (20000, 29999), _vports, "Ports that instances get, FIRST-LAST."),
     Setting("workers", os.cpu_count() or 1, _count(1, 256), "Gateway processes; one per core by default."),
     Setting("quota_policy", "seed", _policy, "How rates are allotted: seed, capped or static."),
+    Setting("brokers", None, _count(1, BROKERS_MAX), "Brokers; more than one need ZooKeeper."),
+    Setting("zookeeper", None, _zookeeper, "A running ZooKeeper, HOST:PORT[/chroot]; else its own."),
+    Setting(
+        "session_timeout_ms",
+        6000,
+        _count(SESSION_TIMEOUT_MS_MIN, SESSION_TIMEOUT_MS_MAX),
+        "A broker silent for so long is dead: its partitions get other leaders.",
+    ),
+    Setting("replication_factor", None, _count(1, BROKERS_MAX), "Replicas of a partition; min(3, brokers)."),
+    Setting("min_insync_replicas", None, _count(1, BROKERS_MAX), "Replicas that acks=all needs at least."),
     Setting("report_period_ms", 1000, _count(1000, 10000), "How often brokers report traffic."),
 )
 
 
 def load(data_dir: Path, flags: Mapping[str, str | None]) -> dict[str, Resolved]:
     """The settings in force for a data directory. Raises: ConfigFault."""
-    path = Layout(data_dir).settings_file
-    return resolve(SETTINGS, flags, environment(), read_toml(path), str(path))
+    layout = Layout(data_dir)
+    path = layout.settings_file
+    values = resolve(SETTINGS, flags, environment(), read_toml(path), str(path))
+    return settle(values, remembered(layout))

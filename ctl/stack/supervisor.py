@@ -1,4 +1,4 @@
-"""The embedded stack: control plane and master, one broker, gateway workers, as supervised processes."""
+"""The embedded stack as supervised processes: ZooKeeper, control plane and master, brokers, gateways."""
 
 import asyncio
 import contextlib
@@ -9,13 +9,16 @@ from typing import Any, Final
 
 from ctl.errors import CommandError
 from ctl.stack.children import Child, ChildSpec
+from ctl.stack.cluster import OWN, Cluster, planned, remember, remembered
 from ctl.stack.layout import Layout, bind_fault
+from ctl.stack.moving import move_local_metadata
+from ctl.stack.processes import Processes, broker_name
 from runtime.config import Resolved, format_host_port
 from runtime.process import write_json
 
-NODE_ID: Final = 1
-CLUSTER_ID: Final = "builtin-1"
-_STOP_GRACE_S: Final = {"gateway": 3.0, "broker": 4.0, "control": 2.0}
+_STOP_GRACE_S: Final = {"gateway": 3.0, "broker": 4.5, "control": 2.0, "zookeeper": 1.5}
+_PIDS: Final = {"control": "control", "broker": "brokers", "gateway": "gateways", "zookeeper": "zookeeper"}
+"""Groups of processes as the stack file names them; ZooKeeper only when there is one."""
 _REFRESH_S: Final = 0.5
 
 
@@ -29,6 +32,7 @@ class Stack:
         self._children: list[Child] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._lock: Any = None
+        self._zookeeper: str | None = None
 
     def value(self, name: str) -> Any:
         """A setting's value."""
@@ -61,16 +65,19 @@ class Stack:
                 f"the console cannot listen on {address}: {fault}; name another with --console HOST:PORT"
             )
         self.layout.ensure_secret()
-        workers = range(self.value("workers"))
-        ports = self.layout.ports(["internal", f"broker-{NODE_ID}"])
-        internal = f"http://127.0.0.1:{ports['internal']}"
-        self._spawn(self._control(ports["internal"]))
+        kept = remembered(self.layout)
+        cluster = planned({name: found.value for name, found in self._settings.items()}, kept)
+        processes = self._processes(cluster)
+        first = [processes.zookeeper()] if cluster.zookeeper == OWN else []
+        remember(self.layout, cluster)
+        children = [self._spawn(spec) for spec in [*first, processes.control()]]
+        if cluster.zookeeper is not None:
+            await move_local_metadata(self.layout, self._zookeeper, self._say)
+        children += [self._spawn(processes.broker(node_id)) for node_id in range(1, cluster.brokers + 1)]
         # it looks whether another program holds a vport, which gateways must not hold yet
-        control = await self._children[0].until_ready()
-        self._spawn(self._broker(ports[f"broker-{NODE_ID}"], internal))
-        for number in workers:
-            self._spawn(self._gateway(number, internal))
-        await asyncio.gather(*(child.until_ready() for child in self._children[1:]))
+        control = await self._child("control").until_ready()
+        children += [self._spawn(processes.gateway(number)) for number in range(self.value("workers"))]
+        await asyncio.gather(*(child.until_ready() for child in children))
         content = self.describe(control)
         write_json(self.layout.stack_file, content, mode=0o600)
         self._tasks.append(asyncio.create_task(self._keep_stack_file(control)))
@@ -79,21 +86,31 @@ class Stack:
             write_json(self.layout.run_file("control"), control, mode=0o600)
         return content | ({"admin_password": password} if password else {})
 
+    def _processes(self, cluster: Cluster) -> Processes:
+        own = ["zookeeper"] if cluster.zookeeper == OWN else []
+        names = ["internal", *own, *(broker_name(node_id) for node_id in range(1, cluster.brokers + 1))]
+        ports = self.layout.ports(names)
+        self._zookeeper = f"127.0.0.1:{ports['zookeeper']}" if own else cluster.zookeeper
+        return Processes(self.layout, self._settings, ports, self._zookeeper)
+
     def describe(self, control: dict[str, Any]) -> dict[str, Any]:
         """Addresses, local operator key and pids, as in the stack file."""
-        pids: dict[str, list[int]] = {"control": [], "brokers": [], "gateways": []}
-        metrics = {}
-        groups = {"control": "control", "broker": "brokers", "gateway": "gateways"}
+        pids: dict[str, list[int]] = {name: [] for name in _PIDS.values() if name != "zookeeper"}
+        metrics, brokers = {}, []
         for child in self._children:
             if child.pid is not None:
-                pids[groups[child.spec.name.partition("-")[0]]].append(child.pid)
+                pids.setdefault(_PIDS[child.spec.group], []).append(child.pid)
             if facts := child.facts():
                 metrics[child.spec.name] = facts.get("metrics")
+                if child.spec.group == "broker":
+                    brokers.append({"node_id": facts["node_id"], "port": facts["port"]})
         host, port = self.value("console")
         return {
             "console": f"http://{format_host_port(host, port)}",
             "api_key": control["api_key"],
             "pids": pids,
+            "brokers": brokers,
+            "zookeeper": self._zookeeper,
             "metrics": metrics,
             "supervisor": os.getpid(),
         }
@@ -109,54 +126,21 @@ class Stack:
                 written = now
 
     async def stop(self) -> None:
-        """Stop gateways first, so that clients see closed connections and not errors, then the rest."""
-        for group in ("gateway", "broker", "control"):
-            members = [child for child in self._children if child.spec.name.startswith(group)]
-            await asyncio.gather(*(child.stop(_STOP_GRACE_S[group]) for child in members))
+        """Stop gateways first, so that clients see closed connections and not errors; ZooKeeper last."""
+        for groups in (("gateway",), ("broker", "control"), ("zookeeper",)):
+            members = [child for child in self._children if child.spec.group in groups]
+            await asyncio.gather(*(child.stop(_STOP_GRACE_S[child.spec.group]) for child in members))
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         with contextlib.suppress(FileNotFoundError):
             self.layout.stack_file.unlink()
 
-    def _spawn(self, spec: ChildSpec) -> None:
+    def _spawn(self, spec: ChildSpec) -> Child:
         child = Child(spec, self.layout, self._say)
         self._children.append(child)
         self._tasks.append(asyncio.create_task(child.run(), name=spec.name))
+        return child
 
-    def _control(self, internal_port: int) -> ChildSpec:
-        host, port = self.value("console")
-        first, last = self.value("vports")
-        arguments = (
-            *("--data-dir", str(self.layout.data_dir), "--console", format_host_port(host, port)),
-            *("--internal", f"127.0.0.1:{internal_port}", "--vip", str(self.value("vip"))),
-            *("--vports", f"{first}-{last}", "--quota-policy", self.value("quota_policy")),
-            *("--report-period-ms", str(self.value("report_period_ms"))),
-        )
-        return ChildSpec("control", "ctl.control", arguments)
-
-    def _common(self, name: str, internal: str) -> tuple[str, ...]:
-        return (
-            *("--control", internal, "--secret-file", str(self.layout.secret_file)),
-            *("--run-file", str(self.layout.run_file(name)), "--metrics", "127.0.0.1:0"),
-        )
-
-    def _broker(self, port: int, internal: str) -> ChildSpec:
-        name = f"broker-{NODE_ID}"
-        arguments = (
-            *("--node-id", str(NODE_ID), "--cluster-id", CLUSTER_ID),
-            *("--data-dir", str(self.layout.broker_dir(NODE_ID)), "--listen", f"127.0.0.1:{port}"),
-            *("--report-period-ms", str(self.value("report_period_ms"))),
-            *self._common(name, internal),
-        )
-        return ChildSpec(name, "broker", arguments)
-
-    def _gateway(self, number: int, internal: str) -> ChildSpec:
-        name = f"gateway-{number}"
-        directory = self.layout.gateway_dir
-        arguments = (
-            *("--name", name, "--state-dir", str(directory / name)),
-            *("--shared-table", str(directory / "connections.table")),
-            *self._common(name, internal),
-        )
-        return ChildSpec(name, "gateway", arguments)
+    def _child(self, name: str) -> Child:
+        return next(child for child in self._children if child.spec.name == name)
