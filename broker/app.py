@@ -16,12 +16,18 @@ from broker.flusher import Flusher
 from broker.groups.config import GroupConfig
 from broker.log.manager import LoadReport, LogManager
 from broker.maintenance import Maintenance
+from broker.metadata_cache import MetadataCache
 from broker.metrics import BrokerMetrics
 from broker.producer_ids import ProducerIds
 from broker.rate_limited import RateLimitedLog
+from broker.replication.manager import ReplicaManager
+from broker.replication.remote import FollowerLink
+from broker.replication.sessions import ReplicaSessions
 from broker.server import Server
+from broker.topic_configs import log_config
 from broker.topic_store import StoredTopic, TopicStore
 from broker.topics import Steps, Topic, Topics
+from contracts.cluster import LeaderAndIsrPartitionState, LeaderAndIsrRequest
 from runtime.clock import epoch_ms, monotonic_ms
 from runtime.config import format_host_port
 from runtime.logs import get_logger
@@ -59,12 +65,26 @@ class Broker:
         self.logs = LogManager(
             [config.data_dir / "logs"], cluster_id=config.cluster_id, node_id=config.node_id
         )
-        self.topics = Topics(TopicStore(config.data_dir / "topics"), self.logs)
+        self.metadata = MetadataCache()
+        self.replicas = ReplicaManager(
+            config.node_id,
+            self.logs,
+            self.metadata,
+            log_config=log_config,
+            replica_lag_max_ms=config.replica_lag_time_max_ms,
+            now_ms=monotonic_ms,
+            epoch_ms=epoch_ms,
+        )
+        self.topics = Topics(TopicStore(config.data_dir / "topics"), self.logs, self._lead)
         self.producer_ids = ProducerIds(config.data_dir / "producer-ids.json", config.node_id)
         self.fetch_sessions = FetchSessionCache(
             config.fetch_sessions_max, lambda: secrets.randbelow(_SESSION_ID_MAX) + 1
         )
         self.fetches = Fetches(self.loop.call_soon)
+        self.replica_sessions = ReplicaSessions(
+            lambda: secrets.randbelow(_SESSION_ID_MAX) + 1, self._follower_left
+        )
+        self.fetches.listen(self.replicas, self.replica_sessions)
         self.flusher = Flusher(self.logs, self.loop, epoch_ms, self.storage_failed)
         self.server = Server(self)
         self.maintenance = Maintenance(self)
@@ -149,6 +169,36 @@ class Broker:
     def connection_closed(self, connection_id: int) -> None:
         """Forget what waits for a connection."""
         self.fetches.connection_closed(connection_id)
+        self.replica_sessions.connection_closed(connection_id)
+
+    def _follower_left(self, link: FollowerLink, key: tuple[str, int]) -> None:
+        partition = self.replicas.hosted(*key)
+        if partition is not None:
+            partition.replica_left(link)
+
+    def _lead(self, topic: Topic, index: int) -> None:
+        """One broker leads what there is."""
+        alone = (self.config.node_id,)
+        state = LeaderAndIsrPartitionState(
+            topic=topic.name,
+            topic_id=topic.topic_id,
+            partition=index,
+            controller_epoch=0,
+            leader=self.config.node_id,
+            leader_epoch=0,
+            isr=alone,
+            partition_epoch=0,
+            replicas=alone,
+        )
+        self.replicas.become_leader_or_follower(
+            LeaderAndIsrRequest(
+                controller_id=self.config.node_id,
+                controller_epoch=0,
+                broker_epoch=0,
+                partition_states=(state,),
+                topic_configs={topic.name: dict(topic.configs)},
+            )
+        )
 
     def in_turns(self, call: Call, steps: Steps) -> None:
         """Drive the steps of a call to their end, one per turn of the loop, also when the client is gone."""
@@ -178,7 +228,8 @@ class Broker:
 
     def _topic_deleted(self, topic: Topic) -> None:
         self.measure([topic])
-        self.fetches.topic_deleted(topic.name, len(topic.partitions))
+        for index in range(len(topic.partitions)):
+            self.replicas.forget(topic.name, index)
         self.coordination.on_topics_deleted([topic.name])
 
     # -- the end -------------------------------------------------------------------------------------------

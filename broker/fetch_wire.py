@@ -35,11 +35,15 @@ class FetchPartition(NamedTuple):
     """-1: not checked."""
     fetch_offset: int
     max_bytes: int
+    log_start_offset: int = -1
+    """Of the replica that fetches (v9 and later here); consumers have none."""
 
 
 class FetchScan(NamedTuple):
     """A scanned request."""
 
+    replica_id: int
+    """A broker that follows, or below 0 a consumer."""
     max_wait_ms: int
     min_bytes: int
     max_bytes: int
@@ -59,7 +63,7 @@ def scan_fetch(frame: memoryview, at: int, api_version: int) -> FetchScan:
 
 
 def _scan(frame: memoryview, at: int, api_version: int) -> FetchScan:
-    _replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level = _HEAD.unpack_from(frame, at)
+    replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level = _HEAD.unpack_from(frame, at)
     at += _HEAD.size
     session_id, session_epoch = 0, -1
     if api_version >= 7:
@@ -74,7 +78,15 @@ def _scan(frame: memoryview, at: int, api_version: int) -> FetchScan:
     if at != len(frame):
         raise MalformedFrame(f"{len(frame) - at} bytes behind a Fetch request")
     return FetchScan(
-        max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, partitions, forgotten
+        replica_id,
+        max_wait_ms,
+        min_bytes,
+        max_bytes,
+        isolation_level,
+        session_id,
+        session_epoch,
+        partitions,
+        forgotten,
     )
 
 
@@ -95,10 +107,10 @@ def _scan_partitions(frame: memoryview, at: int, api_version: int) -> tuple[list
             values = shape.unpack_from(frame, at)
             at += shape.size
             if api_version >= 9:
-                index, leader_epoch, offset, _start, max_bytes = values
+                index, leader_epoch, offset, start, max_bytes = values
             else:
-                index, offset, max_bytes, leader_epoch = values[0], values[1], values[-1], -1
-            found.append(FetchPartition(topic, index, leader_epoch, offset, max_bytes))
+                index, offset, max_bytes, leader_epoch, start = values[0], values[1], values[-1], -1, -1
+            found.append(FetchPartition(topic, index, leader_epoch, offset, max_bytes, start))
     return found, at
 
 

@@ -1,22 +1,24 @@
-"""One Fetch from its request to its answer: read the logs, wait for more, build the frame."""
+"""One consumer's Fetch from its request to its answer: read what is committed, wait for more."""
 
 import asyncio
 from collections.abc import Callable
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 
-from broker import fetch_wire
-from broker.call import Call, ReplyPart
+from broker.call import Call
 from broker.causes import CloseCause
+from broker.fetch_reply import FetchReply, PartitionRead
 from broker.fetch_sessions import FetchContext
 from broker.fetch_wire import FetchPartition, FetchScan
-from broker.leadership import epoch_fault
 from broker.log.errors import LogError
-from broker.log.results import LogSlice
 from broker.purgatory import Purgatory, Waiting
+from broker.replication.partition import Partition
+from broker.replication.replicas import Replicas
+from broker.replication.sessions import ReplicaSessions
 from broker.throttling import charge
+from contracts.names import owner_of
 from contracts.quota import Direction
 from wire.api_table import ApiKey
 
@@ -25,25 +27,6 @@ if TYPE_CHECKING:
 
 _READ_COMMITTED: Final = 1
 _NONE: Final = int(ErrorCode.none.value)
-_COPIED_BYTES_MAX: Final = 256 * 1024
-"""Of one answer: a client that does not read it must not hold much memory."""
-
-
-class PartitionRead(NamedTuple):
-    """What one partition gives."""
-
-    wanted: FetchPartition
-    error_code: int
-    instance_id: str | None
-    high_watermark: int = -1
-    last_stable_offset: int = -1
-    log_start_offset: int = -1
-    records: LogSlice | None = None
-
-    @property
-    def records_bytes(self) -> int:
-        """The size of the records."""
-        return 0 if self.records is None else self.records.size_bytes
 
 
 class DelayedFetch(Waiting[tuple[str, int]]):
@@ -64,6 +47,7 @@ class Fetches:
         self._purgatory: Purgatory[DelayedFetch] = Purgatory()
         self._by_connection: dict[int, DelayedFetch] = {}
         self._call_soon = call_soon
+        self._sessions: ReplicaSessions | None = None
 
     def __len__(self) -> int:
         return self._purgatory.size
@@ -73,20 +57,36 @@ class Fetches:
         self._purgatory.add(waiting)
         self._by_connection[waiting.fetch.call.connection_id] = waiting
 
-    def appended(self, topic: str, index: int, size_bytes: int) -> None:
-        """Records came; due fetches are answered as soon as the producer has its reply."""
-        for waiting in self._purgatory.appended((topic, index), size_bytes):
-            self._wake(waiting)
+    def listen(self, replicas: Replicas, sessions: ReplicaSessions) -> None:
+        """Hear what happens to partitions, for those who wait here and for followers."""
+        replicas.on_committed(self.committed)
+        replicas.on_committed(lambda partition, _: sessions.noted(partition.key))
+        replicas.on_appended(lambda partition: sessions.moved(partition.key))
+        self._sessions = sessions
+        replicas.on_leadership(lambda partition, _: self._role_changed(partition))
+        replicas.on_stopped(lambda partition, _: self._role_changed(partition))
+
+    def _role_changed(self, partition: Partition) -> None:
+        """Whoever waits must hear it."""
+        self.moved(partition.key)
+        assert self._sessions is not None
+        self._sessions.moved(partition.key)
 
     def log_start_moved(self, topic: str, index: int) -> None:
         """Records were deleted: who waits below the new start must hear it."""
-        for waiting in self._purgatory.watching((topic, index)):
+        self.moved((topic, index))
+        if self._sessions is not None:
+            self._sessions.noted((topic, index))
+
+    def committed(self, partition: Partition, size_bytes: int) -> None:
+        """Records came; due fetches are answered as soon as the producer has its reply."""
+        for waiting in self._purgatory.appended(partition.key, size_bytes):
             self._wake(waiting)
 
-    def topic_deleted(self, topic: str, partitions: int) -> None:
-        """Who waits for a deleted topic must hear it."""
-        for index in range(partitions):
-            self.log_start_moved(topic, index)
+    def moved(self, key: tuple[str, int]) -> None:
+        """The answer may be an error now."""
+        for waiting in self._purgatory.watching(key):
+            self._wake(waiting)
 
     def expired(self, fetch: "Fetch") -> None:
         """The deadline of a fetch has come."""
@@ -98,6 +98,8 @@ class Fetches:
         """Answer everyone who waits: the broker stops."""
         for waiting in list(self._by_connection.values()):
             self.expired(waiting.fetch)
+        if self._sessions is not None:
+            self._sessions.rouse_all()
 
     def connection_closed(self, connection_id: int) -> None:
         """Nobody waits for the answer any more."""
@@ -177,21 +179,20 @@ class Fetch:
     def _read(
         self, wanted: FetchPartition, left: int, is_first: bool, allowances: dict[str, int], now_ms: int
     ) -> PartitionRead:
-        topic = self._broker.topics.get(wanted.topic)
-        log = None if topic is None else topic.partition(wanted.partition)
-        if topic is None or log is None:
-            return PartitionRead(wanted, int(ErrorCode.unknown_topic_or_partition.value), None)
-        instance_id = topic.instance_id
-        fault = epoch_fault(wanted.current_leader_epoch)
-        if fault is not ErrorCode.none:
-            return PartitionRead(wanted, int(fault.value), instance_id)
+        try:
+            partition = self._broker.replicas.leader(
+                wanted.topic, wanted.partition, wanted.current_leader_epoch
+            )
+        except LogError as error:
+            return PartitionRead(wanted, int(error.error_code.value), owner_of(wanted.topic))
+        instance_id, log = partition.instance_id, partition.log
         max_bytes = min(wanted.max_bytes, left)
         if instance_id is not None:
             if instance_id not in allowances:
                 allowances[instance_id] = self._broker.traffic.fetch_allowance(instance_id, now_ms)
             max_bytes = min(max_bytes, allowances[instance_id])
-        high_watermark = log.high_watermark
-        up_to = log.last_stable_offset if self._read_committed else high_watermark
+        high_watermark, last_stable_offset = log.high_watermark, log.last_stable_offset
+        up_to = last_stable_offset if self._read_committed else high_watermark
         try:
             records = log.read(wanted.fetch_offset, max(max_bytes, 0), up_to=up_to, min_one_batch=is_first)
         except LogError as error:
@@ -199,7 +200,7 @@ class Fetch:
         if instance_id is not None and records is not None:
             allowances[instance_id] -= records.size_bytes
         return PartitionRead(
-            wanted, _NONE, instance_id, high_watermark, log.last_stable_offset, log.log_start_offset, records
+            wanted, _NONE, instance_id, high_watermark, last_stable_offset, log.log_start_offset, records
         )
 
     def _try_answer(self, reads: list[PartitionRead], now_ms: int) -> None:
@@ -210,33 +211,20 @@ class Fetch:
             self.call.close(CloseCause.STORAGE_ERROR)
 
     def _answer(self, reads: list[PartitionRead], now_ms: int) -> None:
-        chosen = self._chosen(reads)
-        topics: dict[str, list[PartitionRead]] = {}
-        for read in chosen:
-            topics.setdefault(read.wanted.topic, []).append(read)
-        version = self.call.api_version
-        parts: list[bytes | LogSlice] = [b"", fetch_wire.count(len(topics))]
-        copied = 0
-        for topic, partitions in topics.items():
-            parts.append(fetch_wire.topic_head(topic, len(partitions)))
-            for read in partitions:
-                parts.append(self._partition_head(version, read))
-                if read.records is not None:
-                    part = self._records(read.records, copied)
-                    copied += len(part) if isinstance(part, bytes) else 0
-                    parts.append(part)
-        head_bytes = len(fetch_wire.response_head(version, 0, 0, 0))
-        body_bytes = head_bytes + sum(
-            len(part) if isinstance(part, bytes) else part.size_bytes for part in parts
+        reply = FetchReply(
+            self.call.api_version,
+            self._chosen(reads),
+            read_committed=self._read_committed,
+            sendfile_bytes_min=self._broker.config.sendfile_bytes_min,
         )
         throttle_time_ms, mute = charge(
-            self._broker.traffic, Direction.CONSUME, self._sizes(reads, body_bytes + 8), now_ms
+            self._broker.traffic, Direction.CONSUME, self._sizes(reads, reply.body_bytes + 8), now_ms
         )
         self._broker.metrics.throttled_ms["consume"] += throttle_time_ms
-        parts[0] = fetch_wire.frame_head(
-            body_bytes, self.call.header.correlation_id
-        ) + fetch_wire.response_head(version, throttle_time_ms, 0, self.context.session_id)
-        self.call.reply_parts(_joined(parts), mute=mute)
+        self.call.reply_parts(
+            reply.framed(self.call.header.correlation_id, throttle_time_ms, self.context.session_id),
+            mute=mute,
+        )
 
     def _chosen(self, reads: list[PartitionRead]) -> list[PartitionRead]:
         """What the answer names: everything, or in an incremental session what is new."""
@@ -258,30 +246,6 @@ class Fetch:
                 session.served(key)
         return chosen
 
-    def _partition_head(self, version: int, read: PartitionRead) -> bytes:
-        return fetch_wire.partition_head(
-            version,
-            read.wanted.partition,
-            read.error_code,
-            read.high_watermark,
-            read.last_stable_offset,
-            read.log_start_offset,
-            read.records_bytes,
-            read_committed=self._read_committed,
-        )
-
-    def _records(self, records: LogSlice, copied: int) -> bytes | LogSlice:
-        """Small slices are read, large ones left to sendfile; so are small ones when there are many.
-
-        Raises: OSError.
-        """
-        if records.size_bytes >= self._broker.config.sendfile_bytes_min or copied >= _COPIED_BYTES_MAX:
-            return records
-        content = records.read()
-        if len(content) != records.size_bytes:
-            raise OSError(f"a log segment ends {records.size_bytes - len(content)} bytes early")
-        return content
-
     @staticmethod
     def _sizes(reads: list[PartitionRead], frame_bytes: int) -> list[tuple[str, int]]:
         """Each instance's part of the frame: its records, and what is around them by the first one."""
@@ -293,20 +257,3 @@ class Fetch:
             first = next(iter(sizes))
             sizes[first] += frame_bytes - sum(read.records_bytes for read in reads)
         return list(sizes.items())
-
-
-def _joined(parts: list[bytes | LogSlice]) -> list[ReplyPart]:
-    """Neighbouring bytes joined: one send instead of many."""
-    out: list[ReplyPart] = []
-    run: list[bytes] = []
-    for part in parts:
-        if isinstance(part, bytes):
-            run.append(part)
-            continue
-        if run:
-            out.append(b"".join(run))
-            run = []
-        out.append(part)
-    if run:
-        out.append(b"".join(run))
-    return out

@@ -51,6 +51,7 @@ class BrokerMetrics:
         self.connections_closed: dict[CloseCause, int] = dict.fromkeys(CloseCause, 0)
         self.append = Histogram()
         self.fetch = Histogram()
+        self.replica_fetch = Histogram()
         self.appended_bytes = 0
         self.append_refused: defaultdict[str, int] = defaultdict(int)
         self.throttled_ms: dict[str, int] = {"produce": 0, "consume": 0}
@@ -99,6 +100,7 @@ class BrokerMetrics:
         for name, histogram, text in (
             ("append_seconds", self.append, "Append to one partition."),
             ("fetch_seconds", self.fetch, "Building one Fetch answer."),
+            ("replica_fetch_seconds", self.replica_fetch, "Building one answer to a follower."),
         ):
             yield HistogramMetricFamily(
                 f"portico_broker_{name}", text, histogram.cumulative(), histogram.total_us / 1e6

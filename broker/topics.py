@@ -63,7 +63,13 @@ class Topics:
     taken.
     """
 
-    def __init__(self, store: TopicStore, logs: LogManager) -> None:
+    def __init__(
+        self,
+        store: TopicStore,
+        logs: LogManager,
+        on_opened: Callable[[Topic, int], None] = lambda _topic, _index: None,
+    ) -> None:
+        self._on_opened = on_opened
         self._store = store
         self._logs = logs
         self._topics: dict[str, Topic] = {}
@@ -102,6 +108,7 @@ class Topics:
         if log is None:
             log = self._logs.create(topic.name, index, topic.topic_id, config, now_ms)
         log.advance_high_watermark()  # one replica: what recovery kept is committed
+        self._on_opened(topic, index)
         return log
 
     def _add(self, topic: Topic) -> None:

@@ -3,8 +3,10 @@
 Behaviour: answers the moment min_bytes are there, or at max_wait; the first batch always fits, whatever the
 limits; records leave by sendfile. Incremental sessions (KIP-227). A tenant's answer holds at most a quarter
 second of its rate and is charged in full. read_committed sees records below the last stable offset.
-Deliberately not done: down-conversion, followers, fetching from replicas (the preferred replica is none),
-aborted transactions (there are no transactions).
+Only leaders answer: others say NOT_LEADER_OR_FOLLOWER, and the client asks for metadata. A broker of this
+cluster may fetch as a replica: all there is, in a session of its own, without quota.
+Deliberately not done: down-conversion, fetching from replicas (the preferred replica is none), aborted
+transactions (there are no transactions).
 Versions: v5 log start offset; v7 sessions; v9 current leader epoch (KIP-320); v11 rack (KIP-392).
 """
 
@@ -13,8 +15,10 @@ from typing import TYPE_CHECKING
 from kio.schema.errors import ErrorCode
 
 from broker import fetch_wire
+from broker.fetch_reply import FetchReply, PartitionRead, error_frame
 from broker.fetch_sessions import NO_SESSION, SessionError
 from broker.fetching import Fetch
+from broker.replication import replica_fetch
 
 if TYPE_CHECKING:
     from broker.app import Broker
@@ -24,15 +28,28 @@ if TYPE_CHECKING:
 def handle(broker: "Broker", call: "Call") -> None:
     """Begin the fetch."""
     scan = fetch_wire.scan_fetch(call.request, call.header.body_at, call.api_version)
+    if scan.replica_id >= 0:
+        _replica(broker, call, scan)
+        return
     try:
         context = broker.fetch_sessions.context(scan, broker.now_ms())
     except SessionError as error:
-        _answer_error(call, error.error_code)
+        frame = error_frame(call.api_version, call.header.correlation_id, int(error.error_code.value))
+        call.reply_parts([frame])
         return
     Fetch(broker, call, scan, context).attempt()
 
 
-def _answer_error(call: "Call", error_code: ErrorCode) -> None:
-    body = fetch_wire.response_head(call.api_version, 0, int(error_code.value), NO_SESSION)
-    body += fetch_wire.EMPTY
-    call.reply_parts([fetch_wire.frame_head(len(body), call.header.correlation_id) + body])
+def _replica(broker: "Broker", call: "Call", scan: fetch_wire.FetchScan) -> None:
+    """Uncommitted records are for brokers only, and each speaks for itself."""
+    peer = call.peer_broker
+    if peer is not None and peer.broker_id == scan.replica_id:
+        replica_fetch.begin(broker, call, scan, peer)
+        return
+    refused = int(ErrorCode.topic_authorization_failed.value)
+    reply = FetchReply(
+        call.api_version,
+        [PartitionRead(wanted, refused, None) for wanted in scan.partitions],
+        sendfile_bytes_min=broker.config.sendfile_bytes_min,
+    )
+    call.reply_parts(reply.framed(call.header.correlation_id, 0, NO_SESSION))

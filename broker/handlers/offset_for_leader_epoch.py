@@ -1,7 +1,8 @@
 """OffsetForLeaderEpoch (23), v2-4.
 
-Behaviour: the largest epoch of the log at or below the one asked, and where it ends.
-Deliberately not done: answering followers (there are none).
+Behaviour: the largest epoch of the log at or below the one asked, and where it ends (KIP-279). Only the
+leader answers, in the epoch that the request names (KIP-320): consumers that look for truncation, and
+followers before they fetch.
 Versions: v2 current leader epoch (KIP-320); v3 replica id; v4 flexible.
 """
 
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from kio.schema.errors import ErrorCode
 
 from broker.entities import ResponseShape, response_shape
-from broker.leadership import epoch_fault
+from broker.log.errors import LogError
 from wire.api_table import ApiKey
 from wire.codec import duration
 
@@ -34,13 +35,13 @@ def handle(broker: "Broker", call: "Call") -> None:
 
 
 def _partition(broker: "Broker", shape: ResponseShape, topic: str, asked: Any) -> Any:
-    log = broker.topics.partition(topic, asked.partition)
     leader_epoch, end_offset = -1, -1
-    error_code = (
-        ErrorCode.unknown_topic_or_partition if log is None else epoch_fault(asked.current_leader_epoch)
-    )
-    if log is not None and error_code is ErrorCode.none:
-        leader_epoch, end_offset = log.end_offset_for_epoch(asked.leader_epoch)
+    error_code = ErrorCode.none
+    try:
+        partition = broker.replicas.leader(topic, asked.partition, asked.current_leader_epoch)
+        leader_epoch, end_offset = partition.log.end_offset_for_epoch(asked.leader_epoch)
+    except LogError as error:
+        error_code = error.error_code
     return shape.nested(
         "EpochEndOffset",
         error_code=error_code,

@@ -1,37 +1,41 @@
 """Produce (0), v3-8 (v0 is advertised for librdkafka's sake, KAFKA-18659, and not served).
 
 Behaviour: batches are checked, get their offsets in place in the received buffer, and are written; the answer
-says where. acks=0 has no answer, and an error closes the connection. acks=1 and all are the same with one
-replica; with flush.messages=1 they wait for fdatasync. An instance at capacity is refused or stalled
-(quota.md). Duplicates of idempotent producers get their original offset.
+says where. acks=0 has no answer, and an error closes the connection. acks=all is answered once the records
+are below the high watermark, or REQUEST_TIMED_OUT after the request's timeout (they may be committed later);
+too few replicas in sync refuse it before (NOT_ENOUGH_REPLICAS) or after (NOT_ENOUGH_REPLICAS_AFTER_APPEND).
+With flush.messages=1 the answer waits for the leader's fdatasync too. An instance at capacity is refused or
+stalled (quota.md). Duplicates of idempotent producers get their original offset.
 Deliberately not done: message formats v0 and v1; transactions (TRANSACTIONAL_ID_AUTHORIZATION_FAILED).
 Versions: v5 log start offset; v7 zstd; v8 error messages (KIP-467).
 """
 
+from asyncio import TimerHandle
+from functools import partial
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
 from broker.call import Mute
 from broker.causes import CloseCause
-from broker.leadership import LEADER_EPOCH
 from broker.log.errors import LogError, StorageFailed
 from broker.log.partition_log import PartitionLog
 from broker.log.results import AppendOrigin
 from broker.produce_wire import PartitionAnswer, ProducePartition, produce_response, scan_produce
+from broker.replication.partition import ACKS_ALL, Partition
 from broker.throttling import charge
-from broker.topics import Topic
 from contracts.quota import Direction
 from contracts.specs import FullBehaviour
 from traffic.verdict import Full, stall_ms
+from wire.api_table import ApiKey
 from wire.batch import CODEC_MASK, CODEC_ZSTD
 
 if TYPE_CHECKING:
     from broker.app import Broker
     from broker.call import Call
 
-_ACKS: Final = (-1, 0, 1)
+_ACKS: Final = (ACKS_ALL, 0, 1)
 _ZSTD_FROM_VERSION: Final = 7
 _ATTRIBUTES_LOW_BYTE: Final = 22
 """Of a batch of magic 2."""
@@ -42,12 +46,16 @@ def handle(broker: "Broker", call: "Call") -> None:
     request = _Request(broker, call)
     request.append_all()
     request.charge()
-    if request.stalled:
-        broker.call_later(stall_ms(request.scan.timeout_ms), request.answer)
-    elif request.unsynced and request.scan.acks != 0:
-        broker.flusher.sync(request.unsynced, request.synced)
-    else:
-        request.answer()
+    request.answer_when_done()
+
+
+class _Uncommitted(NamedTuple):
+    """Records whose commit the answer waits for, and where their answer stands."""
+
+    partition: Partition
+    offset: int
+    answers: list[PartitionAnswer]
+    position: int
 
 
 class _Request:
@@ -55,24 +63,27 @@ class _Request:
 
     __slots__ = (
         "_answers",
+        "_awaited",
         "_broker",
         "_call",
         "_frame",
         "_has_error",
         "_instance_bytes",
         "_mute",
+        "_scan",
+        "_stalled",
         "_throttle_time_ms",
+        "_timer",
+        "_uncommitted",
+        "_unsynced",
         "_verdicts",
-        "scan",
-        "stalled",
-        "unsynced",
     )
 
     def __init__(self, broker: "Broker", call: "Call") -> None:
         self._broker = broker
         self._call = call
         self._frame: memoryview = call.request
-        self.scan = scan_produce(self._frame, call.header.body_at)
+        self._scan = scan_produce(self._frame, call.header.body_at)
         self._answers: list[tuple[str, list[PartitionAnswer]]] = []
         self._instance_bytes: dict[str, int] = {}
         """Instance id -> its record bytes in this request."""
@@ -80,17 +91,22 @@ class _Request:
         self._throttle_time_ms = 0
         self._mute: Mute | None = None
         self._has_error = False
-        self.stalled = False
-        self.unsynced: list[PartitionLog] = []
+        self._stalled = False
+        self._unsynced: list[PartitionLog] = []
         """Logs whose flush the answer waits for."""
+        self._uncommitted: list[_Uncommitted] = []
+        self._awaited = 0
+        """How much the answer still waits for."""
+        self._timer: TimerHandle | None = None
 
     def append_all(self) -> None:
         """Append every partition's records."""
         refusal = self._refusal()
-        get = self._broker.topics.get
-        for name, partitions in self.scan.topics:
-            topic = get(name)
-            self._answers.append((name, [self._partition(topic, each, refusal) for each in partitions]))
+        for name, partitions in self._scan.topics:
+            answers: list[PartitionAnswer] = []
+            self._answers.append((name, answers))
+            for each in partitions:
+                answers.append(self._partition(name, each, refusal, answers))
 
     def charge(self) -> None:
         """Charge each instance its part of the frame: its records, and what is around them to the first."""
@@ -104,12 +120,59 @@ class _Request:
         )
         self._broker.metrics.throttled_ms["produce"] += self._throttle_time_ms
 
-    def answer(self) -> None:
+    def answer_when_done(self) -> None:
+        """Answer now, or when the records are committed and synced, or the instance's stall is over."""
+        self._frame = self._frame[:0]
+        if not (self._stalled or self._unsynced or self._uncommitted) or self._scan.acks == 0:
+            self._answer()
+            return
+        broker = self._broker
+        self._awaited = bool(self._stalled) + bool(self._unsynced) + len(self._uncommitted)
+        if self._stalled:
+            broker.call_later(stall_ms(self._scan.timeout_ms), self._one_done)
+        if self._unsynced:
+            broker.flusher.sync(self._unsynced, self._synced)
+        if self._uncommitted:
+            self._timer = broker.call_later(max(0, self._scan.timeout_ms), self._timed_out)
+            for waiting in list(self._uncommitted):
+                waiting.partition.when_committed(waiting.offset, partial(self._committed, waiting))
+
+    def _committed(self, waiting: "_Uncommitted", error_code: ErrorCode) -> None:
+        """Called by the partition, perhaps long after the answer has left."""
+        if self._call.done:
+            return
+        try:
+            self._uncommitted.remove(waiting)
+            if error_code is not ErrorCode.none:
+                self._fail(waiting, error_code)
+            if not self._uncommitted and self._timer is not None:
+                self._timer.cancel()
+            self._one_done()
+        except Exception:  # noqa: BLE001 - as in dispatch: a bug costs one connection, not the partition
+            self._broker.server.handler_failed(self._call.channel, ApiKey.PRODUCE)
+
+    def _timed_out(self) -> None:
+        """The records are in the log and may be committed yet: the producer has to try again."""
+        waiting, self._uncommitted = self._uncommitted, []
+        for each in waiting:
+            self._fail(each, ErrorCode.request_timed_out)
+            self._one_done()
+
+    def _fail(self, waiting: "_Uncommitted", error_code: ErrorCode) -> None:
+        self._broker.metrics.append_refused[error_code.name] += 1
+        waiting.answers[waiting.position] = PartitionAnswer(waiting.partition.index, int(error_code.value))
+
+    def _one_done(self) -> None:
+        self._awaited -= 1
+        if self._awaited == 0:
+            self._answer()
+
+    def _answer(self) -> None:
         """Reply, or what acks=0 has instead."""
         call = self._call
         if call.is_gone:
             return
-        if self.scan.acks != 0:
+        if self._scan.acks != 0:
             reply = produce_response(
                 call.header.correlation_id, call.api_version, self._answers, self._throttle_time_ms
             )
@@ -119,43 +182,44 @@ class _Request:
         else:
             call.reply_nothing(mute=self._mute)
 
-    def synced(self, failed: bool) -> None:
+    def _synced(self, failed: bool) -> None:
         """The flush that the answer waited for has ended."""
         if failed:
             error_code = int(ErrorCode.kafka_storage_error.value)
             for _name, partitions in self._answers:
                 partitions[:] = [PartitionAnswer(each.partition, error_code) for each in partitions]
-        self.answer()
+        self._one_done()
 
     def _refusal(self) -> ErrorCode | None:
         """What the whole request gets, if it cannot be served."""
-        if self.scan.transactional_id is not None:
+        if self._scan.transactional_id is not None:
             return ErrorCode.transactional_id_authorization_failed
-        if self.scan.acks not in _ACKS:
+        if self._scan.acks not in _ACKS:
             return ErrorCode.invalid_required_acks
         return None
 
     def _partition(
-        self, topic: Topic | None, each: ProducePartition, refusal: ErrorCode | None
+        self, topic: str, each: ProducePartition, refusal: ErrorCode | None, answers: list[PartitionAnswer]
     ) -> PartitionAnswer:
         if refusal is not None:
             return self._error(each, refusal, None)
-        log = None if topic is None else topic.partition(each.partition)
-        if topic is None or log is None:
-            return self._error(each, ErrorCode.unknown_topic_or_partition, None)
-        if topic.is_internal:
+        try:
+            partition = self._broker.replicas.leader(topic, each.partition)
+        except LogError as error:
+            return self._error(each, error.error_code, error.message)
+        if partition.is_internal:
             return self._error(
-                each, ErrorCode.invalid_topic_exception, f"Cannot append to internal topic {topic.name}"
+                each, ErrorCode.invalid_topic_exception, f"Cannot append to internal topic {topic}"
             )
         if each.end < 0:
             return self._error(each, ErrorCode.invalid_record, "The records are null.")
         if self._call.api_version < _ZSTD_FROM_VERSION and self._is_zstd(each):
             return self._error(each, ErrorCode.unsupported_compression_type, None)
-        if topic.instance_id is not None:
-            full = self._full(topic.instance_id, each)
+        if partition.instance_id is not None:
+            full = self._full(partition.instance_id, each)
             if full is not None:
                 return self._full_answer(each, full)
-        return self._append(topic, log, each)
+        return self._append(partition, each, answers)
 
     def _is_zstd(self, each: ProducePartition) -> bool:
         at = each.start + _ATTRIBUTES_LOW_BYTE
@@ -172,18 +236,20 @@ class _Request:
 
     def _full_answer(self, each: ProducePartition, full: Full) -> PartitionAnswer:
         if full.behaviour is FullBehaviour.STALL:
-            self.stalled = True
+            self._stalled = True
             return self._error(each, ErrorCode.request_timed_out, full.message)
         return self._error(each, ErrorCode.policy_violation, full.message)
 
-    def _append(self, topic: Topic, log: PartitionLog, each: ProducePartition) -> PartitionAnswer:
+    def _append(
+        self, partition: Partition, each: ProducePartition, answers: list[PartitionAnswer]
+    ) -> PartitionAnswer:
         started_ns = perf_counter_ns()
         try:
-            result = log.append(
+            result = partition.append(
                 self._frame[each.start : each.end],
                 now_ms=self._broker.epoch_ms(),
-                leader_epoch=LEADER_EPOCH,
                 origin=AppendOrigin.CLIENT,
+                acks=self._scan.acks,
             )
         except LogError as error:
             if isinstance(error, StorageFailed):
@@ -191,14 +257,14 @@ class _Request:
             return self._error(each, error.error_code, error.message)
         metrics = self._broker.metrics
         metrics.append.observe(perf_counter_ns() - started_ns)
-        log.advance_high_watermark()
         if result.appended_bytes:
             metrics.appended_bytes += result.appended_bytes
-            if topic.instance_id is not None:
-                self._broker.traffic.count_appended(topic.instance_id, result.appended_bytes)
-            self._broker.fetches.appended(topic.name, each.partition, result.appended_bytes)
+            if partition.instance_id is not None:
+                self._broker.traffic.count_appended(partition.instance_id, result.appended_bytes)
         if result.flush_due:
-            self.unsynced.append(log)
+            self._unsynced.append(partition.log)
+        if self._scan.acks == ACKS_ALL and result.last_offset >= partition.log.high_watermark:
+            self._uncommitted.append(_Uncommitted(partition, result.last_offset + 1, answers, len(answers)))
         return PartitionAnswer(
             each.partition, 0, result.base_offset, result.log_append_time_ms, result.log_start_offset
         )

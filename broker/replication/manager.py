@@ -242,6 +242,12 @@ class ReplicaManager(Replicas):
         for callback in self._on_stopped:
             callback(partition, delete)
 
+    def forget(self, topic: str, index: int) -> None:
+        """Host a replica no longer; its log stays."""
+        partition = self._partitions.get((topic, index))
+        if partition is not None:
+            self._stop(partition, delete=False)
+
     def _delete_log(self, key: Key) -> None:
         self._offline.pop(key, None)
         if self._logs.get(*key) is not None:

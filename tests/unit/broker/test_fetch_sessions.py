@@ -21,7 +21,7 @@ def _partition(index: int, offset: int = 0) -> FetchPartition:
 def _scan(
     session_id: int, epoch: int, *partitions: FetchPartition, forgotten: list[tuple[str, int]] | None = None
 ) -> FetchScan:
-    return FetchScan(0, 1, 1000, 0, session_id, epoch, list(partitions), forgotten or [])
+    return FetchScan(-1, 0, 1, 1000, 0, session_id, epoch, list(partitions), forgotten or [])
 
 
 def _wanted(context: FetchContext) -> list[int]:

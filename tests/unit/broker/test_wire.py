@@ -122,7 +122,7 @@ def test_a_scanned_fetch_is_what_was_encoded(version: int, numbers: Any, topics:
     entity = request(
         1,
         version,
-        replica_id=-1,
+        replica_id=3,
         max_wait=_ms(500),
         min_bytes=min_bytes,
         max_bytes=max_bytes,
@@ -137,7 +137,7 @@ def test_a_scanned_fetch_is_what_was_encoded(version: int, numbers: Any, topics:
                         "partition": partition,
                         "current_leader_epoch": epoch,
                         "fetch_offset": offset,
-                        "log_start_offset": -1,
+                        "log_start_offset": 7,
                         "partition_max_bytes": size,
                     }
                     for partition, epoch, offset, size in parts
@@ -156,9 +156,10 @@ def test_a_scanned_fetch_is_what_was_encoded(version: int, numbers: Any, topics:
         max_bytes,
         1,
     )
+    assert scan.replica_id == 3
     assert (scan.session_id, scan.session_epoch) == ((session_id, 3) if version >= 7 else (0, -1))
     expected = [
-        (name, partition, epoch if version >= 9 else -1, offset, size)
+        (name, partition, epoch if version >= 9 else -1, offset, size, 7 if version >= 9 else -1)
         for name, parts in topics
         for partition, epoch, offset, size in parts
     ]

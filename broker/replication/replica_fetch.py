@@ -1,0 +1,190 @@
+"""A follower's Fetch: note how far it is, then answer what is ready, at once or when something comes."""
+
+import asyncio
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Final
+
+from kio.schema.errors import ErrorCode
+
+from broker.causes import CloseCause
+from broker.fetch_reply import FetchReply, PartitionRead, error_frame
+from broker.fetch_wire import FetchPartition, FetchScan
+from broker.log.errors import LogError, OffsetOutOfRange
+from broker.replication.remote import FollowerLink
+from broker.replication.sessions import INITIAL_EPOCH, Followed, ReplicaSession, SessionRefused
+from wire.api_table import ApiKey
+
+if TYPE_CHECKING:
+    from broker.app import Broker
+    from broker.call import Call
+    from broker.sasl import PeerBroker
+
+_NONE: Final = int(ErrorCode.none.value)
+
+
+def begin(broker: "Broker", call: "Call", scan: FetchScan, peer: "PeerBroker") -> None:
+    """Serve a request whose sender has proved to be the broker `peer`."""
+    try:
+        session = _session(broker, call, scan, peer)
+    except SessionRefused as refusal:
+        frame = error_frame(call.api_version, call.header.correlation_id, int(refusal.error_code.value))
+        call.reply_parts([frame])
+        return
+    fetch = ReplicaFetch(broker, call, scan, session)
+    fetch.note_progress()
+    fetch.attempt()
+
+
+def _session(broker: "Broker", call: "Call", scan: FetchScan, peer: "PeerBroker") -> ReplicaSession:
+    """Raises: SessionRefused."""
+    if scan.session_epoch != INITIAL_EPOCH:
+        return broker.replica_sessions.go_on(scan, call.connection_id)
+    registered = broker.metadata.brokers.get(peer.broker_id)
+    if registered is not None and registered.broker_epoch > peer.broker_epoch:
+        raise SessionRefused(ErrorCode.stale_broker_epoch)
+    link = FollowerLink(peer.broker_id, peer.broker_epoch)
+    return broker.replica_sessions.begin(scan, link, call.connection_id)
+
+
+class ReplicaFetch:
+    """One request in progress."""
+
+    __slots__ = ("_broker", "_call", "_deadline_ms", "_scan", "_session", "_timer")
+
+    def __init__(self, broker: "Broker", call: "Call", scan: FetchScan, session: ReplicaSession) -> None:
+        self._broker = broker
+        self._call = call
+        self._scan = scan
+        self._session = session
+        self._deadline_ms = call.received_at_ms + max(0, scan.max_wait_ms)
+        self._timer: asyncio.TimerHandle | None = None
+
+    def note_progress(self) -> None:
+        """What the request names is how far the follower is; of all else it has what it had."""
+        now_ms = self._broker.now_ms()
+        link = self._session.link
+        for wanted in self._scan.partitions:
+            try:
+                partition = self._broker.replicas.leader(
+                    wanted.topic, wanted.partition, wanted.current_leader_epoch
+                )
+                partition.replica_fetched(link, wanted.fetch_offset, wanted.log_start_offset, now_ms)
+            except LogError:
+                continue  # the same error is this partition's answer
+        link.last_fetch_ms = now_ms
+
+    def attempt(self, final: bool = False) -> None:
+        """Answer if anything is there or it is time, else wait (on)."""
+        if self._call.is_gone or self._call.done:
+            return
+        started_ns = perf_counter_ns()
+        reads, has_news = self._read_ready()
+        now_ms = self._broker.now_ms()
+        if not (has_news or final or now_ms >= self._deadline_ms):
+            self._session.wake = self._wake
+            if self._timer is None:
+                self._timer = self._broker.call_later(self._deadline_ms - now_ms, self._expire)
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._answer(reads)
+        self._broker.metrics.replica_fetch.observe(perf_counter_ns() - started_ns)
+
+    def _wake(self) -> None:
+        self._broker.loop.call_soon(self._go_on, False)
+
+    def _expire(self) -> None:
+        self._session.wake = None
+        self._go_on(final=True)
+
+    def _go_on(self, final: bool) -> None:
+        try:
+            self.attempt(final)
+        except Exception:  # noqa: BLE001 - as in dispatch: a bug costs one connection, not the process
+            self._broker.server.handler_failed(self._call.channel, ApiKey.FETCH)
+
+    def _read_ready(self) -> tuple[list[PartitionRead], bool]:
+        """What is ready, and whether the follower need not wait: there are records or errors, not mere
+        offsets."""
+        left = min(self._scan.max_bytes, self._broker.config.fetch_bytes_max)
+        reads: list[PartitionRead] = []
+        has_records = has_error = False
+        for followed in list(self._session.ready.values()):
+            if left <= 0 and has_records:
+                break
+            read = self._read(followed, left, is_first=not has_records)
+            if read.records is not None:
+                has_records = True
+                left -= read.records.size_bytes
+            has_error |= read.error_code != _NONE
+            reads.append(read)
+        return reads, has_records or has_error
+
+    def _read(self, followed: Followed, left: int, *, is_first: bool) -> PartitionRead:
+        wanted = followed.wanted
+        try:
+            partition = self._broker.replicas.leader(
+                wanted.topic, wanted.partition, wanted.current_leader_epoch
+            )
+        except LogError as error:
+            return _failed(wanted, error)
+        log = partition.log
+        high_watermark, log_start_offset = log.high_watermark, log.log_start_offset
+        try:
+            records = log.read(
+                wanted.fetch_offset,
+                max(min(wanted.max_bytes, left), 0),
+                up_to=log.log_end_offset,
+                min_one_batch=is_first,
+            )
+        except OffsetOutOfRange as error:
+            return _failed(wanted, error)._replace(log_start_offset=log_start_offset)
+        except LogError as error:
+            return _failed(wanted, error)
+        return PartitionRead(
+            wanted, _NONE, None, high_watermark, log.last_stable_offset, log_start_offset, records
+        )
+
+    def _answer(self, reads: list[PartitionRead]) -> None:
+        try:
+            reply = FetchReply(
+                self._call.api_version,
+                self._told(reads),
+                sendfile_bytes_min=self._broker.config.sendfile_bytes_min,
+            )
+        except OSError as error:
+            self._broker.storage_failed("a replica's fetch cannot be read", error)
+            self._call.close(CloseCause.STORAGE_ERROR)
+            return
+        parts = reply.framed(self._call.header.correlation_id, 0, self._session.session_id)
+        self._call.reply_parts(parts)
+
+    def _told(self, reads: list[PartitionRead]) -> list[PartitionRead]:
+        """What is news to the follower; it counts as told. Records and errors stay unready until the
+        follower has come back to them, and what still has more is marked by its next request."""
+        session = self._session
+        told = []
+        for read in reads:
+            key = (read.wanted.topic, read.wanted.partition)
+            followed = session.ready.pop(key)
+            if read.records is None and read.error_code == _NONE:
+                if (read.high_watermark, read.log_start_offset) == (
+                    followed.high_watermark,
+                    followed.log_start_offset,
+                ):
+                    if read.wanted.fetch_offset < self._end_of(key):
+                        session.ready[key] = followed  # there was no room for its records
+                    continue
+                if read.wanted.fetch_offset < self._end_of(key):
+                    session.ready[key] = followed
+            followed.high_watermark, followed.log_start_offset = read.high_watermark, read.log_start_offset
+            told.append(read)
+        return told
+
+    def _end_of(self, key: tuple[str, int]) -> int:
+        partition = self._broker.replicas.hosted(*key)
+        return -1 if partition is None else partition.log.log_end_offset
+
+
+def _failed(wanted: FetchPartition, error: LogError) -> PartitionRead:
+    return PartitionRead(wanted, int(error.error_code.value), None)
