@@ -1,0 +1,177 @@
+"""A cluster's brokers as operator tools use them: Kafka's own APIs, physical names, the deployment secret."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final, NamedTuple, Self, TypeVar
+
+import typer
+from kio.schema.errors import ErrorCode
+from kio.schema.metadata.v9.request import MetadataRequest, MetadataRequestTopic
+from kio.schema.metadata.v9.response import MetadataResponse
+from kio.schema.types import TopicName
+
+from ctl.errors import CommandError, usage
+from ctl.stack.layout import Layout
+from runtime.config import parse_host_port
+from runtime.kafka_client import KafkaConnection, KafkaUnavailable
+
+Address = tuple[str, int]
+T = TypeVar("T")
+
+Bootstrap = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap", metavar="HOST:PORT[,...]", help="Brokers of the cluster, instead of the stack's own."
+    ),
+]
+SecretFile = Annotated[
+    Path | None, typer.Option("--secret-file", help="The deployment's secret, with --bootstrap.")
+]
+_CLIENT_ID: Final = "portico-tools"
+_CONTROLLER_TRIES: Final = 20
+_RETRY_S: Final = 0.25
+
+
+class Reach(NamedTuple):
+    """Where a command finds its cluster."""
+
+    data_dir: Path
+    bootstrap: str | None
+    secret_file: Path | None
+
+    def addresses(self) -> list[Address]:
+        """Brokers to begin with. Raises: CommandError."""
+        if self.bootstrap is not None:
+            return [_address(text) for text in self.bootstrap.split(",")]
+        path = Layout(self.data_dir).ports_file
+        try:
+            ports: dict[str, int] = json.loads(path.read_text())
+        except FileNotFoundError:
+            raise CommandError(
+                f"no stack in {self.data_dir}: start one with `portico up`, name its --data-dir, or name "
+                "brokers with --bootstrap HOST:PORT and --secret-file FILE"
+            ) from None
+        except (OSError, ValueError) as error:
+            raise CommandError(f"{path} cannot be used ({error}): start the stack again") from error
+        return [("127.0.0.1", port) for name, port in sorted(ports.items()) if name.startswith("broker-")]
+
+    def secret(self) -> str | None:
+        """The deployment's secret; None where the brokers want none. Raises: CommandError."""
+        path = self.secret_file
+        if path is None:
+            path = Layout(self.data_dir).secret_file
+            if self.bootstrap is not None and not path.exists():
+                return None
+        try:
+            return path.read_text().strip()
+        except OSError as error:
+            raise CommandError(f"the secret in {path} cannot be read: {error.strerror}") from error
+
+
+def _address(text: str) -> Address:
+    try:
+        return parse_host_port(text.strip())
+    except ValueError as error:
+        raise usage(f"--bootstrap: {error}") from None
+
+
+class Cluster:
+    """Open connections to brokers, made as they are needed."""
+
+    def __init__(self, known: Sequence[Address], secret: str | None) -> None:
+        self._known = list(known)
+        self._secret = secret
+        self._connections: dict[Address, KafkaConnection] = {}
+        self.addresses: dict[int, Address] = {}
+        """Registered brokers by id, as of the last `metadata`."""
+        self.controller_id = -1
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *failure: object) -> None:
+        for connection in self._connections.values():
+            connection.close()
+
+    async def metadata(self, topics: Sequence[str] | None = None) -> MetadataResponse:
+        """The cluster and some topics, or all. Raises: CommandError."""
+        asked = None
+        if topics is not None:
+            asked = tuple(MetadataRequestTopic(name=TopicName(name)) for name in topics)
+        answer: MetadataResponse = await self._ask_anyone(
+            MetadataRequest(
+                topics=asked,
+                allow_auto_topic_creation=False,
+                include_cluster_authorized_operations=False,
+                include_topic_authorized_operations=False,
+            )
+        )
+        self.addresses = {int(one.node_id): (one.host, int(one.port)) for one in answer.brokers}
+        self.controller_id = int(answer.controller_id)
+        return answer
+
+    async def ask(self, node_id: int, request: Any, *, timeout_s: float = 30.0) -> Any:
+        """Ask one broker. Raises: KafkaUnavailable, CommandError for one that is not registered."""
+        if node_id not in self.addresses:
+            await self.metadata([])
+        if node_id not in self.addresses:
+            raise CommandError(f"broker {node_id} is not registered: is it running?")
+        return await self._call(self.addresses[node_id], request, timeout_s)
+
+    async def ask_controller(
+        self, request: Any, code_of: Callable[[Any], ErrorCode | None], *, timeout_s: float = 60.0
+    ) -> Any:
+        """Ask the controller, looking for it anew while `code_of` an answer says NOT_CONTROLLER.
+
+        Raises: CommandError.
+        """
+        for _ in range(_CONTROLLER_TRIES):
+            await self.metadata([])
+            if self.controller_id in self.addresses:
+                try:
+                    answer = await self.ask(self.controller_id, request, timeout_s=timeout_s)
+                except KafkaUnavailable as error:
+                    raise CommandError(
+                        f"the controller, broker {self.controller_id}, gave no answer: {error}"
+                    ) from error
+                if code_of(answer) is not ErrorCode.not_controller:
+                    return answer
+            await asyncio.sleep(_RETRY_S)
+        raise CommandError("the cluster has no controller now: try again in a few seconds")
+
+    async def _ask_anyone(self, request: Any) -> Any:
+        addresses = [*self.addresses.values(), *self._known]
+        failure: KafkaUnavailable | None = None
+        for address in dict.fromkeys(addresses):
+            try:
+                return await self._call(address, request, 10.0)
+            except KafkaUnavailable as error:
+                failure = error
+        raise CommandError(f"no broker answers: {failure}") from failure
+
+    async def _call(self, address: Address, request: Any, timeout_s: float) -> Any:
+        connection = self._connections.get(address)
+        if connection is None or connection.is_closed:
+            connection = await KafkaConnection.open(*address, secret=self._secret, client_id=_CLIENT_ID)
+            self._connections[address] = connection
+        return await connection.call(request, timeout_s=timeout_s)
+
+
+def with_cluster(reach: Reach, work: Callable[[Cluster], Awaitable[T]]) -> T:
+    """Run `work` with a cluster and close it. Raises: CommandError."""
+
+    async def run() -> T:
+        async with Cluster(reach.addresses(), reach.secret()) as cluster:
+            return await work(cluster)
+
+    try:
+        return asyncio.run(run())
+    except KafkaUnavailable as error:
+        raise CommandError(str(error)) from error
+
+
+def refusal(subject: str, error_code: ErrorCode, message: str | None) -> CommandError:
+    """The sentence for an item that the cluster refused."""
+    return CommandError(f"{subject}: {message or error_code.name.upper()}")

@@ -1,0 +1,73 @@
+"""The partitions of a cluster as metadata tells them, and which of them are in trouble."""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from kio.schema.errors import ErrorCode
+from kio.schema.metadata.v9.response import MetadataResponse
+
+from ctl.errors import CommandError, usage
+
+
+class PartitionRow(NamedTuple):
+    """One partition."""
+
+    topic: str
+    partition: int
+    leader: int
+    """-1: none."""
+    replicas: tuple[int, ...]
+    """The preferred leader first."""
+    isr: tuple[int, ...]
+    offline: tuple[int, ...]
+    """Replicas on brokers or disks that are gone."""
+
+    @property
+    def is_under_replicated(self) -> bool:
+        """Whether a replica is out of sync."""
+        return len(self.isr) < len(self.replicas)
+
+    @property
+    def is_unavailable(self) -> bool:
+        """Whether nobody leads it."""
+        return self.leader < 0
+
+    @property
+    def is_led_by_preferred(self) -> bool:
+        """Whether the first replica leads."""
+        return bool(self.replicas) and self.leader == self.replicas[0]
+
+    @property
+    def name(self) -> str:
+        """As Kafka's logs name it."""
+        return f"{self.topic}-{self.partition}"
+
+
+def rows_of(metadata: MetadataResponse) -> list[PartitionRow]:
+    """Every partition, sorted. Raises: CommandError for a topic that is not there."""
+    found = []
+    for topic in metadata.topics:
+        if topic.error_code is not ErrorCode.none:
+            raise CommandError(f"topic {topic.name}: {topic.error_code.name.upper()}")
+        found += [
+            PartitionRow(
+                topic.name,
+                int(one.partition_index),
+                int(one.leader_id),
+                tuple(map(int, one.replica_nodes)),
+                tuple(map(int, one.isr_nodes)),
+                tuple(map(int, one.offline_replicas)),
+            )
+            for one in topic.partitions
+        ]
+    return sorted(found)
+
+
+def matching(rows: Iterable[PartitionRow], pattern: str | None) -> Iterator[PartitionRow]:
+    """Those of topics whose whole name matches. Raises: CommandError for what is no regular expression."""
+    try:
+        wanted = re.compile(pattern) if pattern is not None else None
+    except re.error as error:
+        raise usage(f"'{pattern}' is not a regular expression: {error}") from None
+    return (row for row in rows if wanted is None or wanted.fullmatch(row.topic))
