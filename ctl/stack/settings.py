@@ -67,7 +67,9 @@ SETTINGS: Final = (
     Setting("workers", os.cpu_count() or 1, _count(1, 256), "Gateway processes; one per core by default."),
     Setting("quota_policy", "seed", _policy, "How rates are allotted: seed, capped or static."),
     Setting("brokers", None, _count(1, BROKERS_MAX), "Brokers; more than one need ZooKeeper."),
-    Setting("zookeeper", None, _zookeeper, "A running ZooKeeper, HOST:PORT or HOST:PORT/CHROOT; else its own."),
+    Setting(
+        "zookeeper", None, _zookeeper, "A running ZooKeeper, HOST:PORT or HOST:PORT/CHROOT; else its own."
+    ),
     Setting(
         "session_timeout_ms",
         6000,

@@ -103,7 +103,7 @@ class Stack:
             if facts := child.facts():
                 metrics[child.spec.name] = facts.get("metrics")
                 if child.spec.group == "broker":
-                    brokers.append({"node_id": facts["node_id"], "port": facts["port"]})
+                    brokers.append({name: facts[name] for name in ("node_id", "port", "pid")})
         host, port = self.value("console")
         return {
             "console": f"http://{format_host_port(host, port)}",

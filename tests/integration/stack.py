@@ -122,10 +122,35 @@ class Stack:
             time.sleep(0.05)
 
     def kill(self, group: str, position: int = 0) -> int:
-        """kill -9 one process of `control`, `brokers` or `gateways`; returns its pid."""
+        """kill -9 one process of `control`, `brokers`, `gateways` or `zookeeper`; returns its pid."""
         pid = int(self.facts["pids"][group][position])
         os.kill(pid, signal.SIGKILL)
         return pid
+
+    def broker_pid(self, node_id: int) -> int | None:
+        """The pid of a broker, None while it does not serve."""
+        for broker in self.facts["brokers"]:
+            if broker["node_id"] == node_id:
+                return int(broker["pid"])
+        return None
+
+    def kill_broker(self, node_id: int) -> int:
+        """kill -9 a broker; returns its pid. The supervisor starts it again."""
+        return self.signal_broker(node_id, signal.SIGKILL)
+
+    def signal_broker(self, node_id: int, number: int) -> int:
+        """Send a signal (SIGSTOP and SIGCONT pause and resume) to a broker; returns its pid."""
+        pid = self.broker_pid(node_id)
+        assert pid is not None, f"broker {node_id} does not serve"
+        os.kill(pid, number)
+        return pid
+
+    def wait_for_broker(self, node_id: int, *, other_than: int = 0, within_s: float = 30.0) -> None:
+        """Until a broker serves, in another process than a killed one."""
+        deadline = time.monotonic() + within_s
+        while self.broker_pid(node_id) in (None, other_than):
+            assert time.monotonic() < deadline, f"broker {node_id} did not come back"
+            time.sleep(0.05)
 
     def wait_for_restart(self, group: str, killed: int, within_s: float = 30.0) -> None:
         """Until another process has taken the place of a killed one."""
@@ -150,9 +175,10 @@ class Stack:
 
 
 @contextmanager
-def running_stack(data_dir: Path, *arguments: str) -> Iterator[Stack]:
-    """A stack that is stopped at the end."""
-    stack = Stack(data_dir, *arguments).start()
+def running_stack(data_dir: Path, *arguments: str, brokers: int | None = None) -> Iterator[Stack]:
+    """A stack that is stopped at the end; several brokers come with a ZooKeeper of its own."""
+    several = () if brokers is None else ("--brokers", str(brokers))
+    stack = Stack(data_dir, *several, *arguments).start()
     try:
         yield stack
     finally:
