@@ -13,9 +13,11 @@ from ctl.console_client import Console
 from ctl.errors import CommandError
 from ctl.options import DEFAULT_DATA_DIR, AsJson, DataDir
 from ctl.output import print_json, terminal
+from ctl.stack.cluster import OWN, planned, remembered
 from ctl.stack.layout import Layout, is_free
 from ctl.stack.settings import load
-from runtime.config import ConfigFault, format_host_port
+from ctl.stack.zookeeper import class_path, find_java, is_serving, listens
+from runtime.config import ConfigFault, format_host_port, parse_host_port
 from runtime.process import raise_file_limit
 
 _DISK_FREE_BYTES_MIN: Final = 1_000_000_000
@@ -76,11 +78,26 @@ def _settings_and_ports(data_dir: Path) -> Iterator[Finding]:
     yield Finding("ok", "settings", "readable")
     if Layout(data_dir).stack_file.exists():
         return
+    yield from _zookeeper_installed(data_dir, {name: found.value for name, found in settings.items()})
     host, port = settings["console"].value
     free = is_free(port, host)
     advice = "" if free else "another program listens there: use --console HOST:PORT"
     found = f"{format_host_port(host, port)} is {'free' if free else 'taken'}"
     yield Finding("ok" if free else "bad", "console port", found, advice)
+
+
+def _zookeeper_installed(data_dir: Path, values: dict[str, Any]) -> Iterator[Finding]:
+    if planned(values, remembered(Layout(data_dir))).zookeeper != OWN:
+        return
+    try:
+        yield Finding("ok", "zookeeper", _installed())
+    except CommandError as error:
+        yield Finding("bad", "zookeeper", error.sentence)
+
+
+def _installed() -> str:
+    class_path()
+    return f"installed, runs with {find_java()}"
 
 
 def _stack(data_dir: Path) -> Iterator[Finding]:
@@ -98,11 +115,34 @@ def _stack(data_dir: Path) -> Iterator[Finding]:
         )
         return
     for group, pids in stack["pids"].items():
-        living = [pid for pid in pids if _alive(pid)]
-        level = "ok" if living else "bad"
-        advice = "" if living else f"it is being restarted: see the logs in {data_dir / 'logs'}"
-        yield Finding(level, group, f"{len(living)} running", advice)
+        living = len([pid for pid in pids if _alive(pid)])
+        wanted = _brokers_wanted(data_dir) if group == "brokers" else 1
+        level = "ok" if living >= wanted else "bad"
+        found = f"{living} of {wanted} running" if living < wanted else f"{living} running"
+        advice = "" if level == "ok" else f"it is being restarted: see the logs in {data_dir / 'logs'}"
+        yield Finding(level, group, found, advice)
+    if stack["zookeeper"] is not None:
+        yield from _zookeeper(stack["zookeeper"])
     yield from _console(data_dir)
+
+
+def _brokers_wanted(data_dir: Path) -> int:
+    cluster = remembered(Layout(data_dir))
+    return cluster.brokers if cluster else 1
+
+
+def _zookeeper(hosts: str) -> Iterator[Finding]:
+    """Whether each server answers; one that forbids `ruok` but listens is taken for alive."""
+    for address in hosts.partition("/")[0].split(","):
+        host, port = parse_host_port(address)
+        if is_serving(host, port):
+            yield Finding("ok", "zookeeper", f"answers at {address}")
+        elif listens(host, port):
+            found = f"listens at {address}, but does not answer `ruok`"
+            yield Finding("warn", "zookeeper", found, "it hangs, or its 4lw.commands.whitelist lacks ruok")
+        else:
+            advice = "brokers serve on, but no leader changes until it is back: see its log"
+            yield Finding("bad", "zookeeper", f"nobody answers at {address}", advice)
 
 
 def _console(data_dir: Path) -> Iterator[Finding]:

@@ -73,7 +73,7 @@ def server_command(directory: Path, port: int) -> tuple[str, ...]:
         f"clientPort={port}\n"
         "clientPortAddress=127.0.0.1\n"
         "admin.enableServer=false\n"
-        "4lw.commands.whitelist=ruok,srvr,mntr,cons,wchs\n"
+        "4lw.commands.whitelist=ruok,srvr,mntr\n"
         "maxClientCnxns=0\n"
         "autopurge.snapRetainCount=3\n"
         "autopurge.purgeInterval=1\n"
@@ -83,21 +83,22 @@ def server_command(directory: Path, port: int) -> tuple[str, ...]:
 
 def is_serving(host: str, port: int, timeout_s: float = 0.5) -> bool:
     """Whether a ZooKeeper answers `ruok`."""
-    return four_letter_word(host, port, b"ruok", timeout_s) == b"imok"
-
-
-def four_letter_word(host: str, port: int, word: bytes, timeout_s: float = 2.0) -> bytes:
-    """A server's answer to a four-letter word; empty when nobody answers."""
     try:
         with socket.create_connection((host, port), timeout_s) as connection:
             connection.settimeout(timeout_s)
-            connection.sendall(word)
-            answer = b""
-            while chunk := connection.recv(65536):
-                answer += chunk
-            return answer
+            connection.sendall(b"ruok")
+            return connection.recv(4) == b"imok"
     except OSError:
-        return b""
+        return False
+
+
+def listens(host: str, port: int, timeout_s: float = 0.5) -> bool:
+    """Whether anybody accepts connections there."""
+    try:
+        with socket.create_connection((host, port), timeout_s):
+            return True
+    except OSError:
+        return False
 
 
 def _package_dir(name: str) -> Path | None:
