@@ -88,3 +88,16 @@ def broker_config_path(broker_id: str) -> str:
 def broker_config_name(child: str) -> str:
     """The broker id of a child of BROKER_CONFIGS, "" for the cluster-wide default."""
     return "" if child == DEFAULT_BROKER_CONFIG else child
+
+
+def partition_of_state_path(path: str) -> tuple[str, int] | None:
+    """The partition whose state node this is, or None."""
+    parts = path.split("/")
+    if (
+        len(parts) != 7
+        or not path.startswith(f"{TOPICS}/")
+        or parts[6] != "state"
+        or not parts[5].isdecimal()
+    ):
+        return None
+    return parts[3], int(parts[5])

@@ -1,0 +1,235 @@
+"""What a controller knows of the cluster: the tree as it last read or wrote it."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+from uuid import UUID
+
+from broker.controller.api import DeletionOutcome, PartitionName
+from broker.controller.config import ControllerConfig
+from broker.znode_paths import CONTROLLER_EPOCH
+from broker.znodes import Assignment, PartitionState
+from contracts.cluster import LiveBroker, StopReplicaPartitionState
+from contracts.tree import Check
+
+UNCLEAN_KEY: Final = "unclean.leader.election.enable"
+
+
+class Deposed(Exception):  # noqa: N818 - says what is so
+    """A write found another controller epoch: this controller is none any more."""
+
+
+def target_of(assignment: Assignment) -> tuple[int, ...]:
+    """The replicas a partition shall have: all but those being removed."""
+    return tuple(each for each in assignment.replicas if each not in assignment.removing_replicas)
+
+
+@dataclass(slots=True)
+class BrokerRecord:
+    """A registered broker."""
+
+    live: LiveBroker
+    is_unclean: bool
+    """It may have lost what it had not synced, and this has not been dealt with."""
+    version: int
+    """Of its registration."""
+
+
+@dataclass(slots=True)
+class PartitionRecord:
+    """A partition. Invariant: a leader is in the ISR, the ISR among the replicas."""
+
+    assignment: Assignment
+    state: PartitionState | None = None
+    """None: it never had a leader (Kafka's NewPartition)."""
+    version: int = -1
+    """Of the state node: the partition epoch."""
+
+
+@dataclass(slots=True)
+class TopicRecord:
+    """A topic that is not being deleted."""
+
+    name: str
+    topic_id: UUID
+    version: int
+    """Of its node."""
+    configs: dict[str, str]
+    partitions: dict[int, PartitionRecord]
+
+
+@dataclass(slots=True)
+class DeletionRecord:
+    """A topic being deleted: clients see it no more, its name is still taken."""
+
+    topic: TopicRecord
+    waiting: dict[tuple[int, int], bool]
+    """(partition, broker) whose log is not known to be gone; True: the broker could not delete it."""
+
+
+@dataclass(slots=True)
+class DeletionCall:
+    """A DeleteTopics call; answered when nothing is left of its topics that could be done now."""
+
+    call_id: int
+    outcomes: list[DeletionOutcome]
+    topics: set[str]
+
+
+@dataclass(slots=True)
+class PendingCommands:
+    """What brokers have to be told: collected while a handler works, sent in few requests."""
+
+    leader_and_isr: dict[int, dict[PartitionName, bool]] = field(default_factory=dict)
+    """By broker; whether the replica is new."""
+    full_leader_and_isr: set[int] = field(default_factory=set)
+    stop_replica: dict[int, dict[PartitionName, StopReplicaPartitionState]] = field(default_factory=dict)
+    metadata: dict[PartitionName, None] = field(default_factory=dict)
+    """Partitions all brokers hear of."""
+    metadata_topics: dict[str, None] = field(default_factory=dict)
+    """Topics whose id and configs all brokers hear of."""
+    deleted_topics: dict[UUID, str] = field(default_factory=dict)
+    full_metadata: set[int] = field(default_factory=set)
+    brokers_changed: bool = False
+    broker_configs_changed: bool = False
+
+
+class ControllerContext:
+    """The state of one term of a controller."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        config: ControllerConfig,
+        draw: Callable[[int], int],
+        draw_id: Callable[[], UUID],
+    ) -> None:
+        self.broker_id = broker_id
+        self.config = config
+        self.draw = draw
+        """A number from 0 to below the argument."""
+        self.draw_id = draw_id
+        self.now_ms = 0
+        self.controller_epoch = -1
+        self.epoch_version = -1
+        self.is_active = False
+        """Whether failover is complete."""
+        self.brokers: dict[int, BrokerRecord] = {}
+        self.brokers_changed_ms = 0
+        self.shutting_down: set[int] = set()
+        self.topics: dict[str, TopicRecord] = {}
+        self.deletions: dict[str, DeletionRecord] = {}
+        self.deletion_calls: list[DeletionCall] = []
+        self.recorded_deletions: set[str] = set()
+        """Marked in the tree while delete.topic.enable is false."""
+        self.broker_configs: dict[str, dict[str, str]] = {}
+        self.failed_replicas: dict[int, set[PartitionName]] = {}
+        """By broker: replicas in a directory that failed."""
+        self.reassigning: set[PartitionName] = set()
+        self.removals: dict[PartitionName, set[int]] = {}
+        """Partitions being reassigned whose targets have taken over: brokers that are to delete their log."""
+        self.needed_internal_topics: set[str] = set()
+        self.next_balance_ms = 0
+        self.pending = PendingCommands()
+
+    @property
+    def fence(self) -> Check:
+        """What every batch of writes begins with."""
+        return Check(CONTROLLER_EPOCH, self.epoch_version)
+
+    def partition(self, name: PartitionName) -> PartitionRecord | None:
+        """A partition of a topic that is not being deleted."""
+        topic = self.topics.get(name[0])
+        return None if topic is None else topic.partitions.get(name[1])
+
+    def every_partition(self) -> Iterator[tuple[PartitionName, PartitionRecord]]:
+        """All partitions of topics that are not being deleted."""
+        for topic in self.topics.values():
+            for index, record in topic.partitions.items():
+                yield (topic.name, index), record
+
+    def with_replica_on(self, brokers: Iterable[int]) -> list[PartitionName]:
+        """Partitions that have a replica on one of these brokers."""
+        asked = set(brokers)
+        return [
+            name
+            for name, record in self.every_partition()
+            if not asked.isdisjoint(record.assignment.replicas)
+        ]
+
+    def is_alive(self, broker_id: int, name: PartitionName) -> bool:
+        """Whether the replica can serve: its broker is registered and its directory works."""
+        return broker_id in self.brokers and name not in self.failed_replicas.get(broker_id, ())
+
+    def is_eligible(self, broker_id: int, name: PartitionName) -> bool:
+        """Whether the replica may become leader: alive, and not on its way out."""
+        return self.is_alive(broker_id, name) and broker_id not in self.shutting_down
+
+    def has_live_leader(self, name: PartitionName, record: PartitionRecord) -> bool:
+        """Whether the partition is served (Kafka's OnlinePartition)."""
+        return record.state is not None and self.is_alive(record.state.leader, name)
+
+    def allows_unclean(self, topic: str) -> bool:
+        """Whether a replica out of sync may lead: the topic's word, else the cluster's, else the setting."""
+        record = self.topics.get(topic)
+        for layer in (record.configs if record else {}, self.broker_configs.get("", {})):
+            if UNCLEAN_KEY in layer:
+                return layer[UNCLEAN_KEY] == "true"
+        return self.config.unclean_leader_election_enable
+
+    def live_brokers(self) -> tuple[LiveBroker, ...]:
+        """As brokers are told of them."""
+        return tuple(
+            LiveBroker(
+                broker_id=each.broker_id,
+                host=each.host,
+                port=each.port,
+                rack=each.rack,
+                broker_epoch=each.broker_epoch,
+                in_controlled_shutdown=each.broker_id in self.shutting_down,
+            )
+            for each in (self.brokers[broker_id].live for broker_id in sorted(self.brokers))
+        )
+
+    def active_replicas(self, name: PartitionName, record: PartitionRecord) -> tuple[int, ...]:
+        """Replicas that play the partition: those about to be deleted do not."""
+        if name not in self.removals:
+            return record.assignment.replicas
+        return target_of(record.assignment)
+
+    def forget(self, topic: str) -> TopicRecord:
+        """The topic is being deleted, or is gone."""
+        record = self.topics.pop(topic)
+        for index in record.partitions:
+            self.reassigning.discard((topic, index))
+            self.removals.pop((topic, index), None)
+        return record
+
+    def offline_replicas(self, name: PartitionName, record: PartitionRecord) -> tuple[int, ...]:
+        """Replicas that cannot serve."""
+        return tuple(each for each in record.assignment.replicas if not self.is_alive(each, name))
+
+    # -- what has to be told -----------------------------------------------------------------------------
+
+    def tell(self, name: PartitionName, *, to: Iterable[int], new: Iterable[int] = ()) -> None:
+        """These brokers hear how they have to play the partition; a replica in `new` has no log yet."""
+        fresh = set(new)
+        for broker_id in to:
+            if broker_id in self.brokers:
+                told = self.pending.leader_and_isr.setdefault(broker_id, {})
+                told[name] = told.get(name, False) or broker_id in fresh
+        self.pending.metadata[name] = None
+
+    def stop(
+        self, topic: TopicRecord, partition: int, broker_id: int, *, leader_epoch: int, delete: bool
+    ) -> None:
+        """The broker stops playing its replica of the partition."""
+        if broker_id in self.brokers:
+            stops = self.pending.stop_replica.setdefault(broker_id, {})
+            stops[topic.name, partition] = StopReplicaPartitionState(
+                topic=topic.name,
+                topic_id=topic.topic_id,
+                partition=partition,
+                leader_epoch=leader_epoch,
+                delete_partition=delete,
+            )

@@ -1,0 +1,174 @@
+"""Deleting topics: hide, delete the logs on every replica, then the nodes.
+
+The mark in /admin/delete_topics is written first and removed last, so a controller that dies in between has a
+successor that goes on. A replica on a dead broker makes the deletion wait for it.
+"""
+
+from collections.abc import Iterable
+
+from kio.schema.errors import ErrorCode
+
+from broker.controller.api import OK, DeletedTopicName, DeletionOutcome, Verdict
+from broker.controller.context import (
+    ControllerContext,
+    DeletionCall,
+    DeletionRecord,
+    TopicRecord,
+)
+from broker.controller.effects import Answer, Cause, ListChildren, Steps, children, note
+from broker.controller.events import DeleteTopics
+from broker.controller.states import Group, commit_groups
+from broker.znode_paths import DELETE_TOPICS, delete_topic_path, topic_config_path, topic_path
+from contracts.cluster import EPOCH_DURING_DELETE, StopReplicaRequest, StopReplicaResponse
+from contracts.tree import Create, Delete
+
+_DISABLED = Verdict(
+    ErrorCode.topic_deletion_disabled,
+    "Topic deletion is disabled: the wish is recorded and carried out when delete.topic.enable is true.",
+)
+
+
+def on_delete_topics(context: ControllerContext, call: DeleteTopics) -> Steps[None]:
+    """Mark topics and begin; answered when their logs are gone as far as brokers live. Raises: Deposed."""
+    topics = [_find(context, asked) for asked in call.topics]
+    known = {topic.name: topic for topic in topics if topic is not None}
+    yield from commit_groups(context, [Group(name, [Create(delete_topic_path(name))]) for name in known])
+    verdict = OK if context.config.delete_topic_enable else _DISABLED
+    outcomes = [
+        DeletionOutcome(_unknown(asked), asked.name, asked.topic_id)
+        if topic is None
+        else DeletionOutcome(verdict, topic.name, topic.topic_id)
+        for asked, topic in zip(call.topics, topics, strict=True)
+    ]
+    if not context.config.delete_topic_enable:
+        context.recorded_deletions |= known.keys()
+        if known:
+            yield note(Cause.DELETION_RECORDED, topics=sorted(known))
+        yield Answer(call.call_id, outcomes)
+        return
+    context.deletion_calls.append(DeletionCall(call.call_id, outcomes, set(known)))
+    yield from begin_deletions(context, known)
+
+
+def _find(context: ControllerContext, asked: DeletedTopicName) -> TopicRecord | None:
+    if asked.name is not None:
+        return context.topics.get(asked.name)
+    return next((each for each in context.topics.values() if each.topic_id == asked.topic_id), None)
+
+
+def _unknown(asked: DeletedTopicName) -> Verdict:
+    if asked.name is None:
+        return Verdict(ErrorCode.unknown_topic_id, "This server does not host this topic ID.")
+    return Verdict(ErrorCode.unknown_topic_or_partition, "This server does not host this topic-partition.")
+
+
+def on_deletions_marked(context: ControllerContext) -> Steps[None]:
+    """The children of /admin/delete_topics: begin those that exist, forget marks without a topic."""
+    marked = set((yield from children(DELETE_TOPICS)))
+    if not context.config.delete_topic_enable:
+        context.recorded_deletions = marked & context.topics.keys()
+        return
+    stale = marked - context.topics.keys() - context.deletions.keys()
+    yield from commit_groups(context, [Group(name, [Delete(delete_topic_path(name))]) for name in stale])
+    yield from begin_deletions(context, sorted(marked & context.topics.keys()))
+
+
+def begin_deletions(context: ControllerContext, names: Iterable[str]) -> Steps[None]:
+    """Hide topics from clients and tell their replicas to delete their logs. Raises: Deposed."""
+    for name in names:
+        topic = context.forget(name)
+        context.pending.deleted_topics[topic.topic_id] = name
+        replicas = [
+            (index, broker_id)
+            for index, record in topic.partitions.items()
+            for broker_id in record.assignment.replicas
+        ]
+        context.deletions[name] = DeletionRecord(topic, dict.fromkeys(replicas, False))
+        _stop_replicas(context, context.deletions[name], context.brokers)
+        yield note(Cause.DELETION_STARTED, topic=name, partitions=len(topic.partitions))
+    yield from _progress(context)
+
+
+def _stop_replicas(context: ControllerContext, record: DeletionRecord, brokers: Iterable[int]) -> None:
+    asked = set(brokers)
+    for index, broker_id in record.waiting:
+        if broker_id in asked:
+            record.waiting[index, broker_id] = False
+            context.stop(record.topic, index, broker_id, leader_epoch=EPOCH_DURING_DELETE, delete=True)
+
+
+def on_replicas_stopped(
+    context: ControllerContext, broker_id: int, request: StopReplicaRequest, response: StopReplicaResponse
+) -> Steps[None]:
+    """A broker's answer: what is deleted is not waited for any more. Raises: Deposed."""
+    if response.error_code:
+        return  # stale: its registration or the controller changed
+    failed = {(each.topic, each.partition) for each in response.partition_errors}
+    for state in request.partition_states:
+        record = context.deletions.get(state.topic)
+        replica = (state.partition, broker_id)
+        if record is None or record.topic.topic_id != state.topic_id or replica not in record.waiting:
+            continue
+        if (state.topic, state.partition) in failed:
+            record.waiting[replica] = True
+        else:
+            del record.waiting[replica]
+    yield from _progress(context)
+
+
+def replicas_died(context: ControllerContext) -> Steps[None]:
+    """Brokers went: calls do not wait for them. Raises: Deposed."""
+    yield from _progress(context)
+
+
+def resume_deletions(context: ControllerContext, started: Iterable[int]) -> Steps[None]:
+    """Brokers came: those that hold logs of topics being deleted are told again. Raises: Deposed."""
+    for record in context.deletions.values():
+        _stop_replicas(context, record, started)
+    yield from _progress(context)
+
+
+def _progress(context: ControllerContext) -> Steps[None]:
+    """Finish what has no log left; answer calls whose topics are finished or have to wait."""
+    for name, record in list(context.deletions.items()):
+        if not record.waiting:
+            yield from _remove_nodes(context, name)
+            del context.deletions[name]
+            yield note(Cause.TOPIC_DELETED, topic=name)
+    for call in list(context.deletion_calls):
+        undone = {name for name in call.topics if name in context.deletions}
+        stuck = {name for name in undone if _must_wait(context, context.deletions[name])}
+        if undone == stuck:
+            for name in sorted(stuck):
+                brokers = sorted({broker for _, broker in context.deletions[name].waiting})
+                yield note(Cause.DELETION_WAITS, topic=name, brokers=brokers)
+            context.deletion_calls.remove(call)
+            yield Answer(call.call_id, call.outcomes)
+
+
+def _must_wait(context: ControllerContext, record: DeletionRecord) -> bool:
+    """Whether no live broker is still expected to answer."""
+    return all(
+        has_failed or broker not in context.brokers for (_, broker), has_failed in record.waiting.items()
+    )
+
+
+def _remove_nodes(context: ControllerContext, name: str) -> Steps[None]:
+    """Everything of the topic, the mark last; what is gone already does not matter."""
+    for path in (topic_path(name), topic_config_path(name), delete_topic_path(name)):
+        found = yield from _below(path)
+        while found:
+            yield from commit_groups(context, [Group(each, [Delete(each)]) for each in found])
+            found = yield from _below(path)
+
+
+def _below(path: str) -> Steps[list[str]]:
+    """A node and all below it, the deepest first."""
+    found: list[str] = []
+    level = [path]
+    while level:
+        lists: list[list[str] | None] = yield ListChildren(level)
+        there = [(each, names) for each, names in zip(level, lists, strict=True) if names is not None]
+        found += [each for each, _ in there]
+        level = [f"{each}/{name}" for each, names in there for name in names]
+    return found[::-1]
