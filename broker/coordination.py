@@ -110,7 +110,7 @@ class GroupCoordination:
         now = self.now()
         try:
             result = log.append(
-                self.core.encode(append, now),
+                self.core.encode(append, now).records,
                 now_ms=now.epoch_ms,
                 leader_epoch=LEADER_EPOCH,
                 origin=AppendOrigin.COORDINATOR,

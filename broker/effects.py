@@ -55,6 +55,15 @@ class Effects(Generic[A]):
     """What else the shard's owner does for this kind of core, after the replies."""
 
 
+class Batch(NamedTuple):
+    """What an append looks like in the log."""
+
+    records: bytearray
+    """One record batch."""
+    verification: int | None = None
+    """The guard that lets it begin a transaction in the log (KIP-890)."""
+
+
 class Core(Protocol[A]):
     """What a shard runs: one coordinator's decisions about the keys of one partition."""
 
@@ -67,7 +76,7 @@ class Core(Protocol[A]):
     def activate(self, now: Moment) -> Effects[A]:
         """The log was read to its end, and that is below the high watermark."""
 
-    def encode(self, append: A, now: Moment) -> bytearray:
+    def encode(self, append: A, now: Moment) -> Batch:
         """The append as one record batch."""
 
     def committed(self, append: A, base_offset: int, now: Moment) -> Effects[A]:

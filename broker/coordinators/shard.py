@@ -144,8 +144,12 @@ class Shard(Generic[C]):
     def _carry_out(self, append: Any) -> None:
         moment = now()
         try:
+            batch = self.core.encode(append, moment)
             result = self.partition.append(
-                self.core.encode(append, moment), now_ms=moment.epoch_ms, origin=AppendOrigin.COORDINATOR
+                batch.records,
+                now_ms=moment.epoch_ms,
+                origin=AppendOrigin.COORDINATOR,
+                verification=batch.verification,
             )
         except LogError as error:
             partition = self.partition

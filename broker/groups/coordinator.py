@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from kio.schema.errors import ErrorCode
 
-from broker.effects import Moment, Reply, Token
+from broker.effects import Batch, Moment, Reply, Token
 from broker.groups.batches import encode_batch
 from broker.groups.config import GroupConfig
 from broker.groups.failures import MEMBERSHIP_ERRORS, failure_replies
@@ -97,9 +97,9 @@ class GroupCoordinator:
             group.check()
         return Turn(now).effects
 
-    def encode(self, append: Append, now: Moment) -> bytearray:
+    def encode(self, append: Append, now: Moment) -> Batch:
         """One batch of the offsets topic."""
-        return encode_batch(append, now.epoch_ms)
+        return Batch(encode_batch(append, now.epoch_ms), append.verification)
 
     # -- requests
 

@@ -132,6 +132,8 @@ class TransactionalCommit(NamedTuple):
     member_id: str
     group_instance_id: str | None
     producer: Producer
+    verification: int | None
+    """The log's guard, once the transaction's coordinator has confirmed it; None where none was needed."""
     offsets: tuple[OffsetToCommit, ...]
 
 
@@ -260,6 +262,8 @@ class Append(NamedTuple):
     producer: Producer | None = None
     """In whose transaction the records are."""
     marker: Marker | None = None
+    verification: int | None = None
+    """The log's guard, when the records may be the transaction's first."""
 
 
 Effects: TypeAlias = effects.Effects[Append]
@@ -283,11 +287,21 @@ class Turn:
         group_id: str,
         records: tuple[Record, ...],
         then: Continuation,
-        producer: Producer | None = None,
     ) -> None:
         """Write records, then go on."""
         assert records, "an append without records"
-        self.effects.appends.append(Append(group_id, records, then, producer))
+        self.effects.appends.append(Append(group_id, records, then))
+
+    def append_transactional(
+        self,
+        request: TransactionalCommit,
+        records: tuple[Record, ...],
+        then: Continuation,
+    ) -> None:
+        """Write records inside the producer's transaction, then go on."""
+        self.effects.appends.append(
+            Append(request.group_id, records, then, request.producer, verification=request.verification)
+        )
 
     def append_marker(self, marker: Marker, token: Token) -> None:
         """Write the end of a transaction, then answer."""

@@ -19,7 +19,6 @@ from broker.groups.messages import (
     OffsetsDeletion,
     OffsetsDeletionResult,
     OffsetToCommit,
-    Producer,
     TransactionalCommit,
     Turn,
 )
@@ -46,25 +45,28 @@ class Offsets:
             return
         if group is not None and group.state in _STATES_THAT_KEEP_SESSIONS:
             self._registry.extend_session(group, request.member_id, turn.now)
-        self._write(turn, request.group_id, request.offsets, token, request.retention_ms)
+        errors, records = self._checked(turn, request.group_id, request.offsets, request.retention_ms)
+        if records:
+            turn.append(request.group_id, records, AfterCommit(token, errors))
+        else:
+            turn.reply(token, CommitResult(errors))
 
     def commit_in_transaction(self, turn: Turn, request: TransactionalCommit, token: Token) -> None:
         """Decide one TxnOffsetCommit: the offsets wait for the end of the producer's transaction."""
         fault = self._transactional_fault(self._registry.get(request.group_id), request)
         if fault is not None:
             turn.reply(token, CommitResult({(one.topic, one.partition): fault for one in request.offsets}))
+            return
+        errors, records = self._checked(turn, request.group_id, request.offsets, None)
+        if records:
+            turn.append_transactional(request, records, AfterCommit(token, errors))
         else:
-            self._write(turn, request.group_id, request.offsets, token, producer=request.producer)
+            turn.reply(token, CommitResult(errors))
 
-    def _write(
-        self,
-        turn: Turn,
-        group_id: str,
-        offsets: tuple[OffsetToCommit, ...],
-        token: Token,
-        retention_ms: int | None = None,
-        producer: Producer | None = None,
-    ) -> None:
+    def _checked(
+        self, turn: Turn, group_id: str, offsets: tuple[OffsetToCommit, ...], retention_ms: int | None
+    ) -> tuple[dict[tuple[str, int], ErrorCode], tuple[Record, ...]]:
+        """The answer for each partition, and the records of those that may be written."""
         errors: dict[tuple[str, int], ErrorCode] = {}
         records: list[Record] = []
         commit_ms = turn.now.epoch_ms
@@ -78,12 +80,8 @@ class Offsets:
                 value = OffsetAndMetadata(one.offset, one.leader_epoch, one.metadata, commit_ms, expire_ms)
                 records.append(OffsetRecord(group_id, one.topic, one.partition, value))
         if not self._registry.may_grow(group_id, self._registry.durable.growth_bytes(records)):
-            too_large = ErrorCode.invalid_commit_offset_size
-            turn.reply(token, CommitResult(dict.fromkeys(errors, too_large)))
-        elif records:
-            turn.append(group_id, tuple(records), AfterCommit(token, errors), producer)
-        else:
-            turn.reply(token, CommitResult(errors))
+            return dict.fromkeys(errors, ErrorCode.invalid_commit_offset_size), ()
+        return errors, tuple(records)
 
     def _commit_fault(self, group: Group | None, request: CommitRequest) -> ErrorCode | None:
         if not is_storable(request.group_id):

@@ -19,7 +19,7 @@ class MemoryLog:
 
     def write(self, core: Any, append: Append, now: Moment) -> int:
         """Append as the shard does; the base offset."""
-        written = core.encode(append, now)
+        written = core.encode(append, now).records
         base_offset = self.end_offset
         batch.assign_offset(written, 0, base_offset, 0)
         self._batches.append(bytes(written))

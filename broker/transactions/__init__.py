@@ -1,0 +1,1 @@
+"""The transaction coordinator: what becomes of transactional ids. Pure."""
