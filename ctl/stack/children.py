@@ -41,7 +41,7 @@ class ChildSpec:
 
 def module(name: str, python_module: str, *arguments: str) -> ChildSpec:
     """One of our own processes."""
-    return ChildSpec(name, (sys.executable, "-m", python_module, *arguments))
+    return ChildSpec(name, (sys.executable, "-m", "runtime.start", python_module, *arguments))
 
 
 def _die_with_parent() -> None:

@@ -8,7 +8,6 @@ from ctl.stack.layout import Layout
 from runtime.tree.local import LOCAL_TREE_FILE
 from runtime.tree.pure import Record
 from runtime.tree.store import StoreFailed, TreeStore
-from runtime.tree.zookeeper import ZooKeeperTree
 
 _MARK = "/moving_from_local"
 """There while a move is under way: one that was interrupted starts anew."""
@@ -20,6 +19,8 @@ async def move_local_metadata(layout: Layout, hosts: str | None, say: Callable[[
     file = layout.broker_dir(1) / LOCAL_TREE_FILE
     if hosts is None or not file.exists():
         return
+    from runtime.tree.zookeeper import ZooKeeperTree  # here: a start seldom needs kazoo
+
     say("moving the cluster's metadata into ZooKeeper")
     store = TreeStore(file)
     tree = ZooKeeperTree(hosts, _SESSION_TIMEOUT_MS)
