@@ -117,6 +117,8 @@ class Connection:
             if self._socket.recv(1, socket.MSG_PEEK) == b"" and self._buffer is None:
                 self.close(CloseCause.CLIENT_CLOSED)
                 return
+            if self.peer_broker is not None:
+                self._server.broker.replica_sessions.next_request_came(self.connection_id)
         except (BlockingIOError, InterruptedError):
             return
         except OSError:

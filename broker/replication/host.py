@@ -6,6 +6,13 @@ if TYPE_CHECKING:
     from broker.replication.partition import Partition
 
 
+class Joining(NamedTuple):
+    """Who enters the ISR: this incarnation of a broker, and no later one."""
+
+    replica_id: int
+    broker_epoch: int
+
+
 class IsrChange(NamedTuple):
     """An ISR the leader wants in the state node. One per partition is under way at a time."""
 
@@ -15,6 +22,7 @@ class IsrChange(NamedTuple):
     isr: tuple[int, ...]
     partition_epoch: int
     """Version of the state node the change is based on: the write is a compare-and-set."""
+    joining: Joining | None = None
 
 
 class PartitionHost(Protocol):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from kio.schema.errors import ErrorCode
 
 from broker.log.errors import AppendRefused, LogError
-from broker.replication.host import IsrChange, PartitionHost
+from broker.replication.host import IsrChange, Joining, PartitionHost
 from broker.replication.remote import FollowerLink, RemoteReplica
 from broker.topic_names import INTERNAL_TOPICS
 from contracts.cluster import NO_LEADER, LeaderAndIsrPartitionState
@@ -203,9 +203,18 @@ class Partition:
     # -- appending ---------------------------------------------------------------------------------------
 
     def append(
-        self, records: "WritableBuffer", *, now_ms: int, origin: "AppendOrigin", acks: int = ACKS_ALL
+        self,
+        records: "WritableBuffer",
+        *,
+        now_ms: int,
+        origin: "AppendOrigin",
+        acks: int = ACKS_ALL,
+        verification: int | None = None,
     ) -> "AppendResult":
-        """Append as leader. Raises: NotLeader, AppendRefused (also NOT_ENOUGH_REPLICAS), StorageFailed."""
+        """Append as leader; `verification` is the guard of a transaction's first batch here (KIP-890).
+
+        Raises: NotLeader, AppendRefused (also NOT_ENOUGH_REPLICAS), StorageFailed.
+        """
         if not self.is_leader:
             raise NotLeader(self.topic, self.index)
         if acks == ACKS_ALL and len(self.isr) < self._min_isr:
@@ -216,7 +225,13 @@ class Partition:
             )
         log = self.log
         before = log.log_end_offset
-        result = log.append(records, now_ms=now_ms, leader_epoch=self.leader_epoch, origin=origin)
+        result = log.append(
+            records,
+            now_ms=now_ms,
+            leader_epoch=self.leader_epoch,
+            origin=origin,
+            verification=verification,
+        )
         if result.appended_bytes:
             self._committed_bytes += result.appended_bytes
             for remote in self._remotes.values():
@@ -317,7 +332,8 @@ class Partition:
             and remote.log_end_offset >= self._epoch_start_offset
             and self._host.may_join_isr(remote.replica_id, link.broker_epoch)
         ):
-            self._propose((*self.isr, remote.replica_id))
+            joining = Joining(remote.replica_id, link.broker_epoch)
+            self._propose((*self.isr, remote.replica_id), joining)
 
     def shrink_isr(self, now_ms: int) -> None:
         """Drop members that have not caught up within `replica.lag.time.max.ms`. Call it now and then."""
@@ -336,10 +352,10 @@ class Partition:
         else:
             self._advance()  # who was about to join may have given up
 
-    def _propose(self, isr: tuple[int, ...]) -> None:
+    def _propose(self, isr: tuple[int, ...], joining: Joining | None = None) -> None:
         assert self._host.broker_id in isr, "the leader is in the ISR"
         self.pending_isr = IsrChange(
-            self.leader_id, self.leader_epoch, self.controller_epoch, isr, self.partition_epoch
+            self.leader_id, self.leader_epoch, self.controller_epoch, isr, self.partition_epoch, joining
         )
         self._host.propose_isr(self, self.pending_isr)
 
@@ -373,10 +389,8 @@ class Partition:
         self._advance()
         return True
 
-    # -- following ---------------------------------------------------------------------------------------
-
-    def follower_appended(self, leader_high_watermark: int) -> None:
-        """What was fetched is in the log: take over how far the leader has committed."""
-        assert not self.is_leader
-        if self.log.advance_high_watermark(min(leader_high_watermark, self.log.log_end_offset)):
-            self._host.high_watermark_moved(self, 0)
+    def isr_abandoned(self, change: IsrChange) -> None:
+        """It is certain that the change was not written and will not be."""
+        if self.pending_isr is change:
+            self.pending_isr = None
+            self._advance()

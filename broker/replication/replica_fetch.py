@@ -90,8 +90,8 @@ class ReplicaFetch:
         self._answer(reads)
         self._broker.metrics.replica_fetch.observe(perf_counter_ns() - started_ns)
 
-    def _wake(self) -> None:
-        self._broker.loop.call_soon(self._go_on, False)
+    def _wake(self, final: bool) -> None:
+        self._broker.loop.call_soon(self._go_on, final)
 
     def _expire(self) -> None:
         self._session.wake = None
@@ -115,7 +115,7 @@ class ReplicaFetch:
             read = self._read(followed, left, is_first=not has_records)
             if read.records is not None:
                 has_records = True
-                left -= read.records.size_bytes
+                left -= read.records_bytes
             has_error |= read.error_code != _NONE
             reads.append(read)
         return reads, has_records or has_error

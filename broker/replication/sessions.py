@@ -5,7 +5,7 @@ a partition marks it ready in the sessions that hold it, and only what is ready 
 with its connection.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final
 
 from kio.schema.errors import ErrorCode
@@ -40,7 +40,8 @@ class Followed:
 
 
 class ReplicaSession:
-    """A follower's session. `wake` is set while its fetch waits; it may be called once."""
+    """A follower's session. `wake` is set while its fetch waits and is called once; with True it must
+    answer."""
 
     def __init__(self, session_id: int, link: FollowerLink, connection_id: int) -> None:
         self.session_id: Final = session_id
@@ -51,13 +52,13 @@ class ReplicaSession:
         self.partitions: dict[Key, Followed] = {}
         self.ready: dict[Key, Followed] = {}
         """In the order in which they became ready; those that found no room come first next time."""
-        self.wake: Callable[[], None] | None = None
+        self.wake: Callable[[bool], None] | None = None
 
-    def rouse(self) -> None:
-        """Let a waiting fetch look again."""
+    def rouse(self, *, final: bool = False) -> None:
+        """Let a waiting fetch look again, or answer whatever there is."""
         wake, self.wake = self.wake, None
         if wake is not None:
-            wake()
+            wake(final)
 
 
 class ReplicaSessions:
@@ -155,8 +156,10 @@ class ReplicaSessions:
     def rouse_all(self) -> None:
         """Answer every waiting fetch."""
         for session in list(self._by_replica.values()):
-            session.rouse()
+            session.rouse(final=True)
 
-    def waiting(self) -> Iterable[ReplicaSession]:
-        """Sessions whose fetch waits."""
-        return [session for session in self._by_replica.values() if session.wake is not None]
+    def next_request_came(self, connection_id: int) -> None:
+        """A follower has more to ask than its waiting fetch: that one is answered now."""
+        for session in self._by_replica.values():
+            if session.connection_id == connection_id:
+                session.rouse(final=True)
