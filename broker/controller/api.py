@@ -140,29 +140,32 @@ class ControllerApi(Protocol):
 
     async def elect_leaders(
         self, kind: ElectionKind, partitions: Sequence[PartitionName] | None, *, timeout_ms: int = 30_000
-    ) -> dict[PartitionName, Verdict]:
+    ) -> dict[PartitionName, Verdict] | Verdict:
         """Elect; None: every partition that needs it (others are not in the answer). ELECTION_NOT_NEEDED,
-        PREFERRED_LEADER_NOT_AVAILABLE and ELIGIBLE_LEADERS_NOT_AVAILABLE are usual."""
+        PREFERRED_LEADER_NOT_AVAILABLE and ELIGIBLE_LEADERS_NOT_AVAILABLE are usual. One Verdict is about the
+        whole call."""
         ...
 
     async def alter_reassignments(
         self, targets: Mapping[PartitionName, tuple[int, ...] | None], *, timeout_ms: int = 30_000
-    ) -> dict[PartitionName, Verdict]:
+    ) -> dict[PartitionName, Verdict] | Verdict:
         """Start reassignments, or cancel (None). Answers when they have begun, not when they are done."""
         ...
 
     async def list_reassignments(
-        self, partitions: Sequence[PartitionName] | None
-    ) -> dict[PartitionName, Assignment] | None:
-        """Reassignments in progress, of these partitions or all. None: not the controller."""
+        self, partitions: Sequence[PartitionName] | None, *, timeout_ms: int = 30_000
+    ) -> dict[PartitionName, Assignment] | Verdict:
+        """Reassignments in progress, of these partitions or all."""
         ...
 
-    async def controlled_shutdown(self, request: ControlledShutdownRequest) -> ControlledShutdownResponse:
+    async def controlled_shutdown(
+        self, request: ControlledShutdownRequest, *, timeout_ms: int = 10_000
+    ) -> ControlledShutdownResponse:
         """A broker wants to stop: lead its partitions elsewhere."""
         ...
 
     def need_internal_topic(self, name: str) -> None:
         """A client needs __consumer_offsets or __transaction_state and there is none: create it as soon as
         enough brokers live, or the set of brokers has been still for a while. Callable on any broker; only
-        the controller acts."""
+        the controller acts, so a client that asks broker after broker gets it made."""
         ...

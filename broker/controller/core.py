@@ -1,7 +1,7 @@
 """The controller's core: events in, tree writes and broker commands out. Pure.
 
-`handle` is a generator (see `effects`). Events are handled one after the other, each to its end; only Resigned
-may cut one short, by closing its generator.
+`handle` is a generator (see `effects`). Events are handled one after the other, each to its end; only
+`Resigned` may cut one short, by closing its generator.
 """
 
 from collections.abc import Callable
