@@ -13,15 +13,24 @@ from broker.replication.host import IsrChange
 from broker.replication.partition import Partition
 from broker.znode_paths import ISR_CHANGE_PREFIX, broker_path, state_path
 from broker.znodes import PartitionState, ZnodeDamaged, decode_state, encode_partitions, encode_state
-from contracts.tree import Check, CommitResult, Create, Node, Op, SetData, Tree, TreeConflict, TreeUnavailable
+from contracts.tree import (
+    ANY_VERSION,
+    Check,
+    CommitResult,
+    Create,
+    Node,
+    Op,
+    SetData,
+    Tree,
+    TreeConflict,
+    TreeUnavailable,
+)
 from runtime.logs import get_logger
 
 _log = get_logger(__name__)
 _AGAIN_S: Final = 0.1
 _NOTIFIED_MAX: Final = 3_000
 """Partitions in one notification: a node holds at most 1 MiB."""
-_REGISTRATION_VERSION: Final = 0
-"""A registration is written once in its life."""
 
 
 class _Proposal(NamedTuple):
@@ -190,6 +199,6 @@ def _ops(proposal: _Proposal) -> list[Op]:
     )
     ops: list[Op] = []
     if change.joining is not None:
-        ops.append(Check(broker_path(change.joining.replica_id), _REGISTRATION_VERSION))
+        ops.append(Check(broker_path(change.joining.replica_id), ANY_VERSION))
     ops.append(SetData(proposal.path, encode_state(state), change.partition_epoch))
     return ops
