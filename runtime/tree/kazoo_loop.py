@@ -9,6 +9,10 @@ from typing import Any
 
 from kazoo.handlers.threading import SequentialThreadingHandler
 
+from runtime.logs import get_logger
+
+_log = get_logger(__name__)
+
 
 class Mailbox:
     """Calls from other threads, made on the loop in the order they were posted; one wake-up for many."""
@@ -30,7 +34,10 @@ class Mailbox:
         self._scheduled = False
         while self._calls:
             function, arguments = self._calls.popleft()
-            function(*arguments)
+            try:
+                function(*arguments)
+            except Exception:  # noqa: BLE001 - the boundary where a thread's message is handled
+                _log.exception("a message of kazoo's thread was not handled")
 
 
 class Reply:

@@ -26,7 +26,8 @@ from contracts.tree import (
 )
 from runtime.logs import get_logger
 from runtime.tree.arming import Arming
-from runtime.tree.kazoo_loop import LoopHandler, Mailbox, Reply
+from runtime.tree.kazoo_loop import LoopHandler, Mailbox
+from runtime.tree.pipeline import Pipeline
 from runtime.tree.pure import Kind
 from runtime.tree.requests import Multi, MultiRead, under
 from runtime.tree.watches import Watches
@@ -80,7 +81,8 @@ class ZooKeeperTree:
             logger=_KAZOO_LOG,
         )
         self._mailbox = mailbox
-        self._arming = Arming(self._call, self._watches, self._chroot)
+        self._pipeline = Pipeline(self._client, mailbox)
+        self._arming = Arming(self._pipeline.call, self._watches, self._chroot)
         self._client.add_listener(self._listen)
         self._client.start_async()
         try:
@@ -194,11 +196,8 @@ class ZooKeeperTree:
             else:
                 future.set_exception(TreeUnavailable(f"ZooKeeper: {type(error).__name__} {error}".rstrip()))
 
-        self._call(request, done)
+        self._pipeline.call(request, done)
         return future
-
-    def _call(self, request: Any, done: Callable[[Any, Exception | None], None]) -> None:
-        self._client._call(request, Reply(self._mailbox, done))
 
     def _listen(self, state: str) -> None:
         """kazoo's connection changed; runs in its thread."""
@@ -237,6 +236,7 @@ class ZooKeeperTree:
     def _lost(self, state: SessionState) -> None:
         self._state = state
         _log.warning("the session at ZooKeeper is " + state, session=f"{self._session_id:#x}")
+        self._pipeline.lost()
         self._fail_outstanding("the connection to ZooKeeper is lost")
         self._watches.tell(state)
 
@@ -254,4 +254,4 @@ class ZooKeeperTree:
         parts = self._chroot.split("/")[1:]
         for depth in range(len(parts)):
             create = Create("/" + "/".join(parts[: depth + 1]))
-            self._call(Multi([create], "", lambda: True), lambda _answer, _error: None)
+            self._pipeline.call(Multi([create], "", lambda: True), lambda _answer, _error: None)

@@ -203,3 +203,18 @@ async def test_a_chroot_of_several_parts_is_made_and_kept_apart(zookeeper: ZooKe
         await tree.commit([Create("/a", sequential=True)])
         inside = "/" + hosts.partition("/")[2]
         assert await tree.children("/") == ["a0000000000"] == await root.children(inside)
+
+
+async def test_thousands_of_writes_wait_for_a_silent_server_without_blocking_the_loop(
+    zookeeper: ZooKeeperServer,
+) -> None:
+    async with behind_a_proxy(zookeeper) as (proxy, tree, states):
+        await tree.commit([Create("/a")])
+        proxy.hold()
+        writes = [asyncio.create_task(tree.commit([SetData("/a", b"x")])) for _ in range(2_000)]
+        await asyncio.sleep(0.1)
+        assert not any(write.done() for write in writes)
+        proxy.release()
+        versions = [result.stat.version for [result] in await asyncio.gather(*writes) if result.stat]
+        assert versions == list(range(1, 2_001)), "in the order of the calls"
+        assert states == [CONNECTED]
