@@ -39,6 +39,8 @@ class Channel(Protocol):
     is_authenticated: bool
     sasl_begun: bool
     """SaslHandshake has agreed on a mechanism."""
+    speaks_for_client: bool
+    """A gateway at the other end passes on what a client asks."""
     peer_broker: PeerBroker | None
     """The broker of this cluster that speaks, if one does: it may fetch as a replica and give orders."""
 
@@ -94,6 +96,11 @@ class Call:
     def connection_id(self) -> int:
         """Unique for the life of the process."""
         return self.channel.connection_id
+
+    @property
+    def may_operate(self) -> bool:
+        """Whether an operator or a broker asks, not a client through a gateway."""
+        return self.channel.is_authenticated and not self.channel.speaks_for_client
 
     @property
     def peer_broker(self) -> PeerBroker | None:

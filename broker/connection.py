@@ -53,6 +53,7 @@ class Connection:
         "is_closed",
         "peer_broker",
         "sasl_begun",
+        "speaks_for_client",
     )
 
     def __init__(self, server: "Server", sock: socket.socket, connection_id: int, client_host: str) -> None:
@@ -64,6 +65,7 @@ class Connection:
         self.is_closed = False
         self.is_authenticated = server.config.secret is None
         self.sasl_begun = self.expects_bare_token = False
+        self.speaks_for_client = False
         self.peer_broker: PeerBroker | None = None
         self.call: Call | None = None
         self.idle_ms = 0
@@ -337,7 +339,9 @@ class Connection:
         """The peer proved the secret; a broker says who it is, a gateway whom it speaks for."""
         self.is_authenticated = True
         self.peer_broker = peer_broker(authorization_id)
-        self.client_host = client_address(authorization_id) or self.client_host
+        address = client_address(authorization_id)
+        self.speaks_for_client = address is not None
+        self.client_host = address or self.client_host
 
     # -- timers and the end ------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from kio.static.primitive import i32Timedelta
 from wire.encode_compile import encoder_of
 from wire.faults import MalformedFrame as MalformedFrame
 from wire.legacy.messages import is_legacy, legacy_class
+from wire.mended import MENDED_RESPONSES
 from wire.uvarint import read_uvarint as read_uvarint
 from wire.walk import clean_message
 
@@ -83,9 +84,11 @@ def parse_request_header(frame: Any, flexible: bool) -> RequestHeader:
 
 @lru_cache(maxsize=2048)
 def payload_class(api_key: int, api_version: int, *, response: bool) -> Any:
-    """kio's message class, or ours of a version it dropped. Raises KeyError for what neither has."""
+    """kio's message class, or ours where it has none or a wrong one. Raises KeyError for what neither has."""
     if is_legacy(api_key, api_version):
         return legacy_class(api_key, api_version, response=response)
+    if response and (api_key, api_version) in MENDED_RESPONSES:
+        return MENDED_RESPONSES[api_key, api_version]
     name = kio.schema.index.api_key_map[api_key]
     kind: PayloadEntityType = EntityType.response if response else EntityType.request
     path = kio.schema.index.schema_name_map[name][api_version][kind]

@@ -17,6 +17,7 @@ from runtime.logs import get_logger
 if TYPE_CHECKING:
     from broker.metadata_cache import MetadataCache
     from broker.replication.partition import Partition
+    from contracts.cluster import LiveBroker
 
 _log = get_logger(__name__)
 SWEEP_INTERVAL_MS: Final = 600_000
@@ -52,6 +53,12 @@ class CoordinatorRuntime(Generic[C]):
         """The partition that owns a key; None while the topic is not there."""
         topic = self._metadata.topic(self.topic)
         return None if topic is None else partition_for(key, len(topic.partitions))
+
+    def node_of(self, key: str) -> "LiveBroker | None":
+        """The broker that coordinates a key, None while there is none."""
+        index = self.partition_of(key)
+        state = None if index is None else self._metadata.partition(self.topic, index)
+        return None if state is None else self._metadata.brokers.get(state.leader)
 
     def of(self, key: str) -> Shard[C] | ErrorCode:
         """The shard that coordinates a key and serves, or what the request gets."""

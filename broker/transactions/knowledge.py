@@ -7,7 +7,7 @@ from kio.schema.errors import ErrorCode
 
 from broker.transactions.messages import DescribedTransaction, ListedTransaction, Producer
 from broker.transactions.registry import Entry, Registry
-from broker.transactions.state import ENDING, State, TopicPartition, Transaction
+from broker.transactions.state import AT_REST, ENDING, NO_TIMESTAMP, State, TopicPartition, Transaction
 
 NO_PARTITIONS: Final[frozenset[TopicPartition]] = frozenset()
 
@@ -52,21 +52,25 @@ class Knowledge:
         """DescribeTransactions; None for an id nothing is known of."""
         entry = self._registry.get(transactional_id)
         value = None if entry is None else entry.value
-        if value is None:
+        if entry is None or value is None:
             return None
         return DescribedTransaction(
             transactional_id,
             value.state,
             Producer(value.producer_id, value.producer_epoch),
             value.timeout_ms,
-            value.start_ms,
-            value.partitions,
+            _open_since_ms(value),
+            frozenset(entry.awaited) if value.state in ENDING else value.partitions,
         )
 
     def list_transactions(self) -> list[ListedTransaction]:
         """Every id that is known."""
         return [
-            ListedTransaction(transactional_id, entry.value.producer_id, entry.value.state)
+            ListedTransaction(transactional_id, value.producer_id, value.state, _open_since_ms(value))
             for transactional_id, entry in self._registry
-            if entry.value is not None
+            if (value := entry.value) is not None
         ]
+
+
+def _open_since_ms(value: Transaction) -> int:
+    return NO_TIMESTAMP if value.state in AT_REST else value.start_ms

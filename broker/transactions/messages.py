@@ -53,6 +53,8 @@ class ListedTransaction(NamedTuple):
     transactional_id: str
     producer_id: int
     state: State
+    open_since_ms: int
+    """-1 while no transaction is open."""
 
 
 class AfterInit(NamedTuple):

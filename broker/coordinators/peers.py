@@ -1,0 +1,116 @@
+"""Requests to other brokers: to each one at a time, and what gathers meanwhile goes with the next."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
+
+from broker.peer import connect
+from broker.sasl import PeerBroker
+from runtime.kafka_client import KafkaConnection, KafkaUnavailable
+
+if TYPE_CHECKING:
+    from broker.metadata_cache import MetadataCache
+    from contracts.cluster import LiveBroker
+
+T = TypeVar("T")
+
+
+class Peers:
+    """How to reach the other brokers of the cluster."""
+
+    def __init__(
+        self, metadata: "MetadataCache", secret: str | None, me: Callable[[], PeerBroker | None]
+    ) -> None:
+        """`me` is this broker as it is registered now; None while it is not."""
+        self.metadata: Final = metadata
+        self._secret = secret
+        self._me = me
+
+    async def connect(self, broker_id: int) -> tuple["LiveBroker", KafkaConnection]:
+        """A new connection, and where it leads. Raises: KafkaUnavailable."""
+        address = self.metadata.brokers.get(broker_id)
+        me = self._me()
+        if address is None or me is None or self._secret is None:
+            raise KafkaUnavailable(f"broker {broker_id} is not known, or we are not registered")
+        return address, await connect(address, self._secret, me)
+
+
+Exchange = Callable[[KafkaConnection, list[T]], Awaitable[None]]
+
+
+class Lane(Generic[T]):
+    """The way to one broker. Opens a connection when there is something to send, closes it with the lane."""
+
+    def __init__(
+        self,
+        peers: Peers,
+        broker_id: int,
+        exchange: Exchange[T],
+        failed: Callable[[list[T]], None],
+    ) -> None:
+        """`exchange` sends items in one request and tells their outcome; `failed` when there is no answer."""
+        self._peers = peers
+        self._broker_id = broker_id
+        self._exchange = exchange
+        self._failed = failed
+        self._waiting: list[T] = []
+        self._task: asyncio.Task[None] | None = None
+        self._address: LiveBroker | None = None
+        self._connection: KafkaConnection | None = None
+
+    def add(self, item: T) -> None:
+        """Send an item with the next request."""
+        self._waiting.append(item)
+        if self._task is None:
+            name = f"requests to broker {self._broker_id}"
+            self._task = asyncio.get_running_loop().create_task(self._run(), name=name)
+
+    async def _run(self) -> None:
+        try:
+            while self._waiting:
+                items, self._waiting = self._waiting, []
+                try:
+                    await self._exchange(await self._open(), items)
+                except KafkaUnavailable:
+                    self._failed(items)
+        finally:
+            self._task = None
+
+    async def _open(self) -> KafkaConnection:
+        address = self._peers.metadata.brokers.get(self._broker_id)
+        connection = self._connection
+        if connection is not None and not connection.is_closed and address == self._address:
+            return connection
+        if connection is not None:
+            connection.close()
+        self._address, self._connection = await self._peers.connect(self._broker_id)
+        return self._connection
+
+    def close(self) -> None:
+        """Stop; nobody hears of what waits."""
+        if self._task is not None:
+            self._task.cancel()
+        if self._connection is not None:
+            self._connection.close()
+
+
+class Lanes(Generic[T]):
+    """A lane to each broker that anything was sent to."""
+
+    def __init__(self, peers: Peers, exchange: Exchange[T], failed: Callable[[list[T]], None]) -> None:
+        self._peers = peers
+        self._exchange = exchange
+        self._failed = failed
+        self._lanes: dict[int, Lane[T]] = {}
+
+    def add(self, broker_id: int, item: T) -> None:
+        """Send an item to a broker."""
+        lane = self._lanes.get(broker_id)
+        if lane is None:
+            lane = self._lanes[broker_id] = Lane(self._peers, broker_id, self._exchange, self._failed)
+        lane.add(item)
+
+    def close(self) -> None:
+        """Stop all."""
+        for lane in self._lanes.values():
+            lane.close()
