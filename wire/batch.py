@@ -278,6 +278,14 @@ def build_batch(
     return buffer
 
 
+def seal_batch(header: BatchHeader, payload: bytes) -> tuple[BatchHeader, bytearray]:
+    """The batch of this header and these (compressed) records, with the length and the CRC-32C they make."""
+    buffer = bytearray(HEADER_SIZE) + payload
+    header = header._replace(batch_length=len(buffer) - LOG_OVERHEAD)
+    _HEADER.pack_into(buffer, 0, *header)
+    return header._replace(crc=_seal(buffer, 0, len(buffer))), buffer
+
+
 def encode_records(records: list[Record] | tuple[Record, ...]) -> bytes:
     """The records as they stand behind the header, timestamps relative to the first."""
     base_timestamp_ms = records[0].timestamp_ms

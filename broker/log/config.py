@@ -21,6 +21,13 @@ class LogConfig:
     retention_bytes: int = -1
     """-1: no limit."""
     cleanup_policy: frozenset[str] = frozenset({"delete"})
+    min_cleanable_dirty_ratio: float = 0.5
+    """Share of bytes that the last compaction did not see from which on the next one is worth it."""
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = NEVER
+    """A record older than that and not yet compacted makes it worth it too."""
+    delete_retention_ms: int = 24 * 3_600_000
+    """How long tombstones and transaction markers stay after the first compaction that met them."""
     max_message_bytes: int = MIB + 12
     """Largest batch, header included (Kafka's default)."""
     message_timestamp_type: str = "CreateTime"
@@ -44,6 +51,12 @@ class LogConfig:
         return "compact" in self.cleanup_policy
 
     @property
+    def roll_ms(self) -> int:
+        """When the active segment is closed: what is in it is not compacted, whatever its lag."""
+        lag_ms = self.max_compaction_lag_ms
+        return min(self.segment_ms, lag_ms) if self.is_compacted and lag_ms > 0 else self.segment_ms
+
+    @property
     def deletes(self) -> bool:
         return "delete" in self.cleanup_policy
 
@@ -63,6 +76,8 @@ class LogConfig:
                 changes[field.name] = value == "true"
             elif isinstance(getattr(self, field.name), int):
                 changes[field.name] = int(value)
+            elif isinstance(getattr(self, field.name), float):
+                changes[field.name] = float(value)
             else:
                 changes[field.name] = value
         return replace(self, **changes)

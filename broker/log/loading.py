@@ -26,11 +26,11 @@ from broker.log.segment import (
     TXN_INDEX_SUFFIX,
     Segment,
 )
-from broker.log.segment_list import CLEANED_SUFFIX, SWAP_SUFFIX, SegmentList
+from broker.log.segment_list import SegmentList
 from broker.log.snapshot_files import SnapshotFiles
+from broker.log.unfinished import finish
 
 EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
-DELETED_SUFFIX: Final = ".deleted"
 
 
 class LoadedLog(NamedTuple):
@@ -123,12 +123,7 @@ def _reset_aborted(segments: list[Segment], with_index: set[int], checked_from: 
 
 def _tidy(directory: Path) -> _Found:
     """What is there, after finishing or removing what a crash left half done."""
-    names = [entry.name for entry in os.scandir(directory)]
-    for name in names:
-        if name.endswith((CLEANED_SUFFIX, DELETED_SUFFIX, ".tmp")):
-            (directory / name).unlink()
-        elif name.endswith(SWAP_SUFFIX):
-            (directory / name).rename(directory / name.removesuffix(SWAP_SUFFIX))
+    finish(directory)
     names = [entry.name for entry in os.scandir(directory)]
     bases = _offsets(names, LOG_SUFFIX)
     for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX):

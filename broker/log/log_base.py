@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from broker.log.checkpoint_text import format_epochs
+from broker.log.cleaning_job import CleaningJob
 from broker.log.config import LogConfig
 from broker.log.errors import StorageFailed
 from broker.log.files import FileHandle, write_atomically
@@ -38,6 +39,7 @@ class LogBase:
         *,
         high_watermark: int = 0,
         recovery_point: int = 0,
+        cleaned_to: int = -1,
         on_dirty: Callable[["LogBase"], None] = lambda _: None,
         before_shrinking: Callable[["LogBase"], None] = lambda _: None,
     ) -> None:
@@ -54,6 +56,11 @@ class LogBase:
         self.truncated_bytes: Final = loaded.truncated_bytes
         self.failure: str | None = None
         """Why nothing is appended any more: data that was thought written may be gone. A restart recovers."""
+        self.cleaned_to = cleaned_to
+        """Where the last compaction ended, -1 before the first."""
+        self.uncleanable: str | None = None
+        """Why the log is not compacted any more: damage. A restart tries again."""
+        self._cleaning: CleaningJob | None = None
         self._segments = loaded.segments
         self._epochs = loaded.epochs
         self._producers = loaded.producers
@@ -137,6 +144,12 @@ class LogBase:
         if ended is not None and ended.is_aborted:
             self._segments.active.note_aborted(aborted_transaction(ended, self._producers.transactions))
 
+    def _cancel_cleaning(self) -> None:
+        """What a compaction works on goes, or its directory."""
+        if self._cleaning is not None:
+            self._cleaning.cancel()
+            self._cleaning = None
+
     def _storage_failed(self, error: OSError) -> StorageFailed:
         return StorageFailed(f"{self.topic}-{self.partition}: {error.strerror or error}")
 
@@ -159,6 +172,7 @@ class LogBase:
     def abandon(self) -> None:
         """The partition is deleted: slices being sent go on, nothing else does."""
         self.failure = "the partition is deleted"
+        self._cancel_cleaning()
         self._segments.release()
 
     def sync_with_first_flush(self, write: Callable[[], None], directory: Path) -> None:
@@ -188,7 +202,7 @@ class LogBase:
                 self._segments.replace_empty(first_offset, now_ms)
             return
         fits = active.has_room(size_bytes, last_offset, config.segment_bytes, config.segment_index_bytes)
-        if not fits or active.waited_ms(timestamp_ms, now_ms) > config.segment_ms:
+        if not fits or active.waited_ms(timestamp_ms, now_ms) > config.roll_ms:
             self._roll(first_offset, now_ms)
 
     def _roll(self, base_offset: int, now_ms: int) -> None:
@@ -206,7 +220,7 @@ class LogBase:
         Raises: StorageFailed.
         """
         active = self._segments.active
-        if active.size_bytes == 0 or active.waited_ms(now_ms, now_ms) <= self.config.segment_ms:
+        if active.size_bytes == 0 or active.waited_ms(now_ms, now_ms) <= self.config.roll_ms:
             return False
         try:
             self._roll(self.log_end_offset, now_ms)

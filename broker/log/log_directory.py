@@ -29,6 +29,7 @@ RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 LOG_STARTS: Final = "log-start-offset-checkpoint"
 BOOT_ID: Final = "boot-id"
 HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
+CLEANED_TO: Final = "cleaner-offset-checkpoint"
 DELETE_SUFFIX: Final = "-delete"
 NAME_BYTES_MAX: Final = 255
 
@@ -43,11 +44,12 @@ Offsets = dict[tuple[str, int], int]
 
 @dataclass(slots=True)
 class Checkpoints:
-    """The three offset checkpoints of a directory."""
+    """The offset checkpoints of a directory."""
 
     recovery_points: Offsets = field(default_factory=dict)
     log_starts: Offsets = field(default_factory=dict)
     high_watermarks: Offsets = field(default_factory=dict)
+    cleaned_to: Offsets = field(default_factory=dict)
     number: int = field(default=0, compare=False)
     """Grows; an older one never replaces a newer one."""
 
@@ -123,7 +125,12 @@ class LogDirectory:
 
     def read_checkpoints(self) -> Checkpoints:
         """A missing or unreadable file counts as empty: then everything is recovered from the log."""
-        return Checkpoints(self._read(RECOVERY_POINTS), self._read(LOG_STARTS), self._read(HIGH_WATERMARKS))
+        return Checkpoints(
+            self._read(RECOVERY_POINTS),
+            self._read(LOG_STARTS),
+            self._read(HIGH_WATERMARKS),
+            self._read(CLEANED_TO),
+        )
 
     def _read(self, name: str) -> Offsets:
         try:
@@ -143,6 +150,7 @@ class LogDirectory:
             self._write(RECOVERY_POINTS, checkpoints.recovery_points)
             self._write(LOG_STARTS, checkpoints.log_starts)
             self._write(HIGH_WATERMARKS, checkpoints.high_watermarks)
+            self._write(CLEANED_TO, checkpoints.cleaned_to)
 
     def _write(self, name: str, offsets: Mapping[tuple[str, int], int]) -> None:
         write_atomically(self.path / name, format_offsets(offsets).encode())

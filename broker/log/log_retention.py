@@ -25,6 +25,7 @@ class RetainedLog(LogBase):
         if offset < 0 or offset > self.high_watermark:
             raise OffsetOutOfRange(offset, self.log_start_offset, self.high_watermark)
         if offset > self.log_start_offset:
+            self._cancel_cleaning()
             self._start_at(offset)
             self._free(now_ms=None)
         return self.log_start_offset
@@ -32,9 +33,9 @@ class RetainedLog(LogBase):
     def apply_retention(self, now_ms: int) -> int:
         """Delete what `retention.ms`, `retention.bytes` and the log start offset give up; bytes freed.
 
-        Raises: StorageFailed.
+        Nothing while segments are being compacted. Raises: StorageFailed.
         """
-        return self._free(now_ms)
+        return self._free(now_ms) if self._cleaning is None else 0
 
     def _free(self, now_ms: int | None) -> int:
         """Without `now_ms` only what lies below the log start goes."""

@@ -71,6 +71,9 @@ class TruncatedLog(RetainedLog):
 
     def _announce_end(self, offset: int) -> None:
         """Before anything goes: no checkpoint on the disk may claim more than what will be left."""
+        if self._cleaning is not None and offset < self._cleaning.task.up_to:
+            self._cancel_cleaning()
+        self.cleaned_to = min(self.cleaned_to, offset)
         self.high_watermark = min(self.high_watermark, offset)
         self.recovery_point = min(self.recovery_point, offset)
         self.log_start_offset = min(self.log_start_offset, offset)

@@ -163,6 +163,7 @@ class LogManager:
             loaded,
             high_watermark=high_watermark,
             recovery_point=recovery_point or 0,
+            cleaned_to=checkpoints.cleaned_to.get(key, -1),
             on_dirty=self._note_dirty,
             before_shrinking=self._lower_checkpoint,
         )
@@ -281,6 +282,8 @@ class LogManager:
             checkpoints.high_watermarks[key] = log.high_watermark
             if log.log_start_offset > 0:
                 checkpoints.log_starts[key] = log.log_start_offset
+            if log.cleaned_to >= 0:
+                checkpoints.cleaned_to[key] = log.cleaned_to
         return of_directory
 
     def _lower_checkpoint(self, log: LogBase) -> None:

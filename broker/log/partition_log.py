@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from broker.log.batch_numbers import number_batches
 from broker.log.errors import OffsetOutOfRange
-from broker.log.log_transactions import TransactionalLog
+from broker.log.log_compaction import CompactedLog
 from broker.log.payload import check_keys
 from broker.log.results import AppendOrigin, AppendResult, LogSlice, TimestampOffset
 from broker.log.time_lookup import offset_for_timestamp
@@ -26,7 +26,7 @@ from wire.batch import NO_TIMESTAMP, BatchHeader, WritableBuffer, stamp_log_appe
 from wire.control import marker_at
 
 
-class PartitionLog(TransactionalLog):
+class PartitionLog(CompactedLog):
     """A partition, as handlers use it."""
 
     def append(
@@ -173,6 +173,13 @@ class PartitionLog(TransactionalLog):
         limit = self.high_watermark if up_to is None else up_to
         try:
             return offset_for_timestamp(self._segments, timestamp_ms, self.log_start_offset, limit)
+        except OSError as error:
+            raise self._storage_failed(error) from error
+
+    def segment_starts(self) -> list[tuple[int, int]]:
+        """(base offset, time of the latest record) of every segment, oldest first. Raises: StorageFailed."""
+        try:
+            return [(segment.base_offset, segment.age_timestamp_ms) for segment in self._segments]
         except OSError as error:
             raise self._storage_failed(error) from error
 

@@ -176,6 +176,22 @@ class Segment:
         return self.time_index.last
 
     @property
+    def first_timestamp_ms(self) -> int:
+        """Of the first batch, -1 without one. Raises: OSError."""
+        if self._first_timestamp_ms is None and self.size_bytes:
+            first = next(self.headers(0), None)
+            self._first_timestamp_ms = first[1].max_timestamp_ms if first else NO_TIMESTAMP
+        return NO_TIMESTAMP if self._first_timestamp_ms is None else self._first_timestamp_ms
+
+    def index_file_bytes(self) -> int:
+        """Of the larger of its two indexes. Raises: OSError."""
+        sizes = [0]
+        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            with suppress(FileNotFoundError):
+                sizes.append(self._paths[suffix].stat().st_size)
+        return max(sizes)
+
+    @property
     def age_timestamp_ms(self) -> int:
         """What retention by time goes by."""
         timestamp_ms = self.largest_timestamp[0]
@@ -194,11 +210,8 @@ class Segment:
 
     def waited_ms(self, timestamp_ms: int, now_ms: int) -> int:
         """How long it has been filling: by record time where records have one, else by ours (KIP-33)."""
-        if self._first_timestamp_ms is None and self.size_bytes:
-            first = next(self.headers(0), None)
-            self._first_timestamp_ms = first[1].max_timestamp_ms if first else NO_TIMESTAMP
-        if self._first_timestamp_ms is not None and self._first_timestamp_ms >= 0 and timestamp_ms >= 0:
-            return timestamp_ms - self._first_timestamp_ms
+        if timestamp_ms >= 0 and self.first_timestamp_ms >= 0:
+            return timestamp_ms - self.first_timestamp_ms
         return now_ms - self.created_ms
 
     def write(self, records: Buffer) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from pathlib import Path
 
+from broker.log.cleaned_segment import CLEANED_SUFFIX, SEGMENT_SUFFIXES, SWAP_SUFFIX
 from broker.log.files import LogFiles, sync_directory
 from broker.log.retention import SegmentFacts
 from broker.log.segment import LOG_SUFFIX, Segment, offset_file_name
@@ -13,8 +14,6 @@ from broker.log.txn_index import AbortedTransaction, find_aborted
 from wire.batch import BatchHeader, Buffer
 
 _BASE_OFFSET = attrgetter("base_offset")
-CLEANED_SUFFIX = ".cleaned"
-SWAP_SUFFIX = ".swap"
 
 
 class SegmentList:
@@ -208,6 +207,25 @@ class SegmentList:
         segment = Segment.create(self.directory, base_offset, self.files, now_ms, keep_log=True)
         self._segments.append(segment)
         return segment
+
+    def adopt_cleaned(self, replaced: list[int], size_bytes: int) -> None:
+        """Put a compacted segment, whose files end in `.swap`, in the place of these. Raises: OSError; a
+        restart finishes what was begun."""
+        first = self.first_from(replaced[0])
+        old = self._segments[first : first + len(replaced)]
+        assert [segment.base_offset for segment in old] == replaced, "nothing else changed sealed segments"
+        for segment in old:
+            segment.remove()
+        for suffix in SEGMENT_SUFFIXES:
+            path = old[0].path(suffix)
+            swap = path.with_name(path.name + SWAP_SUFFIX)
+            if swap.exists():
+                swap.rename(path)
+        created_ms = old[0].path().stat().st_mtime_ns // 1_000_000
+        self._segments[first : first + len(replaced)] = [
+            Segment(self.directory, replaced[0], self.files, size_bytes=size_bytes, created_ms=created_ms)
+        ]
+        self.size_bytes += size_bytes - sum(segment.size_bytes for segment in old)
 
     def place(self, directory: Path) -> None:
         """The directory was renamed."""

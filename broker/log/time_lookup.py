@@ -7,7 +7,7 @@ from broker.log.payload import records_of
 from broker.log.results import TimestampOffset
 from broker.log.segment import Segment
 from broker.log.segment_list import SegmentList
-from wire.batch import BatchError, BatchHeader
+from wire.batch import DELETE_HORIZON_BIT, BatchError, BatchHeader
 from wire.compression import PayloadUnreadable
 
 
@@ -44,7 +44,8 @@ def _within(
     first_offset = max(header.base_offset, log_start_offset)
     if header.is_log_append_time:
         return TimestampOffset(header.max_timestamp_ms, first_offset)
-    if header.base_timestamp_ms >= timestamp_ms and first_offset == header.base_offset:
+    dated = not header.attributes & DELETE_HORIZON_BIT
+    if dated and header.base_timestamp_ms >= timestamp_ms and first_offset == header.base_offset:
         return TimestampOffset(header.base_timestamp_ms, first_offset)
     try:
         for record in records_of(segment.read(position, header.size_bytes), header):
