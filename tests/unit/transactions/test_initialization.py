@@ -117,12 +117,12 @@ def test_a_transaction_that_takes_too_long_is_aborted_and_its_producer_fenced() 
     producer = world.producer(timeout_ms=10_000)
     world.add(producer)
     world.pass_ms(9_999)
-    assert world.state is State.ONGOING
+    assert world.state() is State.ONGOING
     world.pass_ms(1)
-    assert (world.state, world.markers[-1].is_commit) == (State.PREPARE_ABORT, False)
+    assert (world.state(), world.markers[-1].is_commit) == (State.PREPARE_ABORT, False)
     assert world.commit(producer) is ErrorCode.producer_fenced
     world.write_markers()
-    assert world.state is State.COMPLETE_ABORT
+    assert world.state() is State.COMPLETE_ABORT
 
 
 def test_a_timeout_counts_from_the_first_partition_also_at_the_next_coordinator() -> None:
@@ -132,9 +132,9 @@ def test_a_timeout_counts_from_the_first_partition_also_at_the_next_coordinator(
     world.pass_ms(6_000)
     world.fail_over()
     world.pass_ms(3_999)
-    assert world.state is State.ONGOING
+    assert world.state() is State.ONGOING
     world.pass_ms(1)
-    assert world.state is State.PREPARE_ABORT
+    assert world.state() is State.PREPARE_ABORT
 
 
 def test_a_refused_commit_does_not_bring_the_timeout_forward() -> None:
@@ -146,9 +146,9 @@ def test_a_refused_commit_does_not_bring_the_timeout_forward() -> None:
     world.refuse(ErrorCode.not_enough_replicas)
     world.hold = False
     world.pass_ms(9_999)
-    assert world.state is State.ONGOING
+    assert world.state() is State.ONGOING
     world.pass_ms(1)
-    assert world.state is State.PREPARE_ABORT
+    assert world.state() is State.PREPARE_ABORT
 
 
 def test_an_abort_that_the_log_refuses_is_tried_again() -> None:
@@ -159,7 +159,7 @@ def test_an_abort_that_the_log_refuses_is_tried_again() -> None:
     world.refuse(ErrorCode.not_enough_replicas)
     world.hold = False
     world.pass_ms(world.config.retry_ms)
-    assert world.state is State.PREPARE_ABORT
+    assert world.state() is State.PREPARE_ABORT
 
 
 def test_ids_expire_when_nothing_is_open() -> None:
@@ -170,7 +170,7 @@ def test_ids_expire_when_nothing_is_open() -> None:
     world.now_ms += world.config.id_expiration_ms
     world.run(world.coordinator.sweep(world.now))
     assert world.coordinator.describe("idle") is None
-    assert world.state is State.ONGOING
+    assert world.state() is State.ONGOING
     world.fail_over()
     assert world.coordinator.describe("idle") is None
     assert world.producer("idle").producer_epoch == 0

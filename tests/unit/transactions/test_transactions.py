@@ -10,24 +10,24 @@ def test_a_transaction_from_begin_to_end() -> None:
     world = World()
     producer = world.producer()
     assert producer == (1001, 0)
-    assert world.state is State.EMPTY
+    assert world.state() is State.EMPTY
     assert world.add(producer, A) is ErrorCode.none
     assert world.add(producer, A, B) is ErrorCode.none
-    assert (world.state, world.describe().partitions) == (State.ONGOING, {A, B})
+    assert (world.state(), world.describe().partitions) == (State.ONGOING, {A, B})
     assert world.commit(producer) is ErrorCode.none
     (sent,) = world.markers
     assert (sent.producer, sent.coordinator_epoch, sent.is_commit) == (producer, 5, True)
     assert sent.partitions == {A, B}
     world.write_markers(A)
-    assert (world.state, world.describe().partitions) == (State.PREPARE_COMMIT, {B})
+    assert (world.state(), world.describe().partitions) == (State.PREPARE_COMMIT, {B})
     world.write_markers(B)
-    assert (world.state, world.describe().partitions) == (State.COMPLETE_COMMIT, frozenset())
+    assert (world.state(), world.describe().partitions) == (State.COMPLETE_COMMIT, frozenset())
     assert world.add(producer, B) is ErrorCode.none
     assert world.describe().partitions == {B}
     assert world.abort(producer) is ErrorCode.none
     assert not world.markers[-1].is_commit
     world.write_markers()
-    assert world.state is State.COMPLETE_ABORT
+    assert world.state() is State.COMPLETE_ABORT
 
 
 def test_what_is_known_already_needs_no_record() -> None:
@@ -100,16 +100,16 @@ def test_a_refused_record_changes_nothing() -> None:
     slot = world.add_parked(producer)
     world.refuse(ErrorCode.not_enough_replicas)
     assert slot.error is ErrorCode.coordinator_not_available
-    assert world.state is State.EMPTY
+    assert world.state() is State.EMPTY
     slot = world.add_parked(producer)
     world.release()
     slot = world.end_parked(producer, True)
     world.refuse(ErrorCode.kafka_storage_error)
     assert slot.error is ErrorCode.not_coordinator
-    assert (world.state, world.markers) == (State.ONGOING, [])
+    assert (world.state(), world.markers) == (State.ONGOING, [])
     world.end_parked(producer, True)
     world.release()
-    assert world.state is State.PREPARE_COMMIT
+    assert world.state() is State.PREPARE_COMMIT
 
 
 def test_the_end_is_written_again_until_it_is_there() -> None:
@@ -120,10 +120,10 @@ def test_the_end_is_written_again_until_it_is_there() -> None:
     world.hold = True
     world.write_markers()
     world.refuse(ErrorCode.not_enough_replicas)
-    assert world.state is State.PREPARE_COMMIT
+    assert world.state() is State.PREPARE_COMMIT
     world.pass_ms(world.config.retry_ms)
     world.release()
-    assert world.state is State.COMPLETE_COMMIT
+    assert world.state() is State.COMPLETE_COMMIT
 
 
 def test_a_decision_that_takes_too_long_is_carried_out_all_the_same() -> None:
@@ -149,9 +149,9 @@ def test_another_coordinator_goes_on_where_the_log_stands() -> None:
     assert world.markers[-1].partitions == {A, B}, "which markers are written is not in the log"
     assert world.markers[-1].coordinator_epoch == 6
     world.write_markers()
-    assert world.state is State.COMPLETE_COMMIT
+    assert world.state() is State.COMPLETE_COMMIT
     world.fail_over()
-    assert (world.state, world.markers) == (State.COMPLETE_COMMIT, [])
+    assert (world.state(), world.markers) == (State.COMPLETE_COMMIT, [])
 
 
 def test_what_waits_when_the_coordinator_goes_is_sent_away() -> None:
@@ -176,7 +176,7 @@ def test_markers_of_an_earlier_transaction_end_no_later_one() -> None:
     world.add(again, A)
     world.commit(again)
     world.run(world.coordinator.markers_written("t", stale.producer, [A], world.now))
-    assert world.state is State.PREPARE_COMMIT
+    assert world.state() is State.PREPARE_COMMIT
     world.run(world.coordinator.markers_written("never", stale.producer, [A], world.now))
 
 

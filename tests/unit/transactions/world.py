@@ -164,6 +164,5 @@ class World:
         assert found is not None
         return found
 
-    @property
     def state(self) -> State:
         return self.describe().state
