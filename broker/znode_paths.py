@@ -7,6 +7,8 @@ CONTROLLER_EPOCH: Final = "/controller_epoch"
 BROKER_IDS: Final = "/brokers/ids"
 TOPICS: Final = "/brokers/topics"
 DELETE_TOPICS: Final = "/admin/delete_topics"
+LEFTOVER_REPLICAS: Final = "/admin/leftover_replicas"
+"""Ours: logs that brokers have yet to delete."""
 REASSIGN_PARTITIONS: Final = "/admin/reassign_partitions"
 PREFERRED_REPLICA_ELECTION: Final = "/admin/preferred_replica_election"
 ISR_CHANGES: Final = "/isr_change_notification"
@@ -29,6 +31,7 @@ PERSISTENT_PATHS: Final = (
     BROKER_SEQUENCE_ID,
     "/admin",
     DELETE_TOPICS,
+    LEFTOVER_REPLICAS,
     ISR_CHANGES,
     LOG_DIR_EVENTS,
     "/config",
@@ -73,6 +76,11 @@ def state_path(topic: str, partition: int) -> str:
 def delete_topic_path(topic: str) -> str:
     """The mark of a topic to be deleted."""
     return f"{DELETE_TOPICS}/{topic}"
+
+
+def leftover_replicas_path(broker_id: int) -> str:
+    """What a broker has yet to delete."""
+    return f"{LEFTOVER_REPLICAS}/{broker_id}"
 
 
 def topic_config_path(topic: str) -> str:

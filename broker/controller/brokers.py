@@ -6,11 +6,12 @@ import msgspec
 
 from broker.controller.api import PartitionName
 from broker.controller.context import BrokerRecord, ControllerContext, PartitionRecord
-from broker.controller.deletion import replicas_died, resume_deletions
+from broker.controller.deletion import finish_deletions, resume_deletions
 from broker.controller.effects import Cause, Connect, Steps, children, note, read
 from broker.controller.elections import Choice, elect_from
 from broker.controller.internal_topics import create_internal_topics
 from broker.controller.leadership import settle
+from broker.controller.leftovers import tell_leftovers
 from broker.controller.reassignment import advance, finish_removals, resume_removals
 from broker.controller.states import Group, change_states, commit_groups
 from broker.znode_paths import BROKER_IDS, broker_path
@@ -86,7 +87,7 @@ def _on_failure(context: ControllerContext, dead: Iterable[int]) -> Steps[None]:
     names = context.with_replica_on(dead)
     yield from settle(context, names)
     context.pending.metadata.update(dict.fromkeys(names))
-    yield from replicas_died(context)
+    yield from finish_deletions(context)
     yield from finish_removals(context)
 
 
@@ -94,6 +95,7 @@ def _on_startup(context: ControllerContext, started: Iterable[int]) -> Steps[Non
     """New brokers hear the metadata and their replicas; then partitions that waited for them are led."""
     for broker_id in sorted(started):
         yield note(Cause.BROKER_STARTED, broker=broker_id, unclean=context.brokers[broker_id].is_unclean)
+    yield from tell_leftovers(context, started)
     yield from expel_unclean(context)
     context.pending.full_metadata |= set(started)
     context.pending.full_leader_and_isr |= set(started)
@@ -102,7 +104,7 @@ def _on_startup(context: ControllerContext, started: Iterable[int]) -> Steps[Non
     yield from settle(context, names)
     resume_removals(context, started)
     yield from advance(context, context.reassigning)
-    yield from resume_deletions(context, started)
+    resume_deletions(context, started)
     yield from create_internal_topics(context)
 
 

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from broker.controller.api import DeletionOutcome, PartitionName
 from broker.controller.config import ControllerConfig
+from broker.controller.effects import Answer
 from broker.znode_paths import CONTROLLER_EPOCH
 from broker.znodes import Assignment, PartitionState
 from contracts.cluster import LiveBroker, StopReplicaPartitionState
@@ -63,13 +64,23 @@ class DeletionRecord:
     """A topic being deleted: clients see it no more, its name is still taken."""
 
     topic: TopicRecord
-    waiting: dict[tuple[int, int], bool]
-    """(partition, broker) whose log is not known to be gone; True: the broker could not delete it."""
+    waiting: set[tuple[int, int]]
+    """(partition, broker) that have not answered."""
+
+
+@dataclass(slots=True)
+class LeftoverRecord:
+    """Logs that a broker has yet to delete: it was dead, or its directory had failed."""
+
+    version: int
+    """Of the node."""
+    logs: set[tuple[str, UUID, int]]
+    """(topic, topic id, partition)."""
 
 
 @dataclass(slots=True)
 class DeletionCall:
-    """A DeleteTopics call; answered when nothing is left of its topics that could be done now."""
+    """A DeleteTopics call; answered when its topics are gone."""
 
     call_id: int
     outcomes: list[DeletionOutcome]
@@ -120,6 +131,8 @@ class ControllerContext:
         self.topics: dict[str, TopicRecord] = {}
         self.deletions: dict[str, DeletionRecord] = {}
         self.deletion_calls: list[DeletionCall] = []
+        self.leftovers: dict[int, LeftoverRecord] = {}
+        """By broker."""
         self.recorded_deletions: set[str] = set()
         """Marked in the tree while delete.topic.enable is false."""
         self.broker_configs: dict[str, dict[str, str]] = {}
@@ -131,6 +144,8 @@ class ControllerContext:
         self.needed_internal_topics: set[str] = set()
         self.next_balance_ms = 0
         self.pending = PendingCommands()
+        self.answers: list[Answer] = []
+        """To be given when the brokers have been told."""
 
     @property
     def fence(self) -> Check:

@@ -19,6 +19,7 @@ from broker.controller.effects import Answer, Cause, Effect, Resign, Steps, note
 from broker.controller.failover import take_over
 from broker.controller.internal_topics import create_internal_topics
 from broker.controller.leadership import balance_leaders, on_elect_leaders
+from broker.controller.leftovers import on_leftovers_deleted
 from broker.controller.notifications import (
     on_isr_changes,
     on_log_dir_events,
@@ -104,18 +105,18 @@ class ControllerCore:
             return
         context.now_ms = now_ms
         try:
-            answer = yield from _dispatch(context, event)
+            yield from _dispatch(context, event)
             yield from announce(context)
         except Deposed:
             self._context = None
             yield note(Cause.DEPOSED, controller_epoch=context.controller_epoch)
             yield Resign()
             return
-        if answer is not None:
-            yield answer
+        answers, context.answers = context.answers, []
+        yield from answers
 
 
-def _dispatch(context: ControllerContext, event: events.Event) -> Steps[Answer | None]:
+def _dispatch(context: ControllerContext, event: events.Event) -> Steps[None]:
     match event:
         case events.Elected():
             yield from take_over(context)
@@ -131,11 +132,10 @@ def _dispatch(context: ControllerContext, event: events.Event) -> Steps[Answer |
         case events.DeleteTopics():
             yield from on_delete_topics(context, event)
         case _:
-            return (yield from _on_call(context, event))
-    return None
+            context.answers.append((yield from _on_call(context, event)))
 
 
-def _on_call(context: ControllerContext, call: events.Event) -> Steps[Answer | None]:
+def _on_call(context: ControllerContext, call: events.Event) -> Steps[Answer]:
     match call:
         case events.CreateTopics():
             return (yield from on_create_topics(context, call))
@@ -180,6 +180,7 @@ def _on_answered(context: ControllerContext, event: events.Answered) -> Steps[No
     elif isinstance(request, StopReplicaRequest) and isinstance(response, StopReplicaResponse):
         yield from on_replicas_stopped(context, event.broker_id, request, response)
         yield from on_replicas_removed(context, event.broker_id, request, response)
+        yield from on_leftovers_deleted(context, event.broker_id, request, response)
 
 
 def _on_tick(context: ControllerContext) -> Steps[None]:

@@ -1,7 +1,7 @@
 """Deleting topics: hide, delete the logs on every replica, then the nodes.
 
 The mark in /admin/delete_topics is written first and removed last, so a controller that dies in between has a
-successor that goes on. A replica on a dead broker makes the deletion wait for it.
+successor that goes on. Dead brokers are not waited for: what they have yet to delete is written down.
 """
 
 from collections.abc import Iterable
@@ -17,6 +17,7 @@ from broker.controller.context import (
 )
 from broker.controller.effects import Answer, Cause, ListChildren, Steps, children, note
 from broker.controller.events import DeleteTopics
+from broker.controller.leftovers import Logs, leave_behind
 from broker.controller.states import Group, commit_groups
 from broker.znode_paths import DELETE_TOPICS, delete_topic_path, topic_config_path, topic_path
 from contracts.cluster import EPOCH_DURING_DELETE, StopReplicaRequest, StopReplicaResponse
@@ -29,7 +30,7 @@ _DISABLED = Verdict(
 
 
 def on_delete_topics(context: ControllerContext, call: DeleteTopics) -> Steps[None]:
-    """Mark topics and begin; answered when their logs are gone as far as brokers live. Raises: Deposed."""
+    """Mark topics and begin; answered when they are gone. Raises: Deposed."""
     topics = [_find(context, asked) for asked in call.topics]
     known = {topic.name: topic for topic in topics if topic is not None}
     yield from commit_groups(context, [Group(name, [Create(delete_topic_path(name))]) for name in known])
@@ -44,7 +45,7 @@ def on_delete_topics(context: ControllerContext, call: DeleteTopics) -> Steps[No
         context.recorded_deletions |= known.keys()
         if known:
             yield note(Cause.DELETION_RECORDED, topics=sorted(known))
-        yield Answer(call.call_id, outcomes)
+        context.answers.append(Answer(call.call_id, outcomes))
         return
     context.deletion_calls.append(DeletionCall(call.call_id, outcomes, set(known)))
     yield from begin_deletions(context, known)
@@ -78,79 +79,66 @@ def begin_deletions(context: ControllerContext, names: Iterable[str]) -> Steps[N
     for name in names:
         topic = context.forget(name)
         context.pending.deleted_topics[topic.topic_id] = name
-        replicas = [
+        replicas = {
             (index, broker_id)
             for index, record in topic.partitions.items()
             for broker_id in record.assignment.replicas
-        ]
-        context.deletions[name] = DeletionRecord(topic, dict.fromkeys(replicas, False))
+        }
+        context.deletions[name] = DeletionRecord(topic, replicas)
         _stop_replicas(context, context.deletions[name], context.brokers)
         yield note(Cause.DELETION_STARTED, topic=name, partitions=len(topic.partitions))
-    yield from _progress(context)
+    yield from finish_deletions(context)
 
 
 def _stop_replicas(context: ControllerContext, record: DeletionRecord, brokers: Iterable[int]) -> None:
     asked = set(brokers)
-    for index, broker_id in record.waiting:
+    for index, broker_id in sorted(record.waiting):
         if broker_id in asked:
-            record.waiting[index, broker_id] = False
             context.stop(record.topic, index, broker_id, leader_epoch=EPOCH_DURING_DELETE, delete=True)
 
 
 def on_replicas_stopped(
     context: ControllerContext, broker_id: int, request: StopReplicaRequest, response: StopReplicaResponse
 ) -> Steps[None]:
-    """A broker's answer: what is deleted is not waited for any more. Raises: Deposed."""
+    """A broker's answer: it has deleted logs, or could not (a failed directory). Raises: Deposed."""
     if response.error_code:
         return  # stale: its registration or the controller changed
     failed = {(each.topic, each.partition) for each in response.partition_errors}
+    undeleted = set()
     for state in request.partition_states:
         record = context.deletions.get(state.topic)
         replica = (state.partition, broker_id)
         if record is None or record.topic.topic_id != state.topic_id or replica not in record.waiting:
             continue
+        record.waiting.discard(replica)
         if (state.topic, state.partition) in failed:
-            record.waiting[replica] = True
-        else:
-            del record.waiting[replica]
-    yield from _progress(context)
+            undeleted.add((state.topic, state.topic_id, state.partition))
+    yield from leave_behind(context, {broker_id: undeleted})
+    yield from finish_deletions(context)
 
 
-def replicas_died(context: ControllerContext) -> Steps[None]:
-    """Brokers went: calls do not wait for them. Raises: Deposed."""
-    yield from _progress(context)
-
-
-def resume_deletions(context: ControllerContext, started: Iterable[int]) -> Steps[None]:
-    """Brokers came: those that hold logs of topics being deleted are told again. Raises: Deposed."""
+def resume_deletions(context: ControllerContext, started: Iterable[int]) -> None:
+    """Brokers came back: those that hold logs of topics being deleted are told again."""
     for record in context.deletions.values():
         _stop_replicas(context, record, started)
-    yield from _progress(context)
 
 
-def _progress(context: ControllerContext) -> Steps[None]:
-    """Finish what has no log left; answer calls whose topics are finished or have to wait."""
+def finish_deletions(context: ControllerContext) -> Steps[None]:
+    """Remove topics that no live broker has to answer for, and answer calls. Raises: Deposed."""
     for name, record in list(context.deletions.items()):
-        if not record.waiting:
-            yield from _remove_nodes(context, name)
-            del context.deletions[name]
-            yield note(Cause.TOPIC_DELETED, topic=name)
+        if any(broker_id in context.brokers for _, broker_id in record.waiting):
+            continue
+        undeleted: dict[int, Logs] = {}
+        for index, broker_id in record.waiting:
+            undeleted.setdefault(broker_id, set()).add((name, record.topic.topic_id, index))
+        yield from leave_behind(context, undeleted)
+        yield from _remove_nodes(context, name)
+        del context.deletions[name]
+        yield note(Cause.TOPIC_DELETED, topic=name)
     for call in list(context.deletion_calls):
-        undone = {name for name in call.topics if name in context.deletions}
-        stuck = {name for name in undone if _must_wait(context, context.deletions[name])}
-        if undone == stuck:
-            for name in sorted(stuck):
-                brokers = sorted({broker for _, broker in context.deletions[name].waiting})
-                yield note(Cause.DELETION_WAITS, topic=name, brokers=brokers)
+        if call.topics.isdisjoint(context.deletions):
             context.deletion_calls.remove(call)
-            yield Answer(call.call_id, call.outcomes)
-
-
-def _must_wait(context: ControllerContext, record: DeletionRecord) -> bool:
-    """Whether no live broker is still expected to answer."""
-    return all(
-        has_failed or broker not in context.brokers for (_, broker), has_failed in record.waiting.items()
-    )
+            context.answers.append(Answer(call.call_id, call.outcomes))
 
 
 def _remove_nodes(context: ControllerContext, name: str) -> Steps[None]:

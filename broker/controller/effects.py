@@ -100,7 +100,7 @@ class Cause(StrEnum):
     TOPIC_GREW = "topic_grew"
     DELETION_RECORDED = "deletion_recorded"
     DELETION_STARTED = "deletion_started"
-    DELETION_WAITS = "deletion_waits"
+    LOGS_LEFT_BEHIND = "logs_left_behind"
     TOPIC_DELETED = "topic_deleted"
     CONFIGS_CHANGED = "configs_changed"
     REASSIGNMENT_STARTED = "reassignment_started"

@@ -14,6 +14,7 @@ from broker.controller.deletion import on_deletions_marked
 from broker.controller.effects import Cause, Connect, Steps, Watch, WatchKind, children, note
 from broker.controller.internal_topics import create_internal_topics
 from broker.controller.leadership import settle
+from broker.controller.leftovers import load_leftovers, tell_leftovers
 from broker.controller.notifications import on_isr_changes, on_log_dir_events
 from broker.controller.preferred_node import on_preferred_election_node
 from broker.controller.reassignment import resume_reassignments
@@ -50,6 +51,7 @@ def take_over(context: ControllerContext) -> Steps[None]:
     yield note(Cause.TOOK_OVER, controller_epoch=context.controller_epoch, topics=len(context.topics))
     context.pending.full_metadata |= context.brokers.keys()
     context.pending.full_leader_and_isr |= context.brokers.keys()
+    yield from tell_leftovers(context, context.brokers)
     yield from announce(context)  # 10
     context.next_balance_ms = context.now_ms + _FIRST_BALANCE_MS  # 11
     yield from resume_reassignments(context)
@@ -66,3 +68,4 @@ def _initialise(context: ControllerContext) -> Steps[None]:
     yield Connect(context.live_brokers())
     yield from load_broker_configs(context)
     yield from load_topics(context, (yield from children(TOPICS)))
+    yield from load_leftovers(context)

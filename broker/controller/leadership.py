@@ -62,26 +62,32 @@ def _change_and_tell(
     decide: Decide,
     new: Iterable[PartitionName] = (),
 ) -> Steps[set[PartitionName]]:
-    written = yield from change_states(context, names, decide)
+    before: dict[PartitionName, int] = {}
+
+    def deciding(name: PartitionName, record: PartitionRecord) -> Choice | None:
+        before[name] = NO_LEADER if record.state is None else record.state.leader
+        return decide(name, record)
+
+    written = yield from change_states(context, names, deciding)
     fresh = set(new)
     for name in written:
         record = context.partition(name)
         assert record is not None, "what was just written is known"
         replicas = context.active_replicas(name, record)
         context.tell(name, to=replicas, new=replicas if name in fresh else ())
-    yield from _note_elections(written)
+    yield from _note_elections({name: each for name, each in written.items() if each.leader != before[name]})
     return set(written)
 
 
-def _note_elections(written: dict[PartitionName, Choice]) -> Steps[None]:
-    leaderless = [name for name, choice in written.items() if choice.leader == NO_LEADER]
-    unclean = [name for name, choice in written.items() if choice.is_unclean]
-    if len(written) > len(leaderless):
-        yield note(Cause.LEADERS_ELECTED, partitions=len(written) - len(leaderless))
+def _note_elections(elected: dict[PartitionName, Choice]) -> Steps[None]:
+    leaderless = [name for name, choice in elected.items() if choice.leader == NO_LEADER]
+    unclean = [name for name, choice in elected.items() if choice.is_unclean]
+    if len(elected) > len(leaderless):
+        yield note(Cause.LEADERS_ELECTED, partitions=len(elected) - len(leaderless))
     if leaderless:
         yield note(Cause.NO_ELIGIBLE_LEADER, partitions=len(leaderless), first=leaderless[0])
     for name in unclean:
-        yield note(Cause.UNCLEAN_ELECTION, topic=name[0], partition=name[1], leader=written[name].leader)
+        yield note(Cause.UNCLEAN_ELECTION, topic=name[0], partition=name[1], leader=elected[name].leader)
 
 
 def elect_preferred(

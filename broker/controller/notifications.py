@@ -32,10 +32,14 @@ def on_isr_changes(context: ControllerContext) -> Steps[None]:
 
 def on_states_changed(context: ControllerContext, names: list[PartitionName]) -> Steps[None]:
     """State nodes may have changed. Raises: Deposed."""
-    known = [name for name in names if context.partition(name) is not None]
-    refreshed = yield from refresh_states(context, known)
-    context.pending.metadata.update(dict.fromkeys(refreshed))
-    yield from advance(context, refreshed)
+    versions = {name: record.version for name in names if (record := context.partition(name)) is not None}
+    changed = [
+        name
+        for name in (yield from refresh_states(context, list(versions)))
+        if context.topics[name[0]].partitions[name[1]].version != versions[name]
+    ]
+    context.pending.metadata.update(dict.fromkeys(changed))
+    yield from advance(context, changed)
 
 
 def on_log_dir_events(context: ControllerContext) -> Steps[None]:

@@ -19,6 +19,7 @@ from broker.controller.context import ControllerContext, PartitionRecord, target
 from broker.controller.effects import Answer, Cause, Steps, Unwatch, Watch, WatchKind, note, read_one
 from broker.controller.elections import Choice, elect_from
 from broker.controller.events import AlterReassignments, ListReassignments
+from broker.controller.leftovers import Logs, leave_behind
 from broker.controller.states import Group, change_states, commit_groups
 from broker.controller.topics import write_assignments
 from broker.znode_paths import REASSIGN_PARTITIONS, state_path
@@ -170,6 +171,7 @@ def begin(
     for name in refused:
         verdicts[name] = _WOULD_BE_UNCLEAN
         del after[name]
+    yield from _leave_logs(context, {name: each for name, each in dropped.items() if name in after})
     begun: list[PartitionName] = []
     for topic_name in dict.fromkeys(name[0] for name in after):
         topic = context.topics[topic_name]
@@ -324,16 +326,22 @@ def on_replicas_removed(
     """A broker deleted replicas; one that cannot (a failed directory) is not waited for. Raises: Deposed."""
     if response.error_code:
         return
+    failed = {(each.topic, each.partition) for each in response.partition_errors}
+    undeleted = set()
     for each in request.partition_states:
         name = (each.topic, each.partition)
-        if name in context.removals and context.topics[each.topic].topic_id == each.topic_id:
+        if broker_id in context.removals.get(name, ()) and context.topics[name[0]].topic_id == each.topic_id:
             context.removals[name].discard(broker_id)
+            if name in failed:
+                undeleted.add((each.topic, each.topic_id, each.partition))
+    yield from leave_behind(context, {broker_id: undeleted})
     yield from finish_removals(context)
 
 
 def finish_removals(context: ControllerContext) -> Steps[None]:
     """Step 5 where no live broker has anything left to delete. Raises: Deposed."""
     done = [name for name, brokers in context.removals.items() if brokers.isdisjoint(context.brokers)]
+    yield from _leave_logs(context, {name: context.removals[name] for name in done})
     for topic_name in dict.fromkeys(name[0] for name in done):
         topic = context.topics[topic_name]
         changed = {
@@ -350,6 +358,14 @@ def finish_removals(context: ControllerContext) -> Steps[None]:
         yield note(Cause.REASSIGNMENT_FINISHED, topic=name[0], partition=name[1])
     if done:
         yield from _strike_off(context)
+
+
+def _leave_logs(context: ControllerContext, replicas: Mapping[PartitionName, Iterable[int]]) -> Steps[None]:
+    left: dict[int, Logs] = {}
+    for (topic, index), brokers in replicas.items():
+        for broker_id in brokers:
+            left.setdefault(broker_id, set()).add((topic, context.topics[topic].topic_id, index))
+    yield from leave_behind(context, left)
 
 
 def _strike_off(context: ControllerContext) -> Steps[None]:

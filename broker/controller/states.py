@@ -129,6 +129,8 @@ def change_states(
                 again.append(name)
             else:
                 raced.append(name)
+        if raced:
+            yield note(Cause.STATE_RACED, partitions=len(raced), first=raced[0])
         pending = again + (yield from refresh_states(context, raced))
     return written
 
@@ -157,9 +159,6 @@ def _state_ops(
 
 def refresh_states(context: ControllerContext, names: Sequence[PartitionName]) -> Steps[list[PartitionName]]:
     """Read states again; returns the partitions that still have one."""
-    if not names:
-        return []
-    yield note(Cause.STATE_RACED, partitions=len(names), first=names[0])
     nodes = yield from read(state_path(*name) for name in names)
     found = []
     for name, node in zip(names, nodes, strict=True):

@@ -1,0 +1,1 @@
+"""Protocols between nodes as stories: commands, and what they made happen."""

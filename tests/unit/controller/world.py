@@ -1,0 +1,453 @@
+"""A cluster of pure parts: one tree, a controller core per broker, brokers that do what they are told.
+
+The real core and the real tree model; only the brokers' logs are missing. Nothing happens by itself: the test
+says who acts next, so every order of events can be tried.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+import msgspec
+from kio.schema.errors import ErrorCode
+
+from broker.controller.command_queue import CommandQueue
+from broker.controller.config import ControllerConfig
+from broker.controller.core import ControllerCore
+from broker.controller.effects import (
+    Answer,
+    Commit,
+    Connect,
+    Effect,
+    ListChildren,
+    Note,
+    Read,
+    Resign,
+    Send,
+    Unwatch,
+    Watch,
+)
+from broker.controller.events import Answered, Changed, Elected, Event, Resigned
+from broker.znode_paths import (
+    CONTROLLER,
+    CONTROLLER_EPOCH,
+    ISR_CHANGE_PREFIX,
+    PERSISTENT_PATHS,
+    broker_path,
+    state_path,
+    topic_path,
+)
+from broker.znodes import (
+    PartitionState,
+    Registration,
+    TopicNode,
+    decode_state,
+    decode_topic,
+    encode_controller,
+    encode_partitions,
+    encode_registration,
+    encode_state,
+)
+from contracts.cluster import (
+    EPOCH_DURING_DELETE,
+    Command,
+    CommandResponse,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    PartitionError,
+    StopReplicaRequest,
+    StopReplicaResponse,
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+)
+from contracts.tree import Create, Op, SetData, TreeConflict
+from runtime.tree.pure import Change, PureTree
+
+Key = tuple[str, int]
+
+
+class FakeBroker:
+    """A broker's replicas as it has been told to play them."""
+
+    def __init__(self, world: "World", broker_id: int) -> None:
+        self._world = world
+        self.broker_id = broker_id
+        self.session = 0
+        self.broker_epoch = -1
+        self.controller_epoch = -1
+        self.roles: dict[Key, LeaderAndIsrPartitionState] = {}
+        self.logs: dict[Key, UUID] = {}
+        """Outlive the process."""
+        self.failed: set[Key] = set()
+        """Logs in a directory that failed."""
+        self.metadata: dict[Key, tuple[int, tuple[int, ...]]] = {}
+
+    @property
+    def is_alive(self) -> bool:
+        return self.session != 0
+
+    def carry_out(self, command: Command) -> CommandResponse:
+        """As Kafka's brokers: stale controllers and epochs are refused."""
+        if command.broker_epoch != self.broker_epoch:
+            return _refusal(command, ErrorCode.stale_broker_epoch)
+        if command.controller_epoch < self.controller_epoch:
+            return _refusal(command, ErrorCode.stale_controller_epoch)
+        self.controller_epoch = command.controller_epoch
+        match command:
+            case LeaderAndIsrRequest():
+                return self._take_roles(command)
+            case StopReplicaRequest():
+                return self._stop(command)
+            case UpdateMetadataRequest():
+                return self._update(command)
+
+    def _take_roles(self, command: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+        errors = []
+        for state in command.partition_states:
+            key = (state.topic, state.partition)
+            assert self.broker_id in state.replicas, f"{key} is none of broker {self.broker_id}'s"
+            known = self.roles.get(key)
+            if key in self.failed:
+                errors.append(_error(key, ErrorCode.kafka_storage_error))
+                self.roles.pop(key, None)
+            elif known is not None and known.topic_id == state.topic_id:
+                if state.leader_epoch > known.leader_epoch:
+                    self.roles[key] = state
+                elif state.leader_epoch < known.leader_epoch:
+                    errors.append(_error(key, ErrorCode.fenced_leader_epoch))
+            else:
+                self.roles[key] = state
+            self.logs[key] = state.topic_id
+        self._world.check(f"broker {self.broker_id} took roles")
+        return LeaderAndIsrResponse(partition_errors=tuple(errors))
+
+    def _stop(self, command: StopReplicaRequest) -> StopReplicaResponse:
+        errors = []
+        for state in command.partition_states:
+            key = (state.topic, state.partition)
+            role = self.roles.get(key)
+            if self.logs.get(key) not in (None, state.topic_id):
+                continue
+            if role is not None and EPOCH_DURING_DELETE != state.leader_epoch < role.leader_epoch:
+                errors.append(_error(key, ErrorCode.fenced_leader_epoch))
+                continue
+            self.roles.pop(key, None)
+            if state.delete_partition and key in self.failed:
+                errors.append(_error(key, ErrorCode.kafka_storage_error))
+            elif state.delete_partition:
+                self.logs.pop(key, None)
+        return StopReplicaResponse(partition_errors=tuple(errors))
+
+    def _update(self, command: UpdateMetadataRequest) -> UpdateMetadataResponse:
+        if command.is_full:
+            self.metadata.clear()
+        gone = {each.topic for each in command.deleted_topics}
+        self.metadata = {key: value for key, value in self.metadata.items() if key[0] not in gone}
+        for state in command.partition_states:
+            self.metadata[state.topic, state.partition] = (state.leader, state.isr)
+        return UpdateMetadataResponse()
+
+    def crash(self) -> None:
+        """The process is gone, its logs stay."""
+        self.session = 0
+        self.roles.clear()
+        self.metadata.clear()
+        self.controller_epoch = -1
+
+
+def _error(key: Key, code: ErrorCode) -> PartitionError:
+    return PartitionError(topic=key[0], partition=key[1], error_code=code.value)
+
+
+def _refusal(command: Command, code: ErrorCode) -> CommandResponse:
+    kinds: dict[type[Command], type[CommandResponse]] = {
+        LeaderAndIsrRequest: LeaderAndIsrResponse,
+        StopReplicaRequest: StopReplicaResponse,
+        UpdateMetadataRequest: UpdateMetadataResponse,
+    }
+    return kinds[type(command)](error_code=code.value)
+
+
+@dataclass
+class Node:
+    """A broker's controller: its core, the events that wait for it, what it has to deliver."""
+
+    core: ControllerCore
+    events: deque[Event] = field(default_factory=deque)
+    watches: dict[str, None] = field(default_factory=dict)
+    """In the order they were set."""
+    queues: dict[int, CommandQueue] = field(default_factory=dict)
+    epochs: dict[int, int] = field(default_factory=dict)
+    steps: Any = None
+    """The handler under way."""
+    result: Any = None
+    answers: dict[int, Any] = field(default_factory=dict)
+    notes: list[Note] = field(default_factory=list)
+    has_resigned: bool = False
+
+
+class World:
+    """Tests drive it by `run`, or by the finer steps."""
+
+    def __init__(self, *broker_ids: int, racks: dict[int, str] | None = None, **config: Any) -> None:
+        self.tree = PureTree()
+        self.config = ControllerConfig(**config)
+        self.now_ms = 0
+        self.brokers = {broker_id: FakeBroker(self, broker_id) for broker_id in broker_ids}
+        self.nodes: dict[int, Node] = {}
+        self.controller_id: int | None = None
+        self.racks = racks or {}
+        self.trace: list[tuple[int, Effect]] = []
+        self.drawn = 0
+        self.draw: Callable[[int], int] = lambda _below: 0
+        self._sessions = 0
+        self.leaders_seen: dict[tuple[UUID, int, int], int] = {}
+        """(topic id, partition, leader epoch) -> leader: SingleLeaderPerEpoch over all time."""
+        self.commit(0, [Create(path) for path in PERSISTENT_PATHS])
+        self.commit(0, [Create(CONTROLLER_EPOCH, b"0")])
+
+    # -- the tree ----------------------------------------------------------------------------------------
+
+    def commit(self, session: int, ops: list[Op]) -> Any:
+        applied = self.tree.commit(session, ops)
+        self._notify(applied.changes)
+        return applied.results
+
+    def _notify(self, changes: tuple[Change, ...]) -> None:
+        for node in self.nodes.values():
+            for change in changes:
+                if f"{change.kind.value} {change.path}" in node.watches:
+                    event = Changed(change.path)
+                    if event not in node.events:
+                        node.events.append(event)
+
+    def write(self, path: str, data: bytes) -> None:
+        """As a tool does."""
+        exists = self.tree.get(path) is not None
+        self.commit(0, [SetData(path, data) if exists else Create(path, data)])
+
+    def state(self, topic: str, partition: int) -> PartitionState:
+        node = self.tree.get(state_path(topic, partition))
+        assert node is not None, f"{topic}-{partition} has no state"
+        return decode_state(node.data)
+
+    def topic(self, name: str) -> TopicNode | None:
+        node = self.tree.get(topic_path(name))
+        return None if node is None else decode_topic(node.data)
+
+    # -- brokers -----------------------------------------------------------------------------------------
+
+    def start(self, broker_id: int, *, unclean: bool = False) -> None:
+        """Start a broker and register it."""
+        broker = self.brokers[broker_id]
+        assert not broker.is_alive
+        self._sessions += 1
+        broker.session = self._sessions
+        registration = Registration(
+            host=f"host{broker_id}", port=9092, rack=self.racks.get(broker_id), is_unclean=unclean
+        )
+        self.nodes[broker_id] = Node(ControllerCore(broker_id, self.config, self._draw, self._draw_id))
+        path = broker_path(broker_id)
+        self.commit(broker.session, [Create(path, encode_registration(registration), ephemeral=True)])
+        registered = self.tree.get(path)
+        assert registered is not None
+        broker.broker_epoch = registered.stat.czxid
+
+    def _draw(self, below: int) -> int:
+        return self.draw(below) % below
+
+    def _draw_id(self) -> UUID:
+        self.drawn += 1
+        return UUID(int=self.drawn)
+
+    def crash(self, broker_id: int) -> None:
+        """The process dies and its session expires."""
+        broker = self.brokers[broker_id]
+        session = broker.session
+        broker.crash()
+        del self.nodes[broker_id]
+        if self.controller_id == broker_id:
+            self.controller_id = None
+        self._notify(self.tree.expire(session).changes)
+
+    def shrink(self, topic: str, partition: int, *isr: int) -> None:
+        """The leader writes another ISR."""
+        self._write_isr(topic, partition, isr)
+
+    def _write_isr(self, topic: str, partition: int, isr: tuple[int, ...]) -> None:
+        path = state_path(topic, partition)
+        node = self.tree.get(path)
+        assert node is not None
+        state = msgspec.structs.replace(decode_state(node.data), isr=isr)
+        self.commit(0, [SetData(path, encode_state(state), node.stat.version)])
+        self.commit(0, [Create(ISR_CHANGE_PREFIX, encode_partitions([(topic, partition)]), sequential=True)])
+
+    def catch_up(self) -> bool:
+        """Every leader that is one takes every live follower that was told of it into its ISR."""
+        changed = False
+        for broker in self.brokers.values():
+            for key, role in list(broker.roles.items()):
+                node = self.tree.get(state_path(*key))
+                if role.leader != broker.broker_id or node is None or not broker.is_alive:
+                    continue
+                state = decode_state(node.data)
+                if state.leader != broker.broker_id or state.leader_epoch != role.leader_epoch:
+                    continue
+                caught_up = [each for each in role.replicas if self._follows(each, key, role)]
+                isr = tuple(dict.fromkeys((*state.isr, *caught_up)))
+                if isr != state.isr:
+                    self._write_isr(*key, isr)
+                    changed = True
+        return changed
+
+    def _follows(self, broker_id: int, key: Key, role: LeaderAndIsrPartitionState) -> bool:
+        broker = self.brokers[broker_id]
+        known = broker.roles.get(key)
+        return broker.is_alive and known is not None and known.leader_epoch == role.leader_epoch
+
+    # -- controllers -------------------------------------------------------------------------------------
+
+    def elect(self, broker_id: int) -> None:
+        """Give the office to a broker."""
+        assert self.controller_id is None, "there is a controller"
+        epoch_node = self.tree.get(CONTROLLER_EPOCH)
+        assert epoch_node is not None
+        epoch = int(epoch_node.data) + 1
+        self.commit(
+            self.brokers[broker_id].session,
+            [
+                Create(CONTROLLER, encode_controller(broker_id, 0), ephemeral=True),
+                SetData(CONTROLLER_EPOCH, str(epoch).encode(), epoch_node.stat.version),
+            ],
+        )
+        self.controller_id = broker_id
+        self.post(Elected(epoch, epoch_node.stat.version + 1), broker_id)
+
+    @property
+    def controller(self) -> Node:
+        assert self.controller_id is not None, "there is no controller"
+        return self.nodes[self.controller_id]
+
+    def post(self, event: Event, broker_id: int | None = None) -> None:
+        """An event for a controller."""
+        node = self.controller if broker_id is None else self.nodes[broker_id]
+        node.events.append(event)
+
+    def step(self, broker_id: int) -> bool:
+        """One effect of a broker's controller; False: it has nothing to do."""
+        node = self.nodes[broker_id]
+        if node.steps is None:
+            if not node.events:
+                return False
+            node.steps = node.core.handle(node.events.popleft(), self.now_ms)
+            node.result = None
+        try:
+            effect = node.steps.send(node.result)
+        except StopIteration:
+            node.steps = None
+            return True
+        self.trace.append((broker_id, effect))
+        node.result = self._carry_out(broker_id, node, effect)
+        return True
+
+    def _carry_out(self, broker_id: int, node: Node, effect: Effect) -> Any:
+        match effect:
+            case Read(paths):
+                return [self.tree.get(path) for path in paths]
+            case ListChildren(paths):
+                return [self.tree.children(path) for path in paths]
+            case Commit(batches):
+                return [self._try(self.brokers[broker_id].session, list(batch)) for batch in batches]
+            case Send(to, request):
+                if node.epochs.get(to) == request.broker_epoch:
+                    node.queues[to].push(request)
+            case Connect(brokers):
+                epochs = {each.broker_id: each.broker_epoch for each in brokers}
+                node.queues = {
+                    each: node.queues[each] if node.epochs.get(each) == epoch else CommandQueue()
+                    for each, epoch in epochs.items()
+                }
+                node.epochs = epochs
+            case Watch(kind, path):
+                node.watches[f"{kind.value} {path}"] = None
+            case Unwatch(path):
+                node.watches.pop(f"data {path}", None)
+            case Answer(call_id, result):
+                node.answers[call_id] = result
+            case Resign():
+                node.has_resigned = True
+                node.events.clear()
+            case Note():
+                node.notes.append(effect)
+        return None
+
+    def _try(self, session: int, batch: list[Op]) -> Any:
+        try:
+            return self.commit(session, batch)
+        except TreeConflict as conflict:
+            return conflict
+
+    def deliver(self, controller_id: int, to: int) -> bool:
+        """Deliver one command; False: none waits, or the broker is not there."""
+        node = self.nodes.get(controller_id)
+        if node is None or to not in node.queues or not node.queues[to] or not self.brokers[to].is_alive:
+            return False
+        command = node.queues[to].pop()
+        response = self.brokers[to].carry_out(command)
+        node.events.append(Answered(to, command, response))
+        return True
+
+    def deposed(self, broker_id: int) -> None:
+        """The broker hears that it is no controller any more."""
+        node = self.nodes[broker_id]
+        if node.steps is not None:
+            node.steps.close()
+            node.steps = None
+        node.events.clear()
+        node.watches.clear()
+        node.queues.clear()
+        node.epochs.clear()
+        for _ in node.core.handle(Resigned(), self.now_ms):
+            raise AssertionError("resigning has no effects")
+
+    # -- all of it ---------------------------------------------------------------------------------------
+
+    def actions(self) -> Iterator[Callable[[], bool]]:
+        """Everything that could happen next by itself."""
+        for broker_id, node in list(self.nodes.items()):
+            if node.steps is not None or node.events:
+                yield lambda broker_id=broker_id: self.step(broker_id)  # type: ignore[misc]
+            for to, queue in list(node.queues.items()):
+                if queue and self.brokers[to].is_alive:
+                    yield lambda broker_id=broker_id, to=to: self.deliver(broker_id, to)  # type: ignore[misc]
+
+    def run(self, *, catching_up: bool = False) -> None:
+        """Until nothing is left to do."""
+        for _ in range(100_000):
+            action = next(self.actions(), None)
+            if action is not None:
+                action()
+            elif not (catching_up and self.catch_up()):
+                return
+        raise AssertionError("the cluster does not come to rest")
+
+    def call(self, event: Any) -> Any:
+        """Post a call of the API, run, and return its answer."""
+        self.post(event)
+        self.run()
+        return self.controller.answers.pop(event.call_id)
+
+    def check(self, where: str) -> None:
+        """SingleLeaderPerEpoch: of each leader epoch there was never but one leader."""
+        for broker in self.brokers.values():
+            for key, role in broker.roles.items():
+                if role.leader < 0:
+                    continue
+                epoch = (role.topic_id, role.partition, role.leader_epoch)
+                first = self.leaders_seen.setdefault(epoch, role.leader)
+                assert first == role.leader, (
+                    f"{where}: {key} epoch {role.leader_epoch}: {first}, {role.leader}"
+                )
