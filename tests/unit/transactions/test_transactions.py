@@ -13,13 +13,13 @@ def test_a_transaction_from_begin_to_end() -> None:
     assert world.state() is State.EMPTY
     assert world.add(producer, A) is ErrorCode.none
     assert world.add(producer, A, B) is ErrorCode.none
-    assert (world.state(), world.describe().partitions) == (State.ONGOING, {A, B})
+    assert (world.state(), world.describe().partitions) == (State.ONGOING, frozenset({A, B}))
     assert world.commit(producer) is ErrorCode.none
     (sent,) = world.markers
     assert (sent.producer, sent.coordinator_epoch, sent.is_commit) == (producer, 5, True)
     assert sent.partitions == {A, B}
     world.write_markers(A)
-    assert (world.state(), world.describe().partitions) == (State.PREPARE_COMMIT, {B})
+    assert (world.state(), world.describe().partitions) == (State.PREPARE_COMMIT, frozenset({B}))
     world.write_markers(B)
     assert (world.state(), world.describe().partitions) == (State.COMPLETE_COMMIT, frozenset())
     assert world.add(producer, B) is ErrorCode.none

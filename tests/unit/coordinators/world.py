@@ -1,0 +1,139 @@
+"""One broker's replicas of an internal topic on a real disk. Controller and follower are the test's."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from broker.log.config import LogConfig
+from broker.log.manager import LogManager
+from broker.metadata_cache import MetadataCache
+from broker.replication.manager import ReplicaManager
+from broker.replication.partition import Partition
+from broker.replication.remote import FollowerLink
+from contracts.cluster import (
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LiveBroker,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
+from runtime.clock import epoch_ms, monotonic_ms
+
+ME, FOLLOWER = 1, 2
+PARTITIONS = 3
+TOPIC_ID = UUID(int=7)
+CONFIG = LogConfig(cleanup_policy=frozenset({"compact"}), segment_bytes=4096, min_insync_replicas=1)
+
+
+class NoFetching:
+    """This broker follows nobody in earnest."""
+
+    def follow(self, partition: Partition, leader: LiveBroker) -> None:
+        pass
+
+    def unfollow(self, partition: Partition) -> None:
+        pass
+
+    def close_idle(self) -> None:
+        pass
+
+
+class Disk:
+    """The directory of the topic, with the broker that hosts it; `restart` is a crash and a new process."""
+
+    def __init__(self, directory: Path, topic: str, *, replicas: tuple[int, ...] = (ME,)) -> None:
+        self._directory = directory
+        self.topic = topic
+        self._assigned = replicas
+        self._epoch = 0
+        self._partition_epoch = 0
+        self._start()
+
+    def _start(self) -> None:
+        self.logs = LogManager([self._directory], cluster_id="c", node_id=ME)
+        self.logs.load(lambda _topic: CONFIG, 0)
+        self.metadata = MetadataCache()
+        self.replicas = ReplicaManager(
+            ME,
+            self.logs,
+            self.metadata,
+            log_config=lambda _layer: CONFIG,
+            replica_lag_max_ms=10_000,
+            now_ms=monotonic_ms,
+            epoch_ms=epoch_ms,
+        )
+        self.replicas.followers = NoFetching()
+
+    def restart(self) -> None:
+        self.close()
+        self._start()
+
+    def close(self) -> None:
+        self.logs.close(clean=False)
+
+    def lead(self, leader: int = ME, isr: tuple[int, ...] | None = None) -> None:
+        """The controller gives out all partitions anew."""
+        self._epoch += 1
+        self._partition_epoch += 1
+        isr = isr or self._assigned
+        brokers = tuple(
+            LiveBroker(broker_id=number, host="127.0.0.1", port=9000 + number, broker_epoch=number)
+            for number in (ME, FOLLOWER)
+        )
+        common: dict[str, Any] = {
+            "topic": self.topic,
+            "controller_epoch": 1,
+            "leader": leader,
+            "leader_epoch": self._epoch,
+            "isr": isr,
+            "partition_epoch": self._partition_epoch,
+            "replicas": self._assigned,
+        }
+        self.metadata.apply(
+            UpdateMetadataRequest(
+                controller_id=ME,
+                controller_epoch=1,
+                broker_epoch=ME,
+                topic_states=(UpdateMetadataTopicState(topic=self.topic, topic_id=TOPIC_ID),),
+                partition_states=tuple(
+                    UpdateMetadataPartitionState(partition=index, **common) for index in range(PARTITIONS)
+                ),
+                live_brokers=brokers,
+            )
+        )
+        self.replicas.become_leader_or_follower(
+            LeaderAndIsrRequest(
+                controller_id=ME,
+                controller_epoch=1,
+                broker_epoch=ME,
+                partition_states=tuple(
+                    LeaderAndIsrPartitionState(partition=index, topic_id=TOPIC_ID, **common)
+                    for index in range(PARTITIONS)
+                ),
+                live_brokers=brokers,
+            )
+        )
+
+    def partition(self, index: int) -> Partition:
+        found = self.replicas.hosted(self.topic, index)
+        assert found is not None
+        return found
+
+    def replicate(self) -> None:
+        """The follower has everything."""
+        for index in range(PARTITIONS):
+            partition = self.partition(index)
+            end_offset = partition.log.log_end_offset
+            partition.replica_fetched(FollowerLink(FOLLOWER, FOLLOWER), end_offset, 0, monotonic_ms())
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    """Wait a moment for something."""
+    for _ in range(500):
+        if is_so():
+            return
+        await asyncio.sleep(0.005)
+    raise AssertionError("it did not come to pass")
