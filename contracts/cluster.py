@@ -67,8 +67,8 @@ class LeaderAndIsrRequest(msgspec.Struct, frozen=True, kw_only=True):
     broker_epoch: int
     """Of the receiver."""
     is_full: bool = False
-    """Every partition the receiver shall play is named (a broker started, or a controller took over). It stops
-    playing others, but keeps their logs: only a StopReplica deletes."""
+    """Every partition the receiver shall play is named (a broker started, or a controller took over). It
+    stops playing others, but keeps their logs: only a StopReplica deletes."""
     partition_states: tuple[LeaderAndIsrPartitionState, ...] = ()
     topic_configs: dict[str, dict[str, str]] = {}
     """Layers of configs of the named topics that have any: a new log needs them at once."""
