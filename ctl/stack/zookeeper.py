@@ -78,7 +78,7 @@ def server_command(directory: Path, port: int) -> tuple[str, ...]:
         "autopurge.snapRetainCount=3\n"
         "autopurge.purgeInterval=1\n"
     )
-    return (*command, "zoo.cfg")
+    return (*command, "./zoo.cfg")
 
 
 def is_serving(host: str, port: int, timeout_s: float = 0.5) -> bool:
