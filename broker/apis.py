@@ -43,9 +43,9 @@ class Api(NamedTuple):
 
 
 _ROWS: Final = (
-    Api(ApiKey.PRODUCE, version_range(3, 8, advertised_min=0), "produce", raw=True, frame_bytes_max=None),
-    Api(ApiKey.FETCH, version_range(4, 11), "fetch", raw=True),
-    Api(ApiKey.LIST_OFFSETS, version_range(1, 6), "list_offsets"),
+    Api(ApiKey.PRODUCE, version_range(0, 8), "produce", raw=True, frame_bytes_max=None),
+    Api(ApiKey.FETCH, version_range(0, 11), "fetch", raw=True),
+    Api(ApiKey.LIST_OFFSETS, version_range(0, 6), "list_offsets"),
     Api(ApiKey.METADATA, version_range(0, 11), "metadata"),
     Api(ApiKey.SASL_HANDSHAKE, version_range(0, 1), "sasl_handshake", before_auth=True),
     Api(ApiKey.API_VERSIONS, version_range(0, 3), "api_versions", before_auth=True),

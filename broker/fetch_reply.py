@@ -22,12 +22,15 @@ class PartitionRead(NamedTuple):
     high_watermark: int = -1
     last_stable_offset: int = -1
     log_start_offset: int = -1
-    records: LogSlice | None = None
+    records: LogSlice | bytes | None = None
+    """Bytes: converted for an old client."""
 
     @property
     def records_bytes(self) -> int:
         """The size of the records."""
-        return 0 if self.records is None else self.records.size_bytes
+        if isinstance(self.records, LogSlice):
+            return self.records.size_bytes
+        return 0 if self.records is None else len(self.records)
 
 
 class FetchReply:
@@ -54,9 +57,10 @@ class FetchReply:
             for read in partitions:
                 parts.append(_partition_head(api_version, read, read_committed))
                 if read.records is not None:
-                    part: bytes | LogSlice = read.records
-                    if read.records.size_bytes < sendfile_bytes_min and copied < _COPIED_BYTES_MAX:
-                        part = _content(read.records)
+                    part = read.records
+                    small = read.records_bytes < sendfile_bytes_min and copied < _COPIED_BYTES_MAX
+                    if small and isinstance(part, LogSlice):
+                        part = _content(part)
                         copied += len(part)
                     parts.append(part)
         self._parts = parts

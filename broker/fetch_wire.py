@@ -1,4 +1,4 @@
-"""Fetch v4-11 on the wire. Pure.
+"""Fetch v0-11 on the wire. Pure.
 
 The response is a header part, then per partition a header part and the record slice, so that records can
 leave
@@ -13,17 +13,21 @@ from wire.codec import MalformedFrame
 
 _I16: Final = struct.Struct(">h")
 _I32: Final = struct.Struct(">i")
-_HEAD: Final = struct.Struct(">iiiib")
+_HEAD_V0: Final = struct.Struct(">iii")
+_HEAD_V3: Final = struct.Struct(">iiii")
+_HEAD_V4: Final = struct.Struct(">iiiib")
 _SESSION: Final = struct.Struct(">ii")
 _PARTITION_V4: Final = struct.Struct(">iqi")
 _PARTITION_V5: Final = struct.Struct(">iqqi")
 _PARTITION_V9: Final = struct.Struct(">iiqqi")
+_ANSWER_V0: Final = struct.Struct(">ihq")
 _ANSWER_V4: Final = struct.Struct(">ihqq")
 _ANSWER_V5: Final = struct.Struct(">ihqqq")
 NULL: Final = _I32.pack(-1)
 EMPTY: Final = _I32.pack(0)
 NO_PREFERRED_REPLICA: Final = _I32.pack(-1)
 PREFERRED_REPLICA_FROM: Final = 11
+_NO_LIMIT: Final = 2**31 - 1
 
 
 class FetchPartition(NamedTuple):
@@ -63,8 +67,16 @@ def scan_fetch(frame: memoryview, at: int, api_version: int) -> FetchScan:
 
 
 def _scan(frame: memoryview, at: int, api_version: int) -> FetchScan:
-    replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level = _HEAD.unpack_from(frame, at)
-    at += _HEAD.size
+    max_bytes, isolation_level = _NO_LIMIT, 0
+    if api_version >= 4:
+        replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level = _HEAD_V4.unpack_from(frame, at)
+        at += _HEAD_V4.size
+    elif api_version == 3:
+        replica_id, max_wait_ms, min_bytes, max_bytes = _HEAD_V3.unpack_from(frame, at)
+        at += _HEAD_V3.size
+    else:
+        replica_id, max_wait_ms, min_bytes = _HEAD_V0.unpack_from(frame, at)
+        at += _HEAD_V0.size
     session_id, session_epoch = 0, -1
     if api_version >= 7:
         session_id, session_epoch = _SESSION.unpack_from(frame, at)
@@ -131,7 +143,7 @@ def _scan_forgotten(frame: memoryview, at: int) -> tuple[list[tuple[str, int]], 
 
 def response_head(api_version: int, throttle_time_ms: int, error_code: int, session_id: int) -> bytes:
     """Everything between the response header and the topics."""
-    head = _I32.pack(throttle_time_ms)
+    head = _I32.pack(throttle_time_ms) if api_version >= 1 else b""
     if api_version >= 7:
         head += _I16.pack(error_code) + _I32.pack(session_id)
     return head
@@ -157,8 +169,10 @@ def partition_head(
     """A partition up to its records, whose size stands last."""
     if api_version >= 5:
         head = _ANSWER_V5.pack(index, error_code, high_watermark, last_stable_offset, log_start_offset)
-    else:
+    elif api_version == 4:
         head = _ANSWER_V4.pack(index, error_code, high_watermark, last_stable_offset)
+    else:
+        return _ANSWER_V0.pack(index, error_code, high_watermark) + _I32.pack(records_bytes)
     head += EMPTY if read_committed else NULL  # aborted transactions: there are none
     if api_version >= PREFERRED_REPLICA_FROM:
         head += NO_PREFERRED_REPLICA

@@ -172,7 +172,7 @@ class Fetch:
             read = self._read(wanted, left, is_first, allowances, now_ms)
             if read.records is not None:
                 is_first = False
-                left -= read.records.size_bytes
+                left -= read.records_bytes
             reads.append(read)
         return reads
 

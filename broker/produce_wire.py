@@ -1,6 +1,6 @@
-"""Produce v3-8 on the wire, scanned without touching record bytes. Pure.
+"""Produce v0-8 on the wire, scanned without touching record bytes. Pure.
 
-Request: transactional_id, acks, timeout_ms, topics of (name, partitions of (index, records)).
+Request: transactional_id (from v3 on), acks, timeout_ms, topics of (name, partitions of (index, records)).
 Source: Kafka ProduceRequest.json, ProduceResponse.json.
 """
 
@@ -13,6 +13,7 @@ _I16: Final = struct.Struct(">h")
 _I32: Final = struct.Struct(">i")
 _ACKS_TIMEOUT_COUNT: Final = struct.Struct(">hii")
 _INDEX_SIZE: Final = struct.Struct(">ii")
+_V0: Final = struct.Struct(">ihq")
 _V2: Final = struct.Struct(">ihqq")
 _V5: Final = struct.Struct(">ihqqq")
 _SINGLE_HEAD: Final = struct.Struct(">iiih")
@@ -77,16 +78,18 @@ def read_count(frame: memoryview, at: int, element_bytes: int) -> int:
     return int(count)
 
 
-def scan_produce(frame: memoryview, at: int) -> ProduceScan:
+def scan_produce(frame: memoryview, at: int, api_version: int) -> ProduceScan:
     """Scan the body that begins at `at`. Raises: MalformedFrame."""
     try:
-        return _scan(frame, at)
+        return _scan(frame, at, api_version)
     except struct.error as error:
         raise MalformedFrame(f"a Produce request ends early: {error}") from error
 
 
-def _scan(frame: memoryview, at: int) -> ProduceScan:
-    transactional_id, at = read_string(frame, at)
+def _scan(frame: memoryview, at: int, api_version: int) -> ProduceScan:
+    transactional_id = None
+    if api_version >= 3:
+        transactional_id, at = read_string(frame, at)
     acks, timeout_ms, _ = _ACKS_TIMEOUT_COUNT.unpack_from(frame, at)
     topic_count = read_count(frame, at + 6, 6)
     at += 10
@@ -139,11 +142,14 @@ def produce_response(
         for answer in answers:
             if api_version >= 5:
                 out += _V5.pack(*answer[:5])
-            else:
+            elif api_version >= 2:
                 out += _V2.pack(*answer[:4])
+            else:
+                out += _V0.pack(*answer[:3])
             if api_version >= 8:
                 out += _v8_tail(answer.error_message)
-    out += _I32.pack(throttle_time_ms)
+    if api_version >= 1:
+        out += _I32.pack(throttle_time_ms)
     _I32.pack_into(out, 0, len(out) - 4)
     return bytes(out)
 

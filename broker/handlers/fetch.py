@@ -1,13 +1,15 @@
-"""Fetch (1), v4-11.
+"""Fetch (1), v0-11.
 
 Behaviour: answers the moment min_bytes are there, or at max_wait; the first batch always fits, whatever the
 limits; records leave by sendfile. Incremental sessions (KIP-227). A tenant's answer holds at most a quarter
 second of its rate and is charged in full. read_committed sees records below the last stable offset.
 Only leaders answer: others say NOT_LEADER_OR_FOLLOWER, and the client asks for metadata. A broker of this
 cluster may fetch as a replica: all there is, in a session of its own, without quota.
-Deliberately not done: down-conversion, fetching from replicas (the preferred replica is none), aborted
+Old clients (v0-3) get messages of format v0 or v1, uncompressed.
+Deliberately not done: fetching from replicas (the preferred replica is none), aborted
 transactions (there are no transactions).
-Versions: v5 log start offset; v7 sessions; v9 current leader epoch (KIP-320); v11 rack (KIP-392).
+Versions: v1 throttle time; v2 format v1; v3 limit of the answer (KIP-74); v4 record batches; v5 log start
+offset; v7 sessions; v9 current leader epoch (KIP-320); v11 rack (KIP-392).
 """
 
 from typing import TYPE_CHECKING
@@ -18,6 +20,7 @@ from broker import fetch_wire
 from broker.fetch_reply import FetchReply, PartitionRead, error_frame
 from broker.fetch_sessions import NO_SESSION, SessionError
 from broker.fetching import Fetch
+from broker.legacy_fetching import LEGACY_BELOW, LegacyFetch, in_turn
 from broker.replication import replica_fetch
 
 if TYPE_CHECKING:
@@ -31,13 +34,16 @@ def handle(broker: "Broker", call: "Call") -> None:
     if scan.replica_id >= 0:
         _replica(broker, call, scan)
         return
+    is_legacy = call.api_version < LEGACY_BELOW
+    if is_legacy:
+        scan = in_turn(scan, call.header.correlation_id)
     try:
         context = broker.fetch_sessions.context(scan, broker.now_ms())
     except SessionError as error:
         frame = error_frame(call.api_version, call.header.correlation_id, int(error.error_code.value))
         call.reply_parts([frame])
         return
-    Fetch(broker, call, scan, context).attempt()
+    (LegacyFetch if is_legacy else Fetch)(broker, call, scan, context).attempt()
 
 
 def _replica(broker: "Broker", call: "Call", scan: fetch_wire.FetchScan) -> None:

@@ -1,18 +1,19 @@
-"""ListOffsets (2), v1-6.
+"""ListOffsets (2), v0-6.
 
 Behaviour: timestamp -2 earliest, -1 latest (the high watermark, or the last stable offset with
 read_committed), else the first committed record at or after the timestamp (KAFKA-5522). While a new leader's
 high watermark has not come to where it began, the latest offset would seem to go back: OFFSET_NOT_AVAILABLE
 (KIP-207; LEADER_NOT_AVAILABLE to those who do not know it).
 Deliberately not done: -3 max timestamp (v7, KIP-734).
-Versions: v2 isolation level; v4 leader epoch and its fencing (KIP-320); v5 OFFSET_NOT_AVAILABLE; v6
-flexible.
+Versions: v0 offsets of segments (`broker.legacy_offsets`); v2 isolation level; v4 leader epoch and its
+fencing (KIP-320); v5 OFFSET_NOT_AVAILABLE; v6 flexible.
 """
 
 from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from broker import legacy_offsets
 from broker.entities import ResponseShape, response_shape
 from broker.log.errors import LogError
 from broker.replication.partition import Partition
@@ -31,6 +32,9 @@ _OFFSET_NOT_AVAILABLE_FROM: Final = 5
 
 def handle(broker: "Broker", call: "Call") -> None:
     """Look up each partition."""
+    if call.api_version == 0:
+        call.reply(legacy_offsets.answer(broker, call.request))
+        return
     shape = response_shape(ApiKey.LIST_OFFSETS, call.api_version)
     read_committed = getattr(call.request, "isolation_level", 0) == _READ_COMMITTED
     topics = tuple(

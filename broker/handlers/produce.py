@@ -1,13 +1,15 @@
-"""Produce (0), v3-8 (v0 is advertised for librdkafka's sake, KAFKA-18659, and not served).
+"""Produce (0), v0-8.
 
 Behaviour: batches are checked, get their offsets in place in the received buffer, and are written; the answer
 says where. acks=0 has no answer, and an error closes the connection. acks=all is answered once the records
 are below the high watermark, or REQUEST_TIMED_OUT after the request's timeout (they may be committed later);
 too few replicas in sync refuse it before (NOT_ENOUGH_REPLICAS) or after (NOT_ENOUGH_REPLICAS_AFTER_APPEND).
 With flush.messages=1 the answer waits for the leader's fdatasync too. An instance at capacity is refused or
-stalled (quota.md). Duplicates of idempotent producers get their original offset.
-Deliberately not done: message formats v0 and v1; transactions (TRANSACTIONAL_ID_AUTHORIZATION_FAILED).
-Versions: v5 log start offset; v7 zstd; v8 error messages (KIP-467).
+stalled (quota.md). Duplicates of idempotent producers get their original offset. Messages of formats v0 and
+v1 (v0-2) become one record batch per partition.
+Deliberately not done: transactions (TRANSACTIONAL_ID_AUTHORIZATION_FAILED).
+Versions: v1 throttle time; v2 log append time; v3 record batches; v5 log start offset; v7 zstd; v8 error
+messages (KIP-467).
 """
 
 from asyncio import TimerHandle
@@ -29,13 +31,17 @@ from contracts.quota import Direction
 from contracts.specs import FullBehaviour
 from traffic.verdict import Full, stall_ms
 from wire.api_table import ApiKey
-from wire.batch import CODEC_MASK, CODEC_ZSTD
+from wire.batch import CODEC_MASK, CODEC_ZSTD, BatchError
+from wire.legacy.conversion import record_batch_of
 
 if TYPE_CHECKING:
     from broker.app import Broker
     from broker.call import Call
 
 _ACKS: Final = (ACKS_ALL, 0, 1)
+_LEGACY_BELOW: Final = 3
+"""Versions that carry messages of format v0 or v1 instead of a record batch."""
+_STORAGE_ERROR_FROM_VERSION: Final = 4
 _ZSTD_FROM_VERSION: Final = 7
 _ATTRIBUTES_LOW_BYTE: Final = 22
 """Of a batch of magic 2."""
@@ -83,7 +89,7 @@ class _Request:
         self._broker = broker
         self._call = call
         self._frame: memoryview = call.request
-        self._scan = scan_produce(self._frame, call.header.body_at)
+        self._scan = scan_produce(self._frame, call.header.body_at, call.api_version)
         self._answers: list[tuple[str, list[PartitionAnswer]]] = []
         self._instance_bytes: dict[str, int] = {}
         """Instance id -> its record bytes in this request."""
@@ -213,7 +219,7 @@ class _Request:
             )
         if each.end < 0:
             return self._error(each, ErrorCode.invalid_record, "The records are null.")
-        if self._call.api_version < _ZSTD_FROM_VERSION and self._is_zstd(each):
+        if _LEGACY_BELOW <= self._call.api_version < _ZSTD_FROM_VERSION and self._is_zstd(each):
             return self._error(each, ErrorCode.unsupported_compression_type, None)
         if partition.instance_id is not None:
             full = self._full(partition.instance_id, each)
@@ -246,12 +252,12 @@ class _Request:
         started_ns = perf_counter_ns()
         try:
             result = partition.append(
-                self._frame[each.start : each.end],
+                self._records(each),
                 now_ms=self._broker.epoch_ms(),
                 origin=AppendOrigin.CLIENT,
                 acks=self._scan.acks,
             )
-        except LogError as error:
+        except (LogError, BatchError) as error:
             if isinstance(error, StorageFailed):
                 self._broker.storage_failed("an append failed", error)
             return self._error(each, error.error_code, error.message)
@@ -269,7 +275,17 @@ class _Request:
             each.partition, 0, result.base_offset, result.log_append_time_ms, result.log_start_offset
         )
 
+    def _records(self, each: ProducePartition) -> memoryview | bytearray:
+        """A record batch, perhaps made of an old client's messages. Raises: BatchError."""
+        records = self._frame[each.start : each.end]
+        return record_batch_of(records) if self._call.api_version < _LEGACY_BELOW else records
+
     def _error(self, each: ProducePartition, error_code: ErrorCode, message: str | None) -> PartitionAnswer:
         self._has_error = True
         self._broker.metrics.append_refused[error_code.name] += 1
+        if (
+            error_code is ErrorCode.kafka_storage_error
+            and self._call.api_version < _STORAGE_ERROR_FROM_VERSION
+        ):
+            error_code = ErrorCode.not_leader_or_follower
         return PartitionAnswer(each.partition, int(error_code.value), error_message=message)

@@ -23,6 +23,7 @@ from wire.batch import (
     iterate_batches,
     parse_header,
 )
+from wire.legacy.message_set import MAGIC_AT, MAGIC_V0, MAGIC_V1
 
 LOG_APPEND_TIME: Final = "LogAppendTime"
 
@@ -33,6 +34,7 @@ def check_client_records(records: Buffer, config: LogConfig, now_ms: int) -> Bat
     Raises: AppendRefused.
     """
     try:
+        _refuse_short_messages(records)
         header = parse_header(records)
         check_magic(header)
         _check_length(header, len(records))
@@ -43,6 +45,14 @@ def check_client_records(records: Buffer, config: LogConfig, now_ms: int) -> Bat
         raise AppendRefused(error.error_code, error.message) from error
     _check_timestamps(header, config, now_ms)
     return header
+
+
+def _refuse_short_messages(records: Buffer) -> None:
+    """A message of format v0 or v1 may be shorter than the header of a batch, and is no damaged batch."""
+    if MAGIC_AT < len(records) < HEADER_SIZE and records[MAGIC_AT] in (MAGIC_V0, MAGIC_V1):
+        raise BatchError(
+            ErrorCode.invalid_record, f"message format {records[MAGIC_AT]} needs a Produce request before v3"
+        )
 
 
 def check_own_records(records: Buffer) -> tuple[tuple[int, BatchHeader], ...]:

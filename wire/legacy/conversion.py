@@ -46,12 +46,18 @@ def record_batch_of(message_set: Buffer) -> bytearray:
 
 
 def message_set_of(
-    batches: memoryview, magic: int, from_offset: int, bytes_max: int, *, one_whole: bool
+    batches: memoryview,
+    magic: int,
+    from_offset: int,
+    bytes_max: int,
+    *,
+    first_bytes_max: int = 0,
+    cuts_first: bool = False,
 ) -> Down:
     """At most `bytes_max` bytes of messages from `from_offset` on; `batches` may end within one.
 
-    A first message that is larger comes whole with `one_whole`, else cut off: old consumers learn from its
-    size that they have to ask for more.
+    The first message may have `first_bytes_max`, whatever `bytes_max` says. A still larger one is cut there
+    with `cuts_first`, from which old consumers learn that they have to ask for more, else left for later.
     Raises: BatchError for records that cannot be read.
     """
     out = bytearray()
@@ -63,7 +69,9 @@ def message_set_of(
             if len(out) + len(message) > bytes_max:
                 if out:
                     return Down(bytes(out), next_offset)
-                return Down(message, offset + 1) if one_whole else Down(message[: max(bytes_max, 0)], offset)
+                if len(message) <= first_bytes_max:
+                    return Down(message, offset + 1)
+                return Down(message[:first_bytes_max] if cuts_first else b"", offset)
             out += message
             next_offset = offset + 1
         next_offset = header.next_offset

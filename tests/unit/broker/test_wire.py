@@ -53,7 +53,7 @@ def test_a_scanned_produce_is_what_was_encoded(
         )
     )
     frame = memoryview(bytearray(b"head" + body))
-    scan = scan_produce(frame, 4)
+    scan = scan_produce(frame, 4, 3)
     assert (scan.transactional_id, scan.acks, scan.timeout_ms) == (transactional_id, acks, 1234)
     found = [
         (
@@ -68,7 +68,7 @@ def test_a_scanned_produce_is_what_was_encoded(
     assert found == topics
     for end in range(4, len(frame)):
         with pytest.raises(MalformedFrame):
-            scan_produce(frame[:end], 4)
+            scan_produce(frame[:end], 4, 3)
 
 
 @settings(max_examples=40)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from typing import Any
+from zlib import crc32
 
 from kafka.record.legacy_records import LegacyRecordBatch
 from kafka.record.memory_records import MemoryRecords
@@ -34,8 +35,6 @@ def wrapper(magic: int, value: bytes | None, codec: int, *, offset: int = 0, tim
 
 def resealed(message: bytearray) -> bytes:
     """The message with a CRC that is right again."""
-    from zlib import crc32
-
     message[12:16] = crc32(message[16:]).to_bytes(4, "big")
     return bytes(message)
 

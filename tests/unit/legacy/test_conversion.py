@@ -60,8 +60,10 @@ def batch_at(base_offset: int, records: list[Record], attributes: int = 0) -> by
 RECORDS = [Record(0, 50, b"a", b"1", (("h", b"x"),)), Record(0, 51, None, b"2"), Record(0, 40, b"b", None)]
 
 
-def down(data: bytes, magic: int = 1, at: int = 0, limit: int = MANY, *, one_whole: bool = False) -> Down:
-    return message_set_of(memoryview(data), magic, at, limit, one_whole=one_whole)
+def down(
+    data: bytes, magic: int = 1, at: int = 0, limit: int = MANY, *, first: int = 0, cuts_first: bool = False
+) -> Down:
+    return message_set_of(memoryview(data), magic, at, limit, first_bytes_max=first, cuts_first=cuts_first)
 
 
 @pytest.mark.parametrize("codec", [*CODECS.values(), CODEC_ZSTD])
@@ -116,12 +118,15 @@ def test_what_compaction_left_empty_is_skipped() -> None:
 def test_a_message_that_does_not_fit() -> None:
     data = batch_at(0, [Record(0, 1, b"k", bytes(500))])
     whole = down(data).messages
-    assert down(data, limit=100) == Down(whole[:100], 0), "cut off: its size says what it needs"
+    assert down(data, limit=100) == Down(b"", 0)
+    cut = down(data, limit=100, first=100, cuts_first=True)
+    assert cut == Down(whole[:100], 0), "its size says what it needs"
+    assert down(data, limit=100, first=200) == Down(b"", 0), "another time, when there is room"
+    assert down(data, limit=100, first=MANY) == Down(whole, 1)
+    assert down(data, limit=100, first=len(whole), cuts_first=True) == Down(whole, 1)
     assert down(data, limit=0) == Down(b"", 0)
-    assert down(data, limit=-5) == Down(b"", 0)
-    assert down(data, limit=100, one_whole=True) == Down(whole, 1)
     two = batch_at(0, [Record(0, 1, b"k", b"v"), Record(0, 1, b"k", bytes(500))])
-    assert down(two, limit=100).next_offset == 1, "only the first message is ever cut"
+    assert down(two, limit=100, first=100, cuts_first=True).next_offset == 1, "only the first is ever cut"
 
 
 def test_a_batch_that_is_cut_off_is_left_for_later() -> None:
@@ -162,7 +167,7 @@ def test_old_consumers_always_get_on(
     batch = bytes(record_batch_of(plain(1, rows)))
     seen: list[Row] = []
     while len(seen) < len(rows):
-        found = down(batch, at=len(seen), limit=limit, one_whole=True)
+        found = down(batch, at=len(seen), limit=limit, first=MANY)
         assert found.messages
         seen += read_old(found.messages)
     assert seen == rows

@@ -1,0 +1,112 @@
+"""Fetch 0-3: batches leave as messages of the format that a client of this version reads.
+
+A batch is converted as it is read, so that what has no form in the old formats (control batches) neither
+counts as found nor stops a consumer in front of it. Converting costs time for every message, so an answer
+holds little; partitions take turns at being first.
+"""
+
+from typing import Final, NamedTuple
+
+from kio.schema.errors import ErrorCode
+
+from broker.fetch_reply import PartitionRead
+from broker.fetch_wire import FetchPartition, FetchScan
+from broker.fetching import Fetch
+from broker.log.results import LogSlice
+from wire.batch import BatchError
+from wire.legacy.conversion import message_set_of
+from wire.legacy.message_set import MAGIC_V0, MAGIC_V1
+
+LEGACY_BELOW: Final = 4
+"""Versions whose clients read no record batches."""
+ANSWER_BYTES_MAX: Final = 512 * 1024
+_V1_FROM: Final = 2
+_ONE_WHOLE_FROM: Final = 3
+"""From here on the first message is never cut (KIP-74)."""
+_BYTES_MAX: Final = 2**31 - 1
+_READS_MAX: Final = 64
+"""Slices without any message that are passed over in one answer."""
+_NONE: Final = int(ErrorCode.none.value)
+_UNKNOWN_TO_OLD: Final = {
+    int(ErrorCode.kafka_storage_error.value): int(ErrorCode.not_leader_or_follower.value)
+}
+"""What Kafka tells clients that do not know a code."""
+
+
+def in_turn(scan: FetchScan, turn: int) -> FetchScan:
+    """The request with another partition first in each turn, and bounds that suit conversion."""
+    count = len(scan.partitions)
+    first = turn % count if count else 0
+    return scan._replace(
+        max_bytes=min(scan.max_bytes, ANSWER_BYTES_MAX),
+        partitions=scan.partitions[first:] + scan.partitions[:first],
+    )
+
+
+class _Room(NamedTuple):
+    """How much one partition's messages may take."""
+
+    bytes_max: int
+    first_bytes_max: int
+    """Of the first message alone."""
+    cuts_first: bool
+    """A larger first message comes cut off: the client's own limit is too small for it."""
+
+
+class LegacyFetch(Fetch):
+    """One Fetch of an old client."""
+
+    def _read(
+        self, wanted: FetchPartition, left: int, is_first: bool, allowances: dict[str, int], now_ms: int
+    ) -> PartitionRead:
+        room = self._room(wanted, left, is_first)
+        passed = wanted
+        for _ in range(_READS_MAX):
+            found = super()._read(passed, left, room.first_bytes_max > 0, allowances, now_ms)
+            read, next_offset = self._converted(found, room, allowances)
+            if read.error_code != _NONE or read.records or next_offset == passed.fetch_offset:
+                break
+            passed = passed._replace(fetch_offset=next_offset)
+        return read._replace(wanted=wanted)
+
+    def _room(self, wanted: FetchPartition, left: int, is_first: bool) -> _Room:
+        bytes_max = max(0, min(wanted.max_bytes, left))
+        if self.call.api_version >= _ONE_WHOLE_FROM:
+            return _Room(bytes_max, _BYTES_MAX if is_first else 0, cuts_first=False)
+        if is_first or wanted.max_bytes <= left:
+            return _Room(bytes_max, max(0, wanted.max_bytes), cuts_first=True)
+        return _Room(bytes_max, 0, cuts_first=False)
+
+    def _converted(
+        self, read: PartitionRead, room: _Room, allowances: dict[str, int]
+    ) -> tuple[PartitionRead, int]:
+        """The read with messages instead of batches, and the offset behind them."""
+        at = read.wanted.fetch_offset
+        if not isinstance(read.records, LogSlice):
+            return _for_old(read), at
+        bytes_max = room.bytes_max
+        if read.instance_id is not None:
+            allowances[read.instance_id] += read.records_bytes
+            bytes_max = min(bytes_max, max(0, allowances[read.instance_id]))
+        try:
+            down = message_set_of(
+                memoryview(read.records.read()),
+                MAGIC_V1 if self.call.api_version >= _V1_FROM else MAGIC_V0,
+                at,
+                bytes_max,
+                first_bytes_max=room.first_bytes_max,
+                cuts_first=room.cuts_first,
+            )
+        except BatchError as error:
+            return PartitionRead(read.wanted, int(error.error_code.value), read.instance_id), at
+        except OSError as error:
+            self._broker.storage_failed("a fetch cannot be read", error)
+            code = int(ErrorCode.kafka_storage_error.value)
+            return _for_old(PartitionRead(read.wanted, code, read.instance_id)), at
+        if read.instance_id is not None:
+            allowances[read.instance_id] -= len(down.messages)
+        return read._replace(records=down.messages or None), down.next_offset
+
+
+def _for_old(read: PartitionRead) -> PartitionRead:
+    return read._replace(error_code=_UNKNOWN_TO_OLD.get(read.error_code, read.error_code))

@@ -1,0 +1,80 @@
+"""ListOffsets 0, from before offsets had timestamps: offsets where segments begin, newest first.
+
+Source: Kafka's Log.legacyFetchOffsetsBefore. Where it goes by the time a file was last written, this goes by
+the latest record of the segment.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from broker.log.errors import LogError
+from wire.api_table import ApiKey
+from wire.codec import response_class
+from wire.schema import fields_of
+
+if TYPE_CHECKING:
+    from broker.app import Broker
+
+_LATEST: Final = -1
+_EARLIEST: Final = -2
+
+
+def offsets_before(
+    segments: Sequence[tuple[int, int]],
+    timestamp_ms: int,
+    count_max: int,
+    *,
+    log_start_offset: int,
+    high_watermark: int,
+    now_ms: int,
+) -> list[int]:
+    """At most `count_max` offsets up to a time, newest first. `segments`: base offset and latest time each.
+
+    The end counts as an offset of now. Pure.
+    """
+    if timestamp_ms == _EARLIEST:
+        return [log_start_offset][: max(count_max, 0)]
+    begun = [(min(max(base, log_start_offset), high_watermark), time_ms) for base, time_ms in segments]
+    known = [
+        offset
+        for offset, time_ms in [*begun, (high_watermark, now_ms)]
+        if timestamp_ms == _LATEST or time_ms <= timestamp_ms
+    ]
+    return sorted(set(known), reverse=True)[: max(count_max, 0)]
+
+
+def answer(broker: "Broker", request: Any) -> Any:
+    """The response to a ListOffsets 0."""
+    top = response_class(ApiKey.LIST_OFFSETS, 0)
+    (topics,) = fields_of(top)
+    partitions = fields_of(topics.value_type)[1]
+    return top(
+        topics=tuple(
+            topics.value_type(
+                name=topic.name,
+                partitions=tuple(
+                    _partition(broker, partitions.value_type, topic.name, asked) for asked in topic.partitions
+                ),
+            )
+            for topic in request.topics
+        )
+    )
+
+
+def _partition(broker: "Broker", shape: Any, topic: str, asked: Any) -> Any:
+    error_code, found = ErrorCode.none, []
+    try:
+        log = broker.replicas.leader(topic, asked.partition_index).log
+        found = offsets_before(
+            log.segment_starts(),
+            asked.timestamp,
+            asked.max_num_offsets,
+            log_start_offset=log.log_start_offset,
+            high_watermark=log.high_watermark,
+            now_ms=broker.epoch_ms(),
+        )
+    except LogError as error:
+        error_code = error.error_code
+    return shape(partition_index=asked.partition_index, error_code=error_code, old_style_offsets=tuple(found))
