@@ -40,7 +40,8 @@ class Stack:
         with output.open("wb") as log:
             self._process = subprocess.Popen(
                 [
-                    *(sys.executable, "-m", "ctl.main", "up", "--data-dir", str(self.data_dir)),
+                    *(sys.executable, "-m", "runtime.start", "ctl.main", "up"),
+                    *("--data-dir", str(self.data_dir)),
                     *("--console", f"127.0.0.1:{self._console_port}", "--vports", self._vports),
                     *("--ready-file", str(ready), *self._arguments),
                 ],
