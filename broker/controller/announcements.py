@@ -65,11 +65,13 @@ def _leader_and_isr(
 ) -> LeaderAndIsrRequest:
     told = pending.leader_and_isr.get(broker.broker_id, {})
     is_full = broker.broker_id in pending.full_leader_and_isr
-    names = _played_by(context, broker.broker_id) if is_full else list(told)
+    names = (name for name, _ in context.every_partition()) if is_full else told
     states = [
         _leader_and_isr_state(context, name, record, told.get(name, False))
         for name in names
-        if (record := context.partition(name)) is not None and record.state is not None
+        if (record := context.partition(name)) is not None
+        and record.state is not None
+        and broker.broker_id in context.active_replicas(name, record)
     ]
     topics = dict.fromkeys(state.topic for state in states)
     return LeaderAndIsrRequest(
@@ -81,14 +83,6 @@ def _leader_and_isr(
         topic_configs={topic: configs for topic in topics if (configs := context.topics[topic].configs)},
         live_brokers=live,
     )
-
-
-def _played_by(context: ControllerContext, broker_id: int) -> list[PartitionName]:
-    return [
-        name
-        for name, record in context.every_partition()
-        if broker_id in context.active_replicas(name, record)
-    ]
 
 
 def _leader_and_isr_state(

@@ -63,7 +63,8 @@ from contracts.cluster import (
     UpdateMetadataRequest,
     UpdateMetadataResponse,
 )
-from contracts.tree import Create, Op, SetData, TreeConflict
+from contracts.tree import Create, Delete, Op, SetData, TreeConflict
+from contracts.tree import Node as TreeNode
 from runtime.tree.pure import Change, PureTree
 
 Key = tuple[str, int]
@@ -211,10 +212,28 @@ class World:
 
     # -- the tree ----------------------------------------------------------------------------------------
 
-    def commit(self, session: int, ops: list[Op]) -> Any:
+    def commit(self, session: int, ops: list[Op], *, by_controller: bool = False) -> Any:
+        before = {op.path: self.tree.get(op.path) for op in ops if op.path.endswith("/state")}
         applied = self.tree.commit(session, ops)
+        for path, node in before.items():
+            self._check_transition(path, node, by_controller=by_controller)
         self._notify(applied.changes)
         return applied.results
+
+    def _check_transition(self, path: str, before: TreeNode | None, *, by_controller: bool) -> None:
+        """What may become of a partition's state: committed records are only in the ISR."""
+        after = self.tree.get(path)
+        if after is None:
+            return
+        new = decode_state(after.data)
+        assert new.isr and len(set(new.isr)) == len(new.isr), f"{path}: {new}"
+        assert new.leader < 0 or new.leader in new.isr, f"{path}: {new}"
+        if before is None or not by_controller:
+            return
+        old = decode_state(before.data)
+        assert new.leader_epoch == old.leader_epoch + 1, f"{path}: {old} -> {new}"
+        if not new.leader_recovery_state:
+            assert set(new.isr) <= set(old.isr), f"{path}: only a leader takes replicas in: {old} -> {new}"
 
     def _notify(self, changes: tuple[Change, ...]) -> None:
         for node in self.nodes.values():
@@ -386,7 +405,7 @@ class World:
 
     def _try(self, session: int, batch: list[Op]) -> Any:
         try:
-            return self.commit(session, batch)
+            return self.commit(session, batch, by_controller=True)
         except TreeConflict as conflict:
             return conflict
 
@@ -399,6 +418,11 @@ class World:
         response = self.brokers[to].carry_out(command)
         node.events.append(Answered(to, command, response))
         return True
+
+    def oust(self) -> None:
+        """An operator deletes /controller: the old controller goes on until it hears, or is refused."""
+        self.commit(0, [Delete(CONTROLLER)])
+        self.controller_id = None
 
     def deposed(self, broker_id: int) -> None:
         """The broker hears that it is no controller any more."""
