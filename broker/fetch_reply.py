@@ -8,6 +8,7 @@ from broker import fetch_wire
 from broker.call import ReplyPart
 from broker.fetch_wire import FetchPartition
 from broker.log.results import LogSlice
+from broker.log.txn_index import AbortedTransaction
 
 _COPIED_BYTES_MAX: Final = 256 * 1024
 """Of one answer: a client that does not read it must not hold much memory."""
@@ -24,6 +25,8 @@ class PartitionRead(NamedTuple):
     log_start_offset: int = -1
     records: LogSlice | bytes | None = None
     """Bytes: converted for an old client."""
+    aborted: Sequence[AbortedTransaction] | None = None
+    """With records in `records`, for read_committed; None for read_uncommitted."""
 
     @property
     def records_bytes(self) -> int:
@@ -43,7 +46,6 @@ class FetchReply:
         api_version: int,
         reads: Sequence[PartitionRead],
         *,
-        read_committed: bool = False,
         sendfile_bytes_min: int,
     ) -> None:
         self._version = api_version
@@ -55,7 +57,7 @@ class FetchReply:
         for topic, partitions in topics.items():
             parts.append(fetch_wire.topic_head(topic, len(partitions)))
             for read in partitions:
-                parts.append(_partition_head(api_version, read, read_committed))
+                parts.append(_partition_head(api_version, read))
                 if read.records is not None:
                     part = read.records
                     small = read.records_bytes < sendfile_bytes_min and copied < _COPIED_BYTES_MAX
@@ -82,7 +84,7 @@ def error_frame(api_version: int, correlation_id: int, error_code: int) -> bytes
     return fetch_wire.frame_head(len(body), correlation_id) + body
 
 
-def _partition_head(version: int, read: PartitionRead, read_committed: bool) -> bytes:
+def _partition_head(version: int, read: PartitionRead) -> bytes:
     return fetch_wire.partition_head(
         version,
         read.wanted.partition,
@@ -91,7 +93,7 @@ def _partition_head(version: int, read: PartitionRead, read_committed: bool) -> 
         read.last_stable_offset,
         read.log_start_offset,
         read.records_bytes,
-        read_committed=read_committed,
+        read.aborted,
     )
 
 

@@ -6,10 +6,14 @@ by sendfile. Source: Kafka FetchRequest.json, FetchResponse.json.
 """
 
 import struct
-from typing import Final, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker.produce_wire import PARTITIONS_MAX, read_count, read_string
 from wire.codec import MalformedFrame
+
+if TYPE_CHECKING:
+    from broker.log.txn_index import AbortedTransaction
 
 _I16: Final = struct.Struct(">h")
 _I32: Final = struct.Struct(">i")
@@ -23,6 +27,7 @@ _PARTITION_V9: Final = struct.Struct(">iiqqi")
 _ANSWER_V0: Final = struct.Struct(">ihq")
 _ANSWER_V4: Final = struct.Struct(">ihqq")
 _ANSWER_V5: Final = struct.Struct(">ihqqq")
+_ABORTED: Final = struct.Struct(">qq")
 NULL: Final = _I32.pack(-1)
 EMPTY: Final = _I32.pack(0)
 NO_PREFERRED_REPLICA: Final = _I32.pack(-1)
@@ -163,17 +168,21 @@ def partition_head(
     last_stable_offset: int,
     log_start_offset: int,
     records_bytes: int,
-    *,
-    read_committed: bool,
+    aborted: "Sequence[AbortedTransaction] | None" = None,
 ) -> bytes:
-    """A partition up to its records, whose size stands last."""
+    """A partition up to its records, whose size stands last. `aborted` is None for read_uncommitted."""
     if api_version >= 5:
         head = _ANSWER_V5.pack(index, error_code, high_watermark, last_stable_offset, log_start_offset)
     elif api_version == 4:
         head = _ANSWER_V4.pack(index, error_code, high_watermark, last_stable_offset)
     else:
         return _ANSWER_V0.pack(index, error_code, high_watermark) + _I32.pack(records_bytes)
-    head += EMPTY if read_committed else NULL  # aborted transactions: there are none
+    if aborted is None:
+        head += NULL
+    else:
+        head += _I32.pack(len(aborted))
+        for each in aborted:
+            head += _ABORTED.pack(each.producer_id, each.first_offset)
     if api_version >= PREFERRED_REPLICA_FROM:
         head += NO_PREFERRED_REPLICA
     return head + _I32.pack(records_bytes)

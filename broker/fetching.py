@@ -13,6 +13,9 @@ from broker.fetch_reply import FetchReply, PartitionRead
 from broker.fetch_sessions import FetchContext
 from broker.fetch_wire import FetchPartition, FetchScan
 from broker.log.errors import LogError
+from broker.log.partition_log import PartitionLog
+from broker.log.results import LogSlice
+from broker.log.txn_index import AbortedTransaction
 from broker.purgatory import Purgatory, Waiting
 from broker.replication.partition import Partition
 from broker.replication.replicas import Replicas
@@ -157,7 +160,8 @@ class Fetch:
             self._broker.metrics.fetch.observe(perf_counter_ns() - started_ns)
             return
         timer = self._broker.call_later(self._deadline_ms - now_ms, self._expire)
-        waiting = DelayedFetch(self, missing, timer)
+        # A marker is small, but it may let a whole transaction through.
+        waiting = DelayedFetch(self, min(missing, 1) if self._read_committed else missing, timer)
         self._broker.fetches.delay(waiting)
 
     def _expire(self) -> None:
@@ -195,13 +199,21 @@ class Fetch:
         up_to = last_stable_offset if self._read_committed else high_watermark
         try:
             records = log.read(wanted.fetch_offset, max(max_bytes, 0), up_to=up_to, min_one_batch=is_first)
+            aborted = self._aborted(log, records, up_to)
         except LogError as error:
             return PartitionRead(wanted, int(error.error_code.value), instance_id)
         if instance_id is not None and records is not None:
             allowances[instance_id] -= records.size_bytes
-        return PartitionRead(
-            wanted, _NONE, instance_id, high_watermark, last_stable_offset, log.log_start_offset, records
-        )
+        offsets = (high_watermark, last_stable_offset, log.log_start_offset)
+        return PartitionRead(wanted, _NONE, instance_id, *offsets, records, aborted)
+
+    def _aborted(
+        self, log: PartitionLog, records: LogSlice | None, up_to: int
+    ) -> list[AbortedTransaction] | None:
+        """What a read_committed consumer must leave out. Raises: StorageFailed."""
+        if not self._read_committed:
+            return None
+        return [] if records is None else log.aborted_in(records, up_to)
 
     def _try_answer(self, reads: list[PartitionRead], now_ms: int) -> None:
         try:
@@ -214,7 +226,6 @@ class Fetch:
         reply = FetchReply(
             self.call.api_version,
             self._chosen(reads),
-            read_committed=self._read_committed,
             sendfile_bytes_min=self._broker.config.sendfile_bytes_min,
         )
         throttle_time_ms, mute = charge(

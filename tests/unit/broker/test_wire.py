@@ -10,6 +10,7 @@ from kio.static.primitive import i32Timedelta
 
 from broker import fetch_wire
 from broker.fetch_wire import scan_fetch
+from broker.log.txn_index import AbortedTransaction
 from broker.produce_wire import PartitionAnswer, produce_response, scan_produce
 from tests.integration.broker.raw import request
 from wire.codec import MalformedFrame, decode_response, encode, framed_request
@@ -172,13 +173,18 @@ def test_a_scanned_fetch_is_what_was_encoded(version: int, numbers: Any, topics:
 
 
 @settings(max_examples=40)
-@given(version=st.integers(4, 11), records=st.binary(max_size=50), offsets=st.tuples(_i64, _i64, _i64))
-def test_kio_reads_a_fetch_response(version: int, records: bytes, offsets: Any) -> None:
+@given(
+    version=st.integers(4, 11),
+    records=st.binary(max_size=50),
+    offsets=st.tuples(_i64, _i64, _i64),
+    aborted=st.none() | st.lists(st.builds(AbortedTransaction, _i64, _i64, _i64, _i64), max_size=3),
+)
+def test_kio_reads_a_fetch_response(version: int, records: bytes, offsets: Any, aborted: Any) -> None:
     body = (
         fetch_wire.response_head(version, 99, 0, 5)
         + fetch_wire.count(1)
         + fetch_wire.topic_head("topic", 1)
-        + fetch_wire.partition_head(version, 3, 0, *offsets, len(records), read_committed=False)
+        + fetch_wire.partition_head(version, 3, 0, *offsets, len(records), aborted=aborted)
         + records
     )
     framed = fetch_wire.frame_head(len(body), 12) + body
@@ -190,6 +196,11 @@ def test_kio_reads_a_fetch_response(version: int, records: bytes, offsets: Any) 
     assert (partition.high_watermark, partition.last_stable_offset) == offsets[:2]
     if version >= 5:
         assert partition.log_start_offset == offsets[2]
+    told = partition.aborted_transactions
+    assert (told is None) is (aborted is None)
+    assert [(each.producer_id, each.first_offset) for each in told or ()] == [
+        each[:2] for each in aborted or ()
+    ]
 
 
 def test_framed_request_of_the_tests_is_what_the_broker_parses() -> None:
