@@ -75,6 +75,7 @@ class LocalTree:
         """Finish what was called and close the file."""
         if self._draining is not None:
             await self._draining
+        self._epoch = 0
         await self._in_thread(self._store.close)
         self._thread.shutdown(wait=False)
 
@@ -176,8 +177,8 @@ class LocalTree:
 def _outcome(call: Callable[[], Any]) -> tuple[Any, Exception | None]:
     try:
         return call(), None
-    except TreeConflict as conflict:
-        return None, conflict
+    except Exception as refusal:  # noqa: BLE001 - a conflict or a caller's mistake: its own caller is told
+        return None, refusal
 
 
 def _settle(future: asyncio.Future[Any], result: Any, refusal: Exception | None) -> None:

@@ -218,3 +218,26 @@ async def test_thousands_of_writes_wait_for_a_silent_server_without_blocking_the
         versions = [result.stat.version for [result] in await asyncio.gather(*writes) if result.stat]
         assert versions == list(range(1, 2_001)), "in the order of the calls"
         assert states == [CONNECTED]
+
+
+async def test_of_several_hosts_any_that_answers_is_used(zookeeper: ZooKeeperServer) -> None:
+    chroot = zookeeper.new_chroot().partition("/")[2]
+    async with proxied(zookeeper.port) as one, proxied(zookeeper.port) as two:
+        hosts = f"127.0.0.1:1,127.0.0.1:{one.port},127.0.0.1:{two.port}/{chroot}"
+        async with session(hosts) as (tree, states):
+            await tree.commit([Create("/e", ephemeral=True)])
+            for proxy in (one, two):
+                proxy.refuse()
+                await eventually(lambda: states[-1] is CONNECTED)
+                assert await until_answered(tree, "/e"), "the session moved to the other host"
+                await proxy.start()
+            assert EXPIRED not in states
+
+
+async def until_answered(tree: ZooKeeperTree, path: str) -> bool:
+    """Whether there is a node, once a connection is there to ask on."""
+    while True:
+        try:
+            return await tree.get(path) is not None
+        except TreeUnavailable:
+            await asyncio.sleep(0.02)

@@ -73,6 +73,33 @@ async def test_what_cannot_be_written_did_not_happen(tmp_path: Path) -> None:
     await tree.aclose()
 
 
+async def test_a_full_disk_as_sqlite_tells_it(tmp_path: Path) -> None:
+    tree = await opened(tmp_path / "tree.db")
+    await tree.commit([Create("/a")])
+    connection = tree._store._connection
+    assert connection is not None
+    [[pages]] = connection.execute("PRAGMA page_count")
+    connection.execute(f"PRAGMA max_page_count = {pages}")
+    with pytest.raises(TreeUnavailable, match="full"):
+        await tree.commit([Create("/a/large", b"x" * 100_000)])
+    assert await tree.children("/a") == []
+    connection.execute("PRAGMA max_page_count = 1000000")
+    await tree.commit([Create("/a/large", b"x" * 100_000)])
+    await tree.aclose()
+    with pytest.raises(TreeUnavailable):
+        await tree.get("/a")
+
+
+async def test_a_callers_mistake_is_told_to_that_caller_only(tmp_path: Path) -> None:
+    tree = await opened(tmp_path / "tree.db")
+    wrong, right = await asyncio.gather(
+        tree.commit([Create("no-path")]), tree.commit([Create("/a")]), return_exceptions=True
+    )
+    assert isinstance(wrong, AssertionError)
+    assert isinstance(right, list)
+    await tree.aclose()
+
+
 async def test_reads_wait_until_what_they_saw_is_on_the_disk(tmp_path: Path) -> None:
     tree = await opened(tmp_path / "tree.db")
     order: list[str] = []
