@@ -21,6 +21,7 @@ from contracts.tree import (
     TreeConflict,
     TreeUnavailable,
 )
+from runtime.tree.pure import is_path
 
 MULTI_BYTES_MAX: Final = 1_000_000
 """A little less than jute.maxbuffer's default: a larger request costs the connection."""
@@ -149,6 +150,7 @@ def stat_of(raw: Sequence[int]) -> Stat:
 
 
 def _operation(op: Op, chroot: str) -> bytes:
+    assert is_path(op.path), f"{op.path!r} is not a path of the tree"
     path = _string(under(chroot, op.path))
     match op:
         case Create(_path, data, ephemeral, sequential):
