@@ -59,6 +59,10 @@ _ROWS: Final = (
     Row(ApiKey.DELETE_RECORDS, version_range(0, 2), Mode.MAPPED, "topic_partitions"),
     Row(ApiKey.INIT_PRODUCER_ID, version_range(0, 4), Mode.MAPPED, "init_producer_id"),
     Row(ApiKey.OFFSET_FOR_LEADER_EPOCH, version_range(2, 4), Mode.MAPPED, "topic_partitions"),
+    Row(ApiKey.ADD_PARTITIONS_TO_TXN, version_range(0, 3), Mode.MAPPED, "transactions"),
+    Row(ApiKey.ADD_OFFSETS_TO_TXN, version_range(0, 3), Mode.MAPPED, "transactions"),
+    Row(ApiKey.END_TXN, version_range(0, 3), Mode.MAPPED, "transactions"),
+    Row(ApiKey.TXN_OFFSET_COMMIT, version_range(0, 3), Mode.MAPPED, "transactions"),
     Row(ApiKey.DESCRIBE_ACLS, version_range(1, 2), Mode.LOCAL, "forbidden"),
     Row(ApiKey.CREATE_ACLS, version_range(1, 2), Mode.LOCAL, "forbidden"),
     Row(ApiKey.DELETE_ACLS, version_range(1, 2), Mode.LOCAL, "forbidden"),
@@ -74,6 +78,9 @@ _ROWS: Final = (
     Row(ApiKey.LIST_PARTITION_REASSIGNMENTS, version_range(0, 0), Mode.LOCAL, "forbidden"),
     Row(ApiKey.OFFSET_DELETE, version_range(0, 0), Mode.MAPPED, "groups"),
     Row(ApiKey.DESCRIBE_CLUSTER, version_range(0, 1), Mode.MAPPED),
+    Row(ApiKey.DESCRIBE_PRODUCERS, version_range(0, 0), Mode.MAPPED, "topic_partitions"),
+    Row(ApiKey.DESCRIBE_TRANSACTIONS, version_range(0, 0), Mode.MAPPED, "transactions"),
+    Row(ApiKey.LIST_TRANSACTIONS, version_range(0, 1), Mode.MAPPED),
 )
 
 APIS: Final[dict[int, Row]] = {int(row.key): row for row in _ROWS}

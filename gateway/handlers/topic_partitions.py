@@ -1,4 +1,5 @@
-"""ListOffsets 0-6, OffsetForLeaderEpoch 2-4, DeleteRecords 0-2: topics with address lists."""
+"""ListOffsets 0-6, OffsetForLeaderEpoch 2-4, DeleteRecords 0-2, DescribeProducers 0: topics with address
+lists."""
 
 from typing import Any
 
