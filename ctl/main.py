@@ -12,9 +12,13 @@ from ctl.commands import (
     doctor,
     group,
     instance,
+    leader,
     loadtest,
     quota,
+    reassign,
+    replica,
     selftest,
+    statelog,
     tenant,
     topic,
     up,
@@ -38,8 +42,12 @@ app.command("test")(selftest.run_tests)
 app.add_typer(bench.app, name="bench", help="Measure ratios against a peer in the same run.")
 app.add_typer(instance.app, name="instance", help="Instances of a tenant.")
 app.add_typer(whitelist.app, name="whitelist", help="Who may connect.")
-app.add_typer(topic.app, name="topic", help="Topics of an instance.")
+app.add_typer(topic.app, name="topic", help="Topics of an instance, or of the whole cluster (--cluster).")
 app.add_typer(group.app, name="group", help="Consumer groups of an instance.")
+app.add_typer(replica.app, name="replica", help="Replicas of partitions (operators).")
+app.add_typer(leader.app, name="leader", help="Who leads partitions (operators).")
+app.add_typer(reassign.app, name="reassign", help="Move partitions to other brokers (operators).")
+app.add_typer(statelog.app, name="statelog", help="What the controller told the brokers (operators).")
 app.add_typer(quota.app, name="quota", help="What the quota master allots and why.")
 app.add_typer(tenant.app, name="tenant", help="Tenants (operators).")
 app.add_typer(tenant.keys, name="key", help="API keys.")

@@ -1,5 +1,6 @@
 """Options that many commands share."""
 
+import datetime
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -37,3 +38,18 @@ def _parser(*, rate: bool) -> Callable[[Any], int]:
 
 parse_rate = _parser(rate=True)
 parse_size = _parser(rate=False)
+
+
+def parse_time(text: Any) -> int:
+    """Epoch ms of a time as people write it (UTC unless it names a zone), or of epoch ms."""
+    if isinstance(text, int):
+        return text
+    if text.isdecimal():
+        return int(text)
+    try:
+        moment = datetime.datetime.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter(f"'{text}' is no time like 2026-01-31T12:00:00Z, nor epoch ms") from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=datetime.UTC)
+    return round(moment.timestamp() * 1000)
