@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from broker.app import Broker
 
 _READ_COMMITTED: Final = 1
+DEBUGGING_REPLICA_ID: Final = -2
+"""A tool that compares replicas: followers answer too, and no tenant is charged. Gateways refuse it."""
 _NONE: Final = int(ErrorCode.none.value)
 
 
@@ -123,7 +125,7 @@ class Fetches:
 class Fetch:
     """One Fetch request in progress."""
 
-    __slots__ = ("_broker", "_deadline_ms", "_read_committed", "call", "context", "scan")
+    __slots__ = ("_broker", "_deadline_ms", "_is_debugging", "_read_committed", "call", "context", "scan")
 
     def __init__(self, broker: "Broker", call: Call, scan: FetchScan, context: FetchContext) -> None:
         self._broker = broker
@@ -132,6 +134,7 @@ class Fetch:
         self.context = context
         self._deadline_ms = call.received_at_ms + max(0, scan.max_wait_ms)
         self._read_committed = scan.isolation_level == _READ_COMMITTED
+        self._is_debugging = scan.replica_id == DEBUGGING_REPLICA_ID
 
     def go_on(self, final: bool = False) -> None:
         """`attempt` outside of the dispatch that guards handlers."""
@@ -184,12 +187,11 @@ class Fetch:
         self, wanted: FetchPartition, left: int, is_first: bool, allowances: dict[str, int], now_ms: int
     ) -> PartitionRead:
         try:
-            partition = self._broker.replicas.leader(
-                wanted.topic, wanted.partition, wanted.current_leader_epoch
-            )
+            partition = self._partition(wanted)
         except LogError as error:
             return PartitionRead(wanted, int(error.error_code.value), owner_of(wanted.topic))
-        instance_id, log = partition.instance_id, partition.log
+        log = partition.log
+        instance_id = None if self._is_debugging else partition.instance_id
         max_bytes = min(wanted.max_bytes, left)
         if instance_id is not None:
             if instance_id not in allowances:
@@ -206,6 +208,13 @@ class Fetch:
             allowances[instance_id] -= records.size_bytes
         offsets = (high_watermark, last_stable_offset, log.log_start_offset)
         return PartitionRead(wanted, _NONE, instance_id, *offsets, records, aborted)
+
+    def _partition(self, wanted: FetchPartition) -> Partition:
+        """Raises: LogError."""
+        replicas = self._broker.replicas
+        if self._is_debugging:
+            return replicas.replica(wanted.topic, wanted.partition)
+        return replicas.leader(wanted.topic, wanted.partition, wanted.current_leader_epoch)
 
     def _aborted(
         self, log: PartitionLog, records: LogSlice | None, up_to: int

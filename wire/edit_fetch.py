@@ -14,6 +14,8 @@ from wire.scope import Scope
 
 _REQUEST_HEAD: Final = struct.Struct(">ihhih").unpack_from
 _RESPONSE_HEAD: Final = struct.Struct(">ii").unpack_from
+_CONSUMER: Final = -1
+"""The replica id of clients; others read what is not committed, or from followers."""
 _SESSION: Final = struct.Struct(">ii")
 
 NO_SESSION: Final = (0, -1)
@@ -109,7 +111,7 @@ def edit_fetch_request(frame: memoryview, scope: Scope, *, session_id: int | Non
     except struct.error as error:
         raise MalformedFrame("a Fetch request ends early") from error
     pieces, grown, topics, replica_id, max_wait_ms, session, epoch = scanned
-    if replica_id >= 0:
+    if replica_id != _CONSUMER:
         raise NotMappable("a fetch in the name of a replica")
     buffers = assembled(frame, pieces, grown)
     return FetchRequestEdit(buffers, correlation_id, session, epoch, max_wait_ms, topics)

@@ -57,15 +57,20 @@ class Replicas:
         """The replica, whatever its role."""
         return self._partitions.get((topic, index))
 
+    def replica(self, topic: str, index: int) -> Partition:
+        """The same for whoever asks by name. Raises: LogError, as `leader`."""
+        partition = self._partitions.get((topic, index))
+        if partition is None:
+            raise self._not_hosted(topic, index)
+        return partition
+
     def leader(self, topic: str, index: int, current_leader_epoch: int = -1) -> Partition:
         """The partition if this broker leads it, in this epoch if one is given (KIP-320).
 
         Raises: LogError with UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH,
         UNKNOWN_LEADER_EPOCH or KAFKA_STORAGE_ERROR.
         """
-        partition = self._partitions.get((topic, index))
-        if partition is None:
-            raise self._not_hosted(topic, index)
+        partition = self.replica(topic, index)
         if current_leader_epoch not in (-1, partition.leader_epoch):
             if current_leader_epoch < partition.leader_epoch:
                 raise LogError(ErrorCode.fenced_leader_epoch, f"epoch {current_leader_epoch} is over")

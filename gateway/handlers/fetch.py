@@ -19,6 +19,7 @@ from wire.framing import Buffer
 
 _FULL_FETCH: Final = 0
 _NO_SESSION: Final = -1
+_CONSUMER: Final = -1
 
 
 def take_frame(call: Call, frame: memoryview, out: list[Buffer]) -> bool:
@@ -52,7 +53,7 @@ def on_request(call: Call, request: Any) -> Outcome:
     refused = [topic for topic in request.topics if call.refuses_topic(topic.topic)]
     call.exchange.notes = refused
     kept = tuple(topic for topic in request.topics if topic not in refused)
-    changes: dict[str, Any] = {"topics": kept}
+    changes: dict[str, Any] = {"topics": kept, "replica_id": _CONSUMER}
     if hasattr(request, "session_id"):
         changes |= {"session_id": 0, "session_epoch": _NO_SESSION, "forgotten_topics_data": ()}
     request = replace(request, **changes)

@@ -349,9 +349,10 @@ def test_old_fetch_requests_have_no_session(version: int) -> None:
     assert joined(edit_fetch_request(memoryview(frame), OWN, session_id=0).buffers) == frame
 
 
-def test_a_fetch_in_the_name_of_a_replica_is_refused() -> None:
+@pytest.mark.parametrize("replica_id", [0, 2, -2])
+def test_a_fetch_in_the_name_of_a_replica_is_refused(replica_id: int) -> None:
     with pytest.raises(NotMappable):
-        edit_fetch_request(memoryview(fetch_request(11, replica_id=2)), OWN)
+        edit_fetch_request(memoryview(fetch_request(11, replica_id=replica_id)), OWN)
 
 
 def test_a_client_id_of_negative_length_is_malformed() -> None:
