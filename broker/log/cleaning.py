@@ -233,27 +233,30 @@ class _Cleaning:
         """(bytes, position in them, header) of the segment's batches, each whole and with its CRC checked."""
         fd = os.open(self._task.path(segment), os.O_RDONLY | os.O_CLOEXEC)
         try:
-            position, end = 0, segment.size_bytes
+            position, end, next_offset = 0, segment.size_bytes, segment.base_offset
+            want = _READ_BYTES
             while position < end:
                 if self._should_stop():
                     raise CleaningStopped
-                data = os.pread(fd, min(_READ_BYTES, end - position), position)
-                at = 0
+                asked = min(want, end - position)
+                data = os.pread(fd, asked, position)
+                at, want = 0, _READ_BYTES
                 while at + HEADER_SIZE <= len(data):
                     header = parse_header(data, at)
+                    size = header.size_bytes
                     if not is_whole(header, end - position - at):
                         raise _damaged(segment, header, "its header is none")
-                    size = header.size_bytes
+                    if not next_offset <= header.base_offset <= header.last_offset < segment.next_offset:
+                        raise _damaged(segment, header, f"it does not follow offset {next_offset}")
                     if at + size > len(data):
-                        if at == 0:
-                            data = os.pread(fd, size, position)
-                            continue
+                        want = max(want, size)  # larger than what is read at once
                         break
                     if crc32c(memoryview(data)[at + _CRC_FROM : at + size]) != header.crc:
                         raise _damaged(segment, header, "its CRC is wrong")
                     yield data, at, header
+                    next_offset = header.next_offset
                     at += size
-                if at == 0:
+                if len(data) < asked or (at == 0 and want == _READ_BYTES):
                     raise LogDamaged(f"segment {segment.base_offset} ends within a batch at {position}")
                 position += at
         finally:

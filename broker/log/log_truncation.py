@@ -56,6 +56,7 @@ class TruncatedLog(RetainedLog):
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop everything; log start, high watermark and log end are `offset` then. Raises: StorageFailed."""
         self._check_usable()
+        self._cancel_cleaning()
         self._announce_end(offset)
         created_ms = self._segments.active.created_ms
         try:
