@@ -165,13 +165,13 @@ class LogLife(RuleBasedStateMachine):
         self.end = self.log.log_end_offset
         assert self.checkpointed_start <= self.log.log_start_offset <= max(self.start, self.flushed)
         self.start_at(self.log.log_start_offset)
-        self.sent = [sent for sent in self.sent if sent[2] < self.end]
         self.sequence = self.sent[-1][0] + self.sent[-1][1] if self.sent else 0
 
     def reopen(self) -> None:
         self.manager, _ = open_manager(self.directory, CONFIG, self.now_ms)
         self.log = self.manager.logs[TOPIC, 0]
         first = min(int(path.stem) for path in self.log.directory.glob("*.log"))
+        self.sent = [sent for sent in self.sent if sent[2] < self.log.log_end_offset]
         self.sent = [sent for sent in self.sent if sent[2] >= first or sent is self.sent[-1]]
 
     @invariant()
