@@ -108,7 +108,7 @@ class ReplicaManager(Replicas):
             if number % _PARTITIONS_PER_STEP == 0:
                 yield
         if request.is_full:
-            self._remove_strays({(state.topic, state.partition) for state in request.partition_states})
+            self._stop_strays({(state.topic, state.partition) for state in request.partition_states})
         self.followers.close_idle()
         return LeaderAndIsrResponse(partition_errors=tuple(errors))
 
@@ -181,15 +181,14 @@ class ReplicaManager(Replicas):
             log = None
         return self._logs.create(*key, topic_id, config, self._epoch_ms()) if log is None else log
 
-    def _remove_strays(self, named: set[Key]) -> None:
-        """Replicas and logs of topics that were deleted, or moved away, while we did not hear."""
+    def _stop_strays(self, named: set[Key]) -> None:
+        """Stop what the controller did not name. Logs stay: only a StopReplica deletes, since a controller
+        that read a damaged tree must not cost data."""
         for key, partition in list(self._partitions.items()):
             if key not in named:
-                self._stop(partition, delete=True)
-        for key in list(self._logs.logs):
-            if key not in named:
-                _log.info("a log that nobody assigned is removed", topic=key[0], partition=key[1])
-                self._delete_log(key)
+                self._stop(partition, delete=False)
+        for key in self._logs.logs.keys() - named:
+            _log.warning("a log that nobody assigned is kept", topic=key[0], partition=key[1])
 
     def stop_replicas(self, request: StopReplicaRequest) -> StopReplicaResponse:
         """`stop_replica` in one go."""
@@ -264,11 +263,11 @@ class ReplicaManager(Replicas):
                 partition.log.reconfigure(config)
                 partition.reconfigured()
 
-    def shrink_isrs(self) -> None:
-        """Drop followers that lag from ISRs. Call it every half `replica.lag.time.max.ms`."""
+    def review_isrs(self) -> None:
+        """See who lags and who has caught up. Call it every half `replica.lag.time.max.ms` or more often."""
         now_ms = self._now_ms()
         for partition in self:
-            partition.shrink_isr(now_ms)
+            partition.review_isr(now_ms)
 
 
 def _run(steps: Generator[None, None, T]) -> T:

@@ -335,8 +335,9 @@ class Partition:
             joining = Joining(remote.replica_id, link.broker_epoch)
             self._propose((*self.isr, remote.replica_id), joining)
 
-    def shrink_isr(self, now_ms: int) -> None:
-        """Drop members that have not caught up within `replica.lag.time.max.ms`. Call it now and then."""
+    def review_isr(self, now_ms: int) -> None:
+        """Drop members that have not caught up within `replica.lag.time.max.ms`, else see who may join. Call
+        it now and then."""
         self._seen_ms = max(self._seen_ms, now_ms)
         if not self.is_leader or self.pending_isr is not None:
             return
@@ -349,8 +350,21 @@ class Partition:
         )
         if kept != self.isr:
             self._propose(kept)
-        else:
-            self._advance()  # who was about to join may have given up
+            return
+        self._advance()  # who was about to join may have given up
+        self._expand_isr_again()
+
+    def _expand_isr_again(self) -> None:
+        """A follower that caught up while another change was under way, or before we knew its incarnation,
+        need not fetch anything again."""
+        for replica_id, remote in self._remotes.items():
+            link = remote.link
+            if (
+                replica_id not in self.isr
+                and link is not None
+                and self._seen_ms - link.last_fetch_ms <= self._host.replica_lag_max_ms
+            ):
+                self._expand_isr(remote)
 
     def _propose(self, isr: tuple[int, ...], joining: Joining | None = None) -> None:
         assert self._host.broker_id in isr, "the leader is in the ISR"
@@ -367,6 +381,7 @@ class Partition:
         self.isr = change.isr
         self.partition_epoch = partition_epoch
         self._advance()
+        self._expand_isr_again()
         return True
 
     def isr_refused(
@@ -387,6 +402,7 @@ class Partition:
         self.isr = found[2]
         self.partition_epoch = partition_epoch
         self._advance()
+        self._expand_isr_again()
         return True
 
     def isr_abandoned(self, change: IsrChange) -> None:

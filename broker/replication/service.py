@@ -43,14 +43,14 @@ class Replication:
         """Name and loop of each background task."""
         return [
             ("write ISRs", lambda: self.isr_writer.run(tree)),
-            ("shrink ISRs", self._shrink_isrs),
+            ("review ISRs", self._review_isrs),
             ("check leaders", self._check_links),
         ]
 
-    async def _shrink_isrs(self) -> None:
+    async def _review_isrs(self) -> None:
         while True:
             await asyncio.sleep(min(_LAG_CHECK_S, self._broker.config.replica_lag_time_max_ms / 2000))
-            self._broker.replicas.shrink_isrs()
+            self._broker.replicas.review_isrs()
 
     async def _check_links(self) -> None:
         while True:
