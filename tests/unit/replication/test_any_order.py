@@ -48,7 +48,7 @@ class Run:
             self.world.settle(8)
             if sorted(self.world.state.isr) == [1, 2, 3]:
                 break
-        self.world.settle(8)
+        self.world.settle(30)
         self._check_end()
 
     def _shuffle(self) -> None:
