@@ -111,6 +111,8 @@ class StopReplicaRequest(msgspec.Struct, frozen=True, kw_only=True):
     controller_id: int
     controller_epoch: int
     broker_epoch: int
+    number: int = 0
+    """Grows during a controller's term, and tells a late answer from that to the controller's last word."""
     partition_states: tuple[StopReplicaPartitionState, ...] = ()
 
 

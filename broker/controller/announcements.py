@@ -51,9 +51,12 @@ def announce(context: ControllerContext) -> Steps[None]:
                     controller_id=context.broker_id,
                     controller_epoch=context.controller_epoch,
                     broker_epoch=broker.broker_epoch,
+                    number=context.stop_number,
                     partition_states=tuple(pending.stop_replica[broker_id].values()),
                 ),
             )
+    if pending.stop_replica:
+        context.stop_number += 1
 
 
 def _all_names(context: ControllerContext) -> list[PartitionName]:

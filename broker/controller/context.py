@@ -10,9 +10,16 @@ from broker.controller.config import ControllerConfig
 from broker.controller.effects import Answer
 from broker.znode_paths import CONTROLLER_EPOCH
 from broker.znodes import Assignment, PartitionState
-from contracts.cluster import LiveBroker, StopReplicaPartitionState
+from contracts.cluster import (
+    LiveBroker,
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    StopReplicaResponse,
+)
 from contracts.tree import Check
 
+Log = tuple[str, UUID, int]
+"""(topic, topic id, partition)."""
 UNCLEAN_KEY: Final = "unclean.leader.election.enable"
 
 
@@ -74,8 +81,7 @@ class LeftoverRecord:
 
     version: int
     """Of the node."""
-    logs: set[tuple[str, UUID, int]]
-    """(topic, topic id, partition)."""
+    logs: set[Log]
 
 
 @dataclass(slots=True)
@@ -144,6 +150,10 @@ class ControllerContext:
         self.needed_internal_topics: set[str] = set()
         self.next_balance_ms = 0
         self.pending = PendingCommands()
+        self.stop_number = 1
+        """Of the next StopReplica requests."""
+        self._stops_awaited: dict[tuple[int, Log], int] = {}
+        """The number of the last StopReplica about a log: answers to earlier ones say nothing about it."""
         self.answers: list[Answer] = []
         """To be given when the brokers have been told."""
 
@@ -240,6 +250,7 @@ class ControllerContext:
     ) -> None:
         """The broker stops playing its replica of the partition."""
         if broker_id in self.brokers:
+            self.await_deletion(broker_id, (topic.name, topic.topic_id, partition))
             stops = self.pending.stop_replica.setdefault(broker_id, {})
             stops[topic.name, partition] = StopReplicaPartitionState(
                 topic=topic.name,
@@ -248,3 +259,22 @@ class ControllerContext:
                 leader_epoch=leader_epoch,
                 delete_partition=delete,
             )
+
+    def await_deletion(self, broker_id: int, log: Log) -> None:
+        """The broker is told to delete the log, by a request with the next number."""
+        self._stops_awaited[broker_id, log] = self.stop_number
+
+    def stops_answered(
+        self, broker_id: int, request: StopReplicaRequest, response: StopReplicaResponse
+    ) -> tuple[set[Log], set[Log]]:
+        """The logs that the broker has deleted, and those it could not, as far as this is its last word."""
+        errors = {(each.topic, each.partition) for each in response.partition_errors}
+        deleted: set[Log] = set()
+        failed: set[Log] = set()
+        for state in request.partition_states:
+            log = (state.topic, state.topic_id, state.partition)
+            awaited = self._stops_awaited.get((broker_id, log))
+            if state.delete_partition and awaited is not None and request.number >= awaited:
+                del self._stops_awaited[broker_id, log]
+                (failed if (state.topic, state.partition) in errors else deleted).add(log)
+        return deleted, failed

@@ -178,9 +178,12 @@ def _on_answered(context: ControllerContext, event: events.Answered) -> Steps[No
     if isinstance(request, LeaderAndIsrRequest) and isinstance(response, LeaderAndIsrResponse):
         yield from on_replicas_told(context, event.broker_id, request, response)
     elif isinstance(request, StopReplicaRequest) and isinstance(response, StopReplicaResponse):
-        yield from on_replicas_stopped(context, event.broker_id, request, response)
-        yield from on_replicas_removed(context, event.broker_id, request, response)
-        yield from on_leftovers_deleted(context, event.broker_id, request, response)
+        if response.error_code:
+            return
+        deleted, failed = context.stops_answered(event.broker_id, request, response)
+        yield from on_replicas_stopped(context, event.broker_id, deleted, failed)
+        yield from on_replicas_removed(context, event.broker_id, deleted, failed)
+        yield from on_leftovers_deleted(context, event.broker_id, deleted)
 
 
 def _on_tick(context: ControllerContext) -> Steps[None]:

@@ -13,14 +13,15 @@ from broker.controller.context import (
     ControllerContext,
     DeletionCall,
     DeletionRecord,
+    Log,
     TopicRecord,
 )
 from broker.controller.effects import Answer, Cause, ListChildren, Steps, children, note
 from broker.controller.events import DeleteTopics
-from broker.controller.leftovers import Logs, leave_behind
+from broker.controller.leftovers import leave_behind
 from broker.controller.states import Group, commit_groups
 from broker.znode_paths import DELETE_TOPICS, delete_topic_path, topic_config_path, topic_path
-from contracts.cluster import EPOCH_DURING_DELETE, StopReplicaRequest, StopReplicaResponse
+from contracts.cluster import EPOCH_DURING_DELETE
 from contracts.tree import Create, Delete
 
 _DISABLED = Verdict(
@@ -98,21 +99,18 @@ def _stop_replicas(context: ControllerContext, record: DeletionRecord, brokers: 
 
 
 def on_replicas_stopped(
-    context: ControllerContext, broker_id: int, request: StopReplicaRequest, response: StopReplicaResponse
+    context: ControllerContext, broker_id: int, deleted: set[Log], failed: set[Log]
 ) -> Steps[None]:
-    """A broker's answer: it has deleted logs, or could not (a failed directory). Raises: Deposed."""
-    if response.error_code:
-        return  # stale: its registration or the controller changed
-    failed = {(each.topic, each.partition) for each in response.partition_errors}
+    """A broker has deleted logs, or could not (a failed directory). Raises: Deposed."""
     undeleted = set()
-    for state in request.partition_states:
-        record = context.deletions.get(state.topic)
-        replica = (state.partition, broker_id)
-        if record is None or record.topic.topic_id != state.topic_id or replica not in record.waiting:
+    for log in deleted | failed:
+        name, topic_id, index = log
+        record = context.deletions.get(name)
+        if record is None or record.topic.topic_id != topic_id or (index, broker_id) not in record.waiting:
             continue
-        record.waiting.discard(replica)
-        if (state.topic, state.partition) in failed:
-            undeleted.add((state.topic, state.topic_id, state.partition))
+        record.waiting.discard((index, broker_id))
+        if log in failed:
+            undeleted.add(log)
     yield from leave_behind(context, {broker_id: undeleted})
     yield from finish_deletions(context)
 
@@ -128,7 +126,7 @@ def finish_deletions(context: ControllerContext) -> Steps[None]:
     for name, record in list(context.deletions.items()):
         if any(broker_id in context.brokers for _, broker_id in record.waiting):
             continue
-        undeleted: dict[int, Logs] = {}
+        undeleted: dict[int, set[Log]] = {}
         for index, broker_id in record.waiting:
             undeleted.setdefault(broker_id, set()).add((name, record.topic.topic_id, index))
         yield from leave_behind(context, undeleted)

@@ -10,7 +10,7 @@ from uuid import UUID
 
 import msgspec
 
-from broker.controller.context import ControllerContext, LeftoverRecord
+from broker.controller.context import ControllerContext, LeftoverRecord, Log
 from broker.controller.effects import Cause, Send, Steps, children, note, read, read_one
 from broker.controller.states import Group, commit_groups
 from broker.znode_paths import LEFTOVER_REPLICAS, leftover_replicas_path
@@ -18,7 +18,6 @@ from contracts.cluster import (
     EPOCH_DURING_DELETE,
     StopReplicaPartitionState,
     StopReplicaRequest,
-    StopReplicaResponse,
 )
 from contracts.tree import Create, Delete, Node, Op, SetData, TreeConflict
 
@@ -32,10 +31,6 @@ class _TopicLogs(msgspec.Struct, frozen=True):
 class _Leftovers(msgspec.Struct, frozen=True):
     topics: tuple[_TopicLogs, ...]
     version: int = 1
-
-
-Logs = set[tuple[str, UUID, int]]
-"""(topic, topic id, partition)."""
 
 
 def load_leftovers(context: ControllerContext) -> Steps[None]:
@@ -59,7 +54,7 @@ def _take(context: ControllerContext, broker_id: int, node: Node | None) -> Step
     context.leftovers[broker_id] = LeftoverRecord(node.stat.version, logs)
 
 
-def leave_behind(context: ControllerContext, added: Mapping[int, Logs]) -> Steps[None]:
+def leave_behind(context: ControllerContext, added: Mapping[int, set[Log]]) -> Steps[None]:
     """Write down logs that these brokers have to delete one day. Raises: Deposed."""
     for broker_id, logs in added.items():
         if logs:
@@ -67,7 +62,7 @@ def leave_behind(context: ControllerContext, added: Mapping[int, Logs]) -> Steps
             yield from _change(context, broker_id, add=logs, remove=set())
 
 
-def _change(context: ControllerContext, broker_id: int, *, add: Logs, remove: Logs) -> Steps[None]:
+def _change(context: ControllerContext, broker_id: int, *, add: set[Log], remove: set[Log]) -> Steps[None]:
     path = leftover_replicas_path(broker_id)
     while True:
         known = context.leftovers.get(broker_id)
@@ -89,7 +84,7 @@ def _change(context: ControllerContext, broker_id: int, *, add: Logs, remove: Lo
         return
 
 
-def _encoded(logs: Logs) -> bytes:
+def _encoded(logs: set[Log]) -> bytes:
     topics: dict[tuple[str, UUID], list[int]] = {}
     for topic, topic_id, index in sorted(logs):
         topics.setdefault((topic, topic_id), []).append(index)
@@ -104,6 +99,7 @@ def tell_leftovers(context: ControllerContext, brokers: Iterable[int]) -> Steps[
         if record is None or broker is None:
             continue
         wanted_again = {log for log in record.logs if _is_assigned(context, broker_id, *log)}
+        left = sorted(record.logs - wanted_again)
         yield from _change(context, broker_id, add=set(), remove=wanted_again)
         states = tuple(
             StopReplicaPartitionState(
@@ -113,15 +109,19 @@ def tell_leftovers(context: ControllerContext, brokers: Iterable[int]) -> Steps[
                 leader_epoch=EPOCH_DURING_DELETE,
                 delete_partition=True,
             )
-            for topic, topic_id, index in sorted(record.logs - wanted_again)
+            for topic, topic_id, index in left
         )
         request = StopReplicaRequest(
             controller_id=context.broker_id,
             controller_epoch=context.controller_epoch,
             broker_epoch=broker.live.broker_epoch,
+            number=context.stop_number,
             partition_states=states,
         )
-        if states:
+        if left:
+            for log in left:
+                context.await_deletion(broker_id, log)
+            context.stop_number += 1
             yield Send(broker_id, request)
 
 
@@ -134,16 +134,7 @@ def _is_assigned(
     return broker_id in topic.partitions[index].assignment.replicas
 
 
-def on_leftovers_deleted(
-    context: ControllerContext, broker_id: int, request: StopReplicaRequest, response: StopReplicaResponse
-) -> Steps[None]:
-    """A broker answered: what it deleted is nothing to remember. Raises: Deposed."""
-    if response.error_code or broker_id not in context.leftovers:
-        return
-    failed = {(each.topic, each.partition) for each in response.partition_errors}
-    deleted = {
-        (each.topic, each.topic_id, each.partition)
-        for each in request.partition_states
-        if each.delete_partition and (each.topic, each.partition) not in failed
-    }
-    yield from _change(context, broker_id, add=set(), remove=deleted)
+def on_leftovers_deleted(context: ControllerContext, broker_id: int, deleted: set[Log]) -> Steps[None]:
+    """What a broker deleted is nothing to remember. Raises: Deposed."""
+    if broker_id in context.leftovers:
+        yield from _change(context, broker_id, add=set(), remove=deleted)

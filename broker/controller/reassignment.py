@@ -15,11 +15,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from kio.schema.errors import ErrorCode
 
 from broker.controller.api import OK, PartitionName, Verdict
-from broker.controller.context import ControllerContext, PartitionRecord, target_of
+from broker.controller.context import ControllerContext, Log, PartitionRecord, target_of
 from broker.controller.effects import Answer, Cause, Steps, Unwatch, Watch, WatchKind, note, read_one
 from broker.controller.elections import Choice, elect_from
 from broker.controller.events import AlterReassignments, ListReassignments
-from broker.controller.leftovers import Logs, leave_behind
+from broker.controller.leftovers import leave_behind
 from broker.controller.states import Group, change_states, commit_groups
 from broker.controller.topics import write_assignments
 from broker.znode_paths import REASSIGN_PARTITIONS, state_path
@@ -29,7 +29,7 @@ from broker.znodes import (
     decode_reassignment,
     encode_reassignment,
 )
-from contracts.cluster import NO_LEADER, StopReplicaRequest, StopReplicaResponse
+from contracts.cluster import NO_LEADER
 from contracts.tree import Delete, SetData, TreeConflict
 
 _WOULD_BE_UNCLEAN = Verdict(
@@ -321,19 +321,17 @@ def resume_removals(context: ControllerContext, started: Iterable[int]) -> None:
 
 
 def on_replicas_removed(
-    context: ControllerContext, broker_id: int, request: StopReplicaRequest, response: StopReplicaResponse
+    context: ControllerContext, broker_id: int, deleted: set[Log], failed: set[Log]
 ) -> Steps[None]:
     """A broker deleted replicas; one that cannot (a failed directory) is not waited for. Raises: Deposed."""
-    if response.error_code:
-        return
-    failed = {(each.topic, each.partition) for each in response.partition_errors}
     undeleted = set()
-    for each in request.partition_states:
-        name = (each.topic, each.partition)
-        if broker_id in context.removals.get(name, ()) and context.topics[name[0]].topic_id == each.topic_id:
-            context.removals[name].discard(broker_id)
-            if name in failed:
-                undeleted.add((each.topic, each.topic_id, each.partition))
+    for log in deleted | failed:
+        topic, topic_id, index = log
+        brokers = context.removals.get((topic, index), set())
+        if broker_id in brokers and context.topics[topic].topic_id == topic_id:
+            brokers.discard(broker_id)
+            if log in failed:
+                undeleted.add(log)
     yield from leave_behind(context, {broker_id: undeleted})
     yield from finish_removals(context)
 
@@ -361,7 +359,7 @@ def finish_removals(context: ControllerContext) -> Steps[None]:
 
 
 def _leave_logs(context: ControllerContext, replicas: Mapping[PartitionName, Iterable[int]]) -> Steps[None]:
-    left: dict[int, Logs] = {}
+    left: dict[int, set[Log]] = {}
     for (topic, index), brokers in replicas.items():
         for broker_id in brokers:
             left.setdefault(broker_id, set()).add((topic, context.topics[topic].topic_id, index))
