@@ -21,8 +21,8 @@ from broker.metrics import BrokerMetrics
 from broker.producer_ids import ProducerIds
 from broker.rate_limited import RateLimitedLog
 from broker.replication.manager import ReplicaManager
-from broker.replication.remote import FollowerLink
-from broker.replication.sessions import ReplicaSessions
+from broker.replication.service import Replication
+from broker.sasl import PeerBroker
 from broker.server import Server
 from broker.topic_configs import log_config
 from broker.topic_store import StoredTopic, TopicStore
@@ -81,11 +81,8 @@ class Broker:
             config.fetch_sessions_max, lambda: secrets.randbelow(_SESSION_ID_MAX) + 1
         )
         self.fetches = Fetches(self.loop.call_soon)
-        self.replica_sessions = ReplicaSessions(
-            lambda: secrets.randbelow(_SESSION_ID_MAX) + 1, self._follower_left
-        )
-        self.fetches.listen(self.replicas, self.replica_sessions)
         self.flusher = Flusher(self.logs, self.loop, epoch_ms, self.storage_failed)
+        self.replication = Replication(self, lambda: PeerBroker(config.node_id, 0))
         self.server = Server(self)
         self.maintenance = Maintenance(self)
         self.coordination: GroupCoordination
@@ -169,12 +166,7 @@ class Broker:
     def connection_closed(self, connection_id: int) -> None:
         """Forget what waits for a connection."""
         self.fetches.connection_closed(connection_id)
-        self.replica_sessions.connection_closed(connection_id)
-
-    def _follower_left(self, link: FollowerLink, key: tuple[str, int]) -> None:
-        partition = self.replicas.hosted(*key)
-        if partition is not None:
-            partition.replica_left(link)
+        self.replication.connection_closed(connection_id)
 
     def _lead(self, topic: Topic, index: int) -> None:
         """One broker leads what there is."""

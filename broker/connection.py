@@ -120,7 +120,7 @@ class Connection:
                 self.close(CloseCause.CLIENT_CLOSED)
                 return
             if self.peer_broker is not None:
-                self._server.broker.replica_sessions.next_request_came(self.connection_id)
+                self._server.broker.replication.sessions.next_request_came(self.connection_id)
         except (BlockingIOError, InterruptedError):
             return
         except OSError:

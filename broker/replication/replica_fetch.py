@@ -38,12 +38,12 @@ def begin(broker: "Broker", call: "Call", scan: FetchScan, peer: "PeerBroker") -
 def _session(broker: "Broker", call: "Call", scan: FetchScan, peer: "PeerBroker") -> ReplicaSession:
     """Raises: SessionRefused."""
     if scan.session_epoch != INITIAL_EPOCH:
-        return broker.replica_sessions.go_on(scan, call.connection_id)
+        return broker.replication.sessions.go_on(scan, call.connection_id)
     registered = broker.metadata.brokers.get(peer.broker_id)
     if registered is not None and registered.broker_epoch > peer.broker_epoch:
         raise SessionRefused(ErrorCode.stale_broker_epoch)
     link = FollowerLink(peer.broker_id, peer.broker_epoch)
-    return broker.replica_sessions.begin(scan, link, call.connection_id)
+    return broker.replication.sessions.begin(scan, link, call.connection_id)
 
 
 class ReplicaFetch:

@@ -12,9 +12,10 @@ from broker.replication.link import LeaderLink
 from broker.replication.partition import Partition
 from broker.replication.remote import FollowerLink
 from broker.replication.sessions import ReplicaSessions
-from broker.sasl import PeerBroker, plain_token
+from broker.sasl import PeerBroker
 from contracts.cluster import LiveBroker
 from contracts.tree import Tree
+from runtime.kafka_client import plain_token
 
 if TYPE_CHECKING:
     from broker.app import Broker

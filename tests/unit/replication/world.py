@@ -105,6 +105,7 @@ class Node:
             iter(range(1, 10**6)).__next__, lambda link, key: self._left(link, key)
         )
         sessions = self.replica_sessions
+        self.replication = SimpleNamespace(sessions=sessions)
         self.replicas.on_appended(lambda partition: sessions.moved(partition.key))
         self.replicas.on_committed(lambda partition, _: sessions.noted(partition.key))
         self.replicas.on_leadership(lambda partition, _: sessions.moved(partition.key))
@@ -124,7 +125,12 @@ class Node:
     def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Any:
         timer = (self.world.now_ms + delay_ms, callback)
         self.timers.append(timer)
-        return SimpleNamespace(cancel=lambda: timer in self.timers and self.timers.remove(timer))
+
+        def cancel() -> None:
+            if timer in self.timers:
+                self.timers.remove(timer)
+
+        return SimpleNamespace(cancel=cancel)
 
     def storage_failed(self, what: str, error: Exception) -> None:
         raise AssertionError((what, error))
