@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from broker.compacting import Compacting
 from broker.log.errors import StorageFailed
 from broker.topics import Topic
 
@@ -33,6 +34,7 @@ class Maintenance:
             ("retention", self._retain),
             ("checkpoint", self._checkpoint),
             ("remove", self._remove),
+            ("compact", self._compact),
             ("measure", self._measure),
             ("purge", self._purge),
         ]
@@ -85,6 +87,10 @@ class Maintenance:
             await broker.flusher.run(job.run)
             for error in job.errors:
                 broker.storage_failed("a deleted log cannot be removed", error)
+
+    async def _compact(self) -> None:
+        broker = self._broker
+        await Compacting(broker.logs, broker.epoch_ms, broker.storage_failed).run()
 
     async def _measure(self) -> None:
         while True:

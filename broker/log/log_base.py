@@ -314,6 +314,7 @@ class LogBase:
 
         Raises: StorageFailed; the directory then needs recovery.
         """
+        self._cancel_cleaning()
         if not self._unsealed:
             return self.begin_flush()
         self._check_usable()

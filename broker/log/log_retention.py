@@ -1,14 +1,11 @@
-"""What leaves a log: retention, DeleteRecords, replacement by live keys."""
+"""What leaves a log by its age, its size, or DeleteRecords."""
 
-from collections.abc import Sequence
 from typing import Final
 
-from broker.log.batch_numbers import number_batches
 from broker.log.config import LogConfig
 from broker.log.errors import OffsetOutOfRange
 from broker.log.log_base import SNAPSHOT_BYTES, LogBase
 from broker.log.retention import segments_to_delete
-from broker.log.validation import check_own_records
 
 _NOTHING_EXPIRES: Final = LogConfig(cleanup_policy=frozenset())
 
@@ -72,45 +69,6 @@ class RetainedLog(LogBase):
         except OSError:
             # A full disk must not keep records from being deleted; the next flush writes the snapshot.
             self._bytes_since_snapshot = SNAPSHOT_BYTES
-
-    def replace_with(
-        self, batches: Sequence[bytearray], now_ms: int, *, leader_epoch: int | None = None
-    ) -> int:
-        """Replace everything by these batches, numbered from the log end offset on; bytes freed, perhaps
-        negative.
-
-        For logs that only the newest record per key matters of: a crash in the middle leaves the old
-        records, or the old ones with the new ones behind them. Everything must be committed. Durable when
-        it returns. Raises: AppendRefused, StorageFailed.
-        """
-        self._check_usable()
-        assert self.high_watermark == self.log_end_offset, "only committed records are replaced"
-        before_bytes, base_offset = self.size_bytes, self.log_end_offset
-        epoch = max(0, self.leader_epoch) if leader_epoch is None else leader_epoch
-        if not batches:
-            self.delete_records_before(base_offset)
-            return before_bytes
-        records = bytearray().join(batches)
-        numbered = number_batches(records, check_own_records(records), base_offset, epoch)
-        try:
-            swap = self._segments.write_replacement(base_offset, [records])
-        except OSError as error:
-            raise self._storage_failed(error) from error
-        try:
-            self._segments.adopt_replacement(swap, base_offset, now_ms)
-            self._note(records, numbered, now_ms)
-            self._segments.grow(len(records))
-            self.high_watermark = self.log_end_offset
-            self._start_at(base_offset)
-            self._segments.drop_first(len(self._segments) - 1)
-            self._snapshots.write(base_offset, self._producers)
-            self._snapshots.prune(self._segments.base_offsets())
-        except OSError as error:
-            self.failure = f"replacing the log failed half way: {error.strerror or error}"
-            raise self._storage_failed(error) from error
-        self._directory_dirty = True
-        self.flush()
-        return before_bytes - self.size_bytes
 
     def _start_at(self, offset: int) -> None:
         assert self.log_start_offset <= offset <= self.high_watermark

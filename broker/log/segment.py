@@ -80,18 +80,10 @@ class Segment:
         self.place(directory)
 
     @classmethod
-    def create(
-        cls, directory: Path, base_offset: int, files: LogFiles, now_ms: int, *, keep_log: bool = False
-    ) -> "Segment":
-        """A new segment; the `.log` file comes last, for it is what makes one. Raises: OSError.
-
-        `keep_log`: the file is there already, its batches are to be noted.
-        """
+    def create(cls, directory: Path, base_offset: int, files: LogFiles, now_ms: int) -> "Segment":
+        """A new segment; the `.log` file comes last, for it is what makes one. Raises: OSError."""
         segment = cls(directory, base_offset, files, size_bytes=0, created_ms=now_ms)
-        suffixes = (
-            (INDEX_SUFFIX, TIME_INDEX_SUFFIX) if keep_log else (INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX)
-        )
-        for suffix in suffixes:
+        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX):
             path = segment._paths[suffix]
             files.forget(path)
             os.ftruncate(files.get(path, create=True).fd, 0)

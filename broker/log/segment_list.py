@@ -1,15 +1,14 @@
 """The segments of one log, oldest first; the last one is the active segment, which is written to."""
 
-import os
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from operator import attrgetter
 from pathlib import Path
 
-from broker.log.cleaned_segment import CLEANED_SUFFIX, SEGMENT_SUFFIXES, SWAP_SUFFIX
-from broker.log.files import LogFiles, sync_directory
+from broker.log.cleaned_segment import SEGMENT_SUFFIXES, SWAP_SUFFIX
+from broker.log.files import LogFiles
 from broker.log.retention import SegmentFacts
-from broker.log.segment import LOG_SUFFIX, Segment, offset_file_name
+from broker.log.segment import Segment
 from broker.log.txn_index import AbortedTransaction, find_aborted
 from wire.batch import BatchHeader, Buffer
 
@@ -165,48 +164,6 @@ class SegmentList:
         self._segments[0].remove()
         self.size_bytes = 0
         self._segments[0] = Segment.create(self.directory, base_offset, self.files, now_ms)
-
-    def write_replacement(self, base_offset: int, batches: Sequence[Buffer]) -> Path:
-        """Write the `.log` file of a segment that is to replace all others, durably, beside them.
-
-        Raises: OSError, with nothing left behind where that is possible.
-        """
-        name = offset_file_name(base_offset, LOG_SUFFIX)
-        cleaned = self.directory / (name + CLEANED_SUFFIX)
-        swap = self.directory / (name + SWAP_SUFFIX)
-        try:
-            with cleaned.open("wb") as file:
-                for batch in batches:
-                    file.write(batch)
-                file.flush()
-                os.fsync(file.fileno())
-            cleaned.rename(swap)
-            sync_directory(self.directory)
-        except OSError:
-            cleaned.unlink(missing_ok=True)
-            swap.unlink(missing_ok=True)
-            raise
-        return swap
-
-    def adopt_replacement(self, swap: Path, base_offset: int, now_ms: int) -> Segment:
-        """Give the written file its name and put it in the place of the segments that `drop_first` then
-        takes.
-
-        From the rename on a crash leaves the old segments with the new one behind them. Raises: OSError.
-        """
-        active = self._segments[-1]
-        if active.base_offset == base_offset:
-            assert active.size_bytes == 0
-            active.release()
-            swap.rename(active.path())
-            self._segments.pop()
-        else:
-            active.seal()
-            swap.rename(self.directory / offset_file_name(base_offset, LOG_SUFFIX))
-            active.drop_indexes()
-        segment = Segment.create(self.directory, base_offset, self.files, now_ms, keep_log=True)
-        self._segments.append(segment)
-        return segment
 
     def adopt_cleaned(self, replaced: list[int], size_bytes: int) -> None:
         """Put a compacted segment, whose files end in `.swap`, in the place of these. Raises: OSError; a

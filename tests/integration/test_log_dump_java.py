@@ -112,17 +112,14 @@ def test_a_recovered_log_is_sound(tmp_path: Path) -> None:
     dump(log.directory, "--index-sanity-check")
 
 
-def test_a_trimmed_and_a_replaced_log_are_sound(tmp_path: Path) -> None:
+def test_a_trimmed_log_is_sound(tmp_path: Path) -> None:
     manager, _ = open_manager(tmp_path, CONFIG)
     log = new_log_in(manager, CONFIG)
     write_variety(log)
     log.delete_records_before(log.log_end_offset)
     write_variety(log, 20)
-    log.replace_with([batch("live", at_ms=NOW_MS), batch("keys", at_ms=NOW_MS + 5)], NOW_MS)
-    append(log, batch("next", at_ms=NOW_MS + 9))
     assert manager.close() == []
-    output = dump(log.directory, "--print-data-log")
-    assert re.findall(r"payload: (\w+)", output) == ["live", "keys", "next"]
+    dump(log.directory, "--deep-iteration")
 
 
 def test_log_append_time_is_sound(tmp_path: Path) -> None:

@@ -17,7 +17,6 @@ from tests.unit.broker_log.builders import (
     new_log,
     read_all,
     values,
-    whole_batches,
 )
 
 
@@ -114,23 +113,3 @@ def test_records_without_timestamps_expire_by_file_time(tmp_path: Path) -> None:
     append(log, batch("a", at_ms=-1))
     assert log.apply_retention(NOW_MS + 1000) == 0
     assert log.apply_retention(NOW_MS + 1001) > 0
-
-
-def test_a_log_is_replaced_by_its_live_keys(tmp_path: Path) -> None:
-    log = new_log(tmp_path)
-    fill(log, 30)
-    slice_before = log.read(0, 300, up_to=30, min_one_batch=True)
-    assert slice_before is not None
-    freed = log.replace_with([batch("live1", "live2"), batch("live3")], NOW_MS)
-    assert freed > 8000
-    assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (30, 33, 33)
-    assert values(read_all(log)) == ["live1", "live2", "live3"]
-    assert sorted(p.name for p in log.directory.glob("*.log*")) == ["00000000000000000030.log"]
-    assert log.recovery_point == 33
-    append(log, batch("next"))
-    assert log.log_end_offset == 34
-    log.replace_with([], NOW_MS)
-    assert (log.log_start_offset, log.size_bytes) == (34, 0)
-    log.replace_with([batch("again")], NOW_MS)
-    assert values(read_all(log)) == ["again"]
-    assert len(whole_batches(slice_before.read())) == 1

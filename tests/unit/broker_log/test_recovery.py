@@ -293,29 +293,6 @@ def test_an_emptied_log_keeps_its_offsets(stack: Stack) -> None:
     assert (stack.log.log_start_offset, stack.log.log_end_offset) == (30, 30)
 
 
-def test_a_replacement_is_finished_or_undone(stack: Stack) -> None:
-    fill(stack.log, 5)
-    stack.crash()
-    name = f"{5:020d}.log"
-    (stack.log.directory / (name + ".cleaned")).write_bytes(b"half")
-    stack.start()
-    assert offsets(stack.log) == list(range(5))
-    stack.crash()
-    new = batch("live", base_offset=5, partition_leader_epoch=0)
-    (stack.log.directory / (name + ".swap")).write_bytes(new)
-    stack.start()
-    assert offsets(stack.log) == list(range(6))
-    assert not list(stack.log.directory.glob("*.swap")) + list(stack.log.directory.glob("*.cleaned"))
-
-
-def test_a_replaced_log_is_durable(stack: Stack) -> None:
-    fill(stack.log, 30)
-    stack.log.replace_with([batch("one"), batch("two")], NOW_MS)
-    flush(stack.manager)
-    assert stack.restart().recovered_bytes == 0
-    assert values(read_all(stack.log)) == ["one", "two"]
-
-
 def test_batches_without_timestamps_survive_too(stack: Stack) -> None:
     append(stack.log, batch("a", at_ms=-1))
     stack.restart()

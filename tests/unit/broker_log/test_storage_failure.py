@@ -151,18 +151,6 @@ def test_a_later_sync_does_not_hide_a_failed_one(tmp_path: Path) -> None:
     assert log.recovery_point == 0
 
 
-def test_a_replacement_that_fails_changes_nothing(tmp_path: Path) -> None:
-    manager, _ = open_manager(tmp_path, CONFIG)
-    log = new_log_in(manager, CONFIG)
-    fill(log, 5)
-    with files_end_at(50), pytest.raises(StorageFailed):
-        log.replace_with([batch("x" * 400)], NOW_MS)
-    assert len(read_all(log)) == 5
-    assert sorted(path.suffix for path in log.directory.glob("*.log*")) == [".log"]
-    append(log, batch("b"))
-    assert log.log_end_offset == 6
-
-
 def test_records_can_be_deleted_when_nothing_can_be_written(tmp_path: Path) -> None:
     config = LogConfig(segment_bytes=2000, index_interval_bytes=256)
     manager, _ = open_manager(tmp_path, config)
