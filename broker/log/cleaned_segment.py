@@ -56,7 +56,7 @@ class CleanedSegment:
             self._bytes_since_index = 0
         self._bytes_since_index += len(batch)
         self.size_bytes += len(batch)
-        if header.max_timestamp_ms > self._largest[0]:
+        if header.max_timestamp_ms > self._largest[0] and header.record_count > 0:
             self._largest = (header.max_timestamp_ms, header.last_offset)
         self._pending += batch
         if len(self._pending) >= _WRITE_BYTES:

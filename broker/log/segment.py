@@ -231,7 +231,7 @@ class Segment:
             self._first_timestamp_ms = header.max_timestamp_ms
         self._bytes_since_index += size_bytes
         self.size_bytes += size_bytes
-        if header.max_timestamp_ms > self.largest_timestamp[0]:
+        if header.max_timestamp_ms > self.largest_timestamp[0] and header.record_count > 0:
             self._largest = (header.max_timestamp_ms, last_offset)
 
     def note_aborted(self, transaction: AbortedTransaction) -> None:
