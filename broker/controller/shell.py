@@ -122,15 +122,19 @@ class Controller:
         self._driver.post(events.Elected(office.epoch, office.epoch_version))
 
     def _lost(self) -> None:
-        self._driver.end_term()
-        for call_id in list(self._calls):
-            self._answered(call_id, None)
+        self._end_term()
         asyncio.get_running_loop().call_soon(self._election.stand)
 
     def _end_term_early(self) -> None:
         """The tree was unavailable, or another controller's epoch was found: read everything anew."""
+        self._end_term()
+        if self._election.office is not None:
+            self._election.resign()
+
+    def _end_term(self) -> None:
         self._driver.end_term()
-        self._election.resign()
+        for call_id in list(self._calls):
+            self._answered(call_id, None)
 
     def _leader_changed(self, node: Node | None) -> None:
         try:
