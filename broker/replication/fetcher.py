@@ -53,6 +53,9 @@ class Fetcher:
         self._forgotten: dict[Key, None] = {}
         self._session_id = 0
         self._session_epoch = 0
+        """What the next request carries."""
+        self._is_opening = False
+        """The first request of a session is on its way: until its answer the session has no name."""
         self._asked = 0
         """Number of the last request."""
         self._answered = 0
@@ -84,6 +87,7 @@ class Fetcher:
     def reconnected(self) -> None:
         """The leader knows nothing of us: a new session names everything."""
         self._session_id = self._session_epoch = 0
+        self._is_opening = False
         self._in_session.clear()
         self._forgotten.clear()
         self._moved = {key: each for key, each in self._followed.items() if each.is_fetching}
@@ -101,7 +105,7 @@ class Fetcher:
             self._asked += 1
             frame = wire.epochs_request(self._asked % 2**31, self._client_id, self._replica_id, asked)
             return frame, True
-        if not (self._in_session or self._moved):
+        if self._is_opening or not (self._in_session or self._moved):
             return None
         self._asked += 1
         wanted = []
@@ -121,6 +125,8 @@ class Fetcher:
             wanted=wanted,
             forgotten=forgotten,
         )
+        self._is_opening = self._session_epoch == 0
+        self._session_epoch = 1 if self._session_epoch == _EPOCH_MAX else self._session_epoch + 1
         return frame, False
 
     def _max_wait_ms(self, now_ms: int) -> int:
@@ -186,9 +192,8 @@ class Fetcher:
         if error_code != _NONE:
             _log.info("the leader refuses the session", error_code=ErrorCode(error_code).name)
             return False
-        if self._session_epoch == 0:
-            self._session_id = session_id
-        self._session_epoch = 1 if self._session_epoch == _EPOCH_MAX else self._session_epoch + 1
+        if self._is_opening:
+            self._session_id, self._is_opening = session_id, False
         for answer in partitions:
             each = self._followed.get((answer.topic, answer.partition))
             if each is not None and self._answers(each):
