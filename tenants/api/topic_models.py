@@ -1,8 +1,9 @@
 """What the REST API takes and answers with for topics and groups."""
 
-from pydantic import Field
+from pydantic import AwareDatetime, Field
 
 from tenants.api.models import Count, RequestModel, ViewModel
+from tenants.offset_reset import ResetTo
 
 # --- topics ----------------------------------------------------------------------------------------
 
@@ -154,3 +155,52 @@ class GroupView(ViewModel):
     members: list[MemberView]
     offsets: list[CommittedOffset]
     lag: int = Field(description="sum of the known lags")
+
+
+class ResetTopic(RequestModel):
+    """A topic whose committed offsets are reset; without `partitions` all of it."""
+
+    topic: str
+    partitions: list[Count] | None = None
+
+
+class GivenOffset(RequestModel):
+    """One partition's new offset."""
+
+    topic: str
+    partition: Count
+    offset: int = Field(ge=0, lt=2**63)
+
+
+class ResetOffsetsRequest(RequestModel):
+    """POST reset-offsets: a plan, carried out only with `execute`. The group may not have members."""
+
+    to: ResetTo = Field(strict=False)
+    at: AwareDatetime | None = Field(default=None, strict=False, description="with `to: datetime`")
+    offset: int | None = Field(default=None, ge=0, lt=2**63, description="with `to: offset`")
+    shift: int | None = Field(default=None, gt=-(2**63), lt=2**63, description="with `to: shift`")
+    offsets: list[GivenOffset] | None = Field(
+        default=None, min_length=1, max_length=10_000, description="with `to: offsets`"
+    )
+    topics: list[ResetTopic] | None = Field(
+        default=None, max_length=10_000, description="left out: where the group has committed"
+    )
+    execute: bool = False
+
+
+class ResetOffset(ViewModel):
+    """One partition of a plan; `note` says why there is no new offset, or what it would have been."""
+
+    topic: str
+    partition: int
+    committed_offset: int | None
+    new_offset: int | None
+    note: str | None
+
+
+class ResetOffsetsResult(ViewModel):
+    """The plan, and whether it was carried out."""
+
+    group: str
+    executed: bool
+    partitions: list[ResetOffset]

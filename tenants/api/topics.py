@@ -13,6 +13,7 @@ from tenants.console import Console
 from tenants.errors import Invalid
 from tenants.lifecycle import Fault, first_repeated
 from tenants.model import Instance
+from tenants.offset_reset import Wish, wish_faults
 
 router = APIRouter(prefix="/v1/instances/{instance}", tags=["topics"])
 Topic = Annotated[str, Path(max_length=249)]
@@ -121,6 +122,32 @@ async def group(plane: Plane, found: Found, group: Group) -> topic_models.GroupV
         offsets=committed,
         lag=sum(one.lag or 0 for one in committed),
     )
+
+
+@router.post("/groups/{group:path}/reset-offsets", tags=["groups"])
+async def reset_offsets(
+    plane: Plane, caller: Asker, found: Found, group: Group, body: topic_models.ResetOffsetsRequest
+) -> topic_models.ResetOffsetsResult:
+    """Set the committed offsets of a group without members; a dry run unless `execute` is true."""
+    given = {name for name in ("at", "offset", "shift", "offsets") if getattr(body, name) is not None}
+    faults = wish_faults(body.to, given)
+    if body.topics is not None and body.offsets is not None:
+        faults.append(Fault("topics", "means nothing beside `offsets`, which names partitions"))
+    names = [one.topic for one in body.topics or ()] + [one.topic for one in body.offsets or ()]
+    faults += [Fault("topic", fault) for name in names if (fault := topic_name_fault(name)) is not None]
+    if faults:
+        raise Invalid(faults)
+    wish = Wish(
+        body.to,
+        None if body.at is None else max(0, round(body.at.timestamp() * 1000)),
+        body.offset,
+        body.shift,
+        {(one.topic, one.partition): one.offset for one in body.offsets or ()},
+    )
+    asked: dict[str, list[int] | None] = {one.topic: one.partitions for one in body.topics or ()}
+    planned = await plane.topics.reset_offsets(caller, found, group, wish, asked, execute=body.execute)
+    partitions = [topic_models.ResetOffset(**one._asdict()) for one in planned]
+    return topic_models.ResetOffsetsResult(group=group, executed=body.execute, partitions=partitions)
 
 
 @router.delete("/groups/{group:path}", status_code=204, tags=["groups"])

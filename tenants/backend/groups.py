@@ -77,7 +77,7 @@ async def describe(
 ) -> tuple[DescribedGroup, list[MemberFacts], list[OffsetFacts]]:
     """A group with its members and committed offsets. Raises: NotFound, Unavailable."""
     group_id = GroupId(physical_name(instance_id, name))
-    coordinator = await _coordinator(cluster, group_id)
+    coordinator = await coordinator_of(cluster, group_id)
     answer = await cluster.ask(
         DescribeGroupsRequest(groups=(group_id,), include_authorized_operations=False), coordinator
     )
@@ -96,7 +96,7 @@ async def describe(
 async def delete(cluster: Cluster, instance_id: str, name: str) -> None:
     """Raises: NotFound, Conflict, Unavailable."""
     group_id = GroupId(physical_name(instance_id, name))
-    coordinator = await _coordinator(cluster, group_id)
+    coordinator = await coordinator_of(cluster, group_id)
     answer = await cluster.ask(DeleteGroupsRequest(groups_names=(group_id,)), coordinator, read_only=False)
     error_code = answer.results[0].error_code
     if error_code is ErrorCode.none:
@@ -108,7 +108,8 @@ async def delete(cluster: Cluster, instance_id: str, name: str) -> None:
     raise Unavailable(f"the cluster answered {error_code.name.upper()}. Try again in a few seconds")
 
 
-async def _coordinator(cluster: Cluster, group_id: str) -> int:
+async def coordinator_of(cluster: Cluster, group_id: str) -> int:
+    """The broker that coordinates a group. Raises: Unavailable."""
     request = FindCoordinatorRequest(key=group_id, key_type=i8(0))
     answer = await _when_loaded(cluster, request, None)
     return int(answer.node_id)
@@ -128,9 +129,17 @@ async def _when_loaded(cluster: Cluster, request: Any, node_id: int | None) -> A
     return answer
 
 
-async def _committed(
+async def committed_offsets(
     cluster: Cluster, instance_id: str, group_id: GroupId, coordinator: int
-) -> list[OffsetFacts]:
+) -> dict[TopicPartition, int]:
+    """What a group has committed. Raises: Unavailable."""
+    found = await _committed_offsets(cluster, instance_id, group_id, coordinator)
+    return {key: offset for key, (offset, _) in found.items()}
+
+
+async def _committed_offsets(
+    cluster: Cluster, instance_id: str, group_id: GroupId, coordinator: int
+) -> dict[TopicPartition, tuple[int, str | None]]:
     answer = await _when_loaded(cluster, OffsetFetchRequest(group_id=group_id, topics=None), coordinator)
     offsets: dict[TopicPartition, tuple[int, str | None]] = {}
     for topic in answer.topics:
@@ -138,6 +147,13 @@ async def _committed(
         for one in topic.partitions:
             if name is not None and one.error_code is ErrorCode.none and one.committed_offset >= 0:
                 offsets[name, int(one.partition_index)] = (int(one.committed_offset), one.metadata)
+    return offsets
+
+
+async def _committed(
+    cluster: Cluster, instance_id: str, group_id: GroupId, coordinator: int
+) -> list[OffsetFacts]:
+    offsets = await _committed_offsets(cluster, instance_id, group_id, coordinator)
     ends = await _log_ends(cluster, instance_id, list(offsets))
     return [
         OffsetFacts(key, committed, metadata, ends.get(key))

@@ -10,11 +10,12 @@ from contracts import topic_policy
 from contracts.names import SYSTEM_INSTANCE_ID, topic_name_fault
 from contracts.specs import Limits
 from runtime.clock import epoch_ms
-from tenants.backend import groups, topics
+from tenants.backend import groups, offset_resets, topics
 from tenants.backend.cluster import Cluster
 from tenants.errors import Conflict, Invalid
 from tenants.lifecycle import Fault
 from tenants.model import Caller, Instance
+from tenants.offset_reset import Planned, Wish, plan
 from tenants.store import audit
 from tenants.store.audit import Entry
 from tenants.store.engine import Store
@@ -108,6 +109,29 @@ class Topics:
         cluster = await self._cluster_of(instance.cluster_id)
         await groups.delete(cluster, instance.id, name)
         await self._audit(caller, instance, "group.delete", name)
+
+    async def reset_offsets(
+        self,
+        caller: Caller,
+        instance: Instance,
+        group: str,
+        wish: Wish,
+        asked: dict[str, list[int] | None],
+        *,
+        execute: bool,
+    ) -> list[Planned]:
+        """Where a group's offsets would be set, and with `execute` set them; the group has no members.
+
+        Raises: NotFound, Conflict, Invalid, Unavailable.
+        """
+        cluster = await self._cluster_of(instance.cluster_id)
+        planned = plan(wish, await offset_resets.known(cluster, instance.id, group, wish, asked))
+        if execute:
+            await offset_resets.commit(cluster, instance.id, group, planned)
+            changed = sum(one.new_offset is not None for one in planned)
+            detail = f"{group} to {wish.to}: {changed} partitions"
+            await self._audit(caller, instance, "group.reset-offsets", detail)
+        return planned
 
     def _turn(self, instance_id: str) -> asyncio.Lock:
         return self._turns.setdefault(instance_id, asyncio.Lock())
