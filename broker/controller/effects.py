@@ -95,6 +95,7 @@ class Cause(StrEnum):
     UNCLEAN_ELECTION = "unclean_election"
     STATE_RACED = "state_raced"
     TOPIC_CREATED = "topic_created"
+    INTERNAL_TOPIC_REFUSED = "internal_topic_refused"
     TOPIC_APPEARED = "topic_appeared"
     TOPIC_VANISHED = "topic_vanished"
     TOPIC_GREW = "topic_grew"

@@ -7,8 +7,8 @@ is just starting would otherwise get topics with one replica.
 
 from broker.controller.api import NewTopic
 from broker.controller.context import ControllerContext
-from broker.controller.effects import Steps
-from broker.controller.placement import place_by_default
+from broker.controller.effects import Cause, Steps, note
+from broker.controller.placement import Placement, Refused
 from broker.controller.topics import create_topics
 
 
@@ -25,5 +25,8 @@ def create_internal_topics(context: ControllerContext) -> Steps[None]:
         elif len(context.brokers) >= wanted or (is_still and each.name in context.needed_internal_topics):
             factor = min(wanted, len(context.brokers))
             asked = NewTopic(each.name, context.draw_id(), configs=each.configs)
-            topics.append((asked, place_by_default(context, each.partitions, factor, planned=0)))
+            try:
+                topics.append((asked, Placement(context).by_default(each.partitions, factor)))
+            except Refused as refusal:
+                yield note(Cause.INTERNAL_TOPIC_REFUSED, topic=each.name, reason=str(refusal))
     yield from create_topics(context, topics)

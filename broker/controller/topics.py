@@ -11,7 +11,7 @@ from broker.controller.effects import Answer, Cause, Steps, children, note, read
 from broker.controller.elections import first_leader
 from broker.controller.events import CreatePartitions, CreateTopics
 from broker.controller.leadership import settle
-from broker.controller.placement import Refused, Replicas, place_added, place_topic
+from broker.controller.placement import Placement, Refused, Replicas
 from broker.controller.states import Group, commit_groups
 from broker.znode_paths import (
     TOPIC_CONFIGS,
@@ -44,16 +44,15 @@ def on_create_topics(context: ControllerContext, call: CreateTopics) -> Steps[An
     """Create what can be; the answer is for after the brokers have been told. Raises: Deposed."""
     answers: list[CreatedTopic] = []
     wanted: dict[str, tuple[NewTopic, Replicas]] = {}
-    planned = 0
+    placement = Placement(context)
     for asked in call.topics:
         try:
             if asked.name in wanted:
                 raise Refused(ErrorCode.topic_already_exists, f"Topic '{asked.name}' already exists.")
-            replicas = place_topic(context, asked, planned)
+            replicas = placement.topic(asked)
         except Refused as refusal:
             answers.append(CreatedTopic(refusal.verdict))
             continue
-        planned += sum(map(len, replicas))
         answers.append(CreatedTopic(OK, asked.topic_id, len(replicas), len(replicas[0])))
         wanted[asked.name] = (asked, replicas)
     if call.validate_only:
@@ -165,14 +164,13 @@ def _is_leaderless(context: ControllerContext, name: PartitionName) -> bool:
 def on_create_partitions(context: ControllerContext, call: CreatePartitions) -> Steps[Answer]:
     """Grow topics; the answer is for after the brokers have been told. Raises: Deposed."""
     verdicts: list[Verdict] = []
-    planned = 0
+    placement = Placement(context)
     for asked in call.topics:
         try:
-            replicas = place_added(context, asked, planned)
+            replicas = placement.added(asked)
         except Refused as refusal:
             verdicts.append(refusal.verdict)
             continue
-        planned += sum(map(len, replicas))
         if call.validate_only:
             verdicts.append(OK)
         else:

@@ -104,7 +104,7 @@ def _is_gone(world: World) -> None:
 def _exists_or_not(world: World) -> None:
     topic = world.topic("u")
     if topic is not None:
-        assert sorted(topic.partitions) == list(range(200))
+        assert sorted(topic.partitions) == list(range(100))
         assert all(world.state("u", index).has_leader for index in topic.partitions)
 
 
@@ -128,7 +128,7 @@ def _nothing(_world: World) -> None:
     pass
 
 
-_BIG = NewTopic("u", UUID(int=2), assignment=dict.fromkeys(range(200), (1, 2)))
+_BIG = NewTopic("u", UUID(int=2), assignment=dict.fromkeys(range(100), (1, 2)))
 _CONFIG = ConfigChange(ConfigEntity("topics", "t"), lambda layer: {**layer, "retention.ms": "1"})
 SCENARIOS: dict[str, tuple[Check, Check]] = {
     "reassignment": (_reassign, _nothing),

@@ -1,0 +1,198 @@
+"""What CreateTopics and CreatePartitions may ask for, and where replicas go."""
+
+from collections import Counter
+from collections.abc import Callable
+from uuid import UUID
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from broker.controller.api import NewPartitions, NewTopic
+from broker.controller.config import ControllerConfig
+from broker.controller.context import BrokerRecord, ControllerContext, PartitionRecord, TopicRecord
+from broker.controller.placement import PARTITIONS_PER_TOPIC_MAX, Placement, Refused
+from broker.znodes import Assignment
+from contracts.cluster import LiveBroker
+
+ID = UUID(int=1)
+
+
+def context(*live: int, factor: int | None = None, room: int = 100_000) -> ControllerContext:
+    config = ControllerConfig(default_replication_factor=factor, partitions_per_broker_max=room)
+    context = ControllerContext(9, config, lambda _below: 0, lambda: ID)
+    for broker_id in live:
+        broker = LiveBroker(broker_id=broker_id, host="h", port=1, broker_epoch=broker_id)
+        context.brokers[broker_id] = BrokerRecord(broker, is_unclean=False, version=0)
+    return context
+
+
+def with_topic(context: ControllerContext, *replicas: tuple[int, ...]) -> ControllerContext:
+    partitions = {index: PartitionRecord(Assignment(each)) for index, each in enumerate(replicas)}
+    context.topics["t"] = TopicRecord("t", ID, 0, {}, partitions)
+    return context
+
+
+def new(
+    partitions: int = -1, factor: int = -1, assignment: dict[int, tuple[int, ...]] | None = None
+) -> NewTopic:
+    return NewTopic("new", ID, partitions, factor, assignment)
+
+
+def test_defaults() -> None:
+    assert Placement(context(1)).topic(new()) == [(1,)]
+    assert Placement(context(1, 2)).topic(new()) == [(1, 2)]
+    assert Placement(context(1, 2, 3, 4)).topic(new(2)) == [(1, 2, 3), (2, 3, 4)]
+    assert Placement(context(1, 2, 3, factor=2)).topic(new()) == [(1, 2)]
+
+
+def test_brokers_that_are_down_get_replicas_when_the_default_needs_them() -> None:
+    down = with_topic(context(1, 2), (1, 2, 3))
+    assert set(Placement(down).topic(new())[0]) == {1, 2, 3}
+    with pytest.raises(Refused, match="only 2 broker"):
+        Placement(down).topic(new(1, 3))
+
+
+def test_a_broker_that_stops_gets_none_while_there_are_others() -> None:
+    leaving = context(1, 2, 3)
+    leaving.shutting_down.add(2)
+    placed = Placement(leaving).topic(new(6, 2))
+    assert Counter(each for replicas in placed for each in replicas) == {1: 6, 3: 6}
+
+
+REFUSALS: dict[str, tuple[ControllerContext, Callable[[Placement], object], ErrorCode, str]] = {
+    "no partitions": (context(1), lambda p: p.topic(new(0)), ErrorCode.invalid_partitions, "non-positive"),
+    "negative": (context(1), lambda p: p.topic(new(-2)), ErrorCode.invalid_partitions, "non-positive"),
+    "factor 0": (
+        context(1),
+        lambda p: p.topic(new(1, 0)),
+        ErrorCode.invalid_replication_factor,
+        "non-positive",
+    ),
+    "too few": (
+        context(1),
+        lambda p: p.topic(new(1, 2)),
+        ErrorCode.invalid_replication_factor,
+        "only 1 broker",
+    ),
+    "configured factor": (
+        context(1, factor=3),
+        lambda p: p.topic(new(1)),
+        ErrorCode.invalid_replication_factor,
+        "only 1 broker",
+    ),
+    "nobody": (context(), lambda p: p.topic(new(1)), ErrorCode.invalid_replication_factor, "only 0 broker"),
+    "no room": (context(1, room=5), lambda p: p.topic(new(10**9)), ErrorCode.policy_violation, "room for 5"),
+    "one too many": (
+        context(1, room=10**6),
+        lambda p: p.topic(new(PARTITIONS_PER_TOPIC_MAX + 1)),
+        ErrorCode.policy_violation,
+        "at most 10000",
+    ),
+    "taken": (
+        with_topic(context(1), (1,)),
+        lambda p: p.topic(NewTopic("t", ID)),
+        ErrorCode.topic_already_exists,
+        "already exists",
+    ),
+    "both": (
+        context(1),
+        lambda p: p.topic(new(1, -1, {0: (1,)})),
+        ErrorCode.invalid_request,
+        "numPartitions was not",
+    ),
+    "gap": (
+        context(1),
+        lambda p: p.topic(new(assignment={1: (1,)})),
+        ErrorCode.invalid_replica_assignment,
+        "consecutive",
+    ),
+    "nothing assigned": (
+        context(1),
+        lambda p: p.topic(new(assignment={})),
+        ErrorCode.invalid_replica_assignment,
+        "consecutive",
+    ),
+    "empty": (
+        context(1),
+        lambda p: p.topic(new(assignment={0: ()})),
+        ErrorCode.invalid_replica_assignment,
+        "no replicas",
+    ),
+    "twice": (
+        context(1),
+        lambda p: p.topic(new(assignment={0: (1, 1)})),
+        ErrorCode.invalid_replica_assignment,
+        "twice",
+    ),
+    "unknown": (
+        context(1),
+        lambda p: p.topic(new(assignment={0: (2,)})),
+        ErrorCode.invalid_replica_assignment,
+        "broker 2",
+    ),
+    "uneven": (
+        context(1, 2),
+        lambda p: p.topic(new(assignment={0: (1, 2), 1: (2,)})),
+        ErrorCode.invalid_replica_assignment,
+        "same number",
+    ),
+    "unknown topic": (
+        context(1),
+        lambda p: p.added(NewPartitions("t", 3)),
+        ErrorCode.unknown_topic_or_partition,
+        "does not exist",
+    ),
+    "same": (
+        with_topic(context(1), (1,)),
+        lambda p: p.added(NewPartitions("t", 1)),
+        ErrorCode.invalid_partitions,
+        "already has 1",
+    ),
+    "fewer": (
+        with_topic(context(1), (1,), (1,)),
+        lambda p: p.added(NewPartitions("t", -1)),
+        ErrorCode.invalid_partitions,
+        "not be an increase",
+    ),
+    "wrong count": (
+        with_topic(context(1), (1,)),
+        lambda p: p.added(NewPartitions("t", 3, [(1,)])),
+        ErrorCode.invalid_replica_assignment,
+        "by 2 but 1",
+    ),
+    "no room to grow": (
+        with_topic(context(1, room=3), (1,)),
+        lambda p: p.added(NewPartitions("t", 2**31 - 1)),
+        ErrorCode.policy_violation,
+        "room for 2",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+def test_what_is_refused(case: str) -> None:
+    cluster, ask, error_code, words = REFUSALS[case]
+    with pytest.raises(Refused, match=words) as refused:
+        ask(Placement(cluster))
+    assert refused.value.verdict.error_code is error_code
+
+
+def test_topics_of_one_call_share_the_room() -> None:
+    placement = Placement(context(1, room=5))
+    placement.topic(NewTopic("a", ID, 3))
+    with pytest.raises(Refused, match="room for 2 more partitions, not 3"):
+        placement.topic(NewTopic("b", ID, 3))
+
+
+def test_a_moving_topic_does_not_grow() -> None:
+    moving = with_topic(context(1, 2), (1,))
+    moving.reassigning.add(("t", 0))
+    with pytest.raises(Refused, match="in progress") as refused:
+        Placement(moving).added(NewPartitions("t", 2))
+    assert refused.value.verdict.error_code is ErrorCode.reassignment_in_progress
+
+
+def test_growing_goes_on_where_the_topic_began() -> None:
+    grown = with_topic(context(1, 2, 3), (2, 3))
+    assert Placement(grown).added(NewPartitions("t", 3)) == [(3, 2), (1, 3)]
+    assert Placement(grown).added(NewPartitions("t", 2, [(1, 2)])) == [(1, 2)]
