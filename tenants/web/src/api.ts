@@ -189,6 +189,28 @@ export interface Group extends GroupSummary {
   lag: number;
 }
 
+export type ResetTo = 'earliest' | 'latest' | 'datetime' | 'offset' | 'shift' | 'offsets';
+export interface ResetOffsetsRequest {
+  to: ResetTo;
+  at?: string;
+  offset?: number;
+  shift?: number;
+  topics?: { topic: string; partitions?: number[] }[];
+  execute?: boolean;
+}
+export interface ResetOffset {
+  topic: string;
+  partition: number;
+  committed_offset: number | null;
+  new_offset: number | null;
+  note: string | null;
+}
+export interface ResetOffsetsResult {
+  group: string;
+  executed: boolean;
+  partitions: ResetOffset[];
+}
+
 export interface Broker {
   cluster_id: string;
   node_id: number;
@@ -223,7 +245,7 @@ export interface AuditEntry {
 }
 
 export type Direction = 'produce' | 'consume';
-export type Rule = 'no_brokers' | 'hold' | 'below_gate' | 'ratio_met' | 'headroom' | 'static';
+export type Rule = 'no_brokers' | 'hold' | 'below_gate' | 'ratio_met' | 'headroom' | 'level' | 'room' | 'static';
 
 export interface BrokerDirection {
   rate_bytes_per_s: number;

@@ -22,6 +22,14 @@ export const RULES: Record<Rule, { title: string; about: string }> = {
     about:
       'Some broker passed 80 % of its share and the traffic is uneven: the busiest get P, the others P plus a tenth of Pmax, so that they can show they want more.',
   },
+  level: {
+    title: 'More is wanted than T: water level',
+    about: 'Policy fair: each broker gets what its clients want, but none more than the level at which it all adds up to T.',
+  },
+  room: {
+    title: 'Everybody gets what it wants',
+    about: 'Policy fair: less is wanted than T; each broker gets what its clients want and a part of what is left.',
+  },
   static: { title: 'Static policy: q = F', about: 'The operator chose fixed shares, whatever the traffic.' },
 };
 
