@@ -21,6 +21,7 @@ from ctl.commands import (
     statelog,
     tenant,
     topic,
+    txn,
     up,
     whitelist,
 )
@@ -47,6 +48,7 @@ app.add_typer(group.app, name="group", help="Consumer groups of an instance.")
 app.add_typer(replica.app, name="replica", help="Replicas of partitions (operators).")
 app.add_typer(leader.app, name="leader", help="Who leads partitions (operators).")
 app.add_typer(reassign.app, name="reassign", help="Move partitions to other brokers (operators).")
+app.add_typer(txn.app, name="txn", help="Transactions, and those that hang (operators).")
 app.add_typer(statelog.app, name="statelog", help="What the controller told the brokers (operators).")
 app.add_typer(quota.app, name="quota", help="What the quota master allots and why.")
 app.add_typer(tenant.app, name="tenant", help="Tenants (operators).")
