@@ -25,6 +25,10 @@ class Rule(StrEnum):
     """Step 5a: Pmin / Pmax >= 0.8: q = P."""
     HEADROOM = "headroom"
     """Step 5b: the busiest get P, the others min(P + 0.1 Pmax, Pmax)."""
+    LEVEL = "level"
+    """Policy `fair`: more is wanted than T: nobody gets more than the water level."""
+    ROOM = "room"
+    """Policy `fair`: everybody gets what it wants, and some of what is left."""
     STATIC = "static"
     """Policy `static`: q = F always."""
 
@@ -154,4 +158,4 @@ class PolicySetting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """GET and PUT /internal/v1/policy: the operator's choice of rule, for all instances."""
 
     policy: str
-    """`seed`, `capped` or `static`."""
+    """`static`, `seed`, `capped` or `fair`."""

@@ -1,24 +1,14 @@
 """The quota rule: how T is shared out among the brokers of one instance, for one direction (docs/quota.md).
 
-All policies have one type, so that the simulator can compare them. Everything is in integers: the gates of
-the rule are exact, and a share never rounds up, so sums never exceed T by rounding.
+All policies (`master/policies.py`) have one type, so that the simulator can compare them. Everything is in
+integers: the gates of the rule are exact, and a share never rounds up, so sums never exceed T by rounding.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
 
 from contracts.quota_view import Rule
-
-EPSILON_PERMILLE: Final = 100
-"""eps of policy `capped`."""
-
-
-class Demand(NamedTuple):
-    """One broker: n_i partitions of the instance (at least one) and r_i."""
-
-    partitions_led: int
-    rate_bytes_per_s: int
+from master.demand import Demand
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +90,6 @@ def static(purchased: int, demands: Sequence[Demand]) -> Decision:
     """Always F_i, as published managed services do."""
     shares = shares_of(purchased, demands)
     return Decision(Rule.STATIC, shares, proportions_of(purchased, demands), shares)
-
-
-POLICIES: Final[Mapping[str, Policy]] = {
-    "seed": seed,
-    "capped": capped_by(EPSILON_PERMILLE),
-    "static": static,
-}
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from contracts.quota import Direction
 from contracts.quota_view import Rule
 from contracts.specs import InstanceSpec
-from master.allocation import Decision, Demand, Policy, SharedOut, share_out
+from master.allocation import Decision, Policy, SharedOut, share_out
+from master.demand import Demand, expected, waited_ms
+from master.leadership import Leadership
 from master.ledger import DirectionEntry, Entry
 
 
@@ -54,40 +56,44 @@ def _purchased(spec: InstanceSpec, direction: Direction) -> int:
 
 
 def decide(
-    spec: InstanceSpec,
-    entries: Sequence[Entry],
-    silent: Sequence[bool],
-    *,
-    policy: Policy,
-    stored_bytes: int,
-    blocked: bool,
+    spec: InstanceSpec, led: Leadership, *, policy: Policy, stored_bytes: int, blocked: bool
 ) -> InstanceDecision:
-    """The five steps, the first done. `entries` lead at least one partition each."""
+    """The five steps, the first of them done."""
+
+    def share(direction: Direction) -> SharedOut:
+        sides = [side_of(entry, direction) for entry in led.entries]
+        return _share(policy, _purchased(spec, direction), led, sides)
+
     return InstanceDecision(
         spec=spec,
-        entries=tuple(entries),
-        silent=tuple(silent),
-        produce=_share(
-            policy, _purchased(spec, Direction.PRODUCE), [(e, e.produce) for e in entries], silent
-        ),
-        consume=_share(
-            policy, _purchased(spec, Direction.CONSUME), [(e, e.consume) for e in entries], silent
-        ),
+        entries=led.entries,
+        silent=led.silent,
+        produce=share(Direction.PRODUCE),
+        consume=share(Direction.CONSUME),
         stored_bytes=stored_bytes,
         blocked=blocked,
     )
 
 
-def _share(
-    policy: Policy, purchased: int, sides: Sequence[tuple[Entry, DirectionEntry]], silent: Sequence[bool]
-) -> SharedOut:
-    demands = [Demand(entry.partitions_led, side.rate_bytes_per_s or 0) for entry, side in sides]
-    shared = share_out(policy, purchased, demands, silent)
+def _share(policy: Policy, purchased: int, led: Leadership, sides: Sequence[DirectionEntry]) -> SharedOut:
+    demands = [
+        Demand(
+            partitions_led=entry.partitions_led,
+            rate_bytes_per_s=side.rate_bytes_per_s or 0,
+            wanted_bytes_per_s=expected(side.recent),
+            applied_bytes_per_s=side.applied_bytes_per_s,
+            age_ms=age_ms,
+            window_ms=side.recent[-1].window_ms if side.recent else 0,
+            waited_ms=waited_ms(side.recent),
+        )
+        for entry, side, age_ms in zip(led.entries, sides, led.ages_ms, strict=True)
+    ]
+    shared = share_out(policy, purchased, demands, led.silent)
     unknown = any(
         side.rate_bytes_per_s is None and not is_silent
-        for (_, side), is_silent in zip(sides, silent, strict=True)
+        for side, is_silent in zip(sides, led.silent, strict=True)
     )
-    return _hold(shared, purchased, [side for _, side in sides], silent) if unknown else shared
+    return _hold(shared, purchased, sides, led.silent) if unknown else shared
 
 
 def _hold(

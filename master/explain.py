@@ -34,6 +34,17 @@ def _sentence(decision: InstanceDecision, direction: Direction, rates: Sequence[
         return "Policy static: every broker gets its share F."
     if result.rule is Rule.BELOW_GATE:
         return "Every broker is below 80 % of its share F: q = F."
+    if result.rule is Rule.ROOM:
+        return (
+            f"Policy fair: {_rate(sum(rates[i] for i in active))} are carried, and all that is wanted fits: "
+            "each gets what it wants and a part of what is left."
+        )
+    if result.rule is Rule.LEVEL:
+        most = max(result.rates[i] for i in active)
+        return (
+            "Policy fair: more is wanted than T: each gets what it wants, "
+            f"but none more than {_rate(most)}, the level at which all of it adds up to T."
+        )
     at_gate = [i for i in active if 10 * rates[i] >= 8 * result.shares[i]] or active
     first = max(at_gate, key=lambda i: rates[i])
     gate = (

@@ -20,9 +20,10 @@ class Heard:
 
 @dataclass(frozen=True, slots=True)
 class Leadership:
-    """The entries that lead something, in the order given, and which of them are silent."""
+    """The entries that lead something, in the order given, with the age of their word and who is silent."""
 
     entries: tuple[Entry, ...]
+    ages_ms: tuple[int, ...]
     silent: tuple[bool, ...]
     is_settled: bool
     """Every partition is counted once. During a move two points, or none, may count it as theirs."""
@@ -32,15 +33,16 @@ def leadership(heard: Sequence[Heard], *, silent_ms: int, late_ms: int) -> Leade
     """`late_ms` without a report make room for others' newer word, `silent_ms` for anybody's."""
     assert 0 < late_ms <= silent_ms
     newest = _newest([one for one in heard if one.age_ms < silent_ms])
-    entries, silent = [], []
+    entries, ages_ms, silent = [], [], []
     for one in heard:
         entry = _as_led(one, newest, silent_ms, late_ms)
         if entry.partitions_led > 0:
             entries.append(entry)
+            ages_ms.append(one.age_ms)
             silent.append(one.age_ms >= silent_ms)
     counted = sum(entry.partitions_led for entry in entries)
     settled = newest is None or counted == sum(newest.leaders.values())
-    return Leadership(tuple(entries), tuple(silent), settled)
+    return Leadership(tuple(entries), tuple(ages_ms), tuple(silent), settled)
 
 
 def _newest(heard: Sequence[Heard]) -> Entry | None:

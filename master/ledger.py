@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Final
 
 from contracts.quota import MESSAGE_VERSION, DirectionCounters, InstanceTraffic, TrafficReport
+from master.demand import RECENT_REPORTS, Sample
 
 ELAPSED_MS_MIN: Final = 100
 """Reports closer together are judged as if they were this far apart: a hiccup is not a peak."""
@@ -54,12 +55,19 @@ class DirectionEntry:
     rate_bytes_per_s: int | None = None
     """r_i; None until two reports of one run, or the first of a run, were seen."""
     throttled_ms_per_s: int = 0
+    applied_bytes_per_s: int = 0
+    """q_i in force: as reported, or as granted since."""
+    recent: tuple[Sample, ...] = ()
+    """The last few reports, oldest first."""
 
     def measure(self, counters: DirectionCounters, elapsed_ms: int) -> None:
         """The rates that newer counters of the same run make."""
         self.rate_bytes_per_s = (counters.bytes - self.counters.bytes) * 1000 // elapsed_ms
         throttled = (counters.throttled_ms - self.counters.throttled_ms) * 1000 // elapsed_ms
         self.throttled_ms_per_s = min(1000, throttled)
+        held_back_ms = min(elapsed_ms, counters.throttled_ms - self.counters.throttled_ms)
+        latest = Sample(self.rate_bytes_per_s, held_back_ms, elapsed_ms)
+        self.recent = (*self.recent, latest)[-RECENT_REPORTS:]
 
 
 @dataclass(slots=True)
@@ -87,6 +95,7 @@ class Entry:
             if self.has_base:
                 direction.measure(counters, elapsed_ms)
             direction.counters = counters
+            direction.applied_bytes_per_s = counters.rate_bytes_per_s
         self.partitions_led = traffic.partitions_led
         self.stored_bytes = traffic.stored_bytes
         self.blocked = traffic.blocked
@@ -284,6 +293,15 @@ class Ledger:
         entry.stored_bytes = stored_bytes
         entry.produce.counters = DirectionCounters(rate_bytes_per_s=produce_rate_bytes_per_s)
         entry.consume.counters = DirectionCounters(rate_bytes_per_s=consume_rate_bytes_per_s)
+        self.granted(point, instance_id, produce_rate_bytes_per_s, consume_rate_bytes_per_s)
+
+    def granted(
+        self, point: str, instance_id: str, produce_bytes_per_s: int, consume_bytes_per_s: int
+    ) -> None:
+        """The point was answered with these rates: until it says otherwise, it applies them."""
+        entry = self._points[point].entries[instance_id]
+        entry.produce.applied_bytes_per_s = produce_bytes_per_s
+        entry.consume.applied_bytes_per_s = consume_bytes_per_s
 
     def forget_instance(self, instance_id: str) -> None:
         """The instance is deleted."""

@@ -10,7 +10,6 @@ from sqlalchemy.exc import SQLAlchemyError
 from contracts.quota import Allocation, ReportAnswer, TrafficReport
 from contracts.quota_view import History, QuotaOverview, QuotaView
 from contracts.specs import InstanceSpec, InstanceState
-from master.allocation import POLICIES
 from master.capacity import Fill
 from master.decision import InstanceDecision, decide
 from master.history import InstanceHistory
@@ -19,6 +18,7 @@ from master.leadership import Heard, leadership
 from master.leases import LeaseBook
 from master.ledger import Ledger, Receipt, ReportRefusedError
 from master.metrics import MasterCollector
+from master.policies import POLICIES
 from master.settings import MasterSettings
 from master.view import history_row, quota_view
 from runtime.clock import epoch_ms, monotonic_ms
@@ -125,6 +125,9 @@ class MasterService:
                 continue
             lease = self._leases.grant(decision, index, now_ms, unasked=instance_id not in receipt.listed)
             if lease is not None:
+                self._ledger.granted(
+                    point, instance_id, lease.produce_rate_bytes_per_s, lease.consume_rate_bytes_per_s
+                )
                 granted.append(lease)
         return granted
 
@@ -155,8 +158,7 @@ class MasterService:
         )
         return decide(
             spec,
-            led.entries,
-            led.silent,
+            led,
             policy=POLICIES[self.policy],
             stored_bytes=fill.stored_bytes,
             blocked=fill.blocked,

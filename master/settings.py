@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from master.allocation import POLICIES
+from master.policies import POLICIES
 
 
 @dataclass(frozen=True, slots=True)
@@ -10,7 +10,7 @@ class MasterSettings:
     """Frozen; a restart is needed to change one, but for the policy (PUT /internal/v1/policy)."""
 
     policy: str = "seed"
-    """The rule for all instances until an operator chooses another one: `seed`, `capped` or `static`."""
+    """The rule until an operator chooses another one: `static`, `seed`, `capped` or `fair`."""
     period_ms: int = 1_000
     """How often points report, 1,000-10,000."""
     lease_periods: int = 5

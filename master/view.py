@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 from contracts.quota import Direction
 from contracts.quota_view import BrokerDirection, BrokerQuota, DirectionQuota, History, QuotaView
-from master.allocation import Demand, is_below_gate
+from master.allocation import is_below_gate
 from master.decision import InstanceDecision, side_of
+from master.demand import Demand
 from master.explain import explain
 from master.history import Row
 

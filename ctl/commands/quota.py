@@ -6,11 +6,13 @@ from typing import Annotated, Any
 import typer
 
 from contracts.units import format_bytes
+from ctl.commands.quota_simulate import simulate
 from ctl.console_client import Console, instance_path
 from ctl.options import DEFAULT_DATA_DIR, AsJson, DataDir, InstanceArgument, Tenant
 from ctl.output import print_facts, print_json, print_table, terminal
 
 app = typer.Typer(no_args_is_help=True)
+app.command("simulate")(simulate)
 
 
 @app.command()

@@ -29,7 +29,7 @@ def up(
     session_timeout_ms: Annotated[str | None, typer.Option(metavar="MS", help="400 to 60000.")] = None,
     replication_factor: Annotated[str | None, typer.Option(metavar="N")] = None,
     min_insync_replicas: Annotated[str | None, typer.Option(metavar="N")] = None,
-    quota_policy: Annotated[str | None, typer.Option(metavar="seed|capped|static")] = None,
+    quota_policy: Annotated[str | None, typer.Option(metavar="seed|capped|static|fair")] = None,
     report_period_ms: Annotated[str | None, typer.Option(metavar="MS", help="1000 to 10000.")] = None,
     ready_file: Annotated[Path | None, typer.Option(help="Written when everything serves.")] = None,
 ) -> None:

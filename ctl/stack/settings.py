@@ -8,6 +8,7 @@ from typing import Final
 from ctl.stack.cluster import remembered, settle
 from ctl.stack.layout import Layout
 from ctl.stack.zookeeper import SESSION_TIMEOUT_MS_MAX, SESSION_TIMEOUT_MS_MIN
+from master.policies import POLICIES
 from runtime.config import Resolved, Setting, environment, parse_host_port, read_toml, resolve
 from tenants.vports import parse_vip
 
@@ -44,8 +45,8 @@ def _vip(text: str) -> str:
 
 
 def _policy(text: str) -> str:
-    if text not in ("seed", "capped", "static"):
-        raise ValueError(f"'{text}' is not seed, capped or static")
+    if text not in POLICIES:
+        raise ValueError(f"'{text}' is not one of {', '.join(POLICIES)}")
     return text
 
 
@@ -65,7 +66,7 @@ SETTINGS: Final = (
     Setting("vip", "127.0.0.1", _vip, "Address of the instances: one, BIND=ADVERTISED, or a CIDR pool."),
     Setting("vports", (20000, 29999), _vports, "Ports that instances get, FIRST-LAST."),
     Setting("workers", os.cpu_count() or 1, _count(1, 256), "Gateway processes; one per core by default."),
-    Setting("quota_policy", "seed", _policy, "How rates are allotted: seed, capped or static."),
+    Setting("quota_policy", "seed", _policy, "How rates are allotted: seed, capped, static or fair."),
     Setting("brokers", None, _count(1, BROKERS_MAX), "Brokers; more than one need ZooKeeper."),
     Setting(
         "zookeeper", None, _zookeeper, "A running ZooKeeper, HOST:PORT or HOST:PORT/CHROOT; else its own."

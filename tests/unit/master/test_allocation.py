@@ -9,7 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contracts.quota_view import Rule
-from master.allocation import POLICIES, Demand, capped_by, seed, share_out, static
+from master.allocation import capped_by, seed, share_out, static
+from master.demand import Demand
+from master.policies import POLICIES
 
 MILLION = 1_000_000
 VECTORS: list[dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("vectors.yaml").read_text())
@@ -87,7 +89,7 @@ def test_static_is_the_share(t: int, demands: list[Demand]) -> None:
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.sampled_from(sorted(POLICIES)), purchased, st.data())
+@given(st.sampled_from(["capped", "seed", "static"]), purchased, st.data())
 def test_reserving_for_silent_brokers_never_issues_more(policy: str, t: int, data: st.DataObject) -> None:
     demands = data.draw(demand_lists)
     silent = data.draw(st.lists(st.booleans(), min_size=len(demands), max_size=len(demands)))

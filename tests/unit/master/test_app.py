@@ -102,7 +102,7 @@ async def test_unknown_instance_point_and_policy(http: httpx.AsyncClient) -> Non
     assert (await http.delete("/internal/v1/points/broker-9")).status_code == 404
     assert (await http.get("/internal/v1/allocations")).status_code == 400
     refused = await http.put("/internal/v1/policy", json={"policy": "best"})
-    assert refused.status_code == 422 and "seed, capped, static" in refused.json()["detail"]
+    assert refused.status_code == 422 and "static, seed, capped, fair" in refused.json()["detail"]
 
 
 async def test_policy_and_points_for_operators(http: httpx.AsyncClient, service: MasterService) -> None:
