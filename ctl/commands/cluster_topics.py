@@ -1,15 +1,13 @@
 """`portico topic ... --cluster`: all topics of the cluster, by their physical names, for operators."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from contracts.names import owner_of
 from ctl.cluster_client import Cluster, Reach, with_cluster
 from ctl.output import print_facts, print_json, print_table
 from ctl.tools import topic_admin
 from ctl.tools.partitions import PartitionRow, matching, rows_of
-
-_MIN_ISR: Final = "min.insync.replicas"
 
 
 def list_topics(reach: Reach, as_json: bool) -> None:
@@ -117,7 +115,9 @@ def describe(
     if unavailable:
         filters.append(lambda row: row.is_unavailable)
     if under_min_isr:
-        filters.append(lambda row: len(row.isr) < min_isr(configs.get(row.topic, {}), len(row.replicas)))
+        filters.append(
+            lambda row: len(row.isr) < topic_admin.min_isr(configs.get(row.topic, {}), len(row.replicas))
+        )
     chosen = [row for row in rows if not filters or any(wanted(row) for wanted in filters)]
     own = {
         topic: {name: value for name, (value, is_own) in found.items() if is_own}
@@ -128,12 +128,6 @@ def describe(
         print_facts([("topic", topic), ("instance", owner_of(topic) or "-"), *overrides.items()])
     empty = "No such partitions." if filters else "No topics."
     _show(chosen, as_json, own if not filters else {}, empty=empty)
-
-
-def min_isr(configs: Mapping[str, tuple[str | None, bool]], replicas: int) -> int:
-    """What counts: no more than there are replicas."""
-    value = configs.get(_MIN_ISR, ("1", False))[0]
-    return min(int(value or 1), replicas)
 
 
 def _show(

@@ -6,9 +6,12 @@ import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final
+
+import typer
 
 from contracts.units import format_bytes
+from ctl.cluster_client import Bootstrap, Reach, SecretFile, with_cluster
 from ctl.console_client import Console
 from ctl.errors import CommandError
 from ctl.options import DEFAULT_DATA_DIR, AsJson, DataDir
@@ -17,6 +20,8 @@ from ctl.stack.cluster import OWN, planned, remembered
 from ctl.stack.layout import Layout, is_free
 from ctl.stack.settings import load
 from ctl.stack.zookeeper import class_path, find_java, is_serving, listens
+from ctl.tools.cluster_check import check
+from ctl.tools.findings import Finding
 from runtime.config import ConfigFault, format_host_port, parse_host_port
 from runtime.process import raise_file_limit
 
@@ -25,18 +30,25 @@ _FILES_MIN: Final = 4096
 _MARKS: Final = {"ok": "[green]ok  [/]", "warn": "[yellow]warn[/]", "bad": "[red]bad [/]"}
 
 
-class Finding(NamedTuple):
-    """One check: `ok`, `warn` or `bad`, what was found, and what to do."""
-
-    level: str
-    subject: str
-    found: str
-    advice: str = ""
-
-
-def doctor(as_json: AsJson = False, data_dir: DataDir = DEFAULT_DATA_DIR) -> int:
+def doctor(
+    in_cluster: Annotated[
+        bool,
+        typer.Option("--cluster", help="Check the cluster's brokers, partitions and ZooKeeper (operators)."),
+    ] = False,
+    bootstrap: Bootstrap = None,
+    secret_file: SecretFile = None,
+    zookeeper: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT[/CHROOT]", help="With --cluster and --bootstrap.")
+    ] = None,
+    as_json: AsJson = False,
+    data_dir: DataDir = DEFAULT_DATA_DIR,
+) -> int:
     """Check ports, disk, limits, versions and the running stack; exit code 1 when something is wrong."""
-    findings = [*_machine(data_dir), *_settings_and_ports(data_dir), *_stack(data_dir)]
+    if in_cluster:
+        reach = Reach(data_dir, bootstrap, secret_file)
+        findings = with_cluster(reach, lambda cluster: check(cluster, reach, zookeeper))
+    else:
+        findings = [*_machine(data_dir), *_settings_and_ports(data_dir), *_stack(data_dir)]
     if as_json:
         print_json([finding._asdict() for finding in findings])
     else:

@@ -30,6 +30,7 @@ BROKER: Final = 4
 _SET: Final = i8(0)
 _DELETE: Final = i8(1)
 _TIMEOUT: Final = duration(30_000)
+_MIN_ISR: Final = "min.insync.replicas"
 _TOPIC_OVERRIDE: Final = 1
 """Config source DYNAMIC_TOPIC_CONFIG."""
 
@@ -134,6 +135,12 @@ async def configs_of(cluster: Cluster, topics: Sequence[str]) -> dict[str, dict[
             one.name: (one.value, one.config_source == _TOPIC_OVERRIDE) for one in result.configs
         }
     return found
+
+
+def min_isr(configs: Mapping[str, tuple[str | None, bool]], replicas: int) -> int:
+    """What counts: no more than there are replicas."""
+    value = configs.get(_MIN_ISR, ("1", False))[0]
+    return min(int(value or 1), replicas)
 
 
 def _check(subject: str, error_code: ErrorCode, message: str | None) -> None:
