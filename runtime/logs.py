@@ -7,8 +7,8 @@ from typing import Any, cast
 import structlog
 
 
-def configure(process: str, *, json: bool | None = None) -> None:
-    """Set up logging of this process; `json` None chooses by whether stderr is a terminal."""
+def configure(process: str, *, json: bool | None = None, level: int = logging.INFO) -> None:
+    """Set up logging of this process, to stderr; `json` None chooses by whether that is a terminal."""
     as_json = not sys.stderr.isatty() if json is None else json
     renderer: Any = structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer()
     shared: list[Any] = [
@@ -19,7 +19,7 @@ def configure(process: str, *, json: bool | None = None) -> None:
     ]
     structlog.configure(
         processors=[*shared, structlog.processors.format_exc_info, renderer],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )

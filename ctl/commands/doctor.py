@@ -1,6 +1,7 @@
 """`portico doctor`: what is wrong on this machine or with this stack, and what to do about it."""
 
 import json
+import logging
 import os
 import shutil
 import sys
@@ -23,6 +24,7 @@ from ctl.stack.zookeeper import class_path, find_java, is_serving, listens
 from ctl.tools.cluster_check import check
 from ctl.tools.findings import Finding
 from runtime.config import ConfigFault, format_host_port, parse_host_port
+from runtime.logs import configure
 from runtime.process import raise_file_limit
 
 _DISK_FREE_BYTES_MIN: Final = 1_000_000_000
@@ -45,6 +47,7 @@ def doctor(
 ) -> int:
     """Check ports, disk, limits, versions and the running stack; exit code 1 when something is wrong."""
     if in_cluster:
+        configure("doctor", level=logging.ERROR)
         reach = Reach(data_dir, bootstrap, secret_file)
         findings = with_cluster(reach, lambda cluster: check(cluster, reach, zookeeper))
     else:
