@@ -40,7 +40,8 @@ class Refused(Exception):  # noqa: N818 - a verdict of the peer
 class LeaderLink:
     """Keeps a connection to one leader as long as it is open and there is something to follow.
 
-    `login` gives the authorization message, asked at every connect: our epoch may have changed.
+    `login` gives the authorization message. It holds our broker epoch, so it changes when we register anew,
+    and with an old one we may not join an ISR: then the connection is made anew too.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class LeaderLink:
         self.fetcher = fetcher
         self.leader = leader
         self._login = login
+        self._logged_in_with = b""
         self._now_ms = now_ms
         self._loop = asyncio.get_running_loop()
         self._socket: socket.socket | None = None
@@ -97,8 +99,12 @@ class LeaderLink:
             self._ask()
 
     def check(self) -> None:
-        """Call it now and then: a leader that gives no answer is tried anew."""
-        if self._socket is not None and self._in_flight and self._now_ms() - self._sent_ms > _SILENCE_MS:
+        """Call it now and then: whether the leader answers, and knows us by our present epoch."""
+        if self._socket is None:
+            return
+        if self._logged_in_with != self._login():
+            self._reconnect("registered anew")
+        elif self._in_flight and self._now_ms() - self._sent_ms > _SILENCE_MS:
             self._reconnect("no answer")
 
     # -- connecting --------------------------------------------------------------------------------------
@@ -155,7 +161,8 @@ class LeaderLink:
 
     async def _authenticate(self, sock: socket.socket) -> None:
         await self._call(sock, SaslHandshakeRequest(mechanism="PLAIN"))
-        answer = await self._call(sock, SaslAuthenticateRequest(auth_bytes=self._login()))
+        self._logged_in_with = self._login()
+        answer = await self._call(sock, SaslAuthenticateRequest(auth_bytes=self._logged_in_with))
         if answer.error_code.value != 0:
             raise Refused(answer.error_message or "the leader refused the deployment's secret")
 

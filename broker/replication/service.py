@@ -95,6 +95,7 @@ class Replication:
         if link is None:
             link = self._links[leader.broker_id] = self._open(leader)
         link.moved_to(leader)
+        link.check()
         link.fetcher.follow(partition)
         link.nudge()
 
