@@ -4,13 +4,26 @@ import argparse
 import asyncio
 import sys
 from pathlib import Path
+from typing import Final
 
 from broker.app import Broker
 from broker.config import BrokerConfig
 from broker.log.errors import LogDirectoryUnusable, StorageFailed
-from broker.topic_store import TopicStoreDamaged
+from broker.membership import BrokerIdTaken, ForeignCluster
+from broker.znodes import ZnodeDamaged
 from runtime import logs, process
 from runtime.config import parse_host_port
+from runtime.tree import TreeUnavailable
+
+_START_FAILURES: Final = (
+    OSError,
+    LogDirectoryUnusable,
+    StorageFailed,
+    BrokerIdTaken,
+    ForeignCluster,
+    TreeUnavailable,
+    ZnodeDamaged,
+)
 
 
 def _arguments(arguments: list[str] | None) -> argparse.Namespace:
@@ -101,8 +114,8 @@ async def _serve(config: BrokerConfig, options: argparse.Namespace) -> None:
     try:
         broker = Broker(config)
         metrics_port = _serve_metrics(broker, options.metrics)
-        port = broker.start()
-    except (OSError, LogDirectoryUnusable, StorageFailed, TopicStoreDamaged) as error:
+        port = await broker.start()
+    except _START_FAILURES as error:
         raise SystemExit(f"the broker cannot start: {error}") from error
     try:
         ports = {"port": port, "metrics_port": metrics_port}

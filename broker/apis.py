@@ -36,21 +36,33 @@ class Api(NamedTuple):
     """Bounds what one request may cost to decode; None: `request_bytes_max` alone."""
     before_auth: bool = False
     """Served before the connection has authenticated."""
+    peers_only: bool = False
+    """Served to the brokers of this cluster; to everyone else the row does not exist."""
+    is_ours: bool = False
+    """The body is a message of `contracts.cluster` behind a request header v1; kio does not know the key."""
 
     def load(self) -> Handler:
         """The row's handler."""
         return cast("Handler", import_module(f"broker.handlers.{self.module}").handle)
 
 
+def _between_brokers(key: ApiKey, module: str) -> Api:
+    return Api(key, version_range(0, 0), module, frame_bytes_max=None, peers_only=True, is_ours=True)
+
+
 _ROWS: Final = (
     Api(ApiKey.PRODUCE, version_range(0, 8), "produce", raw=True, frame_bytes_max=None),
     Api(ApiKey.FETCH, version_range(0, 11), "fetch", raw=True),
     Api(ApiKey.LIST_OFFSETS, version_range(0, 6), "list_offsets"),
-    Api(ApiKey.METADATA, version_range(0, 11), "metadata"),
+    Api(ApiKey.METADATA, version_range(0, 12), "metadata"),
+    _between_brokers(ApiKey.LEADER_AND_ISR, "cluster_command"),
+    _between_brokers(ApiKey.STOP_REPLICA, "cluster_command"),
+    _between_brokers(ApiKey.UPDATE_METADATA, "cluster_command"),
+    _between_brokers(ApiKey.CONTROLLED_SHUTDOWN, "controlled_shutdown"),
     Api(ApiKey.SASL_HANDSHAKE, version_range(0, 1), "sasl_handshake", before_auth=True),
     Api(ApiKey.API_VERSIONS, version_range(0, 3), "api_versions", before_auth=True),
     Api(ApiKey.CREATE_TOPICS, version_range(2, 7), "create_topics"),
-    Api(ApiKey.DELETE_TOPICS, version_range(1, 5), "delete_topics"),
+    Api(ApiKey.DELETE_TOPICS, version_range(1, 6), "delete_topics"),
     Api(ApiKey.DELETE_RECORDS, version_range(0, 2), "delete_records"),
     Api(ApiKey.INIT_PRODUCER_ID, version_range(0, 4), "init_producer_id"),
     Api(ApiKey.OFFSET_FOR_LEADER_EPOCH, version_range(2, 4), "offset_for_leader_epoch"),
@@ -60,6 +72,9 @@ _ROWS: Final = (
     Api(ApiKey.SASL_AUTHENTICATE, version_range(0, 2), "sasl_authenticate", before_auth=True),
     Api(ApiKey.CREATE_PARTITIONS, version_range(0, 3), "create_partitions"),
     Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, version_range(0, 1), "incremental_alter_configs"),
+    Api(ApiKey.ELECT_LEADERS, version_range(0, 2), "elect_leaders"),
+    Api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, version_range(0, 0), "alter_partition_reassignments"),
+    Api(ApiKey.LIST_PARTITION_REASSIGNMENTS, version_range(0, 0), "list_partition_reassignments"),
     Api(ApiKey.DESCRIBE_CLUSTER, version_range(0, 1), "describe_cluster"),
     Api(ApiKey.OFFSET_COMMIT, version_range(2, 8), "offset_commit", frame_bytes_max=4 * MIB),
     Api(ApiKey.OFFSET_FETCH, version_range(1, 7), "offset_fetch"),

@@ -2,32 +2,34 @@
 
 import asyncio
 import secrets
-from collections import deque
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 from broker.call import Call
+from broker.cluster import ClusterMember
+from broker.commands import CommandReceiver
 from broker.config import BrokerConfig
-from broker.coordination import GroupCoordination
+from broker.config_layers import ConfigLayers
+from broker.config_writer import ConfigWriter
+from broker.controller.api import ControllerApi
+from broker.coordinators.groups import GroupCoordinators
 from broker.fetch_sessions import FetchSessionCache
 from broker.fetching import Fetches
 from broker.flusher import Flusher
-from broker.groups.config import GroupConfig
+from broker.gauges import register_gauges
 from broker.log.manager import LoadReport, LogManager
 from broker.maintenance import Maintenance
-from broker.metadata_cache import MetadataCache
+from broker.metadata_cache import MetadataCache, MetadataChange
 from broker.metrics import BrokerMetrics
 from broker.producer_ids import ProducerIds
 from broker.rate_limited import RateLimitedLog
+from broker.replication.host import IsrChange
 from broker.replication.manager import ReplicaManager
+from broker.replication.partition import Partition
 from broker.replication.service import Replication
-from broker.sasl import PeerBroker
 from broker.server import Server
-from broker.topic_configs import log_config
-from broker.topic_store import StoredTopic, TopicStore
-from broker.topics import Steps, Topic, Topics
-from contracts.cluster import LeaderAndIsrPartitionState, LeaderAndIsrRequest
+from broker.traffic_leaders import TrafficLeaders
 from runtime.clock import epoch_ms, monotonic_ms
 from runtime.config import format_host_port
 from runtime.logs import get_logger
@@ -38,7 +40,6 @@ if TYPE_CHECKING:
     from broker.reporting import Reporting
 
 _log = get_logger(__name__)
-OFFSETS_TOPIC: Final = "__consumer_offsets"
 _STOP_GRACE_S: Final = 1.0
 _SESSION_ID_MAX: Final = 2**31 - 1
 
@@ -62,80 +63,104 @@ class Broker:
             now_ms=monotonic_ms(),
         )
         self.traffic.period_ms = config.report_period_ms
-        self.logs = LogManager(
-            [config.data_dir / "logs"], cluster_id=config.cluster_id, node_id=config.node_id
-        )
+        self.logs = LogManager(config.log_directories, cluster_id=config.cluster_id, node_id=config.node_id)
         self.metadata = MetadataCache()
+        self.layers = ConfigLayers({}, {}, config.static_layer)
+        """What lies below a topic's configs."""
         self.replicas = ReplicaManager(
             config.node_id,
             self.logs,
             self.metadata,
-            log_config=log_config,
+            log_config=lambda layer: self.layers.log_config(layer),
             replica_lag_max_ms=config.replica_lag_time_max_ms,
             now_ms=monotonic_ms,
             epoch_ms=epoch_ms,
         )
-        self.topics = Topics(TopicStore(config.data_dir / "topics"), self.logs, self._lead)
+        self.leaders = TrafficLeaders(self.traffic, self.replicas, self.metadata)
+        self.commands = CommandReceiver(self)
+        self.groups = GroupCoordinators(self.metadata)
         self.producer_ids = ProducerIds(config.data_dir / "producer-ids.json", config.node_id)
         self.fetch_sessions = FetchSessionCache(
             config.fetch_sessions_max, lambda: secrets.randbelow(_SESSION_ID_MAX) + 1
         )
         self.fetches = Fetches(self.loop.call_soon)
         self.flusher = Flusher(self.logs, self.loop, epoch_ms, self.storage_failed)
-        self.replication = Replication(self, lambda: PeerBroker(config.node_id, 0))
         self.server = Server(self)
         self.maintenance = Maintenance(self)
-        self.coordination: GroupCoordination
-        """The group coordinator; there when `start` has returned."""
+        self.member = ClusterMember(self)
+        self.replication = Replication(self, self.member.who)
+        self.config_writer = ConfigWriter(self.member.tree, self.metadata)
         self.loaded: LoadReport
         """What starting found on the disk."""
         self.node: tuple[int, str, int]
         """Node id, advertised host and port; known when the listener is bound."""
         self.reporting: Reporting | None = None
         self._tasks = Supervised()
+        self._answers: set[asyncio.Task[None]] = set()
+        """Handlers that wait for the controller."""
+        self._until_known: list[Callable[[], None]] = []
+        """Calls that wait until a controller has described the cluster."""
 
-    def start(self) -> int:
-        """Load, listen, and start the background tasks; the bound port. Raises: OSError, StorageFailed."""
-        self.loaded = self.topics.load(epoch_ms())
-        self.metrics.recovered_bytes = self.loaded.recovered_bytes
-        self.groups = self.coordination = self._group_coordination()
-        self.topics.on_deleted(self._topic_deleted)
-        self.measure_all()
-        port = self.server.listen()
+    async def start(self) -> int:
+        """Reach the cluster, load, listen, join, and start the background tasks; the bound port.
+
+        Raises: OSError, StorageFailed, and what `ClusterMember` raises.
+        """
+        await self.member.connect()
+        await self._load()
+        self._connect_parts()
+        port = self.server.bind()
         self.node = (
             self.config.node_id,
             self.config.advertised_host or self.config.listen_host,
             self.config.advertised_port or port,
         )
-        self._register_gauges()
-        self._tasks.spawn("groups", self.coordination.run)
-        self._tasks.spawn("sweep connections", self.server.sweep)
-        for name, work in self.maintenance.tasks():
-            self._tasks.spawn(name, work)
-        if self.config.control_url is not None and self.config.secret is not None:
-            self._start_reporting(self.config.control_url, self.config.secret)
+        if self.config.zookeeper is not None:
+            self.server.accept()  # the controller, which may be elsewhere, must reach us
+        await self.member.join(is_unclean=self.loaded.is_unclean)
+        self.logs.remember_boot()
+        self.server.accept()
+        self.leaders.measure_all()
+        self._start_tasks()
         _log.info(
             "broker serves",
             address=format_host_port(self.config.listen_host, port),
-            topics=len(self.topics),
-            partitions=self.topics.partition_count,
+            brokers=len(self.metadata.brokers),
+            topics=len(self.metadata),
+            replicas=len(self.replicas),
             recovered_bytes=self.loaded.recovered_bytes,
             truncated_bytes=self.loaded.truncated_bytes,
         )
         return port
 
-    def _group_coordination(self) -> GroupCoordination:
-        config = GroupConfig()
-        topic = self.topics.get(OFFSETS_TOPIC)
-        if topic is None:
-            configs = {"cleanup.policy": "compact", "segment.bytes": "104857600"}
-            stored = StoredTopic(
-                name=OFFSETS_TOPIC, topic_id=uuid4(), partitions=config.offsets_partitions, configs=configs
-            )
-            deque(self.topics.create(stored, epoch_ms()), maxlen=0)
-            topic = self.topics.get(OFFSETS_TOPIC)
-            assert topic is not None
-        return GroupCoordination(topic.partitions, config)
+    async def _load(self) -> None:
+        """Open the logs found on the disk. Recovery may take long, and the session must live."""
+        self._take_layers(await self.member.read_broker_configs())
+        topics = await self.member.read_topic_configs()
+        self.loaded = await asyncio.to_thread(
+            self.logs.load, lambda name: self.layers.log_config(topics.get(name, {})), epoch_ms()
+        )
+        self.metrics.recovered_bytes = self.loaded.recovered_bytes
+        for (topic, partition), reason in self.loaded.failures.items():
+            _log.error("a log cannot be opened", topic=topic, partition=partition, reason=reason)
+
+    def _connect_parts(self) -> None:
+        """Who hears from whom."""
+        replicas, metadata = self.replicas, self.metadata
+        replicas.on_leadership(self.groups.leadership)
+        replicas.on_isr_proposed(self._isr_proposed)
+        metadata.on_change(self._metadata_changed)
+        metadata.on_deleted(lambda topic: self.groups.topics_deleted([topic.name]))
+        register_gauges(self)
+
+    def _start_tasks(self) -> None:
+        self._tasks.spawn("groups", self.groups.sweep)
+        self._tasks.spawn("sweep connections", self.server.sweep)
+        self._tasks.spawn("registration", self.member.keep_registered)
+        for name, work in (*self.maintenance.tasks(), *self.replication.tasks(self.member.tree)):
+            self._tasks.spawn(name, work)
+        if self.config.control_url is not None and self.config.secret is not None:
+            self._start_reporting(self.config.control_url, self.config.secret)
 
     def _start_reporting(self, control_url: str, secret: str) -> None:
         from broker.reporting import Reporting  # its HTTP client costs as much start-up time as all the rest
@@ -143,21 +168,65 @@ class Broker:
         self.reporting = Reporting(self, control_url, secret)
         self.reporting.start(self._tasks)
 
-    def _register_gauges(self) -> None:
-        gauges = self.metrics.gauges
-        gauges["connections"] = ("Open connections.", lambda: len(self.server.connections))
-        gauges["connections_muted"] = ("Muted for quota.", lambda: len(self.server.muted))
-        gauges["topics"] = ("Topics.", lambda: len(self.topics))
-        gauges["partitions"] = ("Partitions led.", lambda: self.topics.partition_count)
-        gauges["log_bytes"] = (
-            "Bytes of all logs.",
-            lambda: sum(each.size_bytes for each in list(self.topics)),
+    # -- what changes around us --------------------------------------------------------------------------
+
+    def _metadata_changed(self, change: MetadataChange) -> None:
+        names: Iterable[str] = change.configs
+        if change.broker_configs:
+            self._take_layers(self.metadata.broker_configs)
+            names = [topic.name for topic in self.metadata]
+        for name in names:
+            topic = self.metadata.topic(name)
+            if topic is not None:
+                self.replicas.reconfigure(name, len(topic.partitions), topic.configs)
+        waiting, self._until_known = self._until_known, []
+        for go_on in waiting:
+            go_on()
+
+    def _take_layers(self, broker_configs: Mapping[str, Mapping[str, str]]) -> None:
+        self.layers = ConfigLayers(
+            broker_configs.get(str(self.config.node_id), {}),
+            broker_configs.get("", {}),
+            self.config.static_layer,
         )
-        gauges["fetches_delayed"] = ("Fetches that wait for data.", lambda: len(self.fetches))
-        gauges["fetch_sessions"] = ("Incremental fetch sessions.", lambda: len(self.fetch_sessions))
-        gauges["receive_memory_bytes"] = ("Receive buffers in use.", lambda: self.server.memory.used_bytes)
+
+    def _isr_proposed(self, partition: Partition, change: IsrChange) -> None:
+        direction = "shrink" if len(change.isr) < len(partition.isr) else "expand"
+        self.metrics.isr_changes[direction] += 1
 
     # -- what handlers use -------------------------------------------------------------------------------
+
+    @property
+    def controller(self) -> ControllerApi:
+        """The controller as this broker sees it."""
+        return self.member.controller
+
+    def when_known(self, call: Call, go_on: Callable[[], None]) -> None:
+        """Answer a call that needs the cluster's metadata, as soon as there is any."""
+        if self.metadata.is_known:
+            go_on()
+        else:
+            self._until_known.append(lambda: self._guarded(call, go_on))
+
+    def _guarded(self, call: Call, go_on: Callable[[], None]) -> None:
+        if call.is_gone:
+            return
+        try:
+            go_on()
+        except Exception:  # noqa: BLE001 - as in dispatch: a bug costs one connection
+            self.server.handler_failed(call.channel, call.header.api_key)
+
+    def later(self, call: Call, answer: Coroutine[Any, Any, None]) -> None:
+        """Answer a call from a coroutine. What it has begun goes on when the client is gone."""
+        task = self.loop.create_task(self._answer(call, answer))
+        self._answers.add(task)
+        task.add_done_callback(self._answers.discard)
+
+    async def _answer(self, call: Call, answer: Coroutine[Any, Any, None]) -> None:
+        try:
+            await answer
+        except Exception:  # noqa: BLE001 - as in dispatch: a bug costs one connection
+            self.server.handler_failed(call.channel, call.header.api_key)
 
     def call_later(self, delay_ms: int, callback: Callable[[], None]) -> asyncio.TimerHandle:
         """A timer in milliseconds."""
@@ -168,73 +237,29 @@ class Broker:
         self.fetches.connection_closed(connection_id)
         self.replication.connection_closed(connection_id)
 
-    def _lead(self, topic: Topic, index: int) -> None:
-        """One broker leads what there is."""
-        alone = (self.config.node_id,)
-        state = LeaderAndIsrPartitionState(
-            topic=topic.name,
-            topic_id=topic.topic_id,
-            partition=index,
-            controller_epoch=0,
-            leader=self.config.node_id,
-            leader_epoch=0,
-            isr=alone,
-            partition_epoch=0,
-            replicas=alone,
-        )
-        self.replicas.become_leader_or_follower(
-            LeaderAndIsrRequest(
-                controller_id=self.config.node_id,
-                controller_epoch=0,
-                broker_epoch=0,
-                partition_states=(state,),
-                topic_configs={topic.name: dict(topic.configs)},
-            )
-        )
-
-    def in_turns(self, call: Call, steps: Steps) -> None:
-        """Drive the steps of a call to their end, one per turn of the loop, also when the client is gone."""
-        try:
-            next(steps)
-        except StopIteration:
-            return
-        except Exception:  # noqa: BLE001 - as in dispatch: a bug costs one connection
-            self.server.handler_failed(call.channel, call.header.api_key)
-            return
-        self.loop.call_soon(self.in_turns, call, steps)
-
-    def measure(self, topics: Iterable[Topic]) -> None:
-        """Tell the traffic point what is led and stored: deletion lifts a block without waiting a second."""
-        for instance_id in {topic.instance_id for topic in topics}:
-            if instance_id is not None:
-                self.traffic.set_led(instance_id, *self.topics.led_by(instance_id))
-
-    def measure_all(self) -> None:
-        """The same for every instance."""
-        self.traffic.set_all_led(self.topics.led_by_instance())
-
     def storage_failed(self, what: str, error: Exception) -> None:
         """The disk refused something; clients hear it as KAFKA_STORAGE_ERROR."""
         self.metrics.storage_errors += 1
         self._warnings.warning(f"storage: {what}", self.now_ms(), error=str(error))
 
-    def _topic_deleted(self, topic: Topic) -> None:
-        self.measure([topic])
-        for index in range(len(topic.partitions)):
-            self.replicas.forget(topic.name, index)
-        self.coordination.on_topics_deleted([topic.name])
-
     # -- the end -------------------------------------------------------------------------------------------
 
     async def stop(self) -> None:
-        """Stop accepting, finish what is in flight, flush, leave the clean-shutdown marker."""
+        """Hand leadership over, finish what is in flight, flush, leave the clean-shutdown marker, leave."""
+        broker_epoch = self.member.membership.broker_epoch
+        await self.member.hand_over()
         self.fetches.end_all()
         await self.server.stop(_STOP_GRACE_S)
+        for task in self._answers:
+            task.cancel()
         await self._tasks.aclose()
         if self.reporting is not None:
             await self.reporting.aclose()
-        self.coordination.close()
+        self.groups.close()
+        await self.member.stop_controlling()
+        self.replication.close()
         await self.flusher.aclose()
-        for failure in self.logs.close():
+        for failure in self.logs.close(broker_epoch=broker_epoch):
             _log.error("a log could not be closed cleanly", error=str(failure))
+        await self.member.leave()
         _log.info("broker stopped")

@@ -5,6 +5,8 @@ from typing import Any, Protocol
 
 from broker.causes import CloseCause
 from broker.sasl import PeerBroker
+from contracts.cluster import ClusterResponse
+from contracts.cluster import encode as encode_message
 from wire.codec import RequestHeader, framed_response
 
 
@@ -115,6 +117,12 @@ class Call:
     def reply(self, entity: Any, *, mute: Mute | None = None) -> None:
         """Answer with a kio response, then leave the connection unread while `mute` says so."""
         self.reply_parts([framed_response(entity, self.header.correlation_id)], mute=mute)
+
+    def reply_message(self, message: ClusterResponse) -> None:
+        """Answer with one of our own messages between brokers."""
+        body = encode_message(message)
+        head = (4 + len(body)).to_bytes(4, "big") + self.header.correlation_id.to_bytes(4, "big", signed=True)
+        self.reply_parts([head + body])
 
     def reply_parts(self, parts: list[ReplyPart], *, mute: Mute | None = None) -> None:
         """Answer with a whole frame, length prefix and header included, in parts."""

@@ -124,6 +124,16 @@ class BrokerConfig:
         """Where logs are kept."""
         return self.log_dirs or (self.data_dir / "logs",)
 
+    @property
+    def static_layer(self) -> dict[str, str]:
+        """What was set of the configs that can also be set per topic or while the broker runs."""
+        layer = {"log.flush.interval.ms": str(self.flush_interval_ms)}
+        if self.min_insync_replicas is not None:
+            layer["min.insync.replicas"] = str(self.min_insync_replicas)
+        if self.unclean_leader_election_enable:
+            layer["unclean.leader.election.enable"] = "true"
+        return layer
+
     def faults(self) -> list[str]:
         """Every rule the settings break, one sentence each."""
         loopback = self.listen_host in ("localhost", "::1") or self.listen_host.startswith("127.")

@@ -1,25 +1,12 @@
 """What DescribeConfigs and CreateTopics show of configs: value, source, synonyms. Pure."""
 
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from broker.config import BrokerConfig
+from broker.config_layers import BROKER_DEFINITIONS, ConfigLayers, Synonym
 from broker.entities import ResponseShape
-from broker.topic_configs import DEFINITIONS, ConfigSource, ConfigType
-
-_BROKER_SYNONYMS: Final = {
-    "cleanup.policy": "log.cleanup.policy",
-    "compression.type": "compression.type",
-    "max.message.bytes": "message.max.bytes",
-    "message.timestamp.type": "log.message.timestamp.type",
-    "min.insync.replicas": "min.insync.replicas",
-    "retention.bytes": "log.retention.bytes",
-    "retention.ms": "log.retention.ms",
-    "segment.bytes": "log.segment.bytes",
-    "segment.ms": "log.roll.ms",
-    "unclean.leader.election.enable": "unclean.leader.election.enable",
-}
-"""Topic config -> the broker config whose default it takes."""
+from broker.topic_configs import DEFINITIONS, ConfigDefinition, ConfigSource, ConfigType
 
 
 class ConfigValue(NamedTuple):
@@ -31,82 +18,87 @@ class ConfigValue(NamedTuple):
     read_only: bool
     kind: ConfigType
     documentation: str
-    synonyms: tuple[tuple[str, str, ConfigSource], ...]
+    synonyms: tuple[Synonym, ...]
 
 
-def topic_config_values(layer: Mapping[str, str]) -> list[ConfigValue]:
+def topic_config_values(layers: ConfigLayers, layer: Mapping[str, str], replicas: int) -> list[ConfigValue]:
     """All configs of a topic, by name."""
-    found = []
-    for name, definition in sorted(DEFINITIONS.items()):
-        synonyms = [(_BROKER_SYNONYMS.get(name, name), definition.default, ConfigSource.DEFAULT)]
-        if name in layer:
-            synonyms.insert(0, (name, layer[name], ConfigSource.TOPIC))
-        found.append(
-            ConfigValue(
-                name,
-                synonyms[0][1],
-                synonyms[0][2],
-                False,
-                definition.kind,
-                definition.documentation,
-                tuple(synonyms),
-            )
-        )
-    return found
+    return [
+        _value(definition, layers.topic_synonyms(name, layer, replicas))
+        for name, definition in sorted(DEFINITIONS.items())
+    ]
 
 
-def broker_config_values(config: BrokerConfig) -> list[ConfigValue]:
-    """The short read-only list of a broker's configs."""
-    static = _static_configs(config)
-    found = [
+def broker_config_values(config: BrokerConfig, layers: ConfigLayers) -> list[ConfigValue]:
+    """The configs of this broker: what it was started with, and what can be altered."""
+    fixed = [
         ConfigValue(
             name, value, ConfigSource.STATIC_BROKER, True, kind, text,
-            ((name, value, ConfigSource.STATIC_BROKER),),
+            (Synonym(name, value, ConfigSource.STATIC_BROKER),),
         )
-        for name, (value, kind, text) in static.items()
+        for name, (value, kind, text) in _fixed_configs(config).items()
     ]  # fmt: skip
-    for topic_name, broker_name in _BROKER_SYNONYMS.items():
-        definition = DEFINITIONS[topic_name]
-        found.append(
-            ConfigValue(
-                broker_name,
-                definition.default,
-                ConfigSource.DEFAULT,
-                True,
-                definition.kind,
-                definition.documentation,
-                ((broker_name, definition.default, ConfigSource.DEFAULT),),
-            )
-        )
-    return sorted(found)
+    dynamic = [
+        _value(definition, layers.broker_synonyms(name)) for name, definition in BROKER_DEFINITIONS.items()
+    ]
+    return sorted(fixed + dynamic)
 
 
-def _static_configs(config: BrokerConfig) -> dict[str, tuple[str, ConfigType, str]]:
+def default_broker_config_values(dynamic_default: Mapping[str, str]) -> list[ConfigValue]:
+    """The cluster-wide dynamic configs that are set, as Kafka shows for the broker named ""."""
+    return sorted(
+        _value(BROKER_DEFINITIONS[name], [Synonym(name, value, ConfigSource.DYNAMIC_DEFAULT_BROKER)])
+        for name, value in dynamic_default.items()
+        if name in BROKER_DEFINITIONS
+    )
+
+
+def _value(definition: ConfigDefinition, synonyms: list[Synonym]) -> ConfigValue:
+    return ConfigValue(
+        definition.name,
+        synonyms[0].value,
+        synonyms[0].source,
+        False,
+        definition.kind,
+        definition.documentation,
+        tuple(synonyms),
+    )
+
+
+def _fixed_configs(config: BrokerConfig) -> dict[str, tuple[str, ConfigType, str]]:
     """Name -> value, type, documentation."""
-    return {
-        "auto.create.topics.enable": ("false", ConfigType.BOOLEAN, "Topics are created by request."),
-        "broker.id": (str(config.node_id), ConfigType.INT, "The id of this broker."),
-        "default.replication.factor": ("1", ConfigType.INT, "Replicas of a new topic."),
-        "delete.topic.enable": ("true", ConfigType.BOOLEAN, "Topics can be deleted."),
-        "log.flush.interval.ms": (
-            str(config.flush_interval_ms),
-            ConfigType.LONG,
-            "How long a write may stay unsynced.",
-        ),
-        "log.retention.check.interval.ms": (
-            str(config.retention_check_interval_ms),
-            ConfigType.LONG,
-            "How often retention is applied.",
-        ),
-        "node.id": (str(config.node_id), ConfigType.INT, "The id of this broker."),
-        "num.partitions": (str(config.default_partitions), ConfigType.INT, "Partitions of a new topic."),
-        "offsets.topic.replication.factor": ("1", ConfigType.INT, "Replicas of the offsets topic."),
-        "socket.request.max.bytes": (
-            str(config.request_bytes_max),
-            ConfigType.INT,
-            "The largest request.",
-        ),
-    }
+    factor = str(config.default_replication_factor or 3)
+    facts: list[tuple[str, object, ConfigType, str]] = [
+        ("auto.create.topics.enable", False, ConfigType.BOOLEAN, "Topics are created by request."),
+        ("auto.leader.rebalance.enable", config.auto_leader_rebalance_enable, ConfigType.BOOLEAN,
+         "Leadership goes back to preferred replicas by itself."),
+        ("broker.id", config.node_id, ConfigType.INT, "The id of this broker."),
+        ("broker.rack", config.rack or "", ConfigType.STRING, "Where this broker stands."),
+        ("default.replication.factor", factor, ConfigType.INT,
+         "Replicas of a new topic, as far as there are brokers."),
+        ("delete.topic.enable", config.delete_topic_enable, ConfigType.BOOLEAN, "Topics can be deleted."),
+        ("leader.imbalance.check.interval.seconds", config.leader_imbalance_check_interval_seconds,
+         ConfigType.LONG, "How often the controller looks for misplaced leaders."),
+        ("leader.imbalance.per.broker.percentage", config.leader_imbalance_per_broker_percentage,
+         ConfigType.INT, "Share of misplaced leaders from which it moves them."),
+        ("log.dirs", ",".join(map(str, config.log_directories)), ConfigType.STRING, "Where logs are kept."),
+        ("log.retention.check.interval.ms", config.retention_check_interval_ms, ConfigType.LONG,
+         "How often retention is applied."),
+        ("node.id", config.node_id, ConfigType.INT, "The id of this broker."),
+        ("num.partitions", config.default_partitions, ConfigType.INT, "Partitions of a new topic."),
+        ("offsets.topic.replication.factor", factor, ConfigType.INT, "Replicas of the offsets topic."),
+        ("replica.lag.time.max.ms", config.replica_lag_time_max_ms, ConfigType.LONG,
+         "How long a follower may lag and stay in the ISR."),
+        ("socket.request.max.bytes", config.request_bytes_max, ConfigType.INT, "The largest request."),
+        ("zookeeper.connect", config.zookeeper or "", ConfigType.STRING, "Where the cluster's metadata is."),
+        ("zookeeper.session.timeout.ms", config.session_timeout_ms, ConfigType.INT,
+         "How long a silent broker counts as alive."),
+    ]  # fmt: skip
+    return {name: (_text(value), kind, text) for name, value, kind, text in facts}
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def describe(

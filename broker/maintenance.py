@@ -5,17 +5,22 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from kio.schema.errors import ErrorCode
+
 from broker.compacting import Compacting
+from broker.controller.api import DeletedTopicName
 from broker.log.errors import StorageFailed
-from broker.topics import Topic
+from broker.metadata_cache import CachedTopic
+from runtime.logs import get_logger
 
 if TYPE_CHECKING:
     from broker.app import Broker
 
+_log = get_logger(__name__)
 _MEASURE_S: Final = 1.0
 _REMOVE_S: Final = 0.2
 _PURGE_AGAIN_MS: Final = 1_000
-"""When a topic could not be purged: the disk refused, or it was just being changed."""
+"""How soon it is looked again whether all topics of a deleted instance are gone."""
 _LOGS_PER_TURN: Final = 50
 """Retention lets clients have their turn after so many logs."""
 
@@ -40,7 +45,8 @@ class Maintenance:
         ]
 
     def purge_instance(self, instance_id: str) -> None:
-        """Delete everything of an instance in the background."""
+        """Delete everything of an instance in the background. Every broker is told; the controller deletes
+        topics, each coordinator its groups."""
         self._purges.put_nowait(instance_id)
 
     async def _flush(self) -> None:
@@ -61,7 +67,7 @@ class Maintenance:
                 if number % _LOGS_PER_TURN == 0:
                     await asyncio.sleep(0)
             broker.logs.expire_producers(broker.epoch_ms())
-            broker.measure_all()
+            broker.leaders.measure_all()
 
     async def _checkpoint(self) -> None:
         broker = self._broker
@@ -95,22 +101,25 @@ class Maintenance:
     async def _measure(self) -> None:
         while True:
             await asyncio.sleep(_MEASURE_S)
-            self._broker.measure_all()
+            self._broker.leaders.measure_all()
 
     async def _purge(self) -> None:
         broker = self._broker
         while True:
             instance_id = await self._purges.get()
-            for topic in broker.topics.of_instance(instance_id):
-                if not broker.topics.is_busy(topic.name):
-                    await self._delete(topic)
-            broker.coordination.purge_instance(instance_id)
-            if broker.topics.of_instance(instance_id):
+            broker.groups.purge_instance(instance_id)
+            topics = broker.metadata.of_instance(instance_id)
+            if topics and broker.controller.is_active:
+                await self._delete(topics)
+            if topics:  # look again whether they are gone: another controller may have to go on
                 broker.call_later(_PURGE_AGAIN_MS, partial(self.purge_instance, instance_id))
 
-    async def _delete(self, topic: Topic) -> None:
-        try:
-            for _ in self._broker.topics.delete(topic):
-                await asyncio.sleep(0)
-        except (OSError, StorageFailed) as error:
-            self._broker.storage_failed("a deleted instance's topic cannot be purged", error)
+    async def _delete(self, topics: list[CachedTopic]) -> None:
+        names = [DeletedTopicName(topic.name, topic.topic_id) for topic in topics]
+        for outcome in await self._broker.controller.delete_topics(names):
+            if outcome.verdict.error_code is not ErrorCode.none:
+                _log.warning(
+                    "a deleted instance's topic is not purged yet",
+                    topic=outcome.name,
+                    error=outcome.verdict.error_code.name,
+                )

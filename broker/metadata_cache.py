@@ -3,8 +3,8 @@
 Every broker answers Metadata from it. It may be behind the controller, never ahead of it.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Final
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from broker.topic_names import INTERNAL_TOPICS
@@ -36,6 +36,24 @@ class CachedTopic:
         self.encoded: dict[int, bytes] = {}
         """Parts of Metadata answers, by a key of the handler; emptied when what they show changes."""
 
+    @property
+    def replicas(self) -> int:
+        """Of its partition with the most."""
+        return max((len(state.replicas) for state in self.partitions.values()), default=1)
+
+
+class MetadataChange(NamedTuple):
+    """What an update has changed."""
+
+    topics: Collection[str]
+    """New, gone, or with other partition states."""
+    configs: Collection[str]
+    """Topics whose own layer was told."""
+    brokers: bool
+    """Who is registered, or who is controller."""
+    broker_configs: bool
+    """Dynamic configs of some broker."""
+
 
 class MetadataCache:
     """The cluster as the controller last described it."""
@@ -47,11 +65,13 @@ class MetadataCache:
         """Brokers that are registered now."""
         self.broker_configs: Mapping[str, Mapping[str, str]] = {}
         """Dynamic configs by broker id, "" for the cluster-wide default (`/config/brokers`)."""
+        self.encoded: dict[int, tuple[bytes, bytes]] = {}
+        """What stands around the topics of Metadata answers; emptied when brokers change."""
         self._topics: dict[str, CachedTopic] = {}
         self._by_id: dict[UUID, CachedTopic] = {}
         self._by_instance: dict[str, dict[str, CachedTopic]] = {}
         self._partition_count = 0
-        self._on_change: list[Callable[[Iterable[str], bool], None]] = []
+        self._on_change: list[Callable[[MetadataChange], None]] = []
         self._on_deleted: list[Callable[[CachedTopic], None]] = []
 
     # -- reading -----------------------------------------------------------------------------------------
@@ -61,6 +81,16 @@ class MetadataCache:
 
     def __len__(self) -> int:
         return len(self._topics)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether a controller has ever described the cluster."""
+        return self.controller_epoch >= 0
+
+    @property
+    def live_controller_id(self) -> int:
+        """The controller as clients are told of it: NO_LEADER when it is not registered any more."""
+        return self.controller_id if self.controller_id in self.brokers else NO_LEADER
 
     @property
     def partition_count(self) -> int:
@@ -103,8 +133,8 @@ class MetadataCache:
 
     # -- who listens -------------------------------------------------------------------------------------
 
-    def on_change(self, callback: Callable[[Iterable[str], bool], None]) -> None:
-        """`callback(names of changed topics, whether brokers or the controller changed)` after an update."""
+    def on_change(self, callback: Callable[[MetadataChange], None]) -> None:
+        """Have `callback` called after each update."""
         self._on_change.append(callback)
 
     def on_deleted(self, callback: Callable[[CachedTopic], None]) -> None:
@@ -118,21 +148,23 @@ class MetadataCache:
         assert request.controller_epoch >= self.controller_epoch, "a stale controller is refused before"
         brokers_changed = self._take_brokers(request)
         changed = dict.fromkeys(self._remove_deleted(request))
+        configs: list[str] = []
         for state in request.topic_states:
-            topic = self._current(state.topic, state.topic_id)
-            if topic is not None:
-                topic.configs = state.configs
-            else:
-                self._add(state.topic, state.topic_id).configs = state.configs
-            changed[state.topic] = None
+            topic = self._current(state.topic, state.topic_id) or self._add(state.topic, state.topic_id)
+            topic.configs = state.configs
+            configs.append(state.topic)
         for partition in request.partition_states:
             self._take_partition(partition)
             changed[partition.topic] = None
         if brokers_changed:
+            self.encoded.clear()
             for each in self._topics.values():
                 each.encoded.clear()
+        configs_changed = request.broker_configs not in (None, self.broker_configs)
+        if request.broker_configs is not None:
+            self.broker_configs = request.broker_configs
         for callback in self._on_change:
-            callback(changed, brokers_changed)
+            callback(MetadataChange(changed.keys(), configs, brokers_changed, configs_changed))
 
     def _take_brokers(self, request: UpdateMetadataRequest) -> bool:
         """Whether anything about brokers is new."""
@@ -141,8 +173,6 @@ class MetadataCache:
         self.brokers = brokers
         self.controller_id = request.controller_id
         self.controller_epoch = request.controller_epoch
-        if request.broker_configs is not None:
-            self.broker_configs = request.broker_configs
         return changed
 
     def _remove_deleted(self, request: UpdateMetadataRequest) -> list[str]:

@@ -40,7 +40,8 @@ class Histogram:
 
 
 class BrokerMetrics:
-    """All counters of the process. `gauges` are asked when scraped: name -> (help, function)."""
+    """All counters of the process. `gauges` are asked when scraped: name -> (help, function), those with a
+    label: name -> (help, label, function)."""
 
     def __init__(self) -> None:
         self.bytes_in = 0
@@ -57,7 +58,9 @@ class BrokerMetrics:
         self.throttled_ms: dict[str, int] = {"produce": 0, "consume": 0}
         self.storage_errors = 0
         self.recovered_bytes = 0
+        self.isr_changes: dict[str, int] = {"shrink": 0, "expand": 0}
         self.gauges: dict[str, tuple[str, Callable[[], float]]] = {}
+        self.labelled_gauges: dict[str, tuple[str, str, Callable[[], Iterable[tuple[str, float]]]]] = {}
 
     def closed(self, cause: CloseCause) -> None:
         """A connection was closed."""
@@ -96,6 +99,9 @@ class BrokerMetrics:
             "throttle_seconds", "throttle_time handed out.", "direction",
             [(key, value / 1000) for key, value in list(self.throttled_ms.items())],
         )  # fmt: skip
+        yield counter(
+            "isr_changes", "ISR changes proposed as leader.", "direction", list(self.isr_changes.items())
+        )
         yield from self._totals()
         for name, histogram, text in (
             ("append_seconds", self.append, "Append to one partition."),
@@ -107,6 +113,11 @@ class BrokerMetrics:
             )
         for name, (text, ask) in self.gauges.items():
             yield GaugeMetricFamily(f"portico_broker_{name}", text, value=ask())
+        for name, (text, label, ask_all) in self.labelled_gauges.items():
+            family = GaugeMetricFamily(f"portico_broker_{name}", text, labels=[label])
+            for key, value in ask_all():
+                family.add_metric([key], value)
+            yield family
 
     def _totals(self) -> "Iterable[Metric]":
         from prometheus_client.core import CounterMetricFamily

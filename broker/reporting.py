@@ -91,7 +91,7 @@ class Reporting:
 
     async def _report_once(self) -> None:
         broker = self._broker
-        broker.measure_all()
+        broker.leaders.measure_all()
         report = broker.traffic.report(broker.now_ms(), broker.epoch_ms())
         try:
             answer = await self._client.post(

@@ -39,11 +39,6 @@ def peer_broker(authorization_id: str) -> PeerBroker | None:
     return None if found is None else PeerBroker(int(found[1]), int(found[2]))
 
 
-def plain_token(secret: str, authorization_id: str = "") -> bytes:
-    """What `check_plain` accepts."""
-    return b"\0".join((authorization_id.encode(), USER.encode(), secret.encode()))
-
-
 def client_address(authorization_id: str) -> str | None:
     """The IP address in `ip:port` or `[ip]:port`, None when there is none."""
     host, separator, port = authorization_id.rpartition(":")

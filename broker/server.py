@@ -75,8 +75,8 @@ class Server:
         self._warnings = RateLimitedLog(_log)
         self._stopping = False
 
-    def listen(self) -> int:
-        """Bind and accept; returns the bound port. Raises: OSError."""
+    def bind(self) -> int:
+        """Take the port, and let the kernel queue who connects; returns it. Raises: OSError."""
         family = socket.AF_INET6 if ":" in self.config.listen_host else socket.AF_INET
         listener = socket.socket(family, socket.SOCK_STREAM)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -88,8 +88,12 @@ class Server:
             raise
         listener.setblocking(False)
         self._listener = listener
-        self.loop.add_reader(listener, self._accept)
         return int(listener.getsockname()[1])
+
+    def accept(self) -> None:
+        """Begin to serve who has connected. Again is harmless."""
+        assert self._listener is not None
+        self.loop.add_reader(self._listener, self._accept)
 
     def _accept(self) -> None:
         assert self._listener is not None
@@ -157,6 +161,9 @@ class Server:
             if not (connection.is_authenticated or route.api.before_auth):
                 self._refuse(connection, CloseCause.NOT_AUTHENTICATED, route.api.key.name)
                 return
+            if route.api.peers_only and connection.peer_broker is None:
+                self._unserved(connection, api_key, api_version, correlation_id)
+                return
             if len(frame) > route.frame_bytes_max:
                 self._refuse(
                     connection, CloseCause.FRAME_TOO_LARGE, f"{route.api.key.name} {len(frame)} bytes"
@@ -182,8 +189,8 @@ class Server:
         route = self._routes[api_key, api_version] = Route(
             api,
             api.load(),
-            is_flexible(api_key, api_version),
-            None if api.raw else request_class(api_key, api_version),
+            not api.is_ours and is_flexible(api_key, api_version),
+            None if api.raw or api.is_ours else request_class(api_key, api_version),
             limit if api.frame_bytes_max is None else min(limit, api.frame_bytes_max),
         )
         return route
@@ -191,7 +198,7 @@ class Server:
     def _unserved(self, connection: Connection, api_key: int, api_version: int, correlation_id: int) -> None:
         """Not in the table: no answer has a known form, except that of ApiVersions."""
         api = APIS.get(api_key)
-        if api is None:
+        if api is None or (api.peers_only and connection.peer_broker is None):
             self._refuse(connection, CloseCause.UNKNOWN_API, f"api key {api_key}")
         elif api_key == ApiKey.API_VERSIONS:
             header = RequestHeader(api_key, api_version, correlation_id, None, 0, False)

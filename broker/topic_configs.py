@@ -13,6 +13,7 @@ from broker.log.config import LogConfig
 _LONG_MAX: Final = 2**63 - 1
 _INT_MAX: Final = 2**31 - 1
 _LOG: Final = LogConfig()
+MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 
 
 class ConfigType(IntEnum):
@@ -30,6 +31,8 @@ class ConfigSource(IntEnum):
     """DescribeConfigs' config_source."""
 
     TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
 
@@ -125,6 +128,11 @@ def _words(
     return ConfigDefinition(name, kind, default, documentation, check)
 
 
+def rate(name: str, documentation: str) -> ConfigDefinition:
+    """A rate in bytes/s that is unlimited unless set."""
+    return _integer(name, _LONG_MAX, documentation, 0)
+
+
 _CODECS: Final = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 _DEFINITIONS: Final = (
     _words("cleanup.policy", "delete", "What happens to old segments.", _cleanup_policy, ConfigType.LIST),
@@ -190,7 +198,7 @@ _DEFINITIONS: Final = (
         _number(ConfigType.DOUBLE, 0, 1),
     ),
     _integer("min.compaction.lag.ms", 0, "How long a record stays uncompacted at least.", 0),
-    _integer("min.insync.replicas", 1, "Replicas that must have a write for acks=all.", 1, ConfigType.INT),
+    _integer(MIN_INSYNC_REPLICAS, 1, "Replicas that must have a write for acks=all.", 1, ConfigType.INT),
     _boolean("preallocate", "false", "Accepted; segments grow as they are written."),
     _integer("retention.bytes", _LOG.retention_bytes, "Bytes kept per partition; -1: no limit.", -1),
     _integer("retention.ms", _LOG.retention_ms, "How long records are kept; -1: for ever.", -1),
@@ -206,11 +214,20 @@ DEFINITIONS: Final[dict[str, ConfigDefinition]] = {each.name: each for each in _
 TopicConfigs = Mapping[str, str]
 
 
-def check_config(name: str, value: str | None) -> str:
-    """The value, normalised. Raises: ConfigFault."""
-    definition = DEFINITIONS.get(name)
+Definitions = Mapping[str, ConfigDefinition]
+
+
+def _definition(name: str, definitions: Definitions) -> ConfigDefinition:
+    definition = definitions.get(name)
     if definition is None:
-        raise ConfigFault(f"Unknown topic config name: {name[:80]}")
+        kind = "topic" if definitions is DEFINITIONS else "dynamic broker"
+        raise ConfigFault(f"Unknown {kind} config name: {name[:80]}")
+    return definition
+
+
+def check_config(name: str, value: str | None, definitions: Definitions = DEFINITIONS) -> str:
+    """The value, normalised. Raises: ConfigFault."""
+    definition = _definition(name, definitions)
     if value is None:
         raise ConfigFault(f"Null value not supported for topic configs: {name}")
     text = value.strip()
@@ -240,17 +257,17 @@ class Operation(IntEnum):
     SUBTRACT = 3
 
 
-def altered(layer: TopicConfigs, name: str, operation: int, value: str | None) -> dict[str, str]:
+def altered(
+    layer: TopicConfigs, name: str, operation: int, value: str | None, definitions: Definitions = DEFINITIONS
+) -> dict[str, str]:
     """The layer after one incremental change, not yet checked as a whole. Raises: ConfigFault."""
-    definition = DEFINITIONS.get(name)
-    if definition is None:
-        raise ConfigFault(f"Unknown topic config name: {name[:80]}")
+    definition = _definition(name, definitions)
     changed = dict(layer)
     if operation == Operation.DELETE:
         changed.pop(name, None)
         return changed
     if operation == Operation.SET:
-        changed[name] = check_config(name, value)
+        changed[name] = check_config(name, value, definitions)
         return changed
     if operation not in (Operation.APPEND, Operation.SUBTRACT):
         raise ConfigFault(f"Unknown operation type {operation} for config {name}")
@@ -265,10 +282,5 @@ def altered(layer: TopicConfigs, name: str, operation: int, value: str | None) -
         words += [each for each in given if each not in words]
     else:
         words = [each for each in words if each not in given]
-    changed[name] = check_config(name, ",".join(words))
+    changed[name] = check_config(name, ",".join(words), definitions)
     return changed
-
-
-def log_config(layer: TopicConfigs) -> LogConfig:
-    """What the log of a topic with this layer does."""
-    return _LOG.overridden(layer)

@@ -1,16 +1,16 @@
 """AlterConfigs (33), v0-2.
 
-Behaviour: replaces all configs that a topic has of its own; a config that is not named goes back to its
-default, as in Kafka. A null value is refused.
-Deliberately not done: broker configs (INVALID_REQUEST).
+Behaviour: replaces all configs that a topic, this broker or all brokers ("") have of their own; a config that
+is not named goes back to its default, as in Kafka. A null value is refused.
+Deliberately not done: configs of brokers that need a restart.
 Versions: v2 flexible.
 """
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from broker.config_changes import answer_changes
-from broker.topic_configs import check_config
-from broker.topics import Topic
+from broker.topic_configs import Definitions, check_config
 from wire.api_table import ApiKey
 
 if TYPE_CHECKING:
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 def handle(broker: "Broker", call: "Call") -> None:
-    """Replace each topic's configs."""
+    """Replace each resource's configs."""
     answer_changes(broker, call, ApiKey.ALTER_CONFIGS, _layer)
 
 
-def _layer(_topic: Topic, resource: Any) -> dict[str, str]:
-    return {each.name: check_config(each.name, each.value) for each in resource.configs}
+def _layer(_layer: Mapping[str, str], resource: Any, definitions: Definitions) -> dict[str, str]:
+    return {each.name: check_config(each.name, each.value, definitions) for each in resource.configs}

@@ -1,7 +1,8 @@
 """ApiVersions (18), v0-3.
 
-Behaviour: answers the table of `broker.apis`. A version we do not know gets the v0 body with error 35 and
-the table, so that the client can step down. The response header is always v0.
+Behaviour: answers the table of `broker.apis` without what only brokers are served. A version we do not know
+gets the v0 body with error 35 and the table, so that the client can step down. The response header is always
+v0.
 Deliberately not done: features and finalized features (none exist); throttling.
 Versions: v1 throttle_time_ms; v3 client software name, flexible (KIP-511).
 """
@@ -32,6 +33,7 @@ def _answer(api_version: int, error_code: ErrorCode) -> Any:
             max_version=api.versions.highest,
         )
         for _, api in sorted(APIS.items())
+        if not api.peers_only
     )
     return shape.make(error_code=error_code, api_keys=keys, throttle_time=duration(0))
 

@@ -1,9 +1,10 @@
 """DeleteRecords (21), v0-2.
 
-Behaviour: moves the log start offset up to the offset asked (-1: the high watermark) and frees whole segments
-before it in the request; a log whose start reaches its end gives its active segment back too. An offset
-below the log start offset changes nothing and is no error. A topic that is only compacted refuses.
-Deliberately not done: waiting for followers (there are none).
+Behaviour: moves the leader's log start offset up to the offset asked (-1: the high watermark) and frees whole
+segments before it in the request; a log whose start reaches its end gives its active segment back too. An
+offset below the log start offset changes nothing and is no error. A topic that is only compacted refuses.
+Followers learn the new start with their next fetch.
+Deliberately not done: waiting for followers.
 Versions: v2 flexible.
 """
 
@@ -13,6 +14,7 @@ from kio.schema.errors import ErrorCode
 
 from broker.entities import ResponseShape, response_shape
 from broker.log.errors import LogError
+from contracts.names import owner_of
 from wire.api_table import ApiKey
 from wire.codec import duration
 
@@ -34,7 +36,7 @@ def handle(broker: "Broker", call: "Call") -> None:
         )
         for topic in call.request.topics
     )
-    broker.measure(filter(None, map(broker.topics.get, (topic.name for topic in call.request.topics))))
+    broker.leaders.measure(owner_of(topic.name) for topic in call.request.topics)
     call.reply(shape.make(throttle_time=duration(0), topics=topics))
 
 
@@ -49,16 +51,14 @@ def _partition(broker: "Broker", shape: ResponseShape, name: str, asked: Any) ->
 
 
 def _delete(broker: "Broker", name: str, index: int, offset: int) -> tuple[int, ErrorCode]:
-    log = broker.topics.partition(name, index)
-    if log is None:
-        return -1, ErrorCode.unknown_topic_or_partition
-    if not log.config.deletes:
-        return -1, ErrorCode.policy_violation
-    if offset == _HIGH_WATERMARK:
-        offset = log.high_watermark
-    if not 0 <= offset <= log.high_watermark:
-        return -1, ErrorCode.offset_out_of_range
     try:
+        log = broker.replicas.leader(name, index).log
+        if not log.config.deletes:
+            return -1, ErrorCode.policy_violation
+        if offset == _HIGH_WATERMARK:
+            offset = log.high_watermark
+        if not 0 <= offset <= log.high_watermark:
+            return -1, ErrorCode.offset_out_of_range
         low_watermark = log.delete_records_before(offset)
     except LogError as error:
         return -1, error.error_code

@@ -1,20 +1,21 @@
-"""DeleteTopics (20), v1-5.
+"""DeleteTopics (20), v1-6.
 
-Behaviour: a topic is gone when the answer leaves; its files are removed in the background.
-Deliberately not done: deletion by topic id (v6); deletion of internal topics (INVALID_REQUEST).
-Versions: v4 flexible; v5 error message (KIP-599).
+Behaviour: the controller deletes; other brokers answer NOT_CONTROLLER. A topic is gone when the answer
+leaves, its name is free when all its brokers live; files are removed in the background. With
+delete.topic.enable=false nothing is deleted: TOPIC_DELETION_DISABLED.
+Deliberately not done: deletion of internal topics (INVALID_REQUEST).
+Versions: v4 flexible; v5 error message (KIP-599); v6 by topic id (KIP-516).
 """
 
-from collections.abc import Generator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
+from broker.controller.api import DeletedTopicName, DeletionOutcome, Verdict
 from broker.entities import response_shape
-from broker.log.errors import StorageFailed
-from broker.topics import Steps
+from broker.topic_names import INTERNAL_TOPICS
 from wire.api_table import ApiKey
-from wire.codec import duration
+from wire.codec import duration, milliseconds
 
 if TYPE_CHECKING:
     from broker.app import Broker
@@ -23,35 +24,36 @@ if TYPE_CHECKING:
 
 def handle(broker: "Broker", call: "Call") -> None:
     """Delete each topic once."""
-    broker.in_turns(call, _steps(broker, call))
+    broker.later(call, _answer(broker, call))
 
 
-def _steps(broker: "Broker", call: "Call") -> Steps:
+async def _answer(broker: "Broker", call: "Call") -> None:
+    request = call.request
+    asked = list(dict.fromkeys(_asked(request)))
+    deletable = [each for each in asked if each.name not in INTERNAL_TOPICS]
+    deleted = iter(await broker.controller.delete_topics(deletable, timeout_ms=milliseconds(request.timeout)))
     shape = response_shape(ApiKey.DELETE_TOPICS, call.api_version)
     responses = []
-    for name in dict.fromkeys(call.request.topic_names):
-        error_code, message = yield from _delete(broker, name)
+    for each in asked:
+        outcome = _internal(each) if each.name in INTERNAL_TOPICS else next(deleted)
         responses.append(
-            shape.nested("DeletableTopicResult", name=name, error_code=error_code, error_message=message)
+            shape.nested(
+                "DeletableTopicResult",
+                name=outcome.name,
+                topic_id=outcome.topic_id,
+                error_code=outcome.verdict.error_code,
+                error_message=outcome.verdict.message,
+            )
         )
-    if not call.is_gone:
-        call.reply(shape.make(throttle_time=duration(0), responses=tuple(responses)))
+    call.reply(shape.make(throttle_time=duration(0), responses=tuple(responses)))
 
 
-def _delete(broker: "Broker", name: str) -> Generator[None, None, tuple[ErrorCode, str | None]]:
-    topic = broker.topics.get(name)
-    if topic is None:
-        return (
-            ErrorCode.unknown_topic_or_partition,
-            "This server does not host this topic-partition.",
-        )
-    if topic.is_internal:
-        return ErrorCode.invalid_request, f"Topic '{name}' is internal."
-    if broker.topics.is_busy(name):
-        return ErrorCode.reassignment_in_progress, f"Topic '{name}' is being changed."
-    try:
-        yield from broker.topics.delete(topic)
-    except (OSError, StorageFailed) as error:
-        broker.storage_failed("a topic cannot be deleted", error)
-        return ErrorCode.kafka_storage_error, "The disk refuses the deletion."
-    return ErrorCode.none, None
+def _asked(request: Any) -> list[DeletedTopicName]:
+    if hasattr(request, "topics"):
+        return [DeletedTopicName(each.name, each.topic_id) for each in request.topics]
+    return [DeletedTopicName(name) for name in request.topic_names]
+
+
+def _internal(asked: DeletedTopicName) -> DeletionOutcome:
+    verdict = Verdict(ErrorCode.invalid_request, f"Topic '{asked.name}' is internal.")
+    return DeletionOutcome(verdict, asked.name, asked.topic_id)

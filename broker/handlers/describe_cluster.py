@@ -1,6 +1,7 @@
 """DescribeCluster (60), v0.
 
-Behaviour: this broker, which is also the controller.
+Behaviour: the brokers that are registered, and the controller. A broker that has not heard of a controller
+yet lets the call wait.
 Deliberately not done: endpoint types (v1), fenced brokers (v2).
 """
 
@@ -22,19 +23,31 @@ _CLUSTER_OPERATIONS: Final = sum(1 << bit for bit in (5, 7, 8, 9, 10, 11, 12))
 
 
 def handle(broker: "Broker", call: "Call") -> None:
-    """Answer the cluster's one broker."""
+    """Answer the cluster's brokers."""
+    broker.when_known(call, lambda: _answer(broker, call))
+
+
+def _answer(broker: "Broker", call: "Call") -> None:
     shape = response_shape(ApiKey.DESCRIBE_CLUSTER, call.api_version)
-    node_id, host, port = broker.node
+    metadata = broker.metadata
     asked = call.request.include_cluster_authorized_operations
     call.reply(
         shape.make(
             throttle_time=duration(0),
             error_code=ErrorCode.none,
             error_message=None,
+            endpoint_type=getattr(call.request, "endpoint_type", 1),
             cluster_id=broker.config.cluster_id,
-            controller_id=node_id,
-            brokers=(
-                shape.nested("DescribeClusterBroker", broker_id=node_id, host=host, port=port, rack=None),
+            controller_id=metadata.live_controller_id,
+            brokers=tuple(
+                shape.nested(
+                    "DescribeClusterBroker",
+                    broker_id=each.broker_id,
+                    host=each.host,
+                    port=each.port,
+                    rack=each.rack,
+                )
+                for _, each in sorted(metadata.brokers.items())
             ),
             cluster_authorized_operations=_CLUSTER_OPERATIONS if asked else _NOT_ASKED,
         )

@@ -1,15 +1,18 @@
 """DescribeLogDirs (35), v1-2.
 
-Behaviour: the one log directory with the size of each partition asked for (null: all).
-Deliberately not done: total and usable bytes (v4, KIP-827); several log directories.
+Behaviour: each log directory with the size of each replica of this broker that is asked for (null: all).
+Deliberately not done: total and usable bytes (v4, KIP-827); moving replicas between directories.
 Versions: v2 flexible.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
 from broker.entities import response_shape
+from broker.replication.partition import Partition
 from wire.api_table import ApiKey
 from wire.codec import duration
 
@@ -21,31 +24,36 @@ if TYPE_CHECKING:
 def handle(broker: "Broker", call: "Call") -> None:
     """Answer the sizes."""
     shape = response_shape(ApiKey.DESCRIBE_LOG_DIRS, call.api_version)
-    if call.request.topics is None:
-        asked = {topic.name: range(len(topic.partitions)) for topic in broker.topics}
-    else:
-        asked = {each.topic: each.partitions for each in call.request.topics}
-    topics = []
-    for name, indexes in asked.items():
-        topic = broker.topics.get(name)
-        if topic is None:
-            continue
-        partitions = tuple(
+    found: dict[Path, dict[str, list[Any]]] = {path: {} for path in broker.logs.directories}
+    for partition in _asked(broker, call.request.topics):
+        log = partition.log
+        found[log.directory.parent].setdefault(partition.topic, []).append(
             shape.nested(
                 "DescribeLogDirsPartition",
-                partition_index=index,
+                partition_index=partition.index,
                 partition_size=log.size_bytes,
-                offset_lag=0,
+                offset_lag=max(log.high_watermark - log.log_end_offset, 0),
                 is_future_key=False,
             )
-            for index in indexes
-            if (log := topic.partition(index)) is not None
         )
-        topics.append(shape.nested("DescribeLogDirsTopic", name=name, partitions=partitions))
-    result = shape.nested(
-        "DescribeLogDirsResult",
-        error_code=ErrorCode.none,
-        log_dir=str(broker.config.data_dir.resolve()),
-        topics=tuple(topics),
+    results = tuple(
+        shape.nested(
+            "DescribeLogDirsResult",
+            error_code=ErrorCode.none,
+            log_dir=str(path.resolve()),
+            topics=tuple(
+                shape.nested("DescribeLogDirsTopic", name=name, partitions=tuple(partitions))
+                for name, partitions in topics.items()
+            ),
+        )
+        for path, topics in found.items()
     )
-    call.reply(shape.make(throttle_time=duration(0), error_code=ErrorCode.none, results=(result,)))
+    call.reply(shape.make(throttle_time=duration(0), error_code=ErrorCode.none, results=results))
+
+
+def _asked(broker: "Broker", topics: Any) -> Iterable[Partition]:
+    if topics is None:
+        return broker.replicas
+    named = ((each.topic, index) for each in topics for index in dict.fromkeys(each.partitions))
+    hosted = (broker.replicas.hosted(*key) for key in dict.fromkeys(named))
+    return (partition for partition in hosted if partition is not None)

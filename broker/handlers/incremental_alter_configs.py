@@ -1,15 +1,16 @@
 """IncrementalAlterConfigs (44), v0-1 (KIP-339).
 
 Behaviour: SET, DELETE, and for list configs APPEND and SUBTRACT; configs that are not named stay.
-Deliberately not done: broker configs (INVALID_REQUEST).
+The resource is a topic, this broker, or all brokers ("").
+Deliberately not done: configs of brokers that need a restart; broker loggers.
 Versions: v1 flexible.
 """
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from broker.config_changes import answer_changes
-from broker.topic_configs import altered
-from broker.topics import Topic
+from broker.topic_configs import Definitions, altered
 from wire.api_table import ApiKey
 
 if TYPE_CHECKING:
@@ -18,12 +19,12 @@ if TYPE_CHECKING:
 
 
 def handle(broker: "Broker", call: "Call") -> None:
-    """Change each topic's configs."""
+    """Change each resource's configs."""
     answer_changes(broker, call, ApiKey.INCREMENTAL_ALTER_CONFIGS, _layer)
 
 
-def _layer(topic: Topic, resource: Any) -> dict[str, str]:
-    layer = dict(topic.configs)
+def _layer(layer: Mapping[str, str], resource: Any, definitions: Definitions) -> dict[str, str]:
+    changed = dict(layer)
     for each in resource.configs:
-        layer = altered(layer, each.name, each.config_operation, each.value)
-    return layer
+        changed = altered(changed, each.name, each.config_operation, each.value, definitions)
+    return changed

@@ -1,12 +1,13 @@
-"""Metadata (3), v0-11.
+"""Metadata (3), v0-12.
 
-Behaviour: all topics (null; v0: an empty list) or those named. Each topic's part is encoded once and kept
-until the topic changes, so that listing thousands of partitions costs a join.
-Deliberately not done: auto-creation (the gateway does it where an instance wants it); requests by topic id
-(UNKNOWN_TOPIC_ID).
-Versions: v1 controller and internal flag; v2 cluster id; v3 throttle time; v5 offline replicas; v7 leader
-epoch (KIP-320); v8 authorized operations (KIP-430; cluster's until v10); v9 flexible; v10 topic ids
-(KIP-516).
+Behaviour: all topics (null; v0: an empty list) or those named, as the controller last described them. Each
+topic's part is encoded once and kept until it changes, so that listing thousands of partitions costs a join.
+A partition without a live leader is LEADER_NOT_AVAILABLE. A broker that has not heard of a controller yet
+lets the call wait: an empty answer would say that there are no topics.
+Deliberately not done: auto-creation (the gateway does it where an instance wants it).
+Versions: v0 names only live replicas; v1 controller and internal flag; v2 cluster id; v3 throttle time; v5
+offline replicas; v7 leader epoch (KIP-320); v8 authorized operations (KIP-430; cluster's until v10); v9
+flexible; v10 topic ids (KIP-516); v12 requests by topic id.
 """
 
 from functools import lru_cache
@@ -16,9 +17,9 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from broker.entities import ResponseShape, response_shape
-from broker.leadership import LEADER_EPOCH
+from broker.metadata_cache import CachedTopic, MetadataCache
 from broker.topic_names import name_fault
-from broker.topics import Topic
+from contracts.cluster import NO_LEADER, UpdateMetadataPartitionState
 from wire.api_table import ApiKey
 from wire.codec import duration, encode, response_header_size
 
@@ -31,20 +32,26 @@ _CLUSTER_OPERATIONS: Final = sum(1 << bit for bit in (5, 7, 8, 9, 10, 11, 12))
 _TOPIC_OPERATIONS: Final = sum(1 << bit for bit in (3, 4, 5, 6, 7, 8, 10, 11))
 """Read, Write, Create, Delete, Alter, Describe, DescribeConfigs, AlterConfigs (KIP-430)."""
 _FLEXIBLE_FROM: Final = 9
+_BY_ID_FROM: Final = 12
 _OPERATIONS_VERSIONS: Final = range(8, 11)
 
 
 def handle(broker: "Broker", call: "Call") -> None:
-    """Answer the topics asked for."""
+    """Answer the topics asked for, as soon as any are known."""
+    broker.when_known(call, lambda: _answer(broker, call))
+
+
+def _answer(broker: "Broker", call: "Call") -> None:
     version = call.api_version
     shape = response_shape(ApiKey.METADATA, version)
     request = call.request
     with_operations = getattr(request, "include_topic_authorized_operations", False)
     asked = request.topics
+    metadata = broker.metadata
     if asked is None or (version == 0 and not asked):
-        parts = [_known(broker, shape, topic, version, with_operations) for topic in broker.topics]
+        parts = [_known(metadata, shape, topic, version, with_operations) for topic in metadata]
     else:
-        parts = [_asked(broker, shape, each, version, with_operations) for each in _once(asked)]
+        parts = [_asked(metadata, shape, each, version, with_operations) for each in _once(asked)]
     head, tail = _around(broker, shape, request, version)
     count = len(parts)
     counted = _uvarint(count + 1) if version >= _FLEXIBLE_FROM else count.to_bytes(4, "big")
@@ -71,18 +78,35 @@ def _uvarint(value: int) -> bytes:
 
 def _around(broker: "Broker", shape: ResponseShape, request: Any, version: int) -> tuple[bytes, bytes]:
     """What stands before the topics' count and behind the topics."""
-    node_id, host, port = broker.node
     asked = getattr(request, "include_cluster_authorized_operations", False)
+    encoded = broker.metadata.encoded
+    key = 2 * version + asked
+    if key not in encoded:
+        encoded[key] = _encode_around(broker, shape, version, with_operations=asked)
+    return encoded[key]
+
+
+def _encode_around(
+    broker: "Broker", shape: ResponseShape, version: int, *, with_operations: bool
+) -> tuple[bytes, bytes]:
+    metadata = broker.metadata
     empty = encode(
         shape.make(
             throttle_time=duration(0),
-            brokers=(
-                shape.nested("MetadataResponseBroker", node_id=node_id, host=host, port=port, rack=None),
+            brokers=tuple(
+                shape.nested(
+                    "MetadataResponseBroker",
+                    node_id=each.broker_id,
+                    host=each.host,
+                    port=each.port,
+                    rack=each.rack,
+                )
+                for _, each in sorted(metadata.brokers.items())
             ),
             cluster_id=broker.config.cluster_id,
-            controller_id=node_id,
+            controller_id=metadata.live_controller_id,
             topics=(),
-            cluster_authorized_operations=_CLUSTER_OPERATIONS if asked else _NOT_ASKED,
+            cluster_authorized_operations=_CLUSTER_OPERATIONS if with_operations else _NOT_ASKED,
         )
     )
     flexible = version >= _FLEXIBLE_FROM
@@ -91,32 +115,33 @@ def _around(broker: "Broker", shape: ResponseShape, request: Any, version: int) 
     return empty[: tail_at - (1 if flexible else 4)], empty[tail_at:]
 
 
-def _asked(broker: "Broker", shape: ResponseShape, asked: Any, version: int, with_operations: bool) -> bytes:
-    name = asked.name
-    topic = None if name is None else broker.topics.get(name)
+def _asked(
+    metadata: MetadataCache, shape: ResponseShape, asked: Any, version: int, with_operations: bool
+) -> bytes:
+    name, topic_id = asked.name, getattr(asked, "topic_id", None)
+    by_id = name is None or (version >= _BY_ID_FROM and topic_id is not None)
+    topic = metadata.topic_by_id(topic_id) if by_id and topic_id is not None else metadata.topic(name or "")
     if topic is not None:
-        return _known(broker, shape, topic, version, with_operations)
-    topic_id = getattr(asked, "topic_id", None)
-    if name is None:
-        error_code = ErrorCode.unknown_topic_id
-    else:
-        fault = name_fault(name)
-        error_code = (
-            ErrorCode.unknown_topic_or_partition if fault is None else ErrorCode.invalid_topic_exception
-        )
-        topic_id = None
-    return _refused(shape, error_code, name or "", topic_id, version)
+        return _known(metadata, shape, topic, version, with_operations)
+    if by_id:
+        return _refused(shape, ErrorCode.unknown_topic_id, None, topic_id, version)
+    fault = name_fault(name)
+    error_code = ErrorCode.unknown_topic_or_partition if fault is None else ErrorCode.invalid_topic_exception
+    return _refused(shape, error_code, name, None, version)
 
 
 def _refused(
-    shape: ResponseShape, error_code: ErrorCode, name: str, topic_id: UUID | None, version: int
+    shape: ResponseShape, error_code: ErrorCode, name: str | None, topic_id: UUID | None, version: int
 ) -> bytes:
     """An error's entry. The name is put in by hand: a request may hold a hundred thousand."""
-    if topic_id is None:
-        around = _around_name(shape, error_code)
-    else:
-        around = _encode_refusal(shape, error_code, topic_id)
-    encoded = name.encode()
+    if name is None and version >= _BY_ID_FROM:
+        return _encode_refusal(shape, error_code, None, topic_id)
+    around = (
+        _around_name(shape, error_code)
+        if topic_id is None
+        else _encode_refusal(shape, error_code, "", topic_id)
+    )
+    encoded = (name or "").encode()
     if version >= _FLEXIBLE_FROM:
         return around[:2] + _uvarint(len(encoded) + 1) + encoded + around[3:]
     return around[:2] + len(encoded).to_bytes(2, "big") + encoded + around[4:]
@@ -124,15 +149,17 @@ def _refused(
 
 @lru_cache(maxsize=64)
 def _around_name(shape: ResponseShape, error_code: ErrorCode) -> bytes:
-    return _encode_refusal(shape, error_code, None)
+    return _encode_refusal(shape, error_code, "", None)
 
 
-def _encode_refusal(shape: ResponseShape, error_code: ErrorCode, topic_id: UUID | None) -> bytes:
+def _encode_refusal(
+    shape: ResponseShape, error_code: ErrorCode, name: str | None, topic_id: UUID | None
+) -> bytes:
     return encode(
         shape.nested(
             "MetadataResponseTopic",
             error_code=error_code,
-            name="",
+            name=name,
             topic_id=topic_id,
             is_internal=False,
             partitions=(),
@@ -142,36 +169,52 @@ def _encode_refusal(shape: ResponseShape, error_code: ErrorCode, topic_id: UUID 
 
 
 def _known(
-    broker: "Broker", shape: ResponseShape, topic: Topic, version: int, with_operations: bool
+    metadata: MetadataCache, shape: ResponseShape, topic: CachedTopic, version: int, with_operations: bool
 ) -> bytes:
     key = 2 * version + with_operations
-    encoded = topic.metadata.get(key)
+    encoded = topic.encoded.get(key)
     if encoded is None:
-        encoded = topic.metadata[key] = encode(_entity(broker, shape, topic, with_operations))
+        encoded = topic.encoded[key] = encode(_entity(metadata, shape, topic, version, with_operations))
     return encoded
 
 
-def _entity(broker: "Broker", shape: ResponseShape, topic: Topic, with_operations: bool) -> Any:
-    nodes = (broker.config.node_id,)
+def _entity(
+    metadata: MetadataCache, shape: ResponseShape, topic: CachedTopic, version: int, with_operations: bool
+) -> Any:
     partitions = tuple(
-        shape.nested(
-            "MetadataResponsePartition",
-            error_code=ErrorCode.none,
-            partition_index=index,
-            leader_id=broker.config.node_id,
-            leader_epoch=LEADER_EPOCH,
-            replica_nodes=nodes,
-            isr_nodes=nodes,
-            offline_replicas=(),
-        )
-        for index in range(len(topic.partitions))
+        _partition(metadata, shape, state, version) for _, state in sorted(topic.partitions.items())
     )
     return shape.nested(
         "MetadataResponseTopic",
-        error_code=ErrorCode.none,
+        error_code=ErrorCode.none if partitions else ErrorCode.leader_not_available,
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
         partitions=partitions,
         topic_authorized_operations=_TOPIC_OPERATIONS if with_operations else _NOT_ASKED,
+    )
+
+
+def _partition(
+    metadata: MetadataCache, shape: ResponseShape, state: UpdateMetadataPartitionState, version: int
+) -> Any:
+    live = metadata.brokers
+    has_leader = state.leader in live
+    offline = tuple(each for each in state.replicas if each not in live or each in state.offline_replicas)
+    replicas, isr = state.replicas, state.isr
+    error_code = ErrorCode.none if has_leader else ErrorCode.leader_not_available
+    if version == 0:
+        replicas = tuple(each for each in replicas if each in live)
+        isr = tuple(each for each in isr if each in live)
+        if has_leader and len(replicas) < len(state.replicas):
+            error_code = ErrorCode.replica_not_available
+    return shape.nested(
+        "MetadataResponsePartition",
+        error_code=error_code,
+        partition_index=state.partition,
+        leader_id=state.leader if has_leader else NO_LEADER,
+        leader_epoch=state.leader_epoch,
+        replica_nodes=replicas,
+        isr_nodes=isr,
+        offline_replicas=offline,
     )

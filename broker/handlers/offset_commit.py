@@ -34,7 +34,7 @@ def handle(broker: "Broker", call: "Call") -> None:
         for one in topic.partitions:
             if isinstance(shard, ErrorCode):
                 errors[topic.name, one.partition_index] = shard
-            elif broker.topics.partition(topic.name, one.partition_index) is None:
+            elif broker.metadata.partition(topic.name, one.partition_index) is None:
                 errors[topic.name, one.partition_index] = ErrorCode.unknown_topic_or_partition
             else:
                 leader_epoch = getattr(one, "committed_leader_epoch", -1)

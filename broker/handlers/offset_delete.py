@@ -31,7 +31,7 @@ def handle(broker: "Broker", call: "Call") -> None:
     partitions = tuple(
         (topic.name, one.partition_index)
         for topic in request.topics
-        if broker.topics.get(topic.name) is not None
+        if broker.metadata.topic(topic.name) is not None
         for one in topic.partitions
     )
     deletion = OffsetsDeletion(request.group_id, partitions)

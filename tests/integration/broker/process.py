@@ -39,8 +39,18 @@ class BrokerProcess:
         assert self._process is not None
         return self._process.pid
 
+    @property
+    def is_running(self) -> bool:
+        """Whether the process lives, paused or not."""
+        return self._process is not None and self._process.poll() is None
+
     def start(self) -> "BrokerProcess":
         """Start and wait until it serves."""
+        self.launch()
+        return self.wait()
+
+    def launch(self) -> None:
+        """Start."""
         self._run_file.unlink(missing_ok=True)
         with (self.directory / "broker.log").open("ab") as log:
             self._process = subprocess.Popen(
@@ -52,6 +62,10 @@ class BrokerProcess:
                 cwd=ROOT,
                 stderr=log,
             )
+
+    def wait(self) -> "BrokerProcess":
+        """Wait until it serves."""
+        assert self._process is not None
         deadline = time.monotonic() + _START_TIMEOUT_S
         while not self._run_file.exists():
             if self._process.poll() is not None or time.monotonic() > deadline:
@@ -70,6 +84,23 @@ class BrokerProcess:
         assert self._process is not None
         os.kill(self._process.pid, signal.SIGKILL)
         self._process.wait(30)
+
+    def signal(self, number: signal.Signals) -> None:
+        """SIGSTOP and SIGCONT, for example."""
+        os.kill(self.pid, number)
+
+    def pause(self) -> None:
+        """SIGSTOP: connections stay open, nothing answers."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        os.kill(self.pid, signal.SIGCONT)
+
+    def terminate(self) -> None:
+        """SIGTERM, without waiting."""
+        assert self._process is not None
+        self._process.terminate()
 
     def stop(self) -> int:
         """SIGTERM; the exit code."""

@@ -48,7 +48,7 @@ def _create(client: RawClient, *topics: dict[str, Any], version: int = 7, valida
          "invalid_request", "-1"),
         ({"name": "bad", "num_partitions": -1, "replication_factor": -1,
           "assignments": [{"partition_index": 0, "broker_ids": [9]}]},
-         "invalid_replica_assignment", "broker 1"),
+         "invalid_replica_assignment", "broker 9"),
         ({"name": "bad", "num_partitions": -1, "replication_factor": -1,
           "assignments": [{"partition_index": 1, "broker_ids": [1]}]},
          "invalid_replica_assignment", "0-based"),
@@ -198,7 +198,9 @@ def test_describing_configs(raw: RawClient) -> None:
     assert _describe(raw, "missing").error_code.name == "unknown_topic_or_partition"
     broker = _describe(raw, "1", kind=4)
     assert broker.error_code.value == 0
-    assert all(each.read_only for each in broker.configs)
+    read_only = {each.name: each.read_only for each in broker.configs}
+    assert read_only["node.id"]
+    assert not read_only["log.retention.ms"]
     assert _describe(raw, "2", kind=4).error_code.name == "invalid_request"
     assert _describe(raw, "x", kind=99).error_code.name == "invalid_request"
 
@@ -249,7 +251,32 @@ def test_altering_configs_as_a_whole(raw: RawClient) -> None:
     assert {each.error_code.name for each in twice} == {"invalid_request"}
     on_broker = resource | {"resource_type": 4, "resource_name": "1"}
     refused = raw.call(request(33, 2, resources=[on_broker], validate_only=False)).responses[0]
-    assert refused.error_code.name == "invalid_request"
+    assert refused.error_code.name == "invalid_config", "a topic's name for it"
+
+
+def test_configs_of_brokers_lie_below_those_of_topics(raw: RawClient) -> None:
+    create_topic(raw, "layered", segment_ms="60000")
+
+    def alter(name: str, key: str, value: str | None) -> None:
+        config = {"name": key, "config_operation": 0 if value else 1, "value": value}
+        resource = {"resource_type": 4, "resource_name": name, "configs": [config]}
+        (answer,) = raw.call(request(44, 1, resources=[resource], validate_only=False)).responses
+        assert answer.error_code.value == 0, answer
+
+    def shown(key: str) -> tuple[str, int]:
+        (one,) = _describe(raw, "layered", keys=[key]).configs
+        return one.value, one.config_source
+
+    alter("", "log.roll.ms", "70000")
+    alter("", "log.retention.ms", "70000")
+    assert shown("retention.ms") == ("70000", 3)
+    alter("1", "log.retention.ms", "80000")
+    assert shown("retention.ms") == ("80000", 2)
+    assert shown("segment.ms") == ("60000", 1), "the topic's own layer stays"
+    assert [each.name for each in _describe(raw, "", kind=4).configs] == ["log.retention.ms", "log.roll.ms"]
+    for name, key in (("", "log.roll.ms"), ("", "log.retention.ms"), ("1", "log.retention.ms")):
+        alter(name, key, None)
+    assert shown("retention.ms")[1] == 5
 
 
 def test_producer_ids_and_transactions(raw: RawClient) -> None:

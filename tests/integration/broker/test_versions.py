@@ -36,7 +36,7 @@ _ASKED: dict[ApiKey, dict[str, Any]] = {
     ApiKey.SASL_HANDSHAKE: {"mechanism": "PLAIN"},
     ApiKey.API_VERSIONS: {"client_software_name": "raw", "client_software_version": "1"},
     ApiKey.CREATE_TOPICS: {"topics": [], "timeout": _TIMEOUT, "validate_only": False},
-    ApiKey.DELETE_TOPICS: {"topic_names": [], "timeout": _TIMEOUT},
+    ApiKey.DELETE_TOPICS: {"topic_names": [], "topics": [], "timeout": _TIMEOUT},
     ApiKey.DELETE_RECORDS: {
         "topics": [{"name": _TOPIC, "partitions": [{"partition_index": 0, "offset": 0}]}],
         "timeout": _TIMEOUT,
@@ -66,7 +66,10 @@ _ASKED: dict[ApiKey, dict[str, Any]] = {
     ApiKey.SASL_AUTHENTICATE: {"auth_bytes": b"\0portico\0wrong"},
     ApiKey.CREATE_PARTITIONS: {"topics": [], "timeout": _TIMEOUT, "validate_only": True},
     ApiKey.INCREMENTAL_ALTER_CONFIGS: {"resources": [], "validate_only": True},
-    ApiKey.DESCRIBE_CLUSTER: {"include_cluster_authorized_operations": True},
+    ApiKey.ELECT_LEADERS: {"election_type": 0, "topic_partitions": None, "timeout": _TIMEOUT},
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: {"timeout": _TIMEOUT, "topics": []},
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: {"timeout": _TIMEOUT, "topics": None},
+    ApiKey.DESCRIBE_CLUSTER: {"include_cluster_authorized_operations": True, "endpoint_type": 1},
 }
 
 
@@ -119,8 +122,11 @@ def test_api_versions_answers_the_table(raw: RawClient) -> None:
     answer = raw.call(request(18, 3, client_software_name="raw", client_software_version="1"))
     found = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
     assert found == {
-        int(key): (api.versions.advertised_min, api.versions.highest) for key, api in APIS.items()
+        int(key): (api.versions.advertised_min, api.versions.highest)
+        for key, api in APIS.items()
+        if not api.peers_only
     }
+    assert not {4, 5, 6, 7} & found.keys(), "what brokers tell each other is nobody else's business"
     assert found[0] == (0, 8), "librdkafka turns compression off without Produce v0 (KAFKA-18659)"
     assert found[11][0] == 0, "librdkafka gates Kerberos on JoinGroup v0 (KAFKA-19444)"
 
@@ -130,14 +136,14 @@ def test_unknown_api_versions_version_gets_the_v0_body_and_error_35(raw: RawClie
     raw.send_frame(18, version, b"\xff\xff nonsense")
     _, answer = decode_response(raw.receive_frame(), 18, 0)
     assert answer.error_code.value == 35
-    assert len(answer.api_keys) == len(APIS)
+    assert len(answer.api_keys) == sum(not api.peers_only for api in APIS.values())
     assert raw.call(request(18, 0)).error_code.value == 0, "the connection goes on"
 
 
 @pytest.mark.parametrize(
     ("api_key", "version", "cause"),
     [(0, 2, "unsupported_version"), (1, 12, "unsupported_version"), (71, 0, "unknown_api"),
-     (-5, 0, "unknown_api"), (4, 0, "unknown_api")],
+     (-5, 0, "unknown_api"), (4, 0, "unknown_api"), (7, 0, "unknown_api")],
 )  # fmt: skip
 def test_what_the_table_does_not_name_closes_the_connection(
     broker: BrokerProcess, raw: RawClient, api_key: int, version: int, cause: str

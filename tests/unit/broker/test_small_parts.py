@@ -1,6 +1,5 @@
-"""Producer ids, stored topics, SASL PLAIN, settings, log limits, metrics."""
+"""Producer ids, SASL PLAIN, settings, log limits, metrics."""
 
-import uuid
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +12,8 @@ from broker.config import BrokerConfig
 from broker.metrics import BrokerMetrics
 from broker.producer_ids import ProducerIds
 from broker.rate_limited import RateLimitedLog
-from broker.sasl import check_plain, client_address
+from broker.sasl import PeerBroker, check_plain, client_address, peer_broker
 from broker.topic_names import name_fault
-from broker.topic_store import StoredTopic, TopicStore, TopicStoreDamaged
 
 
 def test_producer_ids_are_unique_over_crashes_and_nodes(tmp_path: Path) -> None:
@@ -32,27 +30,6 @@ def test_no_id_without_a_disk(tmp_path: Path) -> None:
     ids = ProducerIds(tmp_path / "missing" / "ids.json", 1)
     with pytest.raises(OSError, match="missing"):
         ids.draw()
-
-
-def test_topics_are_kept(tmp_path: Path) -> None:
-    store = TopicStore(tmp_path / "topics")
-    first = StoredTopic(name="x" * 249, topic_id=uuid.uuid4(), partitions=3, configs={"a": "b"})
-    second = StoredTopic(name="b", topic_id=uuid.uuid4(), partitions=1)
-    store.put(first)
-    store.put(second)
-    store.put(StoredTopic(name="b", topic_id=second.topic_id, partitions=2))
-    store.remove(uuid.uuid4())
-    found = TopicStore(tmp_path / "topics").load()
-    assert [(each.name, each.partitions) for each in found] == [("b", 2), ("x" * 249, 3)]
-    store.remove(first.topic_id)
-    assert len(store.load()) == 1
-
-
-def test_a_damaged_topic_file_is_not_passed_over(tmp_path: Path) -> None:
-    store = TopicStore(tmp_path)
-    (tmp_path / "x.json").write_text("{")
-    with pytest.raises(TopicStoreDamaged):
-        store.load()
 
 
 @pytest.mark.parametrize(
@@ -132,3 +109,20 @@ def test_metrics_are_what_was_counted() -> None:
     assert 'portico_broker_append_seconds_bucket{le="0.0001"} 1.0' in text
     assert 'portico_broker_append_seconds_bucket{le="+Inf"} 2.0' in text
     assert "portico_broker_things 7.0" in text
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("broker/1/42", PeerBroker(1, 42)),
+        (PeerBroker(999, 2**40).authorization_id, PeerBroker(999, 2**40)),
+        ("broker/1/", None),
+        ("broker/-1/2", None),
+        ("broker/1/2/3", None),
+        ("broker/1/\u0661", None),
+        ("10.0.0.1:5", None),
+        ("", None),
+    ],
+)
+def test_a_broker_says_who_it_is(text: str, expected: PeerBroker | None) -> None:
+    assert peer_broker(text) == expected

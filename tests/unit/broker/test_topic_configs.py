@@ -9,7 +9,6 @@ from broker.topic_configs import (
     altered,
     check_config,
     check_configs,
-    log_config,
 )
 
 
@@ -79,9 +78,3 @@ def test_lists_grow_and_shrink() -> None:
         altered({}, "retention.ms", Operation.APPEND, "1")
     with pytest.raises(ConfigFault, match="operation"):
         altered({}, "retention.ms", 9, "1")
-
-
-def test_the_log_gets_what_the_layer_says() -> None:
-    config = log_config({"retention.ms": "5", "cleanup.policy": "compact", "flush.messages": "1"})
-    assert (config.retention_ms, config.is_compacted, config.flush_messages) == (5, True, 1)
-    assert log_config({}).retention_ms == int(DEFINITIONS["retention.ms"].default)

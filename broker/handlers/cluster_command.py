@@ -1,0 +1,26 @@
+"""LeaderAndIsr (4), StopReplica (5), UpdateMetadata (6), v0: the controller's commands.
+
+Behaviour: carried out and answered in the order they come. Bodies are messages of `contracts.cluster`, not
+Kafka's. Served to brokers of this cluster only, and not in ApiVersions.
+"""
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from contracts import cluster
+from wire.faults import MalformedFrame
+
+if TYPE_CHECKING:
+    from broker.app import Broker
+    from broker.call import Call
+
+
+def handle(broker: "Broker", call: "Call") -> None:
+    """Carry the command out."""
+    try:
+        request = cluster.decode_request(call.header.api_key, call.request[call.header.body_at :])
+    except msgspec.MsgspecError as error:
+        raise MalformedFrame(str(error)) from error
+    assert not isinstance(request, cluster.ControlledShutdownRequest), "has a handler of its own"
+    broker.commands.receive(request, call.reply_message)

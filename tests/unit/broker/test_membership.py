@@ -1,0 +1,124 @@
+"""Registration: ids, epochs, expiry."""
+
+import asyncio
+import contextlib
+from itertools import count
+
+import pytest
+
+from broker import znode_paths
+from broker.membership import BrokerIdTaken, ForeignCluster, Membership
+from broker.znodes import Registration, decode_registration
+from contracts.tree import Create, TreeUnavailable
+from tests.memory_tree import MemoryEnsemble, MemoryTree
+from tests.tree_conformance import eventually
+
+_TIMEOUT_MS = 400
+
+
+_clock = count(1_700_000_000_000)
+
+
+def _here(port: int = 9092) -> Registration:
+    return Registration(host="127.0.0.1", port=port, timestamp_ms=next(_clock))
+
+
+async def _member(tree: MemoryTree, cluster_id: str = "c") -> Membership:
+    await tree.start()
+    member = Membership(tree, 1, cluster_id, _TIMEOUT_MS)
+    await member.prepare()
+    return member
+
+
+@pytest.fixture
+def ensemble() -> MemoryEnsemble:
+    return MemoryEnsemble()
+
+
+async def test_the_epoch_is_the_czxid_of_the_node(ensemble: MemoryEnsemble) -> None:
+    tree = ensemble.session()
+    member = await _member(tree)
+    told: list[int] = []
+    member.on_registered(told.append)
+    epoch = await member.register(_here())
+    node = await tree.get("/brokers/ids/1")
+    assert node is not None
+    assert node.stat.ephemeral
+    assert epoch == node.stat.czxid == member.broker_epoch
+    assert told == [epoch]
+    assert decode_registration(node.data).port == 9092
+
+
+async def test_a_tree_of_another_cluster_is_refused(ensemble: MemoryEnsemble) -> None:
+    await _member(ensemble.session())
+    with pytest.raises(ForeignCluster, match="belongs to cluster c, this broker to d"):
+        await _member(ensemble.session(), "d")
+
+
+async def test_all_persistent_nodes_are_made_once(ensemble: MemoryEnsemble) -> None:
+    tree = ensemble.session()
+    await _member(tree)
+    await _member(ensemble.session())
+    for path in znode_paths.PERSISTENT_PATHS:
+        assert await tree.get(path) is not None, path
+
+
+async def test_an_id_that_stays_taken_is_told_with_its_owner(ensemble: MemoryEnsemble) -> None:
+    first = await _member(ensemble.session())
+    await first.register(_here(port=7777))
+    second = await _member(ensemble.session())
+    with pytest.raises(BrokerIdTaken, match=r"broker id 1 is taken by the broker at 127\.0\.0\.1:7777"):
+        await second.register(_here())
+    assert second.broker_epoch == -1
+
+
+async def test_an_earlier_life_is_waited_for(ensemble: MemoryEnsemble) -> None:
+    killed = ensemble.session()
+    before = await (await _member(killed)).register(_here())
+    again = await _member(ensemble.session())
+    registering = asyncio.create_task(again.register(_here()))
+    await asyncio.sleep(0.05)
+    assert not registering.done()
+    killed.expire(noticed=False)
+    assert await registering > before
+
+
+async def test_expiry_gives_a_new_epoch(ensemble: MemoryEnsemble) -> None:
+    tree = ensemble.session()
+    member = await _member(tree)
+    before = await member.register(_here())
+    keeping = asyncio.create_task(member.keep(_here))
+    tree.suspend()
+    tree.resume()
+    await asyncio.sleep(0)
+    assert member.broker_epoch == before, "the session lives on"
+    tree.expire()
+    assert member.broker_epoch == -1, "at once: nothing is valid until it is registered again"
+    await eventually(lambda: member.broker_epoch > before)
+    keeping.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await keeping
+
+
+class _AnswerLost(MemoryTree):
+    """The node is made, but the answer never comes."""
+
+    lost = False
+
+    async def commit(self, ops):  # type: ignore[no-untyped-def]
+        results = await super().commit(ops)
+        if isinstance(ops[0], Create) and ops[0].ephemeral and not self.lost:
+            self.lost = True
+            raise TreeUnavailable("the answer is lost")
+        return results
+
+
+async def test_a_node_made_by_an_attempt_without_answer_is_ours(ensemble: MemoryEnsemble) -> None:
+    tree = _AnswerLost(ensemble)
+    member = await _member(tree)
+    here = _here()
+    with pytest.raises(TreeUnavailable):
+        await member.register(here)
+    node = await tree.get("/brokers/ids/1")
+    assert node is not None
+    assert await member.register(here) == node.stat.czxid
