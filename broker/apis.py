@@ -87,6 +87,14 @@ _ROWS: Final = (
     Api(ApiKey.LIST_GROUPS, version_range(0, 4), "list_groups"),
     Api(ApiKey.DELETE_GROUPS, version_range(0, 2), "delete_groups"),
     Api(ApiKey.OFFSET_DELETE, version_range(0, 0), "offset_delete"),
+    Api(ApiKey.ADD_PARTITIONS_TO_TXN, version_range(0, 4), "add_partitions_to_txn"),
+    Api(ApiKey.ADD_OFFSETS_TO_TXN, version_range(0, 3), "add_offsets_to_txn"),
+    Api(ApiKey.END_TXN, version_range(0, 3), "end_txn"),
+    Api(ApiKey.WRITE_TXN_MARKERS, version_range(1, 1), "write_txn_markers"),
+    Api(ApiKey.TXN_OFFSET_COMMIT, version_range(0, 3), "txn_offset_commit", frame_bytes_max=4 * MIB),
+    Api(ApiKey.DESCRIBE_PRODUCERS, version_range(0, 0), "describe_producers"),
+    Api(ApiKey.DESCRIBE_TRANSACTIONS, version_range(0, 0), "describe_transactions"),
+    Api(ApiKey.LIST_TRANSACTIONS, version_range(0, 1), "list_transactions"),
 )
 
 APIS: Final[dict[int, Api]] = {int(row.key): row for row in _ROWS}

@@ -14,6 +14,9 @@ from broker.config_layers import ConfigLayers
 from broker.config_writer import ConfigWriter
 from broker.controller.api import ControllerApi
 from broker.coordinators.groups import GroupCoordinators
+from broker.coordinators.peers import Peers
+from broker.coordinators.producer_ids import ProducerIds
+from broker.coordinators.transactions import TransactionCoordinators
 from broker.fetch_sessions import FetchSessionCache
 from broker.fetching import Fetches
 from broker.flusher import Flusher
@@ -22,7 +25,6 @@ from broker.log.manager import LoadReport, LogManager
 from broker.maintenance import Maintenance
 from broker.metadata_cache import MetadataCache, MetadataChange
 from broker.metrics import BrokerMetrics
-from broker.producer_ids import ProducerIds
 from broker.rate_limited import RateLimitedLog
 from broker.replication.host import IsrChange
 from broker.replication.manager import ReplicaManager
@@ -79,7 +81,6 @@ class Broker:
         self.leaders = TrafficLeaders(self.traffic, self.replicas, self.metadata)
         self.commands = CommandReceiver(self)
         self.groups = GroupCoordinators(self.metadata)
-        self.producer_ids = ProducerIds(config.data_dir / "producer-ids.json", config.node_id)
         self.fetch_sessions = FetchSessionCache(
             config.fetch_sessions_max, lambda: secrets.randbelow(_SESSION_ID_MAX) + 1
         )
@@ -89,6 +90,9 @@ class Broker:
         self.maintenance = Maintenance(self)
         self.member = ClusterMember(self)
         self.replication = Replication(self, self.member.who)
+        self.producer_ids = ProducerIds(self.member.tree, config.node_id)
+        peers = Peers(self.metadata, config.secret, self.member.who)
+        self.transactions = TransactionCoordinators(self.replicas, self.groups, self.producer_ids, peers)
         self.config_writer = ConfigWriter(self.member.tree, self.metadata)
         self.loaded: LoadReport
         """What starting found on the disk."""
@@ -148,6 +152,7 @@ class Broker:
         """Who hears from whom."""
         replicas, metadata = self.replicas, self.metadata
         replicas.on_leadership(self.groups.leadership)
+        replicas.on_leadership(self.transactions.leadership)
         replicas.on_isr_proposed(self._isr_proposed)
         metadata.on_change(self._metadata_changed)
         metadata.on_deleted(lambda topic: self.groups.topics_deleted([topic.name]))
@@ -155,6 +160,7 @@ class Broker:
 
     def _start_tasks(self) -> None:
         self._tasks.spawn("groups", self.groups.sweep)
+        self._tasks.spawn("transactions", self.transactions.sweep)
         self._tasks.spawn("sweep connections", self.server.sweep)
         self._tasks.spawn("registration", self.member.keep_registered)
         for name, work in (*self.maintenance.tasks(), *self.replication.tasks(self.member.tree)):
@@ -256,6 +262,8 @@ class Broker:
         if self.reporting is not None:
             await self.reporting.aclose()
         self.groups.close()
+        self.transactions.close()
+        self.producer_ids.close()
         await self.member.stop_controlling()
         self.replication.close()
         await self.flusher.aclose()

@@ -108,6 +108,7 @@ class Maintenance:
         while True:
             instance_id = await self._purges.get()
             broker.groups.purge_instance(instance_id)
+            broker.transactions.purge_instance(instance_id)
             topics = broker.metadata.of_instance(instance_id)
             if topics and broker.controller.is_active:
                 await self._delete(topics)

@@ -113,7 +113,8 @@ class Shard(Generic[C]):
         while self._after_load and not self.is_closed:
             self.submit(self._after_load.pop(0)())
         partition = self.partition
-        _log.info("coordinator loaded", topic=partition.topic, partition=partition.index, records=records)
+        if records:
+            _log.info("coordinator loaded", topic=partition.topic, partition=partition.index, records=records)
 
     def once_loaded(self, step: Callable[[], Effects[Any]]) -> None:
         """Take a step now, or as soon as the log is read."""

@@ -1,22 +1,33 @@
 """The transaction coordinators of this broker: one per partition of `__transaction_state` that it leads."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.errors import ErrorCode
 
 from broker.coordinators.marker_sending import MarkerSender
+from broker.coordinators.marker_writing import MarkerWriter
+from broker.coordinators.peers import Peers
 from broker.coordinators.runtime import CoordinatorRuntime
 from broker.coordinators.shard import Shard, now
+from broker.coordinators.verification import Verifier
 from broker.transactions.config import TransactionConfig
 from broker.transactions.coordinator import TransactionCoordinator
-from broker.transactions.messages import DrawProducerId, InitResult, ListedTransaction, SendMarkers
+from broker.transactions.messages import (
+    DrawProducerId,
+    InitResult,
+    ListedTransaction,
+    Producer,
+    SendMarkers,
+)
 from broker.transactions.records import TRANSACTIONS_TOPIC
 from broker.transactions.state import TopicPartition
 
 if TYPE_CHECKING:
+    from broker.coordinators.groups import GroupCoordinators
     from broker.coordinators.producer_ids import ProducerIds
-    from broker.metadata_cache import MetadataCache
+    from broker.replication.manager import ReplicaManager
     from broker.replication.partition import Partition
 
 
@@ -25,15 +36,19 @@ class TransactionCoordinators(CoordinatorRuntime[TransactionCoordinator]):
 
     def __init__(
         self,
-        metadata: "MetadataCache",
+        replicas: "ReplicaManager",
+        groups: "GroupCoordinators",
         producer_ids: "ProducerIds",
-        markers: MarkerSender,
+        peers: Peers,
         config: TransactionConfig | None = None,
     ) -> None:
+        metadata, broker_id = peers.metadata, replicas.broker_id
         super().__init__(TRANSACTIONS_TOPIC, metadata, self._new_coordinator, self._command)
         self.config: Final = config or TransactionConfig()
+        self.marker_writer: Final = MarkerWriter(replicas, groups)
         self._producer_ids = producer_ids
-        self._markers = markers
+        self._markers = MarkerSender(broker_id, metadata, self.marker_writer, peers)
+        self._verifier = Verifier(broker_id, self, peers)
 
     def _new_coordinator(self, partition: "Partition") -> TransactionCoordinator:
         return TransactionCoordinator(self.config, partition.leader_epoch)
@@ -48,6 +63,28 @@ class TransactionCoordinators(CoordinatorRuntime[TransactionCoordinator]):
     def list_transactions(self) -> list[ListedTransaction]:
         """All transactional ids that are coordinated and served here."""
         return [each for shard in self if shard.error is None for each in shard.core.list_transactions()]
+
+    def verify(
+        self,
+        topic: str,
+        index: int,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        tell: Callable[[ErrorCode], None],
+    ) -> None:
+        """Ask a transaction's coordinator, here or elsewhere, whether a partition is in it (KIP-890).
+
+        `tell` is called once, perhaps at once, with the error for the producer; `none` allows the append.
+        """
+        producer, partition = Producer(producer_id, producer_epoch), TopicPartition(topic, index)
+        self._verifier.verify(transactional_id, producer, partition, tell)
+
+    def close(self) -> None:
+        """Stop; parked calls end with their connections."""
+        super().close()
+        self._markers.close()
+        self._verifier.close()
 
     def purge_instance(self, instance_id: str) -> None:
         """Everything of a deleted instance goes. Safe to repeat."""

@@ -1,10 +1,9 @@
-"""FindCoordinator 0-3.
+"""FindCoordinator (10), v0-3.
 
-Behaviour: every group is coordinated here: there is one broker. Transactions are not served yet: a
-transactional id gets TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which clients report at once, where they would
-retry COORDINATOR_NOT_AVAILABLE until a time-out.
+Behaviour: the leader of the partition of `__consumer_offsets` or `__transaction_state` that owns the key;
+COORDINATOR_NOT_AVAILABLE while there is none.
 Deliberately not done: v4+ (several keys at once).
-Version notes: v0 asks for groups only.
+Version notes: v0 asks for groups only; v1 transactional ids, error message, throttle time; v3 flexible.
 """
 
 from typing import TYPE_CHECKING, Any, Final
@@ -27,16 +26,24 @@ def handle(broker: "Broker", call: "Call") -> None:
     """Answer at once."""
     key_type = getattr(call.request, "key_type", _GROUP)
     shape = response_shape(ApiKey.FIND_COORDINATOR, call.api_version)
-    if key_type == _GROUP:
-        call.reply(_response(shape, ErrorCode.none, None, *broker.node))
-    elif key_type == _TRANSACTION:
-        error = ErrorCode.transactional_id_authorization_failed
-        call.reply(_response(shape, error, "transactions are not served yet", -1, "", -1))
+    if key_type not in (_GROUP, _TRANSACTION):
+        call.reply(_response(shape, ErrorCode.invalid_request, f"key type {key_type} is unknown"))
+        return
+    if key_type == _TRANSACTION and call.request.key == "":
+        call.reply(_response(shape, ErrorCode.invalid_request, "a transactional id is not empty"))
+        return
+    coordinators = broker.groups if key_type == _GROUP else broker.transactions
+    node = coordinators.node_of(call.request.key)
+    if node is None:
+        error = ErrorCode.coordinator_not_available
+        call.reply(_response(shape, error, "the coordinator's partition has no leader now"))
     else:
-        call.reply(_response(shape, ErrorCode.invalid_request, f"key type {key_type} is unknown", -1, "", -1))
+        call.reply(_response(shape, ErrorCode.none, None, node.broker_id, node.host, node.port))
 
 
-def _response(shape: Any, error: ErrorCode, message: str | None, node_id: int, host: str, port: int) -> Any:
+def _response(
+    shape: Any, error: ErrorCode, message: str | None, node_id: int = -1, host: str = "", port: int = -1
+) -> Any:
     return shape.make(
         throttle_time=duration(0),
         error_code=error,

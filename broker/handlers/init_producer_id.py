@@ -1,47 +1,68 @@
 """InitProducerId (22), v0-4.
 
-Behaviour: a new producer id with epoch 0, never used before, also after kill -9. A producer that brings its
-old id (v3, KIP-360) gets a new one too, as from Kafka without a transactional id.
-Deliberately not done: transactions. A transactional id gets TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which
-every client reports at once, where COORDINATOR_NOT_AVAILABLE would be retried until a time-out; an empty one
-gets INVALID_REQUEST.
+Behaviour: without a transactional id a new producer id with epoch 0, never given before. With one the
+coordinator gives its producer id with a new epoch, which fences whoever had the former; an open transaction
+is aborted first (CONCURRENT_TRANSACTIONS until it is). A producer that brings id and epoch (v3, KIP-360) goes
+on only if nobody has come since. An empty transactional id is INVALID_REQUEST.
 Versions: v2 flexible; v3 producer id and epoch; v4 PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from broker.coordinators.answering import answering
+from broker.coordinators.shard import now
 from broker.entities import response_shape
+from broker.transactions.messages import InitRequest, InitResult, Producer
+from broker.transactions.state import NO_PRODUCER_ID
 from wire.api_table import ApiKey
-from wire.codec import duration
+from wire.codec import duration, milliseconds
 
 if TYPE_CHECKING:
     from broker.app import Broker
     from broker.call import Call
 
+_FENCED_FROM: Final = 4
+
 
 def handle(broker: "Broker", call: "Call") -> None:
-    """Draw an id."""
-    transactional_id = call.request.transactional_id
-    producer_id = producer_epoch = -1
-    if transactional_id is not None:
-        error_code = ErrorCode.transactional_id_authorization_failed
-        if transactional_id == "":
-            error_code = ErrorCode.invalid_request
+    """Draw an id, or ask the coordinator."""
+    version, request = call.api_version, call.request
+    token = answering(call, lambda result: _response(version, result))
+    if request.transactional_id is None:
+        broker.producer_ids.draw(lambda producer_id: token(_without_transactions(producer_id)))
+        return
+    shard = broker.transactions.of(request.transactional_id)
+    if request.transactional_id == "":
+        token(InitResult(ErrorCode.invalid_request))
+    elif isinstance(shard, ErrorCode):
+        token(InitResult(shard))
     else:
-        try:
-            producer_id, producer_epoch = broker.producer_ids.draw(), 0
-            error_code = ErrorCode.none
-        except OSError as error:
-            broker.storage_failed("a block of producer ids cannot be kept", error)
-            error_code = ErrorCode.coordinator_not_available
-    shape = response_shape(ApiKey.INIT_PRODUCER_ID, call.api_version)
-    call.reply(
-        shape.make(
-            throttle_time=duration(0),
-            error_code=error_code,
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
+        init = InitRequest(
+            request.transactional_id, milliseconds(request.transaction_timeout), _expected(request)
         )
+        shard.submit(shard.core.init(init, token, now()))
+
+
+def _without_transactions(producer_id: int | None) -> InitResult:
+    if producer_id is None:
+        return InitResult(ErrorCode.coordinator_load_in_progress)
+    return InitResult(ErrorCode.none, Producer(producer_id, 0))
+
+
+def _expected(request: Any) -> Producer | None:
+    producer_id = getattr(request, "producer_id", NO_PRODUCER_ID)
+    return None if producer_id == NO_PRODUCER_ID else Producer(producer_id, request.producer_epoch)
+
+
+def _response(version: int, result: InitResult) -> Any:
+    error = result.error
+    if error is ErrorCode.producer_fenced and version < _FENCED_FROM:
+        error = ErrorCode.invalid_producer_epoch
+    return response_shape(ApiKey.INIT_PRODUCER_ID, version).make(
+        throttle_time=duration(0),
+        error_code=error,
+        producer_id=result.producer.producer_id,
+        producer_epoch=result.producer.producer_epoch,
     )

@@ -6,8 +6,8 @@ are below the high watermark, or REQUEST_TIMED_OUT after the request's timeout (
 too few replicas in sync refuse it before (NOT_ENOUGH_REPLICAS) or after (NOT_ENOUGH_REPLICAS_AFTER_APPEND).
 With flush.messages=1 the answer waits for the leader's fdatasync too. An instance at capacity is refused or
 stalled (quota.md). Duplicates of idempotent producers get their original offset. Messages of formats v0 and
-v1 (v0-2) become one record batch per partition.
-Deliberately not done: transactions (TRANSACTIONAL_ID_AUTHORIZATION_FAILED).
+v1 (v0-2) become one record batch per partition. The first batch of a transaction waits until its coordinator
+has confirmed the partition (KIP-890).
 Versions: v1 throttle time; v2 log append time; v3 record batches; v5 log start offset; v7 zstd; v8 error
 messages (KIP-467).
 """
@@ -31,7 +31,7 @@ from contracts.quota import Direction
 from contracts.specs import FullBehaviour
 from traffic.verdict import Full, stall_ms
 from wire.api_table import ApiKey
-from wire.batch import CODEC_MASK, CODEC_ZSTD, BatchError
+from wire.batch import CODEC_MASK, CODEC_ZSTD, BatchError, parse_header
 from wire.legacy.conversion import record_batch_of
 
 if TYPE_CHECKING:
@@ -64,6 +64,38 @@ class _Uncommitted(NamedTuple):
     position: int
 
 
+class _Verified:
+    """Takes the coordinator's answer about one partition, at once or later."""
+
+    __slots__ = ("_records", "_request", "answers", "each", "error_code", "guard", "partition", "position")
+
+    def __init__(
+        self,
+        request: "_Request",
+        partition: Partition,
+        each: ProducePartition,
+        answers: list[PartitionAnswer],
+        guard: int,
+    ) -> None:
+        self._request = request
+        self._records: bytearray | None = None
+        self.partition = partition
+        self.each = each
+        self.answers = answers
+        self.position = len(answers)
+        self.guard = guard
+        self.error_code: ErrorCode | None = None
+
+    def wait(self, records: bytearray) -> None:
+        """The answer will come later; the frame will be gone then."""
+        self._records = records
+
+    def __call__(self, error_code: ErrorCode) -> None:
+        self.error_code = error_code
+        if self._records is not None:
+            self._request.verified(self, self._records, error_code)
+
+
 class _Request:
     """One Produce request in progress."""
 
@@ -83,6 +115,7 @@ class _Request:
         "_uncommitted",
         "_unsynced",
         "_verdicts",
+        "_verifying",
     )
 
     def __init__(self, broker: "Broker", call: "Call") -> None:
@@ -104,6 +137,8 @@ class _Request:
         self._awaited = 0
         """How much the answer still waits for."""
         self._timer: TimerHandle | None = None
+        self._verifying = 0
+        """Partitions whose transaction the coordinator is being asked about."""
 
     def append_all(self) -> None:
         """Append every partition's records."""
@@ -129,6 +164,8 @@ class _Request:
     def answer_when_done(self) -> None:
         """Answer now, or when the records are committed and synced, or the instance's stall is over."""
         self._frame = self._frame[:0]
+        if self._verifying:
+            return  # `verified` comes back here
         if not (self._stalled or self._unsynced or self._uncommitted) or self._scan.acks == 0:
             self._answer()
             return
@@ -198,8 +235,6 @@ class _Request:
 
     def _refusal(self) -> ErrorCode | None:
         """What the whole request gets, if it cannot be served."""
-        if self._scan.transactional_id is not None:
-            return ErrorCode.transactional_id_authorization_failed
         if self._scan.acks not in _ACKS:
             return ErrorCode.invalid_required_acks
         return None
@@ -225,7 +260,62 @@ class _Request:
             full = self._full(partition.instance_id, each)
             if full is not None:
                 return self._full_answer(each, full)
+        if self._scan.transactional_id is not None:
+            return self._verify(partition, each, answers, self._scan.transactional_id)
         return self._append(partition, each, answers)
+
+    def _verify(
+        self,
+        partition: Partition,
+        each: ProducePartition,
+        answers: list[PartitionAnswer],
+        transactional_id: str,
+    ) -> PartitionAnswer:
+        """Append once the coordinator has confirmed that the partition is in the transaction (KIP-890).
+
+        It is asked about a transaction's first batch here only, and may be this broker: then it answers at
+        once. Otherwise the records are kept until it has.
+        """
+        try:
+            header = parse_header(self._frame[each.start : each.end])
+        except BatchError as error:
+            return self._error(each, error.error_code, error.message)
+        producer = (header.producer_id, header.producer_epoch)
+        guard = None
+        if header.is_transactional:
+            now_ms = self._broker.now_ms()
+            guard = partition.log.begin_verification(*producer, header.base_sequence, now_ms)
+        if guard is None:
+            return self._append(partition, each, answers)
+        verified = _Verified(self, partition, each, answers, guard)
+        self._broker.transactions.verify(*partition.key, transactional_id, *producer, verified)
+        if verified.error_code is None:
+            verified.wait(bytearray(self._frame[each.start : each.end]))
+            self._verifying += 1
+            return PartitionAnswer(each.partition, 0)
+        if verified.error_code is not ErrorCode.none:
+            return self._error(each, verified.error_code, None)
+        return self._append(partition, each, answers, verification=guard)
+
+    def verified(self, one: "_Verified", records: bytearray, error_code: ErrorCode) -> None:
+        """The coordinator's answer came later; `one` says where its answer belongs."""
+        if self._call.is_gone:
+            return
+        try:
+            whole = ProducePartition(one.each.partition, 0, len(records))
+            self._frame = memoryview(records)
+            if error_code is not ErrorCode.none:
+                answer = self._error(whole, error_code, None)
+            else:
+                answer = self._append(
+                    one.partition, whole, one.answers, position=one.position, verification=one.guard
+                )
+            one.answers[one.position] = answer
+            self._verifying -= 1
+            if self._verifying == 0:
+                self.answer_when_done()
+        except Exception:  # noqa: BLE001 - as in dispatch: a bug costs one connection
+            self._broker.server.handler_failed(self._call.channel, ApiKey.PRODUCE)
 
     def _is_zstd(self, each: ProducePartition) -> bool:
         at = each.start + _ATTRIBUTES_LOW_BYTE
@@ -247,8 +337,15 @@ class _Request:
         return self._error(each, ErrorCode.policy_violation, full.message)
 
     def _append(
-        self, partition: Partition, each: ProducePartition, answers: list[PartitionAnswer]
+        self,
+        partition: Partition,
+        each: ProducePartition,
+        answers: list[PartitionAnswer],
+        *,
+        position: int | None = None,
+        verification: int | None = None,
     ) -> PartitionAnswer:
+        """Append; the answer's place is the next one unless `position` says where."""
         started_ns = perf_counter_ns()
         try:
             result = partition.append(
@@ -256,6 +353,7 @@ class _Request:
                 now_ms=self._broker.epoch_ms(),
                 origin=AppendOrigin.CLIENT,
                 acks=self._scan.acks,
+                verification=verification,
             )
         except (LogError, BatchError) as error:
             if isinstance(error, StorageFailed):
@@ -270,7 +368,8 @@ class _Request:
         if result.flush_due:
             self._unsynced.append(partition.log)
         if self._scan.acks == ACKS_ALL and result.last_offset >= partition.log.high_watermark:
-            self._uncommitted.append(_Uncommitted(partition, result.last_offset + 1, answers, len(answers)))
+            at = len(answers) if position is None else position
+            self._uncommitted.append(_Uncommitted(partition, result.last_offset + 1, answers, at))
         return PartitionAnswer(
             each.partition, 0, result.base_offset, result.log_append_time_ms, result.log_start_offset
         )

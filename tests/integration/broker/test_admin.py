@@ -295,7 +295,10 @@ def test_producer_ids_and_transactions(raw: RawClient) -> None:
     first, second = init(None), init(None)
     assert second.producer_id > first.producer_id
     assert (first.producer_epoch, first.error_code.value) == (0, 0)
-    assert init("tx").error_code.name == "transactional_id_authorization_failed"
+    transactional = init("tx")
+    assert (transactional.error_code.value, transactional.producer_epoch) == (0, 0)
+    again = init("tx")
+    assert (again.producer_id, again.producer_epoch) == (transactional.producer_id, 1)
     assert init("").error_code.name == "invalid_request"
 
 

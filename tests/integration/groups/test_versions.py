@@ -257,7 +257,9 @@ def test_find_coordinator(broker: BrokerProcess, raw: RawClient, version: int) -
     assert (answer.node_id, answer.host, answer.port) == (1, "127.0.0.1", broker.port)
     if version >= 1:
         answer = raw.call(request(ApiKey.FIND_COORDINATOR, version, key="t", key_type=1))
-        assert answer.error_code is ErrorCode.transactional_id_authorization_failed
+        assert (answer.error_code, answer.port) == (ErrorCode.none, broker.port)
+        answer = raw.call(request(ApiKey.FIND_COORDINATOR, version, key="", key_type=1))
+        assert answer.error_code is ErrorCode.invalid_request
         answer = raw.call(request(ApiKey.FIND_COORDINATOR, version, key="t", key_type=9))
         assert answer.error_code is ErrorCode.invalid_request
 

@@ -1,4 +1,4 @@
-"""Producer ids, SASL PLAIN, settings, log limits, metrics."""
+"""SASL PLAIN, settings, log limits, metrics."""
 
 from pathlib import Path
 from typing import Any
@@ -10,26 +10,9 @@ from prometheus_client.registry import CollectorRegistry
 from broker.causes import CloseCause
 from broker.config import BrokerConfig
 from broker.metrics import BrokerMetrics
-from broker.producer_ids import ProducerIds
 from broker.rate_limited import RateLimitedLog
 from broker.sasl import PeerBroker, check_plain, client_address, peer_broker
 from broker.topic_names import name_fault
-
-
-def test_producer_ids_are_unique_over_crashes_and_nodes(tmp_path: Path) -> None:
-    drawn: list[int] = []
-    for _ in range(3):
-        ids = ProducerIds(tmp_path / "ids.json", 1)
-        drawn += [ids.draw() for _ in range(1500)]
-    drawn += [ProducerIds(tmp_path / "other.json", 2).draw()]
-    assert len(set(drawn)) == len(drawn)
-    assert min(drawn) > 0
-
-
-def test_no_id_without_a_disk(tmp_path: Path) -> None:
-    ids = ProducerIds(tmp_path / "missing" / "ids.json", 1)
-    with pytest.raises(OSError, match="missing"):
-        ids.draw()
 
 
 @pytest.mark.parametrize(

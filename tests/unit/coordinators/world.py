@@ -1,10 +1,10 @@
-"""One broker's replicas of an internal topic on a real disk. Controller and follower are the test's."""
+"""One broker's replicas of internal topics on a real disk. Controller and follower are the test's."""
 
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from uuid import UUID
+from uuid import NAMESPACE_DNS, UUID, uuid5
 
 from broker.log.config import LogConfig
 from broker.log.manager import LogManager
@@ -24,8 +24,11 @@ from runtime.clock import epoch_ms, monotonic_ms
 
 ME, FOLLOWER = 1, 2
 PARTITIONS = 3
-TOPIC_ID = UUID(int=7)
 CONFIG = LogConfig(cleanup_policy=frozenset({"compact"}), segment_bytes=4096, min_insync_replicas=1)
+
+
+def _topic_id(topic: str) -> UUID:
+    return uuid5(NAMESPACE_DNS, topic)
 
 
 class NoFetching:
@@ -44,9 +47,9 @@ class NoFetching:
 class Disk:
     """The directory of the topic, with the broker that hosts it; `restart` is a crash and a new process."""
 
-    def __init__(self, directory: Path, topic: str, *, replicas: tuple[int, ...] = (ME,)) -> None:
+    def __init__(self, directory: Path, *topics: str, replicas: tuple[int, ...] = (ME,)) -> None:
         self._directory = directory
-        self.topic = topic
+        self.topics = topics
         self._assigned = replicas
         self._epoch = 0
         self._partition_epoch = 0
@@ -83,8 +86,7 @@ class Disk:
             LiveBroker(broker_id=number, host="127.0.0.1", port=9000 + number, broker_epoch=number)
             for number in (ME, FOLLOWER)
         )
-        common: dict[str, Any] = {
-            "topic": self.topic,
+        role: dict[str, Any] = {
             "controller_epoch": 1,
             "leader": leader,
             "leader_epoch": self._epoch,
@@ -92,14 +94,18 @@ class Disk:
             "partition_epoch": self._partition_epoch,
             "replicas": self._assigned,
         }
+        named = [(topic, index) for topic in self.topics for index in range(PARTITIONS)]
         self.metadata.apply(
             UpdateMetadataRequest(
                 controller_id=ME,
                 controller_epoch=1,
                 broker_epoch=ME,
-                topic_states=(UpdateMetadataTopicState(topic=self.topic, topic_id=TOPIC_ID),),
+                topic_states=tuple(
+                    UpdateMetadataTopicState(topic=topic, topic_id=_topic_id(topic)) for topic in self.topics
+                ),
                 partition_states=tuple(
-                    UpdateMetadataPartitionState(partition=index, **common) for index in range(PARTITIONS)
+                    UpdateMetadataPartitionState(topic=topic, partition=index, **role)
+                    for topic, index in named
                 ),
                 live_brokers=brokers,
             )
@@ -110,22 +116,23 @@ class Disk:
                 controller_epoch=1,
                 broker_epoch=ME,
                 partition_states=tuple(
-                    LeaderAndIsrPartitionState(partition=index, topic_id=TOPIC_ID, **common)
-                    for index in range(PARTITIONS)
+                    LeaderAndIsrPartitionState(
+                        topic=topic, partition=index, topic_id=_topic_id(topic), **role
+                    )
+                    for topic, index in named
                 ),
                 live_brokers=brokers,
             )
         )
 
-    def partition(self, index: int) -> Partition:
-        found = self.replicas.hosted(self.topic, index)
+    def partition(self, index: int, topic: str | None = None) -> Partition:
+        found = self.replicas.hosted(topic or self.topics[0], index)
         assert found is not None
         return found
 
     def replicate(self) -> None:
         """The follower has everything."""
-        for index in range(PARTITIONS):
-            partition = self.partition(index)
+        for partition in self.replicas:
             end_offset = partition.log.log_end_offset
             partition.replica_fetched(FollowerLink(FOLLOWER, FOLLOWER), end_offset, 0, monotonic_ms())
 

@@ -1,0 +1,131 @@
+"""AddPartitionsToTxn (24), v0-4.
+
+Behaviour: v0-3 is what producers ask before they write to a partition; answered when the coordinator's record
+is committed. If any partition does not exist none is added: the others are OPERATION_NOT_ATTEMPTED. Internal
+topics are TOPIC_AUTHORIZATION_FAILED. v4 is spoken between brokers only (several transactions, KIP-890), and
+here only to verify.
+Deliberately not done: v4 that adds; v5 (transactions of version 2).
+Versions: v2 PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH; v3 flexible.
+"""
+
+from typing import TYPE_CHECKING, Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from broker.coordinators.answering import answering
+from broker.coordinators.shard import now
+from broker.entities import ResponseShape, response_shape
+from broker.topic_names import INTERNAL_TOPICS
+from broker.transactions.messages import Producer
+from broker.transactions.state import TopicPartition
+from wire.api_table import ApiKey
+from wire.codec import duration
+
+if TYPE_CHECKING:
+    from broker.app import Broker
+    from broker.call import Call
+
+_FENCED_FROM: Final = 2
+_BETWEEN_BROKERS_FROM: Final = 4
+_Errors = dict[TopicPartition, ErrorCode]
+
+
+def handle(broker: "Broker", call: "Call") -> None:
+    """Add, or verify for a broker."""
+    if call.api_version >= _BETWEEN_BROKERS_FROM:
+        _verify(broker, call)
+    else:
+        _add(broker, call)
+
+
+def _add(broker: "Broker", call: "Call") -> None:
+    version, request = call.api_version, call.request
+    wanted = _partitions(request.v3_and_below_topics)
+    token = answering(call, lambda errors: _response(version, errors))
+    faults = _faults(broker, wanted)
+    if faults:
+        not_attempted = ErrorCode.operation_not_attempted
+        token({each: faults.get(each, not_attempted) for each in wanted})
+        return
+
+    def told(error: ErrorCode) -> None:
+        token(dict.fromkeys(wanted, error))
+
+    transactional_id = request.v3_and_below_transactional_id
+    shard = broker.transactions.of(transactional_id)
+    if transactional_id == "":
+        told(ErrorCode.invalid_request)
+    elif isinstance(shard, ErrorCode):
+        told(shard)
+    else:
+        producer = Producer(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
+        partitions = frozenset(wanted)
+        shard.submit(shard.core.add_partitions(transactional_id, producer, partitions, told, now()))
+
+
+def _partitions(topics: Any) -> tuple[TopicPartition, ...]:
+    """Each once, in the order asked."""
+    found = (TopicPartition(topic.name, index) for topic in topics for index in topic.partitions)
+    return tuple(dict.fromkeys(found))
+
+
+def _faults(broker: "Broker", wanted: tuple[TopicPartition, ...]) -> _Errors:
+    faults = {}
+    for each in wanted:
+        if each.topic in INTERNAL_TOPICS:
+            faults[each] = ErrorCode.topic_authorization_failed
+        elif broker.metadata.partition(*each) is None:
+            faults[each] = ErrorCode.unknown_topic_or_partition
+    return faults
+
+
+def _verify(broker: "Broker", call: "Call") -> None:
+    shape = response_shape(ApiKey.ADD_PARTITIONS_TO_TXN, call.api_version)
+    if call.peer_broker is None:
+        error = ErrorCode.cluster_authorization_failed
+        call.reply(shape.make(throttle_time=duration(0), error_code=error, results_by_transaction=()))
+        return
+    results = []
+    for each in call.request.transactions:
+        wanted = _partitions(each.topics)
+        producer = Producer(each.producer_id, each.producer_epoch)
+        shard = broker.transactions.of(each.transactional_id)
+        if isinstance(shard, ErrorCode):
+            errors = dict.fromkeys(wanted, shard)
+        elif not each.verify_only:
+            errors = dict.fromkeys(wanted, ErrorCode.unsupported_version)
+        else:
+            errors = shard.core.verify(each.transactional_id, producer, wanted)
+        results.append(
+            shape.nested(
+                "AddPartitionsToTxnResult",
+                transactional_id=each.transactional_id,
+                topic_results=_topics(shape, errors),
+            )
+        )
+    call.reply(
+        shape.make(
+            throttle_time=duration(0), error_code=ErrorCode.none, results_by_transaction=tuple(results)
+        )
+    )
+
+
+def _response(version: int, errors: _Errors) -> Any:
+    if version < _FENCED_FROM:
+        fenced, before = ErrorCode.producer_fenced, ErrorCode.invalid_producer_epoch
+        errors = {each: before if error is fenced else error for each, error in errors.items()}
+    shape = response_shape(ApiKey.ADD_PARTITIONS_TO_TXN, version)
+    return shape.make(throttle_time=duration(0), results_by_topic_v3_and_below=_topics(shape, errors))
+
+
+def _topics(shape: ResponseShape, errors: _Errors) -> tuple[Any, ...]:
+    by_topic: dict[str, list[Any]] = {}
+    for (topic, index), error in errors.items():
+        one = shape.nested(
+            "AddPartitionsToTxnPartitionResult", partition_index=index, partition_error_code=error
+        )
+        by_topic.setdefault(topic, []).append(one)
+    return tuple(
+        shape.nested("AddPartitionsToTxnTopicResult", name=name, results_by_partition=tuple(results))
+        for name, results in by_topic.items()
+    )

@@ -1,0 +1,64 @@
+"""DescribeProducers (61), v0.
+
+Behaviour: what the leader's log remembers of each producer, the start of its open transaction among it: what
+`txn find-hanging` looks at (KIP-664).
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from kio.schema.errors import ErrorCode
+
+from broker.entities import ResponseShape, response_shape
+from broker.log.errors import LogError
+from wire.api_table import ApiKey
+from wire.codec import duration
+
+if TYPE_CHECKING:
+    from broker.app import Broker
+    from broker.call import Call
+
+
+def handle(broker: "Broker", call: "Call") -> None:
+    """Answer at once."""
+    shape = response_shape(ApiKey.DESCRIBE_PRODUCERS, call.api_version)
+    call.reply(
+        shape.make(
+            throttle_time=duration(0),
+            topics=tuple(
+                shape.nested(
+                    "TopicResponse",
+                    name=topic.name,
+                    partitions=tuple(
+                        _partition(broker, shape, topic.name, index) for index in topic.partition_indexes
+                    ),
+                )
+                for topic in call.request.topics
+            ),
+        )
+    )
+
+
+def _partition(broker: "Broker", shape: ResponseShape, topic: str, index: int) -> Any:
+    try:
+        producers = broker.replicas.leader(topic, index).log.describe_producers()
+        error, message = ErrorCode.none, None
+    except LogError as refusal:
+        producers, error, message = [], refusal.error_code, refusal.message
+    return shape.nested(
+        "PartitionResponse",
+        partition_index=index,
+        error_code=error,
+        error_message=message,
+        active_producers=tuple(
+            shape.nested(
+                "ProducerState",
+                producer_id=each.producer_id,
+                producer_epoch=each.producer_epoch,
+                last_sequence=each.last_sequence,
+                last_timestamp=each.last_active_ms,
+                coordinator_epoch=each.coordinator_epoch,
+                current_txn_start_offset=each.txn_start_offset,
+            )
+            for each in producers
+        ),
+    )

@@ -1,0 +1,44 @@
+"""EndTxn (26), v0-3.
+
+Behaviour: answered when the decision is committed; from then on the transaction ends that way, and until all
+markers are written a new one gets CONCURRENT_TRANSACTIONS.
+Deliberately not done: v5 (transactions of version 2, which bump the epoch with each transaction).
+Versions: v2 PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH; v3 flexible.
+"""
+
+from typing import TYPE_CHECKING, Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from broker.coordinators.answering import answering
+from broker.coordinators.shard import now
+from broker.entities import response_shape
+from broker.transactions.messages import Producer
+from wire.api_table import ApiKey
+from wire.codec import duration
+
+if TYPE_CHECKING:
+    from broker.app import Broker
+    from broker.call import Call
+
+_FENCED_FROM: Final = 2
+
+
+def handle(broker: "Broker", call: "Call") -> None:
+    """Ask the coordinator."""
+    version, request = call.api_version, call.request
+    token = answering(call, lambda error: _response(version, error))
+    shard = broker.transactions.of(request.transactional_id)
+    if request.transactional_id == "":
+        token(ErrorCode.invalid_request)
+    elif isinstance(shard, ErrorCode):
+        token(shard)
+    else:
+        producer = Producer(request.producer_id, request.producer_epoch)
+        shard.submit(shard.core.end(request.transactional_id, producer, request.committed, token, now()))
+
+
+def _response(version: int, error: ErrorCode) -> Any:
+    if error is ErrorCode.producer_fenced and version < _FENCED_FROM:
+        error = ErrorCode.invalid_producer_epoch
+    return response_shape(ApiKey.END_TXN, version).make(throttle_time=duration(0), error_code=error)

@@ -1,0 +1,60 @@
+"""ListTransactions (66), v0-1.
+
+Behaviour: the transactional ids that this broker coordinates, by state, producer id and how long the
+transaction has been open; names of states that do not exist are told back.
+Deliberately not done: v2 (a pattern of ids).
+Versions: v1 a least duration (KIP-994).
+"""
+
+from typing import TYPE_CHECKING, Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from broker.entities import response_shape
+from broker.transactions.messages import ListedTransaction
+from broker.transactions.state import NO_TIMESTAMP, State
+from wire.api_table import ApiKey
+from wire.codec import duration
+
+if TYPE_CHECKING:
+    from broker.app import Broker
+    from broker.call import Call
+
+_STATES: Final = {state.label: state for state in State}
+
+
+def handle(broker: "Broker", call: "Call") -> None:
+    """Answer at once."""
+    request = call.request
+    shape = response_shape(ApiKey.LIST_TRANSACTIONS, call.api_version)
+    unknown = tuple(dict.fromkeys(name for name in request.state_filters if name not in _STATES))
+    loading = broker.transactions.is_loading
+    listed = [] if loading else broker.transactions.list_transactions()
+    call.reply(
+        shape.make(
+            throttle_time=duration(0),
+            error_code=ErrorCode.coordinator_load_in_progress if loading else ErrorCode.none,
+            unknown_state_filters=unknown,
+            transaction_states=tuple(
+                shape.nested(
+                    "TransactionState",
+                    transactional_id=each.transactional_id,
+                    producer_id=each.producer_id,
+                    transaction_state=each.state.label,
+                )
+                for each in listed
+                if _is_wanted(request, each, broker.epoch_ms())
+            ),
+        )
+    )
+
+
+def _is_wanted(request: Any, each: ListedTransaction, now_ms: int) -> bool:
+    if request.state_filters and each.state.label not in request.state_filters:
+        return False
+    if request.producer_id_filters and each.producer_id not in request.producer_id_filters:
+        return False
+    least_ms = getattr(request, "duration_filter", -1)
+    if least_ms < 0:
+        return True
+    return each.open_since_ms != NO_TIMESTAMP and now_ms - each.open_since_ms > least_ms

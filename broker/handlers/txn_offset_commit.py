@@ -1,0 +1,126 @@
+"""TxnOffsetCommit (28), v0-3.
+
+Behaviour: offsets that take effect when the producer's transaction commits; answered when their records are
+committed. The first ones of a transaction are verified with its coordinator (KIP-890). Partitions that do not
+exist are refused one by one.
+Versions: v2 leader epoch; v3 flexible, with the member's generation, which must be current (KIP-447).
+"""
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from broker.coordinators.answering import answering
+from broker.coordinators.shard import Shard, now
+from broker.effects import Token
+from broker.entities import response_shape
+from broker.groups.coordinator import GroupCoordinator
+from broker.groups.messages import CommitResult, OffsetToCommit, Producer, TransactionalCommit
+from wire.api_table import ApiKey
+from wire.codec import duration
+
+if TYPE_CHECKING:
+    from broker.app import Broker
+    from broker.call import Call
+
+_FIRST_SEQUENCE: Final = 0
+_Errors = dict[tuple[str, int], ErrorCode]
+
+
+def handle(broker: "Broker", call: "Call") -> None:
+    """Commit what exists."""
+    version, request = call.api_version, call.request
+    shard = broker.groups.of(request.group_id)
+    refused, offsets = _checked(broker, request, None if isinstance(shard, Shard) else shard)
+    token = answering(call, lambda result: _response(version, request, refused | result.errors))
+    if isinstance(shard, ErrorCode) or not offsets:
+        token(CommitResult({}))
+        return
+    commit = TransactionalCommit(
+        group_id=request.group_id,
+        generation_id=getattr(request, "generation_id", -1),
+        member_id=getattr(request, "member_id", ""),
+        group_instance_id=getattr(request, "group_instance_id", None),
+        producer=Producer(request.producer_id, request.producer_epoch),
+        verification=None,
+        offsets=offsets,
+    )
+    _verify(broker, shard, request.transactional_id, commit, token)
+
+
+def _checked(
+    broker: "Broker", request: Any, error: ErrorCode | None
+) -> tuple[_Errors, tuple[OffsetToCommit, ...]]:
+    """The partitions refused at once, and the rest."""
+    refused: _Errors = {}
+    offsets = []
+    for topic in request.topics:
+        for one in topic.partitions:
+            if error is not None:
+                refused[topic.name, one.partition_index] = error
+            elif broker.metadata.partition(topic.name, one.partition_index) is None:
+                refused[topic.name, one.partition_index] = ErrorCode.unknown_topic_or_partition
+            else:
+                leader_epoch = getattr(one, "committed_leader_epoch", -1)
+                metadata = one.committed_metadata or ""
+                offsets.append(
+                    OffsetToCommit(
+                        topic.name, one.partition_index, one.committed_offset, leader_epoch, metadata
+                    )
+                )
+    return refused, tuple(offsets)
+
+
+def _verify(
+    broker: "Broker",
+    shard: Shard[GroupCoordinator],
+    transactional_id: str,
+    commit: TransactionalCommit,
+    token: Token,
+) -> None:
+    log = shard.partition.log
+    guard = log.begin_verification(*commit.producer, _FIRST_SEQUENCE, broker.now_ms())
+    if guard is None:
+        shard.submit(shard.core.commit_in_transaction(commit, token, now()))
+        return
+    verified = partial(_verified, shard, commit._replace(verification=guard), token)
+    offsets = shard.partition
+    broker.transactions.verify(offsets.topic, offsets.index, transactional_id, *commit.producer, verified)
+
+
+def _verified(
+    shard: Shard[GroupCoordinator], commit: TransactionalCommit, token: Token, error: ErrorCode
+) -> None:
+    fault = shard.error if error is ErrorCode.none else _told(error)
+    if fault is not None:
+        token(CommitResult({(one.topic, one.partition): fault for one in commit.offsets}))
+    else:
+        shard.submit(shard.core.commit_in_transaction(commit, token, now()))
+
+
+def _told(error: ErrorCode) -> ErrorCode:
+    """In the group coordinator's words: what a producer retries, a committer retries."""
+    return ErrorCode.coordinator_load_in_progress if error is ErrorCode.not_enough_replicas else error
+
+
+def _response(version: int, request: Any, errors: _Errors) -> Any:
+    shape = response_shape(ApiKey.TXN_OFFSET_COMMIT, version)
+    return shape.make(
+        throttle_time=duration(0),
+        topics=tuple(
+            shape.nested(
+                "TxnOffsetCommitResponseTopic",
+                name=topic.name,
+                partitions=tuple(
+                    shape.nested(
+                        "TxnOffsetCommitResponsePartition",
+                        partition_index=one.partition_index,
+                        error_code=errors[topic.name, one.partition_index],
+                    )
+                    for one in topic.partitions
+                ),
+            )
+            for topic in request.topics
+        ),
+    )

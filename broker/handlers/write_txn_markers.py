@@ -1,0 +1,79 @@
+"""WriteTxnMarkers (27), v1: between brokers, and for operators who end a hanging transaction.
+
+Behaviour: appends a control batch to each partition; answered when all are committed, or why they are not. In
+a partition of the offsets topic the group coordinator acts on it. Behind a gateway it is not served; a peer
+that proved the deployment's secret without speaking for a client may ask.
+"""
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from kio.schema.errors import ErrorCode
+
+from broker.coordinators.answering import answering
+from broker.entities import response_shape
+from broker.groups.messages import Producer
+from wire.api_table import ApiKey
+from wire.control import EndMarker
+
+if TYPE_CHECKING:
+    from broker.app import Broker
+    from broker.call import Call
+
+_Errors = dict[tuple[int, str, int], ErrorCode]
+"""(position of the marker, topic, partition) -> error."""
+
+
+def handle(broker: "Broker", call: "Call") -> None:
+    """Write each marker to each partition, gather what becomes of them."""
+    version, request = call.api_version, call.request
+    answer = answering(call, lambda errors: _response(version, request, errors))
+    wanted = {
+        (number, topic.name, index): marker
+        for number, marker in enumerate(request.markers)
+        for topic in marker.topics
+        for index in topic.partition_indexes
+    }
+    if not call.may_operate or not wanted:
+        answer(dict.fromkeys(wanted, ErrorCode.cluster_authorization_failed))
+        return
+    errors: _Errors = {}
+
+    def gather(key: tuple[int, str, int], error: ErrorCode) -> None:
+        errors[key] = error
+        if len(errors) == len(wanted):
+            answer(errors)
+
+    for key, marker in wanted.items():
+        _, topic, index = key
+        producer = Producer(marker.producer_id, marker.producer_epoch)
+        end = EndMarker(marker.transaction_result, marker.coordinator_epoch)
+        broker.transactions.marker_writer.write(topic, index, producer, end, partial(gather, key))
+
+
+def _response(version: int, request: Any, errors: _Errors) -> Any:
+    shape = response_shape(ApiKey.WRITE_TXN_MARKERS, version)
+    return shape.make(
+        markers=tuple(
+            shape.nested(
+                "WritableTxnMarkerResult",
+                producer_id=marker.producer_id,
+                topics=tuple(
+                    shape.nested(
+                        "WritableTxnMarkerTopicResult",
+                        name=topic.name,
+                        partitions=tuple(
+                            shape.nested(
+                                "WritableTxnMarkerPartitionResult",
+                                partition_index=index,
+                                error_code=errors[number, topic.name, index],
+                            )
+                            for index in topic.partition_indexes
+                        ),
+                    )
+                    for topic in marker.topics
+                ),
+            )
+            for number, marker in enumerate(request.markers)
+        )
+    )
