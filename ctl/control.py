@@ -9,11 +9,8 @@ import contextlib
 import json
 import os
 import secrets
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
 
-import uvicorn
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
@@ -22,44 +19,22 @@ from ctl.stack.layout import Layout
 from ctl.stack.processes import CLUSTER_ID
 from master.app import create_app
 from master.journal import Journal
-from master.service import MasterService
+from master.node import MasterNode
 from master.settings import MasterSettings
 from runtime import process
 from runtime.config import format_host_port, parse_host_port
 from runtime.feed import FeedFollower
+from runtime.http_server import http_server, stop_serving, until_serving
 from runtime.internal_http import BearerSecret, InternalClient
 from runtime.logs import configure, get_logger
 from runtime.tasks import Supervised
+from runtime.tree.zookeeper import ZooKeeperTree
 from tenants.app import create_console_app, create_internal_routes
 from tenants.config import ConsoleConfig, sqlite_url
 from tenants.console import Console
 from tenants.vports import parse_vip
 
 _log = get_logger(__name__)
-_GRACE_S: Final = 1
-
-
-class _Server(uvicorn.Server):
-    """A server that leaves signals to the process."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
-def _server(app: Any, address: tuple[str, int]) -> _Server:
-    config = uvicorn.Config(
-        app,
-        host=address[0],
-        port=address[1],
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        timeout_graceful_shutdown=_GRACE_S,
-        proxy_headers=False,
-    )
-    return _Server(config)
 
 
 def _arguments() -> argparse.Namespace:
@@ -71,6 +46,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--vports", required=True)
     parser.add_argument("--quota-policy", required=True)
     parser.add_argument("--report-period-ms", type=int, required=True)
+    parser.add_argument("--zookeeper", help="where quota masters are elected; without it: this one always")
+    parser.add_argument("--session-timeout-ms", type=int, default=6_000)
     return parser.parse_args()
 
 
@@ -110,14 +87,21 @@ class Control:
         )
         self.internal_url = f"http://{format_host_port(*options.internal)}"
         self.client = InternalClient(self.internal_url, secret)
-        self.console = Console(config, self.client)
+        self.to_master = InternalClient(lambda: self.master.elected_url, secret)
+        self.console = Console(config, self.to_master)
         self.specs = FeedFollower(self.client, "master", ConsumerKind.MASTER, None)
         journal = Journal(sqlite_url(str(self.layout.control_dir / "master.db")))
         settings = MasterSettings(policy=options.quota_policy, period_ms=options.report_period_ms)
-        self.master = MasterService(lambda: self.specs.instances, journal, settings, term=journal.next_term())
+        self.master = MasterNode(
+            lambda: self.specs.instances,
+            journal,
+            settings,
+            url=self.internal_url,
+            tree=ZooKeeperTree(options.zookeeper, options.session_timeout_ms) if options.zookeeper else None,
+        )
         routes = [*create_internal_routes(self.console), Mount("/", create_app(self.master))]
-        self.internal = _server(BearerSecret(Starlette(routes=routes), secret), options.internal)
-        self.public = _server(create_console_app(self.console), options.console)
+        self.internal = http_server(BearerSecret(Starlette(routes=routes), secret), options.internal)
+        self.public = http_server(create_console_app(self.console), options.console)
 
     async def run(self) -> None:
         """Serve until cancelled."""
@@ -130,19 +114,13 @@ class Control:
         servers = [asyncio.create_task(server.serve()) for server in (self.internal, self.public)]
         try:
             self.console.start(tasks)
+            await until_serving((self.internal, self.public), servers)
             tasks.spawn("specs", self.specs.run)
             tasks.spawn("master", self.master.run)
-            await self._until_serving(servers)
             self._tell(key, made.admin_password)
             await asyncio.wait(servers, return_when=asyncio.FIRST_COMPLETED)
         finally:
             await self._close(tasks, servers)
-
-    async def _until_serving(self, servers: list[asyncio.Task[None]]) -> None:
-        while not (self.internal.started and self.public.started):
-            if any(server.done() for server in servers):
-                raise SystemExit("a server did not start: is its address taken?")
-            await asyncio.sleep(0.01)
 
     def _tell(self, key: str, password: str | None) -> None:
         facts = {"pid": os.getpid(), "api_key": key, "metrics": f"{self.internal_url}/metrics"}
@@ -153,10 +131,9 @@ class Control:
     async def _close(self, tasks: Supervised, servers: list[asyncio.Task[None]]) -> None:
         self.console.closing.set()
         await tasks.aclose()  # among them a follower of our own feed
-        for server in (self.public, self.internal):
-            server.should_exit = True
-        await asyncio.wait(servers, timeout=_GRACE_S + 1)
+        await stop_serving((self.public, self.internal), servers)
         await self.client.aclose()
+        await self.to_master.aclose()
         self.console.close()
 
 

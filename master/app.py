@@ -11,9 +11,10 @@ from starlette.routing import Route
 
 from contracts.quota import TrafficReport
 from contracts.quota_view import PolicySetting
+from contracts.tree import TreeUnavailable
 from master.history import COARSE_SPAN_MS
 from master.ledger import Refusal, ReportRefusedError
-from master.service import MasterService
+from master.node import MasterNode, NotElectedError
 
 T = TypeVar("T")
 BODY_BYTES_MAX = 16 * 1024 * 1024
@@ -27,9 +28,12 @@ class _BadRequestError(Exception):
         self.detail = detail
 
 
-def create_app(service: MasterService) -> Starlette:
-    """The routes of one master, to be mounted at the root of the internal server."""
-    routes = _Routes(service)
+def create_app(node: MasterNode) -> Starlette:
+    """The routes of one master, to be mounted at the root of the internal server.
+
+    While another process is elected every route answers 503 and names it.
+    """
+    routes = _Routes(node)
     return Starlette(
         routes=[
             Route("/internal/v1/reports", routes.report, methods=["POST"]),
@@ -40,23 +44,27 @@ def create_app(service: MasterService) -> Starlette:
             Route("/internal/v1/policy", routes.put_policy, methods=["PUT"]),
             Route("/internal/v1/points/{point}", routes.forget_point, methods=["DELETE"]),
         ],
-        exception_handlers={_BadRequestError: _on_bad_request},
+        exception_handlers={
+            _BadRequestError: _on_bad_request,
+            NotElectedError: _on_not_elected,
+            TreeUnavailable: _on_tree_unavailable,
+        },
     )
 
 
 class _Routes:
-    def __init__(self, service: MasterService) -> None:
-        self._service = service
+    def __init__(self, node: MasterNode) -> None:
+        self._node = node
 
     async def report(self, request: Request) -> Response:
         """POST a TrafficReport; answers the point's allocations."""
         try:
             report = await _decode(request, TrafficReport)
         except _BadRequestError as error:
-            self._service.count_refusal(Refusal.MALFORMED, error.detail)
+            self._node.service.count_refusal(Refusal.MALFORMED, error.detail)
             raise
         try:
-            return _json(self._service.receive(report))
+            return _json(self._node.service.receive(report))
         except ReportRefusedError as refused:
             raise _BadRequestError(HTTPStatus.UNPROCESSABLE_ENTITY, refused.detail) from refused
 
@@ -65,29 +73,29 @@ class _Routes:
         point = request.query_params.get("point", "")
         if not point:
             raise _BadRequestError(HTTPStatus.BAD_REQUEST, "say which point: ?point=NAME")
-        return _json(self._service.allocations(point))
+        return _json(self._node.service.allocations(point))
 
     async def overview(self, request: Request) -> Response:  # noqa: ARG002 - Starlette's signature
         """GET every instance's quota, without history."""
-        return _json(self._service.overview())
+        return _json(self._node.service.overview())
 
     async def instance(self, request: Request) -> Response:
         """GET one instance's quota: `?seconds=N` of history, 0 to 3600."""
         instance_id = request.path_params["instance_id"]
-        view = self._service.view(instance_id, _seconds(request))
+        view = self._node.service.view(instance_id, _seconds(request))
         if view is None:
             raise _BadRequestError(HTTPStatus.NOT_FOUND, f"there is no instance {instance_id}")
         return _json(view)
 
     async def get_policy(self, request: Request) -> Response:  # noqa: ARG002 - Starlette's signature
         """GET the policy in force."""
-        return _json(PolicySetting(policy=self._service.policy))
+        return _json(PolicySetting(policy=self._node.service.policy))
 
     async def put_policy(self, request: Request) -> Response:
         """PUT the policy for all instances."""
         setting = await _decode(request, PolicySetting)
         try:
-            self._service.set_policy(setting.policy)
+            await self._node.set_policy(setting.policy)
         except ValueError as error:
             raise _BadRequestError(HTTPStatus.UNPROCESSABLE_ENTITY, str(error)) from error
         return _json(setting)
@@ -95,7 +103,7 @@ class _Routes:
     async def forget_point(self, request: Request) -> Response:
         """DELETE a broker that is gone for good: its shares are no longer reserved."""
         point = request.path_params["point"]
-        if not self._service.forget_point(point):
+        if not self._node.service.forget_point(point):
             raise _BadRequestError(HTTPStatus.NOT_FOUND, f"there is no point {point}")
         return Response(status_code=HTTPStatus.NO_CONTENT)
 
@@ -129,12 +137,24 @@ def _json(message: msgspec.Struct) -> Response:
 
 async def _on_bad_request(request: Request, error: Exception) -> Response:  # noqa: ARG001
     assert isinstance(error, _BadRequestError)
+    return _problem(error.status, error.detail)
+
+
+async def _on_not_elected(request: Request, error: Exception) -> Response:  # noqa: ARG001
+    assert isinstance(error, NotElectedError)
+    return _problem(HTTPStatus.SERVICE_UNAVAILABLE, str(error), master=error.url)
+
+
+async def _on_tree_unavailable(request: Request, error: Exception) -> Response:  # noqa: ARG001
+    return _problem(HTTPStatus.SERVICE_UNAVAILABLE, f"ZooKeeper does not answer: {error}")
+
+
+def _problem(status: int, detail: str, **more: object) -> Response:
     problem = {
         "type": "about:blank",
-        "title": HTTPStatus(error.status).phrase,
-        "status": error.status,
-        "detail": error.detail,
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "detail": detail,
+        **more,
     }
-    return Response(
-        msgspec.json.encode(problem), status_code=error.status, media_type="application/problem+json"
-    )
+    return Response(msgspec.json.encode(problem), status_code=status, media_type="application/problem+json")

@@ -75,10 +75,18 @@ class Journal:
 
     def next_term(self) -> int:
         """Begin a run: a number larger than that of every run before it, written before it is used."""
-        with self._engine.begin() as connection:
-            term = int(self._read(connection, "term") or "0") + 1
-            self._write(connection, "term", str(term))
+        term = self.last_term() + 1
+        self.keep_term(term)
         return term
+
+    def last_term(self) -> int:
+        """The largest term that this journal knows of; 0: none."""
+        return int(self.setting("term") or "0")
+
+    def keep_term(self, term: int) -> None:
+        """Remember a term before it is used."""
+        assert term > self.last_term()
+        self.set_setting("term", str(term))
 
     def setting(self, name: str) -> str | None:
         """A stored setting, or None."""

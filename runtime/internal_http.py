@@ -1,6 +1,7 @@
 """The deployment's internal HTTP: JSON messages of `contracts`, one shared secret as bearer token."""
 
 import hmac
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import httpx
@@ -19,13 +20,17 @@ class InternalError(Exception):
 
 
 class InternalClient:
-    """Calls of one base URL over kept-alive connections."""
+    """Calls of one base URL, which may change from call to call, over kept-alive connections."""
 
     def __init__(
-        self, base_url: str, secret: str, *, transport: httpx.AsyncBaseTransport | None = None
+        self,
+        base_url: str | Callable[[], str],
+        secret: str,
+        *,
+        transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
+        self._base_url = base_url
         self._http = httpx.AsyncClient(
-            base_url=base_url,
             headers={"Authorization": f"Bearer {secret}"},
             transport=transport,
             trust_env=False,
@@ -45,9 +50,10 @@ class InternalClient:
         self, method: str, path: str, body: bytes | None, answer: type[T], timeout_s: float, params: Any
     ) -> T:
         headers = {"Content-Type": "application/json"} if body is not None else {}
+        url = (self._base_url if isinstance(self._base_url, str) else self._base_url()) + path
         try:
             response = await self._http.request(
-                method, path, content=body, headers=headers, params=params, timeout=timeout_s
+                method, url, content=body, headers=headers, params=params, timeout=timeout_s
             )
         except httpx.HTTPError as error:
             raise InternalError(0, f"{method} {path}: {type(error).__name__} {error}") from error

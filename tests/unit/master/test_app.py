@@ -1,5 +1,6 @@
 """The master's routes: strict input, problems that say what is wrong, and the explanation of an instance."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import httpx
@@ -10,18 +11,32 @@ from contracts.quota import ReportAnswer
 from contracts.quota_view import QuotaOverview, QuotaView
 from master.app import BODY_BYTES_MAX, create_app
 from master.journal import Journal
+from master.node import MasterNode
 from master.service import MasterService
+from master.settings import MasterSettings
 from tests.unit.master.reports import ID, T, a_report, a_spec, traffic
 
 
 @pytest.fixture
-def service() -> MasterService:
-    return MasterService(lambda: {ID: a_spec()}, Journal("sqlite://"), term=1)
+async def node() -> AsyncIterator[MasterNode]:
+    node = MasterNode(
+        lambda: {ID: a_spec()}, Journal("sqlite://"), MasterSettings(), url="http://master", tree=None
+    )
+    running = asyncio.create_task(node.run())
+    await asyncio.sleep(0)
+    yield node
+    running.cancel()
+    await asyncio.wait({running})
 
 
 @pytest.fixture
-async def http(service: MasterService) -> AsyncIterator[httpx.AsyncClient]:
-    transport = httpx.ASGITransport(create_app(service))
+def service(node: MasterNode) -> MasterService:
+    return node.service
+
+
+@pytest.fixture
+async def http(node: MasterNode) -> AsyncIterator[httpx.AsyncClient]:
+    transport = httpx.ASGITransport(create_app(node))
     async with httpx.AsyncClient(transport=transport, base_url="http://master") as client:
         yield client
 
@@ -39,7 +54,7 @@ async def test_views(http: httpx.AsyncClient, service: MasterService) -> None:
     service.tick()
     one = await http.get(f"/internal/v1/instances/{ID}/quota", params={"seconds": 60})
     view = msgspec.json.decode(one.content, type=QuotaView)
-    assert view.brokers[0].produce.rate_bytes_per_s == 9 and len(view.history.at_ms) == 1
+    assert view.brokers[0].produce.rate_bytes_per_s == 9 and view.history.at_ms
     every = await http.get("/internal/v1/quota")
     assert msgspec.json.decode(every.content, type=QuotaOverview).instances[0].instance_id == ID
 

@@ -1,0 +1,104 @@
+"""`python -m master`: a quota master beside the control plane, elected in ZooKeeper (docs/quota.md)."""
+
+import argparse
+import asyncio
+from pathlib import Path
+
+import prometheus_client
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Mount, Route
+
+from contracts.specs import ConsumerKind
+from master.app import create_app
+from master.journal import Journal
+from master.node import MasterNode
+from master.policies import POLICIES
+from master.settings import MasterSettings
+from runtime import process
+from runtime.config import format_host_port, parse_host_port
+from runtime.feed import FeedFollower
+from runtime.http_server import http_server, stop_serving, until_serving
+from runtime.internal_http import BearerSecret, InternalClient
+from runtime.logs import configure
+from runtime.tasks import Supervised
+from runtime.tree.zookeeper import ZooKeeperTree
+
+
+def _arguments(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m master", description=__doc__)
+    defaults = MasterSettings()
+    parser.add_argument("--data-dir", type=Path, required=True, help="its journal and the specs it knows")
+    parser.add_argument("--control", required=True, metavar="URL", help="the control plane's internal server")
+    parser.add_argument("--secret-file", type=Path, required=True, help="the deployment's secret")
+    parser.add_argument("--zookeeper", required=True, metavar="HOST:PORT[/CHROOT]", help="as the brokers'")
+    parser.add_argument("--session-timeout-ms", type=int, default=6_000)
+    parser.add_argument("--listen", type=parse_host_port, required=True, metavar="HOST:PORT")
+    parser.add_argument("--url", help="what brokers call; default: http://LISTEN")
+    parser.add_argument("--quota-policy", choices=[*POLICIES], default=defaults.policy)
+    parser.add_argument("--report-period-ms", type=int, default=defaults.period_ms)
+    parser.add_argument("--run-file", type=Path, help="written when it serves")
+    return parser.parse_args(arguments)
+
+
+class MasterProcess:
+    """The parts of the process, in the order they are made."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self._options = options
+        secret = process.read_secret(options.secret_file)
+        assert secret is not None, "the secret's file is a required argument"
+        settings = MasterSettings(policy=options.quota_policy, period_ms=options.report_period_ms)
+        try:
+            settings.validate()
+        except ValueError as error:
+            raise SystemExit(str(error)) from error
+        options.data_dir.mkdir(parents=True, exist_ok=True)
+        self._client = InternalClient(options.control, secret)
+        address = format_host_port(*options.listen)
+        specs = FeedFollower(
+            self._client, f"master-{address}", ConsumerKind.MASTER, options.data_dir / "specs.json"
+        )
+        self._specs = specs
+        self._node = MasterNode(
+            lambda: specs.instances,
+            Journal(f"sqlite:///{options.data_dir / 'master.db'}"),
+            settings,
+            url=options.url or f"http://{address}",
+            tree=ZooKeeperTree(options.zookeeper, options.session_timeout_ms),
+        )
+        routes = [Route("/metrics", _metrics), Mount("/", create_app(self._node))]
+        self._server = http_server(BearerSecret(Starlette(routes=routes), secret), options.listen)
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        self._specs.load_cache()
+        tasks = Supervised()
+        serving = asyncio.create_task(self._server.serve())
+        try:
+            await until_serving([self._server], [serving])
+            tasks.spawn("specs", self._specs.run)
+            tasks.spawn("master", self._node.run)
+            if self._options.run_file is not None:
+                process.write_run_file(self._options.run_file, {})
+            await serving
+        finally:
+            await tasks.aclose()
+            await stop_serving([self._server], [serving])
+            await self._client.aclose()
+
+
+async def _metrics(request: Request) -> Response:  # noqa: ARG001 - Starlette's signature
+    return Response(prometheus_client.generate_latest(), media_type=prometheus_client.CONTENT_TYPE_LATEST)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the process."""
+    configure("master")
+    options = _arguments(arguments)
+    process.run(lambda: MasterProcess(options).run())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,175 @@
+"""Two quota masters and ZooKeeper: the elected one is killed in the middle of traffic."""
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from contracts.masters import MASTER_PATH, POLICY_PATH, decode_registration
+from contracts.tree import Delete
+from runtime.master_address import MasterAddress
+from runtime.tree.zookeeper import ZooKeeperTree
+from tests.integration.quota.masters import NOBODY, SECRET, LivePoint, MasterProcess, T, measure, until
+from tests.integration.zookeeper.server import ZooKeeperServer, running_zookeeper
+
+SESSION_TIMEOUT_MS = 1_500
+MOST = 1.1 * T
+"""What a second of traffic may be: its windows are not the buckets'."""
+
+
+@pytest.fixture(scope="module")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
+    with running_zookeeper(tmp_path_factory.mktemp("zookeeper")) as server:
+        yield server
+
+
+@pytest.fixture
+def hosts(zookeeper: ZooKeeperServer) -> str:
+    return zookeeper.new_chroot()
+
+
+@pytest.fixture
+def masters(tmp_path: Path, hosts: str) -> Iterator[list[MasterProcess]]:
+    started = [MasterProcess(tmp_path / name, hosts, SESSION_TIMEOUT_MS) for name in ("a", "b")]
+    for master in started:
+        master.start()
+    yield started
+    for master in started:
+        with contextlib.suppress(AssertionError):
+            master.send(signal.SIGCONT)
+        master.kill()
+        print((master._directory / "log").read_text())
+
+
+@pytest.fixture
+async def tree(hosts: str) -> AsyncIterator[ZooKeeperTree]:
+    tree = ZooKeeperTree(hosts, SESSION_TIMEOUT_MS)
+    await tree.start()
+    yield tree
+    await tree.aclose()
+
+
+@pytest.fixture
+async def address(tree: ZooKeeperTree) -> AsyncIterator[MasterAddress]:
+    address = MasterAddress(tree, NOBODY)
+    following = asyncio.create_task(address.run())
+    yield address
+    following.cancel()
+
+
+@pytest.fixture
+async def points(address: MasterAddress) -> AsyncIterator[list[LivePoint]]:
+    """One hot, two quiet: together they want more than T."""
+    points = [LivePoint(1, address, 2 * T), LivePoint(2, address, T // 20), LivePoint(3, address, T // 20)]
+    running = asyncio.gather(*(point.run() for point in points))
+    yield points
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+async def elected(
+    address: MasterAddress, masters: list[MasterProcess], other_than: MasterProcess | None = None
+) -> MasterProcess:
+    def found() -> list[MasterProcess]:
+        return [one for one in masters if one.url == address.url and one is not other_than]
+
+    await until(lambda: bool(found()), 15)
+    return found()[0]
+
+
+async def test_the_elected_one_is_killed_in_the_middle_of_traffic(
+    masters: list[MasterProcess], address: MasterAddress, points: list[LivePoint]
+) -> None:
+    first = await elected(address, masters)
+    await until(lambda: points[0].applied > 0.9 * T, 10)
+    assert 0.9 * T < await measure(points, 2) < MOST
+    granted = max(point.epochs[-1] for point in points)
+    first.kill()
+    during = [await measure(points, 1) for _ in range(2)]
+    assert max(during) < MOST, "leases of the dead master bound what flows"
+    await elected(address, masters, other_than=first)
+    assert points[0].applied > 0.9 * T, "the new master starts from what is applied: nobody is jolted"
+    await until(lambda: points[0].epochs[-1] > granted, 5)
+    assert 0.9 * T < await measure(points, 2) < MOST
+
+
+@pytest.mark.long
+async def test_all_masters_are_killed_and_one_comes_back(
+    masters: list[MasterProcess], address: MasterAddress, points: list[LivePoint]
+) -> None:
+    first = await elected(address, masters)
+    await until(lambda: points[0].applied > 0.9 * T, 10)
+    assert 0.9 * T < await measure(points, 2) < MOST
+    for master in masters:
+        master.kill()
+    granted = max(point.epochs[-1] for point in points)
+    without = [await measure(points, 1) for _ in range(7)]
+    assert max(without) < MOST
+    assert [point.applied for point in points] == [T // 3] * 3, "leases are over: each on its share"
+    first.start()
+    await until(lambda: points[0].applied > 0.9 * T, 20)
+    assert points[0].epochs[-1] > granted, "leases with older epochs would have been ignored"
+
+
+@pytest.mark.long
+async def test_a_paused_master_gives_nothing_when_it_wakes_up(
+    masters: list[MasterProcess], address: MasterAddress, points: list[LivePoint], tree: ZooKeeperTree
+) -> None:
+    first = await elected(address, masters)
+    await until(lambda: points[0].applied > 0.9 * T, 10)
+    first.send(signal.SIGSTOP)
+    second = await elected(address, masters, other_than=first)
+    await until(lambda: points[0].epochs[-1] > 2**33, 5)
+    first.send(signal.SIGCONT)
+    assert 0.9 * T < await measure(points, 2) < 1.05 * T
+    assert address.url == second.url
+    async with httpx.AsyncClient(headers={"Authorization": f"Bearer {SECRET}"}, trust_env=False) as http:
+        refused = await http.get(f"{first.url}/internal/v1/quota")
+        assert refused.status_code == 503 and refused.json()["master"] == second.url
+        chosen = await http.put(f"{second.url}/internal/v1/policy", json={"policy": "fair"})
+        assert chosen.status_code == 200
+        policy = await tree.get(POLICY_PATH)
+        assert policy is not None and policy.data == b"fair"
+        second.kill()
+        await elected(address, masters, other_than=second)
+        told = await http.get(f"{first.url}/internal/v1/policy")
+        assert told.json() == {"policy": "fair"}, "the operator's choice is for masters to come, too"
+
+
+async def test_a_restarted_master_does_not_wait_for_its_own_session_to_end(
+    masters: list[MasterProcess], address: MasterAddress, tree: ZooKeeperTree
+) -> None:
+    first = await elected(address, masters)
+    [other] = [one for one in masters if one is not first]
+    other.kill()
+    node = await tree.get(MASTER_PATH)
+    assert node is not None
+    first.kill()
+    first.start()
+
+    async def newer() -> bool:
+        now = await tree.get(MASTER_PATH)
+        return now is not None and now.stat.czxid > node.stat.czxid
+
+    async with asyncio.timeout(10):
+        while not await newer():
+            await asyncio.sleep(0.02)
+    found = await tree.get(MASTER_PATH)
+    assert found is not None
+    registration = decode_registration(found.data)
+    assert registration is not None and registration.url == first.url
+
+
+async def test_an_office_taken_away_is_taken_again(
+    masters: list[MasterProcess], address: MasterAddress, tree: ZooKeeperTree
+) -> None:
+    await elected(address, masters)
+    await tree.commit([Delete(MASTER_PATH)])
+    async with asyncio.timeout(5):
+        while await tree.get(MASTER_PATH) is None:
+            await asyncio.sleep(0.02)
+    await elected(address, masters)
