@@ -14,6 +14,7 @@ from contracts.specs import BrokerAddress, ConsumerKind, InstanceState
 from runtime.feed import FeedFollower
 from runtime.internal_http import InternalClient, InternalError
 from runtime.logs import get_logger
+from runtime.master_address import MasterAddress
 from runtime.tasks import Supervised
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ class Reporting:
         config = broker.config
         node_id, host, port = broker.node
         self._client = InternalClient(control_url, secret)
+        self._address = MasterAddress(broker.member.tree, control_url)
+        self._to_master = InternalClient(lambda: self._address.url, secret)
         self._leases: Path = config.data_dir / "leases.json"
         self._is_heard = True
         self.feed = FeedFollower(
@@ -49,6 +52,7 @@ class Reporting:
         self._restore()
         self.feed.load_cache()
         tasks.spawn("feed", self.feed.run)
+        tasks.spawn("master's address", self._address.run)
         tasks.spawn("reports", self._report)
 
     def _restore(self) -> None:
@@ -94,7 +98,7 @@ class Reporting:
         broker.leaders.measure_all()
         report = broker.traffic.report(broker.now_ms(), broker.epoch_ms())
         try:
-            answer = await self._client.post(
+            answer = await self._to_master.post(
                 "/internal/v1/reports", report, ReportAnswer, timeout_s=_TIMEOUT_S
             )
         except InternalError as error:
@@ -117,6 +121,7 @@ class Reporting:
         with contextlib.suppress(OSError):
             self._saver()()
         await self._client.aclose()
+        await self._to_master.aclose()
 
 
 class _Save:
