@@ -15,7 +15,7 @@ from broker.controller.config import ControllerConfig
 from broker.controller.configs import on_alter_configs, on_config_changes
 from broker.controller.context import ControllerContext, Deposed
 from broker.controller.deletion import on_delete_topics, on_deletions_marked, on_replicas_stopped
-from broker.controller.effects import Answer, Cause, Effect, Resign, Steps, note
+from broker.controller.effects import Answer, Cause, Resign, Steps, note
 from broker.controller.failover import take_over
 from broker.controller.internal_topics import create_internal_topics
 from broker.controller.leadership import balance_leaders, on_elect_leaders
@@ -192,6 +192,3 @@ def _on_tick(context: ControllerContext) -> Steps[None]:
     if config.auto_leader_rebalance_enable and context.now_ms >= context.next_balance_ms:
         context.next_balance_ms = context.now_ms + config.leader_imbalance_check_interval_seconds * 1000
         yield from balance_leaders(context)
-
-
-__all__ = ["ControllerCore", "Effect"]

@@ -1,7 +1,7 @@
 """The language of the controller's transcripts.
 
-A command acts on a cluster (`tests.unit.controller.world`) that then runs until it comes to rest; the output is
-what the controllers did to the tree and told the brokers, in order:
+A command acts on a cluster (`tests.unit.controller.world`) that then runs until it comes to rest; the output
+is what the controllers did to the tree and told the brokers, in order:
 
     commands                                       output
     start 1 2 3 [unclean]                          1: the broker whose controller acts
@@ -89,7 +89,9 @@ class Story:
         named = [word.partition("=") for word in words[1:] if "=" in word]
         settings = {key: _setting(value) for key, _, value in named}
         if "internal" in words:
-            settings["internal_topics"] = (InternalTopic("__consumer_offsets", 2, {"cleanup.policy": "compact"}),)
+            settings["internal_topics"] = (
+                InternalTopic("__consumer_offsets", 2, {"cleanup.policy": "compact"}),
+            )
         self.world = World(*range(1, int(words[0]) + 1), **settings)
 
     def do_start(self, *words: str) -> None:
@@ -223,7 +225,9 @@ def rendered(effect: Effect) -> Iterator[str]:
             for batch in batches:
                 fence, *ops = batch
                 assert isinstance(fence, Check) and fence.path == CONTROLLER_EPOCH, f"not fenced: {batch}"
-                yield from (f"{'commit' if place == 0 else '   and'} {_op(op)}" for place, op in enumerate(ops))
+                yield from (
+                    f"{'commit' if place == 0 else '   and'} {_op(op)}" for place, op in enumerate(ops)
+                )
         case Answer(_, result):
             yield f"answer {_answer(result)}"
         case Note(cause, fields):
@@ -288,7 +292,9 @@ def _request(request: Command) -> str:
                 f"{' new' if each.is_new else ''}"
                 for each in request.partition_states
             ]
-            return " ".join(["LeaderAndIsr", *(["full"] if request.is_full else []), "; ".join(states)]).rstrip()
+            return " ".join(
+                ["LeaderAndIsr", *(["full"] if request.is_full else []), "; ".join(states)]
+            ).rstrip()
         case StopReplicaRequest():
             return "StopReplica " + "; ".join(
                 f"{each.topic}-{each.partition} {'delete' if each.delete_partition else 'stop'}"
@@ -310,7 +316,8 @@ def _request(request: Command) -> str:
 
 def _brokers(request: UpdateMetadataRequest) -> str:
     return ",".join(
-        f"{each.broker_id}{'(leaving)' if each.in_controlled_shutdown else ''}" for each in request.live_brokers
+        f"{each.broker_id}{'(leaving)' if each.in_controlled_shutdown else ''}"
+        for each in request.live_brokers
     )
 
 
@@ -328,5 +335,3 @@ def _answer(result: Any) -> str:
     if isinstance(result, list):
         return "; ".join(_answer(each if isinstance(each, Verdict) else each.verdict) for each in result)
     raise AssertionError(f"not an answer: {result}")
-
-
