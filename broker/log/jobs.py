@@ -28,15 +28,16 @@ class CheckpointJob:
     """The checkpoint files as of its creation. `run` belongs on a thread."""
 
     writes: list[tuple[LogDirectory, Checkpoints]]
-    error: OSError | None = None
+    errors: dict[Path, OSError] = field(default_factory=dict)
+    """By directory."""
 
     def run(self) -> None:
         """Never raises."""
-        try:
-            for directory, checkpoints in self.writes:
+        for directory, checkpoints in self.writes:
+            try:
                 directory.write_checkpoints(checkpoints)
-        except OSError as error:
-            self.error = error
+            except OSError as error:
+                self.errors[directory.path] = error
 
 
 @dataclass(slots=True)

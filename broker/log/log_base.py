@@ -3,7 +3,7 @@
 import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from broker.log.checkpoint_text import format_epochs
 from broker.log.cleaning_job import CleaningJob
@@ -22,12 +22,21 @@ SNAPSHOT_BYTES: Final = 16 * 1024 * 1024
 """Producer snapshots are written with a flush after so much was appended, and at every roll."""
 
 
-class LogBase:
-    """State of a partition.
+class LogOwner(Protocol):
+    """The manager, as a log sees it."""
 
-    `on_dirty` is told when there is something to flush that there was not before; `before_shrinking` makes
-    checkpoints on the disk true of what a truncation will leave, or raises OSError.
-    """
+    def log_dirty(self, log: "LogBase") -> None:
+        """There is something to flush that there was not before."""
+
+    def log_shrinks(self, log: "LogBase") -> None:
+        """Make checkpoints on the disk true of what a truncation will leave. Raises: OSError."""
+
+    def log_refused(self, log: "LogBase", error: OSError) -> None:
+        """The disk did not do what the log wanted."""
+
+
+class LogBase:
+    """State of a partition."""
 
     def __init__(
         self,
@@ -40,8 +49,7 @@ class LogBase:
         high_watermark: int = 0,
         recovery_point: int = 0,
         cleaned_to: int = -1,
-        on_dirty: Callable[["LogBase"], None] = lambda _: None,
-        before_shrinking: Callable[["LogBase"], None] = lambda _: None,
+        owner: LogOwner,
     ) -> None:
         self.topic: Final = topic
         self.partition: Final = partition
@@ -65,8 +73,7 @@ class LogBase:
         self._epochs = loaded.epochs
         self._producers = loaded.producers
         self._snapshots = loaded.snapshots
-        self._on_dirty = on_dirty
-        self._before_shrinking = before_shrinking
+        self._owner = owner
         self._dirty = False
         self._dirty_since_ms = 0
         self._epochs_dirty = self._directory_dirty = False
@@ -145,12 +152,16 @@ class LogBase:
             self._segments.active.note_aborted(aborted_transaction(ended, self._producers.transactions))
 
     def _cancel_cleaning(self) -> None:
-        """What a compaction works on goes, or its directory."""
-        if self._cleaning is not None:
-            self._cleaning.cancel()
-            self._cleaning = None
+        """What a compaction works on goes. Raises: StorageFailed."""
+        job, self._cleaning = self._cleaning, None
+        if job is not None:
+            try:
+                job.cancel()
+            except OSError as error:
+                raise self._storage_failed(error) from error
 
     def _storage_failed(self, error: OSError) -> StorageFailed:
+        self._owner.log_refused(self, error)
         return StorageFailed(f"{self.topic}-{self.partition}: {error.strerror or error}")
 
     def _mark_dirty(self, now_ms: int = 0) -> None:
@@ -158,7 +169,7 @@ class LogBase:
         if not self._dirty:
             self._dirty = True
             self._dirty_since_ms = now_ms
-            self._on_dirty(self)
+            self._owner.log_dirty(self)
 
     def settle(self) -> None:
         """Once in its place: what recovery found is to be flushed like anything else."""
@@ -171,8 +182,14 @@ class LogBase:
 
     def abandon(self) -> None:
         """The partition is deleted: slices being sent go on, nothing else does."""
-        self.failure = "the partition is deleted"
-        self._cancel_cleaning()
+        self.go_offline("the partition is deleted")
+
+    def go_offline(self, reason: str) -> None:
+        """Nothing is appended any more, and nothing written."""
+        self.failure = reason
+        if self._cleaning is not None:
+            self._cleaning.is_cancelled = True
+            self._cleaning = None
         self._segments.release()
 
     def sync_with_first_flush(self, write: Callable[[], None], directory: Path) -> None:

@@ -79,7 +79,7 @@ class TruncatedLog(RetainedLog):
         self.recovery_point = min(self.recovery_point, offset)
         self.log_start_offset = min(self.log_start_offset, offset)
         try:
-            self._before_shrinking(self)
+            self._owner.log_shrinks(self)
         except OSError as error:
             raise self._storage_failed(error) from error
 

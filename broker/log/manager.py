@@ -13,19 +13,19 @@ from pathlib import Path
 from typing import Final
 
 from broker.log.checkpoint_text import CheckpointCorrupt, format_partition_metadata, parse_partition_metadata
+from broker.log.checkpointing import Checkpointing
 from broker.log.config import LogConfig
 from broker.log.errors import LogError, StorageFailed
 from broker.log.files import LogFiles, machine_boot_id
+from broker.log.flushing import Flushing
 from broker.log.jobs import CheckpointJob, FlushRound, RemovalJob
 from broker.log.loading import load_log
 from broker.log.log_base import LogBase
+from broker.log.log_directories import LogDirectories
 from broker.log.log_directory import Checkpoints, LogDirectory
 from broker.log.partition_log import PartitionLog
-from broker.log.results import FlushJob
 
 PARTITION_METADATA: Final = "partition.metadata"
-EMPTY_LOGS_PER_FLUSH: Final = 256
-"""Thousands of new partitions must not delay the flush of records."""
 NO_TOPIC_ID: Final = uuid.UUID(int=0)
 
 
@@ -53,8 +53,16 @@ class LoadReport:
         return self.page_cache_lost or bool(self.short)
 
 
+Key = tuple[str, int]
+OnOffline = Callable[[Path, list[Key], str], None]
+
+
 class LogManager:
-    """The logs under one or several directories, each locked for this process."""
+    """The logs under one or several directories, each locked for this process.
+
+    A directory that fails takes only its own logs offline: they leave `logs`, answer StorageFailed to who
+    still holds them, and stay known in `offline`, so that nobody begins them anew elsewhere.
+    """
 
     def __init__(
         self,
@@ -64,29 +72,38 @@ class LogManager:
         node_id: int,
         files: LogFiles | None = None,
         boot_id: str | None = None,
+        full_is_failure: bool = False,
+        on_offline: OnOffline | None = None,
     ) -> None:
         """`boot_id` (default: asked of the kernel) names this run of the machine, "" when it is not known.
+        `full_is_failure`: other brokers can take over, so a full disk is a failed one. `on_offline` hears
+        of a directory that fails while it serves, its logs and why; it is called in the middle of what
+        failed, so it should only take note.
 
-        Raises: LogDirectoryUnusable, OSError.
+        Raises: LogDirectoryUnusable; OSError when no directory can be opened.
         """
         self._boot_id = machine_boot_id() if boot_id is None else boot_id
-        self.logs: dict[tuple[str, int], PartitionLog] = {}
+        self.logs: dict[Key, PartitionLog] = {}
+        self.offline: dict[Key, str] = {}
+        """Logs that exist and cannot be used, and why."""
         self.files = LogFiles() if files is None else files
-        self._directories: list[LogDirectory] = []
-        self._dirty: dict[LogBase, None] = {}
-        self._checkpoint_number = 0
-        self._written: dict[Path, Checkpoints | None] = {}
+        self._on_offline = on_offline
+        self._flushing = Flushing(self._is_mine)
         self._deleted: list[Path] = []
-        try:
-            for path in directories:
-                self._directories.append(LogDirectory(path, cluster_id=cluster_id, node_id=node_id))
-        except BaseException:
-            self._unlock()
-            raise
+        self._directories = LogDirectories(
+            directories, cluster_id=cluster_id, node_id=node_id, full_is_failure=full_is_failure
+        )
+        self._checkpointing = Checkpointing(self._directories, self.logs)
 
     @property
     def directories(self) -> list[Path]:
-        return [directory.path for directory in self._directories]
+        """Those that serve."""
+        return self._directories.paths
+
+    @property
+    def offline_directories(self) -> dict[Path, str]:
+        """And why they have failed."""
+        return self._directories.offline
 
     def get(self, topic: str, partition: int) -> PartitionLog | None:
         return self.logs.get((topic, partition))
@@ -94,33 +111,48 @@ class LogManager:
     # Loading
 
     def load(self, config_of: Callable[[str], LogConfig], now_ms: int) -> LoadReport:
-        """Open every partition found on disk. Raises: OSError when a directory itself is unreadable."""
+        """Open every partition found on disk."""
         report = LoadReport()
         for directory in self._directories:
-            broker_epoch = directory.take_clean_marker()
-            clean = broker_epoch is not None
-            report.clean &= clean
-            report.broker_epoch = max(report.broker_epoch, -1 if broker_epoch is None else broker_epoch)
-            report.page_cache_lost |= not clean and not directory.knows_boot(self._boot_id)
-            checkpoints = directory.read_checkpoints()
-            self._written[directory.path] = checkpoints
-            live, deleted = directory.partitions()
-            self._deleted += deleted
-            for topic, partition in live:
-                try:
-                    log = self._open(
-                        directory, topic, partition, config_of(topic), checkpoints, clean=clean, now_ms=now_ms
-                    )
-                except OSError as error:
-                    report.failures[topic, partition] = f"{error}"
-                    continue
-                report.partitions += 1
-                report.recovered_bytes += log.recovered_bytes
-                report.truncated_bytes += log.truncated_bytes
-                committed = checkpoints.high_watermarks.get((topic, partition), 0)
-                if log.log_end_offset < committed:
-                    report.short[topic, partition] = (log.log_end_offset, committed)
+            try:
+                self._load_directory(directory, config_of, now_ms, report)
+            except OSError as error:
+                self._fail(directory.path, str(error))
+        report.failures.update(self.offline)
         return report
+
+    def _load_directory(
+        self,
+        directory: LogDirectory,
+        config_of: Callable[[str], LogConfig],
+        now_ms: int,
+        report: LoadReport,
+    ) -> None:
+        broker_epoch = directory.take_clean_marker()
+        clean = broker_epoch is not None
+        report.clean &= clean
+        report.broker_epoch = max(report.broker_epoch, -1 if broker_epoch is None else broker_epoch)
+        report.page_cache_lost |= not clean and not directory.knows_boot(self._boot_id)
+        checkpoints = self._checkpointing.read(directory)
+        live, deleted = directory.partitions()
+        self._deleted += deleted
+        for key in live:
+            if key in self.logs:
+                report.failures[key] = f"it is in {self.logs[key].directory.parent} and in {directory.path}"
+                continue
+            try:
+                log = self._open(directory, key, config_of(key[0]), checkpoints, clean=clean, now_ms=now_ms)
+            except OSError as error:
+                if self._directories.is_failure(error):
+                    raise
+                self.offline[key] = f"{error}"
+                continue
+            report.partitions += 1
+            report.recovered_bytes += log.recovered_bytes
+            report.truncated_bytes += log.truncated_bytes
+            committed = checkpoints.high_watermarks.get(key, 0)
+            if log.log_end_offset < committed:
+                report.short[key] = (log.log_end_offset, committed)
 
     def remember_boot(self) -> None:
         """Note which run of the machine the page cache belongs to: once this start has been registered, for
@@ -131,16 +163,14 @@ class LogManager:
     def _open(
         self,
         directory: LogDirectory,
-        topic: str,
-        partition: int,
+        key: Key,
         config: LogConfig,
         checkpoints: Checkpoints,
         *,
         clean: bool,
         now_ms: int,
     ) -> PartitionLog:
-        path = directory.partition_path(topic, partition)
-        key = (topic, partition)
+        path = directory.partition_path(*key)
         recovery_point = checkpoints.recovery_points.get(key)
         high_watermark = checkpoints.high_watermarks.get(key, 0)
         if recovery_point is not None:
@@ -156,64 +186,97 @@ class LogManager:
             now_ms=now_ms,
         )
         log = PartitionLog(
-            topic,
-            partition,
+            *key,
             _read_topic_id(path),
             config,
             loaded,
             high_watermark=high_watermark,
             recovery_point=recovery_point or 0,
             cleaned_to=checkpoints.cleaned_to.get(key, -1),
-            on_dirty=self._note_dirty,
-            before_shrinking=self._lower_checkpoint,
+            owner=self,
         )
         log.settle()
         self.logs[key] = log
         return log
 
-    def _note_dirty(self, log: LogBase) -> None:
-        self._dirty[log] = None
+    # What logs say (LogOwner)
+
+    def log_dirty(self, log: LogBase) -> None:
+        self._flushing.add(log)
+
+    def log_shrinks(self, log: LogBase) -> None:
+        self._checkpointing.lower(log)
+
+    def log_refused(self, log: LogBase, error: OSError) -> None:
+        if self._directories.is_failure(error):
+            self._fail(log.directory.parent, error.strerror or str(error))
+
+    def _fail(self, path: Path, reason: str) -> None:
+        if not self._directories.fail(path, reason):
+            return
+        keys = [key for key, log in self.logs.items() if log.directory.parent == path]
+        for key in keys:
+            log = self.logs.pop(key)
+            self._flushing.discard(log)
+            log.go_offline(f"log directory {path} has failed: {reason}")
+            self.offline[key] = f"log directory {path} has failed: {reason}"
+        if self._on_offline is not None:
+            self._on_offline(path, keys, reason)
 
     # Creating and deleting
 
     def create(
-        self, topic: str, partition: int, topic_id: uuid.UUID, config: LogConfig, now_ms: int
+        self,
+        topic: str,
+        partition: int,
+        topic_id: uuid.UUID,
+        config: LogConfig,
+        now_ms: int,
+        *,
+        is_new: bool = True,
     ) -> PartitionLog:
         """A new, empty partition, in the directory with the fewest; durable with the next flush.
 
-        Raises: StorageFailed, with nothing left behind.
+        Without `is_new` the replica may have existed: then it is not begun anew while a directory that may
+        hold it is offline. Raises: StorageFailed, with nothing left behind.
         """
-        assert (topic, partition) not in self.logs
-        directory = self._emptiest()
-        path = directory.partition_path(topic, partition)
-        try:
-            path.mkdir()
+        key = (topic, partition)
+        assert key not in self.logs
+        if key in self.offline:
+            raise StorageFailed(f"{topic}-{partition}: {self.offline[key]}")
+        if self._directories.offline and not is_new:
+            raise StorageFailed(f"{topic}-{partition}: it may be in a log directory that has failed")
+        while True:
+            directory = self._directories.emptiest(log.directory.parent for log in self.logs.values())
+            if directory is None:
+                raise StorageFailed(f"{topic}-{partition}: every log directory has failed")
             try:
-                metadata = path / PARTITION_METADATA
-                metadata.write_text(format_partition_metadata(topic_id))
-                log = self._open(
-                    directory, topic, partition, config, Checkpoints(), clean=True, now_ms=now_ms
-                )
-            except OSError:
-                shutil.rmtree(path, ignore_errors=True)
-                raise
-        except OSError as error:
-            raise StorageFailed(f"{topic}-{partition}: {error.strerror or error}") from error
+                return self._create_in(directory, key, topic_id, config, now_ms)
+            except OSError as error:
+                if not self._directories.is_failure(error):
+                    raise StorageFailed(f"{topic}-{partition}: {error.strerror or error}") from error
+                self._fail(directory.path, error.strerror or str(error))
+
+    def _create_in(
+        self, directory: LogDirectory, key: Key, topic_id: uuid.UUID, config: LogConfig, now_ms: int
+    ) -> PartitionLog:
+        path = directory.partition_path(*key)
+        path.mkdir()
+        try:
+            metadata = path / PARTITION_METADATA
+            metadata.write_text(format_partition_metadata(topic_id))
+            log = self._open(directory, key, config, Checkpoints(), clean=True, now_ms=now_ms)
+        except OSError:
+            shutil.rmtree(path, ignore_errors=True)
+            raise
         log.sync_with_first_flush(lambda: _sync_file(metadata), path.parent)
         return log
-
-    def _emptiest(self) -> LogDirectory:
-        if len(self._directories) == 1:
-            return self._directories[0]
-        counts = dict.fromkeys(self.directories, 0)
-        for log in self.logs.values():
-            counts[log.directory.parent] += 1
-        return min(self._directories, key=lambda directory: counts[directory.path])
 
     def delete(self, topic: str, partition: int) -> None:
         """Take a partition away; its files go with the next removal job. Raises: StorageFailed, KeyError."""
         log = self.logs[topic, partition]
-        directory = next(d for d in self._directories if d.path == log.directory.parent)
+        directory = self._directories.get(log.directory.parent)
+        assert directory is not None
         target = directory.deleted_path(topic, partition, log.topic_id)
         log.release_files()
         try:
@@ -222,8 +285,16 @@ class LogManager:
             raise StorageFailed(f"{topic}-{partition}: {error.strerror or error}") from error
         log.abandon()
         del self.logs[topic, partition]
-        self._dirty.pop(log, None)
+        self._flushing.discard(log)
         self._deleted.append(target)
+
+    def forget_offline(self, topic: str, partition: int) -> None:
+        """The topic is deleted: its name may be used anew. What can be reached of it is removed."""
+        if self.offline.pop((topic, partition), None) is not None:
+            for directory in self._directories:
+                path = directory.partition_path(topic, partition)
+                if path.exists():
+                    self._deleted.append(path)
 
     def begin_removal(self) -> RemovalJob | None:
         """What is left of deleted partitions and segments."""
@@ -236,81 +307,35 @@ class LogManager:
     # Flushing and checkpoints
 
     def begin_flush(self, now_ms: int, *, within_ms: int = 0) -> FlushRound | None:
-        """The logs whose `flush.ms` or `flush.messages` is reached, or will be `within_ms` (the next
-        tick)."""
-        due = [log for log in self._dirty if log.flush_due(now_ms + within_ms)]
-        empty = [log for log in due if log.recovery_point == log.log_end_offset]
-        for log in empty[EMPTY_LOGS_PER_FLUSH:]:
-            due.remove(log)
-        round_ = FlushRound([], [])
-        for log in due:
-            del self._dirty[log]
-            try:
-                job = log.begin_flush()
-            except StorageFailed as error:
-                self._dirty[log] = None
-                round_.failures.append(error)
-                continue
-            if job is not None:
-                round_.jobs.append((log, job))
-        return round_ if round_.jobs or round_.failures else None
+        """The logs whose `flush.ms` or `flush.messages` is reached, or will be by the next tick."""
+        return self._flushing.begin(now_ms + within_ms)
+
+    def _is_mine(self, log: LogBase) -> bool:
+        return self.logs.get((log.topic, log.partition)) is log
 
     def complete_flush(self, round_: FlushRound) -> list[LogError]:
         """Move the recovery points; what went wrong."""
-        failures = list(round_.failures)
-        for log, job in round_.jobs:
-            if self.logs.get((log.topic, log.partition)) is not log:
-                continue  # deleted meanwhile
-            try:
-                log.complete_flush(job)
-            except StorageFailed as error:
-                failures.append(error)
-        return failures
+        return self._flushing.complete(round_)
 
     def begin_checkpoint(self) -> CheckpointJob | None:
         """The offset checkpoints of the directories where anything moved since the last ones."""
-        current = self._checkpoints()
-        moved = [d for d in self._directories if current[d.path] != self._written.get(d.path)]
-        return CheckpointJob([(d, current[d.path]) for d in moved]) if moved else None
-
-    def _checkpoints(self) -> dict[Path, Checkpoints]:
-        self._checkpoint_number += 1
-        of_directory = {d.path: Checkpoints(number=self._checkpoint_number) for d in self._directories}
-        for key, log in self.logs.items():
-            checkpoints = of_directory[log.directory.parent]
-            checkpoints.recovery_points[key] = log.recovery_point
-            checkpoints.high_watermarks[key] = log.high_watermark
-            if log.log_start_offset > 0:
-                checkpoints.log_starts[key] = log.log_start_offset
-            if log.cleaned_to >= 0:
-                checkpoints.cleaned_to[key] = log.cleaned_to
-        return of_directory
-
-    def _lower_checkpoint(self, log: LogBase) -> None:
-        """A truncation below what is checkpointed, as after an unclean election: write it first."""
-        directory = next(d for d in self._directories if d.path == log.directory.parent)
-        written, key = self._written.get(directory.path), (log.topic, log.partition)
-        if written is None or self.logs.get(key) is not log:
-            return
-        recovers_from = min(written.recovery_points.get(key, 0), written.high_watermarks.get(key, 0))
-        if recovers_from > log.recovery_point or written.log_starts.get(key, 0) > log.log_start_offset:
-            current = self._checkpoints()[directory.path]
-            directory.write_checkpoints(current)
-            self._written[directory.path] = current
+        return self._checkpointing.begin()
 
     def complete_checkpoint(self, job: CheckpointJob) -> None:
         """Raises: StorageFailed; the next checkpoint tries again."""
-        for directory, checkpoints in job.writes:
-            self._written[directory.path] = checkpoints if job.error is None else None
-        if job.error is not None:
-            raise StorageFailed(f"checkpoints: {job.error}") from job.error
+        errors = self._checkpointing.complete(job)
+        for path, error in errors.items():
+            if self._directories.is_failure(error):
+                self._fail(path, error.strerror or str(error))
+        if errors:
+            raise StorageFailed(f"checkpoints: {'; '.join(map(str, errors.values()))}")
 
     # Other ticks
 
     def retain(self, now_ms: int) -> Iterator[tuple[PartitionLog, int | StorageFailed]]:
         """Apply retention and roll what is due, one log per step; what was freed or went wrong."""
         for log in list(self.logs.values()):
-            if self.logs.get((log.topic, log.partition)) is not log:
+            if not self._is_mine(log):
                 continue
             outcome: int | StorageFailed
             try:
@@ -349,27 +374,15 @@ class LogManager:
             if not failures:
                 for directory in self._directories:
                     directory.leave_clean_marker(broker_epoch)
-        self._unlock()
+        self._directories.unlock()
         return failures
 
     def _seal(self) -> list[LogError]:
-        failures: list[LogError] = []
-        jobs: list[tuple[LogBase, FlushJob]] = []
-        for log in self.logs.values():
-            try:
-                job = log.begin_close()
-            except StorageFailed as error:
-                failures.append(error)
-                continue
-            if job is not None:
-                jobs.append((log, job))
-        flush_round = FlushRound(jobs, failures)
+        flush_round = self._flushing.begin_last(list(self.logs.values()))
+        if flush_round is None:
+            return []
         flush_round.run()
-        return self.complete_flush(flush_round)
-
-    def _unlock(self) -> None:
-        for directory in self._directories:
-            directory.unlock()
+        return self._flushing.complete(flush_round)
 
 
 def _read_topic_id(path: Path) -> uuid.UUID:

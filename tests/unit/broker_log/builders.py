@@ -85,7 +85,7 @@ def flush(manager: LogManager) -> None:
 
 def crash(manager: LogManager) -> None:
     """The process is gone: locks fall, nothing is written."""
-    manager._unlock()
+    manager._directories.unlock()
     for log in manager.logs.values():
         log.release_files()
 

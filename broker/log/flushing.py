@@ -1,0 +1,68 @@
+"""Which logs have something to flush, and the rounds that flush them."""
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from broker.log.errors import LogError, StorageFailed
+from broker.log.jobs import FlushRound
+from broker.log.log_base import LogBase
+from broker.log.results import FlushJob
+
+EMPTY_LOGS_PER_FLUSH: Final = 256
+"""Thousands of new partitions must not delay the flush of records."""
+
+
+class Flushing:
+    """`is_served` says whether a log is still one of ours: it may be deleted, or its directory fail, while a
+    round is under way."""
+
+    def __init__(self, is_served: Callable[[LogBase], bool]) -> None:
+        self._is_served = is_served
+        self._dirty: dict[LogBase, None] = {}
+
+    def add(self, log: LogBase) -> None:
+        self._dirty[log] = None
+
+    def discard(self, log: LogBase) -> None:
+        self._dirty.pop(log, None)
+
+    def begin(self, now_ms: int) -> FlushRound | None:
+        """Those whose `flush.ms` or `flush.messages` is reached by then."""
+        due = [log for log in self._dirty if log.flush_due(now_ms)]
+        empty = [log for log in due if log.recovery_point == log.log_end_offset]
+        for log in empty[EMPTY_LOGS_PER_FLUSH:]:
+            due.remove(log)
+        return self._begin(due, LogBase.begin_flush)
+
+    def begin_last(self, logs: Iterable[LogBase]) -> FlushRound | None:
+        """All of them, with what a clean shutdown leaves."""
+        return self._begin(list(logs), LogBase.begin_close)
+
+    def _begin(self, logs: list[LogBase], job_of: Callable[[LogBase], FlushJob | None]) -> FlushRound | None:
+        round_ = FlushRound([], [])
+        for log in logs:
+            if not self._is_served(log):
+                continue
+            self._dirty.pop(log, None)
+            try:
+                job = job_of(log)
+            except StorageFailed as error:
+                if self._is_served(log):
+                    self._dirty[log] = None
+                round_.failures.append(error)
+                continue
+            if job is not None:
+                round_.jobs.append((log, job))
+        return round_ if round_.jobs or round_.failures else None
+
+    def complete(self, round_: FlushRound) -> list[LogError]:
+        """Move the recovery points; what went wrong."""
+        failures = list(round_.failures)
+        for log, job in round_.jobs:
+            if not self._is_served(log):
+                continue
+            try:
+                log.complete_flush(job)
+            except StorageFailed as error:
+                failures.append(error)
+        return failures
