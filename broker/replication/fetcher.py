@@ -15,6 +15,7 @@ from broker.log.results import AppendOrigin
 from broker.replication import wire
 from broker.replication.follower import FollowedPartition
 from broker.replication.partition import Partition
+from broker.replication.throttle import ReplicationThrottle
 from runtime.logs import get_logger
 
 _log = get_logger(__name__)
@@ -37,12 +38,14 @@ class Fetcher:
         now_ms: Callable[[], int],
         epoch_ms: Callable[[], int],
         storage_failed: Callable[[str, Exception], None],
+        throttle: ReplicationThrottle | None = None,
     ) -> None:
         self._replica_id = replica_id
         self._client_id = wire.encode_client_id(f"broker-{replica_id}")
         self._now_ms = now_ms
         self._epoch_ms = epoch_ms
         self._storage_failed = storage_failed
+        self._throttle = throttle
         self.fetched_bytes = 0
         self._followed: dict[Key, FollowedPartition] = {}
         self._unsettled: dict[Key, FollowedPartition] = {}
@@ -105,16 +108,19 @@ class Fetcher:
             self._asked += 1
             frame = wire.epochs_request(self._asked % 2**31, self._client_id, self._replica_id, asked)
             return frame, True
-        if self._is_opening or not (self._in_session or self._moved):
+        if self._is_opening:
+            return None
+        going, held = self._within_limit(now_ms)
+        if not (going or self._in_session - held.keys()):
             return None
         self._asked += 1
         wanted = []
-        for each in self._moved.values():
+        for each in going.values():
             each.asked_in = self._asked
             wanted.append(each.wanted(_PARTITION_BYTES_MAX))
-        forgotten = [key for key in self._forgotten if key not in self._moved]
-        self._in_session.update(self._moved)
-        self._moved, self._forgotten = {}, {}
+        forgotten = [key for key in self._forgotten if key not in going]
+        self._in_session.update(going)
+        self._moved, self._forgotten = held, {}
         frame = wire.fetch_request(
             self._asked % 2**31,
             self._client_id,
@@ -129,6 +135,18 @@ class Fetcher:
         self._session_epoch = 1 if self._session_epoch == _EPOCH_MAX else self._session_epoch + 1
         return frame, False
 
+    def _within_limit(self, now_ms: int) -> tuple[dict[Key, FollowedPartition], dict[Key, FollowedPartition]]:
+        """(those to name, those an operator's limit holds back): a partition that has moved gets nothing
+        until it is named again."""
+        throttle = self._throttle
+        if throttle is None:
+            return self._moved, {}
+        limited = [key for key in self._moved if throttle.applies(*key, self._replica_id)]
+        if not limited or throttle.allowance(now_ms) > 0:
+            return self._moved, {}
+        held = {key: self._moved[key] for key in limited}
+        return {key: each for key, each in self._moved.items() if key not in held}, held
+
     def _max_wait_ms(self, now_ms: int) -> int:
         return min(_MAX_WAIT_MS, self.pause_ms(now_ms))
 
@@ -138,7 +156,8 @@ class Fetcher:
             (each.not_before_ms for each in self._unsettled.values() if not each.awaits_epoch),
             default=now_ms + _MAX_WAIT_MS,
         )
-        return max(1, due_ms - now_ms)
+        wait_ms = _MAX_WAIT_MS if self._throttle is None or not self._moved else self._throttle.wait_ms()
+        return max(1, min(due_ms - now_ms, wait_ms))
 
     def _settle(self, now_ms: int) -> list[wire.EpochAsked]:
         """Move on those that are due; what must be asked of the leader for the others."""
@@ -230,6 +249,8 @@ class Fetcher:
         else:
             if appended_bytes:
                 self.fetched_bytes += appended_bytes
+                if self._throttle is not None and self._throttle.applies(*each.key, self._replica_id):
+                    self._throttle.charge(appended_bytes)
                 self._moved[each.key] = each
 
     def _refused(self, each: FollowedPartition, answer: wire.FetchedPartition) -> None:

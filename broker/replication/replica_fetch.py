@@ -130,6 +130,11 @@ class ReplicaFetch:
             return _failed(wanted, error)
         log = partition.log
         high_watermark, log_start_offset = log.high_watermark, log.log_start_offset
+        throttle = self._broker.replication.leader_throttle
+        is_throttled = throttle.applies(*partition.key, self._session.link.replica_id)
+        if is_throttled:
+            left = min(left, throttle.allowance(self._broker.now_ms()))
+            is_first = is_first and left > 0
         try:
             records = log.read(
                 wanted.fetch_offset,
@@ -141,6 +146,8 @@ class ReplicaFetch:
             return _failed(wanted, error)._replace(log_start_offset=log_start_offset)
         except LogError as error:
             return _failed(wanted, error)
+        if is_throttled and records is not None:
+            throttle.charge(records.size_bytes)
         return PartitionRead(
             wanted, _NONE, None, high_watermark, log.last_stable_offset, log_start_offset, records
         )

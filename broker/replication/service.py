@@ -12,6 +12,7 @@ from broker.replication.link import LeaderLink
 from broker.replication.partition import Partition
 from broker.replication.remote import FollowerLink
 from broker.replication.sessions import ReplicaSessions
+from broker.replication.throttle import FOLLOWER, LEADER, ReplicationThrottle
 from broker.sasl import PeerBroker
 from contracts.cluster import LiveBroker
 from contracts.tree import Tree
@@ -34,6 +35,8 @@ class Replication:
         self._me = me
         self.sessions = ReplicaSessions(lambda: secrets.randbelow(_SESSION_ID_MAX) + 1, self._follower_left)
         self.isr_writer = IsrWriter(broker.config.node_id, self._sync, broker.replicas.leadership_lost)
+        self.leader_throttle = ReplicationThrottle(broker.config.node_id, broker.metadata, LEADER)
+        self._follower_throttle = ReplicationThrottle(broker.config.node_id, broker.metadata, FOLLOWER)
         self._links: dict[int, LeaderLink] = {}
         self._leader_of: dict[tuple[str, int], int] = {}
         broker.fetches.listen(broker.replicas, self.sessions)
@@ -119,6 +122,7 @@ class Replication:
             now_ms=broker.now_ms,
             epoch_ms=broker.epoch_ms,
             storage_failed=broker.storage_failed,
+            throttle=self._follower_throttle,
         )
         link = LeaderLink(fetcher, leader, self._login, broker.now_ms)
         link.start()

@@ -199,3 +199,34 @@ def test_commands_that_come_late_are_ignored(tmp_path: Path) -> None:
     response = world.nodes[2].replicas.become_leader_or_follower(late)
     assert [each.error_code for each in response.partition_errors] == [ErrorCode.fenced_leader_epoch.value]
     assert world.nodes[2].partition.is_leader
+
+
+def _ms_to_catch_up(directory: Path, limits: dict[str, str]) -> int:
+    """How long a broker that was away takes to fetch 20 KB and join the ISR again."""
+    world = World(directory)
+    world.elect(1)
+    world.kill(3)
+    world.settle()
+    for number in range(40):
+        world.append(f"{number}".ljust(400))
+    world.settle()
+    world.cluster.topic_configs = {
+        "leader.replication.throttled.replicas": "0:3",
+        "follower.replication.throttled.replicas": "*",
+    }
+    world.cluster.broker_configs = {"": limits}
+    world.start(3)
+    began_ms = world.now_ms
+    while sorted(world.state.isr) != [1, 2, 3]:
+        world.settle(1)
+        assert world.now_ms - began_ms < 120_000
+    assert _values(world, 3) == _values(world, 1)
+    return world.now_ms - began_ms
+
+
+def test_an_operators_limit_holds_back_who_catches_up(tmp_path: Path) -> None:
+    rate = "2000"
+    free_ms = _ms_to_catch_up(tmp_path / "free", {})
+    for side in ("leader", "follower"):
+        limited_ms = _ms_to_catch_up(tmp_path / side, {f"{side}.replication.throttled.rate": rate})
+        assert free_ms + 5_000 < limited_ms < 20_000, (side, free_ms, limited_ms)

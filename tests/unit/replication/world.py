@@ -3,7 +3,7 @@ controller are the test's."""
 
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,6 +24,7 @@ from broker.replication.host import IsrChange
 from broker.replication.manager import ReplicaManager
 from broker.replication.partition import Partition
 from broker.replication.sessions import ReplicaSessions
+from broker.replication.throttle import FOLLOWER, LEADER, ReplicationThrottle
 from broker.sasl import PeerBroker
 from contracts.cluster import (
     LeaderAndIsrPartitionState,
@@ -105,7 +106,10 @@ class Node:
             iter(range(1, 10**6)).__next__, lambda link, key: self._left(link, key)
         )
         sessions = self.replica_sessions
-        self.replication = SimpleNamespace(sessions=sessions)
+        self.replication = SimpleNamespace(
+            sessions=sessions, leader_throttle=ReplicationThrottle(self.node_id, world.cluster, LEADER)
+        )
+        self.follower_throttle = ReplicationThrottle(self.node_id, world.cluster, FOLLOWER)
         self.replicas.on_appended(lambda partition: sessions.moved(partition.key))
         self.replicas.on_committed(lambda partition, _: sessions.noted(partition.key))
         self.replicas.on_leadership(lambda partition, _: sessions.moved(partition.key))
@@ -154,6 +158,7 @@ class Node:
                 now_ms=self.now_ms,
                 epoch_ms=self.now_ms,
                 storage_failed=self.storage_failed,
+                throttle=self.follower_throttle,
             )
             self.pipes[leader.broker_id] = Pipe(fetcher)
         self.pipes[leader.broker_id].fetcher.follow(partition)
@@ -235,14 +240,17 @@ class State:
 class Cluster:
     """The metadata that every node sees."""
 
-    def __init__(self) -> None:
+    def __init__(self, state: Callable[[], State]) -> None:
         self.brokers: dict[int, LiveBroker] = {}
+        self.broker_configs: Mapping[str, Mapping[str, str]] = {}
+        self.topic_configs: Mapping[str, str] = {}
+        self._state = state
 
-    def partition(self, name: str, index: int) -> object | None:
-        return object() if (name, index) == (TOPIC, 0) else None
+    def partition(self, name: str, index: int) -> Any:
+        return SimpleNamespace(isr=self._state().isr) if (name, index) == (TOPIC, 0) else None
 
-    def configs(self, name: str) -> dict[str, str]:
-        return {}
+    def configs(self, name: str) -> Mapping[str, str]:
+        return self.topic_configs
 
     def may_join_isr(self, broker_id: int, broker_epoch: int) -> bool:
         broker = self.brokers.get(broker_id)
@@ -255,7 +263,7 @@ class World:
     def __init__(self, directory: Path, count: int = 3) -> None:
         self.directory = directory
         self.now_ms = 10_000
-        self.cluster = Cluster()
+        self.cluster = Cluster(lambda: self.state)
         self.soon: deque[Callable[[], None]] = deque()
         self.proposals: deque[tuple[Node, Partition, IsrChange]] = deque()
         self.commands: dict[int, deque[LeaderAndIsrRequest]] = {}
