@@ -1,14 +1,17 @@
 """Calls to the brokers of one cluster over a few kept connections."""
 
 import asyncio
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
+from kio.schema.errors import ErrorCode
 from kio.schema.metadata.v8.request import MetadataRequest, MetadataRequestTopic
-from kio.schema.metadata.v8.response import MetadataResponseTopic
+from kio.schema.metadata.v8.response import MetadataResponse, MetadataResponseTopic
 from kio.schema.types import TopicName
 
 from contracts.names import physical_name, tenant_name
 from contracts.specs import BrokerAddress
+from runtime.clock import monotonic_ms
 from runtime.kafka_client import KafkaConnection, KafkaUnavailable
 from tenants.errors import Unavailable
 
@@ -18,7 +21,15 @@ _CALLS_MAX: Final = 16
 _CLIENT_ID: Final = "portico-console"
 _DOWN: Final = "the brokers do not answer now; data is safe. Try again in a few seconds"
 
+_CONTROLLER_WAIT_S: Final = 8.0
+"""A cluster whose controller died has another one after its session's timeout."""
+_RETRY_S: Final = 0.2
+
 Address = tuple[str, int]
+
+
+class _NotConnected(KafkaUnavailable):
+    """Nothing was sent."""
 
 
 class ConnectionPool:
@@ -28,6 +39,8 @@ class ConnectionPool:
         self._secret = secret
         self._idle: dict[Address, list[KafkaConnection]] = {}
         self._turns: dict[Address, asyncio.Semaphore] = {}
+        self.controllers: set[Address] = set()
+        """Of all clusters, as last heard: they know first what changed."""
 
     async def call(self, address: Address, request: Any, *, read_only: bool, timeout_s: float) -> Any:
         """Send a request. A read that fails on a kept connection, which the broker may have closed
@@ -42,9 +55,12 @@ class ConnectionPool:
                     return await self._use(address, kept, request, timeout_s)
                 except KafkaUnavailable:
                     self._drop(address)
-            opened = await KafkaConnection.open(
-                *address, secret=self._secret, client_id=_CLIENT_ID, timeout_s=timeout_s
-            )
+            try:
+                opened = await KafkaConnection.open(
+                    *address, secret=self._secret, client_id=_CLIENT_ID, timeout_s=timeout_s
+                )
+            except KafkaUnavailable as error:
+                raise _NotConnected(str(error)) from error
             return await self._use(address, opened, request, timeout_s)
 
     def _take(self, address: Address) -> KafkaConnection | None:
@@ -89,7 +105,8 @@ class Cluster:
         """Ask one broker, or any that answers. Raises: Unavailable."""
         addresses = [self.addresses[node_id]] if node_id in self.addresses else []
         if node_id is None:
-            addresses = list(self.addresses.values())
+            controllers = self._pool.controllers
+            addresses = sorted(self.addresses.values(), key=lambda address: address not in controllers)
         if not addresses:
             raise Unavailable("no broker has registered yet. Try again in a few seconds")
         for address in addresses[:-1]:
@@ -102,6 +119,47 @@ class Cluster:
         except KafkaUnavailable as error:
             raise Unavailable(_DOWN) from error
 
+    async def ask_controller(
+        self, request: Any, outcome: Callable[[Any], ErrorCode], *, timeout_s: float
+    ) -> Any:
+        """Have the controller do something; `outcome` reads an answer's error.
+
+        While there is no controller it is waited for: what was not begun is sent again, what may have been is
+        not. Raises: Unavailable.
+        """
+        deadline_ms = monotonic_ms() + round(_CONTROLLER_WAIT_S * 1000)
+        while True:
+            address = await self._controller()
+            if address is not None:
+                try:
+                    answer = await self._pool.call(address, request, read_only=False, timeout_s=timeout_s)
+                except _NotConnected:
+                    pass  # it has died: another one follows
+                except KafkaUnavailable as error:
+                    raise Unavailable(_DOWN) from error
+                else:
+                    if outcome(answer) is not ErrorCode.not_controller:
+                        return answer
+            if monotonic_ms() >= deadline_ms:
+                raise Unavailable("the cluster has no controller now. Try again in a few seconds")
+            await asyncio.sleep(_RETRY_S)
+
+    async def _controller(self) -> Address | None:
+        answer = await self.metadata(())
+        return self.addresses.get(int(answer.controller_id))
+
+    def _heard_of_controller(self, node_id: int) -> None:
+        self._pool.controllers -= set(self.addresses.values())
+        if node_id in self.addresses:
+            self._pool.controllers.add(self.addresses[node_id])
+
+    async def metadata(self, names: Iterable[str] | None) -> MetadataResponse:
+        """Metadata of topics by physical names, None: of all. Raises: Unavailable."""
+        topics = None if names is None else tuple(MetadataRequestTopic(name=TopicName(one)) for one in names)
+        answer: MetadataResponse = await self.ask(_metadata(topics))
+        self._heard_of_controller(int(answer.controller_id))
+        return answer
+
     async def topics(
         self, instance_id: str, names: list[str] | None = None
     ) -> dict[str, MetadataResponseTopic]:
@@ -109,23 +167,23 @@ class Cluster:
 
         Raises: Unavailable.
         """
-        asked = None
-        if names is not None:
-            physical = (TopicName(physical_name(instance_id, name)) for name in names)
-            asked = tuple(MetadataRequestTopic(name=one) for one in physical)
-        request = MetadataRequest(
-            topics=asked,
-            allow_auto_topic_creation=False,
-            include_cluster_authorized_operations=False,
-            include_topic_authorized_operations=False,
-        )
-        answer = await self.ask(request)
+        asked = None if names is None else [physical_name(instance_id, name) for name in names]
+        answer = await self.metadata(asked)
         found = {}
         for topic in answer.topics:
             name = tenant_name(instance_id, topic.name)
             if name is not None:
                 found[name] = topic
         return dict(sorted(found.items()))
+
+
+def _metadata(topics: tuple[MetadataRequestTopic, ...] | None) -> MetadataRequest:
+    return MetadataRequest(
+        topics=topics,
+        allow_auto_topic_creation=False,
+        include_cluster_authorized_operations=False,
+        include_topic_authorized_operations=False,
+    )
 
 
 def text_for_tenant(instance_id: str, message: str | None) -> str:

@@ -218,7 +218,9 @@ async def create(
         configs=tuple(CreatableTopicConfig(name=key, value=value) for key, value in configs.items()),
     )
     request = CreateTopicsRequest(topics=(topic,), timeout=duration(_TIMEOUT_MS), validate_only=False)
-    answer = await cluster.ask(request, read_only=False, timeout_s=_ANSWER_S)
+    answer = await cluster.ask_controller(
+        request, lambda answer: answer.topics[0].error_code, timeout_s=_ANSWER_S
+    )
     _raise_for(instance_id, name, answer.topics[0].error_code, answer.topics[0].error_message)
 
 
@@ -234,7 +236,9 @@ async def alter_configs(
         resource_type=_TOPIC, resource_name=physical_name(instance_id, name), configs=changes
     )
     request = IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False)
-    answer = await cluster.ask(request, read_only=False, timeout_s=_ANSWER_S)
+    answer = await cluster.ask_controller(
+        request, lambda answer: answer.responses[0].error_code, timeout_s=_ANSWER_S
+    )
     _raise_for(instance_id, name, answer.responses[0].error_code, answer.responses[0].error_message)
 
 
@@ -244,7 +248,9 @@ async def add_partitions(cluster: Cluster, instance_id: str, name: str, count: i
         name=TopicName(physical_name(instance_id, name)), count=i32(count), assignments=None
     )
     request = CreatePartitionsRequest(topics=(topic,), timeout=duration(_TIMEOUT_MS), validate_only=False)
-    answer = await cluster.ask(request, read_only=False, timeout_s=_ANSWER_S)
+    answer = await cluster.ask_controller(
+        request, lambda answer: answer.results[0].error_code, timeout_s=_ANSWER_S
+    )
     _raise_for(instance_id, name, answer.results[0].error_code, answer.results[0].error_message)
 
 
@@ -252,7 +258,9 @@ async def delete(cluster: Cluster, instance_id: str, name: str) -> None:
     """Raises: NotFound, Unavailable."""
     names = (TopicName(physical_name(instance_id, name)),)
     request = DeleteTopicsRequest(topic_names=names, timeout=duration(_TIMEOUT_MS))
-    answer = await cluster.ask(request, read_only=False, timeout_s=_ANSWER_S)
+    answer = await cluster.ask_controller(
+        request, lambda answer: answer.responses[0].error_code, timeout_s=_ANSWER_S
+    )
     _raise_for(instance_id, name, answer.responses[0].error_code, None)
 
 
