@@ -3,6 +3,8 @@
 import asyncio
 import secrets
 from collections.abc import Callable, Coroutine, Iterable, Mapping
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
@@ -65,7 +67,13 @@ class Broker:
             now_ms=monotonic_ms(),
         )
         self.traffic.period_ms = config.report_period_ms
-        self.logs = LogManager(config.log_directories, cluster_id=config.cluster_id, node_id=config.node_id)
+        self.logs = LogManager(
+            config.log_directories,
+            cluster_id=config.cluster_id,
+            node_id=config.node_id,
+            full_is_failure=config.zookeeper is not None,
+            on_offline=lambda path, keys, reason: self._on_loop(self._directory_failed, path, keys, reason),
+        )
         self.metadata = MetadataCache()
         self.layers = ConfigLayers({}, {}, config.static_layer)
         """What lies below a topic's configs."""
@@ -247,6 +255,16 @@ class Broker:
         """The disk refused something; clients hear it as KAFKA_STORAGE_ERROR."""
         self.metrics.storage_errors += 1
         self._warnings.warning(f"storage: {what}", self.now_ms(), error=str(error))
+
+    def _on_loop(self, callback: Callable[..., None], *arguments: object) -> None:
+        """From any thread, once what happens now is over."""
+        self.loop.call_soon_threadsafe(partial(callback, *arguments))
+
+    def _directory_failed(self, path: Path, keys: list[tuple[str, int]], reason: str) -> None:
+        """Others lead its partitions, as soon as the controller knows."""
+        _log.error("a log directory has failed", directory=str(path), replicas=len(keys), reason=reason)
+        self.replicas.log_directory_failed(keys, f"log directory {path} has failed: {reason}")
+        self._tasks.spawn("tell of a failed directory", self.member.tell_of_failed_directory)
 
     # -- the end -------------------------------------------------------------------------------------------
 

@@ -11,12 +11,12 @@ from broker.membership import Membership
 from broker.sasl import PeerBroker
 from broker.state_change_log import StateChangeLog
 from broker.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from broker.znodes import Registration, decode_config
+from broker.znodes import Registration, decode_config, encode_log_dir_event
 from contracts.cluster import ControlledShutdownRequest, ControlledShutdownResponse
 from runtime.clock import epoch_ms, monotonic_ms
 from runtime.kafka_client import KafkaUnavailable
 from runtime.logs import get_logger
-from runtime.tree import Tree, TreeUnavailable
+from runtime.tree import Create, Tree, TreeUnavailable
 
 if TYPE_CHECKING:
     from broker.app import Broker
@@ -149,6 +149,11 @@ class ClusterMember:
     async def keep_registered(self) -> None:
         """Register again whenever the session has expired, for ever."""
         await self.membership.keep(self.registration)
+
+    async def tell_of_failed_directory(self) -> None:
+        """The controller then asks which of our replicas are lost. Raises: TreeUnavailable."""
+        event = encode_log_dir_event(self._broker.config.node_id)
+        await self.tree.commit([Create(znode_paths.LOG_DIR_EVENT_PREFIX, event, sequential=True)])
 
     @property
     def broker_epoch(self) -> int:

@@ -4,7 +4,7 @@ Commands are idempotent and may come late or twice: the controller epoch fences 
 epoch and the state node's version old decisions. What fails for one partition is that partition's answer.
 """
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Final, Protocol, TypeVar
 from uuid import UUID
 
@@ -168,18 +168,20 @@ class ReplicaManager(Replicas):
         if partition is not None:
             self._stop(partition, delete=True)
         config = self._log_config(self._cluster.configs(state.topic) if configs is None else configs)
-        log = self._log_of(key, state.topic_id, config)
+        log = self._log_of(key, state.topic_id, config, is_new=state.is_new)
         log.reconfigure(config)
         partition = Partition(log, self)
         self._add(partition)
         return partition
 
-    def _log_of(self, key: Key, topic_id: UUID, config: LogConfig) -> PartitionLog:
+    def _log_of(self, key: Key, topic_id: UUID, config: LogConfig, *, is_new: bool) -> PartitionLog:
         log = self._logs.get(*key)
         if log is not None and log.topic_id not in (topic_id, NO_TOPIC_ID):
             self._logs.delete(*key)  # the topic it belonged to is gone, its name was taken again
             log = None
-        return self._logs.create(*key, topic_id, config, self._epoch_ms()) if log is None else log
+        if log is not None:
+            return log
+        return self._logs.create(*key, topic_id, config, self._epoch_ms(), is_new=is_new)
 
     def _stop_strays(self, named: set[Key]) -> None:
         """Stop what the controller did not name. Logs stay: only a StopReplica deletes, since a controller
@@ -249,8 +251,17 @@ class ReplicaManager(Replicas):
 
     def _delete_log(self, key: Key) -> None:
         self._offline.pop(key, None)
+        self._logs.forget_offline(*key)
         if self._logs.get(*key) is not None:
             self._logs.delete(*key)
+
+    def log_directory_failed(self, keys: Iterable[Key], reason: str) -> None:
+        """These replicas are lost until a restart; whoever asks hears KAFKA_STORAGE_ERROR."""
+        for key in keys:
+            partition = self._partitions.get(key)
+            if partition is not None:
+                self._stop(partition, delete=False)
+            self._offline[key] = reason
 
     # -- upkeep ------------------------------------------------------------------------------------------
 
