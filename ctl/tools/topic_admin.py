@@ -101,7 +101,10 @@ async def add_partitions(cluster: Cluster, name: str, count: int) -> None:
 async def alter_configs(
     cluster: Cluster, resource_type: int, name: str, changes: Mapping[str, str | None]
 ) -> None:
-    """Set configs; None: back to the default. Raises: CommandError, KafkaUnavailable."""
+    """Set configs; None: back to the default. A broker's are set by itself.
+
+    Raises: CommandError, KafkaUnavailable.
+    """
     resource = AlterConfigsResource(
         resource_type=i8(resource_type),
         resource_name=name,
@@ -111,7 +114,10 @@ async def alter_configs(
         ),
     )
     request = IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False)
-    answer = await cluster.ask_controller(request, lambda each: each.responses[0].error_code)
+    if resource_type == BROKER:
+        answer = await cluster.ask(int(name), request)
+    else:
+        answer = await cluster.ask_controller(request, lambda each: each.responses[0].error_code)
     result = answer.responses[0]
     subject = f"topic {name}" if resource_type == TOPIC else f"broker {name}"
     _check(subject, result.error_code, result.error_message)
