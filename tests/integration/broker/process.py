@@ -19,8 +19,9 @@ _START_TIMEOUT_S: Final = 30.0
 class BrokerProcess:
     """Start, kill -9, restart on the same port."""
 
-    def __init__(self, directory: Path, *arguments: str) -> None:
+    def __init__(self, directory: Path, *arguments: str, module: str = "broker") -> None:
         self.directory = directory
+        self._module = module
         self.data_dir = directory / "data"
         self._run_file = directory / "run.json"
         self._arguments = arguments
@@ -55,7 +56,7 @@ class BrokerProcess:
         with (self.directory / "broker.log").open("ab") as log:
             self._process = subprocess.Popen(
                 [
-                    *(sys.executable, "-m", "broker", "--data-dir", str(self.data_dir)),
+                    *(sys.executable, "-m", self._module, "--data-dir", str(self.data_dir)),
                     *("--listen", f"127.0.0.1:{self.port}", "--run-file", str(self._run_file)),
                     *("--metrics", "127.0.0.1:0", *self._arguments),
                 ],
