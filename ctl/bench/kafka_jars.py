@@ -15,9 +15,10 @@ PEER_VERSION: Final = "4.3.1"
 _FETCH_TIMEOUT_S: Final = 900
 _POM: Final = """<project xmlns="http://maven.apache.org/POM/4.0.0">
 <modelVersion>4.0.0</modelVersion><groupId>portico</groupId><artifactId>kafka-tools</artifactId><version>1</version>
-<dependencies><dependency>
-<groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{version}</version>
-</dependency></dependencies></project>
+<dependencies>
+<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{version}</version></dependency>
+<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>{version}</version></dependency>
+</dependencies></project>
 """
 
 
@@ -32,11 +33,12 @@ def class_path(version: str = TOOLS_VERSION) -> str:
         raise CommandError(f"Apache Kafka needs {' and '.join(missing)} on PATH")
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "portico" / "kafka" / version
     library, complete = cache / "lib", cache / "complete"
-    if not complete.exists():
+    wanted = _POM.format(version=version)
+    if not complete.exists() or complete.read_text() != wanted:
         cache.mkdir(parents=True, exist_ok=True)
-        (cache / "pom.xml").write_text(_POM.format(version=version))
+        (cache / "pom.xml").write_text(wanted)
         _fetch(version, cache, library)
-        complete.touch()
+        complete.write_text(wanted)
     return f"{library}/*"
 
 
