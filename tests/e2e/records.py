@@ -2,6 +2,7 @@
 
 import threading
 import time
+from itertools import pairwise
 from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -16,17 +17,27 @@ def create_topic(bootstrap: str, name: str, partitions: int = 1) -> None:
 
 
 class CountingProducer:
-    """Produces 0, 1, 2, ... on a thread, idempotent with acks=all, and remembers what was acknowledged."""
+    """Produces 0, 1, 2, ... on a thread with acks=all and remembers what was acknowledged."""
 
-    def __init__(self, bootstrap: str, topic: str, partitions: int = 1, rate_per_s: int = 2000) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        topic: str,
+        partitions: int = 1,
+        rate_per_s: int = 2000,
+        *,
+        idempotent: bool = True,
+    ) -> None:
         self.acknowledged: dict[int, list[int]] = {number: [] for number in range(partitions)}
         self.failed: list[str] = []
+        self._acknowledged_s: dict[int, list[float]] = {number: [] for number in range(partitions)}
         self._topic, self._partitions, self._rate = topic, partitions, rate_per_s
         self._stop = threading.Event()
         self._producer = Producer(
             {
                 "bootstrap.servers": bootstrap,
-                "enable.idempotence": True,
+                "enable.idempotence": idempotent,
+                "acks": "all",
                 "linger.ms": 5,
                 "message.timeout.ms": 60_000,
                 "reconnect.backoff.max.ms": 500,
@@ -39,6 +50,7 @@ class CountingProducer:
             self.failed.append(str(error))
         else:
             self.acknowledged[message.partition()].append(int(message.value()))
+            self._acknowledged_s[message.partition()].append(time.monotonic())
 
     def _run(self) -> None:
         number = 0
@@ -71,6 +83,11 @@ class CountingProducer:
     def count(self) -> int:
         """Acknowledged so far."""
         return sum(len(numbers) for numbers in self.acknowledged.values())
+
+    def silence_s(self, partition: int, since_s: float) -> float:
+        """The longest time without an acknowledgement since a moment."""
+        times = [since_s, *(at for at in self._acknowledged_s[partition] if at > since_s)]
+        return max((after - before for before, after in pairwise(times)), default=0.0)
 
     def wait_for_progress(self, more: int, within_s: float = 40.0) -> None:
         """Until `more` further records are acknowledged."""
