@@ -14,6 +14,7 @@ from ctl.commands import (
     instance,
     leader,
     loadtest,
+    log,
     quota,
     reassign,
     replica,
@@ -49,6 +50,7 @@ app.add_typer(replica.app, name="replica", help="Replicas of partitions (operato
 app.add_typer(leader.app, name="leader", help="Who leads partitions (operators).")
 app.add_typer(reassign.app, name="reassign", help="Move partitions to other brokers (operators).")
 app.add_typer(txn.app, name="txn", help="Transactions, and those that hang (operators).")
+app.add_typer(log.app, name="log", help="Files of logs, without a running broker (operators).")
 app.add_typer(statelog.app, name="statelog", help="What the controller told the brokers (operators).")
 app.add_typer(quota.app, name="quota", help="What the quota master allots and why.")
 app.add_typer(tenant.app, name="tenant", help="Tenants (operators).")

@@ -8,6 +8,7 @@ Source: Kafka OffsetIndex.
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Final
 
@@ -34,6 +35,11 @@ class OffsetIndex:
 
     def __len__(self) -> int:
         return len(self._entries)
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        """(offset, position) of every entry."""
+        for entry in self._entries:
+            yield self.base_offset + (entry >> 32), entry & _POSITION_MASK
 
     def append(self, last_offset: int, position: int) -> None:
         relative = last_offset - self.base_offset
