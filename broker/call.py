@@ -1,7 +1,7 @@
 """One request on its way through the broker. Every handler gets a `Call` and answers it, now or later."""
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from broker.causes import CloseCause
 from broker.sasl import PeerBroker
@@ -32,6 +32,13 @@ Mute = Callable[[int], int]
 """Milliseconds for which a channel must still stay unread, asked with the monotonic time; 0 ends it."""
 
 
+class Ready(NamedTuple):
+    """A reply; `parts` None: the request has none (acks=0)."""
+
+    parts: list[ReplyPart] | None
+    mute: Mute | None
+
+
 class Channel(Protocol):
     """What a call needs of the connection it came by."""
 
@@ -52,18 +59,18 @@ class Channel(Protocol):
     def authenticated(self, authorization_id: str) -> None:
         """The peer proved the secret and may have told who it is or whom it speaks for."""
 
-    def send_reply(self, call: "Call", parts: list[ReplyPart], mute: Mute | None) -> None:
-        """Send the framed reply; then leave the connection unread while `mute` says so."""
+    def release(self, call: "Call") -> None:
+        """Only the call's reply is outstanding: go on with the next request."""
 
-    def no_reply(self, call: "Call", mute: Mute | None) -> None:
-        """The request is done and has no reply (acks=0)."""
+    def reply(self, call: "Call", reply: "Ready") -> None:
+        """Send the reply in its turn; then leave the connection unread while its mute says so."""
 
     def close(self, cause: CloseCause) -> None:
         """Close the connection."""
 
 
 class Call:
-    """A request. One is in flight per connection, so it may be answered from any later callback.
+    """A request. One is handled at a time per connection, so it may be answered from any later callback.
 
     `request` is a kio entity, or for rows of the table with `raw=True` the frame itself (a memoryview that
     is valid only until `handle` returns; the body begins at `header.body_at`).
@@ -128,13 +135,18 @@ class Call:
         """Answer with a whole frame, length prefix and header included, in parts."""
         assert not self.done, "a call is answered once"
         self.done = True
-        self.channel.send_reply(self, parts, mute)
+        self.channel.reply(self, Ready(parts, mute))
 
     def reply_nothing(self, *, mute: Mute | None = None) -> None:
         """The request has no answer (Produce with acks=0)."""
         assert not self.done, "a call is answered once"
         self.done = True
-        self.channel.no_reply(self, mute)
+        self.channel.reply(self, Ready(None, mute))
+
+    def release(self) -> None:
+        """What was asked is done, only the reply has to wait: the connection's next request is handled
+        meanwhile, and replies keep the order of requests. The request's frame is gone then."""
+        self.channel.release(self)
 
     def close(self, cause: CloseCause) -> None:
         """Close the connection instead of answering."""

@@ -1,4 +1,4 @@
-"""One client connection: raw non-blocking socket, one request in flight, nothing read while it is.
+"""One client connection: raw non-blocking socket, one request handled at a time, nothing read while it is.
 
 Frames that arrive whole are handled in the server's shared buffer without a copy; the rest is gathered in a
 buffer of `ReceiveMemory`. The socket is left unread while a request is in flight, a reply is not yet taken
@@ -10,11 +10,14 @@ import socket
 import struct
 from typing import TYPE_CHECKING, Final
 
-from broker.call import Call, Mute, ReplyPart
+from broker.call import Call, Mute, Ready, ReplyPart
 from broker.causes import CloseCause
 from broker.memory import SMALL_BYTES
 from broker.outbox import Outbox, PeerGone
+from broker.pending_replies import PendingReplies
 from broker.sasl import PeerBroker, client_address, peer_broker
+from broker.slow_frames import slow_frame
+from broker.socket_watch import SocketWatch
 
 if TYPE_CHECKING:
     from broker.server import Server
@@ -23,6 +26,8 @@ _SIZE: Final = struct.Struct(">i")
 _LARGE_FRAME_BYTES: Final = 128 * 1024
 _LARGE_HEAD_BYTES: Final = 4096
 _FRAMES_PER_TURN: Final = 32
+_PENDING_MAX: Final = 16
+"""So many requests of a client may wait for their commit; then its next one is not read."""
 
 
 class Connection:
@@ -37,13 +42,13 @@ class Connection:
         "_mute",
         "_mute_timer",
         "_outbox",
-        "_reader_on",
+        "_pending",
         "_server",
         "_socket",
         "_stalled_ms",
         "_start",
         "_turn_queued",
-        "_writer_on",
+        "_watch",
         "call",
         "client_host",
         "connection_id",
@@ -60,6 +65,7 @@ class Connection:
         self._server = server
         self._socket = sock
         self._outbox = Outbox(sock)
+        self._pending = PendingReplies()
         self.connection_id = connection_id
         self.client_host = client_host
         self.is_closed = False
@@ -78,22 +84,29 @@ class Connection:
         """Frames are being handled further up the stack: that loop goes on by itself."""
         self._mute: Mute | None = None
         self._mute_timer: asyncio.TimerHandle | None = None
-        self._reader_on = self._writer_on = self._turn_queued = False
+        self._turn_queued = False
+        self._watch = SocketWatch(server.loop, sock, self.on_readable, self.on_writable)
 
     # -- reading ---------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Begin to read."""
-        self._want_reader()
+        self._watch.start_reading()
 
     @property
     def _may_read(self) -> bool:
-        return self.call is None and not self._outbox and self._mute is None and not self.is_closed
+        return (
+            self.call is None
+            and not self._outbox
+            and self._mute is None
+            and len(self._pending) < _PENDING_MAX
+            and not self.is_closed
+        )
 
     @property
-    def is_sending(self) -> bool:
-        """Whether a reply is not yet taken by the kernel."""
-        return bool(self._outbox)
+    def is_idle(self) -> bool:
+        """Whether every request has its reply, and the kernel has taken it."""
+        return self.call is None and not self._pending and not self._outbox
 
     def on_readable(self) -> None:
         """The socket has bytes or its end."""
@@ -126,7 +139,7 @@ class Connection:
         except OSError:
             self.close(CloseCause.CLIENT_RESET)
             return
-        self._drop_reader()
+        self._watch.stop_reading()
 
     def _receive_fresh(self) -> None:
         server = self._server
@@ -230,16 +243,47 @@ class Connection:
         return start
 
     def _wait_for_memory(self, *, holds_memory: bool) -> None:
-        self._drop_reader()
+        self._watch.stop_reading()
         self._server.memory.wait(self, self._resume, holds_memory=holds_memory)
 
     # -- replying --------------------------------------------------------------------------------------
 
-    def send_reply(self, call: Call, parts: list[ReplyPart], mute: Mute | None) -> None:
-        """Send a reply; then keep the channel unread while `mute` says so."""
+    def release(self, call: Call) -> None:
+        """Only the reply is outstanding: the next request may be handled, its reply leaves after this one."""
+        assert self.call is call, "a call is released once, while it is in flight"
+        self._pending.add(call)
+        self.call = None
+        self._resume()
+
+    def reply(self, call: Call, reply: Ready) -> None:
+        """Send a reply when its turn has come; then keep the channel unread while its mute says so."""
         if self.is_closed:
             return
-        assert self.call is call, "a reply to a call that is not in flight"
+        if self.call is call:
+            self.call = None
+        if not self._pending:
+            self._send(call, reply)
+            return
+        self._pending.put(call, reply)
+        while (ready := self._pending.take()) is not None and not self.is_closed:
+            self._send(*ready)
+
+    def _send(self, call: Call, reply: Ready) -> None:
+        if reply.parts is not None:
+            self._transmit(reply.parts)
+            if self.is_closed:
+                return
+        self._server.call_done(call)
+        if reply.mute is not None:
+            self._mute = reply.mute
+            self.check_mute()
+        self._resume()
+
+    def send_bare(self, part: bytes) -> None:
+        """Send a few bytes that answer no call: a fresh connection's socket buffer takes them."""
+        self._transmit([part])
+
+    def _transmit(self, parts: list[ReplyPart]) -> None:
         before = self._outbox.sent_bytes
         try:
             done = self._outbox.send(parts)
@@ -247,35 +291,8 @@ class Connection:
             self.close(CloseCause.CLIENT_RESET)
             return
         self._server.metrics.bytes_out += self._outbox.sent_bytes - before
-        self._finish(mute)
         if not done:
-            self._want_writer()
-
-    def send_bare(self, part: bytes) -> None:
-        """Send a few bytes that answer no call: a fresh connection's socket buffer takes them."""
-        try:
-            done = self._outbox.send([part])
-        except PeerGone:
-            self.close(CloseCause.CLIENT_RESET)
-            return
-        if not done:
-            self._want_writer()
-
-    def no_reply(self, call: Call, mute: Mute | None) -> None:
-        """The call is done without a reply."""
-        if not self.is_closed:
-            assert self.call is call, "the end of a call that is not in flight"
-            self._finish(mute)
-
-    def _finish(self, mute: Mute | None) -> None:
-        call = self.call
-        assert call is not None
-        self.call = None
-        self._server.call_done(call)
-        if mute is not None:
-            self._mute = mute
-            self.check_mute()
-        self._resume()
+            self._watch.start_writing()
 
     def on_writable(self) -> None:
         """The kernel takes more bytes."""
@@ -288,7 +305,7 @@ class Connection:
         self._server.metrics.bytes_out += self._outbox.sent_bytes - before
         self.idle_ms = 0
         if done:
-            self._drop_writer()
+            self._watch.stop_writing()
             self._resume()
 
     # -- pausing and resuming ----------------------------------------------------------------------------
@@ -312,7 +329,7 @@ class Connection:
         """Go on reading if nothing stands against it; frames that are already here come first."""
         if not self._may_read or self._handling:
             return
-        self._want_reader()
+        self._watch.start_reading()
         if self._end - self._start >= 4:
             self._queue_turn()
 
@@ -326,7 +343,7 @@ class Connection:
         if self._may_read and self._buffer is not None:
             self._handle_buffer()
         if self._may_read:
-            self._want_reader()
+            self._watch.start_reading()
 
     # -- authentication ------------------------------------------------------------------------------------
 
@@ -351,17 +368,15 @@ class Connection:
         self.idle_ms += elapsed_ms
         if self._outbox:
             return CloseCause.REPLY_NOT_READ if self.idle_ms > config.connections_max_idle_ms else None
-        if not self._may_read or not self._reader_on:
+        if not self._may_read or not self._watch.reads:
             self.idle_ms = 0
             return None
         if self._buffer is not None:
             self._frame_ms += elapsed_ms
             self._stalled_ms += elapsed_ms
-            if self._stalled_ms > config.frame_progress_timeout_ms:
-                return CloseCause.FRAME_STALLED
-            earned_ms = self._end * 1000 // config.frame_rate_min_bytes_per_s
-            if self._frame_ms > config.frame_progress_timeout_ms + earned_ms:
-                return CloseCause.FRAME_TOO_SLOW
+            fault = slow_frame(config, self._frame_ms, self._stalled_ms, self._end)
+            if fault is not None:
+                return fault
         if not self.is_authenticated and self.idle_ms > config.auth_timeout_ms:
             return CloseCause.AUTHENTICATION_TIMEOUT
         return CloseCause.IDLE if self.idle_ms > config.connections_max_idle_ms else None
@@ -371,8 +386,8 @@ class Connection:
         if self.is_closed:
             return
         self.is_closed = True
-        self._drop_reader()
-        self._drop_writer()
+        self._watch.stop_reading()
+        self._watch.stop_writing()
         self._server.cancel_timer(self._mute_timer)
         self._server.muted.discard(self)
         self._outbox.clear()
@@ -382,23 +397,3 @@ class Connection:
         self._server.memory.forget(self)
         self._server.connection_closed(self, cause)  # counted before the peer can know
         self._socket.close()
-
-    def _want_reader(self) -> None:
-        if not self._reader_on and not self.is_closed:
-            self._reader_on = True
-            self._server.loop.add_reader(self._socket, self.on_readable)
-
-    def _drop_reader(self) -> None:
-        if self._reader_on:
-            self._reader_on = False
-            self._server.loop.remove_reader(self._socket)
-
-    def _want_writer(self) -> None:
-        if not self._writer_on and not self.is_closed:
-            self._writer_on = True
-            self._server.loop.add_writer(self._socket, self.on_writable)
-
-    def _drop_writer(self) -> None:
-        if self._writer_on:
-            self._writer_on = False
-            self._server.loop.remove_writer(self._socket)

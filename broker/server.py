@@ -286,12 +286,12 @@ class Server:
             self._listener = None
         deadline_ms = self.now_ms() + int(grace_s * 1000)
         for connection in list(self.connections.values()):
-            if connection.call is None:
+            if connection.is_idle:
                 connection.close(CloseCause.SHUTDOWN)
         while self.connections and self.now_ms() < deadline_ms:
             await asyncio.sleep(0.01)
             for connection in list(self.connections.values()):
-                if connection.call is None and not connection.is_sending:
+                if connection.is_idle:
                     connection.close(CloseCause.SHUTDOWN)
         for connection in list(self.connections.values()):
             connection.close(CloseCause.SHUTDOWN)

@@ -170,6 +170,8 @@ class _Request:
             self._answer()
             return
         broker = self._broker
+        if self._mute is None and not self._stalled:
+            self._call.release()
         self._awaited = bool(self._stalled) + bool(self._unsynced) + len(self._uncommitted)
         if self._stalled:
             broker.call_later(stall_ms(self._scan.timeout_ms), self._one_done)

@@ -7,8 +7,9 @@ from typing import Any
 
 from aiokafka import AIOKafkaProducer
 
-from tests.integration.broker.raw import batch, produce
+from tests.integration.broker.raw import batch, produce, produce_body, request
 from tests.integration.replication.cluster import Cluster
+from wire.codec import decode_response
 
 Fault = Callable[[int], Awaitable[None]]
 
@@ -147,3 +148,25 @@ def test_alone_is_not_enough_for_acks_all(cluster: Cluster) -> None:
     values = [value for _, value in cluster.until_equal("alone")]
     assert values[-1] == b"acks=1"
     assert os.fsdecode(values[0]).startswith("alone 0")
+
+
+def test_produce_requests_in_flight_are_appended_before_their_replies(cluster: Cluster) -> None:
+    """Replies keep the order of requests, also with another API in between."""
+    cluster.create("pipelined")
+    leader = cluster.leader("pipelined")
+    with cluster.client(leader) as client:
+        for number in range(40):
+            body = produce_body("pipelined", 0, batch(str(number).encode()))
+            client.send_frame(0, 7, body)
+            if number == 20:
+                client.send(request(18, 0))
+        offsets = []
+        for number in range(41):
+            frame = client.receive_frame()
+            if number == 21:
+                continue
+            _, response = decode_response(frame, 0, 7)
+            (answer,) = response.responses[0].partition_responses
+            assert answer.error_code.value == 0
+            offsets.append(answer.base_offset)
+    assert offsets == list(range(40))
