@@ -27,8 +27,12 @@ class MemoryEnsemble:
     def session(self) -> "MemoryTree":
         """A client that is not started yet."""
         client = MemoryTree(self)
-        self._clients.append(client)
+        self.add(client)
         return client
+
+    def add(self, client: "MemoryTree") -> None:
+        """Tell a client of changes from now on."""
+        self._clients.append(client)
 
     def next_session_id(self) -> int:
         return next(self._ids)

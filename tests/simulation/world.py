@@ -1,0 +1,489 @@
+"""One simulated history: three brokers, clients, faults drawn from a seed, and what must hold in it.
+
+Invariants, by name in what fails:
+SingleLeaderPerEpoch: no two brokers ever lead a partition in the same leader epoch.
+MonotonicHighWatermark: the latest offset that clients are told never moves back.
+ConsistentRead: what a consumer has once read at an offset is what everybody reads there for ever.
+AckedIsReadable: a record acknowledged with acks=all is at its offset at the end.
+NoDuplicates: an idempotent producer's records are stored once, in order.
+LogMatching: at the end all replicas hold the same records below their high watermarks.
+Converges: once the faults end, every replica is in its ISR again.
+"""
+
+import asyncio
+import contextlib
+import os
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import structlog
+
+import broker.cluster
+import broker.log.manager
+import runtime.clock
+from runtime.kafka_client import KafkaUnavailable
+from tests.memory_tree import MemoryEnsemble
+from tests.simulation.client import Client, Producing, Refused, records_of, whole_batches
+from tests.simulation.network import Network
+from tests.simulation.node import SimulatedNode
+from tests.simulation.virtual import NODE, VirtualLoop, VirtualTime
+from wire.batch import check_crc, iterate_batches
+
+NODES = 3
+PARTITIONS = 2
+TOPIC = "numbers"
+ZOOKEEPER = -1
+"""The node id of the ensemble, for cuts."""
+FAULT_GAP_S = (0.5, 4.0)
+FAULT_S = (0.2, 6.0)
+SETTLE_S = 90.0
+RESTART_S = 0.7
+"""The supervisor's."""
+_JOURNAL_LINES = 400
+_BURIAL_ROUNDS = 5
+
+
+class Broken(AssertionError):  # noqa: N818 - says what is so
+    """An invariant does not hold."""
+
+
+class World:
+    """The cluster, its clients, and the history so far."""
+
+    def __init__(self, seed: int, directory: Path, loop: VirtualLoop) -> None:
+        self.seed = seed
+        self.loop = loop
+        self.chance = random.Random(seed)
+        self.ensemble = MemoryEnsemble()
+        self.nodes = [
+            SimulatedNode(
+                node_id,
+                directory / f"node-{node_id}",
+                loop,
+                self.ensemble,
+                random.Random(self.chance.random()),
+                lambda node_id: not self.network.is_cut(node_id, ZOOKEEPER),
+                self._ended_by_itself,
+            )
+            for node_id in range(1, NODES + 1)
+        ]
+        self.network = Network(loop, random.Random(self.chance.random()), self._port_of)
+        self.network.addresses = {node.advertised_port: node.node_id for node in self.nodes}
+        loop.network = self.network
+        self.journal: list[str] = []
+        self.leaders: dict[tuple[str, int, int], int] = {}
+        """(topic, partition, leader epoch) -> the broker that led."""
+        self.seen: dict[tuple[int, int], bytes] = {}
+        """(partition, offset) -> what a consumer read there."""
+        self.latest: dict[int, int] = {}
+        self.faults = 0
+        self._last_note = ""
+        self._over = False
+
+    def note(self, text: str) -> None:
+        """A line of the history."""
+        if text != self._last_note:
+            self.journal.append(f"{self.loop.time():9.3f} {text}")
+        self._last_note = text
+
+    def log(self, _logger: object, method: str, event: dict[str, Any]) -> str:
+        """A structlog processor: what brokers say becomes part of the history."""
+        node = NODE.get()
+        fields = " ".join(f"{key}={value}" for key, value in event.items() if key not in ("event", "module"))
+        self.note(f"[{'-' if node is None else node.node_id}] {method}: {event.get('event')} {fields}")
+        raise structlog.DropEvent
+
+    def _port_of(self, node_id: int) -> int | None:
+        node = self.nodes[node_id - 1]
+        return node.port if node.is_up else None
+
+    def client(self) -> Client:
+        return Client([node.advertised_port for node in self.nodes], random.Random(self.chance.random()))
+
+    # -- the history -------------------------------------------------------------------------------------
+
+    async def run(self, seconds: float) -> None:
+        """Raises: Broken."""
+        for node in self.nodes:
+            node.start()
+        await self._create_topic()
+        watching = asyncio.create_task(self._watch())
+        producers = self._producers()
+        working = [asyncio.create_task(each.run(lambda: self._over)) for each in producers]
+        working += [asyncio.create_task(self._read(partition)) for partition in range(PARTITIONS)]
+        working += [asyncio.create_task(self._ask_latest(partition)) for partition in range(PARTITIONS)]
+        await self._injure(seconds)
+        await self._heal()
+        self._over = True
+        await asyncio.gather(*working)
+        await self._settle()
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+        if not watching.cancelled() and watching.exception() is not None:
+            raise watching.exception() or Broken("unreachable")
+        await self._judge(producers)
+
+    def _producers(self) -> list[Producing]:
+        return [
+            Producing(
+                self.client(),
+                TOPIC,
+                partition,
+                f"{'once' if idempotent else 'plain'}{partition}",
+                random.Random(self.chance.random()),
+                idempotent=idempotent,
+            )
+            for partition in range(PARTITIONS)
+            for idempotent in (True, False)
+        ]
+
+    async def _create_topic(self) -> None:
+        import kio.schema.create_topics.v4.request as create_topics_v4
+
+        from wire.codec import duration
+
+        create: Any = create_topics_v4
+        topic = create.CreatableTopic(
+            name=TOPIC,
+            num_partitions=PARTITIONS,
+            replication_factor=3,
+            assignments=(),
+            configs=(create.CreatableTopicConfig(name="segment.bytes", value="8192"),),
+        )
+        request = create.CreateTopicsRequest(topics=(topic,), timeout=duration(10_000), validate_only=False)
+        client = self.client()
+        deadline_s = self.loop.time() + 60
+        while self.loop.time() < deadline_s:
+            for node in self.nodes:
+                with contextlib.suppress(KafkaUnavailable):
+                    answer = await client.ask(node.advertised_port, request)
+                    if int(answer.topics[0].error_code) in (0, 36):
+                        return
+            await asyncio.sleep(0.2)
+        raise Broken("Converges: the topic could not be created")
+
+    # -- clients -----------------------------------------------------------------------------------------
+
+    async def _read(self, partition: int) -> None:
+        client, offset = self.client(), 0
+        while not self._over:
+            try:
+                records = await client.fetch(TOPIC, partition, offset)
+            except (KafkaUnavailable, Refused):
+                client.forget(TOPIC)
+                await asyncio.sleep(0.05)
+                continue
+            for at, value in records:
+                self._saw(partition, at, value)
+                offset = at + 1
+            await asyncio.sleep(0.02)
+
+    def _saw(self, partition: int, offset: int, value: bytes) -> None:
+        known = self.seen.setdefault((partition, offset), value)
+        if known != value:
+            raise Broken(f"ConsistentRead: {partition}@{offset} was {known!r} and is {value!r}")
+
+    async def _ask_latest(self, partition: int) -> None:
+        client = self.client()
+        while not self._over:
+            with contextlib.suppress(KafkaUnavailable, Refused):
+                latest = await client.latest(TOPIC, partition)
+                before = self.latest.get(partition, 0)
+                if latest < before:
+                    raise Broken(f"MonotonicHighWatermark: partition {partition} was {before}, is {latest}")
+                self.latest[partition] = latest
+            await asyncio.sleep(0.1)
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(0.02)
+            for node in self.nodes:
+                if node.broker is None or not node.state.is_alive:
+                    continue
+                for each in node.broker.replicas:
+                    if each.is_leader:
+                        key = (each.topic, each.index, each.leader_epoch)
+                        leader = self.leaders.setdefault(key, node.node_id)
+                        if leader != node.node_id:
+                            raise Broken(f"SingleLeaderPerEpoch: {key} by {leader} and {node.node_id}")
+
+    # -- faults ------------------------------------------------------------------------------------------
+
+    async def _injure(self, seconds: float) -> None:
+        end_s = self.loop.time() + seconds
+        injuries: list[Callable[[], Any]] = [
+            self._kill,
+            self._kill,
+            self._pause,
+            self._cut_pair,
+            self._cut_zookeeper,
+            self._cut_off,
+            self._lose_power,
+            self._stop,
+            self._break_connections,
+            self._jump_clock,
+        ]
+        running: set[asyncio.Task[None]] = set()
+        while self.loop.time() < end_s:
+            await asyncio.sleep(self.chance.uniform(*FAULT_GAP_S))
+            running = {task for task in running if not task.done()}
+            if len(running) < 2:
+                injury = self.chance.choice(injuries)
+                running.add(asyncio.create_task(injury()))
+                self.faults += 1
+        if running:
+            await asyncio.wait(running)
+        for task in running:
+            task.result()
+
+    def _some(self, condition: Callable[[SimulatedNode], bool]) -> SimulatedNode | None:
+        found = [node for node in self.nodes if condition(node)]
+        return self.chance.choice(found) if found else None
+
+    def _length_s(self) -> float:
+        return self.chance.uniform(*FAULT_S)
+
+    async def _kill(self) -> None:
+        node = self._some(lambda node: node.is_up and not node.state.is_paused)
+        if node is not None:
+            self.note(f"kill -9 of {node.node_id}")
+            self._end(node, node.kill)
+            await asyncio.sleep(self._length_s())
+            self._begin(node)
+
+    async def _lose_power(self) -> None:
+        """Only when nothing else is wrong: that a record survives on one disk is promised for one failure."""
+        node = self._some(lambda node: node.serves)
+        if node is None or not self._is_whole():
+            return
+        lost: list[int] = []
+        self._end(node, lambda: lost.append(node.lose_power()))
+        self.note(f"power of {node.node_id} is cut, {lost[0]} bytes lost")
+        await asyncio.sleep(self._length_s())
+        self._begin(node)
+        await self._until(self._is_whole, 60.0)
+
+    async def _stop(self) -> None:
+        node = self._some(lambda node: node.serves)
+        if node is None:
+            return
+        self.note(f"SIGTERM of {node.node_id}")
+        await node.stop()
+        self.network.close_all_of(node.node_id)
+        await asyncio.sleep(self._length_s())
+        self._begin(node)
+
+    def _end(self, node: SimulatedNode, how: Callable[[], object]) -> None:
+        how()
+        self.network.close_all_of(node.node_id)
+
+    def _begin(self, node: SimulatedNode) -> None:
+        if not node.is_up:
+            self.note(f"start of {node.node_id}")
+            node.start()
+
+    def _ended_by_itself(self, node: SimulatedNode) -> None:
+        self.note(f"{node.node_id} ended: {node.faults[-1]}")
+        self.network.close_all_of(node.node_id)
+        self.loop.call_later(RESTART_S, self._begin, node)
+
+    async def _pause(self) -> None:
+        node = self._some(lambda node: node.serves)
+        if node is not None:
+            self.note(f"pause of {node.node_id}")
+            node.pause()
+            await asyncio.sleep(self._length_s())
+            self.note(f"{node.node_id} goes on")
+            node.resume()
+
+    async def _cut_pair(self) -> None:
+        one, other = self.chance.sample(self.nodes, 2)
+        self.note(f"cut {one.node_id} | {other.node_id}")
+        self.network.cut(one.node_id, other.node_id)
+        await asyncio.sleep(self._length_s())
+        self._mend()
+
+    async def _cut_zookeeper(self) -> None:
+        node = self.chance.choice(self.nodes)
+        self.note(f"cut {node.node_id} | ZooKeeper")
+        self.network.cut(node.node_id, ZOOKEEPER)
+        await asyncio.sleep(self._length_s())
+        self._mend()
+
+    async def _cut_off(self) -> None:
+        node = self.chance.choice(self.nodes)
+        self.note(f"cut {node.node_id} off from brokers and ZooKeeper, not from clients")
+        for other in [each.node_id for each in self.nodes if each is not node] + [ZOOKEEPER]:
+            self.network.cut(node.node_id, other)
+        await asyncio.sleep(self._length_s())
+        self._mend()
+
+    def _mend(self) -> None:
+        self.note("all cuts are mended")
+        self.network.heal()
+
+    async def _break_connections(self) -> None:
+        for _ in range(self.chance.randint(1, 8)):
+            self.network.break_one()
+            await asyncio.sleep(0.05)
+
+    async def _jump_clock(self) -> None:
+        node = self.chance.choice(self.nodes)
+        node.clock_skew_ms = self.chance.randint(-120_000, 120_000)
+        node.state.clock_skew_ms = node.clock_skew_ms
+        self.note(f"clock of {node.node_id} jumps by {node.clock_skew_ms} ms")
+
+    # -- the end -----------------------------------------------------------------------------------------
+
+    async def _heal(self) -> None:
+        self._mend()
+        for node in self.nodes:
+            if node.state.is_paused:
+                node.resume()
+            if not node.is_up:
+                self._begin(node)
+        self.note("no more faults")
+
+    def _is_whole(self) -> bool:
+        if not all(node.serves for node in self.nodes):
+            return False
+        partitions = [each for node in self.nodes if node.broker for each in node.broker.replicas]
+        led = {each.key: each for each in partitions if each.is_leader}
+        wanted = {(TOPIC, index) for index in range(PARTITIONS)}
+        return wanted <= led.keys() and all(
+            len(each.isr) == NODES and each.pending_isr is None for key, each in led.items() if key in wanted
+        )
+
+    async def _until(self, condition: Callable[[], bool], within_s: float) -> bool:
+        deadline_s = self.loop.time() + within_s
+        while not condition():
+            if self.loop.time() > deadline_s:
+                return False
+            await asyncio.sleep(0.1)
+        return True
+
+    async def _settle(self) -> None:
+        if not await self._until(self._is_whole, SETTLE_S):
+            states = [(node.node_id, node.serves, node.faults) for node in self.nodes]
+            raise Broken(f"Converges: not after {SETTLE_S} s: {states}")
+        await asyncio.sleep(1.5)
+
+    async def _judge(self, producers: list[Producing]) -> None:
+        stored: dict[int, dict[int, bytes]] = {}
+        for partition in range(PARTITIONS):
+            stored[partition] = self._replicated(partition)
+        for producer in producers:
+            held = stored[producer._partition]
+            for offset, value in producer.acknowledged:
+                if held.get(offset) != value:
+                    raise Broken(f"AckedIsReadable: {value!r} at {offset} is {held.get(offset)!r}")
+        for (partition, offset), value in self.seen.items():
+            if stored[partition].get(offset) != value:
+                raise Broken(f"ConsistentRead: {partition}@{offset} was {value!r}")
+        for partition, held in stored.items():
+            numbers = [
+                int(value.partition(b":")[2])
+                for _, value in sorted(held.items())
+                if value.startswith(b"once")
+            ]
+            if numbers != sorted(set(numbers)):
+                raise Broken(f"NoDuplicates: partition {partition}")
+
+    def _replicated(self, partition: int) -> dict[int, bytes]:
+        """What all replicas hold below the lowest high watermark. Raises: Broken."""
+        copies: dict[int, tuple[int, dict[int, bytes]]] = {}
+        for node in self.nodes:
+            assert node.broker is not None
+            each = node.broker.replicas.hosted(TOPIC, partition)
+            assert each is not None
+            copies[node.node_id] = (each.high_watermark, _content(each))
+        longest = max(copies.values(), key=lambda copy: copy[0])
+        for node_id, (high_watermark, content) in copies.items():
+            below = {offset: value for offset, value in longest[1].items() if offset < high_watermark}
+            own = {offset: value for offset, value in content.items() if offset < high_watermark}
+            if own != below:
+                differing = sorted(set(own.items()) ^ set(below.items()))[:6]
+                raise Broken(f"LogMatching: partition {partition} on node {node_id}: {differing}")
+        return longest[1]
+
+
+def _content(partition: Any) -> dict[int, bytes]:
+    log, found = partition.log, {}
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        piece = log.read_bytes(offset, 1 << 20, up_to=log.log_end_offset, min_one_batch=True)
+        for at, header in iterate_batches(whole_batches(memoryview(piece))):
+            check_crc(piece, at, header)
+        records = records_of(piece)
+        if not records:
+            break
+        found.update(records)
+        offset = records[-1][0] + 1
+    return found
+
+
+@contextlib.contextmanager
+def _simulated(world: World) -> Iterator[None]:
+    """Clock, tree, disk and log of the simulation in the places of the real ones."""
+
+    def node_of() -> SimulatedNode:
+        state = NODE.get()
+        assert state is not None
+        return world.nodes[state.node_id - 1]
+
+    def tree_of(_config: object) -> object:
+        return node_of().tree
+
+    def boot_id_of() -> str:
+        return node_of().boot_id
+
+    def synced(fd: int) -> None:
+        path = Path(f"/proc/self/fd/{fd}").readlink()
+        for node in world.nodes:  # not by context: logs are flushed side by side on threads
+            if path.is_relative_to(node.directory):
+                node.disk.synced(path)
+
+    structlog.reset_defaults()
+    structlog.configure(processors=[world.log], cache_logger_on_first_use=False)
+    with (
+        mock.patch.object(runtime.clock, "time", VirtualTime(world.loop)),
+        mock.patch.object(broker.cluster, "open_tree", tree_of),
+        mock.patch.object(broker.log.manager, "machine_boot_id", boot_id_of),
+        mock.patch.object(os, "fdatasync", synced),
+        mock.patch.object(os, "fsync", synced),
+    ):
+        yield
+    structlog.reset_defaults()
+
+
+def simulate(seed: int, directory: Path, seconds: float = 30.0) -> World:
+    """Live through the history of a seed. Raises: Broken, with the end of the journal."""
+    loop = VirtualLoop()
+    world = World(seed, directory, loop)
+    loop.set_exception_handler(lambda _loop, _context: None)
+    with _simulated(world):
+        try:
+            loop.run_until_complete(world.run(seconds))
+        except Exception as error:
+            tail = "\n".join(world.journal[-_JOURNAL_LINES:])
+            raise Broken(f"seed {seed}: {type(error).__name__}: {error}\n{tail}") from error
+        finally:
+            _bury(world, loop)
+    return world
+
+
+def _bury(world: World, loop: VirtualLoop) -> None:
+    """Let every coroutine end, also those of the dead: left to the garbage collector they make noise."""
+    for node in world.nodes:
+        node.bury()
+    for _ in range(_BURIAL_ROUNDS):
+        tasks = asyncio.all_tasks(loop)
+        if not tasks:
+            break
+        for task in tasks:
+            task.cancel()
+        loop.run_until_complete(asyncio.wait(tasks, timeout=1.0))
+    loop.close()
