@@ -28,8 +28,16 @@ def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
 async def _until_signal(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
     loop = asyncio.get_running_loop()
     task = asyncio.ensure_future(main())
+    asked = False
+
+    def end() -> None:
+        nonlocal asked
+        if not asked:  # again would cut the cleaning up short
+            asked = True
+            task.cancel()
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, task.cancel)
+        loop.add_signal_handler(number, end)
     await task
 
 

@@ -24,7 +24,7 @@ class BrokerProcess:
         self._module = module
         self.data_dir = directory / "data"
         self._run_file = directory / "run.json"
-        self._arguments = arguments
+        self.arguments = arguments
         self._process: subprocess.Popen[bytes] | None = None
         self.port = 0
         self.metrics_port = 0
@@ -58,7 +58,7 @@ class BrokerProcess:
                 [
                     *(sys.executable, "-m", self._module, "--data-dir", str(self.data_dir)),
                     *("--listen", f"127.0.0.1:{self.port}", "--run-file", str(self._run_file)),
-                    *("--metrics", "127.0.0.1:0", *self._arguments),
+                    *("--metrics", "127.0.0.1:0", *self.arguments),
                 ],
                 cwd=ROOT,
                 stderr=log,
@@ -105,8 +105,12 @@ class BrokerProcess:
 
     def stop(self) -> int:
         """SIGTERM; the exit code."""
+        self.terminate()
+        return self.wait_for_end()
+
+    def wait_for_end(self) -> int:
+        """The exit code."""
         assert self._process is not None
-        self._process.terminate()
         try:
             return self._process.wait(30)
         finally:

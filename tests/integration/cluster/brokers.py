@@ -54,7 +54,7 @@ class Cluster:
             broker.resume()
             broker.terminate()
         for broker in running:
-            broker.stop()
+            broker.wait_for_end()
 
     @property
     def addresses(self) -> str:
@@ -104,7 +104,7 @@ class Cluster:
 
     def controller_id(self) -> int:
         """Waits until somebody is."""
-        return eventually(lambda: self.metadata("x").controller_id, lambda each: each >= 1)
+        return int(eventually(lambda: self.metadata("x").controller_id, lambda each: each >= 1))
 
     def leader(self, topic: str, index: int = 0, *, but: int | None = None) -> int:
         """Waits until somebody leads, somebody else than `but`."""
