@@ -23,7 +23,8 @@ from broker.fetch_sessions import FetchSessionCache
 from broker.fetching import Fetches
 from broker.flusher import Flusher
 from broker.gauges import register_gauges
-from broker.log.manager import LoadReport, LogManager
+from broker.log.load_report import LoadReport
+from broker.log.manager import LogManager
 from broker.maintenance import Maintenance
 from broker.metadata_cache import MetadataCache, MetadataChange
 from broker.metrics import BrokerMetrics
@@ -152,9 +153,9 @@ class Broker:
         self.loaded = await asyncio.to_thread(
             self.logs.load, lambda name: self.layers.log_config(topics.get(name, {})), epoch_ms()
         )
+        self.loaded.forget_deleted(topics)
         self.metrics.recovered_bytes = self.loaded.recovered_bytes
-        for (topic, partition), reason in self.loaded.failures.items():
-            _log.error("a log cannot be opened", topic=topic, partition=partition, reason=reason)
+        _tell_loaded(self.loaded)
 
     def _connect_parts(self) -> None:
         """Who hears from whom."""
@@ -289,3 +290,25 @@ class Broker:
             _log.error("a log could not be closed cleanly", error=str(failure))
         await self.member.leave()
         _log.info("broker stopped")
+
+
+def _tell_loaded(report: LoadReport) -> None:
+    """One line for each log that is not as it was left."""
+    for (topic, partition), reason in report.failures.items():
+        _log.error("a log cannot be opened", topic=topic, partition=partition, reason=reason)
+    for (topic, partition), (end_offset, size_bytes) in report.truncated.items():
+        _log.warning(
+            "the torn or damaged end of a log was cut",
+            topic=topic,
+            partition=partition,
+            log_end_offset=end_offset,
+            truncated_bytes=size_bytes,
+        )
+    for (topic, partition), (end_offset, committed) in report.short.items():
+        _log.error(
+            "a log lacks committed records: other replicas are preferred until it has fetched them",
+            topic=topic,
+            partition=partition,
+            log_end_offset=end_offset,
+            high_watermark=committed,
+        )

@@ -8,7 +8,6 @@ import os
 import shutil
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +18,7 @@ from broker.log.errors import LogError, StorageFailed
 from broker.log.files import LogFiles, machine_boot_id
 from broker.log.flushing import Flushing
 from broker.log.jobs import CheckpointJob, FlushRound, RemovalJob
+from broker.log.load_report import LoadReport
 from broker.log.loading import load_log
 from broker.log.log_base import LogBase
 from broker.log.log_directories import LogDirectories
@@ -27,30 +27,6 @@ from broker.log.partition_log import PartitionLog
 
 PARTITION_METADATA: Final = "partition.metadata"
 NO_TOPIC_ID: Final = uuid.UUID(int=0)
-
-
-@dataclass(slots=True)
-class LoadReport:
-    """What starting found."""
-
-    clean: bool = True
-    """Every directory was left by a clean shutdown."""
-    broker_epoch: int = -1
-    """That the last clean shutdown noted, -1 without one."""
-    page_cache_lost: bool = False
-    """No clean shutdown, and the machine is not known to be the same since: what was not synced is gone."""
-    short: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
-    """Logs that end in front of their checkpointed high watermark: (log end offset, high watermark)."""
-    partitions: int = 0
-    recovered_bytes: int = 0
-    truncated_bytes: int = 0
-    failures: dict[tuple[str, int], str] = field(default_factory=dict)
-    """Partitions that could not be opened, and why; they are offline."""
-
-    @property
-    def is_unclean(self) -> bool:
-        """Whether committed records may be missing here, so that other replicas must be preferred."""
-        return self.page_cache_lost or bool(self.short)
 
 
 Key = tuple[str, int]
@@ -147,12 +123,10 @@ class LogManager:
                     raise
                 self.offline[key] = f"{error}"
                 continue
-            report.partitions += 1
-            report.recovered_bytes += log.recovered_bytes
-            report.truncated_bytes += log.truncated_bytes
-            committed = checkpoints.high_watermarks.get(key, 0)
-            if log.log_end_offset < committed:
-                report.short[key] = (log.log_end_offset, committed)
+            report.opened(log)
+            report.check_end(key, log.log_end_offset, checkpoints.high_watermarks.get(key, 0))
+        for key in checkpoints.high_watermarks.keys() - set(live):
+            report.check_end(key, 0, checkpoints.high_watermarks[key])
 
     def remember_boot(self) -> None:
         """Note which run of the machine the page cache belongs to: once this start has been registered, for

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from broker.log.config import LogConfig
-from broker.log.manager import LoadReport, LogManager
+from broker.log.load_report import LoadReport
+from broker.log.manager import LogManager
 from broker.log.partition_log import PartitionLog
 from broker.log.payload import records_of
 from broker.log.results import AppendOrigin, AppendResult

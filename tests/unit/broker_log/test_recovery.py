@@ -8,7 +8,8 @@ from kio.schema.errors import ErrorCode
 
 from broker.log.config import LogConfig
 from broker.log.errors import AppendRefused
-from broker.log.manager import LoadReport, LogManager
+from broker.log.load_report import LoadReport
+from broker.log.manager import LogManager
 from broker.log.partition_log import PartitionLog
 from tests.unit.broker_log.builders import (
     NOW_MS,

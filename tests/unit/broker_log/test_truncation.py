@@ -1,6 +1,7 @@
 """A replica's end moves back: what is left is a log like any other, now and after a crash."""
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -319,6 +320,22 @@ def test_a_log_that_is_shorter_than_what_was_committed_is_told(tmp_path: Path) -
     assert report.clean
     assert report.short == {(TOPIC, 0): (4, 5)}
     assert report.is_unclean
+
+
+def test_a_log_whose_directory_is_gone_is_short_unless_its_topic_is(tmp_path: Path) -> None:
+    """Whoever removes a damaged replica to have it fetched anew must not see it elected empty."""
+    manager, _ = start(tmp_path, "one")
+    manager.remember_boot()
+    log = new_log_in(manager)
+    fill(log, 5)
+    assert manager.close() == []
+    shutil.rmtree(log.directory)
+    manager = LogManager([tmp_path], cluster_id="test", node_id=0, boot_id="one")
+    report = manager.load(lambda _: SMALL, NOW_MS)
+    assert report.short == {(TOPIC, 0): (0, 5)}
+    assert report.is_unclean
+    report.forget_deleted({"another"})
+    assert not report.is_unclean
 
 
 def test_the_marker_holds_the_broker_epoch(tmp_path: Path) -> None:
