@@ -42,6 +42,14 @@ def cluster(rounds: Rounds = 3, megabytes: Megabytes = 1000, json: Json = None) 
     _run(bench, "cluster", bench.OURS, (bench.THEIRS,), rounds, megabytes, json)
 
 
+@app.command()
+def compaction(rounds: Rounds = 3, megabytes: Megabytes = 500, json: Json = None) -> None:
+    """Compaction of a log of uncompressed records of 1 KB and of 100 bytes."""
+    from ctl.bench import compaction as bench
+
+    _run(bench, "compaction", "", (), rounds, megabytes, json)
+
+
 def _run(
     bench: ModuleType,
     name: str,
