@@ -285,7 +285,7 @@ class _Request:
         producer = (header.producer_id, header.producer_epoch)
         guard = None
         if header.is_transactional:
-            now_ms = self._broker.now_ms()
+            now_ms = self._broker.epoch_ms()
             guard = partition.log.begin_verification(*producer, header.base_sequence, now_ms)
         if guard is None:
             return self._append(partition, each, answers)
