@@ -27,11 +27,14 @@ class CountingProducer:
         rate_per_s: int = 2000,
         *,
         idempotent: bool = True,
+        padding: int = 0,
     ) -> None:
+        """`padding`: blanks behind each number, to make records of some size."""
         self.acknowledged: dict[int, list[int]] = {number: [] for number in range(partitions)}
         self.failed: list[str] = []
         self._acknowledged_s: dict[int, list[float]] = {number: [] for number in range(partitions)}
         self._topic, self._partitions, self._rate = topic, partitions, rate_per_s
+        self._padding = b" " * padding
         self._stop = threading.Event()
         self._producer = Producer(
             {
@@ -62,7 +65,7 @@ class CountingProducer:
             try:
                 self._producer.produce(
                     self._topic,
-                    b"%d" % number,
+                    b"%d" % number + self._padding,
                     partition=number % self._partitions,
                     on_delivery=self._delivered,
                 )

@@ -5,24 +5,15 @@ one's are all there.
 """
 
 import time
-from collections.abc import Iterator
 
 import pytest
 
 from tests.e2e.cluster import Cluster
 from tests.e2e.records import CountingProducer, create_topic, read_all
-from tests.integration.stack import running_stack
 
 PARTITIONS = 3
 PAUSE_S = 5.0
 """Longer than the session of the stack below: the paused broker is replaced, and comes back stale."""
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    data_dir = tmp_path_factory.mktemp("cluster") / "data"
-    with running_stack(data_dir, "--session-timeout-ms", "2000", brokers=3) as stack:
-        yield Cluster(stack)
 
 
 def _victim(cluster: Cluster, role: str, topic: str) -> int:
