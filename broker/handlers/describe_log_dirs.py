@@ -1,6 +1,7 @@
 """DescribeLogDirs (35), v1-2.
 
-Behaviour: each log directory with the size of each replica of this broker that is asked for (null: all).
+Behaviour: each log directory with the size of each replica of this broker that is asked for (null: all);
+one that has failed with KAFKA_STORAGE_ERROR and nothing else.
 Deliberately not done: total and usable bytes (v4, KIP-827); moving replicas between directories.
 Versions: v2 flexible.
 """
@@ -27,6 +28,8 @@ def handle(broker: "Broker", call: "Call") -> None:
     found: dict[Path, dict[str, list[Any]]] = {path: {} for path in broker.logs.directories}
     for partition in _asked(broker, call.request.topics):
         log = partition.log
+        if log.directory.parent not in found:
+            continue  # its directory has failed just now
         found[log.directory.parent].setdefault(partition.topic, []).append(
             shape.nested(
                 "DescribeLogDirsPartition",
@@ -48,7 +51,16 @@ def handle(broker: "Broker", call: "Call") -> None:
         )
         for path, topics in found.items()
     )
-    call.reply(shape.make(throttle_time=duration(0), error_code=ErrorCode.none, results=results))
+    failed = tuple(
+        shape.nested(
+            "DescribeLogDirsResult",
+            error_code=ErrorCode.kafka_storage_error,
+            log_dir=str(path.absolute()),
+            topics=(),
+        )
+        for path in broker.logs.offline_directories
+    )
+    call.reply(shape.make(throttle_time=duration(0), error_code=ErrorCode.none, results=results + failed))
 
 
 def _asked(broker: "Broker", topics: Any) -> Iterable[Partition]:

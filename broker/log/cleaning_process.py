@@ -33,6 +33,7 @@ def clean_in_process(task: CleaningTask, should_stop: Callable[[], bool]) -> Cle
         [sys.executable, "-m", __name__],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
+        start_new_session=True,  # Ctrl-C is for the broker, which ends us
         env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
     )
     try:
@@ -80,6 +81,8 @@ def main() -> None:
         answer = _Answer(clean(task, lambda: os.getppid() != parent))
     except LogDamaged as error:
         answer = _Answer(damaged=str(error))
+    except CleaningStopped:
+        return
     except OSError as error:
         answer = _Answer(refused=(error.errno or 0, error.strerror or str(error)))
     sys.stdout.buffer.write(msgspec.msgpack.encode(answer))

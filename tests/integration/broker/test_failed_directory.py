@@ -32,6 +32,11 @@ def test_only_its_partitions_go_offline(tmp_path: Path) -> None:
             assert len(lost) == len(PARTITIONS) // 2
             (tmp_path / "disk-a.broken").touch()
             _check_served(client, lost)
+            described = client.call(request(35, 2, topics=None)).results
+            assert {Path(each.log_dir).name: each.error_code.name for each in described} == {
+                "disk-a": "kafka_storage_error",
+                "disk-b": "none",
+            }
             create_topic(client, "new", 4)
             assert {each.error_code.value for each in _all_produced(client, "new", 4)} == {0}
         assert "log directory has failed" in broker.log()
