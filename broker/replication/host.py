@@ -2,8 +2,19 @@
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from kio.schema.errors import ErrorCode
+
+from broker.log.errors import LogError
+
 if TYPE_CHECKING:
     from broker.replication.partition import Partition
+
+
+class NotLeader(LogError):  # noqa: N818 - Kafka's word
+    """This broker does not lead the partition."""
+
+    def __init__(self, topic: str, index: int) -> None:
+        super().__init__(ErrorCode.not_leader_or_follower, f"{topic}-{index} is not led here")
 
 
 class Joining(NamedTuple):

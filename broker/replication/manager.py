@@ -43,6 +43,9 @@ class Followers(Protocol):
     def follow(self, partition: Partition, leader: LiveBroker) -> None:
         """Fetch a partition from this leader in the partition's leader epoch, ending what went before."""
 
+    def follows(self, partition: Partition) -> bool:
+        """Whether it is fetched from anyone."""
+
     def unfollow(self, partition: Partition) -> None:
         """Fetch it no longer."""
 
@@ -55,6 +58,9 @@ class _NoFollowers:
 
     def follow(self, partition: Partition, leader: LiveBroker) -> None:
         raise AssertionError(f"{partition} cannot follow broker {leader.broker_id}")
+
+    def follows(self, partition: Partition) -> bool:
+        raise AssertionError(f"{partition} cannot follow anyone")
 
     def unfollow(self, partition: Partition) -> None:
         pass
@@ -154,7 +160,7 @@ class ReplicaManager(Replicas):
             self._tell_leadership(partition, is_leader=False)
         if leader is None:
             self.followers.unfollow(partition)
-        elif is_new_epoch:
+        elif is_new_epoch or not self.followers.follows(partition):
             self.followers.follow(partition, leader)
 
     def _partition_of(

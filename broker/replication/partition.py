@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 
-from broker.log.errors import AppendRefused, LogError
-from broker.replication.host import IsrChange, Joining, PartitionHost
+from broker.log.errors import AppendRefused
+from broker.replication.host import IsrChange, Joining, NotLeader, PartitionHost
 from broker.replication.remote import FollowerLink, RemoteReplica
 from broker.topic_names import INTERNAL_TOPICS
 from contracts.cluster import NO_LEADER, LeaderAndIsrPartitionState
@@ -30,13 +30,6 @@ Committed = Callable[[ErrorCode], None]
 ACKS_ALL: Final = -1
 
 
-class NotLeader(LogError):  # noqa: N818 - Kafka's word
-    """This broker does not lead the partition."""
-
-    def __init__(self, topic: str, index: int) -> None:
-        super().__init__(ErrorCode.not_leader_or_follower, f"{topic}-{index} is not led here")
-
-
 class Partition:
     """One replica. The manager creates it and tells it its role."""
 
@@ -44,7 +37,6 @@ class Partition:
         "_committed_bytes",
         "_epoch_start_offset",
         "_host",
-        "_min_isr",
         "_remotes",
         "_seen_ms",
         "_sequence",
@@ -60,6 +52,7 @@ class Partition:
         "leader_epoch",
         "leader_id",
         "log",
+        "min_isr",
         "partition_epoch",
         "pending_isr",
         "removing_replicas",
@@ -79,8 +72,7 @@ class Partition:
         """Whose traffic and storage this is; None: the cluster's own or a standalone Kafka's."""
         self.is_internal: Final = log.topic in INTERNAL_TOPICS
         self.leader_id = NO_LEADER
-        self.leader_epoch = -1
-        self.controller_epoch = -1
+        self.leader_epoch = self.controller_epoch = -1
         self.partition_epoch = -1
         """Version of the state node as last known."""
         self.replicas: tuple[int, ...] = ()
@@ -93,7 +85,8 @@ class Partition:
         self._remotes: dict[int, RemoteReplica] = {}
         self._epoch_start_offset = 0
         """Where the log ended when we became leader in this epoch."""
-        self._min_isr = 1
+        self.min_isr = 1
+        """Effective min.insync.replicas: never more than there are replicas."""
         self._committed_bytes = 0
         """Appended since the high watermark last reached the end."""
         self._seen_ms = 0
@@ -114,11 +107,6 @@ class Partition:
     def last_stable_offset(self) -> int:
         """Below it no transaction is undecided."""
         return self.log.last_stable_offset
-
-    @property
-    def min_isr(self) -> int:
-        """Effective min.insync.replicas: never more than there are replicas."""
-        return self._min_isr
 
     @property
     def has_reached_epoch(self) -> bool:
@@ -198,7 +186,7 @@ class Partition:
         """The log's settings or the replicas have changed."""
         replicas = len(self.replicas)
         asked = self.log.config.min_insync_replicas or (2 if replicas >= 3 else 1)
-        self._min_isr = max(1, min(asked, replicas))
+        self.min_isr = max(1, min(asked, replicas))
 
     # -- appending ---------------------------------------------------------------------------------------
 
@@ -217,11 +205,11 @@ class Partition:
         """
         if not self.is_leader:
             raise NotLeader(self.topic, self.index)
-        if acks == ACKS_ALL and len(self.isr) < self._min_isr:
+        if acks == ACKS_ALL and len(self.isr) < self.min_isr:
             raise AppendRefused(
                 ErrorCode.not_enough_replicas,
                 f"The ISR {list(self.isr)} of {self.topic}-{self.index} is below min.insync.replicas "
-                f"{self._min_isr}",
+                f"{self.min_isr}",
             )
         log = self.log
         before = log.log_end_offset
@@ -254,7 +242,7 @@ class Partition:
 
     def _verdict(self) -> ErrorCode:
         """Committed, but perhaps by fewer than asked."""
-        if len(self.maximal_isr) < self._min_isr:
+        if len(self.maximal_isr) < self.min_isr:
             return ErrorCode.not_enough_replicas_after_append
         return ErrorCode.none
 
@@ -263,7 +251,7 @@ class Partition:
         that are about to join: else a busy leader would run away from them."""
         log = self.log
         target = log.log_end_offset
-        if target <= log.high_watermark or len(self.isr) < self._min_isr:
+        if target <= log.high_watermark or len(self.isr) < self.min_isr:
             return
         if self._remotes:
             maximal, lag_max_ms = self.maximal_isr, self._host.replica_lag_max_ms

@@ -6,8 +6,8 @@ from typing import Protocol
 from kio.schema.errors import ErrorCode
 
 from broker.log.errors import LogError, StorageFailed
-from broker.replication.host import IsrChange
-from broker.replication.partition import NotLeader, Partition
+from broker.replication.host import IsrChange, NotLeader
+from broker.replication.partition import Partition
 from contracts.cluster import LiveBroker
 
 Key = tuple[str, int]

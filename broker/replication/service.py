@@ -102,6 +102,10 @@ class Replication:
         link.fetcher.follow(partition)
         link.nudge()
 
+    def follows(self, partition: Partition) -> bool:
+        """Whether it is fetched from anyone."""
+        return partition.key in self._leader_of
+
     def unfollow(self, partition: Partition) -> None:
         """Fetch it no longer."""
         leader_id = self._leader_of.pop(partition.key, None)

@@ -37,6 +37,9 @@ class NoFetching:
     def follow(self, partition: Partition, leader: LiveBroker) -> None:
         pass
 
+    def follows(self, partition: Partition) -> bool:
+        return False
+
     def unfollow(self, partition: Partition) -> None:
         pass
 

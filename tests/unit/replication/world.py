@@ -163,6 +163,9 @@ class Node:
             self.pipes[leader.broker_id] = Pipe(fetcher)
         self.pipes[leader.broker_id].fetcher.follow(partition)
 
+    def follows(self, partition: Partition) -> bool:
+        return partition.key in self.leader_of
+
     def unfollow(self, partition: Partition) -> None:
         leader_id = self.leader_of.pop(partition.key, None)
         if leader_id is not None:
