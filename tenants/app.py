@@ -8,7 +8,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.staticfiles import StaticFiles
 
-from tenants.api import accounts, instances, operations, problems, quota, topics, whitelist
+from tenants.api import accounts, clusters, instances, operations, problems, quota, topics, whitelist
 from tenants.api.middleware import Authenticate, BodyLimit, SecurityHeaders
 from tenants.api.schema import openapi
 from tenants.console import Console
@@ -23,6 +23,7 @@ _ROUTERS: Final = (
     topics.router,
     quota.router,
     operations.router,
+    clusters.router,
 )
 _NO_PAGES: Final = (
     "The console's pages are not built in this installation; its API is at /v1 (see /v1/openapi.json).\n"

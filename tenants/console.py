@@ -8,6 +8,7 @@ from runtime.clock import epoch_ms
 from runtime.internal_http import InternalClient
 from runtime.tasks import Supervised
 from tenants.backend.cluster import Cluster, ConnectionPool
+from tenants.backend.facts import FactsSource
 from tenants.config import ConsoleConfig
 from tenants.feed import Feed
 from tenants.gateway_reports import GatewayLedger
@@ -47,6 +48,7 @@ class Console:
         self.gateways = GatewayLedger()
         self.quota = QuotaSource(master)
         self.topics = Topics(self.store, self.cluster)
+        self.facts = FactsSource(self.cluster)
         self.hashing = HashingLine()
         self.streams_open = 0
         self.closing = asyncio.Event()

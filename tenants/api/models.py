@@ -295,23 +295,6 @@ class RefusalList(ViewModel):
 # --- operators -------------------------------------------------------------------------------------
 
 
-class BrokerView(ViewModel):
-    """A broker that registered."""
-
-    cluster_id: str
-    node_id: int
-    host: str
-    port: int
-    live: bool
-    seen_at: datetime | None
-
-
-class BrokerList(ViewModel):
-    """GET /v1/brokers."""
-
-    items: list[BrokerView]
-
-
 class GatewayView(ViewModel):
     """A gateway worker that follows the feed."""
 

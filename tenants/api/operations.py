@@ -1,13 +1,11 @@
-"""Health and brokers."""
-
-import asyncio
+"""Health."""
 
 from fastapi import APIRouter, Request
 
-from contracts.specs import ClusterSpec, ConsumerKind
-from runtime.clock import epoch_ms, monotonic_ms
+from contracts.specs import ConsumerKind
+from runtime.clock import monotonic_ms
 from tenants.api import models
-from tenants.api.context import Operator, Plane, at, maybe_caller
+from tenants.api.context import Plane, maybe_caller
 from tenants.console import Console
 from tenants.errors import Unavailable
 
@@ -51,31 +49,3 @@ async def _has_master(plane: Console) -> bool:
     except Unavailable:
         return False
     return True
-
-
-@router.get("/brokers")
-async def brokers(plane: Plane, _operator: Operator) -> models.BrokerList:
-    """The brokers that registered, and whether they follow the feed now."""
-    specs: list[ClusterSpec] = await asyncio.to_thread(plane.clusters)
-    now_ms = monotonic_ms()
-    seen = {}
-    for one in plane.feed.consumers.values():
-        if one.broker is not None:
-            cluster_id, address = one.broker
-            age_ms = 0 if one.polls_open else now_ms - one.seen_ms
-            seen[cluster_id, address.node_id] = (one.is_live(now_ms), epoch_ms() - age_ms)
-    items = []
-    for cluster in specs:
-        for address in cluster.brokers:
-            live, seen_ms = seen.get((cluster.cluster_id, address.node_id), (False, None))
-            items.append(
-                models.BrokerView(
-                    cluster_id=cluster.cluster_id,
-                    node_id=address.node_id,
-                    host=address.host,
-                    port=address.port,
-                    live=live,
-                    seen_at=None if seen_ms is None else at(seen_ms),
-                )
-            )
-    return models.BrokerList(items=items)

@@ -218,6 +218,40 @@ export interface Broker {
   port: number;
   live: boolean;
   seen_at: string | null;
+  /** Registered with its cluster; null like the rest while the cluster does not answer. */
+  alive: boolean | null;
+  rack: string | null;
+  is_controller: boolean | null;
+  leaders: number | null;
+  replicas: number | null;
+  in_sync: number | null;
+  under_replicated: number | null;
+  log_bytes: number | null;
+}
+export interface Cluster {
+  cluster_id: string;
+  controller_id: number | null;
+  brokers: number | null;
+  partitions: number | null;
+  under_replicated: number | null;
+  offline: number | null;
+}
+export interface Brokers {
+  items: Broker[];
+  clusters: Cluster[];
+}
+export interface ClusterPartition {
+  cluster_id: string;
+  topic: string;
+  partition: number;
+  instance_id: string | null;
+  tenant: string | null;
+  instance: string | null;
+  leader: number | null;
+  replicas: number[];
+  isr: number[];
+  offline_replicas: number[];
+  under_replicated: boolean;
 }
 export interface Gateway {
   consumer: string;

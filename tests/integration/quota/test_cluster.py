@@ -112,6 +112,30 @@ def test_a_hot_partition_gets_nearly_all_within_five_rounds(stack: Stack, policy
     assert T // 10 in series[hot % 3 + 1]["allocated_bytes_per_s"]
 
 
+def test_operators_see_what_each_broker_leads_and_holds(stack: Stack) -> None:
+    tenant = Tenant(stack, "seen")
+    listed = stack.api("GET", "brokers")
+    [cluster] = listed["clusters"]
+    assert (cluster["brokers"], cluster["under_replicated"], cluster["offline"]) == (3, 0, 0)
+    brokers = listed["items"]
+    assert [(one["node_id"], one["alive"], one["live"]) for one in brokers] == [
+        (node_id, True, True) for node_id in (1, 2, 3)
+    ]
+    assert [one["node_id"] for one in brokers if one["is_controller"]] == [cluster["controller_id"]]
+    assert sum(one["leaders"] for one in brokers) == cluster["partitions"]
+    assert all(one["replicas"] == one["in_sync"] == cluster["partitions"] for one in brokers)
+    assert all(one["log_bytes"] >= 0 and one["under_replicated"] == 0 for one in brokers)
+    found = stack.api("GET", "cluster/partitions", limit=1000)["items"]
+    own = [one for one in found if one["instance_id"] == tenant.id]
+    assert [(one["topic"], one["instance"], one["leader"]) for one in own] == [
+        ("t", "seen", leader) for leader in tenant.leaders
+    ]
+    assert stack.api("GET", "cluster/partitions", under_replicated=True, offline=True) == {
+        "items": [],
+        "total": 0,
+    }
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["seed", "fair"])
 def test_two_tenants_at_full_load_each_get_what_they_bought(stack: Stack, policy: Any, name: str) -> None:
@@ -185,6 +209,11 @@ def test_a_silent_brokers_share_is_free_when_its_partition_has_moved(stack: Stac
             assert sum(each["partitions_led"] for each in brokers) == PARTITIONS
             assert tenant.quota()["produce"]["reserved_bytes_per_s"] == 0
             assert 0.93 * T < rate(loads, 5) < 1.07 * T
+            lacking = stack.api("GET", "cluster/partitions", under_replicated=True, limit=1000)["items"]
+            assert lacking[0]["instance_id"] is not None, "tenants' before the cluster's own"
+            assert all(gone not in one["isr"] and gone in one["replicas"] for one in lacking)
+            dead = next(one for one in stack.api("GET", "brokers")["items"] if one["node_id"] == gone)
+            assert (dead["alive"], dead["leaders"], dead["in_sync"]) == (False, 0, 0)
         finally:
             stack.signal_broker(gone, signal.SIGCONT)
 

@@ -24,7 +24,8 @@ export const RULES: Record<Rule, { title: string; about: string }> = {
   },
   level: {
     title: 'More is wanted than T: water level',
-    about: 'Policy fair: each broker gets what its clients want, but none more than the level at which it all adds up to T.',
+    about:
+      'Policy fair: each broker gets what its clients want, but none more than the level at which it all adds up to T.',
   },
   room: {
     title: 'Everybody gets what it wants',

@@ -1,0 +1,69 @@
+"""What operators are shown of clusters. None: the cluster does not answer."""
+
+from datetime import datetime
+
+from pydantic import Field
+
+from tenants.api.models import ViewModel
+
+
+class BrokerView(ViewModel):
+    """A broker that registered with the console."""
+
+    cluster_id: str
+    node_id: int
+    host: str
+    port: int
+    live: bool = Field(description="whether it follows the console's feed now")
+    seen_at: datetime | None
+    alive: bool | None = Field(description="whether it is registered with its cluster now")
+    rack: str | None
+    is_controller: bool | None
+    leaders: int | None = Field(description="partitions that it leads")
+    replicas: int | None = Field(description="partitions of which it holds a replica")
+    in_sync: int | None = Field(description="of its replicas, those in the ISR")
+    under_replicated: int | None = Field(description="partitions it leads that lack replicas in sync")
+    log_bytes: int | None = Field(description="size of its logs; a few seconds old")
+
+
+class ClusterView(ViewModel):
+    """A cluster in one line."""
+
+    cluster_id: str
+    controller_id: int | None
+    brokers: int | None = Field(description="brokers that are registered with it")
+    partitions: int | None
+    under_replicated: int | None
+    offline: int | None = Field(description="partitions without a leader")
+
+
+class BrokerList(ViewModel):
+    """GET /v1/brokers."""
+
+    items: list[BrokerView]
+    clusters: list[ClusterView]
+
+
+class ClusterPartitionView(ViewModel):
+    """A partition of a cluster, whoever it belongs to."""
+
+    cluster_id: str
+    topic: str = Field(
+        description="the tenant's name for it, or the cluster's own topic", examples=["orders"]
+    )
+    partition: int
+    instance_id: str | None = Field(description="None: the cluster's own")
+    tenant: str | None
+    instance: str | None
+    leader: int | None
+    replicas: list[int]
+    isr: list[int]
+    offline_replicas: list[int]
+    under_replicated: bool
+
+
+class ClusterPartitionList(ViewModel):
+    """GET /v1/cluster/partitions: the first of those that match, and how many do."""
+
+    items: list[ClusterPartitionView]
+    total: int

@@ -1,0 +1,147 @@
+"""Brokers and partitions, for operators."""
+
+import asyncio
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from contracts.names import SCOPE_LENGTH, owner_of
+from contracts.specs import BrokerAddress, ClusterSpec
+from runtime.clock import epoch_ms, monotonic_ms
+from tenants.api import cluster_models
+from tenants.api.context import Operator, Plane, at
+from tenants.backend.facts import ClusterFacts, PartitionState
+from tenants.console import Console
+from tenants.errors import Unavailable
+
+router = APIRouter(prefix="/v1", tags=["operations"])
+Seen = dict[tuple[str, int], tuple[bool, int]]
+"""(cluster, node) -> whether it follows the feed, and when it was seen last."""
+
+
+@router.get("/brokers")
+async def brokers(plane: Plane, _operator: Operator) -> cluster_models.BrokerList:
+    """The brokers that registered: are they there, what they lead and hold, what lacks replicas."""
+    specs: list[ClusterSpec] = await asyncio.to_thread(plane.clusters)
+    seen = _seen(plane)
+    items: list[cluster_models.BrokerView] = []
+    clusters: list[cluster_models.ClusterView] = []
+    for spec in specs:
+        facts = await _facts(plane, spec)
+        sizes = await plane.facts.log_bytes(spec.cluster_id) if facts is not None else {}
+        clusters.append(_cluster_view(spec.cluster_id, facts))
+        items += [_broker_view(spec.cluster_id, one, seen, facts, sizes) for one in spec.brokers]
+    return cluster_models.BrokerList(items=items, clusters=clusters)
+
+
+@router.get("/cluster/partitions")
+async def cluster_partitions(
+    plane: Plane,
+    _operator: Operator,
+    under_replicated: Annotated[bool, Query(description="those that lack replicas in sync")] = False,
+    offline: Annotated[bool, Query(description="those without a leader")] = False,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 200,
+) -> cluster_models.ClusterPartitionList:
+    """Partitions of all clusters: all, or those that lack something. Offline ones first, then tenants'."""
+    every = not (under_replicated or offline)
+    specs: list[ClusterSpec] = await asyncio.to_thread(plane.clusters)
+    names = await asyncio.to_thread(plane.instances.names)
+    found: list[tuple[str, PartitionState]] = []
+    for spec in specs:
+        if not spec.brokers:
+            continue
+        facts = await plane.facts.facts(spec.cluster_id)
+        found += [
+            (spec.cluster_id, one)
+            for one in facts.partitions
+            if every or (under_replicated and one.is_under_replicated) or (offline and one.leader is None)
+        ]
+    found.sort(key=lambda each: (each[1].leader is not None, owner_of(each[1].topic) is None))
+    shown = [_partition_view(cluster_id, one, names) for cluster_id, one in found[:limit]]
+    return cluster_models.ClusterPartitionList(items=shown, total=len(found))
+
+
+async def _facts(plane: Console, spec: ClusterSpec) -> ClusterFacts | None:
+    if not spec.brokers:
+        return None
+    try:
+        return await plane.facts.facts(spec.cluster_id)
+    except Unavailable:
+        return None
+
+
+def _seen(plane: Console) -> Seen:
+    now_ms = monotonic_ms()
+    seen: Seen = {}
+    for one in plane.feed.consumers.values():
+        if one.broker is not None:
+            cluster_id, address = one.broker
+            age_ms = 0 if one.polls_open else now_ms - one.seen_ms
+            seen[cluster_id, address.node_id] = (one.is_live(now_ms), epoch_ms() - age_ms)
+    return seen
+
+
+def _broker_view(
+    cluster_id: str, address: BrokerAddress, seen: Seen, facts: ClusterFacts | None, sizes: dict[int, int]
+) -> cluster_models.BrokerView:
+    node_id = address.node_id
+    live, seen_ms = seen.get((cluster_id, node_id), (False, None))
+    alive = None if facts is None else node_id in facts.brokers
+    own = None if facts is None else facts.brokers.get(node_id) or facts.absent.get(node_id)
+    none = None if facts is None else 0
+    return cluster_models.BrokerView(
+        cluster_id=cluster_id,
+        node_id=node_id,
+        host=address.host,
+        port=address.port,
+        live=live,
+        seen_at=None if seen_ms is None else at(seen_ms),
+        alive=alive,
+        rack=None if own is None else own.rack,
+        is_controller=None if facts is None else facts.controller_id == node_id,
+        leaders=none if own is None else own.leaders,
+        replicas=none if own is None else own.replicas,
+        in_sync=none if own is None else own.in_sync,
+        under_replicated=none if own is None else own.under_replicated,
+        log_bytes=sizes.get(node_id),
+    )
+
+
+def _cluster_view(cluster_id: str, facts: ClusterFacts | None) -> cluster_models.ClusterView:
+    if facts is None:
+        return cluster_models.ClusterView(
+            cluster_id=cluster_id,
+            controller_id=None,
+            brokers=None,
+            partitions=None,
+            under_replicated=None,
+            offline=None,
+        )
+    return cluster_models.ClusterView(
+        cluster_id=cluster_id,
+        controller_id=facts.controller_id,
+        brokers=len(facts.brokers),
+        partitions=len(facts.partitions),
+        under_replicated=sum(one.is_under_replicated for one in facts.partitions),
+        offline=sum(one.leader is None for one in facts.partitions),
+    )
+
+
+def _partition_view(
+    cluster_id: str, state: PartitionState, names: dict[str, tuple[str, str]]
+) -> cluster_models.ClusterPartitionView:
+    instance_id = owner_of(state.topic)
+    tenant, instance = names.get(instance_id or "", (None, None))
+    return cluster_models.ClusterPartitionView(
+        cluster_id=cluster_id,
+        topic=state.topic if instance_id is None else state.topic[SCOPE_LENGTH:],
+        partition=state.partition,
+        instance_id=instance_id,
+        tenant=tenant,
+        instance=instance,
+        leader=state.leader,
+        replicas=list(state.replicas),
+        isr=list(state.isr),
+        offline_replicas=list(state.offline_replicas),
+        under_replicated=state.is_under_replicated,
+    )
