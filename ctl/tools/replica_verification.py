@@ -6,7 +6,7 @@ replicas have are compared instead.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
@@ -32,6 +32,8 @@ from wire.compression import PayloadUnreadable, decompress
 _DEBUGGING_REPLICA: Final = BrokerId(-2)
 """Kafka's id for tools: followers answer it, too."""
 _READ_BYTES: Final = 1024 * 1024
+_HEARSAY_S: Final = 0.7
+"""Followers hear of the high watermark with their next fetch, half a second later when nothing comes."""
 
 
 class Batch(NamedTuple):
@@ -149,16 +151,10 @@ def _cut(data: bytes, end: int) -> list[Batch]:
 async def verify(cluster: Cluster, row: PartitionRow, *, compacted: bool) -> list[Verdict]:
     """Compare the replicas of one partition with its leader's, or the first that can be read."""
     readers = {broker: ReplicaReader(cluster, broker, row) for broker in row.replicas}
-    answers = await asyncio.gather(*(reader.ends() for reader in readers.values()), return_exceptions=True)
-    ends: dict[int, Ends] = {}
-    faults: dict[int, str] = {}
-    for broker, answer in zip(readers, answers, strict=True):
-        if isinstance(answer, Ends):
-            ends[broker] = answer
-        elif isinstance(answer, Unreadable):
-            faults[broker] = str(answer)
-        else:
-            raise answer
+    ends, faults = await _ends(readers)
+    if len({ends[broker].high_watermark for broker in row.isr if broker in ends}) > 1:
+        await asyncio.sleep(_HEARSAY_S)
+        ends, faults = await _ends(readers)
     if len(ends) > 1:
         reference = row.leader if row.leader in ends else next(iter(ends))
         start = max(one.log_start_offset for one in ends.values())
@@ -169,6 +165,21 @@ async def verify(cluster: Cluster, row: PartitionRow, *, compacted: bool) -> lis
                 if fault is not None:
                     faults[broker] = f"{fault} (compared with broker {reference})"
     return [_verdict(row, broker, ends, faults.get(broker)) for broker in row.replicas]
+
+
+async def _ends(readers: Mapping[int, ReplicaReader]) -> tuple[dict[int, Ends], dict[int, str]]:
+    """How far each replica goes, and why some cannot be read."""
+    answers = await asyncio.gather(*(reader.ends() for reader in readers.values()), return_exceptions=True)
+    ends: dict[int, Ends] = {}
+    faults: dict[int, str] = {}
+    for broker, answer in zip(readers, answers, strict=True):
+        if isinstance(answer, Ends):
+            ends[broker] = answer
+        elif isinstance(answer, Unreadable):
+            faults[broker] = str(answer)
+        else:
+            raise answer
+    return ends, faults
 
 
 def _verdict(row: PartitionRow, broker: int, ends: dict[int, Ends], fault: str | None) -> Verdict:
