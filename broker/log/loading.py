@@ -5,7 +5,6 @@ from the recovery point on is read and checked, the log ends before the first on
 the indexes, the epoch checkpoint and the producer snapshots lack is rebuilt from there.
 """
 
-import os
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -56,11 +55,15 @@ class _Found(NamedTuple):
     segments: list[int]
     snapshots: list[int]
     txn_indexes: set[int]
+    has_epochs: bool
 
 
 class _Recovered(NamedTuple):
     log_end_offset: int
     checked_from: int
+    """Every batch from here on was read."""
+    has_producers: bool
+    """Whether one of these has a producer id."""
     epochs: list[tuple[int, int]]
     recovered_bytes: int
     truncated_bytes: int
@@ -93,19 +96,34 @@ def load_log(
     listed = SegmentList(directory, files, segments)
     end = recovered.log_end_offset
     index_from = _reset_aborted(segments, found.txn_indexes, min(recovered.checked_from, end))
-    producers = load_producers(listed, snapshots, end, now_ms, index_from=index_from)
+    producers = load_producers(
+        listed,
+        snapshots,
+        end,
+        now_ms,
+        index_from=index_from,
+        until=end if recovered.has_producers else recovered.checked_from,
+    )
     for segment in listed.since(index_from):
         segment.write_indexes()
     return LoadedLog(
         listed,
         start,
         end,
-        _load_epochs(directory, listed, recovered, start),
+        _load_epochs(directory if found.has_epochs else None, listed, recovered, start),
         producers,
         snapshots,
         recovered.recovered_bytes,
         recovered.truncated_bytes,
         recovered.sealed and index_from == end,
+    )
+
+
+def new_log(directory: Path, files: LogFiles, now_ms: int) -> LoadedLog:
+    """A log that begins, in a directory that was made for it: nothing to look for. Raises: OSError."""
+    segments = SegmentList(directory, files, [Segment.create_first(directory, 0, files, now_ms)])
+    return LoadedLog(
+        segments, 0, 0, EpochCache(), ProducerStates(), SnapshotFiles(directory), 0, 0, sealed=True
     )
 
 
@@ -123,14 +141,13 @@ def _reset_aborted(segments: list[Segment], with_index: set[int], checked_from: 
 
 def _tidy(directory: Path) -> _Found:
     """What is there, after finishing or removing what a crash left half done."""
-    finish(directory)
-    names = [entry.name for entry in os.scandir(directory)]
+    names = finish(directory)
     bases = _offsets(names, LOG_SUFFIX)
     for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX):
         for base in set(_offsets(names, suffix)) - set(bases):
             (directory / f"{base:020d}{suffix}").unlink(missing_ok=True)
     txn_indexes = set(_offsets(names, TXN_INDEX_SUFFIX)) & set(bases)
-    return _Found(bases, _offsets(names, SNAPSHOT_SUFFIX), txn_indexes)
+    return _Found(bases, _offsets(names, SNAPSHOT_SUFFIX), txn_indexes, EPOCH_CHECKPOINT in names)
 
 
 def _offsets(names: list[str], suffix: str) -> list[int]:
@@ -157,7 +174,7 @@ def _trust(segments: list[Segment], config: LogConfig) -> _Recovered:
             end, next_offset = position + header.size_bytes, header.next_offset
     if end != file_size:
         return _recover(segments, config, active.base_offset)
-    return _Recovered(next_offset, next_offset, [], 0, 0, sealed=True)
+    return _Recovered(next_offset, next_offset, False, [], 0, 0, sealed=True)
 
 
 def _recover(segments: list[Segment], config: LogConfig, checkpoint: int | None) -> _Recovered:
@@ -173,6 +190,7 @@ def _recover(segments: list[Segment], config: LogConfig, checkpoint: int | None)
     recovered = truncated = 0
     next_offset = segments[0].base_offset
     checked_from: int | None = None
+    has_producers = False
     for number, segment in enumerate(segments):
         lost = gapless and number > 0 and segment.base_offset > max(next_offset, recovery_point)
         if segment.base_offset < next_offset or lost:
@@ -192,7 +210,9 @@ def _recover(segments: list[Segment], config: LogConfig, checkpoint: int | None)
             if gap < 0 or (gap and gapless) or overflows:
                 break
             segment.note(header, header.last_offset, config.index_interval_bytes)
-            epochs.append((header.partition_leader_epoch, header.base_offset))
+            if not epochs or header.partition_leader_epoch != epochs[-1][0]:
+                epochs.append((header.partition_leader_epoch, header.base_offset))
+            has_producers = has_producers or header.producer_id >= 0
             next_offset = header.next_offset
         recovered += file_size - start
         if segment.size_bytes < file_size:
@@ -203,7 +223,7 @@ def _recover(segments: list[Segment], config: LogConfig, checkpoint: int | None)
             segment.seal()
     if checked_from is None:
         checked_from = next_offset
-    return _Recovered(next_offset, checked_from, epochs, recovered, truncated)
+    return _Recovered(next_offset, checked_from, has_producers, epochs, recovered, truncated)
 
 
 def _remove_from(segments: list[Segment], number: int) -> int:
@@ -216,9 +236,12 @@ def _remove_from(segments: list[Segment], number: int) -> int:
 
 
 def _load_epochs(
-    directory: Path, segments: SegmentList, recovered: _Recovered, log_start_offset: int
+    directory: Path | None, segments: SegmentList, recovered: _Recovered, log_start_offset: int
 ) -> EpochCache:
+    """`directory`: None where it holds no checkpoint of them."""
     try:
+        if directory is None:
+            raise FileNotFoundError
         epochs = EpochCache(parse_epochs((directory / EPOCH_CHECKPOINT).read_text()))
         found = recovered.epochs
         if found:  # a truncation may not have reached the disk: the batches know better

@@ -104,7 +104,9 @@ class TruncatedLog(RetainedLog):
         before = self._producers
         latest_ms = max((entry.active_ms for entry in before.entries.values()), default=0)
         end = self.log_end_offset
-        self._producers = load_producers(self._segments, self._snapshots, end, latest_ms, index_from=end)
+        self._producers = load_producers(
+            self._segments, self._snapshots, end, latest_ms, index_from=end, until=end
+        )
         self._producers.transactions.committed_to(self.high_watermark)
         for producer_id, entry in self._producers.entries.items():
             if producer_id in before.entries:

@@ -15,11 +15,11 @@ from broker.log.checkpoint_text import CheckpointCorrupt, format_partition_metad
 from broker.log.checkpointing import Checkpointing
 from broker.log.config import LogConfig
 from broker.log.errors import LogError, StorageFailed
-from broker.log.files import LogFiles, machine_boot_id
+from broker.log.files import LogFiles, machine_boot_id, write_fully
 from broker.log.flushing import Flushing
 from broker.log.jobs import CheckpointJob, FlushRound, RemovalJob
 from broker.log.load_report import LoadReport
-from broker.log.loading import load_log
+from broker.log.loading import load_log, new_log
 from broker.log.log_base import LogBase
 from broker.log.log_directories import LogDirectories
 from broker.log.log_directory import Checkpoints, LogDirectory
@@ -27,6 +27,7 @@ from broker.log.partition_log import PartitionLog
 
 PARTITION_METADATA: Final = "partition.metadata"
 NO_TOPIC_ID: Final = uuid.UUID(int=0)
+_SMALL_FILE_BYTES: Final = 4096
 
 
 Key = tuple[str, int]
@@ -237,13 +238,15 @@ class LogManager:
         path = directory.partition_path(*key)
         path.mkdir()
         try:
-            metadata = path / PARTITION_METADATA
-            metadata.write_text(format_partition_metadata(topic_id))
-            log = self._open(directory, key, config, Checkpoints(), clean=True, now_ms=now_ms)
+            metadata = f"{path}/{PARTITION_METADATA}"
+            _write_file(metadata, format_partition_metadata(topic_id).encode())
+            loaded = new_log(path, self.files, now_ms)
         except OSError:
             shutil.rmtree(path, ignore_errors=True)
             raise
-        log.sync_with_first_flush(lambda: _sync_file(metadata), path.parent)
+        log = PartitionLog(*key, topic_id, config, loaded, owner=self)
+        self.logs[key] = log
+        log.sync_with_first_flush(lambda: _sync_file(metadata), directory.path)
         return log
 
     def delete(self, topic: str, partition: int) -> None:
@@ -361,12 +364,28 @@ class LogManager:
 
 def _read_topic_id(path: Path) -> uuid.UUID:
     try:
-        return parse_partition_metadata((path / PARTITION_METADATA).read_text())
+        return parse_partition_metadata(_read_file(f"{path}/{PARTITION_METADATA}").decode())
     except (FileNotFoundError, CheckpointCorrupt, UnicodeDecodeError):
         return NO_TOPIC_ID
 
 
-def _sync_file(path: Path) -> None:
+def _read_file(path: str) -> bytes:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(fd, _SMALL_FILE_BYTES)
+    finally:
+        os.close(fd)
+
+
+def _write_file(path: str, content: bytes) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    try:
+        write_fully(fd, content, 0)
+    finally:
+        os.close(fd)
+
+
+def _sync_file(path: str) -> None:
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(fd)

@@ -20,9 +20,15 @@ REPLAY_ACTIVE_MS: Final = 600_000
 
 
 def load_producers(
-    segments: SegmentList, snapshots: SnapshotFiles, log_end_offset: int, now_ms: int, *, index_from: int
+    segments: SegmentList,
+    snapshots: SnapshotFiles,
+    log_end_offset: int,
+    now_ms: int,
+    *,
+    index_from: int,
+    until: int,
 ) -> ProducerStates:
-    """What the log knows of its producers at its end.
+    """What the log knows of its producers at its end. From `until` on no batch has one.
 
     Aborted transactions whose markers are at `index_from` or later are put into their segments' indexes,
     which must hold none of them. Snapshots of what lies behind the end are removed. Raises: OSError.
@@ -32,6 +38,8 @@ def load_producers(
     offset, states = newest or (segments.first.base_offset, ProducerStates())
     recent = any(now_ms - entry.active_ms < REPLAY_ACTIVE_MS for entry in states.entries.values())
     for segment, position, header in _headers_from(segments, offset):
+        if header.base_offset >= until:
+            break
         if header.base_offset >= offset and header.producer_id >= 0:
             _replay(states, segment, position, header, now_ms, index_from)
     if recent:

@@ -45,6 +45,7 @@ class Segment:
         "_aborted_unsynced",
         "_aborted_written",
         "_bytes_since_index",
+        "_directory",
         "_files",
         "_first_timestamp_ms",
         "_index",
@@ -66,6 +67,7 @@ class Segment:
         self.created_ms = created_ms
         """When it was made or last written before this process: age of records without timestamps."""
         self._files = files
+        self._directory = directory
         self._paths: dict[str, Path] = {}
         self._index: OffsetIndex | None = None
         self._index_written = 0
@@ -77,35 +79,47 @@ class Segment:
         self._bytes_since_index = 0
         self._first_timestamp_ms: int | None = None
         self._largest: tuple[int, int] | None = None
-        self.place(directory)
 
     @classmethod
     def create(cls, directory: Path, base_offset: int, files: LogFiles, now_ms: int) -> "Segment":
         """A new segment; the `.log` file comes last, for it is what makes one. Raises: OSError."""
         segment = cls(directory, base_offset, files, size_bytes=0, created_ms=now_ms)
         for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX):
-            path = segment._paths[suffix]
+            path = segment.path(suffix)
             files.forget(path)
             os.ftruncate(files.get(path, create=True).fd, 0)
-        segment._index = OffsetIndex(base_offset)
-        segment._time_index = TimeIndex(base_offset)
-        segment._aborted = []
-        segment._paths[TXN_INDEX_SUFFIX].unlink(missing_ok=True)
-        segment._largest = (NO_TIMESTAMP, base_offset)
+        segment.path(TXN_INDEX_SUFFIX).unlink(missing_ok=True)
+        segment._begin_empty()
         return segment
+
+    @classmethod
+    def create_first(cls, directory: Path, base_offset: int, files: LogFiles, now_ms: int) -> "Segment":
+        """Of a new log: only the `.log` file; indexes get theirs with their entries. Raises: OSError."""
+        segment = cls(directory, base_offset, files, size_bytes=0, created_ms=now_ms)
+        files.get(segment.path(), create=True)
+        segment._begin_empty()
+        return segment
+
+    def _begin_empty(self) -> None:
+        self._index = OffsetIndex(self.base_offset)
+        self._time_index = TimeIndex(self.base_offset)
+        self._aborted = []
+        self._largest = (NO_TIMESTAMP, self.base_offset)
 
     def place(self, directory: Path) -> None:
         """Name the files anew: the directory was renamed."""
         self.release()
-        for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX):
-            self._paths[suffix] = directory / offset_file_name(self.base_offset, suffix)
+        self._directory, self._paths = directory, {}
 
     def path(self, suffix: str = LOG_SUFFIX) -> Path:
-        return self._paths[suffix]
+        path = self._paths.get(suffix)
+        if path is None:
+            path = self._paths[suffix] = self._directory / offset_file_name(self.base_offset, suffix)
+        return path
 
     def handle(self) -> FileHandle:
         """The `.log` file. Raises: OSError."""
-        return self._files.get(self._paths[LOG_SUFFIX])
+        return self._files.get(self.path())
 
     # Indexes, loaded when first needed
 
@@ -130,7 +144,7 @@ class Segment:
             try:
                 self._aborted = parse_txn_index(self._content(TXN_INDEX_SUFFIX), self.base_offset)
             except TxnIndexCorrupt as error:
-                raise OSError(errno.EIO, f"{self._paths[TXN_INDEX_SUFFIX].name}: {error}") from error
+                raise OSError(errno.EIO, f"{self.path(TXN_INDEX_SUFFIX).name}: {error}") from error
             self._aborted_written = len(self._aborted)
         return self._aborted
 
@@ -143,7 +157,7 @@ class Segment:
         return True
 
     def _content(self, suffix: str) -> bytes:
-        path = self._paths[suffix]
+        path = self.path(suffix)
         try:
             return path.read_bytes()
         except FileNotFoundError:
@@ -159,7 +173,7 @@ class Segment:
 
     def _last_time_entry(self) -> tuple[int, int]:
         """The end of the time index without loading it: retention asks every segment."""
-        path = self._paths[TIME_INDEX_SUFFIX]
+        path = self.path(TIME_INDEX_SUFFIX)
         with suppress(FileNotFoundError), path.open("rb", buffering=0) as file:
             size = os.fstat(file.fileno()).st_size
             tail = os.pread(file.fileno(), TIME_ENTRY_SIZE, max(0, size - TIME_ENTRY_SIZE))
@@ -180,7 +194,7 @@ class Segment:
         sizes = [0]
         for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
             with suppress(FileNotFoundError):
-                sizes.append(self._paths[suffix].stat().st_size)
+                sizes.append(self.path(suffix).stat().st_size)
         return max(sizes)
 
     @property
@@ -251,7 +265,7 @@ class Segment:
     def _rewrite_aborted(self, kept: list[AbortedTransaction]) -> None:
         self._aborted = kept
         self._aborted_written = min(self._aborted_written, len(kept))
-        path = self._paths[TXN_INDEX_SUFFIX]
+        path = self.path(TXN_INDEX_SUFFIX)
         if path.exists():
             os.ftruncate(self._files.get(path).fd, self._aborted_written * TXN_ENTRY_SIZE)
             self._aborted_unsynced = True
@@ -295,19 +309,19 @@ class Segment:
 
     def index_handles(self) -> list[FileHandle]:
         """The offset and the time index, to be synced once the segment is sealed. Raises: OSError."""
-        return [FileHandle(self._paths[suffix]) for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX)]
+        return [FileHandle(self.path(suffix)) for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX)]
 
     def take_aborted_handle(self) -> FileHandle | None:
         """The index of aborted transactions where it is not synced. Recovery takes what it says below the
         recovery point as it is, so it must be durable before that moves. Raises: OSError."""
         if not self._aborted_unsynced:
             return None
-        handle = FileHandle(self._paths[TXN_INDEX_SUFFIX])
+        handle = FileHandle(self.path(TXN_INDEX_SUFFIX))
         self._aborted_unsynced = False
         return handle
 
     def _write_index(self, suffix: str, data: bytes, position: int) -> None:
-        write_fully(self._files.get(self._paths[suffix], create=True).fd, data, position)
+        write_fully(self._files.get(self.path(suffix), create=True).fd, data, position)
 
     def seal(self) -> None:
         """Finish the files: the last time index entry, no tail behind the entries. Raises: OSError."""
@@ -320,12 +334,14 @@ class Segment:
             (INDEX_SUFFIX, self._index_written * INDEX_ENTRY_SIZE),
             (TIME_INDEX_SUFFIX, self._time_index_written * TIME_ENTRY_SIZE),
         ):
-            os.ftruncate(self._files.get(self._paths[suffix], create=True).fd, size_bytes)
+            os.ftruncate(self._files.get(self.path(suffix), create=True).fd, size_bytes)
 
     # Reading
 
     def headers(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
         """(position, header) of the batches from `position` on. Raises: OSError."""
+        if position >= self.size_bytes:
+            return
         handle = self.handle()  # held while the walk lasts: the cache may drop it meanwhile
         yield from walk_headers(handle.fd, position, self.size_bytes)
 
@@ -380,5 +396,5 @@ class Segment:
         if self.size_bytes > REMOVED_AT_ONCE_BYTES:
             self._files.discarded.append(self.handle())
         self.release()
-        for path in self._paths.values():
-            path.unlink(missing_ok=True)
+        for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX):
+            self.path(suffix).unlink(missing_ok=True)

@@ -9,14 +9,17 @@ from broker.log.cleaned_segment import CLEANED_SUFFIX, SEGMENT_SUFFIXES, SWAP_SU
 from broker.log.segment import LOG_SUFFIX, offset_file_name
 
 DELETED_SUFFIX: Final = ".deleted"
+_UNFINISHED: Final = (CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX, ".tmp")
 
 
-def finish(directory: Path) -> None:
+def finish(directory: Path) -> list[str]:
     """Remove what was only begun; put compacted segments in their place, in the order of offsets.
 
-    Raises: OSError.
+    Returns the names of what is there then. Raises: OSError.
     """
     names = [entry.name for entry in os.scandir(directory)]
+    if not any(name.endswith(_UNFINISHED) for name in names):
+        return names
     for name in names:
         if name.endswith((CLEANED_SUFFIX, DELETED_SUFFIX, ".tmp")):
             (directory / name).unlink()
@@ -26,6 +29,7 @@ def finish(directory: Path) -> None:
     for entry in list(os.scandir(directory)):
         if entry.name.endswith(SWAP_SUFFIX):  # indexes whose `.log` never got there
             Path(entry.path).unlink()
+    return [entry.name for entry in os.scandir(directory)]
 
 
 def _finish_swap(directory: Path, base_offset: int, names: list[str]) -> None:

@@ -153,8 +153,8 @@ class LogLife(RuleBasedStateMachine):
         ]
         if unsynced and damage != "none":
             hurt(*unsynced[int(keep * (len(unsynced) - 1))], damage, keep)
-        if spoil:
-            path = max(self.log.directory.glob("*" + spoil))
+        path = max(self.log.directory.glob("*" + spoil), default=None) if spoil else None
+        if path is not None:
             os.truncate(path, int(keep * path.stat().st_size))
         self.reopen()
         assert self.flushed <= self.log.log_end_offset <= self.end
@@ -185,10 +185,10 @@ class LogLife(RuleBasedStateMachine):
         for path in self.log.directory.glob("*.log"):
             batches = dict(iterate_batches(path.read_bytes()))
             base = int(path.stem)
-            entries = OffsetIndex(base, path.with_suffix(".index").read_bytes())
+            entries = OffsetIndex(base, index_content(path.with_suffix(".index")))
             for offset, position in entries_of(entries):
                 assert batches[position].last_offset == offset
-            times = TimeIndex(base, path.with_suffix(".timeindex").read_bytes())
+            times = TimeIndex(base, index_content(path.with_suffix(".timeindex")))
             assert times.is_sound()
             ends = {header.last_offset: header.max_timestamp_ms for header in batches.values()}
             for number in range(len(times)):
@@ -198,6 +198,11 @@ class LogLife(RuleBasedStateMachine):
     def teardown(self) -> None:
         crash(self.manager)
         shutil.rmtree(self.directory)
+
+
+def index_content(path: Path) -> bytes:
+    """Of a new log they have no file before their first entry."""
+    return path.read_bytes() if path.exists() else b""
 
 
 def entries_of(index: OffsetIndex) -> list[tuple[int, int]]:
