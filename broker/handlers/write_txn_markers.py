@@ -1,12 +1,13 @@
 """WriteTxnMarkers (27), v1: between brokers, and for operators who end a hanging transaction.
 
-Behaviour: appends a control batch to each partition; answered when all are committed, or why they are not. In
-a partition of the offsets topic the group coordinator acts on it. Behind a gateway it is not served; a peer
-that proved the deployment's secret without speaking for a client may ask.
+Behaviour: appends a control batch to each partition; answered when all are committed, or why they are not;
+REQUEST_TIMED_OUT for those that take too long, which may be committed yet: writing a marker twice does no
+harm. In a partition of the offsets topic the group coordinator acts on it. Behind a gateway it is not served;
+a peer that proved the deployment's secret without speaking for a client may ask.
 """
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.errors import ErrorCode
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from broker.app import Broker
     from broker.call import Call
 
+_TIMEOUT_MS: Final = 5_000
+"""One partition whose followers are away must not hold back the markers of others for long."""
 _Errors = dict[tuple[int, str, int], ErrorCode]
 """(position of the marker, topic, partition) -> error."""
 
@@ -42,8 +45,13 @@ def handle(broker: "Broker", call: "Call") -> None:
     def gather(key: tuple[int, str, int], error: ErrorCode) -> None:
         errors[key] = error
         if len(errors) == len(wanted):
+            timer.cancel()
             answer(errors)
 
+    def give_up() -> None:
+        answer(dict.fromkeys(wanted, ErrorCode.request_timed_out) | errors)
+
+    timer = broker.call_later(_TIMEOUT_MS, give_up)
     for key, marker in wanted.items():
         _, topic, index = key
         producer = Producer(marker.producer_id, marker.producer_epoch)

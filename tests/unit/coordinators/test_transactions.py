@@ -90,7 +90,6 @@ class Broker:
         )
         partition.append(records, now_ms=1, origin=AppendOrigin.CLIENT, verification=guard)
 
-    @property
     def state(self) -> State:
         described = self.shard().core.describe("t")
         assert described is not None
@@ -156,7 +155,7 @@ async def test_markers_end_a_transaction_everywhere(disk: Disk, tree: LocalTree)
     assert broker.offset() is None
     assert broker.group().core.is_unstable("g", "orders", 0)
     assert broker.end(producer, commit=True).error is ErrorCode.none
-    assert broker.state is State.COMPLETE_COMMIT
+    assert broker.state() is State.COMPLETE_COMMIT
     assert orders.last_stable_offset == 2
     assert broker.offset() == 7
     assert not broker.group().core.is_unstable("g", "orders", 0)
@@ -205,10 +204,10 @@ async def test_a_decision_is_carried_out_by_the_next_leader(pair: Disk, tree: Lo
     await until(lambda: not broker.transactions.is_loading)
     orders = pair.partition(DATA.partition, "orders")
     await until(lambda: orders.log.log_end_offset == 2)
-    assert broker.state is State.PREPARE_COMMIT
+    assert broker.state() is State.PREPARE_COMMIT
     pair.replicate()
     pair.replicate()
-    assert broker.state is State.COMPLETE_COMMIT
+    assert broker.state() is State.COMPLETE_COMMIT
     assert orders.last_stable_offset == 2
 
 
@@ -222,9 +221,9 @@ async def test_markers_wait_for_a_leader_and_skip_what_was_deleted(
     broker.add(producer, DATA, TopicPartition("deleted", 0))
     broker.write(producer)
     assert broker.end(producer, commit=True).error is ErrorCode.none
-    assert broker.state is State.PREPARE_COMMIT
+    assert broker.state() is State.PREPARE_COMMIT
     assert disk.partition(DATA.partition, "orders").last_stable_offset == 2, "one does not wait for the other"
-    await until(lambda: broker.state is State.COMPLETE_COMMIT)
+    await until(lambda: broker.state() is State.COMPLETE_COMMIT)
 
 
 async def test_verification_here(disk: Disk, tree: LocalTree) -> None:
