@@ -86,7 +86,7 @@ async def test_the_elected_one_is_killed_in_the_middle_of_traffic(
 ) -> None:
     first = await elected(address, masters)
     await until(lambda: points[0].applied > 0.9 * T, 10)
-    assert 0.9 * T < await measure(points, 2) < MOST
+    assert 0.8 * T < await measure(points, 2) < MOST
     granted = max(point.epochs[-1] for point in points)
     first.kill()
     during = [await measure(points, 1) for _ in range(2)]
@@ -94,7 +94,7 @@ async def test_the_elected_one_is_killed_in_the_middle_of_traffic(
     await elected(address, masters, other_than=first)
     assert points[0].applied > 0.9 * T, "the new master starts from what is applied: nobody is jolted"
     await until(lambda: points[0].epochs[-1] > granted, 5)
-    assert 0.9 * T < await measure(points, 2) < MOST
+    assert 0.8 * T < await measure(points, 2) < MOST
 
 
 @pytest.mark.long
@@ -103,7 +103,7 @@ async def test_all_masters_are_killed_and_one_comes_back(
 ) -> None:
     first = await elected(address, masters)
     await until(lambda: points[0].applied > 0.9 * T, 10)
-    assert 0.9 * T < await measure(points, 2) < MOST
+    assert 0.8 * T < await measure(points, 2) < MOST
     for master in masters:
         master.kill()
     granted = max(point.epochs[-1] for point in points)
@@ -125,7 +125,7 @@ async def test_a_paused_master_gives_nothing_when_it_wakes_up(
     second = await elected(address, masters, other_than=first)
     await until(lambda: points[0].epochs[-1] > 2**33, 5)
     first.send(signal.SIGCONT)
-    assert 0.9 * T < await measure(points, 2) < 1.05 * T
+    assert 0.8 * T < await measure(points, 2) < 1.05 * T
     assert address.url == second.url
     async with httpx.AsyncClient(headers={"Authorization": f"Bearer {SECRET}"}, trust_env=False) as http:
         refused = await http.get(f"{first.url}/internal/v1/quota")

@@ -81,7 +81,7 @@ def test_each_policy_does_what_it_is_for() -> None:
         simulate(BY_NAME["greedy-12"], name, 1, 45).metrics for name in ("static", "seed", "capped", "fair")
     )
     assert static.over_issue_peak <= 1 and static.utilisation < 0.75
-    assert seed.over_issue_mean > capped.over_issue_mean and seed.utilisation > 0.98
+    assert seed.over_issue_mean > capped.over_issue_mean and seed.utilisation > 0.97
     assert capped.over_issue_mean <= 1.11
     assert fair.overshoot_integral < 0.3 * seed.overshoot_integral
     assert fair.convergence_rounds is not None and fair.convergence_rounds <= 3
