@@ -27,7 +27,8 @@ class CleanedTransactions:
             return False
         self._advance(header.last_offset)
         self._with_batches.add(header.producer_id)
-        return header.producer_id in self._aborted
+        entry = self._aborted.get(header.producer_id)
+        return entry is not None and header.base_offset < entry.last_offset
 
     def may_drop_marker(self, header: BatchHeader, marker: EndMarker | None) -> bool:
         """Whether nothing of the transaction that this control batch ends is left."""
@@ -51,4 +52,4 @@ class CleanedTransactions:
     def _advance(self, offset: int) -> None:
         while self._coming and self._coming[-1].first_offset <= offset:
             entry = self._coming.pop()
-            self._aborted.setdefault(entry.producer_id, entry)
+            self._aborted[entry.producer_id] = entry
