@@ -93,13 +93,6 @@ def test_librdkafka_admin(broker: BrokerProcess) -> None:
     admin.delete_topics([topic])[topic].result(10)
 
 
-def test_librdkafka_says_what_a_transaction_meets(broker: BrokerProcess) -> None:
-    producer = Producer({"bootstrap.servers": broker.address, "transactional.id": "tx"})
-    with pytest.raises(KafkaException) as refused:
-        producer.init_transactions(8)
-    assert refused.value.args[0].code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-
-
 @pytest.mark.parametrize("codec", [None, "gzip"])
 def test_kafka_python_with_every_codec(broker: BrokerProcess, codec: str | None) -> None:
     topic = f"kafka-python.{codec}"
