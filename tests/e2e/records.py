@@ -2,7 +2,9 @@
 
 import threading
 import time
+from collections.abc import Mapping
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -28,8 +30,9 @@ class CountingProducer:
         *,
         idempotent: bool = True,
         padding: int = 0,
+        config: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
-        """`padding`: blanks behind each number, to make records of some size."""
+        """`padding`: blanks behind each number, to make records of some size; `config`: how to log in."""
         self.acknowledged: dict[int, list[int]] = {number: [] for number in range(partitions)}
         self.failed: list[str] = []
         self._acknowledged_s: dict[int, list[float]] = {number: [] for number in range(partitions)}
@@ -44,6 +47,7 @@ class CountingProducer:
                 "linger.ms": 5,
                 "message.timeout.ms": 60_000,
                 "reconnect.backoff.max.ms": 500,
+                **config,
             }
         )
         self._thread = threading.Thread(target=self._run)
@@ -101,9 +105,13 @@ class CountingProducer:
             time.sleep(0.02)
 
 
-def read_all(bootstrap: str, topic: str, partition: int) -> list[int]:
+def read_all(
+    bootstrap: str, topic: str, partition: int, config: Mapping[str, Any] = MappingProxyType({})
+) -> list[int]:
     """Every value of a partition, in order, up to its end."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader", "enable.auto.commit": False})
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "reader", "enable.auto.commit": False, **config}
+    )
     low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=20)
     consumer.assign([TopicPartition(topic, partition, low)])
     values: list[int] = []
