@@ -7,6 +7,7 @@ from broker import peer, znode_paths
 from broker.config import BrokerConfig
 from broker.controller.config import ControllerConfig, InternalTopic
 from broker.controller.shell import Controller
+from broker.earlier_session import EarlierSession
 from broker.membership import Membership
 from broker.sasl import PeerBroker
 from broker.state_change_log import StateChangeLog
@@ -67,7 +68,13 @@ class ClusterMember:
         config = broker.config
         self._broker = broker
         self.tree = open_tree(config)
-        self.membership = Membership(self.tree, config.node_id, config.cluster_id, config.session_timeout_ms)
+        self.membership = Membership(
+            self.tree,
+            config.node_id,
+            config.cluster_id,
+            config.session_timeout_ms,
+            EarlierSession(config.data_dir),
+        )
         self.state_changes = StateChangeLog(config.data_dir, config.node_id, epoch_ms, self._log_failed)
         self.controller = Controller(
             config.node_id,

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from broker import znode_paths
+from broker.earlier_session import EarlierSession
 from broker.znodes import (
     Registration,
     ZnodeDamaged,
@@ -19,7 +20,7 @@ from broker.znodes import (
 )
 from runtime.clock import monotonic_ms
 from runtime.logs import get_logger
-from runtime.tree import Conflict, Create, SessionState, Tree, TreeConflict, TreeUnavailable
+from runtime.tree import Conflict, Create, Delete, SessionState, Tree, TreeConflict, TreeUnavailable
 
 _log = get_logger(__name__)
 _LOOK_AGAIN_S: Final = 0.2
@@ -38,8 +39,11 @@ class ForeignCluster(Exception):  # noqa: N818 - says what is so
 class Membership:
     """Registers this broker, and again after each expiry of the session."""
 
-    def __init__(self, tree: Tree, node_id: int, cluster_id: str, session_timeout_ms: int) -> None:
+    def __init__(
+        self, tree: Tree, node_id: int, cluster_id: str, session_timeout_ms: int, earlier: EarlierSession
+    ) -> None:
         self._tree = tree
+        self._earlier = earlier
         self._node_id = node_id
         self._cluster_id = cluster_id
         self._session_timeout_ms = session_timeout_ms
@@ -55,9 +59,9 @@ class Membership:
         self._on_registered.append(callback)
 
     async def prepare(self) -> None:
-        """Make the persistent nodes and see that the tree is this cluster's.
+        """Make the persistent nodes, see that the tree is this cluster's, and end our last life in it.
 
-        Raises: ForeignCluster, TreeUnavailable, ZnodeDamaged.
+        Raises: ForeignCluster, OSError, TreeUnavailable, ZnodeDamaged.
         """
         missing = [
             path
@@ -79,12 +83,30 @@ class Membership:
                 f"the metadata belongs to cluster {found}, this broker to {self._cluster_id}: "
                 "give another --cluster-id or another --zookeeper path"
             )
+        await self._end_last_life()
+
+    async def _end_last_life(self) -> None:
+        """Remove what a session whose broker is dead still owns: the cluster learns of the death now."""
+        session_id = self._earlier.recall()
+        if session_id in (0, self._tree.session_id):
+            return
+        paths = (znode_paths.broker_path(self._node_id), znode_paths.CONTROLLER)
+        nodes = await self._tree.get_many(paths)
+        left = [
+            path
+            for path, node in zip(paths, nodes, strict=True)
+            if node is not None and node.stat.owner == session_id
+        ]
+        if left:
+            _log.info("an earlier life of this broker is ended", nodes=left)
+            await self._tree.commit_many([[Delete(path)] for path in left])  # or its session ended just now
 
     async def register(self, registration: Registration) -> int:
         """Create our node; its epoch. An earlier life of this broker is waited for until its session ends.
 
         Raises: BrokerIdTaken, TreeUnavailable.
         """
+        self._note_session()
         self._data = encode_registration(registration)
         deadline_ms = monotonic_ms() + self._session_timeout_ms * _PATIENCE
         while True:
@@ -99,6 +121,12 @@ class Membership:
         for callback in self._on_registered:
             callback(epoch)
         return epoch
+
+    def _note_session(self) -> None:
+        try:
+            self._earlier.note(self._tree.session_id)
+        except OSError as error:
+            _log.warning("the session is not noted: a restart may have to wait for its end", error=str(error))
 
     async def _try_register(self) -> int | None:
         """Our epoch, or None while somebody else has the node. Raises: TreeUnavailable."""

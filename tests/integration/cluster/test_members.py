@@ -132,6 +132,18 @@ def test_a_broker_whose_session_expired_comes_back_as_another(cluster: Cluster) 
             cluster.until_in_sync("paused", index)
 
 
+def test_a_killed_broker_does_not_wait_for_its_session(cluster: Cluster) -> None:
+    broker = cluster.add(4, "--session-timeout-ms", "60000")
+    try:
+        broker.start()
+        broker.kill()
+        broker.start()
+        assert "an earlier life of this broker is ended" in broker.log()
+    finally:
+        broker.stop()
+        del cluster.brokers[4]
+
+
 def test_an_id_that_is_taken(cluster: Cluster, tmp_path: Any) -> None:
     taken = cluster.brokers[1]
     twin = BrokerProcess(tmp_path, *taken.arguments)

@@ -2,11 +2,14 @@
 
 import asyncio
 import contextlib
+import shutil
 from itertools import count
+from pathlib import Path
 
 import pytest
 
 from broker import znode_paths
+from broker.earlier_session import EarlierSession
 from broker.membership import BrokerIdTaken, ForeignCluster, Membership
 from broker.znodes import Registration, decode_registration
 from contracts.tree import Create, TreeUnavailable
@@ -23,9 +26,11 @@ def _here(port: int = 9092) -> Registration:
     return Registration(host="127.0.0.1", port=port, timestamp_ms=next(_clock))
 
 
-async def _member(tree: MemoryTree, cluster_id: str = "c") -> Membership:
+async def _member(tree: MemoryTree, cluster_id: str = "c", data_dir: Path | None = None) -> Membership:
+    """Without a directory none that remembers."""
     await tree.start()
-    member = Membership(tree, 1, cluster_id, _TIMEOUT_MS)
+    earlier = EarlierSession(data_dir or Path("/nowhere"))
+    member = Membership(tree, 1, cluster_id, _TIMEOUT_MS, earlier)
     await member.prepare()
     return member
 
@@ -81,6 +86,45 @@ async def test_an_earlier_life_is_waited_for(ensemble: MemoryEnsemble) -> None:
     assert not registering.done()
     killed.expire(noticed=False)
     assert await registering > before
+
+
+async def test_an_earlier_life_of_the_same_directory_is_ended(
+    ensemble: MemoryEnsemble, tmp_path: Path
+) -> None:
+    killed = ensemble.session()
+    before = await (await _member(killed, data_dir=tmp_path)).register(_here())
+    await killed.commit([Create(znode_paths.CONTROLLER, ephemeral=True)])
+    again = await _member(ensemble.session(), data_dir=tmp_path)
+    assert await killed.get(znode_paths.CONTROLLER) is None, "its other nodes go too"
+    assert await asyncio.wait_for(again.register(_here()), _TIMEOUT_MS / 2000) > before
+
+
+async def test_what_others_own_is_left_alone(ensemble: MemoryEnsemble, tmp_path: Path) -> None:
+    killed, other = ensemble.session(), ensemble.session()
+    await (await _member(killed, data_dir=tmp_path)).register(_here())
+    killed.expire(noticed=False)
+    await (await _member(other)).register(_here())
+    await other.commit([Create(znode_paths.CONTROLLER, ephemeral=True)])
+    again = await _member(ensemble.session(), data_dir=tmp_path)
+    assert await other.get(znode_paths.CONTROLLER) is not None
+    with pytest.raises(BrokerIdTaken):
+        await again.register(_here())
+
+
+async def test_a_copy_of_the_directory_ends_nobody(ensemble: MemoryEnsemble, tmp_path: Path) -> None:
+    original, copy = tmp_path / "original", tmp_path / "copy"
+    original.mkdir()
+    await (await _member(ensemble.session(), data_dir=original)).register(_here())
+    shutil.copytree(original, copy)
+    second = await _member(ensemble.session(), data_dir=copy)
+    with pytest.raises(BrokerIdTaken):
+        await second.register(_here())
+
+
+@pytest.mark.parametrize("content", ["", "x", "zz 1:1", "\u00e9 1:1"])
+async def test_a_damaged_note_says_nothing(ensemble: MemoryEnsemble, tmp_path: Path, content: str) -> None:
+    (tmp_path / "session").write_bytes(content.encode("latin-1"))
+    await (await _member(ensemble.session(), data_dir=tmp_path)).register(_here())
 
 
 async def test_expiry_gives_a_new_epoch(ensemble: MemoryEnsemble) -> None:
