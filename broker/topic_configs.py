@@ -170,7 +170,7 @@ _DEFINITIONS: Final = (
     ),
     _integer("max.compaction.lag.ms", _LONG_MAX, "How long a record may stay uncompacted.", 1),
     _integer("max.message.bytes", _LOG.max_message_bytes, "The largest record batch.", 0, ConfigType.INT),
-    _boolean("message.downconversion.enable", "false", "Accepted; batches are served as stored."),
+    _boolean("message.downconversion.enable", "false", "Accepted; instances say who is served old formats."),
     _integer(
         "message.timestamp.after.max.ms",
         _LOG.message_timestamp_after_max_ms,

@@ -99,12 +99,12 @@ def too_large(task: dict[str, Any]) -> Any:
         bootstrap_servers=task["bootstrap"],
         api_version=tuple(task["api_version"]),
         max_partition_fetch_bytes=task["bytes_max"],
-        consumer_timeout_ms=1500,
+        consumer_timeout_ms=20_000,
     )
     consumer.assign([TopicPartition(task["topic"], 0)])
     consumer.seek_to_beginning()
     try:
-        return [record.offset for record in consumer]
+        return [record.offset for _, record in zip(range(task["count"]), consumer, strict=False)]
     except RecordTooLargeError:
         return "RecordTooLargeError"
     finally:

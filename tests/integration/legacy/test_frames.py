@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from kio.static.primitive import i32Timedelta
 
 from tests.integration.broker.process import BrokerProcess
@@ -141,6 +142,24 @@ def test_a_long_poll_ends_when_messages_come(broker: BrokerProcess, raw: RawClie
         began = time.monotonic()
         assert len(read_old(waiting.receive().responses[0].partitions[0].records)) == 1
         assert time.monotonic() - began < 4
+
+
+def test_markers_of_transactions_do_not_stop_old_consumers(broker: BrokerProcess, raw: RawClient) -> None:
+    create_topic(raw, "transactions")
+    producer = Producer({"bootstrap.servers": broker.address, "transactional.id": "old-and-new"})
+    producer.init_transactions(20)
+    for number, end in enumerate((producer.commit_transaction, producer.abort_transaction)):
+        producer.begin_transaction()
+        producer.produce("transactions", f"{number}")
+        producer.flush(10)
+        end(10)
+    producer.begin_transaction()
+    producer.produce("transactions", "last")
+    producer.commit_transaction(10)
+    rows = read_old(fetch(raw, "transactions", 0, version=2).records)
+    assert [(row[0], row[3]) for row in rows] == [(0, b"0"), (2, b"1"), (4, b"last")]
+    assert [row[0] for row in read_old(fetch(raw, "transactions", 1, version=0).records)] == [2, 4]
+    assert fetch(raw, "transactions", 5, version=2).records == b"", "a marker is the end of the log"
 
 
 def test_old_offsets(raw: RawClient) -> None:

@@ -121,8 +121,11 @@ def test_offsets_and_limits_of_old_clients(gateway: GatewayProcess, version: tup
     topic = create(gateway, f"offsets-{version[1]}", 1)
     produced_by_confluent(gateway, topic, "gzip", ["a", "b", "x" * 5000, "c"])
     assert old_client(gateway, "offsets", version, topic=topic) == [0, 4]
-    assert old_client(gateway, "too_large", version, topic=topic, bytes_max=1000) == "RecordTooLargeError"
-    assert old_client(gateway, "too_large", version, topic=topic, bytes_max=6000) == [0, 1, 2, 3]
+    assert (
+        old_client(gateway, "too_large", version, topic=topic, bytes_max=1000, count=4)
+        == "RecordTooLargeError"
+    )
+    assert old_client(gateway, "too_large", version, topic=topic, bytes_max=6000, count=4) == [0, 1, 2, 3]
 
 
 def test_what_an_old_producer_may_not_write(gateway: GatewayProcess) -> None:

@@ -5,6 +5,7 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -24,13 +25,18 @@ class Finished(NamedTuple):
 class Tools:
     """`portico ...` against one data directory, in this process: starting Python takes longer than most."""
 
-    def __init__(self, stack: Stack) -> None:
+    def __init__(self, stack: Stack, data_dir: Path | None = None) -> None:
         self.stack = stack
+        self._data_dir = data_dir or stack.data_dir
+
+    def elsewhere(self, data_dir: Path) -> "Tools":
+        """The same commands with another data directory, which may hold nothing."""
+        return Tools(self.stack, data_dir)
 
     def finished(self, *arguments: str) -> Finished:
         """A command that may fail."""
         out, err = io.StringIO(), io.StringIO()
-        command = ["portico", *arguments, "--data-dir", str(self.stack.data_dir)]
+        command = ["portico", *arguments, "--data-dir", str(self._data_dir)]
         with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
             patch.setattr(sys, "argv", command)
             patch.setenv("COLUMNS", "250")

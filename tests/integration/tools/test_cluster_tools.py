@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka import Producer
 
 from ctl.stack.layout import Layout
+from tests.integration.broker.process import running_broker
 from tests.integration.tools.conftest import Tools
 
 
@@ -87,6 +88,50 @@ def test_topics_of_the_cluster(tools: Tools) -> None:
     tools.run("topic", "delete", "--cluster", "plain")
     assert "plain" not in {one["topic"] for one in tools.json("topic", "list", "--cluster")}
     assert "does not host" in tools.run("topic", "delete", "--cluster", "plain", code=1)
+
+
+SEED_CONFIGS = {
+    "unclean.leader.election.enable": "true",
+    "delete.retention.ms": "60000",
+    "segment.jitter.ms": "1000",
+    "retention.ms": "600000",
+    "flush.ms": "5000",
+    "segment.bytes": "2000000",
+    "flush.messages": "100",
+    "segment.ms": "60000",
+    "retention.bytes": "90000000",
+    "cleanup.policy": "compact,delete",
+    "segment.index.bytes": "100000",
+    "min.cleanable.dirty.ratio": "0.2",
+    "max.message.bytes": "500000",
+    "file.delete.delay.ms": "1000",
+    "min.insync.replicas": "1",
+    "index.interval.bytes": "8192",
+}
+"""Every config that Kafka's topic tool could set when it was described first."""
+
+
+def test_every_config_of_a_topic(tools: Tools) -> None:
+    tools.run("topic", "create", "--cluster", "tuned")
+    options = [part for key, value in SEED_CONFIGS.items() for part in ("--config", f"{key}={value}")]
+    tools.run("topic", "alter", "--cluster", "tuned", *options)
+    described = tools.json("topic", "describe", "--cluster", "tuned")["configs"]["tuned"]
+    assert SEED_CONFIGS.items() <= described.items()
+    resets = [part for key in SEED_CONFIGS for part in ("--reset", key)]
+    tools.run("topic", "alter", "--cluster", "tuned", *resets)
+    assert (
+        not SEED_CONFIGS.keys()
+        & tools.json("topic", "describe", "--cluster", "tuned")["configs"]["tuned"].keys()
+    )
+
+
+def test_where_topics_may_not_be_deleted_the_wish_is_recorded(tools: Tools, tmp_path: Path) -> None:
+    with running_broker(tmp_path, "--no-delete-topic-enable") as broker:
+        reach = ("--cluster", "--bootstrap", broker.address)
+        elsewhere = tools.elsewhere(tmp_path)
+        elsewhere.run("topic", "create", *reach, "kept")
+        assert "recorded for deletion" in elsewhere.run("topic", "delete", *reach, "kept")
+        assert "kept" in elsewhere.run("topic", "list", *reach)
 
 
 def test_a_topic_is_moved_and_moved_back(moved: tuple[Tools, Path]) -> None:
