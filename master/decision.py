@@ -7,7 +7,7 @@ from contracts.quota import Direction
 from contracts.quota_view import Rule
 from contracts.specs import InstanceSpec
 from master.allocation import Decision, Policy, SharedOut, share_out
-from master.demand import Demand, expected, waited_ms
+from master.demand import Demand
 from master.leadership import Leadership
 from master.ledger import DirectionEntry, Entry
 
@@ -80,11 +80,11 @@ def _share(policy: Policy, purchased: int, led: Leadership, sides: Sequence[Dire
         Demand(
             partitions_led=entry.partitions_led,
             rate_bytes_per_s=side.rate_bytes_per_s or 0,
-            wanted_bytes_per_s=expected(side.recent),
+            wanted_bytes_per_s=side.wanted_bytes_per_s,
             applied_bytes_per_s=side.applied_bytes_per_s,
             age_ms=age_ms,
-            window_ms=side.recent[-1].window_ms if side.recent else 0,
-            waited_ms=waited_ms(side.recent),
+            window_ms=side.window_ms,
+            waited_ms=side.waited_ms,
         )
         for entry, side, age_ms in zip(led.entries, sides, led.ages_ms, strict=True)
     ]

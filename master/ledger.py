@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Final
 
 from contracts.quota import MESSAGE_VERSION, DirectionCounters, InstanceTraffic, TrafficReport
-from master.demand import RECENT_REPORTS, Sample
+from master.demand import RECENT_REPORTS, Sample, expected, waited_ms
 
 ELAPSED_MS_MIN: Final = 100
 """Reports closer together are judged as if they were this far apart: a hiccup is not a peak."""
@@ -58,7 +58,10 @@ class DirectionEntry:
     applied_bytes_per_s: int = 0
     """q_i in force: as reported, or as granted since."""
     recent: tuple[Sample, ...] = ()
-    """The last few reports, oldest first."""
+    """The last few reports, oldest first; what follows from them is kept, as decisions are many."""
+    wanted_bytes_per_s: int = 0
+    waited_ms: int = 0
+    window_ms: int = 0
 
     def measure(self, counters: DirectionCounters, elapsed_ms: int) -> None:
         """The rates that newer counters of the same run make."""
@@ -68,6 +71,9 @@ class DirectionEntry:
         held_back_ms = min(elapsed_ms, counters.throttled_ms - self.counters.throttled_ms)
         latest = Sample(self.rate_bytes_per_s, held_back_ms, elapsed_ms)
         self.recent = (*self.recent, latest)[-RECENT_REPORTS:]
+        self.wanted_bytes_per_s = expected(self.recent)
+        self.waited_ms = waited_ms(self.recent)
+        self.window_ms = elapsed_ms
 
 
 @dataclass(slots=True)

@@ -48,17 +48,20 @@ def test_throttle_is_told_and_never_above_thirty_seconds() -> None:
     assert max(t for client in clients for t in client.throttles) == 30_000
 
 
-def test_a_hot_partition_gets_nearly_all_within_five_rounds() -> None:
-    world = three_brokers()
+@pytest.mark.parametrize("policy", ["seed", "capped", "fair"])
+def test_a_hot_partition_gets_nearly_all_within_five_rounds(policy: str) -> None:
+    world = three_brokers(policy=policy)
     hot = [Client(world.brokers[1], 64_000) for _ in range(4)]
     world.run(5_000)
     rate = measure(world, hot, 10_000)
     assert rate > 0.95 * 30 * MB, "a static split would give it a third"
     assert world.master is not None
     view = world.master.view(ID)
-    assert view is not None and view.produce.rule is Rule.HEADROOM
+    assert view is not None
+    assert view.produce.rule is (Rule.LEVEL if policy == "fair" else Rule.HEADROOM)
     assert [b.produce.proportion_bytes_per_s for b in view.brokers] == [30 * MB, 0, 0]
-    assert [b.produce.allocated_bytes_per_s for b in view.brokers] == [30 * MB, 3 * MB, 3 * MB]
+    others = 3 * MB if policy == "seed" else MB * 3 // 2
+    assert [b.produce.allocated_bytes_per_s for b in view.brokers] == [30 * MB, others, others]
 
 
 def test_static_policy_gives_the_hot_partition_its_third() -> None:
@@ -79,7 +82,9 @@ def test_rebalance_when_the_others_wake_up() -> None:
     assert per_broker[1] == pytest.approx(10 * MB, rel=0.35)
 
 
-@pytest.mark.parametrize(("policy", "bound"), [("seed", 1.25), ("capped", 1.15), ("static", 1.05)])
+@pytest.mark.parametrize(
+    ("policy", "bound"), [("seed", 1.25), ("capped", 1.15), ("fair", 1.02), ("static", 1.05)]
+)
 def test_greedy_everywhere_stays_within_the_policys_bound(policy: str, bound: float) -> None:
     world = three_brokers(policy=policy)
     clients = [Client(world.brokers[n], 64_000) for n in (1, 2, 3) for _ in range(3)]

@@ -11,7 +11,7 @@ from ctl.main import app
 from ctl.quota_simulation.metrics import Metrics, Record, Round, jain_index, judge, max_min_fair
 from ctl.quota_simulation.run import simulate
 from ctl.quota_simulation.scenarios import SCENARIOS
-from ctl.quota_simulation.table import BEGIN, END, over_runs, replaced
+from ctl.quota_simulation.table import BEGIN, END, cells, over_runs, replaced, run_all
 
 BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}
 SEEDS = (1, 2)
@@ -136,3 +136,12 @@ def test_command_names_what_there_is() -> None:
 def test_a_page_without_marks_stays_as_it_is() -> None:
     with pytest.raises(ValueError, match="begin"):
         replaced("text", "table")
+
+
+def test_the_documented_table_is_what_the_command_prints() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "quota.md").read_text()
+    lines = run_all(["single"], ["static", "seed"], range(1, 6), 60, lambda _: None)
+    for line in lines:
+        assert " | ".join(cells(line)[1:]) in page, "run `portico quota simulate --markdown docs/quota.md`"
+    for scenario in SCENARIOS:
+        assert f"| `{scenario.name}` | {scenario.title} |" in page
