@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 from broker.peer import connect
 from broker.sasl import PeerBroker
 from runtime.kafka_client import KafkaConnection, KafkaUnavailable
+from runtime.logs import get_logger
 
 if TYPE_CHECKING:
     from broker.metadata_cache import MetadataCache
     from contracts.cluster import LiveBroker
 
+_log = get_logger(__name__)
 T = TypeVar("T")
 
 
@@ -72,6 +74,9 @@ class Lane(Generic[T]):
                 try:
                     await self._exchange(await self._open(), items)
                 except KafkaUnavailable:
+                    self._failed(items)
+                except Exception:  # noqa: BLE001 - a bug must not leave transactions without their markers
+                    _log.exception("an answer of another broker could not be used", broker=self._broker_id)
                     self._failed(items)
         finally:
             self._task = None

@@ -5,7 +5,7 @@ Source: Kafka AddPartitionsToTxnManager, ReplicaManager.maybeSendPartitionsToTra
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.add_partitions_to_txn.v4.request import (
     AddPartitionsToTxnRequest,
@@ -38,13 +38,24 @@ _AS_TOLD: Final = {
 """What the producer is told: what may pass is an error that every client retries."""
 
 
-class _Question(NamedTuple):
+class _Question:
     """One partition of one transaction."""
 
-    transactional_id: str
-    producer: Producer
-    partition: TopicPartition
-    tell: Tell
+    __slots__ = ("_tell", "partition", "producer", "transactional_id")
+
+    def __init__(
+        self, transactional_id: str, producer: Producer, partition: TopicPartition, tell: Tell
+    ) -> None:
+        self.transactional_id: Final = transactional_id
+        self.producer: Final = producer
+        self.partition: Final = partition
+        self._tell: Tell | None = tell
+
+    def answer(self, error: ErrorCode) -> None:
+        """Tell the answer, in the producer's terms. Only the first counts: it lets a batch be appended."""
+        tell, self._tell = self._tell, None
+        if tell is not None:
+            tell(_AS_TOLD.get(error, error))
 
 
 class Verifier:
@@ -60,20 +71,20 @@ class Verifier:
         self, transactional_id: str, producer: Producer, partition: TopicPartition, tell: Tell
     ) -> None:
         """Ask; `tell` is called once, perhaps at once."""
-        question = _Question(transactional_id, producer, partition, lambda error: tell(_told(error)))
+        question = _Question(transactional_id, producer, partition, tell)
         index = self._coordinators.partition_of(transactional_id)
         leader = NO_LEADER
         if index is not None:
             state = self._peers.metadata.partition(self._coordinators.topic, index)
             leader = NO_LEADER if state is None else state.leader
         if leader == NO_LEADER:
-            question.tell(ErrorCode.coordinator_not_available)
+            question.answer(ErrorCode.coordinator_not_available)
         elif leader == self._broker_id:
             shard = self._coordinators.of(transactional_id)
             if isinstance(shard, ErrorCode):
-                question.tell(shard)
+                question.answer(shard)
             else:
-                question.tell(shard.core.verify(transactional_id, producer, [partition])[partition])
+                question.answer(shard.core.verify(transactional_id, producer, [partition])[partition])
         else:
             self._lanes.add(leader, question)
 
@@ -83,7 +94,7 @@ class Verifier:
         for each in items:
             same = asked.setdefault(each.transactional_id, [])
             if same and same[0].producer != each.producer:
-                each.tell(ErrorCode.concurrent_transactions)
+                each.answer(ErrorCode.concurrent_transactions)
             else:
                 same.append(each)
         request = AddPartitionsToTxnRequest(
@@ -101,19 +112,15 @@ class Verifier:
             fallback = ErrorCode.network_exception
         for questions in asked.values():
             for each in questions:
-                each.tell(errors.get((each.transactional_id, each.partition), fallback))
+                each.answer(errors.get((each.transactional_id, each.partition), fallback))
 
     def _failed(self, items: list[_Question]) -> None:
         for each in items:
-            each.tell(ErrorCode.network_exception)
+            each.answer(ErrorCode.network_exception)
 
     def close(self) -> None:
         """Stop; parked calls end with their connections."""
         self._lanes.close()
-
-
-def _told(error: ErrorCode) -> ErrorCode:
-    return _AS_TOLD.get(error, error)
 
 
 def _transaction(questions: list[_Question]) -> Any:
