@@ -153,7 +153,7 @@ class Broker:
         self.loaded = await asyncio.to_thread(
             self.logs.load, lambda name: self.layers.log_config(topics.get(name, {})), epoch_ms()
         )
-        self.loaded.forget_deleted(topics)
+        self.loaded.forget_deleted(await self.member.read_topics())
         self.metrics.recovered_bytes = self.loaded.recovered_bytes
         _tell_loaded(self.loaded)
 

@@ -105,6 +105,10 @@ class ClusterMember:
         await self.tree.start()
         await self.membership.prepare()
 
+    async def read_topics(self) -> list[str]:
+        """The names of all topics. Raises: as `connect`."""
+        return await self.tree.children(znode_paths.TOPICS) or []
+
     async def read_topic_configs(self) -> dict[str, dict[str, str]]:
         """Every topic's own layer: logs need them before a controller tells. Raises: as `connect`."""
         names = await self.tree.children(znode_paths.TOPIC_CONFIGS) or []
