@@ -21,7 +21,8 @@ from runtime.logs import get_logger
 _log = get_logger(__name__)
 _MAX_WAIT_MS: Final = 500
 _RESPONSE_BYTES_MAX: Final = 8 * 1024 * 1024
-_PARTITION_BYTES_MAX: Final = 1024 * 1024
+_PARTITION_BYTES_MIN: Final = 1024 * 1024
+"""Of one partition in an answer; more when few have moved: one that catches up gets all of it."""
 _EPOCH_MAX: Final = 2**31 - 1
 _NONE: Final = int(ErrorCode.none.value)
 
@@ -115,9 +116,10 @@ class Fetcher:
             return None
         self._asked += 1
         wanted = []
+        share_bytes = max(_PARTITION_BYTES_MIN, _RESPONSE_BYTES_MAX // max(1, len(going)))
         for each in going.values():
             each.asked_in = self._asked
-            wanted.append(each.wanted(_PARTITION_BYTES_MAX))
+            wanted.append(each.wanted(share_bytes))
         forgotten = [key for key in self._forgotten if key not in going]
         self._in_session.update(going)
         self._moved, self._forgotten = held, {}

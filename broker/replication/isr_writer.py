@@ -29,6 +29,7 @@ from runtime.logs import get_logger
 
 _log = get_logger(__name__)
 _AGAIN_S: Final = 0.1
+_LOGGED_MAX: Final = 20
 _NOTIFIED_MAX: Final = 3_000
 """Partitions in one notification: a node holds at most 1 MiB."""
 
@@ -62,6 +63,8 @@ class IsrWriter:
         self._fresh: list[_Proposal] = []
         self._uncertain: list[_Proposal] = []
         """A write may be on its way."""
+        self._changed: list[tuple[Partition, tuple[int, ...]]] = []
+        """What is to be logged, with the ISR before."""
         self._unannounced: list[tuple[str, int]] = []
         self._work = asyncio.Event()
 
@@ -77,6 +80,7 @@ class IsrWriter:
             try:
                 await self._settle_uncertain(tree)
                 await self._write_fresh(tree)
+                self._log_changed()
                 await self._announce(tree)
             except TreeUnavailable as error:
                 _log.warning("ISR changes wait for the metadata tree", error=str(error))
@@ -156,9 +160,7 @@ class IsrWriter:
         before = partition.isr
         if partition.isr_written(change, stat.version):
             self._unannounced.append(partition.key)
-            _log.info(
-                "ISR changed", topic=partition.topic, partition=partition.index, isr=change.isr, before=before
-            )
+            self._changed.append((partition, before))
 
     def _refused(self, proposal: _Proposal, node: Node | None) -> None:
         partition, change = proposal
@@ -180,6 +182,20 @@ class IsrWriter:
                 "another broker leads, says the state node", topic=partition.topic, partition=partition.index
             )
             self._on_lost(partition)
+
+    def _log_changed(self) -> None:
+        """One line each while they are few: a dead broker shrinks a thousand at once."""
+        changed, self._changed = self._changed, []
+        for partition, before in changed[:_LOGGED_MAX]:
+            _log.info(
+                "ISR changed",
+                topic=partition.topic,
+                partition=partition.index,
+                isr=partition.isr,
+                before=before,
+            )
+        if len(changed) > _LOGGED_MAX:
+            _log.info("more ISRs changed", partitions=len(changed) - _LOGGED_MAX)
 
     async def _announce(self, tree: Tree) -> None:
         """Raises: TreeUnavailable; the same partitions are then told again."""

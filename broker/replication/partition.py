@@ -41,7 +41,6 @@ class Partition:
         "_seen_ms",
         "_sequence",
         "_waiting",
-        "adding_replicas",
         "controller_epoch",
         "index",
         "instance_id",
@@ -55,7 +54,6 @@ class Partition:
         "min_isr",
         "partition_epoch",
         "pending_isr",
-        "removing_replicas",
         "replicas",
         "topic",
         "topic_id",
@@ -76,8 +74,6 @@ class Partition:
         self.partition_epoch = -1
         """Version of the state node as last known."""
         self.replicas: tuple[int, ...] = ()
-        self.adding_replicas: tuple[int, ...] = ()
-        self.removing_replicas: tuple[int, ...] = ()
         self.isr: tuple[int, ...] = ()
         """As it stands in the state node."""
         self.pending_isr: IsrChange | None = None
@@ -167,8 +163,6 @@ class Partition:
         self.controller_epoch = state.controller_epoch
         self.partition_epoch = state.partition_epoch
         self.replicas = state.replicas
-        self.adding_replicas = state.adding_replicas
-        self.removing_replicas = state.removing_replicas
         self.isr = state.isr
         self.pending_isr = None
 
@@ -224,7 +218,8 @@ class Partition:
             self._committed_bytes += result.appended_bytes
             for remote in self._remotes.values():
                 remote.leader_appends(before)
-            self._advance()
+            if len(self.isr) == 1:
+                self._advance()  # else it waits for others
             if self._remotes:
                 self._host.appended(self)
         return result

@@ -175,7 +175,7 @@ async def test_the_last_member_syncs_its_log_first(tmp_path: Path) -> None:
         setting.world.tick(10)
         setting.propose()
         await asyncio.sleep(0.01)
-        assert setting.partition.isr == (1,)
+        assert list(setting.partition.isr) == [1]
 
 
 async def test_a_broker_that_was_started_again_does_not_join_by_what_it_had(tmp_path: Path) -> None:
