@@ -58,6 +58,10 @@ class Client:
         """Raises: KafkaUnavailable."""
         return await (await self._connection(port)).call(request, timeout_s=_TIMEOUT_S)
 
+    async def ask_any(self, request: Any) -> Any:
+        """Raises: KafkaUnavailable."""
+        return await self.ask(self._chance.choice(self._ports), request)
+
     async def ask_leader(self, topic: str, partition: int, request: Any) -> Any:
         """Raises: KafkaUnavailable."""
         port = self._leaders.get((topic, partition))

@@ -6,6 +6,9 @@ MonotonicHighWatermark: the latest offset that clients are told never moves back
 ConsistentRead: what a consumer has once read at an offset is what everybody reads there for ever.
 AckedIsReadable: a record acknowledged with acks=all is at its offset at the end.
 NoDuplicates: an idempotent producer's records are stored once, in order.
+NoAbortedRead: a read_committed consumer never gets a record of an aborted transaction.
+ConsumerNeverSeesUncommitted: nor one of a transaction whose commit was never asked for.
+AllOrNothing: a committed transaction's records are in every partition, once, in order.
 LogMatching: at the end all replicas hold the same records below their high watermarks.
 Converges: once the faults end, every replica is in its ISR again.
 """
@@ -29,6 +32,7 @@ from tests.memory_tree import MemoryEnsemble
 from tests.simulation.client import Client, Producing, Refused, records_of, whole_batches
 from tests.simulation.network import Network
 from tests.simulation.node import SimulatedNode
+from tests.simulation.transacting import ReadingCommitted, Transacting
 from tests.simulation.virtual import NODE, VirtualLoop, VirtualTime
 from wire.batch import check_crc, iterate_batches
 
@@ -40,6 +44,7 @@ ZOOKEEPER = -1
 FAULT_GAP_S = (0.5, 4.0)
 FAULT_S = (0.2, 6.0)
 SETTLE_S = 90.0
+TRANSACTION_END_S = 30.0
 RESTART_S = 0.7
 """The supervisor's."""
 _JOURNAL_LINES = 400
@@ -80,6 +85,7 @@ class World:
         """(partition, offset) -> what a consumer read there."""
         self.latest: dict[int, int] = {}
         self.faults = 0
+        self.transactions = 0
         self._last_note = ""
         self._over = False
 
@@ -114,6 +120,10 @@ class World:
         producers = self._producers()
         working = [asyncio.create_task(each.run(lambda: self._over)) for each in producers]
         working += [asyncio.create_task(self._read(partition)) for partition in range(PARTITIONS)]
+        transacting, committed = self._transactions()
+        working.append(asyncio.create_task(transacting.run(lambda: self._over)))
+        saw = self._judge_seen(transacting)
+        working += [asyncio.create_task(each.run(lambda: self._over, saw)) for each in committed]
         working += [asyncio.create_task(self._ask_latest(partition)) for partition in range(PARTITIONS)]
         await self._injure(seconds)
         await self._heal()
@@ -125,6 +135,36 @@ class World:
         if not watching.cancelled() and watching.exception() is not None:
             raise watching.exception() or Broken("unreachable")
         await self._judge(producers)
+        await self._judge_transactions(transacting, committed, saw)
+
+    def _transactions(self) -> tuple[Transacting, list[ReadingCommitted]]:
+        chance = random.Random(self.chance.random())
+        readers = [ReadingCommitted(self.client(), TOPIC, partition) for partition in range(PARTITIONS)]
+        return Transacting(self.client(), TOPIC, PARTITIONS, chance), readers
+
+    def _judge_seen(self, transacting: Transacting) -> Callable[[int], None]:
+        def saw(number: int) -> None:
+            if number in transacting.aborted:
+                raise Broken(f"NoAbortedRead: transaction {number}")
+            if number not in transacting.asked_to_commit:
+                raise Broken(f"ConsumerNeverSeesUncommitted: transaction {number}")
+
+        return saw
+
+    async def _judge_transactions(
+        self, transacting: Transacting, readers: list[ReadingCommitted], saw: Callable[[int], None]
+    ) -> None:
+        """By now every transaction has ended, the last one at the latest by its time-out."""
+        deadline_s = self.loop.time() + TRANSACTION_END_S
+        for reader in readers:
+            while not transacting.committed <= set(reader.seen) and self.loop.time() < deadline_s:
+                with contextlib.suppress(KafkaUnavailable, Refused):
+                    await reader.read(saw)
+            if missing := transacting.committed - set(reader.seen):
+                raise Broken(f"AllOrNothing: {sorted(missing)[:5]} are not in every partition")
+            if reader.seen != sorted(set(reader.seen)):
+                raise Broken("AllOrNothing: doubled or out of order")
+        self.transactions = len(transacting.committed)
 
     def _producers(self) -> list[Producing]:
         return [
@@ -411,17 +451,15 @@ class World:
 
 
 def _content(partition: Any) -> dict[int, bytes]:
-    log, found = partition.log, {}
+    log = partition.log
+    found: dict[int, bytes] = {}
     offset = log.log_start_offset
     while offset < log.log_end_offset:
         piece = log.read_bytes(offset, 1 << 20, up_to=log.log_end_offset, min_one_batch=True)
         for at, header in iterate_batches(whole_batches(memoryview(piece))):
             check_crc(piece, at, header)
-        records = records_of(piece)
-        if not records:
-            break
-        found.update(records)
-        offset = records[-1][0] + 1
+            offset = header.next_offset
+        found.update(records_of(piece))
     return found
 
 
