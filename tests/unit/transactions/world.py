@@ -61,9 +61,9 @@ class World:
 
     def release(self) -> None:
         append = self.held.pop(0)
-        self.run(self.coordinator.committed(append, self._write(append), self.now))
+        self.run(self.coordinator.committed(append, self.write(append), self.now))
 
-    def _write(self, append: Append) -> int:
+    def write(self, append: Append) -> int:
         written = self.coordinator.encode(append, self.now).records
         offset = len(self.batches)
         batch.assign_offset(written, 0, offset, 0)
