@@ -25,6 +25,8 @@ class BrokerProcess:
         self.data_dir = directory / "data"
         self._run_file = directory / "run.json"
         self.arguments = arguments
+        self.prefix: tuple[str, ...] = ()
+        """A command that runs the broker, by exec."""
         self._process: subprocess.Popen[bytes] | None = None
         self.port = 0
         self.metrics_port = 0
@@ -56,6 +58,7 @@ class BrokerProcess:
         with (self.directory / "broker.log").open("ab") as log:
             self._process = subprocess.Popen(
                 [
+                    *self.prefix,
                     *(sys.executable, "-m", self._module, "--data-dir", str(self.data_dir)),
                     *("--listen", f"127.0.0.1:{self.port}", "--run-file", str(self._run_file)),
                     *("--metrics", "127.0.0.1:0", *self.arguments),

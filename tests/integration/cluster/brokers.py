@@ -19,9 +19,10 @@ class Cluster:
     """Brokers 1 to N. Each keeps its port over restarts."""
 
     def __init__(self, directory: Path, zookeeper: str, count: int, *arguments: str) -> None:
-        self._secret = directory / "secret"
-        self._secret.write_text(SECRET)
-        self._directory, self._zookeeper, self._arguments = directory, zookeeper, arguments
+        self.secret_file = directory / "secret"
+        self.secret_file.write_text(SECRET)
+        self.zookeeper = zookeeper
+        self._directory, self._arguments = directory, arguments
         self.brokers: dict[int, BrokerProcess] = {}
         for node_id in range(1, count + 1):
             self.add(node_id)
@@ -32,8 +33,8 @@ class Cluster:
         directory.mkdir()
         broker = self.brokers[node_id] = BrokerProcess(
             directory,
-            *("--node-id", str(node_id), "--zookeeper", self._zookeeper),
-            *("--secret-file", str(self._secret), "--session-timeout-ms", str(SESSION_TIMEOUT_MS)),
+            *("--node-id", str(node_id), "--zookeeper", self.zookeeper),
+            *("--secret-file", str(self.secret_file), "--session-timeout-ms", str(SESSION_TIMEOUT_MS)),
             *("--replica-lag-time-max-ms", "3000"),
             *self._arguments,
             *arguments,
