@@ -3,15 +3,17 @@
 import json
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from rich.console import Console as Terminal
 from rich.table import Table
 
+_UNFOLDED_COLUMNS: Final = 10_000
+
 
 def terminal() -> Terminal:
-    """Where people read."""
-    return Terminal(highlight=False)
+    """Where people read. What goes into a pipe or a file is not folded: lines are found again there."""
+    return Terminal(highlight=False, width=None if sys.stdout.isatty() else _UNFOLDED_COLUMNS)
 
 
 def print_json(value: Any) -> None:

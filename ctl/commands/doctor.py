@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
+from rich.markup import escape
 
 from contracts.units import format_bytes
 from ctl.cluster_client import Bootstrap, Reach, SecretFile, with_cluster
@@ -57,7 +58,8 @@ def doctor(
     else:
         for finding in findings:
             advice = f" - {finding.advice}" if finding.advice else ""
-            terminal().print(f"{_MARKS[finding.level]} {finding.subject}: {finding.found}{advice}")
+            said = escape(f"{finding.subject}: {finding.found}{advice}")
+            terminal().print(f"{_MARKS[finding.level]} {said}")
     return 1 if any(finding.level == "bad" for finding in findings) else 0
 
 
