@@ -1,7 +1,7 @@
 """Settings of one partition's log, named and defaulted as Kafka's topic configs."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final
 
 MIB: Final = 1024 * 1024
@@ -46,15 +46,17 @@ class LogConfig:
     compression_type: str = "producer"
     """Kept and reported; batches are stored as received whatever it says."""
 
+    roll_ms: int = field(init=False, default=0)
+    """When the active segment is closed: what is in it is not compacted, whatever its lag."""
+
+    def __post_init__(self) -> None:
+        lag_ms = self.max_compaction_lag_ms
+        rolls_early = self.is_compacted and lag_ms > 0
+        object.__setattr__(self, "roll_ms", min(self.segment_ms, lag_ms) if rolls_early else self.segment_ms)
+
     @property
     def is_compacted(self) -> bool:
         return "compact" in self.cleanup_policy
-
-    @property
-    def roll_ms(self) -> int:
-        """When the active segment is closed: what is in it is not compacted, whatever its lag."""
-        lag_ms = self.max_compaction_lag_ms
-        return min(self.segment_ms, lag_ms) if self.is_compacted and lag_ms > 0 else self.segment_ms
 
     @property
     def deletes(self) -> bool:
@@ -66,18 +68,18 @@ class LogConfig:
         Raises: ValueError for a value that is no number.
         """
         changes: dict[str, Any] = {}
-        for field in fields(self):
-            value = configs.get(field.name.replace("_", "."))
+        for each in fields(self):
+            value = configs.get(each.name.replace("_", "."))
             if value is None:
                 continue
-            if field.name == "cleanup_policy":
-                changes[field.name] = frozenset(part.strip() for part in value.split(",") if part.strip())
-            elif isinstance(getattr(self, field.name), bool):
-                changes[field.name] = value == "true"
-            elif isinstance(getattr(self, field.name), int):
-                changes[field.name] = int(value)
-            elif isinstance(getattr(self, field.name), float):
-                changes[field.name] = float(value)
+            if each.name == "cleanup_policy":
+                changes[each.name] = frozenset(part.strip() for part in value.split(",") if part.strip())
+            elif isinstance(getattr(self, each.name), bool):
+                changes[each.name] = value == "true"
+            elif isinstance(getattr(self, each.name), int):
+                changes[each.name] = int(value)
+            elif isinstance(getattr(self, each.name), float):
+                changes[each.name] = float(value)
             else:
-                changes[field.name] = value
+                changes[each.name] = value
         return replace(self, **changes)

@@ -205,7 +205,9 @@ class LogBase:
         if target <= self.high_watermark:
             return False
         self.high_watermark = target
-        self._producers.transactions.committed_to(target)
+        transactions = self._producers.transactions
+        if transactions.ended:
+            transactions.committed_to(target)
         return True
 
     # Rolling

@@ -81,6 +81,9 @@ class ProducerStates:
             duplicate = _find(entry.batches, header.base_sequence, header.last_sequence)
             if duplicate is not None:
                 return duplicate
+            is_plain = not header.is_transactional and not self.transactions
+            if is_plain and _follows(entry.last_sequence, header.base_sequence):
+                return None  # what nearly every batch is
         self.check_own(header, verification)
         if entry is None:
             if header.is_transactional and not self.verifications.in_order(header):
@@ -142,7 +145,11 @@ class ProducerStates:
 
     def record(self, header: BatchHeader, base_offset: int, active_ms: int) -> None:
         """Note a data batch that is in the log, checked before or (in recovery) long ago."""
-        entry = self._renew(header, active_ms)
+        entry = self.entries.pop(header.producer_id, None)
+        if entry is None or entry.epoch != header.producer_epoch:
+            entry = self._renewed(entry, header, active_ms)
+        self.entries[header.producer_id] = entry
+        entry.active_ms = max(entry.active_ms, active_ms)
         if header.producer_epoch == entry.epoch:
             last_offset = base_offset + header.last_offset_delta
             batch = CachedBatch(
@@ -161,21 +168,21 @@ class ProducerStates:
         self, header: BatchHeader, base_offset: int, active_ms: int, marker: EndMarker
     ) -> EndedTransaction | None:
         """Note a marker that is in the log; the transaction that it ended if it has records here."""
-        entry = self._renew(header, active_ms)
+        entry = self._renewed(self.entries.pop(header.producer_id, None), header, active_ms)
+        self.entries[header.producer_id] = entry
+        entry.active_ms = max(entry.active_ms, active_ms)
         entry.coordinator_epoch = max(entry.coordinator_epoch, marker.coordinator_epoch)
         self.verifications.forget(header.producer_id)
         return self.transactions.end(header.producer_id, base_offset, is_aborted=not marker.is_commit)
 
-    def _renew(self, header: BatchHeader, active_ms: int) -> ProducerEntry:
-        """The producer's entry, now the last one and of this epoch if it is newer."""
-        entry = self.entries.pop(header.producer_id, None)
+    @staticmethod
+    def _renewed(entry: ProducerEntry | None, header: BatchHeader, active_ms: int) -> ProducerEntry:
+        """The entry, of this epoch if that is newer."""
         if entry is None:
-            entry = ProducerEntry(header.producer_epoch, active_ms)
-        elif entry.epoch < header.producer_epoch:
+            return ProducerEntry(header.producer_epoch, active_ms)
+        if entry.epoch < header.producer_epoch:
             entry.epoch = header.producer_epoch
             entry.batches.clear()
-        self.entries[header.producer_id] = entry
-        entry.active_ms = max(entry.active_ms, active_ms)
         return entry
 
     def _forget_silent(self) -> None:

@@ -216,8 +216,11 @@ class Segment:
 
     def waited_ms(self, timestamp_ms: int, now_ms: int) -> int:
         """How long it has been filling: by record time where records have one, else by ours (KIP-33)."""
-        if timestamp_ms >= 0 and self.first_timestamp_ms >= 0:
-            return timestamp_ms - self.first_timestamp_ms
+        first_ms = self._first_timestamp_ms
+        if first_ms is None:
+            first_ms = self.first_timestamp_ms
+        if timestamp_ms >= 0 and first_ms >= 0:
+            return timestamp_ms - first_ms
         return now_ms - self.created_ms
 
     def write(self, records: Buffer) -> None:

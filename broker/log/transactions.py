@@ -19,13 +19,16 @@ class EndedTransaction(NamedTuple):
 
 
 class Transactions:
-    """Invariant: `_open` is in the order of first offsets, `_ended` in the order of markers."""
+    """Invariant: `_open` is in the order of first offsets, `ended` in the order of markers.
 
-    __slots__ = ("_ended", "_first_unstable", "_open")
+    `ended` are those whose markers are not known to be below the high watermark.
+    """
+
+    __slots__ = ("_first_unstable", "_open", "ended")
 
     def __init__(self) -> None:
         self._open: dict[int, int] = {}
-        self._ended: list[EndedTransaction] = []
+        self.ended: list[EndedTransaction] = []
         self._first_unstable: int | None = None
 
     def __len__(self) -> int:
@@ -58,7 +61,7 @@ class Transactions:
         if first_offset is None:
             return None
         ended = EndedTransaction(producer_id, first_offset, marker_offset, is_aborted)
-        self._ended.append(ended)
+        self.ended.append(ended)
         self._renew()
         return ended
 
@@ -68,13 +71,13 @@ class Transactions:
 
     def committed_to(self, high_watermark: int) -> None:
         """Markers below the high watermark no longer hold the last stable offset back."""
-        if self._ended and self._ended[0].last_offset < high_watermark:
-            self._ended = [ended for ended in self._ended if ended.last_offset >= high_watermark]
+        if self.ended and self.ended[0].last_offset < high_watermark:
+            self.ended = [ended for ended in self.ended if ended.last_offset >= high_watermark]
             self._renew()
 
     def _renew(self) -> None:
         first = next(iter(self._open.values()), None)
-        for ended in self._ended:
+        for ended in self.ended:
             if first is None or ended.first_offset < first:
                 first = ended.first_offset
         self._first_unstable = first
