@@ -75,10 +75,15 @@ class KafkaBroker:
     def start(self) -> None:
         """Start the JVM, once the one before has ended; `until_serving` waits for it."""
         if self.process is not None:
-            self.process.wait(_END_TIMEOUT_S)
+            self.until_ended()
         with (self.directory / "server.log").open("ab") as log:
             command = self._java(_HEAP, "kafka.Kafka", str(self._properties))
             self.process = subprocess.Popen(command, stdout=log, stderr=log)
+
+    def until_ended(self) -> None:
+        """Wait for the end of a process that was told to stop. Raises: TimeoutExpired."""
+        assert self.process is not None
+        self.process.wait(_END_TIMEOUT_S)
 
     def until_serving(self) -> None:
         """Wait until the port answers. Raises: CommandError."""

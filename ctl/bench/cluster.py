@@ -102,7 +102,13 @@ class _Bench:
         results["memory of the brokers, MB"] = {peer.name: peer.rss_bytes() / 1e6 for peer in self._peers}
 
     def faults(self, results: dict[str, Any]) -> None:
-        """Many partitions, deaths and returns."""
+        """Deaths and returns, then many partitions."""
+        for name, number in (("leader killed", signal.SIGKILL), ("leader stopped", signal.SIGTERM)):
+            results[name] = self.outages(number)
+        catch_up_bytes = self._total_bytes
+        results["catch-up of a follower, MB/s"] = self._each(
+            lambda peer: cluster_faults.catch_up_bytes_per_s(peer, "first", _PARTITIONS, catch_up_bytes) / 1e6
+        )
         results["2,000 partitions created, s"] = self._each(self._create_many)
         for peer in self._peers:
             self._say("kill -9 of the controller")
@@ -110,12 +116,12 @@ class _Bench:
             results.setdefault("controller killed, all led after s", {})[peer.name] = since_kill_s
             if since_end_s is not None:
                 results["controller's node gone, all led after s"] = since_end_s
-        for name, number in (("leader killed", signal.SIGKILL), ("leader stopped", signal.SIGTERM)):
-            results[name] = self.outages(number)
-        catch_up_bytes = self._total_bytes
-        results["catch-up of a follower, MB/s"] = self._each(
-            lambda peer: cluster_faults.catch_up_bytes_per_s(peer, "first", _PARTITIONS, catch_up_bytes) / 1e6
-        )
+        results["restart with 2,000 partitions"] = {peer.name: self._restart(peer) for peer in self._peers}
+
+    def _restart(self, peer: Peer) -> dict[str, float]:
+        self._say("restart of the cluster")
+        took = cluster_faults.restart_all(peer, "many", _MANY)
+        return {"all stopped s": took.stopped_s, "all led s": took.led_s, "all in sync s": took.in_sync_s}
 
     def _each(self, measure: Callable[[Peer], float]) -> dict[str, float]:
         return {peer.name: measure(peer) for peer in self._peers}

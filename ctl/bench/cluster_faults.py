@@ -153,6 +153,30 @@ def controller_failover(peer: Peer, topic: str, partitions: int) -> tuple[float,
     return led_s - struck_s, led_s - ended_s[0] if ended_s else None
 
 
+class Restart(NamedTuple):
+    """How long each part of stopping and starting a whole cluster took."""
+
+    stopped_s: float
+    led_s: float
+    in_sync_s: float
+
+
+def restart_all(peer: Peer, topic: str, partitions: int) -> Restart:
+    """Stop every broker and start them again. Raises: RuntimeError, TimeoutExpired."""
+    began_s = time.perf_counter()
+    for node in peer.nodes.values():
+        os.kill(node.pid, signal.SIGTERM)
+    for node in peer.nodes.values():
+        node.until_ended()
+    ended_s = time.perf_counter()
+    for node in peer.nodes.values():
+        node.start()
+    until_led(peer.any_endpoint, topic, partitions)
+    led_s = time.perf_counter()
+    until_in_sync(peer.any_endpoint, topic, len(peer.nodes))
+    return Restart(ended_s - began_s, led_s - ended_s, time.perf_counter() - ended_s)
+
+
 def catch_up_bytes_per_s(peer: Peer, topic: str, partitions: int, total_bytes: int) -> float:
     """Stop a follower, store bytes without it, start it: bytes per second until it is in every ISR."""
     work = load.workload(1_000_000)

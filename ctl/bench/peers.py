@@ -27,6 +27,9 @@ class Node(Protocol):
     def start(self) -> None:
         """Start the process, once the one before has ended."""
 
+    def until_ended(self) -> None:
+        """Wait for the end of a process that was told to stop. Raises: TimeoutExpired."""
+
     def until_serving(self) -> None:
         """Wait until its port answers. Raises: CommandError."""
 

@@ -16,7 +16,7 @@ from ctl.stack.layout import free_port
 from ctl.stack.zookeeper import is_serving, server_command
 
 _START_TIMEOUT_S: Final = 30.0
-_STOP_TIMEOUT_S: Final = 15.0
+_STOP_TIMEOUT_S: Final = 60.0
 SESSION_TIMEOUT_MS: Final = 6_000
 
 
@@ -45,10 +45,15 @@ class PorticoBroker:
     def start(self) -> None:
         """Start the process, once the one before has ended."""
         if self.process is not None:
-            self.process.wait(_STOP_TIMEOUT_S)
+            self.until_ended()
         with self._log.open("ab") as log:
-            command = [sys.executable, "-m", "broker", *self._arguments]
+            command = [sys.executable, "-m", "runtime.start", "broker", *self._arguments]
             self.process = subprocess.Popen(command, stdout=log, stderr=log)
+
+    def until_ended(self) -> None:
+        """Wait for the end of a process that was told to stop. Raises: TimeoutExpired."""
+        assert self.process is not None
+        self.process.wait(_STOP_TIMEOUT_S)
 
     def until_serving(self) -> None:
         """Wait until the port answers. Raises: CommandError."""
