@@ -1,9 +1,9 @@
 """`portico txn` against a broker whose transaction log was lost."""
 
+import contextlib
+import io
 import json
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.integration.broker.process import ROOT, BrokerProcess, running_broker
+from ctl.errors import CommandError
+from ctl.main import app
+from tests.integration.broker.process import BrokerProcess, running_broker
 from tests.integration.transactions.clients import TIMEOUT_S, producer, read, write
 
 
@@ -25,11 +27,17 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
 
 
 def _portico(broker: BrokerProcess, *arguments: str, code: int = 0) -> str:
-    command = [sys.executable, "-m", "ctl.main", "txn", *arguments, "--bootstrap", broker.address]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
-    assert done.returncode == code, done.stdout + done.stderr
-    assert "Traceback" not in done.stderr
-    return done.stdout or done.stderr
+    """What the command prints, or the sentence it fails with."""
+    output = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(output):
+            outcome = app(["txn", *arguments, "--bootstrap", broker.address], standalone_mode=False) or 0
+    except CommandError as error:
+        outcome, said = error.code, error.sentence
+    else:
+        said = output.getvalue()
+    assert outcome == code, said
+    return said
 
 
 def _json(broker: BrokerProcess, *arguments: str, code: int = 0) -> Any:
