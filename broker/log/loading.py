@@ -131,11 +131,11 @@ def _reset_aborted(segments: list[Segment], with_index: set[int], checked_from: 
     """From which offset on aborted transactions must be found again; the indexes hold none of those."""
     indexed = [segment for segment in segments if segment.base_offset in with_index]
     for segment in indexed:
-        if not segment.aborted_is_sound():
-            segment.clear_aborted()
+        if not segment.aborted_file.is_sound():
+            segment.aborted_file.clear()
             checked_from = min(checked_from, segment.base_offset)
     for segment in indexed:
-        segment.reset_aborted(checked_from)
+        segment.aborted_file.truncate(checked_from)
     return checked_from
 
 

@@ -149,7 +149,8 @@ class LogBase:
             return
         ended = self._producers.record_marker(header, header.base_offset, now_ms, marker)
         if ended is not None and ended.is_aborted:
-            self._segments.active.note_aborted(aborted_transaction(ended, self._producers.transactions))
+            aborted = aborted_transaction(ended, self._producers.transactions)
+            self._segments.active.aborted_file.note(aborted)
 
     def _cancel_cleaning(self) -> None:
         """What a compaction works on goes. Raises: StorageFailed."""
@@ -272,7 +273,7 @@ class LogBase:
                 handles.append(segment.handle())
                 if segment is not self._segments.active:
                     handles += segment.index_handles()
-                aborted = segment.take_aborted_handle()
+                aborted = segment.aborted_file.take_handle()
                 if aborted is not None:
                     handles.append(aborted)
                     self._directory_dirty = True  # its file may be new

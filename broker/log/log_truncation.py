@@ -48,7 +48,7 @@ class TruncatedLog(RetainedLog):
         for _, header in active.headers_until(position, end):
             active.note(header, header.last_offset, self.config.index_interval_bytes)
         assert active.size_bytes == end, "the segment ends where it was cut"
-        active.reset_aborted(offset)
+        active.aborted_file.truncate(offset)
         self._segments.grow(end - before_bytes)
         self._end_at(offset)
         self._renew_producers()

@@ -58,7 +58,7 @@ def _replay(
         return
     ended = states.record_marker(header, header.base_offset, now_ms, marker)
     if ended is not None and ended.is_aborted and ended.last_offset >= index_from:
-        segment.note_aborted(aborted_transaction(ended, states.transactions))
+        segment.aborted_file.note(aborted_transaction(ended, states.transactions))
 
 
 def aborted_transaction(ended: EndedTransaction, transactions: Transactions) -> AbortedTransaction:

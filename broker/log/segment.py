@@ -4,21 +4,19 @@ Index entries collect in memory and reach their files with a flush or when the s
 rebuilds what a crash left out. Files are opened when needed and owned by a cache.
 """
 
-import errno
 import os
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from broker.log.aborted_file import AbortedFile
 from broker.log.batch_scan import walk_headers
 from broker.log.files import FileHandle, LogFiles, write_fully
 from broker.log.offset_index import ENTRY_SIZE as INDEX_ENTRY_SIZE
 from broker.log.offset_index import RELATIVE_MAX, OffsetIndex
 from broker.log.time_index import ENTRY_SIZE as TIME_ENTRY_SIZE
 from broker.log.time_index import TimeIndex
-from broker.log.txn_index import ENTRY_SIZE as TXN_ENTRY_SIZE
-from broker.log.txn_index import AbortedTransaction, TxnIndexCorrupt, encode_txn_index, parse_txn_index
 from wire.batch import NO_TIMESTAMP, BatchHeader, Buffer
 
 POSITION_MAX: Final = 2**31 - 1
@@ -41,9 +39,7 @@ class Segment:
     """Batches from `base_offset` on. Invariant: `size_bytes` is the end of the last whole batch."""
 
     __slots__ = (
-        "_aborted",
-        "_aborted_unsynced",
-        "_aborted_written",
+        "_aborted_file",
         "_bytes_since_index",
         "_directory",
         "_files",
@@ -73,9 +69,7 @@ class Segment:
         self._index_written = 0
         self._time_index: TimeIndex | None = None
         self._time_index_written = 0
-        self._aborted: list[AbortedTransaction] | None = None
-        self._aborted_written = 0
-        self._aborted_unsynced = False
+        self._aborted_file: AbortedFile | None = None
         self._bytes_since_index = 0
         self._first_timestamp_ms: int | None = None
         self._largest: tuple[int, int] | None = None
@@ -103,13 +97,10 @@ class Segment:
     def _begin_empty(self) -> None:
         self._index = OffsetIndex(self.base_offset)
         self._time_index = TimeIndex(self.base_offset)
-        self._aborted = []
+        self._aborted_file = AbortedFile(
+            self.path(TXN_INDEX_SUFFIX), self.base_offset, self._files, is_new=True
+        )
         self._largest = (NO_TIMESTAMP, self.base_offset)
-
-    def place(self, directory: Path) -> None:
-        """Name the files anew: the directory was renamed."""
-        self.release()
-        self._directory, self._paths = directory, {}
 
     def path(self, suffix: str = LOG_SUFFIX) -> Path:
         path = self._paths.get(suffix)
@@ -138,23 +129,12 @@ class Segment:
         return self._time_index
 
     @property
-    def aborted(self) -> list[AbortedTransaction]:
-        """Aborted transactions whose markers are in this segment. Raises: OSError."""
-        if self._aborted is None:
-            try:
-                self._aborted = parse_txn_index(self._content(TXN_INDEX_SUFFIX), self.base_offset)
-            except TxnIndexCorrupt as error:
-                raise OSError(errno.EIO, f"{self.path(TXN_INDEX_SUFFIX).name}: {error}") from error
-            self._aborted_written = len(self._aborted)
-        return self._aborted
-
-    def aborted_is_sound(self) -> bool:
-        """Whether the file of aborted transactions parses."""
-        try:
-            parse_txn_index(self._content(TXN_INDEX_SUFFIX), self.base_offset)
-        except TxnIndexCorrupt:
-            return False
-        return True
+    def aborted_file(self) -> AbortedFile:
+        """Aborted transactions whose markers are in this segment."""
+        if self._aborted_file is None:
+            path = self.path(TXN_INDEX_SUFFIX)
+            self._aborted_file = AbortedFile(path, self.base_offset, self._files, is_new=False)
+        return self._aborted_file
 
     def _content(self, suffix: str) -> bytes:
         path = self.path(suffix)
@@ -251,28 +231,6 @@ class Segment:
         if header.max_timestamp_ms > self.largest_timestamp[0] and header.record_count > 0:
             self._largest = (header.max_timestamp_ms, last_offset)
 
-    def note_aborted(self, transaction: AbortedTransaction) -> None:
-        """Account for an abort marker that `write` put there (or recovery found)."""
-        self.aborted.append(transaction)
-
-    def reset_aborted(self, offset: int) -> None:
-        """Drop the aborted transactions whose markers are at `offset` or later. Raises: OSError."""
-        kept = [entry for entry in self.aborted if entry.last_offset < offset]
-        if len(kept) < len(self.aborted):
-            self._rewrite_aborted(kept)
-
-    def clear_aborted(self) -> None:
-        """The file is not sound: it is made anew. Raises: OSError."""
-        self._rewrite_aborted([])
-
-    def _rewrite_aborted(self, kept: list[AbortedTransaction]) -> None:
-        self._aborted = kept
-        self._aborted_written = min(self._aborted_written, len(kept))
-        path = self.path(TXN_INDEX_SUFFIX)
-        if path.exists():
-            os.ftruncate(self._files.get(path).fd, self._aborted_written * TXN_ENTRY_SIZE)
-            self._aborted_unsynced = True
-
     def cut(self, size_bytes: int) -> None:
         """Shorten the `.log` file. Raises: OSError."""
         os.ftruncate(self.handle().fd, size_bytes)
@@ -304,24 +262,12 @@ class Segment:
             data = self._time_index.to_bytes(self._time_index_written)
             self._write_index(TIME_INDEX_SUFFIX, data, self._time_index_written * TIME_ENTRY_SIZE)
             self._time_index_written = len(self._time_index)
-        if self._aborted is not None and len(self._aborted) > self._aborted_written:
-            data = encode_txn_index(self._aborted[self._aborted_written :])
-            self._write_index(TXN_INDEX_SUFFIX, data, self._aborted_written * TXN_ENTRY_SIZE)
-            self._aborted_written = len(self._aborted)
-            self._aborted_unsynced = True
+        if self._aborted_file is not None:
+            self._aborted_file.write()
 
     def index_handles(self) -> list[FileHandle]:
         """The offset and the time index, to be synced once the segment is sealed. Raises: OSError."""
         return [FileHandle(self.path(suffix)) for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX)]
-
-    def take_aborted_handle(self) -> FileHandle | None:
-        """The index of aborted transactions where it is not synced. Recovery takes what it says below the
-        recovery point as it is, so it must be durable before that moves. Raises: OSError."""
-        if not self._aborted_unsynced:
-            return None
-        handle = FileHandle(self.path(TXN_INDEX_SUFFIX))
-        self._aborted_unsynced = False
-        return handle
 
     def _write_index(self, suffix: str, data: bytes, position: int) -> None:
         write_fully(self._files.get(self.path(suffix), create=True).fd, data, position)
@@ -371,7 +317,8 @@ class Segment:
     def index_bytes_in_memory(self) -> int:
         index = 0 if self._index is None else len(self._index) * INDEX_ENTRY_SIZE
         times = 0 if self._time_index is None else len(self._time_index) * TIME_ENTRY_SIZE
-        return index + times + len(self._aborted or ()) * _ABORTED_BYTES
+        aborted = 0 if self._aborted_file is None else self._aborted_file.count_in_memory * _ABORTED_BYTES
+        return index + times + aborted
 
     def drop_indexes(self) -> None:
         """Free the memory of a sealed segment's indexes; they load again when needed."""
@@ -380,8 +327,8 @@ class Segment:
             self._index = None
         if self._time_index is not None and len(self._time_index) == self._time_index_written:
             self._time_index = None
-        if self._aborted and len(self._aborted) == self._aborted_written:
-            self._aborted = None
+        if self._aborted_file is not None:
+            self._aborted_file.drop()
         self._largest = largest
 
     def release(self) -> None:

@@ -94,7 +94,9 @@ class SegmentList:
         """Those with records in `fetch_offset`..`upper_offset`, exclusive. Raises: OSError."""
         found = []
         for number in range(self.number_of(fetch_offset), len(self._segments)):
-            here, is_complete = find_aborted(self._segments[number].aborted, fetch_offset, upper_offset)
+            here, is_complete = find_aborted(
+                self._segments[number].aborted_file.entries, fetch_offset, upper_offset
+            )
             found += here
             if is_complete:
                 break
@@ -183,12 +185,6 @@ class SegmentList:
             Segment(self.directory, replaced[0], self.files, size_bytes=size_bytes, created_ms=created_ms)
         ]
         self.size_bytes += size_bytes - sum(segment.size_bytes for segment in old)
-
-    def place(self, directory: Path) -> None:
-        """The directory was renamed."""
-        self.directory = directory
-        for segment in self._segments:
-            segment.place(directory)
 
     def release(self) -> None:
         for segment in self._segments:
