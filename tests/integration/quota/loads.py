@@ -9,7 +9,7 @@ from confluent_kafka.admin import AdminClient
 from ctl.bench import load
 from wire.codec import decode_response
 
-BATCH_BYTES: Final = 30_000
+BATCH_BYTES: Final = 60_000
 _PRODUCE_KEY: Final = 0
 _PRODUCE_VERSION: Final = 7
 

@@ -164,6 +164,7 @@ async def test_a_restarted_master_does_not_wait_for_its_own_session_to_end(
     assert registration is not None and registration.url == first.url
 
 
+@pytest.mark.long
 async def test_an_office_taken_away_is_taken_again(
     masters: list[MasterProcess], address: MasterAddress, tree: ZooKeeperTree
 ) -> None:
