@@ -177,13 +177,16 @@ class ClusterMember:
         """Have the controller lead our partitions elsewhere, as long as there is an elsewhere."""
         config = self._broker.config
         deadline_ms = monotonic_ms() + config.controlled_shutdown_timeout_ms
+        has_told = False
         while self._has_others() and monotonic_ms() < deadline_ms:
             try:
                 async with asyncio.timeout(_ASK_TIMEOUT_S):
                     response = await self._ask_controller()
             except (KafkaUnavailable, TimeoutError) as error:
-                _log.warning("controlled shutdown: the controller gives no answer", error=str(error))
-                response = None
+                if not has_told:  # the others may be stopping too
+                    reason = str(error) or f"nothing came within {_ASK_TIMEOUT_S:g} s"
+                    _log.warning("controlled shutdown: the controller gives no answer", reason=reason)
+                has_told, response = True, None
             if response is not None and response.error_code == 0 and not response.remaining_partitions:
                 return
             await asyncio.sleep(_ASK_AGAIN_S)

@@ -56,7 +56,9 @@ class KafkaConnection:
                     await connection._authenticate(secret, authorization_id)
                 return connection
         except (OSError, TimeoutError) as error:
-            raise KafkaUnavailable(f"broker {host}:{port} cannot be reached: {error}") from error
+            raise KafkaUnavailable(
+                f"broker {host}:{port} cannot be reached: {_reason(error, timeout_s)}"
+            ) from error
 
     async def _authenticate(self, secret: str, authorization_id: str) -> None:
         await self.call(SaslHandshakeRequest(mechanism="PLAIN"))
@@ -109,9 +111,7 @@ class KafkaConnection:
                     raise MalformedFrame(f"correlation id {correlation_id}, not {self._correlation_id}")
             except (OSError, TimeoutError, asyncio.IncompleteReadError, MalformedFrame) as error:
                 self.close()
-                raise KafkaUnavailable(
-                    f"the broker gave no answer: {type(error).__name__} {error}"
-                ) from error
+                raise KafkaUnavailable(f"the broker gave no answer: {_reason(error, timeout_s)}") from error
             except BaseException:
                 self.close()  # cancelled half-way: the next answer would be this one's
                 raise
@@ -125,6 +125,16 @@ class KafkaConnection:
     def close(self) -> None:
         """Close the connection."""
         self._writer.close()
+
+
+def _reason(error: Exception, timeout_s: float) -> str:
+    match error:
+        case TimeoutError():
+            return f"nothing came within {timeout_s:g} s"
+        case asyncio.IncompleteReadError():
+            return "it closed the connection"
+        case _:
+            return f"{error}" or type(error).__name__
 
 
 def _framed_message(
