@@ -30,7 +30,7 @@ class _Answer(msgspec.Struct):
 def clean_in_process(task: CleaningTask, should_stop: Callable[[], bool]) -> CleaningResult:
     """`clean`, elsewhere. Raises what it raises."""
     child = subprocess.Popen(
-        [sys.executable, "-m", __name__],
+        [sys.executable, "-m", "runtime.start", __name__],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         start_new_session=True,  # Ctrl-C is for the broker, which ends us
