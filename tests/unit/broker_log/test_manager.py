@@ -64,6 +64,20 @@ def test_checkpoints_and_marker_are_kafkas(tmp_path: Path) -> None:
     assert (log.directory / "leader-epoch-checkpoint").read_text() == "0\n1\n0 5\n"
 
 
+def test_a_new_log_is_two_files_until_it_holds_records(tmp_path: Path) -> None:
+    manager, _ = open_manager(tmp_path)
+    log = new_log_in(manager)
+    first = {"partition.metadata", f"{0:020d}.log"}
+    assert {path.name for path in log.directory.iterdir()} == first
+    manager.close()
+    assert {path.name for path in log.directory.iterdir()} == first
+    manager, report = open_manager(tmp_path)
+    assert (report.partitions, report.recovered_bytes) == (1, 0)
+    fill(manager.logs["orders", 0], 3)
+    manager.close()
+    assert {path.suffix for path in log.directory.iterdir()} >= {".log", ".index", ".timeindex"}
+
+
 def test_deleted_partitions_go_in_the_background(tmp_path: Path) -> None:
     manager, _ = open_manager(tmp_path)
     log = new_log_in(manager)
