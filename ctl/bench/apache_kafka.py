@@ -29,6 +29,10 @@ _SETTINGS: Final = {
     "transaction.state.log.replication.factor": "3",
     "transaction.state.log.min.isr": "2",
     "group.initial.rebalance.delay.ms": "0",
+    # what a round has deleted goes soon, for the logs are in memory
+    "log.initial.task.delay.ms": "1000",
+    "log.retention.check.interval.ms": "2000",
+    "log.segment.delete.delay.ms": "1000",
 }
 
 
