@@ -55,6 +55,10 @@ def _doctor(world: World) -> str:
     return told.stdout
 
 
+def _brokers(cluster: Cluster) -> set[int]:
+    return {int(each.node_id) for each in cluster.metadata("x", node_id=cluster.controller_id()).brokers}
+
+
 @pytest.fixture
 def fourth(cluster: Cluster, small_disk: Path) -> Iterator[BrokerProcess]:
     """A broker with a small disk, which leaves no trace in the cluster."""
@@ -66,13 +70,14 @@ def fourth(cluster: Cluster, small_disk: Path) -> Iterator[BrokerProcess]:
     answer = cluster.call(cluster.controller_id(), asked)
     broker.kill()
     del cluster.brokers[NEW]
+    eventually(lambda: _brokers(cluster), lambda ids: NEW not in ids)
     assert [each.error_code.value for each in answer.responses] == [0]
 
 
 def test_a_full_disk_costs_one_replica(
     world: World, cluster: Cluster, small_disk: Path, fourth: BrokerProcess
 ) -> None:
-    eventually(lambda: {each.node_id for each in cluster.metadata("x").brokers}, lambda ids: NEW in ids)
+    eventually(lambda: _brokers(cluster), lambda ids: NEW in ids)
     cluster.create("filling", PARTITIONS)
     led = [index for index in range(PARTITIONS) if cluster.leader("filling", index) == NEW]
     assert led, "the new broker leads something"

@@ -22,8 +22,15 @@ def _pair(cluster: Cluster, topic: str, *, with_controller: bool) -> tuple[int, 
     return one, other
 
 
-@pytest.mark.parametrize("silently", [True, False], ids=["silently", "refused"])
-@pytest.mark.parametrize("with_controller", [True, False], ids=["from the controller", "two others"])
+@pytest.mark.parametrize(
+    ("with_controller", "silently"),
+    [
+        pytest.param(True, True, id="the controller and another, silently"),
+        pytest.param(False, False, id="two others, refused"),
+        pytest.param(True, False, id="the controller and another, refused", marks=pytest.mark.long),
+        pytest.param(False, True, id="two others, silently", marks=pytest.mark.long),
+    ],
+)
 def test_two_brokers_are_parted(
     world: World, cluster: Cluster, with_controller: bool, silently: bool
 ) -> None:
