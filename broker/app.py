@@ -23,6 +23,7 @@ from broker.fetch_sessions import FetchSessionCache
 from broker.fetching import Fetches
 from broker.flusher import Flusher
 from broker.gauges import register_gauges
+from broker.log.config import LogConfig
 from broker.log.load_report import LoadReport
 from broker.log.manager import LogManager
 from broker.maintenance import Maintenance
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 _log = get_logger(__name__)
 _STOP_GRACE_S: Final = 1.0
 _SESSION_ID_MAX: Final = 2**31 - 1
+_LAYERS_KEPT: Final = 1_000
 
 
 class Broker:
@@ -78,11 +80,13 @@ class Broker:
         self.metadata = MetadataCache()
         self.layers = ConfigLayers({}, {}, config.static_layer)
         """What lies below a topic's configs."""
+        self._log_configs: dict[tuple[tuple[str, str], ...], LogConfig] = {}
+        """By a topic's own layer: thousands of partitions share few."""
         self.replicas = ReplicaManager(
             config.node_id,
             self.logs,
             self.metadata,
-            log_config=lambda layer: self.layers.log_config(layer),
+            log_config=self._log_config,
             replica_lag_max_ms=config.replica_lag_time_max_ms,
             now_ms=monotonic_ms,
             epoch_ms=epoch_ms,
@@ -151,7 +155,7 @@ class Broker:
         self._take_layers(await self.member.read_broker_configs())
         topics = await self.member.read_topic_configs()
         self.loaded = await asyncio.to_thread(
-            self.logs.load, lambda name: self.layers.log_config(topics.get(name, {})), epoch_ms()
+            self.logs.load, lambda name: self._log_config(topics.get(name, {})), epoch_ms()
         )
         self.loaded.forget_deleted(await self.member.read_topics())
         self.metrics.recovered_bytes = self.loaded.recovered_bytes
@@ -198,12 +202,22 @@ class Broker:
         for go_on in waiting:
             go_on()
 
+    def _log_config(self, layer: Mapping[str, str]) -> LogConfig:
+        key = tuple(sorted(layer.items()))
+        config = self._log_configs.get(key)
+        if config is None:
+            if len(self._log_configs) >= _LAYERS_KEPT:
+                self._log_configs.clear()
+            config = self._log_configs[key] = self.layers.log_config(layer)
+        return config
+
     def _take_layers(self, broker_configs: Mapping[str, Mapping[str, str]]) -> None:
         self.layers = ConfigLayers(
             broker_configs.get(str(self.config.node_id), {}),
             broker_configs.get("", {}),
             self.config.static_layer,
         )
+        self._log_configs.clear()
 
     def _isr_proposed(self, partition: Partition, change: IsrChange) -> None:
         direction = "shrink" if len(change.isr) < len(partition.isr) else "expand"

@@ -88,6 +88,7 @@ class CommandReceiver:
         broker = self._broker
         match request:
             case LeaderAndIsrRequest():
+                broker.metadata.note_shutdowns(request.live_brokers)
                 return (yield from broker.replicas.leader_and_isr(request))
             case StopReplicaRequest():
                 return (yield from broker.replicas.stop_replica(request))

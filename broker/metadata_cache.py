@@ -141,6 +141,17 @@ class MetadataCache:
         """`callback(topic)` when a topic is no longer there."""
         self._on_deleted.append(callback)
 
+    def note_shutdowns(self, live_brokers: Collection[LiveBroker]) -> None:
+        """What a LeaderAndIsr says ahead of the UpdateMetadata behind it: a leader must not take back into an
+        ISR who has just been taken out to shut down."""
+        leaving = {
+            each.broker_id: each
+            for each in live_brokers
+            if each.in_controlled_shutdown and self.is_live(each.broker_id, each.broker_epoch)
+        }
+        if leaving:
+            self.brokers = self.brokers | leaving
+
     # -- the controller's word ---------------------------------------------------------------------------
 
     def apply(self, request: UpdateMetadataRequest) -> None:

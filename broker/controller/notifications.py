@@ -7,6 +7,7 @@ from broker.controller.context import ControllerContext
 from broker.controller.effects import Cause, Steps, children, note, read
 from broker.controller.leadership import settle
 from broker.controller.reassignment import advance
+from broker.controller.shutdown import leave_isrs
 from broker.controller.states import Group, commit_groups, refresh_states
 from broker.znode_paths import ISR_CHANGES, LOG_DIR_EVENTS
 from broker.znodes import ZnodeDamaged, decode_log_dir_event, decode_partitions
@@ -39,7 +40,22 @@ def on_states_changed(context: ControllerContext, names: list[PartitionName]) ->
         if context.topics[name[0]].partitions[name[1]].version != versions[name]
     ]
     context.pending.metadata.update(dict.fromkeys(changed))
+    yield from _expel_leaving(context, changed)
     yield from advance(context, changed)
+
+
+def _expel_leaving(context: ControllerContext, changed: list[PartitionName]) -> Steps[None]:
+    """A leader that had not heard yet may have taken back a broker that is gone or about to go."""
+    members = {name: _isr(context, name) for name in changed}
+    dead = [name for name in changed if not all(context.is_alive(each, name) for each in members[name])]
+    yield from settle(context, dead)
+    for broker_id in sorted(context.shutting_down):
+        yield from leave_isrs(context, [name for name in changed if broker_id in members[name]], broker_id)
+
+
+def _isr(context: ControllerContext, name: PartitionName) -> tuple[int, ...]:
+    record = context.partition(name)
+    return () if record is None or record.state is None else record.state.isr
 
 
 def on_log_dir_events(context: ControllerContext) -> Steps[None]:

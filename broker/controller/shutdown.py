@@ -32,7 +32,7 @@ def on_controlled_shutdown(context: ControllerContext, call: ControlledShutdown)
         for name in context.with_replica_on((request.broker_id,))
         if len(context.topics[name[0]].partitions[name[1]].assignment.replicas) > 1
     ]
-    yield from _leave(context, names, request.broker_id)
+    yield from leave_isrs(context, names, request.broker_id)
     remaining = tuple(
         TopicPartition(topic=name[0], partition=name[1])
         for name in names
@@ -53,7 +53,12 @@ def _fault(context: ControllerContext, request: ControlledShutdownRequest) -> Er
     return ErrorCode.none
 
 
-def _leave(context: ControllerContext, names: list[PartitionName], broker_id: int) -> Steps[None]:
+def leave_isrs(context: ControllerContext, names: list[PartitionName], broker_id: int) -> Steps[None]:
+    """Lead these partitions elsewhere, and without the broker in their ISR, where there is another member.
+
+    Raises: Deposed.
+    """
+
     def decide(name: PartitionName, record: PartitionRecord) -> Choice | None:
         state = record.state
         if state is None or (broker_id not in state.isr and state.leader != broker_id):

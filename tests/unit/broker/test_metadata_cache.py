@@ -154,3 +154,14 @@ def test_only_the_registered_life_of_a_broker_that_stays_may_join_an_isr() -> No
     assert not cache.may_join_isr(1, 6)
     assert not cache.may_join_isr(2, 1)
     assert not cache.may_join_isr(3, 1)
+
+
+def test_who_leaves_is_noted_ahead_of_the_next_update() -> None:
+    cache = MetadataCache()
+    cache.apply(_update(brokers=(_broker(1, epoch=7), _broker(2))))
+    cache.note_shutdowns([_broker(1, epoch=6, in_controlled_shutdown=True), _broker(3)])
+    assert cache.may_join_isr(1, 7), "that was an earlier life"
+    assert not cache.is_live(3)
+    cache.note_shutdowns([_broker(1, epoch=7, in_controlled_shutdown=True), _broker(2)])
+    assert not cache.may_join_isr(1, 7)
+    assert cache.may_join_isr(2, 1)

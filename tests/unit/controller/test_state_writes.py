@@ -4,8 +4,9 @@ from uuid import UUID
 
 from broker.controller.api import NewTopic
 from broker.controller.effects import Commit, Note, Send
-from broker.controller.events import CreateTopics
+from broker.controller.events import ControlledShutdown, CreateTopics
 from broker.znode_paths import CONTROLLER_EPOCH
+from contracts.cluster import ControlledShutdownRequest
 from contracts.tree import Check
 from tests.unit.controller.world import World
 
@@ -99,3 +100,24 @@ def test_two_thousand_partitions_are_a_handful_of_requests_and_batches() -> None
     world.start(1)
     world.run()
     assert len([effect for _, effect in world.trace if isinstance(effect, Send)]) == 4
+
+
+def test_a_broker_that_leaves_is_not_taken_back_by_a_leader_that_has_not_heard() -> None:
+    world = cluster(1)
+    request = ControlledShutdownRequest(broker_id=2, broker_epoch=world.brokers[2].broker_epoch)
+    world.call(ControlledShutdown(2, request))
+    assert world.state("t", 0).isr == (1, 3)
+    world.shrink("t", 0, 1, 3, 2)
+    world.run()
+    assert world.state("t", 0).isr == (1, 3)
+
+
+def test_a_dead_broker_is_not_left_in_an_isr() -> None:
+    """The leader took it in while the controller was taking it out."""
+    world = cluster(1)
+    world.shrink("t", 0, 1, 3)
+    world.run()
+    world.crash(2)
+    world.shrink("t", 0, 1, 3, 2)
+    world.run()
+    assert world.state("t", 0).isr == (1, 3)

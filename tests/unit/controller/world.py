@@ -85,6 +85,8 @@ class FakeBroker:
         self.failed: set[Key] = set()
         """Logs in a directory that failed."""
         self.metadata: dict[Key, tuple[int, tuple[int, ...]]] = {}
+        self.leaving: set[int] = set()
+        """Brokers that shut down, as the last command says: they are not taken into ISRs."""
 
     @property
     def is_alive(self) -> bool:
@@ -97,6 +99,8 @@ class FakeBroker:
         if command.controller_epoch < self.controller_epoch:
             return _refusal(command, ErrorCode.stale_controller_epoch)
         self.controller_epoch = command.controller_epoch
+        if isinstance(command, LeaderAndIsrRequest | UpdateMetadataRequest):
+            self.leaving = {each.broker_id for each in command.live_brokers if each.in_controlled_shutdown}
         match command:
             case LeaderAndIsrRequest():
                 return self._take_roles(command)
@@ -156,6 +160,7 @@ class FakeBroker:
         self.session = 0
         self.roles.clear()
         self.metadata.clear()
+        self.leaving.clear()
         self.controller_epoch = -1
 
 
@@ -315,7 +320,11 @@ class World:
                 state = decode_state(node.data)
                 if state.leader != broker.broker_id or state.leader_epoch != role.leader_epoch:
                     continue
-                caught_up = [each for each in role.replicas if self._follows(each, key, role)]
+                caught_up = [
+                    each
+                    for each in role.replicas
+                    if each not in broker.leaving and self._follows(each, key, role)
+                ]
                 isr = tuple(dict.fromkeys((*state.isr, *caught_up)))
                 if isr != state.isr:
                     self._write_isr(*key, isr)
