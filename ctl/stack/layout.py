@@ -6,9 +6,12 @@ import secrets
 import socket
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from runtime.process import write_json
+
+_PORTS: Final = range(10_000, 20_000)
+_PORT_DRAWS_MAX: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +93,12 @@ class Layout:
             known: dict[str, Any] = json.loads(self.ports_file.read_text())
         except (OSError, ValueError):
             known = {}
-        ports = {name: known[name] if is_free(known.get(name, 0)) else free_port() for name in names}
+        ports: dict[str, int] = {}
+        for name in names:
+            port = int(known.get(name, 0))
+            while not is_free(port) or port in ports.values():
+                port = free_port()
+            ports[name] = port
         if ports != known:
             write_json(self.ports_file, known | ports)
         return ports
@@ -114,7 +122,12 @@ def bind_fault(port: int, host: str) -> str | None:
 
 
 def free_port() -> int:
-    """A loopback port that is free now."""
+    """A loopback port that is free now, and not one of those the kernel gives to outgoing connections: such
+    a connection could take it while the process that it is for restarts."""
+    for _ in range(_PORT_DRAWS_MAX):
+        port = secrets.choice(_PORTS)
+        if is_free(port):
+            return port
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
