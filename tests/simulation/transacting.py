@@ -207,6 +207,8 @@ class ReadingCommitted:
         answer = await self._client.ask_leader(self._topic, self._partition, request)
         _check(int(answer.error_code))
         got = answer.responses[0].partitions[0]
+        if int(got.error_code):
+            self._client.forget(self._topic)
         _check(int(got.error_code))
         before = len(self.seen)
         self._take(got.records or b"", got.aborted_transactions or (), saw)
