@@ -121,8 +121,16 @@ class Broker:
     async def start(self) -> int:
         """Reach the cluster, load, listen, join, and start the background tasks; the bound port.
 
-        Raises: OSError, StorageFailed, and what `ClusterMember` raises.
+        Raises: OSError, StorageFailed, and what `ClusterMember` raises; then the cluster is left again.
         """
+        try:
+            return await self._start()
+        except BaseException:
+            await self.member.stop_controlling()
+            await self.member.leave()
+            raise
+
+    async def _start(self) -> int:
         await self.member.connect()
         await self._load()
         self._connect_parts()

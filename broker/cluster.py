@@ -171,6 +171,11 @@ class ClusterMember:
         """Of this life; -1 while we are not registered."""
         return self.membership.broker_epoch
 
+    @property
+    def last_epoch(self) -> int:
+        """Of this life, or while we are not registered of the one before."""
+        return self.membership.last_epoch
+
     # -- leaving -----------------------------------------------------------------------------------------
 
     async def hand_over(self) -> None:

@@ -100,7 +100,7 @@ class CommandReceiver:
 
     def _refusal(self, request: Command) -> ErrorCode:
         # A broker that is just registering may hear from the controller before it knows its new epoch.
-        if request.broker_epoch < self._broker.member.broker_epoch:
+        if request.broker_epoch < self._broker.member.last_epoch:
             return ErrorCode.stale_broker_epoch
         if request.controller_epoch < self.controller_epoch:
             return ErrorCode.stale_controller_epoch

@@ -52,6 +52,8 @@ class Membership:
         self._on_registered: list[Callable[[int], None]] = []
         self.broker_epoch = -1
         """czxid of our node; -1 while there is none that we know of."""
+        self.last_epoch = -1
+        """The latest one we had: what was meant for an earlier life is never obeyed."""
         tree.on_session(self._session_changed)
 
     def on_registered(self, callback: Callable[[int], None]) -> None:
@@ -116,7 +118,7 @@ class Membership:
             if monotonic_ms() >= deadline_ms:
                 raise BrokerIdTaken(await self._who_has_it())
             await asyncio.sleep(_LOOK_AGAIN_S)
-        self.broker_epoch = epoch
+        self.broker_epoch = self.last_epoch = epoch
         _log.info("registered", broker_id=self._node_id, broker_epoch=epoch)
         for callback in self._on_registered:
             callback(epoch)

@@ -30,6 +30,7 @@ class BrokerProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self.port = 0
         self.metrics_port = 0
+        self.is_paused = False
 
     @property
     def address(self) -> str:
@@ -95,10 +96,12 @@ class BrokerProcess:
 
     def pause(self) -> None:
         """SIGSTOP: connections stay open, nothing answers."""
+        self.is_paused = True
         os.kill(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
         """SIGCONT."""
+        self.is_paused = False
         os.kill(self.pid, signal.SIGCONT)
 
     def terminate(self) -> None:

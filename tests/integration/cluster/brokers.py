@@ -91,7 +91,7 @@ class Cluster:
         """As one broker, or any that answers, has it."""
         wanted = request(3, 9, topics=[{"name": name} for name in topics], allow_auto_topic_creation=False)
         for each in self.brokers if node_id is None else (node_id,):
-            if self.brokers[each].is_running:
+            if self.brokers[each].is_running and not self.brokers[each].is_paused:
                 try:
                     return self.call(each, wanted)
                 except (ConnectionError, TimeoutError):

@@ -3,6 +3,7 @@
 import struct
 import threading
 import time
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -142,6 +143,33 @@ def test_a_killed_broker_does_not_wait_for_its_session(cluster: Cluster) -> None
     finally:
         broker.stop()
         del cluster.brokers[4]
+
+
+def test_what_operators_watch(cluster: Cluster) -> None:
+    cluster.create("watched", 6)
+    for index in range(6):
+        cluster.until_in_sync("watched", index)
+    stopped = next(each for each in cluster.brokers if each != cluster.controller_id())
+
+    def total(gauge: str) -> float:
+        running = [broker for broker in cluster.brokers.values() if broker.is_running]
+        return sum(broker.metrics()[f"portico_broker_{gauge}"] for broker in running)
+
+    eventually(partial(total, "under_replicated_partitions"), lambda number: number == 0)
+    assert total("active_controller") == 1
+    assert total("live_brokers") == 9
+    replicas = total("replicas")
+    assert total("partitions") * 3 > replicas - 20, "all but a few topics here have three replicas"
+    cluster.brokers[stopped].stop()
+    eventually(partial(total, "live_brokers"), lambda number: number == 4)
+    eventually(partial(total, "under_replicated_partitions"), lambda number: number >= 6)
+    assert total("offline_partitions") == 0
+    assert total("under_min_isr_partitions") == 0
+    cluster.brokers[stopped].start()
+    eventually(partial(total, "under_replicated_partitions"), lambda number: number == 0)
+    assert total('isr_changes_total{direction="expand"}') >= 6
+    leader = cluster.brokers[cluster.leader("watched")].metrics()
+    assert [name for name in leader if name.startswith("portico_broker_follower_lag_records{")]
 
 
 def test_an_id_that_is_taken(cluster: Cluster, tmp_path: Any) -> None:

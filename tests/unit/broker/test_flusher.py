@@ -11,6 +11,7 @@ import pytest
 
 from broker.flusher import Flusher
 from broker.log.config import LogConfig
+from broker.log.errors import StorageFailed
 from broker.log.manager import LogManager
 from broker.log.partition_log import PartitionLog
 from broker.log.results import AppendOrigin
@@ -93,9 +94,9 @@ async def test_a_refused_flush_is_told(logs: LogManager, monkeypatch: pytest.Mon
         assert await _sync(flusher, log) is True
     assert failures
     assert log.recovery_point == 0
-    _append(other)
-    assert await _sync(flusher, other) is False, "other logs go on"
-    assert await _sync(flusher, log) is True, "the failed one waits for a restart"
+    with pytest.raises(StorageFailed, match="has failed"):
+        _append(other)  # its directory is offline, with every log in it
+    assert await _sync(flusher, log) is True, "until a restart"
     await flusher.aclose()
 
 

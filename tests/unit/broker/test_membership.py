@@ -138,6 +138,7 @@ async def test_expiry_gives_a_new_epoch(ensemble: MemoryEnsemble) -> None:
     assert member.broker_epoch == before, "the session lives on"
     tree.expire()
     assert member.broker_epoch == -1, "at once: nothing is valid until it is registered again"
+    assert member.last_epoch == before, "what is meant for a life before that one is still refused"
     await eventually(lambda: member.broker_epoch > before)
     keeping.cancel()
     with contextlib.suppress(asyncio.CancelledError):
