@@ -59,6 +59,11 @@ class Ends(NamedTuple):
 class Unreadable(Exception):  # noqa: N818 - says what is so
     """A replica cannot be read; the reason in a few words."""
 
+    def __init__(self, broker: int, reason: str) -> None:
+        super().__init__(reason)
+        self.broker = broker
+        """Whose replica it is."""
+
 
 class Verdict(NamedTuple):
     """What is so of one replica."""
@@ -87,7 +92,7 @@ class ReplicaReader:
         answer = await self._fetch(0, 1)
         if answer.error_code is ErrorCode.offset_out_of_range:
             answer = await self._fetch(int(answer.log_start_offset), 1)
-        _check(answer)
+        self._check(answer)
         return Ends(int(answer.log_start_offset), int(answer.high_watermark))
 
     async def batches(self, start: int, end: int) -> AsyncIterator[Batch]:
@@ -95,10 +100,10 @@ class ReplicaReader:
         offset = start
         while offset < end:
             answer = await self._fetch(offset, _READ_BYTES)
-            _check(answer)
-            found = _cut(bytes(answer.records or b""), end)
+            self._check(answer)
+            found = self._cut(bytes(answer.records or b""), end)
             if not found:
-                raise Unreadable(f"no records from offset {offset} on")
+                raise Unreadable(self._broker, f"no records from offset {offset} on")
             for batch in found:
                 yield batch
                 offset = batch.header.next_offset
@@ -117,35 +122,47 @@ class ReplicaReader:
             forgotten_topics_data=(),
         )
         if self._broker not in self._cluster.addresses:
-            raise Unreadable(f"broker {self._broker} is not registered")
+            raise Unreadable(self._broker, f"broker {self._broker} is not registered")
         try:
             answer = await self._cluster.ask(self._broker, request)
         except KafkaUnavailable as error:
-            raise Unreadable(str(error)) from error
+            raise Unreadable(self._broker, str(error)) from error
         return answer.responses[0].partitions[0]
 
+    def _check(self, answer: Any) -> None:
+        if answer.error_code is not ErrorCode.none:
+            raise Unreadable(self._broker, answer.error_code.name.upper())
 
-def _check(answer: Any) -> None:
-    if answer.error_code is not ErrorCode.none:
-        raise Unreadable(answer.error_code.name.upper())
+    def _cut(self, data: bytes, end: int) -> list[Batch]:
+        """The whole batches in `data` below `end`. Raises: Unreadable for one whose CRC is not its own."""
+        found = []
+        at = 0
+        while len(data) - at >= HEADER_SIZE:
+            header = parse_header(data, at)
+            behind = at + LOG_OVERHEAD + header.batch_length
+            if behind > len(data) or header.base_offset >= end:
+                break
+            try:
+                check_crc(data, at, header)
+            except BatchError as error:
+                reason = f"the batch at offset {header.base_offset} is damaged: {error}"
+                raise Unreadable(self._broker, reason) from error
+            found.append(Batch(header, data[at:behind]))
+            at = behind
+        return found
 
-
-def _cut(data: bytes, end: int) -> list[Batch]:
-    """The whole batches in `data` below `end`. Raises: Unreadable for one whose CRC is not its own."""
-    found = []
-    at = 0
-    while len(data) - at >= HEADER_SIZE:
-        header = parse_header(data, at)
-        behind = at + LOG_OVERHEAD + header.batch_length
-        if behind > len(data) or header.base_offset >= end:
-            break
-        try:
-            check_crc(data, at, header)
-        except BatchError as error:
-            raise Unreadable(f"the batch at offset {header.base_offset} is damaged: {error}") from error
-        found.append(Batch(header, data[at:behind]))
-        at = behind
-    return found
+    async def records(self, start: int, end: int) -> AsyncIterator[Sequence[Any]]:
+        """The same, batch by batch taken apart. Raises: Unreadable."""
+        async for batch in self.batches(start, end):
+            if not batch.header.record_count:
+                continue
+            try:
+                payload = decompress(batch.data[HEADER_SIZE:], batch.header.codec)
+                for record in decode_records(batch.header, payload):
+                    yield record
+            except (PayloadUnreadable, BatchError) as error:
+                reason = f"the batch at offset {batch.header.base_offset}: {error}"
+                raise Unreadable(self._broker, reason) from error
 
 
 async def verify(cluster: Cluster, row: PartitionRow, *, compacted: bool) -> list[Verdict]:
@@ -155,16 +172,36 @@ async def verify(cluster: Cluster, row: PartitionRow, *, compacted: bool) -> lis
     if len({ends[broker].high_watermark for broker in row.isr if broker in ends}) > 1:
         await asyncio.sleep(_HEARSAY_S)
         ends, faults = await _ends(readers)
-    if len(ends) > 1:
-        reference = row.leader if row.leader in ends else next(iter(ends))
-        start = max(one.log_start_offset for one in ends.values())
-        end = min(one.high_watermark for one in ends.values())
-        for broker in ends:
-            if broker != reference:
-                fault = await _difference(readers[reference], readers[broker], start, end, compacted)
-                if fault is not None:
-                    faults[broker] = f"{fault} (compared with broker {reference})"
+    sound = dict(ends)
+    while len(sound) > 1:
+        reference = row.leader if row.leader in sound else next(iter(sound))
+        found = await _compare(readers, sound, reference, compacted=compacted)
+        if reference not in found:
+            faults |= found
+            break
+        faults[reference] = found[reference]  # it is no measure of the others
+        del sound[reference]
     return [_verdict(row, broker, ends, faults.get(broker)) for broker in row.replicas]
+
+
+async def _compare(
+    readers: Mapping[int, ReplicaReader], ends: Mapping[int, Ends], reference: int, *, compacted: bool
+) -> dict[int, str]:
+    """What is wrong with which replica; only the reference's damage, if it has any."""
+    start = max(one.log_start_offset for one in ends.values())
+    end = min(one.high_watermark for one in ends.values())
+    differ = _different_records if compacted else _different_batches
+    faults = {}
+    for broker in ends.keys() - {reference}:
+        try:
+            fault = await differ(readers[reference], readers[broker], start, end)
+        except Unreadable as error:
+            if error.broker == reference:
+                return {reference: str(error)}
+            fault = str(error)
+        if fault is not None:
+            faults[broker] = f"{fault} (compared with broker {reference})"
+    return faults
 
 
 async def _ends(readers: Mapping[int, ReplicaReader]) -> tuple[dict[int, Ends], dict[int, str]]:
@@ -191,21 +228,14 @@ def _verdict(row: PartitionRow, broker: int, ends: dict[int, Ends], fault: str |
     return Verdict(row.topic, row.partition, broker, broker in row.isr, watermark, lag, fault)
 
 
-async def _difference(
-    left: ReplicaReader, right: ReplicaReader, start: int, end: int, compacted: bool
-) -> str | None:
-    """Where two replicas first differ, in words, or None."""
-    try:
-        if compacted:
-            return await _different_records(left, right, start, end)
-        theirs = right.batches(start, end)
-        async for batch in left.batches(start, end):
-            other = await anext(theirs, None)
-            if other is None or other.mark != batch.mark:
-                return _said(batch, other)
-        return None
-    except Unreadable as error:
-        return str(error)
+async def _different_batches(left: ReplicaReader, right: ReplicaReader, start: int, end: int) -> str | None:
+    """Where two replicas first differ, in words, or None. Raises: Unreadable."""
+    theirs = right.batches(start, end)
+    async for batch in left.batches(start, end):
+        other = await anext(theirs, None)
+        if other is None or other.mark != batch.mark:
+            return _said(batch, other)
+    return None
 
 
 def _said(batch: Batch, other: Batch | None) -> str:
@@ -225,8 +255,8 @@ def _said(batch: Batch, other: Batch | None) -> str:
 
 
 async def _different_records(left: ReplicaReader, right: ReplicaReader, start: int, end: int) -> str | None:
-    """Of a compacted topic: walk both in step, and compare what both still have."""
-    ours, theirs = _records(left.batches(start, end)), _records(right.batches(start, end))
+    """Of a compacted topic: walk both in step, and compare what both still have. Raises: Unreadable."""
+    ours, theirs = left.records(start, end), right.records(start, end)
     mine, other = await anext(ours, None), await anext(theirs, None)
     while mine is not None and other is not None:
         if mine[0] < other[0]:
@@ -238,15 +268,3 @@ async def _different_records(left: ReplicaReader, right: ReplicaReader, start: i
         else:
             mine, other = await anext(ours, None), await anext(theirs, None)
     return None
-
-
-async def _records(batches: AsyncIterator[Batch]) -> AsyncIterator[Sequence[Any]]:
-    async for batch in batches:
-        if not batch.header.record_count:
-            continue
-        try:
-            payload = decompress(batch.data[HEADER_SIZE:], batch.header.codec)
-            for record in decode_records(batch.header, payload):
-                yield record
-        except (PayloadUnreadable, BatchError) as error:
-            raise Unreadable(f"the batch at offset {batch.header.base_offset}: {error}") from error

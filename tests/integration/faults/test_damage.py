@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 
 from tests.integration.broker.process import ROOT
-from tests.integration.broker.raw import batch, fetch, produce
+from tests.integration.broker.raw import batch, fetch, produce, request
 from tests.integration.cluster.brokers import Cluster, eventually
 from wire.batch import iterate_batches
+from wire.codec import duration
 
 RECORDS = 60
 
@@ -119,6 +120,19 @@ def _verify(cluster: Cluster, topic: str) -> tuple[int, list[tuple[int, str | No
     return told.returncode, [(each["replica"], each["fault"]) for each in json.loads(told.stdout)]
 
 
+def _assert_found(cluster: Cluster, topic: str, damaged: int) -> None:
+    code, found = _verify(cluster, topic)
+    assert code == 1
+    assert [replica for replica, fault in found if fault] == [damaged], found
+
+
+def _lead_again(cluster: Cluster, topic: str) -> None:
+    """Elect the preferred leader, which it was at first."""
+    partitions = [{"topic": topic, "partitions": (0,)}]
+    wanted = request(43, 1, election_type=0, topic_partitions=partitions, timeout=duration(10_000))
+    assert cluster.call(cluster.controller_id(), wanted).error_code.value == 0
+
+
 def test_a_bit_flips_in_what_no_recovery_looks_at(cluster: Cluster) -> None:
     """What was flushed is not read again at a start. `replica verify` finds it; to heal, remove the replica's
     directory while its broker is down."""
@@ -135,9 +149,10 @@ def test_a_bit_flips_in_what_no_recovery_looks_at(cluster: Cluster) -> None:
     _bit_flipped(directory)
     broker.start()
     cluster.until_in_sync(topic)
-    code, found = _verify(cluster, topic)
-    assert code == 1
-    assert [replica for replica, fault in found if fault] == [leader]
+    _assert_found(cluster, topic, leader)
+    _lead_again(cluster, topic)
+    assert cluster.leader(topic) == leader
+    _assert_found(cluster, topic, leader)  # and does not take the others for damaged
     broker.stop()
     shutil.rmtree(directory)
     broker.start()
