@@ -27,7 +27,7 @@ def _ms(value: int) -> Any:
     return i32Timedelta.parse(datetime.timedelta(milliseconds=value))
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(
     version=st.integers(3, 8),
     transactional_id=st.none() | _names,
@@ -72,7 +72,7 @@ def test_a_scanned_produce_is_what_was_encoded(
             scan_produce(frame[:end], 4, 3)
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(
     version=st.integers(3, 8),
     topics=st.lists(
@@ -111,7 +111,7 @@ def test_kio_reads_a_produce_response(version: int, topics: Any) -> None:
                 assert found.error_message == answer.error_message
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(
     version=st.integers(4, 11),
     numbers=st.tuples(_i32, _i32, _i32),
@@ -172,7 +172,7 @@ def test_a_scanned_fetch_is_what_was_encoded(version: int, numbers: Any, topics:
             scan_fetch(frame[:end], 0, version)
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(
     version=st.integers(4, 11),
     records=st.binary(max_size=50),
