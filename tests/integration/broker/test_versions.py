@@ -23,7 +23,14 @@ _ASKED: dict[ApiKey, dict[str, Any]] = {
         "topics": [
             {
                 "name": _TOPIC,
-                "partitions": [{"partition_index": 0, "current_leader_epoch": -1, "timestamp": -1}],
+                "partitions": [
+                    {
+                        "partition_index": 0,
+                        "current_leader_epoch": -1,
+                        "timestamp": -1,
+                        "max_num_offsets": 1,
+                    }
+                ],
             }
         ],
     },
@@ -142,7 +149,7 @@ def test_unknown_api_versions_version_gets_the_v0_body_and_error_35(raw: RawClie
 
 @pytest.mark.parametrize(
     ("api_key", "version", "cause"),
-    [(0, 2, "unsupported_version"), (1, 12, "unsupported_version"), (71, 0, "unknown_api"),
+    [(0, 9, "unsupported_version"), (1, 12, "unsupported_version"), (71, 0, "unknown_api"),
      (-5, 0, "unknown_api"), (4, 0, "unknown_api"), (7, 0, "unknown_api")],
 )  # fmt: skip
 def test_what_the_table_does_not_name_closes_the_connection(
