@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kio.schema.errors import ErrorCode
 
 from broker.config_layers import BROKER_DEFINITIONS
-from broker.controller.api import ConfigChange, ConfigEntity, Verdict
+from broker.config_writer import ConfigChange
+from broker.controller.api import ConfigEntity, Verdict
 from broker.entities import response_shape
 from broker.resources import BROKER, TOPIC, broker_fault
 from broker.topic_configs import DEFINITIONS, Definitions, check_configs

@@ -1,13 +1,13 @@
 """Layers of configs in the tree: any broker writes them, as in Kafka, and the controller tells everyone."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
 from broker import znode_paths
-from broker.controller.api import OK, ConfigChange, ConfigEntity, Verdict
+from broker.controller.api import OK, ConfigEntity, Verdict
 from broker.metadata_cache import MetadataCache, MetadataChange
 from broker.topic_configs import ConfigFault
 from broker.znodes import ZnodeDamaged, decode_config, encode_config, encode_config_change
@@ -17,6 +17,14 @@ TOPICS: Final = "topics"
 BROKERS: Final = "brokers"
 _ATTEMPTS: Final = 5
 _TIMEOUT_S: Final = 10.0
+
+
+class ConfigChange(NamedTuple):
+    """One entity's change. `edit` is called with the layer as it is now and returns the new one; it is pure
+    and may be called twice. A ConfigFault it raises is answered with INVALID_CONFIG."""
+
+    entity: ConfigEntity
+    edit: Callable[[Mapping[str, str]], Mapping[str, str]]
 
 
 class ConfigWriter:

@@ -6,7 +6,7 @@ concerned have been told (this broker always, others as long as `timeout_ms` all
 leaders. When told takes longer the answer is REQUEST_TIMED_OUT and the change goes on.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple, Protocol
 from uuid import UUID
@@ -84,14 +84,6 @@ class ConfigEntity(NamedTuple):
     name: str
 
 
-class ConfigChange(NamedTuple):
-    """One entity's change. `edit` is called with the layer as it is now and returns the new one; it is pure
-    and may be called twice. A ConfigFault it raises is answered with INVALID_CONFIG."""
-
-    entity: ConfigEntity
-    edit: Callable[[Mapping[str, str]], Mapping[str, str]]
-
-
 class ElectionKind(IntEnum):
     """ElectLeaders' election_type."""
 
@@ -130,12 +122,6 @@ class ControllerApi(Protocol):
         self, topics: Sequence[NewPartitions], *, validate_only: bool = False, timeout_ms: int = 30_000
     ) -> list[Verdict]:
         """Grow topics; answers in their order."""
-        ...
-
-    async def alter_configs(
-        self, changes: Sequence[ConfigChange], *, validate_only: bool = False, timeout_ms: int = 30_000
-    ) -> list[Verdict]:
-        """Change layers of configs; answers in their order."""
         ...
 
     async def elect_leaders(

@@ -1,16 +1,12 @@
-"""Layers of configs of topics and brokers, changed by a call or by a tool (a node in /config/changes)."""
+"""Layers of configs of topics and brokers: brokers and tools write them, and say so in /config/changes."""
 
 from collections.abc import Iterable
 
-from kio.schema.errors import ErrorCode
-
-from broker.controller.api import OK, ConfigChange, ConfigEntity, Verdict
+from broker.controller.api import ConfigEntity
 from broker.controller.context import UNCLEAN_KEY, ControllerContext
-from broker.controller.effects import Answer, Cause, Steps, children, note, read, read_one
-from broker.controller.events import AlterConfigs
+from broker.controller.effects import Cause, Steps, children, note, read, read_one
 from broker.controller.leadership import settle
 from broker.controller.states import Group, commit_groups
-from broker.topic_configs import ConfigFault
 from broker.znode_paths import (
     BROKER_CONFIGS,
     CONFIG_CHANGES,
@@ -18,44 +14,11 @@ from broker.znode_paths import (
     broker_config_path,
     topic_config_path,
 )
-from broker.znodes import ZnodeDamaged, decode_config, decode_config_change, encode_config
-from contracts.tree import Conflict, Create, Delete, Node, SetData, TreeConflict
+from broker.znodes import ZnodeDamaged, decode_config, decode_config_change
+from contracts.tree import Delete, Node
 
 TOPICS_KIND = "topics"
 BROKERS_KIND = "brokers"
-
-
-def on_alter_configs(context: ControllerContext, call: AlterConfigs) -> Steps[Answer]:
-    """Change layers; the answer is for after the brokers have been told. Raises: Deposed."""
-    verdicts = []
-    for change in call.changes:
-        verdicts.append((yield from _alter(context, change, validate_only=call.validate_only)))
-    return Answer(call.call_id, verdicts)
-
-
-def _alter(context: ControllerContext, change: ConfigChange, *, validate_only: bool) -> Steps[Verdict]:
-    kind, name = change.entity
-    if kind == TOPICS_KIND and name not in context.topics:
-        return Verdict(ErrorCode.unknown_topic_or_partition, f"The topic '{name}' does not exist.")
-    path = topic_config_path(name) if kind == TOPICS_KIND else broker_config_path(name)
-    while True:
-        node = yield from read_one(path)
-        try:
-            layer = dict(change.edit(decode_config(node.data) if node is not None else {}))
-        except (ConfigFault, ZnodeDamaged) as fault:
-            return Verdict(ErrorCode.invalid_config, str(fault))
-        if validate_only:
-            return OK
-        data = encode_config(layer)
-        op: Create | SetData = Create(path, data)
-        if node is not None:
-            op = SetData(path, data, node.stat.version)
-        outcome = (yield from commit_groups(context, [Group(path, [op])]))[path]
-        if not isinstance(outcome, TreeConflict):
-            yield from _take(context, change.entity, layer)
-            return OK
-        if outcome.reason is Conflict.NO_NODE and node is None:
-            return Verdict(ErrorCode.unknown_server_error, f"The metadata tree has no place for {path}.")
 
 
 def _take(context: ControllerContext, entity: ConfigEntity, layer: dict[str, str]) -> Steps[None]:
@@ -100,7 +63,7 @@ def _decoded(path: str, node: Node | None) -> Steps[dict[str, str] | None]:
 
 
 def on_config_changes(context: ControllerContext) -> Steps[None]:
-    """A tool wrote configs and says so in /config/changes; what is taken in is removed. Raises: Deposed."""
+    """Somebody wrote configs; what is taken in is removed. Raises: Deposed."""
     names = yield from children(CONFIG_CHANGES)
     paths = [f"{CONFIG_CHANGES}/{name}" for name in names]
     entities: dict[ConfigEntity, None] = {}

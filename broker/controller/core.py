@@ -12,7 +12,7 @@ from broker.controller import events
 from broker.controller.announcements import announce
 from broker.controller.brokers import on_brokers_changed
 from broker.controller.config import ControllerConfig
-from broker.controller.configs import on_alter_configs, on_config_changes
+from broker.controller.configs import on_config_changes
 from broker.controller.context import ControllerContext, Deposed
 from broker.controller.deletion import on_delete_topics, on_deletions_marked, on_replicas_stopped
 from broker.controller.effects import Answer, Cause, Resign, Steps, note
@@ -141,8 +141,6 @@ def _on_call(context: ControllerContext, call: events.Event) -> Steps[Answer]:
             return (yield from on_create_topics(context, call))
         case events.CreatePartitions():
             return (yield from on_create_partitions(context, call))
-        case events.AlterConfigs():
-            return (yield from on_alter_configs(context, call))
         case events.ElectLeaders():
             return (yield from on_elect_leaders(context, call))
         case events.AlterReassignments():

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from broker.controller.api import (
-    ConfigChange,
     DeletedTopicName,
     ElectionKind,
     NewPartitions,
@@ -72,14 +71,6 @@ class CreatePartitions(NamedTuple):
     validate_only: bool
 
 
-class AlterConfigs(NamedTuple):
-    """Answer: list[Verdict]."""
-
-    call_id: int
-    changes: Sequence[ConfigChange]
-    validate_only: bool
-
-
 class ElectLeaders(NamedTuple):
     """Answer: dict[PartitionName, Verdict]."""
 
@@ -113,7 +104,6 @@ Call: TypeAlias = (
     CreateTopics
     | DeleteTopics
     | CreatePartitions
-    | AlterConfigs
     | ElectLeaders
     | AlterReassignments
     | ListReassignments

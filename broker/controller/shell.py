@@ -11,7 +11,6 @@ from kio.schema.errors import ErrorCode
 
 from broker.controller import events
 from broker.controller.api import (
-    ConfigChange,
     CreatedTopic,
     DeletedTopicName,
     DeletionOutcome,
@@ -192,16 +191,6 @@ class Controller:
         return await self._call(
             lambda call_id: events.CreatePartitions(call_id, topics, validate_only),
             lambda verdict: [verdict] * len(topics),
-            timeout_ms,
-        )
-
-    async def alter_configs(
-        self, changes: Sequence[ConfigChange], *, validate_only: bool = False, timeout_ms: int = 30_000
-    ) -> list[Verdict]:
-        """See ControllerApi."""
-        return await self._call(
-            lambda call_id: events.AlterConfigs(call_id, changes, validate_only),
-            lambda verdict: [verdict] * len(changes),
             timeout_ms,
         )
 

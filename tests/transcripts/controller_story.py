@@ -26,8 +26,6 @@ from uuid import UUID
 
 from broker.controller import events
 from broker.controller.api import (
-    ConfigChange,
-    ConfigEntity,
     DeletedTopicName,
     ElectionKind,
     NewPartitions,
@@ -130,8 +128,7 @@ class Story:
 
     def do_config(self, topic: str, word: str) -> None:
         key, _, value = word.partition("=")
-        change = ConfigChange(ConfigEntity("topics", topic), lambda layer: {**layer, key: value})
-        self._call(lambda call_id: events.AlterConfigs(call_id, [change], False))
+        self.world.configure(topic, **{key: value})
 
     def do_isr(self, topic: str, partition: str, isr: str) -> None:
         self.world.shrink(topic, int(partition), *_ids(isr))

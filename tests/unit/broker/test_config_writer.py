@@ -8,8 +8,8 @@ from uuid import uuid4
 import pytest
 
 from broker import znode_paths
-from broker.config_writer import BROKERS, TOPICS, ConfigWriter
-from broker.controller.api import OK, ConfigChange, ConfigEntity
+from broker.config_writer import BROKERS, TOPICS, ConfigChange, ConfigWriter
+from broker.controller.api import OK, ConfigEntity
 from broker.metadata_cache import MetadataCache
 from broker.topic_configs import ConfigFault
 from broker.znodes import decode_config, decode_config_change, encode_config

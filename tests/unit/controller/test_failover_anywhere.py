@@ -5,9 +5,8 @@ from uuid import UUID
 
 import pytest
 
-from broker.controller.api import ConfigChange, ConfigEntity, DeletedTopicName, NewPartitions, NewTopic
+from broker.controller.api import DeletedTopicName, NewPartitions, NewTopic
 from broker.controller.events import (
-    AlterConfigs,
     AlterReassignments,
     ControlledShutdown,
     CreatePartitions,
@@ -129,7 +128,6 @@ def _nothing(_world: World) -> None:
 
 
 _BIG = NewTopic("u", UUID(int=2), assignment=dict.fromkeys(range(100), (1, 2)))
-_CONFIG = ConfigChange(ConfigEntity("topics", "t"), lambda layer: {**layer, "retention.ms": "1"})
 SCENARIOS: dict[str, tuple[Check, Check]] = {
     "reassignment": (_reassign, _nothing),
     "reassignment by node": (_reassign_by_node, _is_moved),
@@ -149,7 +147,7 @@ SCENARIOS: dict[str, tuple[Check, Check]] = {
     ),
     "preferred election": (_preferred, _is_preferred),
     "controlled shutdown": (_shutdown, _is_led),
-    "configs": (_post(AlterConfigs(2, [_CONFIG], False)), _is_led),
+    "configs": (lambda world: world.configure("t", **{"retention.ms": "1"}), _is_led),
 }
 
 

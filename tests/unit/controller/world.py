@@ -31,12 +31,14 @@ from broker.controller.effects import (
 )
 from broker.controller.events import Answered, Changed, Elected, Event, Resigned
 from broker.znode_paths import (
+    CONFIG_CHANGE_PREFIX,
     CONTROLLER,
     CONTROLLER_EPOCH,
     ISR_CHANGE_PREFIX,
     PERSISTENT_PATHS,
     broker_path,
     state_path,
+    topic_config_path,
     topic_path,
 )
 from broker.znodes import (
@@ -45,6 +47,8 @@ from broker.znodes import (
     TopicNode,
     decode_state,
     decode_topic,
+    encode_config,
+    encode_config_change,
     encode_controller,
     encode_partitions,
     encode_registration,
@@ -252,6 +256,12 @@ class World:
         """As a tool does."""
         exists = self.tree.get(path) is not None
         self.commit(0, [SetData(path, data) if exists else Create(path, data)])
+
+    def configure(self, topic: str, **configs: str) -> None:
+        """As a broker does that was asked to."""
+        self.write(topic_config_path(topic), encode_config(configs))
+        notice = encode_config_change(f"topics/{topic}")
+        self.commit(0, [Create(CONFIG_CHANGE_PREFIX, notice, sequential=True)])
 
     def state(self, topic: str, partition: int) -> PartitionState:
         node = self.tree.get(state_path(topic, partition))
