@@ -98,8 +98,9 @@ class Stack:
         pids: dict[str, list[int]] = {name: [] for name in _PIDS.values() if name != "zookeeper"}
         metrics, brokers = {}, []
         for child in self._children:
+            running = pids.setdefault(_PIDS[child.spec.group], [])  # empty while it is started again
             if child.pid is not None:
-                pids.setdefault(_PIDS[child.spec.group], []).append(child.pid)
+                running.append(child.pid)
             if facts := child.facts():
                 metrics[child.spec.name] = facts.get("metrics")
                 if child.spec.group == "broker":
