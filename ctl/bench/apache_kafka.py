@@ -1,14 +1,13 @@
 """Three Apache Kafka brokers (KRaft, each also a controller) on this machine: the peer of `bench cluster`."""
 
-import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
 from ctl.bench.kafka_jars import PEER_VERSION, class_path
+from ctl.bench.process import ServerProcess
 from ctl.errors import CommandError
 from ctl.stack.layout import free_port
 
@@ -36,20 +35,21 @@ _SETTINGS: Final = {
 }
 
 
-class KafkaBroker:
-    """One JVM. It is started by `start` and may be killed and started again."""
+class KafkaBroker(ServerProcess):
+    """One JVM."""
 
     def __init__(self, node_id: int, port: int, directory: Path) -> None:
         self.node_id = node_id
-        self.port = port
         self.directory = directory
-        self.process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def pid(self) -> int:
-        """Of the running JVM."""
-        assert self.process is not None
-        return self.process.pid
+        super().__init__(
+            f"Apache Kafka {node_id}",
+            port,
+            self._java(_HEAP, "kafka.Kafka", str(self._properties)),
+            directory / "server.log",
+            start_timeout_s=_START_TIMEOUT_S,
+            stop_timeout_s=_STOP_TIMEOUT_S,
+            end_timeout_s=_END_TIMEOUT_S,
+        )
 
     def configure(self, controller_ports: dict[int, int]) -> None:
         """Write server.properties and format the log directory. Raises: CommandError."""
@@ -75,43 +75,6 @@ class KafkaBroker:
         )
         if done.returncode != 0:
             raise CommandError(f"Apache Kafka's storage cannot be formatted: {done.stdout}{done.stderr}")
-
-    def start(self) -> None:
-        """Start the JVM, once the one before has ended; `until_serving` waits for it."""
-        if self.process is not None:
-            self.until_ended()
-        with (self.directory / "server.log").open("ab") as log:
-            command = self._java(_HEAP, "kafka.Kafka", str(self._properties))
-            self.process = subprocess.Popen(command, stdout=log, stderr=log)
-
-    def until_ended(self) -> None:
-        """Wait for the end of a process that was told to stop. Raises: TimeoutExpired."""
-        assert self.process is not None
-        self.process.wait(_END_TIMEOUT_S)
-
-    def until_serving(self) -> None:
-        """Wait until the port answers. Raises: CommandError."""
-        assert self.process is not None
-        deadline = time.monotonic() + _START_TIMEOUT_S
-        while time.monotonic() < deadline and self.process.poll() is None:
-            try:
-                socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
-                return
-            except OSError:
-                time.sleep(0.05)
-        end = (self.directory / "server.log").read_text(errors="replace")[-2000:]
-        raise CommandError(f"Apache Kafka {self.node_id} did not start:\n{end}")
-
-    def stop(self) -> None:
-        """SIGTERM, then SIGKILL."""
-        if self.process is None:
-            return
-        self.process.terminate()
-        try:
-            self.process.wait(_STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
 
     @property
     def _properties(self) -> Path:

@@ -1,7 +1,6 @@
 """Three of our brokers over ZooKeeper on this machine, without control plane."""
 
 import secrets
-import socket
 import subprocess
 import sys
 import time
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from ctl.bench.peers import Peer
+from ctl.bench.process import ServerProcess, end
 from ctl.errors import CommandError
 from ctl.stack.layout import free_port
 from ctl.stack.zookeeper import is_serving, server_command
@@ -20,57 +20,29 @@ _STOP_TIMEOUT_S: Final = 60.0
 SESSION_TIMEOUT_MS: Final = 6_000
 
 
-class PorticoBroker:
+class PorticoBroker(ServerProcess):
     """One broker process."""
 
     def __init__(self, node_id: int, directory: Path, zookeeper: str, session_timeout_ms: int) -> None:
         self.node_id = node_id
-        self.port = free_port()
-        self.process: subprocess.Popen[bytes] | None = None
-        self._log = directory / f"broker-{node_id}.log"
-        self._arguments = [
+        port = free_port()
+        command = [
+            *(sys.executable, "-m", "runtime.start", "broker"),
             *("--node-id", str(node_id), "--cluster-id", "bench"),
-            *("--data-dir", str(directory / f"broker-{node_id}"), "--listen", f"127.0.0.1:{self.port}"),
+            *("--data-dir", str(directory / f"broker-{node_id}"), "--listen", f"127.0.0.1:{port}"),
             *("--zookeeper", zookeeper, "--session-timeout-ms", str(session_timeout_ms)),
             *("--default-replication-factor", "3", "--min-insync-replicas", "2"),
             *("--secret-file", str(directory / "secret")),
         ]
-
-    @property
-    def pid(self) -> int:
-        """Of the running process."""
-        assert self.process is not None
-        return self.process.pid
-
-    def start(self) -> None:
-        """Start the process, once the one before has ended."""
-        if self.process is not None:
-            self.until_ended()
-        with self._log.open("ab") as log:
-            command = [sys.executable, "-m", "runtime.start", "broker", *self._arguments]
-            self.process = subprocess.Popen(command, stdout=log, stderr=log)
-
-    def until_ended(self) -> None:
-        """Wait for the end of a process that was told to stop. Raises: TimeoutExpired."""
-        assert self.process is not None
-        self.process.wait(_STOP_TIMEOUT_S)
-
-    def until_serving(self) -> None:
-        """Wait until the port answers. Raises: CommandError."""
-        assert self.process is not None
-        deadline = time.monotonic() + _START_TIMEOUT_S
-        while time.monotonic() < deadline and self.process.poll() is None:
-            try:
-                socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
-                return
-            except OSError:
-                time.sleep(0.01)
-        raise CommandError(f"a broker did not start:\n{self._log.read_text(errors='replace')[-2000:]}")
-
-    def stop(self) -> None:
-        """SIGTERM, then SIGKILL."""
-        if self.process is not None:
-            _end(self.process)
+        super().__init__(
+            "a broker",
+            port,
+            command,
+            directory / f"broker-{node_id}.log",
+            start_timeout_s=_START_TIMEOUT_S,
+            stop_timeout_s=_STOP_TIMEOUT_S,
+            end_timeout_s=_STOP_TIMEOUT_S,
+        )
 
 
 @contextmanager
@@ -110,13 +82,4 @@ def _zookeeper(directory: Path, port: int) -> "Iterator[subprocess.Popen[bytes]]
             time.sleep(0.02)
         yield process
     finally:
-        _end(process)
-
-
-def _end(process: "subprocess.Popen[bytes]") -> None:
-    process.terminate()
-    try:
-        process.wait(_STOP_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+        end(process, _STOP_TIMEOUT_S)
