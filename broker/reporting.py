@@ -8,7 +8,7 @@ import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from broker.durable_file import replace_file
+from broker.log.files import write_atomically
 from contracts.quota import ReportAnswer
 from contracts.specs import BrokerAddress, ConsumerKind, InstanceState
 from runtime.feed import FeedFollower
@@ -133,6 +133,6 @@ class _Save:
 
     def __call__(self) -> None:
         try:
-            replace_file(self._path, self._content, self._path.name + ".tmp")
+            write_atomically(self._path, self._content)
         except OSError as error:
             _log.warning("the leases cannot be kept on disk", error=str(error))

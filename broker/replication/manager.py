@@ -198,10 +198,6 @@ class ReplicaManager(Replicas):
         for key in self._logs.logs.keys() - named:
             _log.warning("a log that nobody assigned is kept", topic=key[0], partition=key[1])
 
-    def stop_replicas(self, request: StopReplicaRequest) -> StopReplicaResponse:
-        """`stop_replica` in one go."""
-        return _run(self.stop_replica(request))
-
     def stop_replica(self, request: StopReplicaRequest) -> StopReplicaSteps:
         """Stop replicas, deleting logs where the controller says so, in steps."""
         if request.controller_epoch < self.controller_epoch:

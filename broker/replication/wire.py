@@ -133,13 +133,6 @@ def epochs_request(
     return _framed(_EPOCHS_KEY, EPOCHS_VERSION, correlation_id, client_id, bytes(out))
 
 
-def correlation_id_of(frame: memoryview) -> int:
-    """Raises: MalformedFrame."""
-    if len(frame) < _I32.size:
-        raise MalformedFrame("an answer without a header")
-    return int(_I32.unpack_from(frame, 0)[0])
-
-
 def read_fetch_answer(frame: memoryview) -> tuple[int, int, list[FetchedPartition]]:
     """(error code, session id, partitions) of a frame without length prefix. Raises: MalformedFrame."""
     try:
