@@ -120,20 +120,7 @@ class Client:
 
     async def fetch(self, topic: str, partition: int, offset: int) -> list[tuple[int, bytes]]:
         """(offset, value) of what is committed from an offset on. Raises: KafkaUnavailable, Refused."""
-        part = _FETCH.FetchPartition(
-            partition=partition, fetch_offset=offset, log_start_offset=-1, partition_max_bytes=1 << 20
-        )
-        request = _FETCH.FetchRequest(
-            replica_id=-1,
-            max_wait=duration(200),
-            min_bytes=1,
-            max_bytes=1 << 20,
-            isolation_level=0,
-            session_id=0,
-            session_epoch=-1,
-            forgotten_topics_data=(),
-            topics=(_FETCH.FetchTopic(topic=topic, partitions=(part,)),),
-        )
+        request = fetch_request(topic, partition, offset, max_wait_ms=200)
         answer = await self.ask_leader(topic, partition, request)
         if not answer.responses:
             raise Refused(int(answer.error_code))
@@ -162,6 +149,26 @@ class Client:
             self.forget(topic)
             raise Refused(int(part.error_code))
         return int(part.offset)
+
+
+def fetch_request(
+    topic: str, partition: int, offset: int, *, max_wait_ms: int, isolation_level: int = 0
+) -> Any:
+    """A consumer's Fetch of one partition, outside of a session."""
+    part = _FETCH.FetchPartition(
+        partition=partition, fetch_offset=offset, log_start_offset=-1, partition_max_bytes=1 << 20
+    )
+    return _FETCH.FetchRequest(
+        replica_id=-1,
+        max_wait=duration(max_wait_ms),
+        min_bytes=1,
+        max_bytes=1 << 20,
+        isolation_level=isolation_level,
+        session_id=0,
+        session_epoch=-1,
+        forgotten_topics_data=(),
+        topics=(_FETCH.FetchTopic(topic=topic, partitions=(part,)),),
+    )
 
 
 def records_of(records: bytes) -> list[tuple[int, bytes]]:

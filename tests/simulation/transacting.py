@@ -7,19 +7,17 @@ from typing import Any
 
 import kio.schema.add_partitions_to_txn.v1.request as add_partitions_v1
 import kio.schema.end_txn.v1.request as end_txn_v1
-import kio.schema.fetch.v7.request as fetch_v7
 import kio.schema.find_coordinator.v1.request as find_coordinator_v1
 import kio.schema.init_producer_id.v1.request as init_producer_id_v1
 import kio.schema.produce.v7.request as produce_v7
 
 from runtime.kafka_client import KafkaUnavailable
-from tests.simulation.client import Client, Refused, whole_batches
+from tests.simulation.client import Client, Refused, fetch_request, whole_batches
 from wire.batch import Record, build_batch, decode_records, iterate_batches
 from wire.codec import duration
 
 _ADD: Any = add_partitions_v1
 _END: Any = end_txn_v1
-_FETCH: Any = fetch_v7
 _FIND: Any = find_coordinator_v1
 _INIT: Any = init_producer_id_v1
 _PRODUCE: Any = produce_v7
@@ -187,22 +185,8 @@ class ReadingCommitted:
 
     async def read(self, saw: Callable[[int], None]) -> int:
         """One fetch; how many records were new. Raises: KafkaUnavailable, Refused."""
-        part = _FETCH.FetchPartition(
-            partition=self._partition,
-            fetch_offset=self._offset,
-            log_start_offset=-1,
-            partition_max_bytes=1 << 20,
-        )
-        request = _FETCH.FetchRequest(
-            replica_id=-1,
-            max_wait=duration(100),
-            min_bytes=1,
-            max_bytes=1 << 20,
-            isolation_level=1,
-            session_id=0,
-            session_epoch=-1,
-            forgotten_topics_data=(),
-            topics=(_FETCH.FetchTopic(topic=self._topic, partitions=(part,)),),
+        request = fetch_request(
+            self._topic, self._partition, self._offset, max_wait_ms=100, isolation_level=1
         )
         answer = await self._client.ask_leader(self._topic, self._partition, request)
         _check(int(answer.error_code))
