@@ -9,6 +9,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from kazoo.client import KazooClient
@@ -61,6 +62,7 @@ class ZooKeeperTree:
         self._outstanding: set[asyncio.Future[Any]] = set()
         self._state: SessionState | None = None
         self._session_id = 0
+        self._chroot_answered = False
         self._closing = False
         self._first_session = asyncio.Event()
 
@@ -225,7 +227,7 @@ class ZooKeeperTree:
         self._session_id = session_id
         self._state = SessionState.CONNECTED
         _log.info("connected to ZooKeeper", session=f"{session_id:#x}", new_session=new)
-        if new:
+        if new or not self._chroot_answered:
             self._create_chroot()
         self._arming.arm_all()
         self._watches.tell(SessionState.CONNECTED)
@@ -252,6 +254,11 @@ class ZooKeeperTree:
     def _create_chroot(self) -> None:
         """Sent before anything else of a session; what is there already is refused, which is fine."""
         parts = self._chroot.split("/")[1:]
-        for depth in range(len(parts)):
-            create = Create("/" + "/".join(parts[: depth + 1]))
-            self._pipeline.call(Multi([create], "", lambda: True), lambda _answer, _error: None)
+        self._chroot_answered = not parts
+
+        def answered(depth: int, _answer: Any, error: Exception | None) -> None:
+            self._chroot_answered = error is None and depth == len(parts)
+
+        for depth in range(1, len(parts) + 1):
+            create = Create("/" + "/".join(parts[:depth]))
+            self._pipeline.call(Multi([create], "", lambda: True), partial(answered, depth))

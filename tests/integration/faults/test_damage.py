@@ -74,7 +74,8 @@ def _leader(cluster: Cluster, topic: str, *, but: int) -> int:
 
 
 def _checkpointed(directory: Path, topic: str, name: str = "replication-offset-checkpoint") -> bool:
-    return f"{topic} 0 {RECORDS}\n" in (directory.parent / name).read_text()
+    checkpoint = directory.parent / name
+    return checkpoint.exists() and f"{topic} 0 {RECORDS}\n" in checkpoint.read_text()
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda each: each.__name__)

@@ -88,6 +88,31 @@ async def test_a_write_whose_answer_is_lost_says_that_it_does_not_know(zookeeper
         await tree.commit([Create("/y")])
 
 
+async def test_a_chroot_whose_creation_was_lost_is_created_after_the_reconnect(
+    zookeeper: ZooKeeperServer,
+) -> None:
+    chroot = "/" + zookeeper.new_chroot().partition("/")[2]
+    async with proxied(zookeeper.port) as proxy:
+        tree = ZooKeeperTree(f"127.0.0.1:{proxy.port}{chroot}", SESSION_TIMEOUT_MS)
+        states: list[SessionState] = []
+
+        def hold_the_first(state: SessionState) -> None:
+            states.append(state)
+            if len(states) == 1:
+                proxy.hold()
+
+        tree.on_session(hold_the_first)
+        await tree.start()
+        try:
+            await asyncio.sleep(0.05)
+            proxy.cut()
+            proxy.release()
+            await eventually(lambda: states == [CONNECTED, SUSPENDED, CONNECTED])
+            await tree.commit([Create("/x")])
+        finally:
+            await tree.aclose()
+
+
 async def test_a_server_that_falls_silent_is_noticed_within_the_session(zookeeper: ZooKeeperServer) -> None:
     async with behind_a_proxy(zookeeper) as (proxy, _tree, states):
         proxy.hold()
