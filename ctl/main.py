@@ -15,6 +15,7 @@ from ctl.commands import (
     leader,
     loadtest,
     log,
+    pipeline,
     quota,
     reassign,
     replica,
@@ -52,6 +53,7 @@ app.add_typer(reassign.app, name="reassign", help="Move partitions to other brok
 app.add_typer(txn.app, name="txn", help="Transactions, and those that hang (operators).")
 app.add_typer(log.app, name="log", help="Files of logs, without a running broker (operators).")
 app.add_typer(statelog.app, name="statelog", help="What the controller told the brokers (operators).")
+app.add_typer(pipeline.app, name="pipeline", help="Jobs on Spark: lake, usage, bills, mirrors, advice.")
 app.add_typer(quota.app, name="quota", help="What the quota master allots and why.")
 app.add_typer(tenant.app, name="tenant", help="Tenants (operators).")
 app.add_typer(tenant.keys, name="key", help="API keys.")

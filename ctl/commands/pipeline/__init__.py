@@ -1,0 +1,5 @@
+"""`portico pipeline`: jobs on Spark. Each module here holds the commands of one area and `register`s them."""
+
+import typer
+
+app = typer.Typer(no_args_is_help=True)

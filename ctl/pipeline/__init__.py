@@ -1,0 +1,1 @@
+"""What surrounds a pipeline job on the command line: the session, progress bars, the console."""

@@ -1,0 +1,97 @@
+"""One run of a job from the command line: Spark when it is needed, progress, its end told to the console."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from confluent_kafka import KafkaException
+
+from contracts.pipeline import JobStatus
+from ctl.console_client import Console, instance_path
+from ctl.errors import CommandError
+from ctl.pipeline.progress import ShownProgress, quiet_teller
+from pipeline.errors import PipelineError
+from pipeline.layout import PipelineLayout
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_SENTENCE_LENGTH_MAX: Final = 600
+
+
+@dataclass
+class JobRun:
+    """What a command hands to its job."""
+
+    console: Console
+    layout: PipelineLayout
+    progress: ShownProgress
+    _sessions: "list[SparkSession]" = field(default_factory=list)
+
+    @property
+    def spark(self) -> "SparkSession":
+        """The session, started when it is first asked for."""
+        if not self._sessions:
+            from pipeline.session import spark_session
+
+            self._sessions.append(spark_session(self.layout.scratch, say))
+        return self._sessions[0]
+
+    def instance(self, name: str) -> Any:
+        """An instance as the console shows it, by id or name: `bootstrap_servers`, `id` and so on."""
+        return self.console.get(instance_path(name))
+
+
+@contextmanager
+def job_run(job: str, subject: str, data_dir: Path, tenant: str | None = None) -> Iterator[JobRun]:
+    """Run a job's body. Raises: CommandError, of whatever fails in it that has a sentence."""
+    with Console.of(data_dir, tenant) as console:
+
+        def tell(status: JobStatus) -> None:
+            console.call("PUT", f"pipeline/jobs/{status.id}", msgspec.to_builtins(status))
+
+        progress = ShownProgress(job, subject, quiet_teller(tell, say))
+        run = JobRun(console, PipelineLayout(data_dir.resolve()), progress)
+        progress.start()
+        error = "it was stopped"
+        try:
+            with _sentences():
+                yield run
+            error = ""
+        except CommandError as failed:
+            error = failed.sentence
+            raise
+        finally:
+            progress.end(error)
+            for spark in run._sessions:
+                spark.stop()
+
+
+@contextmanager
+def _sentences() -> Iterator[None]:
+    """Failures of Spark and Kafka as one sentence."""
+    try:
+        yield
+    except PipelineError as error:
+        raise CommandError(error.sentence) from error
+    except KafkaException as error:
+        raise CommandError(f"Kafka: {error.args[0]}") from error
+    except Exception as error:
+        if not type(error).__module__.startswith(("pyspark", "py4j")):
+            raise
+        raise CommandError(f"Spark: {_first_lines(error)}") from error
+
+
+def _first_lines(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    causes = [line for line in lines if line.startswith("Caused by: ")]
+    return " / ".join([*lines[:1], *causes[-1:]])[:_SENTENCE_LENGTH_MAX]
+
+
+def say(text: str) -> None:
+    """A line for people, apart from the output."""
+    print(f"portico: {text}", file=sys.stderr, flush=True)

@@ -1,0 +1,70 @@
+"""The one place where Spark is started."""
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.sql import SparkSession
+
+from pipeline.jars import cache_dir, ensure_jars
+from pipeline.java import spark_java_home
+
+SHUFFLE_PARTITIONS: Final = 4
+"""Frozen in the checkpoints of streaming queries with state: changing it starts those anew."""
+_LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties")
+
+
+def spark_session(
+    scratch: Path,
+    say: Callable[[str], None] = lambda _: None,
+    *,
+    cores: int = 2,
+    driver_memory: str = "2g",
+    **settings: Any,
+) -> SparkSession:
+    """A local session with Kafka and Delta Lake; UTC, errors only in the log, no web pages.
+
+    `settings` are Spark's own with `.` as `__`. Raises: PipelineError without Java or the jars.
+    """
+    jars = ensure_jars(say)
+    scratch.mkdir(parents=True, exist_ok=True)
+    if home := spark_java_home(cache_dir()):
+        os.environ["JAVA_HOME"] = home
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    all_settings = _settings(scratch, jars, driver_memory) | {
+        name.replace("__", "."): value for name, value in settings.items()
+    }
+    builder = SparkSession.builder.master(f"local[{cores}]").appName("portico")
+    for name, value in all_settings.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def _settings(scratch: Path, jars: list[Path], driver_memory: str) -> dict[str, str]:
+    quiet = f"-Dlog4j2.configurationFile=file:{_LOG_SETTINGS} -Dderby.system.home={scratch}"
+    return {
+        "spark.driver.memory": driver_memory,
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.extraJavaOptions": quiet,
+        "spark.driver.extraClassPath": ":".join(str(jar) for jar in jars),
+        "spark.local.dir": str(scratch),
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS),
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.databricks.delta.snapshotPartitions": "2",  # of a table's log; 50 tasks are for clusters
+        "spark.sql.parquet.compression.codec": "zstd",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.streaming.stateStore.providerClass": (
+            "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+        ),
+        "spark.sql.streaming.stopTimeout": "30s",
+        "spark.kafka.consumer.cache.capacity": "256",
+    }

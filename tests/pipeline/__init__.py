@@ -1,0 +1,1 @@
+"""Jobs of the pipeline on a real Spark; everything here is tier `spark`."""

@@ -1,0 +1,1 @@
+"""What of the pipeline needs no Spark."""
