@@ -1,0 +1,1 @@
+"""Schemas of the tables: the one place that names their columns and types."""
