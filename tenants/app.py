@@ -8,7 +8,17 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.staticfiles import StaticFiles
 
-from tenants.api import accounts, clusters, instances, operations, problems, quota, topics, whitelist
+from tenants.api import (
+    accounts,
+    clusters,
+    instances,
+    operations,
+    pipeline,
+    problems,
+    quota,
+    topics,
+    whitelist,
+)
 from tenants.api.middleware import Authenticate, BodyLimit, SecurityHeaders
 from tenants.api.schema import openapi
 from tenants.console import Console
@@ -24,6 +34,7 @@ _ROUTERS: Final = (
     quota.router,
     operations.router,
     clusters.router,
+    pipeline.router,
 )
 _NO_PAGES: Final = (
     "The console's pages are not built in this installation; its API is at /v1 (see /v1/openapi.json).\n"
@@ -37,7 +48,7 @@ def create_console_app(console: Console) -> FastAPI:
     app = FastAPI(
         title="Portico console",
         version="1",
-        description="Instances, topics, groups, whitelists and quotas of a managed Kafka for many tenants.",
+        description="Instances, topics, groups, whitelists, quotas, usage, bills of a managed Kafka for many tenants.",
         openapi_url="/v1/openapi.json",
         docs_url=None,
         redoc_url=None,

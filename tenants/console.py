@@ -20,6 +20,7 @@ from tenants.store import registry
 from tenants.store.engine import Store
 from tenants.usecases.accounts import Accounts, Bootstrap
 from tenants.usecases.instances import Instances
+from tenants.usecases.pipeline_runs import PipelineRuns
 from tenants.usecases.placement import Placement, port_is_free
 from tenants.usecases.topics import Topics
 from tenants.vports import Endpoint
@@ -45,6 +46,7 @@ class Console:
         self.feed = Feed(self.store, self.placement)
         self.accounts = Accounts(self.store)
         self.instances = Instances(self.store, self.placement, self.feed.notify)
+        self.pipeline_runs = PipelineRuns(self.store)
         self.gateways = GatewayLedger()
         self.quota = QuotaSource(master)
         self.topics = Topics(self.store, self.cluster)

@@ -22,6 +22,7 @@ from tenants.console import Console
 from tenants.errors import Refused
 from tenants.feed import UnknownVersion
 from tenants.metrics import ConsoleCollector
+from tenants.pipeline_metrics import PipelineCollector
 
 T = TypeVar("T")
 BODY_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -46,6 +47,7 @@ class _Handlers:
         self._console = console
         self._registry = CollectorRegistry()
         self._registry.register(ConsoleCollector(console))
+        self._registry.register(PipelineCollector(console.pipeline_runs))
 
     async def feed(self, request: Request) -> Response:
         """A long poll; given up when the follower hangs up, so that it no longer counts as live."""

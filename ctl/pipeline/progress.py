@@ -15,6 +15,8 @@ from ctl.errors import CommandError
 from runtime.clock import epoch_ms
 
 _TELL_EVERY_S: Final = 1.0
+_TELL_AGAIN_S: Final = 15.0
+"""Told again also when nothing changed: the console takes a run that is silent for a minute for lost."""
 Tell = Callable[[JobStatus], None]
 
 
@@ -88,9 +90,11 @@ class ShownProgress:
             self._told = False
 
     def _keep_telling(self) -> None:
+        told_at = time.monotonic()
         while not self._ended.wait(_TELL_EVERY_S):
-            if not self._told:
-                self._told = True
+            now = time.monotonic()
+            if not self._told or now - told_at >= _TELL_AGAIN_S:
+                self._told, told_at = True, now
                 self._tell(self._status)
 
 

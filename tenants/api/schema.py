@@ -7,6 +7,7 @@ import msgspec
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from contracts.pipeline import JobStatus
 from contracts.quota_view import QuotaOverview, QuotaView
 from tenants.api.middleware import COOKIE
 from tenants.api.models import Problem
@@ -45,7 +46,7 @@ def _complete(document: dict[str, Any]) -> dict[str, Any]:
     schemas.pop("ValidationError", None)
     schemas |= _problem_schemas()
     _, messages = msgspec.json.schema_components(
-        [QuotaView, QuotaOverview], ref_template="#/components/schemas/{name}"
+        [QuotaView, QuotaOverview, JobStatus], ref_template="#/components/schemas/{name}"
     )
     schemas |= messages
     components["securitySchemes"] = {

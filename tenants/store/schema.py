@@ -162,3 +162,33 @@ audit = Table(
     Column("detail", Text, nullable=False),
     Column("address", String(64)),
 )
+
+pipeline_runs = Table(
+    "pipeline_runs",
+    metadata,
+    Column("id", String(64), primary_key=True),
+    Column("job", String(64), nullable=False),
+    Column("subject", String(300), nullable=False),
+    Column("state", String(16), nullable=False, index=True),
+    Column("started_at_ms", BigInteger, nullable=False, index=True),
+    Column("updated_at_ms", BigInteger, nullable=False),
+    Column("heard_at_ms", BigInteger, nullable=False),
+    Column("planned", BigInteger, nullable=False),
+    Column("done", BigInteger, nullable=False),
+    Column("unit", String(32), nullable=False),
+    Column("figures", JSON, nullable=False),
+    Column("error", Text, nullable=False),
+    Index("ix_pipeline_runs_job_started_at_ms", "job", "started_at_ms"),
+)
+"""The last runs of each pipeline job, as they told of themselves."""
+
+pipeline_jobs = Table(
+    "pipeline_jobs",
+    metadata,
+    Column("job", String(64), primary_key=True),
+    Column("succeeded", BigInteger, nullable=False),
+    Column("failed", BigInteger, nullable=False),
+    Column("last_success_ms", BigInteger),
+    Column("heard_at_ms", BigInteger, nullable=False),
+)
+"""What is counted over all runs of a job, also those that are forgotten."""

@@ -2,4 +2,7 @@
 
 import typer
 
+from ctl.commands.pipeline import jobs
+
 app = typer.Typer(no_args_is_help=True)
+jobs.register(app)

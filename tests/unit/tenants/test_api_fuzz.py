@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from contracts.pipeline import JobStatus
 from tenants.api import schema
 from tenants.app import create_console_app
 from tenants.console import Console
@@ -29,6 +30,7 @@ _NAMES = st.sampled_from(
     sorted(
         {*ORDER, "limits", "partitions_max", "cidrs", "add", "remove", "allow_all", "configs", "partitions"}
         | {"partition", "before_offset", "retention.ms", "user", "password", "role", "name"}
+        | set(JobStatus.__struct_fields__)
     )
 )
 _VALUES = st.recursive(
@@ -42,7 +44,7 @@ _PARTS = st.sampled_from(
     ["shop", "absent", "i00000000000", "x y", "é", "\x00", "%", "..", "t", "*"]
 ) | st.text(string.printable, min_size=1, max_size=8)
 _QUERIES = st.dictionaries(
-    st.sampled_from(["limit", "cursor", "tenant", "seconds"]),
+    st.sampled_from(["limit", "cursor", "tenant", "seconds", "job", "state"]),
     st.sampled_from(
         ["", "0", "-1", "9" * 30, "*", "absent", "W10", "WyJcdWQ4MDAiXQ", "WzFlOTk5XQ", "[]", "\x00"]
     )

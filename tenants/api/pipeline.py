@@ -1,0 +1,102 @@
+"""Runs of pipeline jobs: told by the jobs themselves, shown to operators."""
+
+import asyncio
+import re
+from typing import Annotated, Any, Final
+
+import msgspec
+from fastapi import APIRouter, Path, Query, Request
+
+from contracts.pipeline import JobStatus
+from runtime.clock import epoch_ms
+from tenants.api import pipeline_models as models
+from tenants.api.context import Operator, Paging, Plane, after_key, at
+from tenants.errors import Invalid
+from tenants.lifecycle import Fault
+from tenants.pipeline_runs import Run, RunState
+
+router = APIRouter(prefix="/v1/pipeline/jobs", tags=["pipeline"])
+_EXAMPLE: Final = {
+    "id": "0b0a6f3e-5b1c-4a57-9f0a-3f6a2f9f4c11",
+    "job": "load",
+    "subject": "shop orders",
+    "state": "running",
+    "started_at_ms": 1_795_000_000_000,
+    "updated_at_ms": 1_795_000_015_000,
+    "planned": 2_000_000,
+    "done": 1_250_000,
+    "unit": "records",
+    "figures": {"rows": 1_250_000, "lag_records": 750_000},
+}
+_BODY: Final[dict[str, Any]] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {"schema": {"$ref": "#/components/schemas/JobStatus"}, "example": _EXAMPLE}
+        },
+    }
+}
+_PLACE: Final = re.compile(r"^(?P<what>.*?)(?: - at `(?P<place>[^`]*)`)?$", re.DOTALL)
+RunId = Annotated[str, Path(description="drawn by the job, one for each run", max_length=64)]
+
+
+@router.put("/{run}", openapi_extra=_BODY)
+async def tell_run(request: Request, plane: Plane, _operator: Operator, run: RunId) -> models.RunView:
+    """Tell the status of a run: each second while it runs, and at its end. The answer is what is kept: an
+    older status than that, or one of a run that ended, changes nothing."""
+    told = _decoded(await request.body())
+    return _view(await asyncio.to_thread(plane.pipeline_runs.tell, run, told), epoch_ms())
+
+
+@router.get("")
+async def runs(
+    plane: Plane,
+    _operator: Operator,
+    page: Paging,
+    job: Annotated[str | None, Query(max_length=64, description="of one job", examples=["load"])] = None,
+    state: Annotated[RunState | None, Query(description="in one state")] = None,
+) -> models.RunList:
+    """The runs of jobs, newest first."""
+    before = after_key(page, int, str)
+    found = await asyncio.to_thread(plane.pipeline_runs.page, job, state, before, page.limit)
+    last = found[-1].status if found else None
+    cursor = page.next_cursor(len(found), None if last is None else [last.started_at_ms, last.id])
+    now_ms = epoch_ms()
+    return models.RunList(items=[_view(one, now_ms) for one in found], next_cursor=cursor)
+
+
+@router.get("/{run}")
+async def run(plane: Plane, _operator: Operator, run: RunId) -> models.RunView:
+    """One run."""
+    return _view(await asyncio.to_thread(plane.pipeline_runs.get, run), epoch_ms())
+
+
+def _decoded(body: bytes) -> JobStatus:
+    try:
+        return msgspec.json.decode(body, type=JobStatus)
+    except msgspec.ValidationError as error:
+        found = _PLACE.match(str(error))
+        what, place = (found["what"], found["place"] or "") if found else (str(error), "")
+        fault = Fault(place.removeprefix("$").removeprefix("."), what[:1].lower() + what[1:])
+        raise Invalid([fault]) from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Invalid([Fault("", f"the body is not JSON: {error}")]) from error
+
+
+def _view(shown: Run, now_ms: int) -> models.RunView:
+    status = shown.status
+    return models.RunView(
+        id=status.id,
+        job=status.job,
+        subject=status.subject,
+        state=shown.state(now_ms),
+        started_at=at(status.started_at_ms),
+        updated_at=at(status.updated_at_ms),
+        heard_at=at(shown.heard_at_ms),
+        planned=status.planned,
+        done=status.done,
+        unit=status.unit,
+        rate_per_s=round(shown.rate_per_s(), 1),
+        figures=status.figures,
+        error=status.error,
+    )
