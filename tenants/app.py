@@ -48,7 +48,7 @@ def create_console_app(console: Console) -> FastAPI:
     app = FastAPI(
         title="Portico console",
         version="1",
-        description="Instances, topics, groups, whitelists, quotas and bills of a managed Kafka for many tenants.",
+        description="Instances, topics, groups, whitelists, quotas and bills of a managed Kafka.",
         openapi_url="/v1/openapi.json",
         docs_url=None,
         redoc_url=None,
