@@ -130,7 +130,7 @@ class UsageDay(UsageQuantities, frozen=True, kw_only=True):
 
 
 class PriceBook(msgspec.Struct, frozen=True, kw_only=True):
-    """`price_book`: one version of the prices. The newest one that is in effect on a month's first day holds."""
+    """`price_book`: one version of the prices. The newest one in effect on a month's first day holds."""
 
     version: int
     effective_from: date
