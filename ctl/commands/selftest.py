@@ -19,6 +19,10 @@ TIERS: Final = {
 }
 
 
+_PARALLEL: Final = ("-n", "2", "--dist", "loadfile")
+"""Many tests wait for servers more than they compute; tests of one file share theirs."""
+
+
 def run_tests(
     tier: Annotated[str | None, typer.Option(metavar="|".join(TIERS), help="Run this tier only.")] = None,
     setup_only: Annotated[bool, typer.Option(help="Install what the tests need, run none.")] = False,
@@ -32,7 +36,8 @@ def run_tests(
     if not (ROOT / "tests").is_dir():
         raise CommandError("there are no tests beside this installation: run it from a clone")
     expression = tier if tier is not None else " and ".join(f"not {name}" for name in TIERS)
-    command = [sys.executable, "-m", "pytest", "-m", expression, *(pytest_arguments or [])]
+    parallel = _PARALLEL if tier is None and not pytest_arguments else ()
+    command = [sys.executable, "-m", "pytest", "-m", expression, *parallel, *(pytest_arguments or [])]
     code = subprocess.call(command, cwd=ROOT)
     if tier is None:
         print("left out: " + "; ".join(f"{name} - {what}" for name, what in TIERS.items()))

@@ -92,7 +92,7 @@ async def test_the_elected_one_is_killed_in_the_middle_of_traffic(
     during = [await measure(points, 1) for _ in range(2)]
     assert max(during) < MOST, "leases of the dead master bound what flows"
     await elected(address, masters, other_than=first)
-    assert points[0].applied > 0.9 * T, "the new master starts from what is applied: nobody is jolted"
+    assert points[0].applied > 0.7 * T, "the new master starts from what is applied, not from equal shares"
     await until(lambda: points[0].epochs[-1] > granted, 5)
     assert 0.8 * T < await measure(points, 2) < MOST
 
