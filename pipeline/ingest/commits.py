@@ -1,0 +1,199 @@
+"""One table version that holds a batch's rows, its number, its offset ranges and the positions after it.
+
+Positions and batch numbers are Delta's `txn` actions: a map from names to numbers that every checkpoint of
+the log carries on, so they are found without reading history, and that a commit conflicts on. `lake/<topic
+id>` is the number of the last batch, `lake/<topic id>/3` the next offset of partition 3. Ranges and counts
+are a JSON document in `userMetadata`, for people and for the audit.
+"""
+
+import json
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Self
+
+import msgspec
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake.exceptions import CommitFailedError
+from deltalake.transaction import AddAction
+from pyspark.sql.types import StructType
+
+from pipeline.errors import PipelineError
+from pipeline.ingest.ranges import PartitionRange
+from pipeline.ingest.staging import StagedFile, move_into
+
+_CONFIGURATION: Final = {
+    "delta.enableDeletionVectors": "false",  # not every reader of Delta tables knows them
+    "delta.checkpointInterval": "20",
+}
+
+
+class BatchDocument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a commit says of its batch."""
+
+    app: str
+    """Whose positions these are: the table's loader, or a backfill with positions of its own."""
+    batch: int
+    """Counts from 0 without a hole."""
+    job: str
+    """`load`, `meter` ... and its version, so that rows can be traced to what made them."""
+    job_version: str
+    topic: str = ""
+    topic_id: str = ""
+    ranges: tuple[PartitionRange, ...] = ()
+    """`[partition, start, end]`."""
+    gaps: tuple[PartitionRange, ...] = ()
+    """Lost before they were loaded, and passed over because the user said so."""
+    rows: int = 0
+    bytes: int = 0
+    """Of the rows, before compression."""
+    file_bytes: int = 0
+    timestamp_min: str | None = None
+    timestamp_max: str | None = None
+    figures: dict[str, int] = {}
+    """What else the job counts: `quarantined`, `dead_letters` ..."""
+
+    def counted(self, files: Iterable[StagedFile], time_column: str | None = None) -> Self:
+        """With rows, bytes and times as the files have them."""
+        found = list(files)
+        times = [stats for file in found for name, stats in file.columns.items() if name == time_column]
+        lows = [one.low for one in times if one.low is not None]
+        highs = [one.high for one in times if one.high is not None]
+        return msgspec.structs.replace(
+            self,
+            rows=sum(file.rows for file in found),
+            bytes=sum(file.data_bytes for file in found),
+            file_bytes=sum(file.size_bytes for file in found),
+            timestamp_min=_plain(min(lows)) if lows else None,
+            timestamp_max=_plain(max(highs)) if highs else None,
+        )
+
+
+class TableSpec(NamedTuple):
+    """How a table is made when there is none."""
+
+    schema: StructType
+    partition_by: tuple[str, ...] = ()
+    description: str = ""
+
+
+class OvertakenError(PipelineError):
+    """Somebody else has committed to the table since its positions were read. Nothing was written."""
+
+
+class IngestTable:
+    """A Delta table as it was when it was opened, or after our own last append.
+
+    Invariant: an append continues exactly the positions of that version, or nothing is committed.
+    """
+
+    def __init__(self, path: Path, table: DeltaTable) -> None:
+        self.path = path
+        self._table = table
+
+    @classmethod
+    def open(cls, path: Path, spec: TableSpec) -> Self:
+        """Open a table; made where there is none."""
+        if not DeltaTable.is_deltatable(str(path)):
+            path.mkdir(parents=True, exist_ok=True)
+            DeltaTable.create(
+                str(path),
+                Schema.from_json(spec.schema.json()),
+                mode="ignore",
+                partition_by=list(spec.partition_by),
+                description=spec.description,
+                configuration=_CONFIGURATION,
+            )
+        return cls(path, DeltaTable(str(path)))
+
+    @property
+    def version(self) -> int:
+        """Delta's."""
+        return int(self._table.version())
+
+    def batch(self, app: str) -> int:
+        """The number of the app's last batch; -1 before its first."""
+        found = self._table.transaction_version(app)
+        return -1 if found is None else int(found)
+
+    def positions(self, app: str, partitions: Iterable[int]) -> dict[int, int]:
+        """Next offsets of those partitions that the app has loaded."""
+        found = {each: self._table.transaction_version(f"{app}/{each}") for each in partitions}
+        return {each: int(position) for each, position in found.items() if position is not None}
+
+    def documents(self, limit: int | None = None) -> list[BatchDocument]:
+        """Of the newest commits that the log still has, newest first; other writers' are left out."""
+        told = (entry.get("userMetadata") for entry in self._table.history(limit))
+        return [found for text in told if text and (found := _document(text)) is not None]
+
+    def append(self, files: Sequence[StagedFile], document: BatchDocument) -> None:
+        """Commit a batch. Files that no commit names, as after a crash here, are garbage for VACUUM.
+
+        Raises: OvertakenError, PipelineError where the table has another schema.
+        """
+        self._must_continue(document)
+        now_ms = int(time.time() * 1000)
+        actions = [_add(move_into(self.path, file), file, now_ms) for file in files]
+        after = _positions_after(document)
+        transactions = [Transaction(document.app, document.batch, now_ms)]
+        transactions += [Transaction(f"{document.app}/{each}", end, now_ms) for each, end in after.items()]
+        try:
+            self._table.create_write_transaction(
+                actions,
+                mode="append",
+                schema=self._table.schema(),
+                partition_by=self._table.metadata().partition_columns,
+                commit_properties=CommitProperties(
+                    custom_metadata={"userMetadata": msgspec.json.encode(document).decode()},
+                    app_transactions=transactions,
+                ),
+            )
+        except CommitFailedError as error:
+            raise OvertakenError(
+                f"another process has written table {self.path.name} meanwhile ({error}): this batch was "
+                "not committed; start the job again"
+            ) from error
+        self._table.update_incremental()
+
+    def _must_continue(self, document: BatchDocument) -> None:
+        """Our version's positions, so that an own commit between planning and this one is noticed as well."""
+        starts = {each.partition: each.start for each in document.ranges}
+        starts |= {each.partition: each.start for each in document.gaps}
+        found = self.positions(document.app, starts)
+        if self.batch(document.app) + 1 != document.batch or any(
+            found.get(each, start) != start for each, start in starts.items()
+        ):
+            raise OvertakenError(
+                f"table {self.path.name} is at batch {self.batch(document.app)} and {found}, which batch "
+                f"{document.batch} from {starts} does not continue: start the job again"
+            )
+
+
+def _positions_after(document: BatchDocument) -> dict[int, int]:
+    after = {each.partition: each.end for each in document.gaps}
+    return after | {each.partition: each.end for each in document.ranges}
+
+
+def _document(text: str) -> BatchDocument | None:
+    try:
+        return msgspec.json.decode(text, type=BatchDocument)
+    except msgspec.DecodeError:
+        return None
+
+
+def _add(path: str, file: StagedFile, now_ms: int) -> AddAction:
+    bounded = {name: one for name, one in file.columns.items() if one.low is not None}
+    stats: Mapping[str, Any] = {
+        "numRecords": file.rows,
+        "minValues": {name: _plain(one.low) for name, one in bounded.items()},
+        "maxValues": {name: _plain(one.high) for name, one in bounded.items()},
+        "nullCount": {name: one.nulls for name, one in file.columns.items()},
+    }
+    return AddAction(path, file.size_bytes, file.partition_values, now_ms, True, json.dumps(stats))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return value.isoformat() if isinstance(value, date) else value

@@ -1,0 +1,56 @@
+"""Reading ranges of offsets as a DataFrame: Spark's Kafka source with settings for throughput."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+
+from pipeline.ingest.offsets import KafkaSource
+from pipeline.ingest.ranges import Packing, PartitionRange
+
+_CLIENT: Final = {
+    # Spark asks for two offsets after every poll: large polls make those few.
+    "max.poll.records": "10000",
+    "max.partition.fetch.bytes": str(8 * 1024 * 1024),
+    "fetch.max.bytes": str(64 * 1024 * 1024),
+    "receive.buffer.bytes": str(1024 * 1024),
+    "isolation.level": "read_committed",
+    "client.id": "portico-pipeline",
+}
+_POLL_TIMEOUT_MS: Final = 600_000
+"""A throttled consumer is silent for as long as its debt lasts, and has not failed."""
+
+
+def read_ranges(
+    spark: SparkSession,
+    source: KafkaSource,
+    ranges: Mapping[str, Sequence[PartitionRange]],
+    packing: Packing | None = None,
+) -> DataFrame:
+    """Exactly these offsets of topics by the tenant's names: one range per topic-partition.
+
+    Columns: key, value (binary), topic, partition, offset, timestamp, timestampType, headers. Offsets that a
+    reader of committed records does not see are no rows. Retention overtaking the read fails it.
+    """
+    reader = spark.read.format("kafka").options(**_options(source, ranges))
+    if packing is not None:
+        reader = reader.option("maxRecordsPerPartition", packing.offsets_per_split_max)
+    frame = reader.load()
+    return frame if packing is None else frame.coalesce(packing.tasks)
+
+
+def _options(source: KafkaSource, ranges: Mapping[str, Sequence[PartitionRange]]) -> dict[str, str]:
+    client = _CLIENT | dict(source.settings) | {"bootstrap.servers": source.bootstrap}
+    partitions = {topic: [each.partition for each in found] for topic, found in ranges.items()}
+    assert all(len(found) == len(set(found)) for found in partitions.values()), "one range per partition"
+    starts = {topic: {str(each.partition): each.start for each in found} for topic, found in ranges.items()}
+    ends = {topic: {str(each.partition): each.end for each in found} for topic, found in ranges.items()}
+    return {f"kafka.{name}": value for name, value in client.items()} | {
+        "assign": json.dumps(partitions),
+        "startingOffsets": json.dumps(starts),
+        "endingOffsets": json.dumps(ends),
+        "includeHeaders": "true",
+        "failOnDataLoss": "true",
+        "kafkaConsumer.pollTimeoutMs": str(_POLL_TIMEOUT_MS),
+    }

@@ -1,0 +1,155 @@
+"""What the brokers have of a tenant's topics: ids, partitions and offsets, asked for in few requests."""
+
+import socket
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from confluent_kafka import (
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from pipeline.errors import PipelineError
+from pipeline.ingest.ranges import Bounds
+
+_TIMEOUT_S: Final = 30.0
+_PROBE_TIMEOUT_S: Final = 5.0
+_UNREACHABLE: Final = (KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN)
+
+
+class KafkaSource(NamedTuple):
+    """How a tenant's client reaches its Kafka."""
+
+    bootstrap: str
+    """`host:port`, several with commas: an instance's vip:vport."""
+    settings: Mapping[str, str] = {}
+    """More client settings by names that librdkafka and the Java client share: `security.protocol` ..."""
+
+
+class Topic(NamedTuple):
+    """A topic as it is now. One that is deleted and made again has another id."""
+
+    name: str
+    id: str
+    partitions: tuple[int, ...]
+
+
+class SourceOffsets:
+    """Asks one Kafka. Every method raises PipelineError with a sentence where it does not answer."""
+
+    def __init__(self, source: KafkaSource) -> None:
+        self.source = source
+        settings: dict[str, Any] = {
+            "bootstrap.servers": source.bootstrap,
+            "client.id": "portico-pipeline",
+            "log_level": 0,  # failures are told by exceptions
+            "socket.connection.setup.timeout.ms": 5000,
+        }
+        self._admin = AdminClient(settings | dict(source.settings))
+
+    def topics(self, names: Iterable[str] | None = None) -> dict[str, Topic]:
+        """These topics, or all, by name; those that do not exist are left out."""
+        wanted = self._names() if names is None else list(dict.fromkeys(names))
+        if not wanted:
+            return {}
+        futures = self._call(self._admin.describe_topics, TopicCollection(wanted))
+        found = {}
+        for name, future in futures.items():
+            try:
+                told = future.result(_TIMEOUT_S)
+            except KafkaException as error:
+                if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    continue
+                raise self._unanswered(error) from error
+            found[name] = Topic(name, _hex(told.topic_id), tuple(sorted(one.id for one in told.partitions)))
+        return found
+
+    def bounds(self, topics: Iterable[Topic]) -> dict[str, dict[int, Bounds]]:
+        """Log start and last stable offset of every partition, by topic name."""
+        places = [TopicPartition(topic.name, index) for topic in topics for index in topic.partitions]
+        earliest = self._offsets(places, OffsetSpec.earliest())
+        ends = self._offsets(places, OffsetSpec.latest())
+        found: dict[str, dict[int, Bounds]] = {}
+        for place in places:
+            key = (place.topic, place.partition)
+            # Retention may move the start past what was the end a moment ago.
+            found.setdefault(place.topic, {})[place.partition] = Bounds(
+                earliest[key], max(earliest[key], ends[key])
+            )
+        return found
+
+    def at_time(self, topics: Iterable[Topic], time_ms: int) -> dict[str, dict[int, int]]:
+        """The first offset of every partition whose record is not older; its end where there is none."""
+        places = [TopicPartition(topic.name, index) for topic in topics for index in topic.partitions]
+        ends = self._offsets(places, OffsetSpec.latest())
+        found: dict[str, dict[int, int]] = {}
+        for (name, index), offset in self._offsets(places, OffsetSpec.for_timestamp(time_ms)).items():
+            end = ends[name, index]
+            found.setdefault(name, {})[index] = end if offset < 0 else min(offset, end)
+        return found
+
+    def _names(self) -> list[str]:
+        listed = self._call(self._admin.list_topics, timeout=_TIMEOUT_S)
+        return sorted(listed.topics)
+
+    def _offsets(self, places: list[TopicPartition], spec: OffsetSpec) -> dict[tuple[str, int], int]:
+        if not places:
+            return {}
+        futures = self._call(
+            self._admin.list_offsets,
+            dict.fromkeys(places, spec),
+            isolation_level=IsolationLevel.READ_COMMITTED,
+            request_timeout=_TIMEOUT_S,
+        )
+        found = {}
+        for place, future in futures.items():
+            try:
+                found[place.topic, place.partition] = int(future.result(_TIMEOUT_S).offset)
+            except KafkaException as error:
+                raise self._unanswered(error, f"{place.topic}-{place.partition}") from error
+        return found
+
+    def _call(self, method: Any, *arguments: Any, **options: Any) -> Any:
+        try:
+            return method(*arguments, **options)
+        except KafkaException as error:
+            raise self._unanswered(error) from error
+
+    def _unanswered(self, error: KafkaException, subject: str = "") -> PipelineError:
+        failure = error.args[0]
+        if failure.code() in _UNREACHABLE:
+            return PipelineError(f"{self.source.bootstrap}: {probe(self.source.bootstrap)}")
+        where = f"{self.source.bootstrap}, {subject}" if subject else self.source.bootstrap
+        return PipelineError(f"Kafka at {where}: {failure.str()}")
+
+
+def probe(bootstrap: str) -> str:
+    """Why a Kafka client gets no answer there, for people."""
+    host, _, port = bootstrap.split(",")[0].strip().rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), _PROBE_TIMEOUT_S) as connection:
+            connection.settimeout(_PROBE_TIMEOUT_S)
+            connection.sendall(_API_VERSIONS)
+            answered = bool(connection.recv(1))
+    except (OSError, ValueError) as error:
+        if isinstance(error, ConnectionResetError):
+            return _CLOSED
+        return f"no connection ({error}): is the instance running, and is this its address?"
+    return "it answers, but not in time: try again" if answered else _CLOSED
+
+
+_CLOSED: Final = (
+    "the connection is closed at once: is this machine on the instance's whitelist, and the instance running?"
+)
+_API_VERSIONS: Final = bytes.fromhex("0000000a 0012 0000 00000001 ffff")
+
+
+def _hex(topic_id: Any) -> str:
+    """Kafka's own text of a topic id is base64 with `-` and `_`; a path wants hexadecimal digits."""
+    high = int(topic_id.get_most_significant_bits()) & (2**64 - 1)
+    low = int(topic_id.get_least_significant_bits()) & (2**64 - 1)
+    return f"{high:016x}{low:016x}"

@@ -1,0 +1,147 @@
+"""Writing a batch as Parquet files that belong to no table yet, and what their footers say.
+
+Nobody sees the files before a commit names them, so a batch can still be given up after it was read, and
+its commit can say how many rows there are.
+"""
+
+import fcntl
+import os
+import shutil
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+from urllib.parse import unquote
+
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame
+from pyspark.sql.types import TimestampType
+
+_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
+_LOCK: Final = "lock"
+_WRITE: Final = {
+    "compression": "zstd",
+    "parquet.compression.codec.zstd.level": "1",
+}
+
+
+class ColumnStats(NamedTuple):
+    """Of one column in one file; bounds are None where all is null or the type has none that are useful."""
+
+    low: Any
+    high: Any
+    nulls: int
+
+
+class StagedFile(NamedTuple):
+    """A Parquet file that waits for its commit."""
+
+    path: Path
+    partition_values: Mapping[str, str | None]
+    """Of the partition columns, as Delta writes them."""
+    rows: int
+    size_bytes: int
+    data_bytes: int
+    """Before compression."""
+    columns: Mapping[str, ColumnStats]
+
+
+@contextmanager
+def staging_area(root: Path) -> Iterator[Path]:
+    """A folder for one run below `root`, on the tables' file system; those of killed runs are removed."""
+    root.mkdir(parents=True, exist_ok=True)
+    for left in root.iterdir():
+        _sweep(left)
+    area = root / uuid.uuid4().hex
+    area.mkdir()
+    with (area / _LOCK).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            yield area
+        finally:
+            shutil.rmtree(area)
+
+
+def _sweep(area: Path) -> None:
+    try:
+        with (area / _LOCK).open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(area, ignore_errors=True)
+    except (BlockingIOError, FileNotFoundError):
+        pass  # a run has it, or is just making it
+
+
+def stage(frame: DataFrame, area: Path, partition_by: Sequence[str]) -> list[StagedFile]:
+    """Run the batch: files of `frame` without the partition columns, which are in `partition_values`."""
+    batch = area / uuid.uuid4().hex
+    writer = frame.write.options(**_WRITE)
+    if partition_by:
+        writer = writer.partitionBy(*partition_by)
+    writer.parquet(str(batch))
+    times = {name for name in partition_by if isinstance(frame.schema[name].dataType, TimestampType)}
+    return [_staged(path, batch, times) for path in sorted(batch.rglob("*.parquet"))]
+
+
+def _staged(path: Path, batch: Path, times: set[str]) -> StagedFile:
+    values: dict[str, str | None] = {}
+    for part in path.relative_to(batch).parts[:-1]:
+        name, _, value = part.partition("=")
+        text = unquote(value)
+        values[name] = None if text == _NULL else _utc(text) if name in times else text
+    with pq.ParquetFile(path) as file:
+        footer = file.metadata
+    groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
+    columns = {
+        footer.schema.column(index).path: _column([group.column(index) for group in groups])
+        for index in range(footer.num_columns)
+        if footer.schema.column(index).max_repetition_level == 0
+    }
+    return StagedFile(
+        path,
+        values,
+        footer.num_rows,
+        path.stat().st_size,
+        sum(group.total_byte_size for group in groups),
+        {name: found for name, found in columns.items() if found is not None},
+    )
+
+
+def _column(chunks: Sequence[Any]) -> ColumnStats | None:
+    told = [chunk.statistics for chunk in chunks]
+    if not told or any(one is None or not one.has_null_count for one in told):
+        return None
+    nulls = sum(one.null_count for one in told)
+    bounded = [one for one in told if one.has_min_max and isinstance(one.min, int | datetime)]
+    if len(bounded) < sum(one.num_values > 0 for one in told):
+        return ColumnStats(None, None, nulls)
+    lows, highs = [one.min for one in bounded], [one.max for one in bounded]
+    return ColumnStats(min(lows, default=None), max(highs, default=None), nulls)
+
+
+def _utc(text: str) -> str:
+    moment = datetime.fromisoformat(text).replace(tzinfo=UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def move_into(table: Path, file: StagedFile) -> str:
+    """Put a file into its table's folder; returns the path as a commit names it. Spark's names are unique."""
+    folder = "-".join(_safe(value) for value in file.partition_values.values()) or "data"
+    (table / folder).mkdir(exist_ok=True)
+    file.path.rename(table / folder / file.path.name)
+    return f"{folder}/{file.path.name}"
+
+
+def _safe(value: str | None) -> str:
+    """Characters that no URL escapes, so that every reader finds the file under its name."""
+    return "null" if value is None else "".join(c for c in value if c.isalnum() or c in "-_")[:80]
+
+
+def sync_folder(folder: Path) -> None:
+    """Names that were made in it survive a loss of power."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
