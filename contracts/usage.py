@@ -28,7 +28,7 @@ Identifier = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 
 
 class UsageRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What one instance used on one point in one interval.
+    """What one instance used on one point in one interval; also when idle, while the point leads partitions.
 
     Intervals end on multiples of `usage_interval_ms` since the epoch. The first one that a master sees of a
     boot id may start later than the multiple before (its base is the first report seen), and the last one
@@ -47,6 +47,8 @@ class UsageRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     instance_id: Identifier
     interval_start_ms: Count
     interval_ms: Annotated[int, msgspec.Meta(ge=1, le=INTERVAL_MS_MAX)]
+    grid_ms: Annotated[int, msgspec.Meta(ge=INTERVAL_MS_MIN, le=INTERVAL_MS_MAX)] = INTERVAL_MS_DEFAULT
+    """The usage interval in force: whole intervals begin and end on its multiples."""
     produce_bytes: Count
     consume_bytes: Count
     produce_bytes_total: Count

@@ -31,6 +31,7 @@ USAGE_RECORD: Final = StructType(
         _column("instance_id", StringType()),
         _column("interval_start_ms", LongType()),
         _column("interval_ms", LongType()),
+        _column("grid_ms", LongType()),
         _column("produce_bytes", LongType()),
         _column("consume_bytes", LongType()),
         _column("produce_bytes_total", LongType()),
@@ -71,8 +72,10 @@ USAGE_RAW: Final = StructType(
 )
 """One row per record id, and rows with `recovered` that fill gaps between records; partitioned by `day`.
 
-Every row counts: sums over the table are what was used. A row is never deleted; a recovered one is rewritten
-(its bytes then become smaller or zero) when the record it stood for arrives. A row that is new or was
+Every row counts: sums over the table are what was used. A recovered row stands for a missing interval and has
+the id of the missing record, which replaces it when it arrives late; one that stands for nothing any more is
+kept with `interval_ms` and all amounts zero. `interval_start_ms` never changes. A row with `recovered`,
+`interval_ms` zero and negative bytes takes back what two masters both counted. A row that is new or was
 rewritten has the `ingest_batch` of that commit, which grows by one with each commit.
 """
 
