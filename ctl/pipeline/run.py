@@ -1,5 +1,6 @@
 """One run of a job from the command line: Spark when it is needed, progress, its end told to the console."""
 
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -59,7 +60,7 @@ def job_run(job: str, subject: str, data_dir: Path, tenant: str | None = None) -
         progress.start()
         error = "it was stopped"
         try:
-            with _sentences():
+            with _stopped_by_sigterm(), _sentences():
                 yield run
             error = ""
         except CommandError as failed:
@@ -69,6 +70,20 @@ def job_run(job: str, subject: str, data_dir: Path, tenant: str | None = None) -
             progress.end(error)
             for spark in run._sessions:
                 spark.stop()
+
+
+@contextmanager
+def _stopped_by_sigterm() -> Iterator[None]:
+    """SIGTERM ends a job as Ctrl-C does: sessions are stopped and the console is told."""
+
+    def stop(_number: int, _frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager

@@ -1,0 +1,100 @@
+"""A job's run: the console hears of it, failures are sentences, a console that is gone does no harm."""
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import msgspec
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from contracts.pipeline import JobState, JobStatus
+from ctl.errors import CommandError
+from ctl.pipeline.run import job_run
+from pipeline.errors import PipelineError
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[JobStatus]]:
+    """What a console was told."""
+    statuses: list[JobStatus] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_PUT(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            statuses.append(msgspec.json.decode(body, type=JobStatus))
+            assert self.path == f"/v1/pipeline/jobs/{statuses[-1].id}"
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps({}).encode())
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    Thread(target=server.serve_forever, daemon=True).start()
+    monkeypatch.setenv("PORTICO_URL", f"http://127.0.0.1:{server.server_port}")
+    monkeypatch.setenv("PORTICO_API_KEY", "pk_test")
+    yield statuses
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_run_is_told_from_its_start_to_its_end(told: list[JobStatus], tmp_path: Path) -> None:
+    with job_run("load", "shop orders", tmp_path) as run:
+        run.progress.planned(10, "offsets")
+        run.progress.done(4)
+        run.progress.figures(rows=4)
+        run.progress.figures(bytes=400)
+        run.progress.done(10)
+    assert told[0].state is JobState.RUNNING and told[0].subject == "shop orders"
+    last = told[-1]
+    assert (last.state, last.planned, last.done, last.unit) == (JobState.SUCCEEDED, 10, 10, "offsets")
+    assert last.figures == {"rows": 4, "bytes": 400}
+    assert {status.id for status in told} == {last.id}
+
+
+@pytest.mark.parametrize(
+    ("failure", "sentence"),
+    [
+        (PipelineError("the topic is gone"), "the topic is gone"),
+        (CommandError("no such instance"), "no such instance"),
+        (KafkaException(KafkaError(KafkaError._TRANSPORT)), "Kafka: "),
+    ],
+)
+def test_failures_are_sentences(
+    told: list[JobStatus], tmp_path: Path, failure: Exception, sentence: str
+) -> None:
+    with pytest.raises(CommandError, match=sentence), job_run("load", "", tmp_path):
+        raise failure
+    assert told[-1].state is JobState.FAILED
+    assert told[-1].error.startswith(sentence)
+
+
+def test_a_mistake_of_ours_keeps_its_traceback(told: list[JobStatus], tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), job_run("load", "", tmp_path):
+        raise ZeroDivisionError
+    assert told[-1].state is JobState.FAILED
+
+
+def test_sigterm_ends_a_run_as_ctrl_c_does(told: list[JobStatus], tmp_path: Path) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(KeyboardInterrupt), job_run("load", "", tmp_path):
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert told[-1].error == "it was stopped"
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_console_that_is_gone_does_no_harm(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PORTICO_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("PORTICO_API_KEY", "pk_test")
+    with job_run("load", "", tmp_path) as run:
+        run.progress.done(1)
+    assert capsys.readouterr().err.count("the console is not told of this job") == 1
