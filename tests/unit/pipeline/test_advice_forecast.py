@@ -1,0 +1,203 @@
+"""Forecasts of series whose right answer is known."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy import stats
+
+from contracts.advice import Model
+from pipeline.advice.forecast import (
+    WEEK_H,
+    Series,
+    days_to_full,
+    forecast,
+    is_enough,
+    season_slopes,
+    trend_per_hour,
+    trimmed,
+)
+
+MB = 1e6
+HOURS = np.arange(4 * WEEK_H, dtype=np.float64)
+
+
+def week_of(hours: Series) -> Series:
+    """Busy on working days, quiet at night and on Sundays."""
+    day = np.sin(hours % 24 / 24 * 2 * np.pi) + 1.2
+    return 10 * MB * day * np.where(hours // 24 % 7 == 6, 0.2, 1.0)
+
+
+def test_a_steady_series_goes_on() -> None:
+    found = forecast(np.full(700, 5 * MB))
+    assert found.model is Model.SEASONAL_NAIVE
+    assert np.all(found.expected == 5 * MB) and np.all(found.low == 5 * MB) and np.all(found.high == 5 * MB)
+    assert found.p995 == 5 * MB
+    assert found.trend_per_h == 0 and found.mae == 0
+
+
+def test_nothing_at_all_stays_nothing() -> None:
+    found = forecast(np.zeros(700))
+    assert found.model is Model.SEASONAL_NAIVE
+    assert found.p995 == 0 and not found.high.any() and found.trend_per_h == 0
+
+
+def test_a_weekly_season_is_repeated_and_is_no_trend() -> None:
+    found = forecast(week_of(HOURS))
+    assert found.model is Model.SEASONAL_NAIVE
+    assert np.allclose(found.expected, week_of(HOURS[-1] + 1 + np.arange(WEEK_H)))
+    assert found.trend_per_h == pytest.approx(0)
+    assert found.p995 is not None and found.p995 <= week_of(HOURS).max()
+    assert found.p995 > 0.98 * week_of(HOURS).max()
+
+
+def test_growth_beats_the_week_before_and_is_followed() -> None:
+    growing = week_of(HOURS) + 10_000 * HOURS
+    found = forecast(growing)
+    ahead = HOURS[-1] + 1 + np.arange(WEEK_H)
+    assert found.model is Model.SEASONAL_TREND
+    assert found.trend_per_h == pytest.approx(10_000)
+    assert np.allclose(found.expected, week_of(ahead) + 10_000 * ahead)
+    assert found.mae == pytest.approx(0, abs=1e-3)
+    assert found.mae_seasonal_naive == pytest.approx(10_000 * WEEK_H)
+
+
+def test_noise_without_growth_is_not_taken_for_growth() -> None:
+    generator = np.random.default_rng(7)
+    noisy = week_of(HOURS) + generator.normal(0, MB, len(HOURS))
+    found = forecast(noisy)
+    assert found.model is Model.SEASONAL_NAIVE
+    assert found.trend_per_h == pytest.approx(0, abs=MB / 100)
+    came = week_of(HOURS[-1] + 1 + np.arange(WEEK_H)) + generator.normal(0, MB, WEEK_H)
+    assert np.mean((came >= found.low) & (came <= found.high)) > 0.85
+
+
+def test_spikes_do_not_bend_the_trend_but_count_for_the_tail() -> None:
+    spiky = np.full(4 * WEEK_H, 2 * MB)
+    spiky[50::WEEK_H] = 80 * MB
+    found = forecast(spiky)
+    assert found.trend_per_h == 0
+    assert found.p995 is not None and found.p995 > 50 * MB
+
+
+def test_after_a_step_the_new_level_counts_within_hours() -> None:
+    stepped = np.where(np.arange(4 * WEEK_H) < 4 * WEEK_H - 48, 4 * MB, 40 * MB)
+    found = forecast(stepped)
+    assert found.p995 is not None and found.p995 >= 40 * MB
+
+
+def test_a_step_down_two_weeks_ago_is_over() -> None:
+    stepped = np.where(np.arange(4 * WEEK_H) < 2 * WEEK_H, 40 * MB, 4 * MB)
+    found = forecast(stepped)
+    assert np.all(found.expected == 4 * MB) or found.model is Model.SEASONAL_TREND
+    assert found.p995 is not None and found.p995 <= 40 * MB
+
+
+def test_gaps_are_filled_from_the_weeks_before() -> None:
+    holes = week_of(HOURS)
+    holes[-30:-5] = np.nan
+    holes[100:110] = np.nan
+    found = forecast(holes)
+    assert np.allclose(found.expected, week_of(HOURS[-1] + 1 + np.arange(WEEK_H)))
+    assert found.known_h == 4 * WEEK_H - 35
+
+
+def test_hours_before_the_first_known_one_are_no_history() -> None:
+    late = np.concatenate([np.full(400, np.nan), np.full(300, MB)])
+    assert forecast(late).history_h == 300
+    assert forecast(late).model is Model.NONE
+
+
+@pytest.mark.parametrize(("hours", "enough"), [(0, False), (335, False), (336, True)])
+def test_two_weeks_are_enough(hours: int, enough: bool) -> None:
+    found = forecast(np.full(hours, MB))
+    assert (found.model is not Model.NONE) == enough
+    assert len(found.expected) == (WEEK_H if enough else 0)
+    assert (found.p995 is not None) == enough
+
+
+def test_two_weeks_that_were_mostly_not_reported_are_not() -> None:
+    sparse = np.full(700, np.nan)
+    sparse[::3] = MB
+    assert not is_enough(trimmed(sparse))
+
+
+def test_growth_is_told_after_a_day() -> None:
+    assert trend_per_hour(np.arange(23.0)) is None
+    assert trend_per_hour(3 * np.arange(24.0)) == pytest.approx(3)
+    daily = np.sin(np.arange(96) / 24 * 2 * np.pi) * 50
+    assert trend_per_hour(daily + 3 * np.arange(96)) == pytest.approx(3)
+
+
+@given(arrays(np.float64, st.integers(2, 40), elements=st.integers(-1000, 1000).map(float)))
+def test_without_a_season_it_is_theil_sen(values: Series) -> None:
+    assert np.median(season_slopes(values, 1)) == pytest.approx(stats.theilslopes(values)[0])
+
+
+@given(arrays(np.float64, (4, 5), elements=st.integers(-1000, 1000).map(float)))
+def test_with_a_season_it_is_hirsch_slack_and_smiths(values: Series) -> None:
+    [inter] = np.atleast_1d(stats.mstats.sen_seasonal_slopes(values).inter_slope)
+    assert np.median(season_slopes(values.ravel(), 5)) * 5 == pytest.approx(inter)
+
+
+@given(
+    arrays(
+        np.float64,
+        st.integers(0, 3 * WEEK_H),
+        elements=st.one_of(st.just(float("nan")), st.integers(0, 10**15).map(float)),
+    )
+)
+def test_any_series_has_a_sane_forecast(values: Series) -> None:
+    found = forecast(values)
+    if found.model is Model.NONE:
+        assert found.p995 is None and len(found.expected) == 0
+        return
+    for path in (found.expected, found.low, found.high):
+        assert len(path) == WEEK_H and np.all(np.isfinite(path)) and np.all(path >= 0)
+    assert np.all(found.low <= found.expected) and np.all(found.expected <= found.high)
+    assert found.p995 is not None and np.isfinite(found.p995) and found.p995 >= 0
+    assert found.mae is not None and found.mae_seasonal_naive is not None
+    assert found.mae <= found.mae_seasonal_naive
+    full = days_to_full(values, 10**14)
+    none_last = [float("inf") if days is None else days for days in (full.low, full.expected, full.high)]
+    assert none_last == sorted(none_last) and none_last[0] >= 0
+
+
+@pytest.mark.parametrize("days", [0.5, 3, 20, 200])
+def test_it_fills_up_on_the_day_it_fills_up(days: float) -> None:
+    stored = 1e9 + 1e6 * HOURS
+    full = days_to_full(stored, stored[-1] + 1e6 * 24 * days)
+    assert full.expected == pytest.approx(days)
+    assert full.low == pytest.approx(days) and full.high == pytest.approx(days)
+
+
+def test_uneven_growth_has_a_band_around_the_day() -> None:
+    generator = np.random.default_rng(3)
+    stored = np.cumsum(generator.gamma(2, 5e5, len(HOURS)))
+    full = days_to_full(stored, stored[-1] + 1e6 * 24 * 30)
+    assert full.low is not None and full.expected is not None and full.high is not None
+    assert full.low < full.expected < full.high
+    assert full.expected == pytest.approx(30, rel=0.15)
+
+
+@pytest.mark.parametrize("growth", [0.0, -1e6])
+def test_what_does_not_grow_does_not_fill(growth: float) -> None:
+    assert days_to_full(1e9 + growth * HOURS, 2e9).expected is None
+
+
+def test_growth_that_takes_longer_than_two_years_is_never() -> None:
+    assert days_to_full(1e9 + 1.0 * HOURS, 1e12).expected is None
+
+
+def test_what_is_full_is_full_now() -> None:
+    full = days_to_full(np.full(700, 2e9), 2e9)
+    assert full == (0.0, 0.0, 0.0)
+
+
+def test_a_peak_of_the_week_fills_it_first() -> None:
+    stored = np.full(4 * WEEK_H, 1e9) + 1e6 * HOURS
+    stored[40::WEEK_H] += 5e8
+    capacity = stored[-1] + 1e6 * WEEK_H + 2e8
+    full = days_to_full(stored, capacity)
+    assert full.expected == pytest.approx(41 / 24)
