@@ -44,6 +44,9 @@ def make_plan(
     topics_file: Annotated[
         Path | None, typer.Option(help='Kafka\'s file instead: {"topics": [{"topic": "t"}], "version": 1}.')
     ] = None,
+    replication_factor: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Replicas of each; default: as many as now.")
+    ] = None,
     rack_aware: Annotated[bool, typer.Option(help="Different racks where brokers have them.")] = True,
     out: Annotated[Path | None, typer.Option(help="Write the plan to a file.")] = None,
     bootstrap: Bootstrap = None,
@@ -70,7 +73,8 @@ def make_plan(
             raise CommandError(f"there is no topic {min(missing) if missing else f'that matches {topics}'}")
         draws = (Draw(random.randrange(len(wanted)), random.randrange(len(wanted))) for _ in chosen)
         current = {(row.topic, row.partition): row.replicas for row in chosen}
-        return current, generate(chosen, {broker: racks[broker] for broker in wanted}, draws)
+        targets = {broker: racks[broker] for broker in wanted}
+        return current, generate(chosen, targets, draws, replication_factor)
 
     current, proposed = with_cluster(Reach(data_dir, bootstrap, secret_file), work)
     if out is not None:

@@ -109,6 +109,7 @@ def partition_findings(
     yield from _by_cause("warn", "under-replicated", others, live, "it heals by itself once they are back")
     if not (offline or below or others):
         yield Finding("ok", "partitions", f"{len(rows)}, every replica is in sync")
+    yield from _alone(rows, live)
     yield from _imbalance(rows, live)
 
 
@@ -138,6 +139,19 @@ def _cause(row: PartitionRow, live: Collection[int]) -> str:
         if brokers:
             parts.append(f"broker {', '.join(map(str, brokers))} {text}")
     return "; ".join(parts) or "the controller has not elected one yet"
+
+
+def _alone(rows: Collection[PartitionRow], live: Collection[int]) -> Iterator[Finding]:
+    alone = [row.name for row in rows if len(row.replicas) == 1]
+    if alone and len(live) > 1:
+        more = f" and {len(alone) - _NAMED_MAX} more" if len(alone) > _NAMED_MAX else ""
+        yield Finding(
+            "warn",
+            "partitions",
+            f"{len(alone)} with a single replica: {', '.join(alone[:_NAMED_MAX])}{more}; they are "
+            "away whenever their broker is",
+            f"`portico reassign generate --replication-factor {min(3, len(live))}`, then `execute`",
+        )
 
 
 def _imbalance(rows: Collection[PartitionRow], live: Collection[int]) -> Iterator[Finding]:

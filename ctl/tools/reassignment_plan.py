@@ -71,8 +71,13 @@ class Draw(NamedTuple):
     shift: int
 
 
-def generate(rows: Iterable[PartitionRow], brokers: Mapping[int, str | None], draws: Iterable[Draw]) -> Plan:
-    """New replicas on `brokers` (with their racks) for whole topics, each with as many as it has now.
+def generate(
+    rows: Iterable[PartitionRow],
+    brokers: Mapping[int, str | None],
+    draws: Iterable[Draw],
+    replication_factor: int | None = None,
+) -> Plan:
+    """New replicas on `brokers` (with their racks) for whole topics; None: each with as many as it has now.
 
     Raises: CommandError.
     """
@@ -81,7 +86,7 @@ def generate(rows: Iterable[PartitionRow], brokers: Mapping[int, str | None], dr
         topics.setdefault(row.topic, []).append(row)
     plan: Plan = {}
     for (topic, parts), draw in zip(sorted(topics.items()), draws, strict=False):
-        factor = max(len(part.replicas) for part in parts)
+        factor = replication_factor or max(len(part.replicas) for part in parts)
         try:
             assigned = assign_replicas(brokers, len(parts), factor, start=draw.start, shift=draw.shift)
         except TooFewBrokers as error:

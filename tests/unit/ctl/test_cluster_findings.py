@@ -81,3 +81,11 @@ def test_zookeeper() -> None:
     assert levels(zookeeper_findings(ZooKeeperFacts("h:1", None, 900, 1))) == [("warn", "zookeeper")]
     unclean = list(zookeeper_findings(ZooKeeperFacts("h:1", None, 9, 1, (2,))))
     assert levels(unclean) == [("ok", "zookeeper"), ("warn", "broker 2")]
+
+
+def test_topics_from_when_there_was_one_broker() -> None:
+    rows = [PartitionRow("old", each, 1, (1,), (1,), ()) for each in range(5)]
+    found = [one for one in partition_findings(rows, (1, 2, 3), {}) if one.level == "warn"]
+    assert "5 with a single replica: old-0, old-1, old-2 and 2 more" in found[0].found
+    assert "--replication-factor 3" in found[0].advice
+    assert [one.level for one in partition_findings(rows, (1,), {})] == ["ok"]

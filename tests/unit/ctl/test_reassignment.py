@@ -57,6 +57,8 @@ def test_a_generated_plan_keeps_the_factor_and_spreads_leaders() -> None:
     assert max(map(leaders.count, (4, 5, 6, 7))) - min(map(leaders.count, (4, 5, 6, 7))) <= 1
     with pytest.raises(CommandError, match="topic t"):
         generate(ROWS, dict.fromkeys((4, 5)), [Draw(0, 0)])
+    two = generate(ROWS, dict.fromkeys((4, 5)), [Draw(0, 0)], 2)
+    assert all(set(replicas) == {4, 5} for replicas in two.values())
 
 
 def test_faults_of_a_plan() -> None:
