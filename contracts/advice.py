@@ -79,10 +79,10 @@ class AdviceRow(msgspec.Struct, frozen=True, kw_only=True):
     capacity_bytes: int
 
     produce_peak_bytes_per_s: int
-    """The largest 5-minute average of the history that was read (28 days)."""
+    """The largest 1-minute average of the history that was read (28 days)."""
     consume_peak_bytes_per_s: int
     stored_bytes: int
-    """At the end of the history."""
+    """As last reported."""
     produce_throttled_ms: int
     """In the last 24 h, of the broker that held back the most in each window of 5 minutes."""
     consume_throttled_ms: int
@@ -90,7 +90,7 @@ class AdviceRow(msgspec.Struct, frozen=True, kw_only=True):
     """In the last 24 h: produce was refused because the instance was full."""
 
     produce_need_bytes_per_s: int
-    """The forecast's p99.5 for the week to come; without a forecast the peak."""
+    """The forecast's p99.5 for the week to come; without a forecast the largest that was seen."""
     consume_need_bytes_per_s: int
     capacity_need_bytes: int
     recommended_produce_rate_bytes_per_s: int
@@ -198,6 +198,12 @@ class ForecastRow(msgspec.Struct, frozen=True, kw_only=True):
     """Mean absolute error in the back-test of what was published ..."""
     mae_seasonal_naive: float | None
     """... and of the plain one."""
+    peak: int
+    """The largest of the history: 1-minute averages, or what was stored in an hour on average."""
+    days_to_full: float | None
+    """As in `AdviceRow`; None for rates."""
+    days_to_full_low: float | None
+    days_to_full_high: float | None
 
 
 class MoveRow(msgspec.Struct, frozen=True, kw_only=True):
