@@ -121,6 +121,8 @@ class UsageHour(UsageQuantities, frozen=True, kw_only=True):
 class UsageDay(UsageQuantities, frozen=True, kw_only=True):
     """`usage_day`."""
 
+    month: str
+    """`2026-11`."""
     produce_peak_5m_bytes_per_s: int
     consume_peak_5m_bytes_per_s: int
     hours: int
@@ -179,6 +181,9 @@ class Bill(msgspec.Struct, frozen=True, kw_only=True):
     lines_minor: int
     adjustments_minor: int
     total_minor: int
+    produce_p95_bytes_per_s: int
+    """95th percentile of the month's 5-minute averages: nearest rank, slots without a row are zeros."""
+    consume_p95_bytes_per_s: int
     expected_ms: int
     covered_ms: int
     gaps: str

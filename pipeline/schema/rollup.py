@@ -54,7 +54,7 @@ _KEY: Final = [StructField("instance_id", StringType()), StructField("day", Date
 _PEAKS: Final = [StructField(name, LongType()) for name in PEAKS_5M]
 
 USAGE_5M: Final = StructType([*_KEY, StructField("slot_start", TimestampType()), *_QUANTITIES])
-"""`contracts.billing.UsageSlot`; partitioned by `day`, as the other two."""
+"""`contracts.billing.UsageSlot`; partitioned by `day`, as hours are."""
 
 USAGE_HOUR: Final = StructType(
     [
@@ -70,6 +70,7 @@ USAGE_HOUR: Final = StructType(
 USAGE_DAY: Final = StructType(
     [
         *_KEY,
+        StructField("month", StringType()),
         *_QUANTITIES,
         *_PEAKS,
         StructField("hours", LongType()),
@@ -77,4 +78,4 @@ USAGE_DAY: Final = StructType(
         StructField("state", StringType()),
     ]
 )
-"""`contracts.billing.UsageDay`."""
+"""`contracts.billing.UsageDay`; partitioned by `month`."""

@@ -1,0 +1,230 @@
+"""J7: usage of five minutes, hours and days, made again for every hour that new records touch.
+
+`usage_raw` is the truth and every row of it counts. A run takes the hours touched by batches that no run has
+taken yet, computes them from all rows and replaces them: running twice changes nothing, late records land in
+their hour, and a run that was killed is made again by the next one. The last commit of a run, on `usage_day`,
+says up to which batch it went.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import Final
+
+import msgspec
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from contracts import billing
+from contracts.billing import DAY_MS, HOUR_MS
+from contracts.usage import USAGE_RAW
+from pipeline.layout import PipelineLayout
+from pipeline.metering.slots import SETTLE_MS, to_days, to_hours, to_slots
+from pipeline.metering.tables import Table, leases
+from pipeline.progress import Progress, Silent
+from pipeline.schema import rollup as schema
+from pipeline.schema.usage import USAGE_RAW as RAW_SCHEMA
+
+_DAYS_AT_ONCE: Final = 5
+"""Bounds what one shuffle holds; tables get one commit for so many days."""
+
+
+class RollupSaid(msgspec.Struct, frozen=True, kw_only=True):
+    """What each commit of a run says of itself."""
+
+    job: str = "rollup"
+    days: tuple[str, ...]
+    """Days of which it replaced hours."""
+    raw_batch: int
+    """The newest batch of `usage_raw` that was read."""
+    heard_until_ms: int
+    done: bool = False
+    """Everything up to `raw_batch` is now in all three tables."""
+
+
+@dataclass(frozen=True)
+class RollupFigures:
+    """What a run did."""
+
+    raw_batch: int
+    """Usage is complete up to this batch of records; -1 before the first."""
+    hours: int
+    slots: int
+    """Rows of `usage_5m` that it wrote."""
+
+
+@dataclass(frozen=True)
+class _Taken:
+    """Where the run before came to."""
+
+    raw_batch: int = -1
+    heard_until_ms: int = 0
+
+
+class UsageTables:
+    """The tables of usage."""
+
+    def __init__(self, layout: PipelineLayout) -> None:
+        self.raw = Table(layout.table(USAGE_RAW), RAW_SCHEMA, "day")
+        self.slots = Table(layout.table(billing.USAGE_5M), schema.USAGE_5M, "day")
+        self.hours = Table(layout.table(billing.USAGE_HOUR), schema.USAGE_HOUR, "day")
+        self.days = Table(layout.table(billing.USAGE_DAY), schema.USAGE_DAY, "month")
+
+    def ensure(self) -> None:
+        """Make those that are missing."""
+        for table in (self.slots, self.hours, self.days):
+            table.ensure()
+
+
+def roll_up(
+    spark: SparkSession,
+    layout: PipelineLayout,
+    progress: Progress | None = None,
+    *,
+    days: Sequence[date] | None = None,
+) -> RollupFigures:
+    """Take what is new in `usage_raw`; with `days` also make those days again, which changes nothing.
+
+    Raises: PipelineError while another process writes these tables.
+    """
+    progress = progress or Silent()
+    tables = UsageTables(layout)
+    with leases([tables.slots], "the rollup"):
+        tables.ensure()
+        if not tables.raw.exists():
+            return RollupFigures(-1, 0, 0)
+        raw = tables.raw.read(spark)
+        before = _taken(tables.days)
+        now, hours = _touched(raw, before)
+        hours |= {hour for day in days or () for hour in _hours_of(day)}
+        progress.planned(len(hours), "hours")
+        slots = 0
+        chunks = list(_chunks(hours))
+        for index, chunk in enumerate(chunks):
+            said = RollupSaid(
+                days=tuple(sorted({_day(hour).isoformat() for hour in chunk})),
+                raw_batch=now.raw_batch,
+                heard_until_ms=now.heard_until_ms,
+                done=index == len(chunks) - 1,
+            )
+            slots += _replace(spark, tables, raw, chunk, said)
+            progress.done(sum(len(each) for each in chunks[: index + 1]))
+        progress.figures(hours=len(hours), rows=slots, raw_batch=now.raw_batch)
+        return RollupFigures(now.raw_batch, len(hours), slots)
+
+
+def hours_where(column: str, hours: Iterable[int], *, spare_ms: int = 0) -> str:
+    """SQL for a timestamp column in one of these hours, or up to `spare_ms` before."""
+    ranges = [
+        f"({column} >= timestamp_millis({first - spare_ms}) and {column} < timestamp_millis({end}))"
+        for first, end in _ranges(hours)
+    ]
+    return f"({' or '.join(ranges)})"
+
+
+def _replace(
+    spark: SparkSession, tables: UsageTables, raw: DataFrame, hours: Sequence[int], said: RollupSaid
+) -> int:
+    """Make these hours again in all three tables."""
+    days = [date.fromisoformat(each) for each in said.days]
+    in_hours = f"{_day_in(days)} and {hours_where('slot_start', hours)}"
+    slots = to_slots(_rows_touching(raw, hours, days)).where(in_hours).persist()
+    try:
+        written = slots.count()
+        steps = msgspec.structs.replace(said, done=False)
+        tables.slots.replace(_filed(slots, "day", "slot_start"), in_hours, steps)
+        hourly = to_hours(slots, said.heard_until_ms)
+        where = f"{_day_in(days)} and {hours_where('hour_start', hours)}"
+        tables.hours.replace(_filed(hourly, "day", "hour_start"), where, steps)
+    finally:
+        slots.unpersist()
+    daily = to_days(tables.hours.read(spark).where(_day_in(days)), said.heard_until_ms)
+    months = ", ".join(sorted({f"'{each:%Y-%m}'" for each in days}))
+    tables.days.replace(_filed(daily, "month", "day"), f"month in ({months}) and {_day_in(days)}", said)
+    return written
+
+
+def _rows_touching(raw: DataFrame, hours: Sequence[int], days: Sequence[date]) -> DataFrame:
+    """Rows whose interval has a part in one of the hours; they may begin in the hour before."""
+    read_days = {*days, *(each - timedelta(days=1) for each in days)}
+    begins = F.expr(hours_where("interval_start", hours, spare_ms=HOUR_MS))
+    return raw.where(_day_in(read_days)).where(begins)
+
+
+def _filed(rows: DataFrame, partition: str, time: str) -> DataFrame:
+    """One file a partition, in an order that lets a reader of one instance skip the rest."""
+    return rows.repartition(partition).sortWithinPartitions(partition, "instance_id", time)
+
+
+def _taken(days: Table) -> _Taken:
+    for _, said in days.said():
+        if isinstance(said, dict) and said.get("job") == "rollup" and said.get("done"):
+            return _Taken(said["raw_batch"], said["heard_until_ms"])
+    return _Taken()
+
+
+def _touched(raw: DataFrame, before: _Taken) -> tuple[_Taken, set[int]]:
+    """Where this run goes to, and the hours (epoch ms) it has to make."""
+    new = raw.where(F.col("ingest_batch") > before.raw_batch)
+    end = F.expr("greatest(interval_start_ms, interval_start_ms + interval_ms - 1)")
+    rows = (
+        new.groupBy(
+            F.expr(f"interval_start_ms div {HOUR_MS}").alias("first"),
+            (end / HOUR_MS).cast("long").alias("last"),
+        )
+        .agg(
+            F.max("ingest_batch").alias("batch"),
+            F.max(F.expr("if(recovered, 0, interval_start_ms + interval_ms)")).alias("heard"),
+        )
+        .collect()
+    )
+    if not rows:
+        return before, set()
+    now = _Taken(max(row.batch for row in rows), max(before.heard_until_ms, *(row.heard for row in rows)))
+    hours = {hour * HOUR_MS for row in rows for hour in range(row.first, row.last + 1)}
+    return now, hours | _completed(before.heard_until_ms, now.heard_until_ms)
+
+
+def _completed(heard_before_ms: int, heard_ms: int) -> set[int]:
+    """Hours that no new record touches and that are over now: they, and their day, become complete."""
+    if not heard_before_ms:
+        return set()
+    last = heard_before_ms - heard_before_ms % HOUR_MS
+    candidates = (last - HOUR_MS, last)
+    return {hour for hour in candidates if heard_before_ms < hour + HOUR_MS + SETTLE_MS <= heard_ms}
+
+
+def _chunks(hours: Iterable[int]) -> Iterator[list[int]]:
+    by_day: dict[int, list[int]] = {}
+    for hour in sorted(hours):
+        by_day.setdefault(hour // DAY_MS, []).append(hour)
+    days = sorted(by_day)
+    for index in range(0, len(days), _DAYS_AT_ONCE):
+        yield [hour for day in days[index : index + _DAYS_AT_ONCE] for hour in by_day[day]]
+
+
+def _ranges(hours: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """Runs of hours that follow one another: (first, end)."""
+    first = end = None
+    for hour in sorted(hours):
+        if first is None or hour != end:
+            if first is not None and end is not None:
+                yield first, end
+            first = hour
+        end = hour + HOUR_MS
+    if first is not None and end is not None:
+        yield first, end
+
+
+def _hours_of(day: date) -> range:
+    start = int(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp()) * 1000
+    return range(start, start + DAY_MS, HOUR_MS)
+
+
+def _day(hour_ms: int) -> date:
+    return datetime.fromtimestamp(hour_ms / 1000, UTC).date()
+
+
+def _day_in(days: Iterable[date]) -> str:
+    dates = ", ".join(f"date'{each}'" for each in sorted(days))
+    return f"day in ({dates})"

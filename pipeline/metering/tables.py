@@ -1,0 +1,92 @@
+"""Tables of metering: made when there is none, read as one version, replaced in part by one commit."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from deltalake import DeltaTable, Schema
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from pipeline.ingest.lease import table_lease
+
+_CONFIGURATION: Final = {
+    "delta.enableDeletionVectors": "false",  # not every reader of Delta tables knows them
+    "delta.checkpointInterval": "20",
+}
+
+
+class Table:
+    """One Delta table by its path."""
+
+    def __init__(self, path: Path, schema: StructType, partition_by: str | None = None) -> None:
+        self.path = path
+        self.schema = schema
+        self.partition_by = partition_by
+
+    def exists(self) -> bool:
+        """Whether it was ever written."""
+        return bool(DeltaTable.is_deltatable(str(self.path)))
+
+    def ensure(self) -> None:
+        """Make it, empty, where there is none."""
+        if not self.exists():
+            self.path.mkdir(parents=True, exist_ok=True)
+            DeltaTable.create(
+                str(self.path),
+                Schema.from_json(self.schema.json()),
+                mode="ignore",
+                partition_by=[self.partition_by] if self.partition_by else [],
+                configuration=_CONFIGURATION,
+            )
+
+    def version(self) -> int:
+        """The newest one; -1 where there is no table."""
+        return int(DeltaTable(str(self.path)).version()) if self.exists() else -1
+
+    def read(self, spark: SparkSession, version: int | None = None) -> DataFrame:
+        """All of one version; the newest one is chosen now, not when the rows are asked for."""
+        reader = spark.read.format("delta")
+        if version is not None:
+            reader = reader.option("versionAsOf", version)
+        return reader.load(str(self.path))
+
+    def append(self, rows: DataFrame, said: msgspec.Struct) -> None:
+        """Add rows in one commit that says `said`."""
+        self._writer(rows, said).mode("append").save(str(self.path))
+
+    def replace(self, rows: DataFrame, where: str, said: msgspec.Struct) -> None:
+        """In one commit take out what `where` holds for and put in `rows`, for all of which it must hold."""
+        self._writer(rows, said).mode("overwrite").option("replaceWhere", where).save(str(self.path))
+
+    def said(self) -> Iterator[tuple[int, Any]]:
+        """(version, what its commit said: a dict, or None), newest first, as far as the log goes back."""
+        if not self.exists():
+            return
+        for entry in DeltaTable(str(self.path)).history():
+            yield int(entry["version"]), _document(entry.get("userMetadata"))
+
+    def _writer(self, rows: DataFrame, said: msgspec.Struct) -> Any:
+        text = msgspec.json.encode(said).decode()
+        writer = rows.select(*self.schema.fieldNames()).write.format("delta")
+        return writer.option("userMetadata", text)
+
+
+def _document(text: str | None) -> Any:
+    if not text:
+        return None
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return None
+
+
+@contextmanager
+def leases(tables: Iterable[Table], holder: str) -> Iterator[None]:
+    """Hold several tables. Raises: PipelineError naming who has one of them."""
+    with ExitStack() as held:
+        for table in tables:
+            held.enter_context(table_lease(table.path, holder))
+        yield
