@@ -127,9 +127,12 @@ class IngestTable:
         told = (entry.get("userMetadata") for entry in self._table.history(limit))
         return [found for text in told if text and (found := _document(text)) is not None]
 
-    def append(self, files: Sequence[StagedFile], document: BatchDocument) -> None:
+    def append(
+        self, files: Sequence[StagedFile], document: BatchDocument, *, replace_all: bool = False
+    ) -> None:
         """Commit a batch. Files that no commit names, as after a crash here, are garbage for VACUUM.
 
+        `replace_all` puts the batch in the place of all rows that the table had.
         Raises: OvertakenError, PipelineError where the table has another schema.
         """
         self._must_continue(document)
@@ -141,7 +144,7 @@ class IngestTable:
         try:
             self._table.create_write_transaction(
                 actions,
-                mode="append",
+                mode="overwrite" if replace_all else "append",
                 schema=self._table.schema(),
                 partition_by=self._table.metadata().partition_columns,
                 commit_properties=CommitProperties(

@@ -18,10 +18,13 @@ _FILE: Final = ".lease"
 
 
 @contextmanager
-def table_lease(table: Path, holder: str) -> Iterator[None]:
-    """Hold a table, as `holder` in the words of people. Raises: PipelineError naming who has it."""
+def table_lease(table: Path, holder: str, work: str = "") -> Iterator[None]:
+    """Hold a table, as `holder` in the words of people. Raises: PipelineError naming who has it.
+
+    `work` names what may go on beside the table's loader, and only once at a time: `compact`, `backfill`.
+    """
     table.mkdir(parents=True, exist_ok=True)
-    with (table / _FILE).open("a+") as lock:
+    with (table / (f"{_FILE}-{work}" if work else _FILE)).open("a+") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -81,10 +81,11 @@ def stage(frame: DataFrame, area: Path, partition_by: Sequence[str]) -> list[Sta
         writer = writer.partitionBy(*partition_by)
     writer.parquet(str(batch))
     times = {name for name in partition_by if isinstance(frame.schema[name].dataType, TimestampType)}
-    return [_staged(path, batch, times) for path in sorted(batch.rglob("*.parquet"))]
+    return [staged_file(path, batch, times) for path in sorted(batch.rglob("*.parquet"))]
 
 
-def _staged(path: Path, batch: Path, times: set[str]) -> StagedFile:
+def staged_file(path: Path, batch: Path, times: set[str]) -> StagedFile:
+    """A file below `batch`, in folders `column=value` of partition columns; `times` are those of timestamps."""
     values: dict[str, str | None] = {}
     for part in path.relative_to(batch).parts[:-1]:
         name, _, value = part.partition("=")
