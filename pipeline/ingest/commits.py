@@ -2,8 +2,9 @@
 
 Positions and batch numbers are Delta's `txn` actions: a map from names to numbers that every checkpoint of
 the log carries on, so they are found without reading history, and that a commit conflicts on. `lake/<topic
-id>` is the number of the last batch, `lake/<topic id>/3` the next offset of partition 3. Ranges and counts
-are a JSON document in `userMetadata`, for people and for the audit.
+id>` is the number of the last batch, `lake/<topic id>/3` the next offset of partition 3 and
+`lake/<topic id>/3/first` the first one that was ever planned. Ranges and counts are a JSON document in
+`userMetadata`, for people and for the audit.
 """
 
 import json
@@ -119,8 +120,15 @@ class IngestTable:
 
     def positions(self, app: str, partitions: Iterable[int]) -> dict[int, int]:
         """Next offsets of those partitions that the app has loaded."""
-        found = {each: self._table.transaction_version(f"{app}/{each}") for each in partitions}
-        return {each: int(position) for each, position in found.items() if position is not None}
+        return self._numbers({each: f"{app}/{each}" for each in partitions})
+
+    def first_offsets(self, app: str, partitions: Iterable[int]) -> dict[int, int]:
+        """Where the app began: from there to its position every record is here, or in a document's gaps."""
+        return self._numbers({each: f"{app}/{each}/first" for each in partitions})
+
+    def _numbers(self, names: Mapping[int, str]) -> dict[int, int]:
+        found = {each: self._table.transaction_version(name) for each, name in names.items()}
+        return {each: int(number) for each, number in found.items() if number is not None}
 
     def documents(self, limit: int | None = None) -> list[BatchDocument]:
         """Of the newest commits that the log still has, newest first; other writers' are left out."""
@@ -138,9 +146,7 @@ class IngestTable:
         self._must_continue(document)
         now_ms = int(time.time() * 1000)
         actions = [_add(move_into(self.path, file), file, now_ms) for file in files]
-        after = _positions_after(document)
-        transactions = [Transaction(document.app, document.batch, now_ms)]
-        transactions += [Transaction(f"{document.app}/{each}", end, now_ms) for each, end in after.items()]
+        transactions = [Transaction(name, number) for name, number in self._numbers_after(document).items()]
         try:
             self._table.create_write_transaction(
                 actions,
@@ -161,8 +167,7 @@ class IngestTable:
 
     def _must_continue(self, document: BatchDocument) -> None:
         """Our version's positions, so that an own commit between planning and this one is noticed as well."""
-        starts = {each.partition: each.start for each in document.ranges}
-        starts |= {each.partition: each.start for each in document.gaps}
+        starts = _starts(document)
         found = self.positions(document.app, starts)
         if self.batch(document.app) + 1 != document.batch or any(
             found.get(each, start) != start for each, start in starts.items()
@@ -172,10 +177,18 @@ class IngestTable:
                 f"{document.batch} from {starts} does not continue: start the job again"
             )
 
+    def _numbers_after(self, document: BatchDocument) -> dict[str, int]:
+        app, starts = document.app, _starts(document)
+        known = self.positions(app, starts)
+        numbers = {f"{app}/{each}/first": start for each, start in starts.items() if each not in known}
+        for each in (*document.gaps, *document.ranges):
+            numbers[f"{app}/{each.partition}"] = each.end
+        return {app: document.batch} | numbers
 
-def _positions_after(document: BatchDocument) -> dict[int, int]:
-    after = {each.partition: each.end for each in document.gaps}
-    return after | {each.partition: each.end for each in document.ranges}
+
+def _starts(document: BatchDocument) -> dict[int, int]:
+    """Where the document goes on from; a gap lies before its partition's range."""
+    return {each.partition: each.start for each in (*document.ranges, *document.gaps)}
 
 
 def _document(text: str) -> BatchDocument | None:

@@ -5,10 +5,9 @@ its commit can say how many rows there are.
 """
 
 import fcntl
-import os
 import shutil
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -84,8 +83,8 @@ def stage(frame: DataFrame, area: Path, partition_by: Sequence[str]) -> list[Sta
     return [staged_file(path, batch, times) for path in sorted(batch.rglob("*.parquet"))]
 
 
-def staged_file(path: Path, batch: Path, times: set[str]) -> StagedFile:
-    """A file below `batch`, in folders `column=value` of partition columns; `times` are those of timestamps."""
+def staged_file(path: Path, batch: Path, times: Collection[str] = ()) -> StagedFile:
+    """A file below `batch`, in folders `column=value`; `times` are the columns that hold timestamps."""
     values: dict[str, str | None] = {}
     for part in path.relative_to(batch).parts[:-1]:
         name, _, value = part.partition("=")
@@ -137,12 +136,3 @@ def move_into(table: Path, file: StagedFile) -> str:
 def _safe(value: str | None) -> str:
     """Characters that no URL escapes, so that every reader finds the file under its name."""
     return "null" if value is None else "".join(c for c in value if c.isalnum() or c in "-_")[:80]
-
-
-def sync_folder(folder: Path) -> None:
-    """Names that were made in it survive a loss of power."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

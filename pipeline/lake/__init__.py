@@ -1,0 +1,1 @@
+"""What was loaded of topics, and what is made of it: tables that are Kafka offset by offset."""

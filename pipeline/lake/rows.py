@@ -1,0 +1,53 @@
+"""Records of Kafka's source as rows of lake tables. Pure."""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from pipeline.schema.lake import LAKE
+
+_FIRST_US: Final = -62_135_596_800_000_000
+"""0001-01-01, and 10000-01-01 below: other times have no text that all readers agree on."""
+_AFTER_LAST_US: Final = 253_402_300_800_000_000
+_HOUR_US: Final = 3_600_000_000
+
+
+class Destination(NamedTuple):
+    """Where a topic's records go."""
+
+    topic_id: str
+    batch: int
+
+
+def lake_rows(records: DataFrame, destinations: Mapping[str, Destination]) -> DataFrame:
+    """Columns of LAKE, and `topic` first: the tenant's name, by which files are told apart.
+
+    `records` are Kafka's columns; `timestamp_raw_ms` besides where `timestamp` could not hold the time.
+    """
+    micros = F.unix_micros("timestamp")
+    is_time = (micros >= _FIRST_US) & (micros < _AFTER_LAST_US)
+    raw_ms = F.when(~is_time, F.unix_millis("timestamp"))
+    if "timestamp_raw_ms" in records.columns:
+        raw_ms = F.coalesce("timestamp_raw_ms", raw_ms)
+    columns = {
+        "topic_id": _by_topic({topic: F.lit(to.topic_id) for topic, to in destinations.items()}),
+        "timestamp": F.when(is_time, F.col("timestamp")),
+        "timestamp_type": F.col("timestampType"),
+        "timestamp_raw_ms": raw_ms,
+        "ingest_batch": _by_topic(
+            {topic: F.lit(to.batch).cast("long") for topic, to in destinations.items()}
+        ).cast("long"),
+        "event_hour": F.when(is_time, F.timestamp_micros(micros - F.pmod(micros, F.lit(_HOUR_US)))),
+    }
+    chosen = [columns.get(name, F.col(name)).alias(name) for name in LAKE.names]
+    return records.select("topic", *chosen)
+
+
+def _by_topic(values: Mapping[str, Column]) -> Column:
+    [(_, only), *others] = values.items()
+    if not others:
+        return only
+    pairs = [part for topic, value in values.items() for part in (F.lit(topic), value)]
+    return F.element_at(F.create_map(*pairs), F.col("topic"))
