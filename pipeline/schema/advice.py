@@ -1,4 +1,4 @@
-"""Columns of `advice`, `skew`, `forecast` and `moves` (`contracts.advice`), each partitioned by `run_date`."""
+"""Columns of `advice`, `skew`, `forecast` and `moves` (`contracts.advice`), partitioned by `run_date`."""
 
 from typing import Final
 

@@ -1,0 +1,105 @@
+"""Forecasts and skew of many instances at once: DataFrames in, DataFrames out."""
+
+import datetime
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import pandas as pd
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+from pyspark.sql.types import LongType, StructField, StructType
+
+from contracts.billing import HOUR_MS, PeriodState
+from pipeline.advice.hours import HISTORY_H, forecast_rows
+from pipeline.advice.windows import HISTORY_MS, WINDOW_MS, skew_rows
+from pipeline.schema.advice import FORECAST, SKEW
+
+Rows = Callable[[pd.DataFrame], list[dict[str, Any]]]
+
+
+def _without(schema: StructType, name: str) -> StructType:
+    return StructType([field for field in schema.fields if field.name != name])
+
+
+FORECASTS: Final = _without(FORECAST, "run_date")
+SKEWS: Final = StructType(
+    [
+        *_without(SKEW, "run_date").fields,
+        StructField("stored_bytes", LongType()),
+        StructField("blocked_ms", LongType()),
+    ]
+)
+
+
+def hours(usage_hour: DataFrame, now_ms: int) -> DataFrame:
+    """The last 28 days, as `hours.forecast_rows` reads them, and whether the hour is complete."""
+    first_ms = now_ms - HISTORY_H * HOUR_MS
+    return (
+        usage_hour.where(f.col("day") >= f.lit(_day(first_ms)))
+        .select(
+            "instance_id",
+            f.unix_millis("hour_start").alias("hour_ms"),
+            "produce_peak_5m_bytes_per_s",
+            "consume_peak_5m_bytes_per_s",
+            "produce_peak_1m_bytes_per_s",
+            "consume_peak_1m_bytes_per_s",
+            (f.col("stored_byte_ms") / f.lit(HOUR_MS)).cast("double").alias("stored_bytes"),
+            (f.col("state") == f.lit(str(PeriodState.COMPLETE))).alias("is_complete"),
+        )
+        .where((f.col("hour_ms") >= first_ms) & (f.col("hour_ms") < now_ms))
+    )
+
+
+def hours_somebody_reported(found: DataFrame) -> DataFrame:
+    """Of `hours`: start, and whether it is complete for anybody."""
+    return found.groupBy("hour_ms").agg(f.bool_or("is_complete").alias("is_complete"))
+
+
+def forecasts(found: DataFrame, reported: Sequence[int], capacities: Mapping[str, int]) -> DataFrame:
+    """Of `hours`: three rows per instance."""
+    return _per_instance(found, lambda usage: forecast_rows(usage, reported, capacities), FORECASTS)
+
+
+def windows(usage_raw: DataFrame, now_ms: int) -> DataFrame:
+    """The last 24 h in windows of 5 minutes, as `windows.skew_rows` reads them: a row per broker."""
+    first_ms = (now_ms - HISTORY_MS) // WINDOW_MS * WINDOW_MS
+    start = f.col("interval_start_ms")
+    sums = (
+        *("produce_bytes", "consume_bytes", "produce_throttled_ms", "consume_throttled_ms"),
+        *("blocked_ms", "interval_ms"),
+    )
+    return (
+        usage_raw.where(f.col("day") >= f.lit(_day(first_ms)))
+        .where((start >= first_ms) & (start < now_ms))
+        .groupBy("instance_id", "node_id", "point", (start - start % WINDOW_MS).alias("at_ms"))
+        .agg(
+            *(f.sum(name).alias(name) for name in sums),
+            f.max_by("partitions_led", start).alias("partitions_led"),
+            f.max_by("stored_bytes", start).alias("stored_bytes"),
+        )
+        .groupBy("instance_id", "node_id", "at_ms")  # several gateways may count for one broker
+        .agg(
+            *(f.sum(name).alias(name) for name in ("produce_bytes", "consume_bytes")),
+            *(f.max(name).alias(name) for name in sums[2:5]),
+            f.max("interval_ms").alias("covered_ms"),
+            f.max("partitions_led").alias("partitions_led"),
+            f.max("stored_bytes").alias("stored_bytes"),
+            f.min("point").alias("point"),
+        )
+    )
+
+
+def skews(found: DataFrame) -> DataFrame:
+    """Of `windows`: two rows per instance."""
+    return _per_instance(found, skew_rows, SKEWS)
+
+
+def _per_instance(found: DataFrame, rows: Rows, schema: StructType) -> DataFrame:
+    def of_one(usage: pd.DataFrame) -> pd.DataFrame:
+        return pd.DataFrame(rows(usage), columns=schema.names, dtype=object)
+
+    return found.groupBy("instance_id").applyInPandas(of_one, schema)
+
+
+def _day(epoch_ms: int) -> datetime.date:
+    return datetime.datetime.fromtimestamp(epoch_ms / 1000, datetime.UTC).date()
