@@ -67,6 +67,8 @@ class TrafficReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     window_ms: Count
     """Since the report before; since the start of the point for sequence 1."""
     sent_at_ms: Count
+    uptime_ms: Count = 0
+    """Since the counters of the boot id were zero; 0: not told."""
     full: bool = False
     """True: lists every instance the point leads something of; others are gone."""
     instances: tuple[InstanceTraffic, ...] = ()

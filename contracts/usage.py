@@ -43,7 +43,7 @@ class UsageRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     cluster_id: str
     boot_id: Identifier
     counted_since_ms: Count
-    """When the counters of the boot id were zero."""
+    """When the counters of the boot id were zero; 0: not known."""
     instance_id: Identifier
     interval_start_ms: Count
     interval_ms: Annotated[int, msgspec.Meta(ge=1, le=INTERVAL_MS_MAX)]

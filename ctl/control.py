@@ -14,11 +14,14 @@ from pathlib import Path
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
+from contracts.pipeline import PIPELINE_DIR, TABLES_DIR
 from contracts.specs import ConsumerKind
+from contracts.usage import INTERVAL_MS_DEFAULT
 from ctl.stack.layout import Layout
 from ctl.stack.processes import CLUSTER_ID
 from master.app import create_app
 from master.journal import Journal
+from master.metering import Metering
 from master.node import MasterNode
 from master.settings import MasterSettings
 from runtime import process
@@ -46,6 +49,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--vports", required=True)
     parser.add_argument("--quota-policy", required=True)
     parser.add_argument("--report-period-ms", type=int, required=True)
+    parser.add_argument("--usage-interval-ms", type=int, default=INTERVAL_MS_DEFAULT)
     parser.add_argument("--zookeeper", help="where quota masters are elected; without it: this one always")
     parser.add_argument("--session-timeout-ms", type=int, default=6_000)
     return parser.parse_args()
@@ -84,6 +88,7 @@ class Control:
             vip_pool=parse_vip(options.vip, int(first), int(last)),
             default_cluster_id=CLUSTER_ID,
             secret=secret,
+            tables_dir=options.data_dir / PIPELINE_DIR / TABLES_DIR,
         )
         self.internal_url = f"http://{format_host_port(*options.internal)}"
         self.client = InternalClient(self.internal_url, secret)
@@ -91,13 +96,18 @@ class Control:
         self.console = Console(config, self.to_master)
         self.specs = FeedFollower(self.client, "master", ConsumerKind.MASTER, None)
         journal = Journal(sqlite_url(str(self.layout.control_dir / "master.db")))
-        settings = MasterSettings(policy=options.quota_policy, period_ms=options.report_period_ms)
+        settings = MasterSettings(
+            policy=options.quota_policy,
+            period_ms=options.report_period_ms,
+            usage_interval_ms=options.usage_interval_ms,
+        )
         self.master = MasterNode(
             lambda: self.specs.instances,
             journal,
             settings,
             url=self.internal_url,
             tree=ZooKeeperTree(options.zookeeper, options.session_timeout_ms) if options.zookeeper else None,
+            make_metering=lambda: Metering(self.specs, journal, settings.usage_interval_ms, secret),
         )
         routes = [*create_internal_routes(self.console), Mount("/", create_app(self.master))]
         self.internal = http_server(BearerSecret(Starlette(routes=routes), secret), options.internal)

@@ -13,6 +13,7 @@ from starlette.routing import Mount, Route
 from contracts.specs import ConsumerKind
 from master.app import create_app
 from master.journal import Journal
+from master.metering import Metering
 from master.node import MasterNode
 from master.policies import POLICIES
 from master.settings import MasterSettings
@@ -38,6 +39,7 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--url", help="what brokers call; default: http://LISTEN")
     parser.add_argument("--quota-policy", choices=[*POLICIES], default=defaults.policy)
     parser.add_argument("--report-period-ms", type=int, default=defaults.period_ms)
+    parser.add_argument("--usage-interval-ms", type=int, default=defaults.usage_interval_ms)
     parser.add_argument("--run-file", type=Path, help="written when it serves")
     return parser.parse_args(arguments)
 
@@ -49,7 +51,11 @@ class MasterProcess:
         self._options = options
         secret = process.read_secret(options.secret_file)
         assert secret is not None, "the secret's file is a required argument"
-        settings = MasterSettings(policy=options.quota_policy, period_ms=options.report_period_ms)
+        settings = MasterSettings(
+            policy=options.quota_policy,
+            period_ms=options.report_period_ms,
+            usage_interval_ms=options.usage_interval_ms,
+        )
         try:
             settings.validate()
         except ValueError as error:
@@ -61,12 +67,14 @@ class MasterProcess:
             self._client, f"master-{address}", ConsumerKind.MASTER, options.data_dir / "specs.json"
         )
         self._specs = specs
+        journal = Journal(f"sqlite:///{options.data_dir / 'master.db'}")
         self._node = MasterNode(
             lambda: specs.instances,
-            Journal(f"sqlite:///{options.data_dir / 'master.db'}"),
+            journal,
             settings,
             url=options.url or f"http://{address}",
             tree=ZooKeeperTree(options.zookeeper, options.session_timeout_ms),
+            make_metering=lambda: Metering(specs, journal, settings.usage_interval_ms, secret),
         )
         routes = [Route("/metrics", _metrics), Mount("/", create_app(self._node))]
         self._server = http_server(BearerSecret(Starlette(routes=routes), secret), options.listen)

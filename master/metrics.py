@@ -27,6 +27,10 @@ class Observed(Protocol):
     def refusals(self) -> Mapping[str, int]:
         """By reason."""
 
+    @property
+    def usage_records(self) -> Mapping[str, int]:
+        """By outcome."""
+
 
 class MasterCollector(Collector):
     """Rates per broker, stored and blocked per instance, reports by outcome."""
@@ -48,6 +52,9 @@ class MasterCollector(Collector):
         )
         yield _counter(
             "portico_quota_reports_refused", "Traffic reports refused", "reason", self._observed.refusals
+        )
+        yield _counter(
+            "portico_usage_records", "Usage records by outcome", "outcome", self._observed.usage_records
         )
 
 

@@ -22,6 +22,7 @@ from contracts.masters import (
 from contracts.specs import InstanceSpec
 from contracts.tree import Conflict, Create, Delete, Node, SetData, Tree, TreeConflict, TreeUnavailable
 from master.journal import Journal
+from master.metering import Metering
 from master.policies import POLICIES
 from master.service import MasterService
 from master.settings import MasterSettings
@@ -52,13 +53,18 @@ class MasterNode:
         *,
         url: str,
         tree: Tree | None,
+        make_metering: Callable[[], Metering] | None = None,
     ) -> None:
-        """`url` is this process's internal HTTP server as brokers reach it. The node starts the tree."""
+        """`url` is this process's internal HTTP server as brokers reach it. The node starts the tree.
+
+        `make_metering` is called for each term; without it usage is not told.
+        """
         self._specs = specs
         self._journal = journal
         self._settings = settings
         self._url = url
         self._tree = tree
+        self._make_metering = make_metering
         self._service: MasterService | None = None
         self._office: Office | None = None
         self._office_changed = asyncio.Event()
@@ -192,7 +198,10 @@ class MasterNode:
         return last + 1
 
     async def _serve(self, term: int) -> None:
-        self._service = MasterService(self._specs, self._journal, self._settings, term=term)
+        metering = self._make_metering() if self._make_metering is not None else None
+        self._service = MasterService(
+            self._specs, self._journal, self._settings, term=term, metering=metering
+        )
         _log.info("serving as the quota master", term=term, policy=self._service.policy)
         try:
             await self._service.run()

@@ -10,13 +10,15 @@ from sqlalchemy.exc import SQLAlchemyError
 from contracts.quota import Allocation, ReportAnswer, TrafficReport
 from contracts.quota_view import History, QuotaOverview, QuotaView
 from contracts.specs import InstanceSpec, InstanceState
+from contracts.usage import UsageRecord
 from master.capacity import Fill
 from master.decision import InstanceDecision, decide
 from master.history import InstanceHistory
 from master.journal import Journal, SavedAllocation
 from master.leadership import Heard, leadership
 from master.leases import LeaseBook
-from master.ledger import Ledger, Receipt, ReportRefusedError
+from master.ledger import Ledger, Outcome, Receipt, ReportRefusedError
+from master.metering import Metering
 from master.metrics import MasterCollector
 from master.policies import POLICIES
 from master.settings import MasterSettings
@@ -38,10 +40,13 @@ class MasterService:
         settings: MasterSettings | None = None,
         *,
         term: int,
+        metering: Metering | None = None,
         now_ms: Callable[[], int] = monotonic_ms,
         wall_ms: Callable[[], int] = epoch_ms,
     ) -> None:
         """`specs` answers the instances as the feed has them now; `term` is larger than of any run before.
+
+        Without `metering` nothing is billed.
 
         Raises: ValueError when the settings are out of bounds.
         """
@@ -51,6 +56,7 @@ class MasterService:
         self._journal = journal
         self._now_ms = now_ms
         self._wall_ms = wall_ms
+        self._metering = metering
         self._ledger = Ledger()
         self.reports: Counter[str] = Counter()
         """Reports by outcome."""
@@ -100,11 +106,18 @@ class MasterService:
             self.count_refusal(refused.reason, refused.detail, report.point)
             raise
         self.reports[receipt.outcome] += 1
+        if self._metering is not None and receipt.outcome is Outcome.ACCEPTED:
+            self._metering.receive(report)
         return ReportAnswer(
             allocations=tuple(self._grant(report.point, receipt, now_ms)),
             want_full=receipt.want_full,
             period_ms=self.settings.period_ms,
         )
+
+    @property
+    def usage_records(self) -> Mapping[str, int]:
+        """Usage records by outcome."""
+        return self._metering.counts if self._metering is not None else {}
 
     def count_refusal(self, reason: str, detail: str, point: str | None = None) -> None:
         """A report was not taken: count and log why."""
@@ -217,6 +230,8 @@ class MasterService:
     def forget_point(self, point: str) -> bool:
         """A broker is gone for good: reserve nothing for it. Whether it was known."""
         self._leases.forget_point(point)
+        if self._metering is not None:
+            self._metering.forget_point(point)
         return self._ledger.forget_point(point)
 
     # -- time ---------------------------------------------------------------------------------------------
@@ -268,16 +283,25 @@ class MasterService:
         try:
             while True:
                 self.tick()
+                if self._metering is not None:
+                    self._metering.tick()
                 ticks += 1
                 if ticks % self.settings.journal_periods == 0:
-                    await asyncio.to_thread(self._save, self.saved_allocations())
+                    await asyncio.to_thread(self._save, self.saved_allocations(), self._unfinished())
                 await asyncio.sleep(self.settings.period_ms / 1000)
         finally:
             prometheus_client.REGISTRY.unregister(collector)
-            self._save(self.saved_allocations())
+            self._save(self.saved_allocations(), self._unfinished())
+            if self._metering is not None:
+                await asyncio.to_thread(self._metering.close)
 
-    def _save(self, rows: list[SavedAllocation]) -> None:
+    def _unfinished(self) -> list[UsageRecord]:
+        return self._metering.unfinished() if self._metering is not None else []
+
+    def _save(self, rows: list[SavedAllocation], unfinished: list[UsageRecord]) -> None:
         """Without the journal the service works on; only a failover would start from older figures."""
+        if self._metering is not None:
+            self._metering.save(unfinished)
         try:
             self._journal.save(rows)
         except SQLAlchemyError as error:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from contracts.usage import INTERVAL_MS_DEFAULT, INTERVAL_MS_MAX, INTERVAL_MS_MIN
 from master.policies import POLICIES
 
 
@@ -21,6 +22,8 @@ class MasterSettings:
     """A full instance takes produce again below this part of its capacity; in (0, 1]."""
     journal_periods: int = 5
     """Allocations are written to the journal this often, so that a new master starts from them."""
+    usage_interval_ms: int = INTERVAL_MS_DEFAULT
+    """Usage is told once per so long, 1,000-300,000."""
 
     def validate(self) -> None:
         """Raises: ValueError naming every setting that is out of bounds."""
@@ -37,5 +40,9 @@ class MasterSettings:
             faults.append(f"unblock_fraction is {self.unblock_fraction}, must be above 0 and at most 1")
         if self.journal_periods < 1:
             faults.append(f"journal_periods is {self.journal_periods}, must be at least 1")
+        if not INTERVAL_MS_MIN <= self.usage_interval_ms <= INTERVAL_MS_MAX:
+            faults.append(
+                f"usage_interval_ms is {self.usage_interval_ms}, must be {INTERVAL_MS_MIN}-{INTERVAL_MS_MAX}"
+            )
         if faults:
             raise ValueError("; ".join(faults))

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
+from contracts.names import SYSTEM_INSTANCE_ID
 from contracts.specs import ClusterSpec
 from runtime.clock import epoch_ms
 from runtime.internal_http import InternalClient
@@ -16,8 +17,9 @@ from tenants.hashing import HashingLine
 from tenants.model import Instance
 from tenants.purge import Purge
 from tenants.quota import QuotaSource
-from tenants.store import registry
+from tenants.store import instances, registry
 from tenants.store.engine import Store
+from tenants.system_topics import SystemTopics
 from tenants.usecases.accounts import Accounts, Bootstrap
 from tenants.usecases.instances import Instances
 from tenants.usecases.pipeline_runs import PipelineRuns
@@ -63,6 +65,9 @@ class Console:
         made = self.accounts.bootstrap(operator_key, self.config.default_cluster_id)
         with self.store.write() as connection:
             self.placement.settle_hosts(connection, epoch_ms())
+            system = instances.by_id(connection, SYSTEM_INSTANCE_ID)
+            assert system is not None, "made just now"
+            self.placement.extend(connection, system, epoch_ms())
         return made
 
     def withhold_taken_ports(self) -> list[Instance]:
@@ -77,6 +82,7 @@ class Console:
         tasks.spawn("feed", self.feed.run)
         tasks.spawn("port-releases", self.feed.run_port_releases)
         tasks.spawn("purge", self._purge.run)
+        tasks.spawn("system-topics", SystemTopics(self.store, self.cluster).run)
 
     async def cluster(self, cluster_id: str) -> Cluster:
         """A cluster at the addresses its brokers registered."""

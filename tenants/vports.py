@@ -88,13 +88,16 @@ def allocate(
     known: Mapping[Endpoint, int | None],
     now_ms: int,
     is_free: Callable[[Endpoint], bool],
+    *,
+    from_end: bool = False,
 ) -> Endpoint:
     """The endpoint to take. `known` maps every endpoint ever used to when it was freed, None: in use.
 
-    `is_free` probes for other programs; what it refuses is skipped.
+    `is_free` probes for other programs; what it refuses is skipped. `from_end`: the last one first, for our
+    own listeners, so that tenants get the ports that people expect.
     Raises: PortsExhausted.
     """
-    for endpoint in pool.endpoints():
+    for endpoint in reversed([*pool.endpoints()]) if from_end else pool.endpoints():
         if endpoint not in known and is_free(endpoint):
             return endpoint
     rested = sorted(

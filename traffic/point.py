@@ -51,7 +51,7 @@ class TrafficPoint:
         self._unblock_fraction = unblock_fraction
         self._instances: dict[str, InstancePoint] = {}
         self._sequence = 0
-        self._reported_at_ms = now_ms
+        self._started_at_ms = self._reported_at_ms = now_ms
         self._want_full = True
         self._told: dict[str, tuple[object, ...]] = {}
 
@@ -172,6 +172,7 @@ class TrafficPoint:
             sequence=self._sequence,
             window_ms=window_ms,
             sent_at_ms=sent_at_ms,
+            uptime_ms=now_ms - self._started_at_ms,
             full=full,
             instances=tuple(entry.traffic() for entry in chosen),
         )

@@ -31,6 +31,7 @@ def up(
     min_insync_replicas: Annotated[str | None, typer.Option(metavar="N")] = None,
     quota_policy: Annotated[str | None, typer.Option(metavar="seed|capped|static|fair")] = None,
     report_period_ms: Annotated[str | None, typer.Option(metavar="MS", help="1000 to 10000.")] = None,
+    usage_interval_ms: Annotated[str | None, typer.Option(metavar="MS", help="1000 to 300000.")] = None,
     ready_file: Annotated[Path | None, typer.Option(help="Written when everything serves.")] = None,
 ) -> None:
     """Start control plane, quota master, brokers and gateway; stay in the foreground; Ctrl-C stops all."""
@@ -48,6 +49,7 @@ def up(
         "min_insync_replicas": min_insync_replicas,
         "quota_policy": quota_policy,
         "report_period_ms": report_period_ms,
+        "usage_interval_ms": usage_interval_ms,
     }
     try:
         settings = load(data_dir, flags)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
+from contracts.usage import INTERVAL_MS_DEFAULT, INTERVAL_MS_MAX, INTERVAL_MS_MIN
 from ctl.stack.cluster import remembered, settle
 from ctl.stack.layout import Layout
 from ctl.stack.zookeeper import SESSION_TIMEOUT_MS_MAX, SESSION_TIMEOUT_MS_MIN
@@ -80,6 +81,12 @@ SETTINGS: Final = (
     Setting("replication_factor", None, _count(1, BROKERS_MAX), "Replicas of a partition; min(3, brokers)."),
     Setting("min_insync_replicas", None, _count(1, BROKERS_MAX), "Replicas that acks=all needs at least."),
     Setting("report_period_ms", 1000, _count(1000, 10000), "How often brokers report traffic."),
+    Setting(
+        "usage_interval_ms",
+        INTERVAL_MS_DEFAULT,
+        _count(INTERVAL_MS_MIN, INTERVAL_MS_MAX),
+        "Usage is told once per so long.",
+    ),
 )
 
 

@@ -27,6 +27,8 @@ ADMIN: Final = "admin"
 LOCAL_KEY_ID: Final = "local"
 _SYSTEM_RATE_BYTES_PER_S: Final = 100_000_000
 _SYSTEM_CAPACITY_BYTES: Final = 10**12
+LOOPBACK: Final = ("127.0.0.0/8", "::1/128")
+"""Who may connect to the system instance: jobs on this machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +64,11 @@ class Accounts:
                     accounts.add_tenant(connection, tenant, now_ms)
             if registry.cluster(connection, cluster_id) is None:
                 registry.touch_cluster(connection, cluster_id, now_ms)
-            if instances.by_id(connection, SYSTEM_INSTANCE_ID) is None:
+            system = instances.by_id(connection, SYSTEM_INSTANCE_ID)
+            if system is None:
                 instances.save(connection, _system_instance(cluster_id, now_ms), now_ms, new=True)
+            elif system.whitelist != LOOPBACK:
+                instances.save(connection, system.with_(whitelist=LOOPBACK), now_ms)
             if accounts.user(connection, ADMIN) is None:
                 password = credentials.new_password()
                 hashed = credentials.hash_password(password)
@@ -236,6 +241,7 @@ def _system_instance(cluster_id: str, now_ms: int) -> Instance:
         produce_rate_bytes_per_s=_SYSTEM_RATE_BYTES_PER_S,
         consume_rate_bytes_per_s=_SYSTEM_RATE_BYTES_PER_S,
         capacity_bytes=_SYSTEM_CAPACITY_BYTES,
+        whitelist=LOOPBACK,
         created_at_ms=now_ms,
         updated_at_ms=now_ms,
     )

@@ -78,7 +78,9 @@ class Placement:
         known = registry.known_endpoints(connection)
         for node_id in missing:
             try:
-                endpoint = allocate(self._pool, known, now_ms, self._is_free)
+                endpoint = allocate(
+                    self._pool, known, now_ms, self._is_free, from_end=instance.id == SYSTEM_INSTANCE_ID
+                )
             except PortsExhausted as error:
                 raise Unavailable(str(error)) from error
             known[endpoint] = None
@@ -98,12 +100,13 @@ class Placement:
             return False
         registry.touch_cluster(connection, cluster_id, now_ms)
         registry.save_broker(connection, cluster_id, address, now_ms)
-        for instance in instances.of_cluster(connection, cluster_id):
-            if instance.id != SYSTEM_INSTANCE_ID:
-                self._extend(connection, instance, now_ms)
+        of_cluster = instances.of_cluster(connection, cluster_id)
+        for instance in sorted(of_cluster, key=lambda one: one.id == SYSTEM_INSTANCE_ID):  # tenants first
+            self.extend(connection, instance, now_ms)
         return True
 
-    def _extend(self, connection: Connection, instance: Instance, now_ms: int) -> None:
+    def extend(self, connection: Connection, instance: Instance, now_ms: int) -> None:
+        """Give an instance the listeners it lacks; without a free port it has failed."""
         try:
             if self.give_listeners(connection, instance, now_ms):
                 instances.save(connection, instance, now_ms)

@@ -1,0 +1,118 @@
+"""The master's metering: accepted reports in, usage records out to their topic.
+
+Open intervals and records that are not acknowledged yet are kept in the journal, so that what a broker
+carried in its last minute is told even if all processes are killed with it.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol
+
+import msgspec
+from sqlalchemy.exc import SQLAlchemyError
+
+from contracts.names import SYSTEM_INSTANCE_ID
+from contracts.quota import TrafficReport
+from contracts.specs import ClusterSpec, InstanceSpec
+from contracts.usage import UsageRecord
+from master.journal import Journal
+from master.usage import UsageAggregator
+from master.usage_clock import UsageClock
+from master.usage_writer import UsageWriter
+from runtime.clock import epoch_ms, monotonic_ms
+from runtime.logs import get_logger
+
+_log = get_logger(__name__)
+_KEPT: Final = "usage_open"
+_KEPT_MAX: Final = 20_000
+_NOTHING: Final = "[]"
+
+
+class Specs(Protocol):
+    """What the feed says now."""
+
+    @property
+    def instances(self) -> Mapping[str, InstanceSpec]:
+        """By id."""
+
+    @property
+    def clusters(self) -> Mapping[str, ClusterSpec]:
+        """By id."""
+
+
+def _brokers_of_usage(specs: Specs) -> tuple[str, ...]:
+    """HOST:PORT of the brokers that hold the topic; none while the feed does not say."""
+    home = specs.instances.get(SYSTEM_INSTANCE_ID)
+    cluster = specs.clusters.get(home.cluster_id) if home is not None else None
+    return tuple(f"{one.host}:{one.port}" for one in cluster.brokers) if cluster is not None else ()
+
+
+class Metering:
+    """Of one run of the master; single-threaded but for `save` and `close`."""
+
+    def __init__(
+        self,
+        specs: Specs,
+        journal: Journal,
+        interval_ms: int,
+        secret: str | None,
+        *,
+        now_ms: Callable[[], int] = monotonic_ms,
+        wall_ms: Callable[[], int] = epoch_ms,
+    ) -> None:
+        self._journal = journal
+        self._now_ms = now_ms
+        self._wall_ms = wall_ms
+        self._clock = UsageClock(now_ms(), wall_ms())
+        self._aggregator = UsageAggregator(lambda: specs.instances, interval_ms)
+        self._writer = UsageWriter(lambda: _brokers_of_usage(specs), secret, self._aggregator.lost)
+        self._restored = self._restore()
+        self._saved = ""
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Records by outcome."""
+        return self._writer.counts
+
+    def _time_ms(self) -> int:
+        return self._clock.read(self._now_ms(), self._wall_ms())
+
+    def _restore(self) -> list[UsageRecord]:
+        """What the run before left to be told; told twice it has the same ids."""
+        try:
+            return msgspec.json.decode(self._journal.setting(_KEPT) or _NOTHING, type=list[UsageRecord])
+        except msgspec.MsgspecError as error:
+            _log.warning("kept usage records cannot be read; totals tell of them", error=str(error))
+            return []
+
+    def receive(self, report: TrafficReport) -> None:
+        """A report that the ledger accepted."""
+        self._aggregator.receive(report, self._time_ms())
+
+    def tick(self) -> None:
+        """Once a period: write what is due."""
+        records, self._restored = self._restored, []
+        self._writer.write([*records, *self._aggregator.take_records(self._time_ms())])
+
+    def forget_point(self, point: str) -> None:
+        """The broker is gone for good."""
+        self._aggregator.forget_point(point)
+
+    def unfinished(self) -> list[UsageRecord]:
+        """What the journal should hold now; beyond a bound the totals of later records tell of the rest."""
+        records = [*self._restored, *self._writer.pending, *self._aggregator.open_records()]
+        return records[-_KEPT_MAX:]
+
+    def save(self, records: list[UsageRecord]) -> None:
+        """Write them to the journal. Blocks: call it from a worker thread."""
+        content = msgspec.json.encode(records).decode()
+        if content != self._saved:
+            try:
+                self._journal.set_setting(_KEPT, content)
+            except SQLAlchemyError as error:
+                _log.warning("open usage intervals cannot be kept in the journal", error=str(error))
+                return
+            self._saved = content
+
+    def close(self) -> None:
+        """Wait a moment for records under way. Blocks."""
+        self._writer.close()
