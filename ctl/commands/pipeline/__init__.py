@@ -2,7 +2,9 @@
 
 import typer
 
-from ctl.commands.pipeline import jobs
+from ctl.commands.pipeline import advise, jobs, mirror
 
 app = typer.Typer(no_args_is_help=True)
 jobs.register(app)
+mirror.register(app)
+advise.register(app)

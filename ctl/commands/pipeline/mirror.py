@@ -1,0 +1,151 @@
+"""`portico pipeline mirror`: topics of one instance or cluster copied to another, in order, exactly once."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ctl.errors import CommandError, usage
+from ctl.options import DEFAULT_DATA_DIR, AsJson, DataDir, Tenant
+from ctl.output import print_json, print_table
+from ctl.pipeline.run import JobRun, job_run, say
+
+if TYPE_CHECKING:
+    from pipeline.mirror.job import MirrorSummary
+
+_DATA_LOSS = ("fail", "skip")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("mirror")(mirror)
+
+
+def mirror(
+    source: Annotated[
+        str, typer.Argument(metavar="SOURCE", help="An instance, or with --source-bootstrap any name.")
+    ],
+    target: Annotated[
+        str, typer.Argument(metavar="TARGET", help="An instance, or with --target-bootstrap any name.")
+    ],
+    topics: Annotated[
+        list[str] | None, typer.Option("--topic", metavar="TOPIC", help="Repeat for several; default: all.")
+    ] = None,
+    rename: Annotated[
+        str, typer.Option(metavar="PATTERN", help="Names at the target: a pattern, or 'same'.")
+    ] = "{source}.{topic}",
+    continuous: Annotated[bool, typer.Option("--continuous", help="Go on until stopped.")] = False,
+    source_bootstrap: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="A source that is no instance of this console.")
+    ] = None,
+    target_bootstrap: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="A target that is no instance of this console.")
+    ] = None,
+    groups: Annotated[
+        list[str] | None,
+        typer.Option("--groups", metavar="GROUP", help="Carry over a group's offsets; repeat for several."),
+    ] = None,
+    no_transactions: Annotated[
+        bool, typer.Option("--no-transactions", help="Write as the one holder of a lease instead.")
+    ] = False,
+    on_data_loss: Annotated[
+        str,
+        typer.Option(metavar="fail|skip", help="When retention removed records before they were mirrored."),
+    ] = "fail",
+    as_json: AsJson = False,
+    tenant: Tenant = None,
+    data_dir: DataDir = DEFAULT_DATA_DIR,
+) -> None:
+    """Mirror topics to another instance or cluster: partitions, order, timestamps and headers are kept."""
+    if on_data_loss not in _DATA_LOSS:
+        raise usage(f"--on-data-loss is fail or skip, not '{on_data_loss}'")
+    if rename != "same" and "{topic}" not in rename:
+        raise usage("--rename must be 'same' or contain {topic}, such as '{source}.{topic}'")
+    with job_run("mirror", f"{source} -> {target}", data_dir, tenant) as run:
+        from pipeline.mirror.discovery import MirrorRequest
+        from pipeline.mirror.job import mirror as run_mirror
+
+        source_name, source_address = _side(run, source, source_bootstrap)
+        target_name, target_address = _side(run, target, target_bootstrap)
+        request = MirrorRequest(
+            source=source_name,
+            target=target_name,
+            source_bootstrap=source_address,
+            target_bootstrap=target_address,
+            topics=tuple(dict.fromkeys(topics or ())),
+            rename=rename,
+            continuous=continuous,
+            transactions=not no_transactions,
+            skip_lost=on_data_loss == "skip",
+            groups=tuple(dict.fromkeys(groups or ())),
+        )
+        summary = run_mirror(lambda: run.spark, request, run.progress, say)
+        _print(summary, as_json)
+        if summary.paused:
+            raise CommandError("; ".join(summary.paused))
+
+
+def _side(run: JobRun, name: str, bootstrap: str | None) -> tuple[str, str]:
+    """(what it is called in names of topics, where it is)."""
+    if bootstrap is not None:
+        return name, bootstrap
+    instance = run.instance(name)
+    return str(instance["name"]), str(instance["bootstrap_servers"])
+
+
+def _print(summary: "MirrorSummary", as_json: bool) -> None:
+    if as_json:
+        print_json(_document(summary))
+        return
+    print_table(
+        ["TOPIC", "PARTITION", "TARGET", "RECORDS", "BYTES", "POSITION", "LAG", "STATE"],
+        [
+            [
+                track.unit.topic,
+                track.unit.partition,
+                track.unit.target_topic,
+                track.records,
+                track.bytes,
+                track.reached,
+                track.lag,
+                track.state,
+            ]
+            for track in summary.tracks
+        ],
+        empty="Nothing to mirror: the source has no topics.",
+    )
+    if summary.groups:
+        print_table(
+            ["GROUP", "TOPIC", "PARTITION", "AT SOURCE", "AT TARGET"],
+            [list(each) for each in summary.groups],
+            empty="",
+        )
+
+
+def _document(summary: "MirrorSummary") -> dict[str, Any]:
+    partitions: Sequence[Any] = summary.tracks
+    return {
+        "transactional": summary.transactional,
+        "records": sum(track.records for track in partitions),
+        "bytes": sum(track.bytes for track in partitions),
+        "filtered": sum(track.filtered for track in partitions),
+        "lost_offsets": sum(track.lost for track in partitions),
+        "lag_records": sum(track.lag for track in partitions),
+        "partitions": [
+            {
+                "topic": track.unit.topic,
+                "topic_id": track.unit.topic_id,
+                "partition": track.unit.partition,
+                "target_topic": track.unit.target_topic,
+                "records": track.records,
+                "bytes": track.bytes,
+                "position": track.reached,
+                "target_position": track.target_position,
+                "lag_records": track.lag,
+                "state": track.state,
+                "sentence": track.sentence,
+            }
+            for track in partitions
+        ],
+        "groups": [each._asdict() for each in summary.groups],
+    }

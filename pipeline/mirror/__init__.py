@@ -1,0 +1,1 @@
+"""The mirror: topics of one instance or cluster copied to another, in order and exactly once (ADR 0014)."""

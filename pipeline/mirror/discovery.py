@@ -1,0 +1,123 @@
+"""Which partitions there are to mirror: topics of the source, their copies, where each begins."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from pipeline.errors import PipelineError
+from pipeline.mirror.cluster import EARLIEST, Cluster, Topic, View
+from pipeline.mirror.progress import Progress
+from pipeline.mirror.task import source_changed
+from pipeline.mirror.topics import TopicAdmin, batch_bytes_max, ensure_target_topic
+from pipeline.mirror.tracks import Track
+from pipeline.mirror.units import Unit, is_mirrored, target_name
+
+_LOG_APPEND_TIME: Final = "LogAppendTime"
+
+
+@dataclass(frozen=True)
+class MirrorRequest:
+    """What is to be mirrored where."""
+
+    source: str
+    """What people call the source: `{source}` of the names at the target."""
+    target: str
+    source_bootstrap: str
+    target_bootstrap: str
+    topics: tuple[str, ...] = ()
+    """Empty: all but internal ones and what came from the target."""
+    rename: str = "{source}.{topic}"
+    continuous: bool = False
+    transactions: bool = True
+    """Use them where the target has them."""
+    skip_lost: bool = False
+    """Go on behind what the source's retention removed before it was mirrored."""
+    groups: tuple[str, ...] = ()
+
+
+class Discovery:
+    """Looks again and again: topics and partitions come, and a topic that is made anew is another one."""
+
+    def __init__(
+        self, request: MirrorRequest, source: Cluster, target: Cluster, say: Callable[[str], None]
+    ) -> None:
+        self._request = request
+        self._source = source
+        self._target = target
+        self._admins = (
+            TopicAdmin(request.source_bootstrap, "source"),
+            TopicAdmin(request.target_bootstrap, "target"),
+        )
+        self._say = say
+        self._topic_ids: dict[str, str] = {}
+        self.refused: dict[str, str] = {}
+        """Topics that cannot be mirrored for now, and why."""
+        self.target_id = target.view([]).cluster_id
+
+    @property
+    def admins(self) -> tuple[TopicAdmin, TopicAdmin]:
+        """Of the source and of the target."""
+        return self._admins
+
+    def look(self, progress: Progress, tracks: dict[str, Track]) -> None:
+        """Add what is new to the tracks. Raises: PipelineError where the source is not what it was."""
+        view = self._source.view()
+        if view.cluster_id == self.target_id:
+            raise PipelineError("source and target are the same instance: a mirror needs two")
+        for name in self._wanted(view):
+            topic = view.topics[name]
+            if self._topic_ids.setdefault(name, topic.topic_id) != topic.topic_id:
+                raise PipelineError(source_changed(name, exists=True))
+            known = sum(unit.topic == name for unit in (track.unit for track in tracks.values()))
+            if known < len(topic.leaders):
+                self._add(view.cluster_id, topic, progress, tracks)
+
+    def _wanted(self, view: View) -> list[str]:
+        request = self._request
+        self.refused = {name: why for name, why in view.refused.items() if name in request.topics}
+        for name in (*self._topic_ids, *request.topics):
+            if name not in view.topics and name not in view.refused:
+                if name in self._topic_ids:
+                    raise PipelineError(source_changed(name, exists=False))
+                raise PipelineError(f"topic '{name}' is not at the source: see `portico topic list`")
+        if request.topics:
+            return [name for name in request.topics if name in view.topics]
+        return sorted(name for name in view.topics if is_mirrored(name, request.rename, request.target))
+
+    def _add(self, source_id: str, topic: Topic, progress: Progress, tracks: dict[str, Track]) -> None:
+        name = target_name(self._request.rename, self._request.source, topic.name)
+        units = [
+            Unit(source_id, topic.name, topic.topic_id, partition, name)
+            for partition in range(len(topic.leaders))
+        ]
+        known = any(unit.key in progress.positions for unit in units)
+        copy = ensure_target_topic(self._target, self._admins, topic, name, known=known)
+        self._refuse_older_source(units[0], copy, progress)
+        bytes_max = self._look_at_configs(name)
+        starts = self._source.offsets(topic, EARLIEST, committed=True)
+        for unit in units:
+            if unit.key in tracks:
+                continue
+            track = Track(unit, copy.topic_id, bytes_max, starts[unit.partition])
+            position = progress.positions.get(unit.key)
+            if position is not None:
+                track.see(position)
+                track.start = track.reached
+            tracks[unit.key] = track
+
+    def _refuse_older_source(self, unit: Unit, copy: Topic, progress: Progress) -> None:
+        """The copy must not hold records of an earlier topic of the same name."""
+        for position in progress.positions.values():
+            same = (position.source_id, position.topic) == (unit.source_id, unit.topic)
+            at_copy = (position.target_topic, position.target_topic_id) == (copy.name, copy.topic_id)
+            if same and at_copy and position.topic_id != unit.topic_id:
+                raise PipelineError(source_changed(unit.topic, exists=True))
+
+    def _look_at_configs(self, name: str) -> int:
+        """The largest batch that the copy takes."""
+        configs = self._admins[1].configs(name)
+        if configs.get("message.timestamp.type", ("", False))[0] == _LOG_APPEND_TIME:
+            self._say(
+                f"topic '{name}' at the target has {_LOG_APPEND_TIME}: timestamps will be the target's own"
+            )
+        return batch_bytes_max(configs)

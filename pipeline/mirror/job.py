@@ -1,0 +1,294 @@
+"""The mirror's driver: plans rounds of bounded work, has Spark do them, tells how far it is.
+
+It decides nothing that exactly once rests on: each task takes its partition over and finds out itself where
+it is. So a driver may die at any moment, and two of them do no harm.
+"""
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from pipeline.errors import PipelineError
+from pipeline.mirror.cluster import LATEST, Cluster
+from pipeline.mirror.discovery import Discovery, MirrorRequest
+from pipeline.mirror.errors import Fenced, KafkaError, Paused, Stopped, Unreachable
+from pipeline.mirror.groups import GroupTranslator, Translated
+from pipeline.mirror.lease import Lease
+from pipeline.mirror.progress import Progress
+from pipeline.mirror.read_progress import catch_up, progress_ends
+from pipeline.mirror.task import mirror_partition
+from pipeline.mirror.topics import ensure_progress_topic
+from pipeline.mirror.tracks import FENCED_MAX, Track, due, lag_seconds, unfinished
+from pipeline.mirror.units import Outcome, Plan, State, check_rename
+from pipeline.mirror.writers import fence
+from pipeline.progress import Progress as Shown
+from wire.api_table import ApiKey
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_WORK_MS: Final = 15_000
+_LEASED_WORK_MS: Final = 3_000
+_LOOK_EVERY_S: Final = 1.0
+_IDLE_S: Final = 0.3
+_DISCOVER_EVERY_S: Final = 10.0
+_GROUPS_EVERY_S: Final = 5.0
+_PATIENCE_S: Final = 120.0
+"""Without any progress a run that is not continuous gives up after this time."""
+_TRANSACTIONS: Final = (ApiKey.INIT_PRODUCER_ID, ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.END_TXN)
+
+
+@dataclass
+class MirrorSummary:
+    """How a run ended."""
+
+    tracks: list[Track]
+    refused: dict[str, str]
+    """Topics that could not be mirrored at all, and why."""
+    transactional: bool
+    groups: list[Translated] = field(default_factory=list)
+
+    @property
+    def paused(self) -> list[str]:
+        """Why some partitions wait, one sentence each."""
+        return [*self.refused.values()] + [
+            f"{track.unit}: {track.sentence}" for track in self.tracks if track.state == State.PAUSED
+        ]
+
+
+def mirror(
+    spark: "Callable[[], SparkSession]",
+    request: MirrorRequest,
+    shown: Shown,
+    say: Callable[[str], None],
+    stop: Callable[[], bool] = lambda: False,
+) -> MirrorSummary:
+    """Mirror what was there at the start, or on and on until `stop`. Raises: PipelineError.
+
+    Spark is started when all that can be wrong beforehand has been looked at.
+    """
+    check_rename(request.rename)
+    try:
+        driver = _Driver(spark, request, shown, say)
+        try:
+            return driver.run(stop)
+        finally:
+            driver.close()
+    except (Unreachable, Paused, Fenced, Stopped) as error:
+        raise PipelineError(str(error)) from error
+    except KafkaError as error:
+        raise PipelineError(error.sentence) from error
+
+
+class _Driver:
+    def __init__(
+        self,
+        spark: "Callable[[], SparkSession]",
+        request: MirrorRequest,
+        shown: Shown,
+        say: Callable[[str], None],
+    ) -> None:
+        self._session = spark
+        self._request = request
+        self._shown = shown
+        self._say = say
+        self._source = Cluster(request.source_bootstrap)
+        self._target = Cluster(request.target_bootstrap)
+        self._discovery = Discovery(request, self._source, self._target, say)
+        source_admin, target_admin = self._discovery.admins
+        self._groups = GroupTranslator(self._target, source_admin.client, target_admin.client, say)
+        self._progress = Progress()
+        self._tracks: dict[str, Track] = {}
+        self._lease: Lease | None = None
+        self._transactional = request.transactions and self._target.serves(*_TRANSACTIONS)
+        self._carried: list[Translated] = []
+        self._said: set[str] = set()
+        self._moved_at = time.monotonic()
+        self._discovered_at = self._grouped_at = float("-inf")
+
+    def close(self) -> None:
+        """Give the lease back, close connections."""
+        if self._lease is not None:
+            self._lease.release()
+        self._source.close()
+        self._target.close()
+
+    def run(self, stop: Callable[[], bool]) -> MirrorSummary:
+        """Rounds until all is done."""
+        ensure_progress_topic(self._target, self._discovery.admins[1])
+        self._look()
+        for track in self._tracks.values():
+            track.goal = track.end
+        if not self._transactional:
+            self._take_lease()
+        while not stop():
+            try:
+                worked = self._round()
+                if self._request.continuous or unfinished(self._tracks.values()):
+                    self._look()
+                elif not worked:
+                    break
+            except Unreachable as error:
+                self._bear(str(error))
+                worked = False
+            if not worked:
+                time.sleep(_IDLE_S)
+        self._carry_groups_over()
+        self._show()
+        return MirrorSummary(
+            list(self._tracks.values()), self._discovery.refused, self._transactional, self._carried
+        )
+
+    def _take_lease(self) -> None:
+        source_id = self._source.view([]).cluster_id
+        self._lease = Lease(self._request.target_bootstrap, f"mirror/{source_id}")
+        self._lease.acquire()
+
+    def _look(self) -> None:
+        """What is new at the source and in the progress."""
+        now = time.monotonic()
+        catch_up(self._target, self._progress, wait=False)
+        if now - self._discovered_at >= _DISCOVER_EVERY_S:
+            self._discovery.look(self._progress, self._tracks)
+            self._discovered_at = now
+        for topic_name in {track.unit.topic for track in self._tracks.values()}:
+            topic = self._source.topic(topic_name)
+            if topic is None:
+                self._discovered_at = float("-inf")  # which says what became of it
+                continue
+            ends = self._source.offsets(topic, LATEST, committed=True)
+            for track in self._tracks.values():
+                if track.unit.topic == topic_name and track.unit.topic_id == topic.topic_id:
+                    track.extend(ends.get(track.unit.partition, track.end))
+        if self._request.groups and now - self._grouped_at >= _GROUPS_EVERY_S:
+            self._carry_groups_over()
+            self._grouped_at = time.monotonic()
+        self._show()
+
+    def _round(self) -> bool:
+        """One bounded batch of work on every partition that has some; whether there was any."""
+        chosen = due(
+            self._tracks.values(),
+            _now_ms(),
+            continuous=self._request.continuous,
+            at_most=None if self._transactional else self._session().sparkContext.defaultParallelism,
+        )
+        if not chosen:
+            return False
+        self._settle(chosen)
+        plans = [self._plan(track) for track in chosen]
+        with ThreadPoolExecutor(1) as runner:
+            running = runner.submit(_spread, self._session(), plans)
+            while not running.done():
+                time.sleep(_LOOK_EVERY_S if self._moved(chosen) else _IDLE_S)
+            outcomes = running.result()
+        for outcome in outcomes:
+            self._take(outcome)
+        self._show()
+        return True
+
+    def _settle(self, chosen: list[Track]) -> None:
+        """End what killed tasks left open in the progress topic: all others would wait for its timeout."""
+        stable, everything = progress_ends(self._target)
+        if self._transactional and stable < everything:
+            for track in chosen:
+                fence(self._target, track.unit.key)
+        catch_up(self._target, self._progress, wait=False)
+
+    def _plan(self, track: Track) -> Plan:
+        request = self._request
+        return Plan(
+            unit=track.unit,
+            source=request.source,
+            source_bootstrap=request.source_bootstrap,
+            target_bootstrap=request.target_bootstrap,
+            target_id=self._discovery.target_id,
+            target_topic_id=track.target_topic_id,
+            position=track.position,
+            target_position=track.target_position,
+            end=track.end,
+            progress_from=self._progress.next_offset,
+            batch_bytes_max=track.batch_bytes_max,
+            transactional=self._transactional,
+            skip_lost=request.skip_lost,
+            work_ms=_WORK_MS if self._lease is None else _LEASED_WORK_MS,
+            lease_until_ms=0 if self._lease is None else self._lease.until_ms,
+        )
+
+    def _moved(self, chosen: list[Track]) -> bool:
+        """Follow the progress that running tasks commit; False where it cannot be read just now."""
+        try:
+            catch_up(self._target, self._progress, wait=False)
+        except Unreachable:
+            return False
+        for track in chosen:
+            position = self._progress.positions.get(track.unit.key)
+            if position is not None:
+                track.see(position)
+        self._show()
+        return True
+
+    def _take(self, outcome: Outcome) -> None:
+        track = self._tracks[outcome.unit.key]
+        if outcome.records or outcome.position > track.reached or outcome.state == State.DONE:
+            self._moved_at = time.monotonic()
+        track.take(outcome, _now_ms())
+        if outcome.state == State.STOPPED:
+            raise PipelineError(outcome.sentence)
+        if outcome.state == State.FENCED and track.failures >= FENCED_MAX:
+            raise PipelineError(f"{outcome.unit}: another mirror of this partition runs: stop one of them")
+        if outcome.state == State.PAUSED:
+            self._say_once(f"{outcome.unit} is paused: {outcome.sentence}")
+        if outcome.state == State.RETRY:
+            self._bear(f"{outcome.unit}: {outcome.sentence}")
+
+    def _bear(self, sentence: str) -> None:
+        """Something is away. Raises: PipelineError when it stays away and nobody wants to wait for ever."""
+        if not self._request.continuous and time.monotonic() - self._moved_at > _PATIENCE_S:
+            raise PipelineError(f"nothing could be mirrored for {_PATIENCE_S:.0f} s: {sentence}")
+        self._say_once(f"tried again: {sentence}")
+
+    def _carry_groups_over(self) -> None:
+        units = [track.unit for track in self._tracks.values()]
+        if self._request.groups:
+            catch_up(self._target, self._progress, wait=False)
+            self._carried = self._groups.carry_over(list(self._request.groups), units, self._progress)
+
+    def _show(self) -> None:
+        tracks = self._tracks.values()
+        continuous = self._request.continuous
+        planned = done = 0
+        for track in tracks:
+            goal = track.end if continuous else track.goal
+            planned += max(0, goal - track.start)
+            done += max(0, (goal if track.drained else min(track.reached, goal)) - track.start)
+        self._shown.planned(planned)
+        self._shown.done(done)
+        self._shown.figures(
+            rows=sum(track.records for track in tracks),
+            bytes=sum(track.bytes for track in tracks),
+            filtered=sum(track.filtered for track in tracks),
+            lost_offsets=sum(track.lost for track in tracks),
+            lag_records=sum(track.lag for track in tracks),
+            lag_seconds=lag_seconds(tracks, _now_ms()),
+            paused_partitions=sum(track.state == State.PAUSED for track in tracks),
+        )
+
+    def _say_once(self, sentence: str) -> None:
+        if sentence not in self._said:
+            self._said.add(sentence)
+            self._say(sentence)
+
+
+def _spread(spark: "SparkSession", plans: list[Plan]) -> list[Outcome]:
+    """One Spark task for each plan."""
+    outcomes: list[Outcome] = (
+        spark.sparkContext.parallelize(plans, len(plans)).map(mirror_partition).collect()
+    )
+    return outcomes
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,92 @@
+"""How far a mirror is, and which offsets belong together: records of a compacted topic at the target.
+
+One key per unit tells its newest progress; it is written in the transaction of the data it tells of. Further
+keys, one per unit and stretch of source offsets, keep pairs of offsets for consumer groups: compaction thins
+them out by itself. What is here decides; `read_progress` does the reading.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from pipeline.mirror.units import Unit
+from wire.batch import Record
+
+PROGRESS_TOPIC: Final = "__mirror_progress"
+PROGRESS_PARTITION: Final = 0
+PAIR_STRETCH_OFFSETS: Final = 50_000
+"""One pair is kept for each stretch of so many source offsets."""
+_PAIR: Final = "#"
+
+
+class Position(msgspec.Struct, frozen=True, kw_only=True):
+    """The newest progress of a unit."""
+
+    version: int = 1
+    source_id: str
+    source: str
+    """What the source was called on the command line."""
+    topic: str
+    topic_id: str
+    partition: int
+    target_topic: str
+    target_topic_id: str
+    position: int
+    """Everything below this source offset has been mirrored."""
+    target_position: int
+    """Everything mirrored lies below this target offset."""
+    timestamp_ms: int
+    """Of the newest record that was mirrored, -1 where there is none yet."""
+
+    @property
+    def unit(self) -> Unit:
+        """What it is the progress of."""
+        return Unit(self.source_id, self.topic, self.topic_id, self.partition, self.target_topic)
+
+
+class Pair(msgspec.Struct, frozen=True):
+    """Every record of a source offset below `source_offset` lies below `target_offset` at the target."""
+
+    source_offset: int
+    target_offset: int
+
+
+class Progress:
+    """What the progress topic tells, as far as it has been read."""
+
+    def __init__(self) -> None:
+        self.positions: dict[str, Position] = {}
+        self._pairs: dict[str, dict[int, Pair]] = {}
+        self.next_offset = 0
+        """Of the progress topic."""
+
+    def take(self, records: Iterable[Record]) -> None:
+        """Take in records in their order. Raises: msgspec.DecodeError for what no mirror wrote."""
+        for record in records:
+            self.next_offset = record.offset + 1
+            key, _, stretch = (record.key or b"").decode().partition(_PAIR)
+            if record.value is None:
+                continue
+            if stretch:
+                pair = msgspec.json.decode(record.value, type=Pair)
+                self._pairs.setdefault(key, {})[int(stretch)] = pair
+            else:
+                self.positions[key] = msgspec.json.decode(record.value, type=Position)
+
+    def pair_below(self, unit: Unit, source_offset: int) -> Pair | None:
+        """The nearest pair at or below a source offset."""
+        stretches = self._pairs.get(unit.key, {})
+        below = [pair for pair in stretches.values() if pair.source_offset <= source_offset]
+        return max(below, default=None, key=lambda pair: pair.source_offset)
+
+
+def progress_records(position: Position, pair: Pair | None) -> list[Record]:
+    """What is written of a step forward."""
+    key = position.unit.key
+    now_ms = max(position.timestamp_ms, 0)
+    records = [Record(0, now_ms, key.encode(), msgspec.json.encode(position))]
+    if pair is not None:
+        stretch = f"{key}{_PAIR}{pair.source_offset // PAIR_STRETCH_OFFSETS}"
+        records.append(Record(0, now_ms, stretch.encode(), msgspec.json.encode(pair)))
+    return records

@@ -1,0 +1,60 @@
+"""How far a partition was mirrored, told by the lineage headers in the tail of the target partition.
+
+This is what decides without transactions: a record that is there was mirrored, whatever became of its reply.
+"""
+
+import time
+from typing import Final
+
+from pipeline.mirror.cluster import EARLIEST, LATEST, Cluster
+from pipeline.mirror.errors import Unreachable
+from pipeline.mirror.rebatch import lineage_of, walk
+from pipeline.mirror.source import OutOfRange, PartitionReader, payload_of, whole_batches
+from pipeline.mirror.units import Unit
+
+_EVERYTHING: Final = 0
+"""Isolation level: also what is in open transactions."""
+_WITHIN_S: Final = 600.0
+
+
+def source_offset_of(payload: bytes, headers_at: int, end: int, lineage: bytes) -> int | None:
+    """The source offset of a record of this unit; None for a record of somebody else."""
+    *_, newest = (b"", *lineage_of(payload, headers_at, end))
+    digits = newest.removeprefix(lineage)
+    return int(digits) if newest.startswith(lineage) and digits.isdigit() else None
+
+
+def mirrored_in_tail(cluster: Cluster, unit: Unit, position: int, target_position: int) -> tuple[int, int]:
+    """(source position, target position) behind the last record of this unit, from a known place on.
+
+    -1 for either: nothing is known. The result is never below what was known.
+    """
+    topic = cluster.topic(unit.target_topic)
+    if topic is None or unit.partition >= len(topic.leaders):
+        raise Unreachable(f"{unit.target_topic}-{unit.partition} of the target is not there yet")
+    wanted = [unit.partition]
+    start = cluster.offsets(topic, EARLIEST, committed=False, partitions=wanted)[unit.partition]
+    end = cluster.offsets(topic, LATEST, committed=False, partitions=wanted)[unit.partition]
+    scan_from = max(start, target_position)
+    if scan_from >= end:
+        return position, target_position
+    reader = PartitionReader(cluster, unit.target_topic, unit.partition, scan_from, isolation=_EVERYTHING)
+    deadline = time.monotonic() + _WITHIN_S
+    try:
+        while reader.position < end:
+            records = reader.read().records
+            for at, header in whole_batches(records):
+                if header.is_control:
+                    continue
+                payload = payload_of(records, at, header)
+                for _, headers_at, record_end, _, offset_delta in walk(payload):
+                    found = source_offset_of(payload, headers_at, record_end, unit.lineage)
+                    if found is not None and found >= position:
+                        position, target_position = found + 1, header.base_offset + offset_delta + 1
+            if time.monotonic() > deadline:
+                raise Unreachable(f"the tail of {unit.target_topic}-{unit.partition} could not be read")
+    except OutOfRange as error:
+        raise Unreachable(f"{error}: looked at again") from error
+    finally:
+        reader.close()
+    return position, target_position

@@ -1,0 +1,112 @@
+"""What the driver knows of each partition, and which of them the next round works on. Pure."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from pipeline.mirror.progress import Position
+from pipeline.mirror.units import Outcome, State, Unit
+
+_RETRY_FIRST_MS: Final = 500
+_RETRY_MAX_MS: Final = 5_000
+_PAUSE_MS: Final = 30_000
+FENCED_MAX: Final = 3
+"""So often in a row a partition is taken over again; then the other mirror keeps it."""
+
+
+@dataclass
+class Track:
+    """One partition of this run."""
+
+    unit: Unit
+    target_topic_id: str
+    batch_bytes_max: int
+    start: int
+    """The source's first offset when the run began, or where an earlier run ended."""
+    position: int = -1
+    """Next source offset; -1 while nothing has been mirrored, ever."""
+    target_position: int = -1
+    end: int = 0
+    """The source's last stable offset."""
+    goal: int = 0
+    """Where a run that is not continuous stops."""
+    timestamp_ms: int = -1
+    state: str = State.DONE
+    sentence: str = ""
+    failures: int = 0
+    not_before_ms: int = 0
+    worked_at_ms: int = 0
+    drained: bool = False
+    """A task found nothing more although offsets are left: compaction removed the last ones."""
+    records: int = 0
+    bytes: int = 0
+    filtered: int = 0
+    lost: int = 0
+
+    @property
+    def reached(self) -> int:
+        """Everything of this run below this offset is done."""
+        return max(self.position, self.start)
+
+    @property
+    def lag(self) -> int:
+        """Offsets that are not mirrored yet."""
+        return 0 if self.drained else max(0, self.end - self.reached)
+
+    def see(self, position: Position) -> None:
+        """Progress that was committed."""
+        if position.target_topic_id == self.target_topic_id and position.position >= self.position:
+            self.position, self.target_position = position.position, position.target_position
+            self.timestamp_ms = max(self.timestamp_ms, position.timestamp_ms)
+
+    def extend(self, end: int) -> None:
+        """The source's end as it is now."""
+        if end > self.end:
+            self.drained = False
+        self.end = end
+
+    def take(self, outcome: Outcome, now_ms: int) -> None:
+        """How a task on this partition ended."""
+        advanced = outcome.position > self.reached
+        if outcome.position >= self.position and outcome.position >= 0:
+            self.position, self.target_position = outcome.position, outcome.target_position
+        self.records += outcome.records
+        self.bytes += outcome.bytes
+        self.filtered += outcome.filtered
+        self.lost += outcome.lost
+        self.timestamp_ms = max(self.timestamp_ms, outcome.timestamp_ms)
+        self.worked_at_ms = now_ms
+        self.state, self.sentence = outcome.state, outcome.sentence
+        self.failures = 0 if advanced or outcome.state == State.DONE else self.failures + 1
+        self.drained = outcome.drained
+        wait_ms = 0
+        if outcome.state in (State.RETRY, State.FENCED):
+            wait_ms = min(_RETRY_FIRST_MS << min(self.failures, 6), _RETRY_MAX_MS)
+        elif outcome.state == State.PAUSED:
+            wait_ms = _PAUSE_MS
+        self.not_before_ms = now_ms + wait_ms
+
+
+def due(tracks: Iterable[Track], now_ms: int, *, continuous: bool, at_most: int | None) -> list[Track]:
+    """Whose turn it is: the longest unserved first where not all can go, else the longest work first."""
+    ready = [
+        track
+        for track in tracks
+        if track.lag
+        and track.not_before_ms <= now_ms
+        and (continuous or (track.reached < track.goal and track.state != State.PAUSED))
+    ]
+    if at_most is not None and len(ready) > at_most:
+        return sorted(ready, key=lambda track: track.worked_at_ms)[:at_most]
+    return sorted(ready, key=lambda track: -track.lag)
+
+
+def unfinished(tracks: Iterable[Track]) -> bool:
+    """Whether a run that is not continuous has something left that can still be done."""
+    return any(track.lag and track.reached < track.goal and track.state != State.PAUSED for track in tracks)
+
+
+def lag_seconds(tracks: Iterable[Track], now_ms: int) -> int:
+    """The age of the newest mirrored record of the partition that is furthest behind; 0 where none is."""
+    ages_ms = [now_ms - track.timestamp_ms for track in tracks if track.lag and track.timestamp_ms >= 0]
+    return max(0, *ages_ms) // 1000 if ages_ms else 0

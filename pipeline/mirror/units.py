@@ -1,0 +1,130 @@
+"""What a mirror works on: one partition of a source topic and where it goes. Pure."""
+
+from typing import Final
+
+import msgspec
+
+from pipeline.errors import PipelineError
+
+SAME: Final = "same"
+DEFAULT_RENAME: Final = "{source}.{topic}"
+TOPIC_NAME_LENGTH_MAX: Final = 236
+"""What is left of Kafka's 249 behind an instance's scope."""
+
+
+class Unit(msgspec.Struct, frozen=True):
+    """One partition, in order: the unit of work, of progress and of fencing."""
+
+    source_id: str
+    """The source's cluster id as its clients see it: an instance's id."""
+    topic: str
+    topic_id: str
+    """Of the source's topic; one that is deleted and made again is another unit."""
+    partition: int
+    target_topic: str
+
+    @property
+    def key(self) -> str:
+        """Its transactional id at the target, and the key of its progress."""
+        return f"mirror/{self.source_id}/{self.topic_id}/{self.partition}/{self.target_topic}"
+
+    @property
+    def lineage(self) -> bytes:
+        """What every header about a record of this partition starts with; the offset follows."""
+        return f"{self.source_id}/{self.topic_id}/{self.partition}/".encode()
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What a task is told. It finds out itself, behind its fence, how far the mirror really is."""
+
+    unit: Unit
+    source: str
+    """What people call it."""
+    source_bootstrap: str
+    target_bootstrap: str
+    target_id: str
+    target_topic_id: str
+    position: int
+    """Next source offset as the driver knows it; -1: nothing is known, begin at the log's start."""
+    target_position: int
+    """The target's next offset behind what `position` tells of, -1 likewise."""
+    end: int
+    """Where the task may stop. What it fetches beyond is mirrored, too."""
+    progress_from: int
+    """Offset in the progress topic up to which the driver has read."""
+    batch_bytes_max: int
+    """The target topic's max.message.bytes."""
+    transactional: bool
+    skip_lost: bool
+    work_ms: int
+    """The task ends within about this time."""
+    lease_until_ms: int = 0
+    """Without transactions: no write leaves after this moment."""
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """How a task ended."""
+
+    unit: Unit
+    state: str
+    """A member of `State`."""
+    sentence: str = ""
+    position: int = -1
+    target_position: int = -1
+    records: int = 0
+    bytes: int = 0
+    filtered: int = 0
+    """Records that came from the target and were not sent back."""
+    lost: int = 0
+    """Offsets that retention had removed before they were mirrored."""
+    timestamp_ms: int = -1
+    """Of the newest record mirrored, -1 where there was none."""
+    drained: bool = False
+    """There was nothing more to read, wherever the planned end is: compaction removed the last offsets."""
+
+
+class State:
+    """How a task ended."""
+
+    DONE: Final = "done"
+    RETRY: Final = "retry"
+    """Something is away for a moment."""
+    PAUSED: Final = "paused"
+    """Somebody must do something; other partitions go on."""
+    FENCED: Final = "fenced"
+    """Another mirror of the same partition is at work."""
+    STOPPED: Final = "stopped"
+    """The source is no longer what was mirrored."""
+
+
+def target_name(rename: str, source: str, topic: str) -> str:
+    """What a topic is called at the target. Raises: PipelineError for a name that Kafka does not take."""
+    name = topic if rename == SAME else rename.replace("{source}", source).replace("{topic}", topic)
+    legal = name not in ("", ".", "..") and all(
+        character.isascii() and (character.isalnum() or character in "._-") for character in name
+    )
+    if not legal or len(name) > TOPIC_NAME_LENGTH_MAX:
+        raise PipelineError(
+            f"topic '{topic}' would be called '{name}' at the target, which is no topic name:"
+            " choose another --rename"
+        )
+    return name
+
+
+def check_rename(rename: str) -> None:
+    """Raises: PipelineError where two topics would get one name."""
+    if rename != SAME and "{topic}" not in rename:
+        raise PipelineError("--rename must be 'same' or contain {topic}, such as '{source}.{topic}'")
+
+
+def is_mirrored(topic: str, rename: str, target: str) -> bool:
+    """Whether a topic without --topic is taken: not internal ones, nor the copies of the target's topics."""
+    if topic.startswith("__"):
+        return False
+    if rename == SAME or "{source}" not in rename:
+        return True
+    before, _, after = rename.replace("{source}", target).partition("{topic}")
+    return not (topic.startswith(before) and topic.endswith(after))
