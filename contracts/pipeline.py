@@ -5,6 +5,8 @@ from typing import Annotated, Final
 
 import msgspec
 
+PIPELINE_DIR: Final = "pipeline"
+"""Below the data directory: everything that jobs keep."""
 TABLES_DIR: Final = "tables"
 """Below `DATA/pipeline`: one folder per Delta table that the console shows."""
 

@@ -2,14 +2,14 @@
 
 from pathlib import Path
 
-from contracts.pipeline import TABLES_DIR
+from contracts.pipeline import PIPELINE_DIR, TABLES_DIR
 
 
 class PipelineLayout:
     """Paths of tables, checkpoints and scratch files."""
 
     def __init__(self, data_dir: Path) -> None:
-        self.root = data_dir / "pipeline"
+        self.root = data_dir / PIPELINE_DIR
 
     def table(self, name: str) -> Path:
         """A table of our own, such as `usage_5m`: the console reads them by these names."""
@@ -36,3 +36,8 @@ class PipelineLayout:
     def scratch(self) -> Path:
         """Spark's own temporary files."""
         return self.root / "scratch"
+
+    @property
+    def staging(self) -> Path:
+        """Files of batches that are not committed yet; on the tables' file system, to be moved into them."""
+        return self.root / "staging"

@@ -10,6 +10,8 @@ from starlette.staticfiles import StaticFiles
 
 from tenants.api import (
     accounts,
+    advice,
+    bills,
     clusters,
     instances,
     operations,
@@ -17,6 +19,7 @@ from tenants.api import (
     problems,
     quota,
     topics,
+    usage,
     whitelist,
 )
 from tenants.api.middleware import Authenticate, BodyLimit, SecurityHeaders
@@ -35,6 +38,9 @@ _ROUTERS: Final = (
     operations.router,
     clusters.router,
     pipeline.router,
+    usage.router,
+    bills.router,
+    advice.router,
 )
 _NO_PAGES: Final = (
     "The console's pages are not built in this installation; its API is at /v1 (see /v1/openapi.json).\n"

@@ -1,6 +1,7 @@
 """What the control plane is told when it starts."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from tenants.vports import VipPool
 
@@ -17,6 +18,8 @@ class ConsoleConfig:
     """The cluster that instances are placed on before any broker has registered."""
     secret: str | None
     """The deployment's secret, to log in at brokers; None: brokers on loopback that ask for none."""
+    tables_dir: Path | None = None
+    """Where the pipeline writes its tables of usage, bills and advice; None: there is no pipeline here."""
 
 
 def sqlite_url(path: str) -> str:

@@ -20,11 +20,15 @@ from tenants.quota import QuotaSource
 from tenants.store import instances, registry
 from tenants.store.engine import Store
 from tenants.system_topics import SystemTopics
+from tenants.tables import DeltaTables
 from tenants.usecases.accounts import Accounts, Bootstrap
+from tenants.usecases.advice import AdviceReports
+from tenants.usecases.bills import BillReports
 from tenants.usecases.instances import Instances
 from tenants.usecases.pipeline_runs import PipelineRuns
 from tenants.usecases.placement import Placement, port_is_free
 from tenants.usecases.topics import Topics
+from tenants.usecases.usage import UsageReports
 from tenants.vports import Endpoint
 
 
@@ -49,6 +53,10 @@ class Console:
         self.accounts = Accounts(self.store)
         self.instances = Instances(self.store, self.placement, self.feed.notify)
         self.pipeline_runs = PipelineRuns(self.store)
+        self._tables = DeltaTables(config.tables_dir)
+        self.usage = UsageReports(self._tables)
+        self.bills = BillReports(self._tables)
+        self.advice = AdviceReports(self._tables)
         self.gateways = GatewayLedger()
         self.quota = QuotaSource(master)
         self.topics = Topics(self.store, self.cluster)
@@ -102,4 +110,5 @@ class Console:
     def close(self) -> None:
         """Close connections, to brokers and the database."""
         self._pool.close()
+        self._tables.close()
         self.store.close()

@@ -66,6 +66,18 @@ async def instance_of(plane: Plane, caller: Asker, instance: InstanceRef, tenant
 Found = Annotated[Instance, Depends(instance_of)]
 
 
+async def billed_instance_of(
+    plane: Plane, caller: Asker, instance: InstanceRef, tenant: Tenant = None
+) -> Instance:
+    """The same; a deleted one is found by its id."""
+    if tenant is not None:
+        await asyncio.to_thread(plane.accounts.tenant_for, caller, tenant)
+    return await asyncio.to_thread(plane.instances.get_billed, caller, instance, tenant)
+
+
+Billed = Annotated[Instance, Depends(billed_instance_of)]
+
+
 @dataclass(frozen=True, slots=True)
 class Page:
     """How much of a listing, and behind which key."""

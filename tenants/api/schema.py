@@ -9,11 +9,26 @@ from fastapi.openapi.utils import get_openapi
 
 from contracts.pipeline import JobStatus
 from contracts.quota_view import QuotaOverview, QuotaView
+from tenants.api.advice_models import AdviceOverview, AdviceView
 from tenants.api.middleware import COOKIE
 from tenants.api.models import Problem
 from tenants.api.problems import MEDIA_TYPE
+from tenants.api.usage_models import BillDetailView, BillList, BillOverview, UsageView
 
+_MESSAGES: Final = (
+    QuotaView,
+    QuotaOverview,
+    JobStatus,
+    UsageView,
+    BillList,
+    BillDetailView,
+    BillOverview,
+    AdviceOverview,
+    AdviceView,
+)
 _WRITES: Final = ("post", "put", "patch", "delete")
+_ASKS_OTHERS: Final = ("/topics", "/groups", "/quota", "/usage", "/bills", "/advice")
+"""Paths whose answers need a broker, the quota master or the pipeline's tables."""
 _EXAMPLES: Final[dict[str, tuple[str, str]]] = {
     "401": ("Not logged in", "log in, or send an API key as Authorization: Bearer KEY"),
     "403": ("Not allowed", "viewers may only read: use an owner's key or login"),
@@ -45,9 +60,7 @@ def _complete(document: dict[str, Any]) -> dict[str, Any]:
     schemas.pop("HTTPValidationError", None)
     schemas.pop("ValidationError", None)
     schemas |= _problem_schemas()
-    _, messages = msgspec.json.schema_components(
-        [QuotaView, QuotaOverview, JobStatus], ref_template="#/components/schemas/{name}"
-    )
+    _, messages = msgspec.json.schema_components(list(_MESSAGES), ref_template="#/components/schemas/{name}")
     schemas |= messages
     components["securitySchemes"] = {
         "key": {"type": "http", "scheme": "bearer", "description": "an API key"},
@@ -79,7 +92,7 @@ def _add_problems(path: str, method: str, operation: dict[str, Any]) -> None:
         statuses.add("404")
     if path.endswith(("/session", "/reset-password")):
         statuses.add("429")
-    if any(word in path for word in ("/topics", "/groups", "/quota")) or path == "/v1/instances":
+    if any(word in path for word in _ASKS_OTHERS) or path == "/v1/instances":
         statuses.add("503")
     for status in sorted(statuses):
         title, detail = _EXAMPLES[status]

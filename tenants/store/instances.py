@@ -1,14 +1,14 @@
 """Rows of instances, and the outbox row that goes with each change."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from sqlalchemy import Connection, RowMapping, delete, func, insert, select, tuple_, update
 
 from contracts.specs import FullBehaviour, Limits, Listener
 from tenants.lifecycle import State
-from tenants.model import Instance
+from tenants.model import SYSTEM_TENANT, Instance
 from tenants.store import schema
 from tenants.store.engine import next_revision
 
@@ -142,6 +142,22 @@ def names(connection: Connection) -> dict[str, tuple[str, str]]:
     table = schema.instances
     query = select(table.c.id, table.c.tenant, table.c.name).where(table.c.state.not_in(_GONE))
     return {row[0]: (row[1], row[2]) for row in connection.execute(query)}
+
+
+class Named(NamedTuple):
+    """How an instance is called, by whom, and whether it is still there."""
+
+    tenant: str
+    name: str
+    is_visible: bool
+
+
+def all_names(connection: Connection, tenant: str | None) -> dict[str, Named]:
+    """Instance id -> how it is called, deleted ones included; of a tenant, or of all but the system's."""
+    table = schema.instances
+    query = select(table.c.id, table.c.tenant, table.c.name, table.c.state)
+    query = query.where(table.c.tenant != SYSTEM_TENANT if tenant is None else table.c.tenant == tenant)
+    return {row[0]: Named(row[1], row[2], row[3] not in _GONE) for row in connection.execute(query)}
 
 
 def count_by_state(connection: Connection) -> dict[str, int]:

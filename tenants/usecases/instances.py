@@ -17,6 +17,7 @@ from tenants.model import DEFAULT_TENANT, SYSTEM_TENANT, Caller, Instance
 from tenants.store import audit, instances, registry
 from tenants.store.audit import Entry
 from tenants.store.engine import Store
+from tenants.store.instances import Named
 from tenants.usecases.placement import Placement
 
 TOPIC_WHITELISTS_MAX: Final = 1_000
@@ -78,6 +79,11 @@ class Instances:
         with self._store.read() as connection:
             return _find(connection, caller, reference, tenant)
 
+    def get_billed(self, caller: Caller, reference: str, tenant: str | None = None) -> Instance:
+        """The same, and deleted ones by their id: what they used is billed. Raises: NotFound."""
+        with self._store.read() as connection:
+            return _find(connection, caller, reference, tenant, also_gone=True)
+
     def page(self, tenant: str | None, after: tuple[str, str] | None, limit: int) -> list[Instance]:
         """Visible instances by tenant and name."""
         with self._store.read() as connection:
@@ -89,6 +95,11 @@ class Instances:
         """Instance id -> (tenant, name), of visible ones."""
         with self._store.read() as connection:
             return instances.names(connection)
+
+    def billed(self, tenant: str | None) -> dict[str, Named]:
+        """All instances that ever were, but the system's; `tenant` None: everybody's."""
+        with self._store.read() as connection:
+            return instances.all_names(connection, tenant)
 
     # --- writing --------------------------------------------------------------------------------
 
@@ -276,7 +287,9 @@ class Instances:
         return saved
 
 
-def _find(connection: Any, caller: Caller, reference: str, tenant: str | None) -> Instance:
+def _find(
+    connection: Any, caller: Caller, reference: str, tenant: str | None, *, also_gone: bool = False
+) -> Instance:
     if is_instance_id(reference):
         found = instances.by_id(connection, reference)
     elif lifecycle.name_fault(reference) is not None:
@@ -284,7 +297,9 @@ def _find(connection: Any, caller: Caller, reference: str, tenant: str | None) -
     else:
         home = (tenant or DEFAULT_TENANT) if caller.is_operator else caller.tenant
         found = instances.by_name(connection, home, reference)
-    if found is None or not found.is_visible or not (caller.is_operator or found.tenant == caller.tenant):
+    if found is None or not (found.is_visible or also_gone):
+        raise no_instance(reference)
+    if not (caller.is_operator or found.tenant == caller.tenant):
         raise no_instance(reference)
     return found
 

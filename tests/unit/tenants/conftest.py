@@ -112,6 +112,7 @@ def _config(path: Path, vip: str) -> ConsoleConfig:
         vip_pool=parse_vip(vip, 21000, 21019),
         default_cluster_id="builtin-1",
         secret=None,
+        tables_dir=path.parent / "tables",
     )
 
 
@@ -125,6 +126,12 @@ def make_console(tmp_path: Path, master: MasterServer, taken: set[Endpoint]) -> 
         return Console(config, client, is_free=lambda endpoint: endpoint not in taken)
 
     return make
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> Path:
+    """Where this console reads the pipeline's tables."""
+    return tmp_path / "tables"
 
 
 @pytest.fixture

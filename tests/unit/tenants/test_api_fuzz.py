@@ -1,9 +1,11 @@
 """Whatever is sent, the API answers with its own words: never a 500, always problem details."""
 
+import datetime as dt
 import json
 import re
 import string
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 
 import httpx
 import pytest
@@ -15,7 +17,9 @@ from tenants.api import schema
 from tenants.app import create_console_app
 from tenants.console import Console
 
+from . import metered
 from .conftest import OPERATOR_KEY, ORDER
+from .delta_tables import write
 
 _SCALARS = (
     st.none()
@@ -41,14 +45,28 @@ _VALUES = st.recursive(
     max_leaves=8,
 )
 _PARTS = st.sampled_from(
-    ["shop", "absent", "i00000000000", "x y", "é", "\x00", "%", "..", "t", "*"]
+    ["shop", "absent", "i00000000000", "x y", "é", "\x00", "%", "..", "t", "*", "2026-10"]
 ) | st.text(string.printable, min_size=1, max_size=8)
+_QUERY_NAMES = [
+    "limit",
+    "cursor",
+    "tenant",
+    "seconds",
+    "job",
+    "state",
+    "from",
+    "to",
+    "resolution",
+    "format",
+    "month",
+]
+_QUERY_VALUES = (
+    ["", "0", "-1", "9" * 30, "*", "absent", "W10", "WyJcdWQ4MDAiXQ", "WzFlOTk5XQ", "[]", "\x00"],
+    ["2026-10", "2026-10-01", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z", "5m", "day", "csv"],
+)
 _QUERIES = st.dictionaries(
-    st.sampled_from(["limit", "cursor", "tenant", "seconds", "job", "state"]),
-    st.sampled_from(
-        ["", "0", "-1", "9" * 30, "*", "absent", "W10", "WyJcdWQ4MDAiXQ", "WzFlOTk5XQ", "[]", "\x00"]
-    )
-    | st.text(max_size=5),
+    st.sampled_from(_QUERY_NAMES),
+    st.sampled_from([each for some in _QUERY_VALUES for each in some]) | st.text(max_size=5),
     max_size=2,
 )
 
@@ -65,16 +83,25 @@ def routes(plane: Console) -> list[tuple[str, str]]:
 
 
 @pytest.fixture
-async def ask(plane: Console) -> AsyncIterator[Callable[..., object]]:
+async def ask(plane: Console, tables: Path) -> AsyncIterator[Callable[..., object]]:
     transport = httpx.ASGITransport(app=create_console_app(plane), raise_app_exceptions=False)
     headers = {"Authorization": f"Bearer {OPERATOR_KEY}", "Content-Type": "application/json"}
     async with httpx.AsyncClient(transport=transport, base_url="http://c", headers=headers) as client:
-        await client.post("/v1/instances", json=ORDER)
+        made = (await client.post("/v1/instances", json=ORDER)).json()
+        _meter(tables, made["id"])
         yield client.request
 
 
+def _meter(tables: Path, instance_id: str) -> None:
+    at = dt.datetime(2026, 10, 1, tzinfo=dt.UTC)
+    write(tables, "usage_5m", [metered.slot(instance_id, at, 1)], by="day")
+    write(tables, "usage_hour", [metered.hour(instance_id, at, 1)], by="day")
+    write(tables, "bill", [metered.bill(instance_id)], by="month")
+    write(tables, "advice", [metered.advice(instance_id, at.date())], by="run_date")
+
+
 @settings(
-    max_examples=120,
+    max_examples=160,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

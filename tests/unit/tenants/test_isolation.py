@@ -2,11 +2,14 @@
 
 import json
 import re
+from pathlib import Path
 
 import httpx
 import pytest
 
+from . import metered
 from .conftest import ORDER, Caller
+from .delta_tables import write
 
 _BODIES = {
     ("PATCH", "/v1/instances/{instance}"): {"capacity_bytes": 10**9},
@@ -30,13 +33,18 @@ async def _routes(client: httpx.AsyncClient) -> list[tuple[str, str]]:
 
 
 def _filled(path: str, instance: str) -> str:
-    return re.sub(r"\{\w+\}", "x", path.replace("{instance}", instance)).removeprefix("/v1/")
+    named = path.replace("{instance}", instance).replace("{month}", metered.MONTH)
+    return re.sub(r"\{\w+\}", "x", named).removeprefix("/v1/")
 
 
 @pytest.mark.parametrize("by", ["id", "name"])
-async def test_not_yours_is_not_there(client: httpx.AsyncClient, operator: Caller, by: str) -> None:
+async def test_not_yours_is_not_there(
+    client: httpx.AsyncClient, operator: Caller, tables: Path, by: str
+) -> None:
     owner, stranger = await operator.tenant("acme"), await operator.tenant("other")
-    theirs = str((await owner.order())[by])
+    made = await owner.order()
+    theirs = str(made[by])
+    write(tables, "bill", [metered.bill(str(made["id"]))], by="month")
     absent = {"id": "izzzzzzzzzzz", "name": "absent"}[by]
     routes = await _routes(client)
     assert len(routes) > 20
@@ -55,10 +63,11 @@ async def test_not_yours_is_not_there(client: httpx.AsyncClient, operator: Calle
     assert unchanged["state"] == "creating"
 
 
-async def test_listings_show_only_ones_own(operator: Caller) -> None:
+async def test_listings_show_only_ones_own(operator: Caller, tables: Path) -> None:
     owner, stranger = await operator.tenant("acme"), await operator.tenant("other")
     theirs = await owner.order("secret-project")
-    for path in ("instances", "keys", "me"):
+    write(tables, "bill", [metered.bill(str(theirs["id"]))], by="month")
+    for path in ("instances", "keys", "me", "bills", f"bills?month={metered.MONTH}"):
         text = json.dumps((await stranger("GET", path)).json())
         assert str(theirs["id"]) not in text
         assert "secret-project" not in text

@@ -1,0 +1,76 @@
+"""Advice: which size fits an instance and why, when it is full, and which partitions should move."""
+
+import asyncio
+from typing import Final
+
+import msgspec
+from fastapi import APIRouter
+from fastapi.responses import Response
+
+from contracts.advice import AdviceRow, Urgency
+from runtime.clock import epoch_ms
+from tenants.api.advice_models import AdviceOverview, AdviceView, AdvisedInstance
+from tenants.api.answers import documented, json_answer
+from tenants.api.context import Asker, Found, Operator, Plane, at
+from tenants.usecases.advice import SkewSummary
+
+router = APIRouter(prefix="/v1", tags=["advice"])
+NO_ADVICE: Final = "nothing has been advised yet: run `portico pipeline advise`"
+_ORDER: Final = {urgency: position for position, urgency in enumerate(Urgency)}
+
+
+@router.get("/advice", responses=documented(AdviceOverview), response_class=Response)
+async def advice(plane: Plane, _operator: Operator) -> Response:
+    """The newest advice of every instance, the most urgent first."""
+    today = at(epoch_ms()).date()
+    rows = await plane.advice.newest(today)
+    skew: dict[str, list[SkewSummary]] = {}
+    for one in await plane.advice.skew(today):
+        skew.setdefault(one.instance_id, []).append(one)
+    names = await asyncio.to_thread(plane.instances.names)
+    items = [
+        AdvisedInstance(
+            tenant=names[row.instance_id][0],
+            name=names[row.instance_id][1],
+            advice=row,
+            skew=[one for one in skew.get(row.instance_id, ()) if one.run_date == row.run_date],
+        )
+        for row in rows or ()
+        if row.instance_id in names
+    ]
+    items.sort(key=lambda one: (_ORDER[one.advice.urgency], one.tenant, one.name))
+    return json_answer(AdviceOverview(available=rows is not None, hint=_hint(rows), items=items))
+
+
+@router.get("/instances/{instance}/advice", responses=documented(AdviceView), response_class=Response)
+async def instance_advice(plane: Plane, caller: Asker, found: Found) -> Response:
+    """The newest advice of one instance with its forecast; operators also see how its traffic falls on
+    brokers, and the partitions that should move."""
+    all_of_it = await plane.advice.of_instance(found.id, at(epoch_ms()).date())
+    if all_of_it is None:
+        return json_answer(
+            AdviceView(available=False, hint=NO_ADVICE, advice=None, forecast=[], skew=None, moves=None)
+        )
+    shown = all_of_it.advice
+    if shown is not None and not caller.is_operator:
+        shown = _without_brokers(shown)
+    return json_answer(
+        AdviceView(
+            available=True,
+            hint=None,
+            advice=shown,
+            forecast=list(all_of_it.forecast),
+            skew=list(all_of_it.skew) if caller.is_operator else None,
+            moves=list(all_of_it.moves) if caller.is_operator else None,
+        )
+    )
+
+
+def _hint(found: object) -> str | None:
+    return NO_ADVICE if found is None else None
+
+
+def _without_brokers(row: AdviceRow) -> AdviceRow:
+    return msgspec.structs.replace(
+        row, produce_usable_share=None, consume_usable_share=None, moves=0, moves_reason=""
+    )

@@ -1,0 +1,197 @@
+"""What is shown of usage and bills. Amounts are whole minor units (cents) of the currency; GB are 2^30 bytes.
+
+`available` false: the pipeline has written no such table; `hint` then says how to have it written.
+"""
+
+from datetime import datetime
+from typing import Annotated
+
+import msgspec
+
+from contracts.billing import BillState, Dimension, PeriodState
+from tenants.usage import Resolution
+
+Month = Annotated[str, msgspec.Meta(examples=["2026-11"])]
+Count = Annotated[int, msgspec.Meta(examples=[1_048_576])]
+Currency = Annotated[str, msgspec.Meta(examples=["USD"])]
+Quantity = Annotated[str, msgspec.Meta(description="exact decimal", examples=["12.345678"])]
+
+
+class View(msgspec.Struct, frozen=True, kw_only=True):
+    """An answer."""
+
+
+class UsagePeriod(View, frozen=True, kw_only=True):
+    """Five minutes, an hour or a day. Throttled times are summed over brokers."""
+
+    at: datetime
+    """When it begins."""
+    produce_bytes: Count
+    consume_bytes: Count
+    produce_requests: int
+    consume_requests: int
+    refused: int
+    """Produce requests refused because the instance was full."""
+    produce_throttled_ms: int
+    consume_throttled_ms: int
+    blocked_ms: int
+    """Time in which it was full."""
+    stored_bytes_avg: Count
+    gb_hours: float
+    """The integral of stored bytes."""
+    produce_peak_bytes_per_s: int
+    """The largest average of five minutes."""
+    consume_peak_bytes_per_s: int
+    recovered_bytes: int
+    """Part of the bytes whose report was lost: known from later totals, their times are estimated."""
+    completeness: float | None
+    """Time that was reported of the time that should have been; None: nothing was expected."""
+    estimated: bool
+    """Reports of some of it are missing."""
+    state: PeriodState | None
+    """None for five minutes."""
+
+
+class UsageTotals(View, frozen=True, kw_only=True):
+    """Of all periods of an answer."""
+
+    produce_bytes: Count
+    consume_bytes: Count
+    produce_requests: int
+    consume_requests: int
+    refused: int
+    produce_throttled_ms: int
+    consume_throttled_ms: int
+    blocked_ms: int
+    gb_hours: Quantity
+    estimated: bool
+
+
+class P95(View, frozen=True, kw_only=True):
+    """95th percentile of five-minute averages by nearest rank, over every slot of what was asked for; a slot
+    without usage, or still to come, counts as zero, as on a bill."""
+
+    produce_bytes_per_s: Count
+    consume_bytes_per_s: Count
+
+
+class UsageView(View, frozen=True, kw_only=True, rename={"from_": "from"}):
+    """GET /v1/instances/{id}/usage."""
+
+    available: bool
+    hint: str | None
+    instance_id: Annotated[str, msgspec.Meta(examples=["iabcdefghijk"])]
+    tenant: str
+    name: str
+    resolution: Resolution
+    from_: datetime
+    to: datetime
+    items: list[UsagePeriod]
+    """Oldest first. Five minutes that are not there were without usage; hours and days, unknown."""
+    totals: UsageTotals | None
+    p95: P95 | None
+    """None for more than 31 days."""
+
+
+class BillView(View, frozen=True, kw_only=True):
+    """One instance and month."""
+
+    instance_id: Annotated[str, msgspec.Meta(examples=["iabcdefghijk"])]
+    tenant: str
+    name: str
+    month: Month
+    state: BillState
+    """`closed`: never changes again."""
+    currency: Currency
+    minor_unit_digits: Annotated[int, msgspec.Meta(examples=[2])]
+    """2: amounts are cents."""
+    lines_minor: int
+    adjustments_minor: int
+    total_minor: Annotated[int, msgspec.Meta(examples=[123_456])]
+    estimated: bool
+    """It is not closed, or reports are missing."""
+    completeness: float | None
+    produce_p95_bytes_per_s: int
+    """95th percentile of the month's five-minute averages, those to come counted as zero."""
+    consume_p95_bytes_per_s: int
+    gaps: str
+    """Hours with missing reports; empty when complete."""
+    hold_reason: str
+    """Why it cannot be closed; empty otherwise."""
+    price_version: int
+    usage_version: int
+    updated_at: datetime
+    closed_at: datetime | None
+
+
+class BillList(View, frozen=True, kw_only=True):
+    """GET /v1/instances/{id}/bills, the newest month first."""
+
+    available: bool
+    hint: str | None
+    items: list[BillView]
+
+
+class LineView(View, frozen=True, kw_only=True):
+    """One dimension of a bill."""
+
+    dimension: Dimension
+    quantity: Quantity
+    unit: Annotated[str, msgspec.Meta(examples=["GB"])]
+    amount_minor: int
+    detail: Annotated[str, msgspec.Meta(examples=["1024 at 0.05 + 12.5 at 0.04"])]
+    """How the amount came about, tier by tier."""
+
+
+class AdjustmentView(View, frozen=True, kw_only=True):
+    """What a closed month turned out to be more or less."""
+
+    month: Month
+    """The one that it corrects."""
+    bill_month: Month
+    """The bill that it is on."""
+    dimension: Dimension
+    quantity_delta: Quantity
+    unit: str
+    amount_delta_minor: int
+    reason: str
+    created_at: datetime
+
+
+class BillDetailView(BillView, frozen=True, kw_only=True):
+    """GET /v1/instances/{id}/bills/{month}."""
+
+    lines: list[LineView]
+    adjustments: list[AdjustmentView]
+    """On this bill, of earlier months."""
+    corrections: list[AdjustmentView]
+    """Of this month, on later bills."""
+
+
+class BilledInstance(BillView, frozen=True, kw_only=True):
+    """A bill in the overview."""
+
+    deleted: bool
+    """The instance is gone; its bill is not."""
+
+
+class CurrencyTotal(View, frozen=True, kw_only=True):
+    """Of the bills in one currency."""
+
+    currency: Currency
+    minor_unit_digits: int
+    total_minor: int
+    bills: int
+    estimated: bool
+
+
+class BillOverview(View, frozen=True, kw_only=True):
+    """GET /v1/bills: every instance of a tenant in one month."""
+
+    available: bool
+    hint: str | None
+    month: Month
+    months: list[Month]
+    """Those with bills, the newest first."""
+    totals: list[CurrencyTotal]
+    items: list[BilledInstance]

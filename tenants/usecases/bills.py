@@ -1,0 +1,81 @@
+"""Bills of instances, from the pipeline's tables."""
+
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+import msgspec
+
+from contracts.billing import ADJUSTMENT, BILL, BILL_LINE, Adjustment, Bill, BillLine
+from tenants.tables import DeltaTables, columns_of, converted, text
+
+T = TypeVar("T", bound=msgspec.Struct)
+_MONTHS_MAX: Final = 1200
+
+
+@dataclass(frozen=True, slots=True)
+class BillDetail:
+    """One bill with what it is made of."""
+
+    bill: Bill
+    lines: tuple[BillLine, ...]
+    adjustments: tuple[Adjustment, ...]
+    """On this bill, of earlier months."""
+    corrections: tuple[Adjustment, ...]
+    """Of this month, on later bills."""
+
+
+class BillReports:
+    """Reads bills. Answers are None while there is no table. Raises: Unavailable."""
+
+    def __init__(self, source: DeltaTables) -> None:
+        self._tables = source
+
+    async def of_instance(self, instance_id: str) -> list[Bill] | None:
+        """Every bill of an instance, the newest month first."""
+        where = f"where instance_id = {text(instance_id)} order by month desc limit {_MONTHS_MAX}"
+        return await self._read(BILL, Bill, where)
+
+    async def of_month(self, month: str) -> list[Bill] | None:
+        """Everybody's bills of a month."""
+        return await self._read(BILL, Bill, f"where month = {text(month)} order by instance_id")
+
+    async def months(self) -> dict[str, set[str]] | None:
+        """Month -> ids of the instances with a bill, over everybody."""
+        rows = await self._tables.select(BILL, f"select distinct month, instance_id from {BILL}")
+        if rows is None:
+            return None
+        found: dict[str, set[str]] = {}
+        for row in rows:
+            found.setdefault(row["month"], set()).add(row["instance_id"])
+        return found
+
+    async def detail(self, instance_id: str, month: str) -> BillDetail | None:
+        """One bill in full; None where there is none. Its lines may be written anew just now: it is read
+        again until bill and lines belong together."""
+        for _ in range(3):
+            of_one = f"instance_id = {text(instance_id)} and month = {text(month)}"
+            bills = await self._read(BILL, Bill, f"where {of_one}")
+            if not bills:
+                return None
+            bill = bills[0]
+            of_version = f"usage_version = {bill.usage_version} and price_version = {bill.price_version}"
+            lines = await self._read(BILL_LINE, BillLine, f"where {of_one} and {of_version}") or []
+            if sum(one.amount_minor for one in lines) == bill.lines_minor:
+                break
+        of_instance = f"instance_id = {text(instance_id)}"
+        adjustments = await self._read(
+            ADJUSTMENT,
+            Adjustment,
+            f"where {of_instance} and (bill_month = {text(month)} or month = {text(month)}) "
+            "order by bill_month, month, dimension, created_at_ms",
+        )
+        return BillDetail(
+            bill,
+            tuple(lines),
+            tuple(one for one in adjustments or () if one.bill_month == month),
+            tuple(one for one in adjustments or () if one.bill_month != month),
+        )
+
+    async def _read(self, table: str, kind: type[T], rest: str) -> list[T] | None:
+        rows = await self._tables.select(table, f"select {columns_of(kind)} from {table} {rest}")
+        return None if rows is None else converted(rows, kind)
