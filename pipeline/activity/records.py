@@ -1,0 +1,212 @@
+"""Invented events as the records that arrive: out of order, some late, twice, or damaged."""
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import numpy as np
+
+from pipeline.activity.world import (
+    HOUR_MS,
+    MINUTE_MS,
+    PAGES,
+    QUERIES,
+    SAMPLES,
+    SERVICES,
+    Attack,
+    Incident,
+    Ints,
+    Stream,
+    World,
+    ip_text,
+    user_text,
+)
+
+LATE_MS: Final = 12 * MINUTE_MS
+"""An event that arrives later than this after it happened counts as late in the truth."""
+_LATE_MS_MAX: Final = 2 * HOUR_MS
+_LATE_SHARE: Final = 0.01
+_TWICE_SHARE: Final = 0.01
+_DAMAGED_SHARE: Final = 0.0005
+_DELAY_MS: Final = 800.0
+_AGAIN_MS: Final = (200, 30_000)
+_INTACT: Final = 0
+_AGAIN: Final = 1
+_DAMAGED: Final = 2
+_TEXTS: Final = ("a fine day", "look at this", "does anyone know a good cafe", "new shoes", "we won", "back home")
+
+
+class Record(NamedTuple):
+    """What a producer sends. `due_ms`: when, on the clock of the events."""
+
+    topic: str
+    key: str
+    value: bytes
+    due_ms: int
+
+
+class Truth(msgspec.Struct, kw_only=True):
+    """What was sent, known from how it was invented: what results are compared with."""
+
+    seed: int
+    start_ms: int
+    span_ms: int
+    records: dict[str, int]
+    """By topic, with duplicates and damaged ones."""
+    events: dict[str, int]
+    """By topic: distinct and intact."""
+    duplicates: dict[str, int]
+    damaged: dict[str, int]
+    late: dict[str, int]
+    attacks: list[Attack]
+    incident: Incident
+    views: dict[str, dict[int, int]]
+    """Distinct page views by page and start of the minute, the late ones among them."""
+
+
+class Schedule:
+    """All records of a world in the order in which they arrive."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        rng = np.random.default_rng([world.plan.seed, 1])
+        parts = [_arrivals(stream, world.plan.start_ms + world.plan.span_ms, rng) for stream in world.streams]
+        self._late = [part[3] for part in parts]
+        self._topic = np.repeat(np.arange(len(parts)), [len(part[0]) for part in parts])
+        due, row, kind = (np.concatenate([part[column] for part in parts]) for column in range(3))
+        order = np.argsort(due, kind="stable")
+        self._topic, self._row, self._kind = self._topic[order], row[order], kind[order]
+        self.due_ms: Ints = due[order]
+
+    def __len__(self) -> int:
+        return len(self.due_ms)
+
+    def __iter__(self) -> Iterator[Record]:
+        encoders = [_encoder(stream, self.world.plan.seed) for stream in self.world.streams]
+        names = [stream.topic for stream in self.world.streams]
+        for position in range(len(self)):
+            number, row = int(self._topic[position]), int(self._row[position])
+            key, event = encoders[number](row)
+            if self._kind[position] == _DAMAGED:
+                value = _damage(event, position)
+            else:
+                value = json.dumps(event, separators=(",", ":")).encode()
+            yield Record(names[number], key, value, int(self.due_ms[position]))
+
+    def truth(self) -> Truth:
+        """What there is to find."""
+        streams, plan = self.world.streams, self.world.plan
+
+        def by_topic(kind: int) -> dict[str, int]:
+            return {
+                stream.topic: int(((self._topic == number) & (self._kind == kind)).sum())
+                for number, stream in enumerate(streams)
+            }
+
+        events, duplicates, damaged = by_topic(_INTACT), by_topic(_AGAIN), by_topic(_DAMAGED)
+        return Truth(
+            seed=plan.seed,
+            start_ms=plan.start_ms,
+            span_ms=plan.span_ms,
+            records={topic: count + duplicates[topic] + damaged[topic] for topic, count in events.items()},
+            events=events,
+            duplicates=duplicates,
+            damaged=damaged,
+            late={stream.topic: late for stream, late in zip(streams, self._late, strict=True)},
+            attacks=list(self.world.attacks),
+            incident=self.world.incident,
+            views=_views(next(stream for stream in streams if stream.topic == "page_views")),
+        )
+
+
+def _arrivals(stream: Stream, end_ms: int, rng: np.random.Generator) -> tuple[Ints, Ints, Ints, int]:
+    """(when, which row, in which shape) of every record, and how many arrive late."""
+    ts = stream.ts
+    count = len(ts)
+    due = ts + rng.exponential(_DELAY_MS, count).astype(np.int64)
+    held_up = ts + rng.integers(LATE_MS, _LATE_MS_MAX, count)
+    late = (rng.random(count) < _LATE_SHARE) & (held_up < end_ms)
+    due = np.where(late, held_up, due)
+    again = np.flatnonzero(rng.random(count) < _TWICE_SHARE)
+    damaged = rng.integers(0, count, max(1, int(count * _DAMAGED_SHARE))) if count else again
+    rows = np.concatenate((np.arange(count), again, damaged))
+    kinds = np.repeat([_INTACT, _AGAIN, _DAMAGED], [count, len(again), len(damaged)])
+    when = np.concatenate((due, due[again] + rng.integers(*_AGAIN_MS, len(again)), due[damaged]))
+    return np.minimum(when, end_ms), rows, kinds.astype(np.int64), int(late.sum())
+
+
+def _views(stream: Stream) -> dict[str, dict[int, int]]:
+    minutes = stream.ts // MINUTE_MS
+    pages = stream.columns["page"].astype(np.int64)
+    keys, counts = np.unique(minutes * len(PAGES) + pages, return_counts=True)
+    found: dict[str, dict[int, int]] = {}
+    for key, count in zip(keys.tolist(), counts.tolist(), strict=True):
+        found.setdefault(PAGES[key % len(PAGES)], {})[key // len(PAGES) * MINUTE_MS] = count
+    return found
+
+
+def _damage(event: dict[str, Any], number: int) -> bytes:
+    """By turns: cut off, no JSON at all, a field missing, a field of another kind, a time far ahead."""
+    text = json.dumps(event, separators=(",", ":")).encode()
+    match number % 5:
+        case 0:
+            return text[: len(text) // 2]
+        case 1:
+            return b"\xff\xfe\x00" + text[:20]
+        case 2:
+            return json.dumps({name: value for name, value in event.items() if name != "id"}).encode()
+        case 3:
+            return json.dumps(event | {"ts": "yesterday"}).encode()
+    return json.dumps(event | {"ts": event["ts"] + 100 * 365 * 24 * HOUR_MS}).encode()
+
+
+def _encoder(stream: Stream, seed: int) -> Callable[[int], tuple[str, dict[str, Any]]]:
+    columns = stream.columns
+    ts = stream.ts
+    fields = _FIELDS[stream.topic]
+
+    def encode(row: int) -> tuple[str, dict[str, Any]]:
+        key, event = fields({name: column[row].tolist() for name, column in columns.items()}, row)
+        return key, {"id": f"{seed:x}-{stream.topic}-{row}", "ts": int(ts[row])} | event
+
+    return encode
+
+
+def _page_view(row: dict[str, Any], _number: int) -> tuple[str, dict[str, Any]]:
+    user = user_text(row["user"])
+    event = {"user": user, "session": f"s{row['session']}", "page": PAGES[row["page"]], "kind": "view"}
+    if row["query"] >= 0:
+        event |= {"kind": "search", "query": QUERIES[row["query"]]}
+    return user, event
+
+
+def _post(row: dict[str, Any], number: int) -> tuple[str, dict[str, Any]]:
+    author = user_text(row["author"])
+    return author, {"author": author, "text": _TEXTS[number % len(_TEXTS)]}
+
+
+def _follow(row: dict[str, Any], _number: int) -> tuple[str, dict[str, Any]]:
+    follower = user_text(row["follower"])
+    action = "unfollow" if row["unfollow"] else "follow"
+    return follower, {"follower": follower, "followee": user_text(row["followee"]), "action": action}
+
+
+def _login(row: dict[str, Any], _number: int) -> tuple[str, dict[str, Any]]:
+    account = user_text(row["account"])
+    return account, {"account": account, "ip": ip_text(row["ip"]), "ok": row["ok"]}
+
+
+def _report(row: dict[str, Any], _number: int) -> tuple[str, dict[str, Any]]:
+    service = SERVICES[row["service"]]
+    event = {"service": service, "host": f"{service}-{row['host']}", "requests": SAMPLES}
+    return service, event | {"errors": row["errors"], "latency_ms": row["latency_ms"]}
+
+
+_FIELDS: Final[dict[str, Callable[[dict[str, Any], int], tuple[str, dict[str, Any]]]]] = {
+    "page_views": _page_view,
+    "posts": _post,
+    "follows": _follow,
+    "logins": _login,
+    "service_metrics": _report,
+}

@@ -1,0 +1,252 @@
+"""Invented activity of a site: the events of one span of time, drawn from a seed.
+
+Sizes follow from the number of events, so that a short run looks like a thinned long one. Times are epoch ms.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+
+MINUTE_MS: Final = 60_000
+HOUR_MS: Final = 60 * MINUTE_MS
+PAGES: Final = tuple(
+    [f"/{name}" for name in ("home", "news", "deals", "help", "cart")]
+    + [f"/products/{number}" for number in range(1, 301)]
+    + [f"/articles/{number}" for number in range(1, 196)]
+)
+QUERIES: Final = ("red shoes", "rain coat", "coffee", "head phones", "bicycle", "tent", "desk lamp", "novel")
+SERVICES: Final = ("checkout", "search", "catalog", "login")
+HOSTS_PER_SERVICE: Final = 3
+SAMPLES: Final = 20
+"""Requests that one report of service metrics tells of."""
+OFFICE_IP: Final = "198.51.100.7"
+OFFICE_USERS: Final = 20
+"""Many people behind one address: busy, and not to be taken for an attack."""
+# Requests by the hour of the day, UTC: quiet nights, two peaks.
+_DAY: Final = (3, 2, 1, 1, 1, 2, 4, 7, 10, 12, 12, 11, 10, 10, 11, 11, 11, 12, 14, 16, 17, 14, 9, 5)
+_PAGES_PER_SESSION: Final = 6.0
+_THINK_MS: Final = 25_000
+_ATTACK_MS: Final = 10 * MINUTE_MS
+_ATTEMPTS: Final = 240
+_LOGINS_PER_ATTACK: Final = 600
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to invent."""
+
+    events: int
+    """Of all topics together, before duplicates and damage; a few less may come out."""
+    start_ms: int
+    span_ms: int
+    seed: int
+
+    @property
+    def users(self) -> int:
+        """How many people the site has."""
+        return max(50, self.events // 20)
+
+
+class Attack(NamedTuple):
+    """A source that hammers: an address, or an account that many addresses try."""
+
+    rule: str
+    """`ip` or `account`: which source gives it away."""
+    source: str
+    start_ms: int
+    end_ms: int
+    attempts: int
+
+
+class Incident(NamedTuple):
+    """A service that fails and is slow for a while."""
+
+    service: str
+    start_ms: int
+    end_ms: int
+
+
+@dataclass(frozen=True)
+class Stream:
+    """One topic's events as columns of equal length; `ts` is among them."""
+
+    topic: str
+    columns: Mapping[str, npt.NDArray[np.generic]]
+
+    @property
+    def ts(self) -> Ints:
+        """When each event happened, epoch ms."""
+        return self.columns["ts"].astype(np.int64)
+
+
+@dataclass(frozen=True)
+class World:
+    """All events of a plan, and who behaved badly in it."""
+
+    plan: Plan
+    streams: tuple[Stream, ...]
+    attacks: tuple[Attack, ...]
+    incident: Incident
+
+
+def invent(plan: Plan) -> World:
+    """The same plan gives the same world."""
+    rng = np.random.default_rng(plan.seed)
+    logins, attacks = _logins(plan, rng)
+    metrics, incident = _metrics(plan, rng)
+    streams = (_page_views(plan, rng), _posts(plan, rng), _follows(plan, rng), logins, metrics)
+    return World(plan, streams, attacks, incident)
+
+
+def times(plan: Plan, count: int, rng: np.random.Generator) -> Ints:
+    """Moments of the span, more of them in the busy hours."""
+    edges = np.linspace(0, plan.span_ms, 1441)
+    hours = ((plan.start_ms + edges[:-1]) / HOUR_MS) % 24
+    density = np.interp(hours, np.arange(25), [*_DAY, _DAY[0]])
+    cumulated = np.concatenate(([0.0], np.cumsum(density)))
+    drawn = np.interp(rng.random(count) * cumulated[-1], cumulated, edges)
+    return (plan.start_ms + np.minimum(drawn, plan.span_ms - 1)).astype(np.int64)
+
+
+def popular(count: int, among: int, rng: np.random.Generator, exponent: float = 1.1) -> Ints:
+    """Numbers below `among` by Zipf's law: the first few are most of them."""
+    weights = np.arange(1, among + 1, dtype=np.float64) ** -exponent
+    cumulated = np.cumsum(weights)
+    found = np.searchsorted(cumulated, rng.random(count) * cumulated[-1])
+    return np.minimum(found, among - 1).astype(np.int64)
+
+
+def _page_views(plan: Plan, rng: np.random.Generator) -> Stream:
+    count = int(plan.events * 0.70)
+    sizes = rng.geometric(1 / _PAGES_PER_SESSION, max(1, int(count / _PAGES_PER_SESSION * 1.3) + 10))
+    sizes = sizes[: int(np.searchsorted(np.cumsum(sizes), count)) + 1]
+    session = np.repeat(np.arange(len(sizes)), sizes)[:count]
+    think = rng.lognormal(np.log(_THINK_MS), 0.9, len(session))
+    first = np.concatenate(([True], session[1:] != session[:-1])) if len(session) else np.zeros(0, bool)
+    think[first] = 0
+    passed = np.cumsum(think)
+    since = passed - np.maximum.accumulate(np.where(first, passed, 0))
+    ts = times(plan, len(sizes), rng)[session] + since.astype(np.int64)
+    inside = ts < plan.start_ms + plan.span_ms
+    kept = int(inside.sum())
+    return Stream(
+        "page_views",
+        {
+            "ts": ts[inside],
+            "user": popular(len(sizes), plan.users, rng)[session][inside],
+            "session": session[inside],
+            "page": popular(kept, len(PAGES), rng),
+            "query": np.where(rng.random(kept) < 0.08, rng.integers(0, len(QUERIES), kept), -1),
+        },
+    )
+
+
+def _posts(plan: Plan, rng: np.random.Generator) -> Stream:
+    count = int(plan.events * 0.02)
+    ts = np.sort(times(plan, count, rng))
+    return Stream("posts", {"ts": ts, "author": popular(count, plan.users, rng, 0.8)})
+
+
+def _follows(plan: Plan, rng: np.random.Generator) -> Stream:
+    """Most edges are there early; one event in ten takes an edge back."""
+    count = int(plan.events * 0.03)
+    early = rng.random(count) < 0.7
+    ts = np.where(early, plan.start_ms + rng.random(count) * plan.span_ms * 0.1, times(plan, count, rng))
+    ts = np.sort(ts.astype(np.int64))
+    follower = rng.integers(0, plan.users, count)
+    followee = popular(count, plan.users, rng, 0.8)
+    unfollow = (rng.random(count) < 0.1) & (np.arange(count) > 0)
+    earlier = (rng.random(count) * np.arange(count)).astype(np.int64)
+    follower = np.where(unfollow, follower[earlier], follower)
+    followee = np.where(unfollow, followee[earlier], followee)
+    return Stream("follows", {"ts": ts, "follower": follower, "followee": followee, "unfollow": unfollow})
+
+
+def _logins(plan: Plan, rng: np.random.Generator) -> tuple[Stream, tuple[Attack, ...]]:
+    """People log in evenly; attackers hammer for ten minutes each."""
+    count = int(plan.events * 0.12)
+    attacks = min(3, count // _LOGINS_PER_ATTACK)
+    normal = count - attacks * _ATTEMPTS
+    account = rng.integers(0, plan.users, normal)
+    found = [
+        {
+            "ts": times(plan, normal, rng),
+            "account": account,
+            # 0 is the office, n the home of user n - 1, negative ones attackers
+            "ip": np.where(account < OFFICE_USERS, 0, account + 1),
+            "ok": rng.random(normal) < 0.96,
+        }
+    ]
+    told = []
+    for number in range(attacks):
+        columns, attack = _attack(plan, number, rng)
+        found.append(columns)
+        told.append(attack)
+    return Stream("logins", {name: np.concatenate([one[name] for one in found]) for name in found[0]}), tuple(
+        told
+    )
+
+
+def _attack(
+    plan: Plan, number: int, rng: np.random.Generator
+) -> tuple[dict[str, npt.NDArray[np.generic]], Attack]:
+    """By turns: one address tries many accounts, many addresses try one account."""
+    length = min(_ATTACK_MS, plan.span_ms // 4)
+    start = plan.start_ms + int(rng.random() * (plan.span_ms - length))
+    by_ip = number % 2 == 0
+    ips = np.full(_ATTEMPTS, -(number + 1)) if by_ip else -1000 - rng.integers(0, 200, _ATTEMPTS)
+    victim = int(rng.integers(OFFICE_USERS, plan.users))
+    accounts = rng.integers(0, plan.users, _ATTEMPTS) if by_ip else np.full(_ATTEMPTS, victim)
+    columns: dict[str, npt.NDArray[np.generic]] = {
+        "ts": start + (rng.random(_ATTEMPTS) * length).astype(np.int64),
+        "account": accounts,
+        "ip": ips,
+        "ok": np.zeros(_ATTEMPTS, bool),
+    }
+    rule, source = ("ip", ip_text(-(number + 1))) if by_ip else ("account", user_text(victim))
+    return columns, Attack(rule, source, start, start + length, _ATTEMPTS)
+
+
+def _metrics(plan: Plan, rng: np.random.Generator) -> tuple[Stream, Incident]:
+    """Every host reports at even intervals; one service has an incident at two thirds of the span."""
+    hosts = len(SERVICES) * HOSTS_PER_SERVICE
+    count = int(plan.events * 0.13)
+    number = np.arange(count)
+    step = plan.span_ms * hosts / max(1, count)
+    ts = plan.start_ms + ((number // hosts + (number % hosts) / hosts) * step).astype(np.int64)
+    ts = np.minimum(ts, plan.start_ms + plan.span_ms - 1)
+    start = plan.start_ms + int(plan.span_ms * 0.66) // MINUTE_MS * MINUTE_MS
+    incident = Incident(SERVICES[plan.seed % len(SERVICES)], start, start + max(8 * MINUTE_MS, plan.span_ms // 36))
+    service = number % len(SERVICES)
+    ill = (service == SERVICES.index(incident.service)) & (ts >= incident.start_ms) & (ts < incident.end_ms)
+    errors = rng.binomial(SAMPLES, np.where(ill, 0.35, 0.004))
+    latency = rng.lognormal(np.log(40), 0.5, (count, SAMPLES)) * np.where(ill, 9, 1)[:, None]
+    columns: dict[str, npt.NDArray[np.generic]] = {
+        "ts": ts,
+        "service": service,
+        "host": number // len(SERVICES) % HOSTS_PER_SERVICE,
+        "errors": errors,
+        "latency_ms": np.round(latency, 1),
+    }
+    return Stream("service_metrics", columns), incident
+
+
+def user_text(number: int) -> str:
+    """A user's or account's name."""
+    return f"u{number:06d}"
+
+
+def ip_text(number: int) -> str:
+    """The office, people's homes, and attackers' networks."""
+    if number == 0:
+        return OFFICE_IP
+    if number > 0:
+        return f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
+    return f"203.0.113.{-number}" if number > -1000 else f"192.0.2.{-number - 1000}"
