@@ -1,0 +1,209 @@
+"""Decoding: what a lake table has gained becomes typed rows, dead letters, or a count of dropped records.
+
+A step takes whole batches of the lake table. Its files are staged first, both kinds in one pass; then come
+the commits: dead letters, and with the decoded table's own the step has happened. A run that was killed
+between the two is put right by the next one, before anything else (`decode_plan.repair_of`).
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from pipeline.errors import PipelineError
+from pipeline.ingest.staging import StagedFile, staged_file, staging_area
+from pipeline.lake.decode_files import lake_sizes
+from pipeline.lake.decode_plan import (
+    STEP_ROWS,
+    BatchSpan,
+    plan_steps,
+    positions_after,
+)
+from pipeline.lake.decode_schema import RecordSchema
+from pipeline.lake.decode_tables import JOB_DECODE, DecodeTables
+from pipeline.lake.decode_tasks import DEAD, DECODED, ERRORS, REPORT_DDL, UNKNOWN, TaskPlan, decode_task
+from pipeline.lake.tables import LakeTable
+from pipeline.layout import PipelineLayout
+from pipeline.progress import Progress
+from pipeline.schema.decoded import DEAD_PARTITION, DECODED_PARTITION
+
+_TIMES: Final = {DEAD_PARTITION, DECODED_PARTITION}
+
+
+class OnError(StrEnum):
+    """What becomes of records that do not parse."""
+
+    DLQ = "dlq"
+    """They are kept in the dead-letter table."""
+    DROP = "drop"
+    """They are counted."""
+    PAUSE = "pause"
+    """Decoding stops before them, with a sentence."""
+
+
+@dataclass
+class DecodeResult:
+    """Of one run over a lake table; totals are the tables'."""
+
+    lake: LakeTable
+    rows: int = 0
+    decoded: int = 0
+    dead_letters: int = 0
+    dropped: int = 0
+    errors: Counter[str] = field(default_factory=Counter)
+    """Records of this run that did not parse, by class."""
+    unknown_fields: Counter[str] = field(default_factory=Counter)
+    """Records of this run that had them, by the field's path."""
+    totals: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass
+class Outcome:
+    """What the tasks of a step wrote and counted."""
+
+    decoded: list[StagedFile]
+    dead: list[StagedFile]
+    errors: Counter[str]
+    unknown_fields: Counter[str]
+
+    @property
+    def decoded_rows(self) -> int:
+        """Records that parse."""
+        return sum(each.rows for each in self.decoded)
+
+    @property
+    def dead_rows(self) -> int:
+        """Records that do not."""
+        return sum(each.rows for each in self.dead)
+
+
+def decode(
+    spark: SparkSession,
+    layout: PipelineLayout,
+    lake: LakeTable,
+    schema: RecordSchema,
+    on_error: OnError,
+    progress: Progress,
+    rows_max: int = STEP_ROWS,
+) -> DecodeResult:
+    """Decode all that is not decoded yet of a lake table. Raises: PipelineError."""
+    with (
+        DecodeTables.leased(layout, lake, "portico pipeline decode") as tables,
+        staging_area(layout.root / "staging") as area,
+    ):
+        tables.repair(spark, area)
+        tables.use_schema(spark, schema)
+        source = lake_sizes(lake)
+        steps = plan_steps(tables.positions(), source.loads_end, source.backfills_end, source.rows, rows_max)
+        progress.planned(sum(_rows_of(step, source.rows) for step in steps))
+        result = DecodeResult(lake)
+        for step in steps:
+            frame = lake_frame(spark, lake, source.version, step)
+            outcome = run_tasks(frame, schema, lake, tables.next_batch, area)
+            _commit(tables, step, schema, on_error, outcome, result)
+            progress.done(result.rows)
+            progress.figures(decoded=result.decoded, dead_letters=result.dead_letters, dropped=result.dropped)
+        result.totals = tables.totals()
+        return result
+
+
+def _rows_of(span: BatchSpan, sizes: dict[int, int]) -> int:
+    return sum(sizes.get(each, 0) for each in range(*span.loads)) + sum(
+        sizes.get(-1 - each, 0) for each in range(*span.backfills)
+    )
+
+
+def _commit(
+    tables: DecodeTables,
+    step: BatchSpan,
+    schema: RecordSchema,
+    on_error: OnError,
+    outcome: Outcome,
+    result: DecodeResult,
+) -> None:
+    bad = outcome.dead_rows
+    rows = outcome.decoded_rows + bad
+    if bad and on_error is OnError.PAUSE:
+        raise PipelineError(_paused(outcome, rows))
+    letters = outcome.dead if on_error is OnError.DLQ else []
+    dropped = bad if on_error is OnError.DROP else 0
+    document = tables.document(
+        JOB_DECODE,
+        positions_after(tables.positions(), step, rows, dropped),
+        schema,
+        {"decoded": outcome.decoded_rows, "dead_letters": bad - dropped, "dropped": dropped},
+        outcome.errors,
+    )
+    if letters:
+        tables.add_letters(letters, document)
+    tables.add_decoded(outcome.decoded, document)
+    result.rows += rows
+    result.decoded += outcome.decoded_rows
+    result.dead_letters += bad - dropped
+    result.dropped += dropped
+    result.errors += outcome.errors
+    result.unknown_fields += outcome.unknown_fields
+
+
+def _paused(outcome: Outcome, rows: int) -> str:
+    first = min(_first_letter(each.path) for each in outcome.dead)
+    partition, offset, error_class, message = first
+    return (
+        f"{outcome.dead_rows} of the next {rows} records do not parse, first the one of partition "
+        f"{partition} at offset {offset} ({error_class}: {message}): nothing of them was decoded; mend the "
+        "schema, or choose --on-error dlq or drop"
+    )
+
+
+def _first_letter(path: Path) -> tuple[int, int, str, str]:
+    import pyarrow.parquet as pq
+
+    columns = ["partition", "offset", "error_class", "message"]
+    rows = pq.read_table(path, columns=columns).sort_by([("partition", "ascending"), ("offset", "ascending")])
+    first = rows.slice(0, 1).to_pylist()[0]
+    return first["partition"], first["offset"], first["error_class"], first["message"]
+
+
+def lake_frame(spark: SparkSession, lake: LakeTable, version: int, span: BatchSpan) -> DataFrame:
+    """The lake rows of a span, as one version of the table has them: as tasks take them."""
+    table = spark.read.format("delta").option("versionAsOf", version).load(str(lake.path))
+    return task_columns(table.where(span.condition()), F.lit(1))
+
+
+def task_columns(frame: DataFrame, attempt: Column) -> DataFrame:
+    """What a task needs of lake rows or of dead letters."""
+    kept = ["partition", "offset", "timestamp", "key", "value", "headers", DEAD_PARTITION]
+    return frame.select(*kept, attempt.cast("int").alias("attempt"))
+
+
+def run_tasks(frame: DataFrame, schema: RecordSchema, lake: LakeTable, batch: int, area: Path) -> Outcome:
+    """Decode all rows of a frame into staged files."""
+    folder = area / f"batch-{batch}"
+    plan = TaskPlan(schema, str(folder), lake.topic, lake.topic_id, batch)
+    report = frame.mapInArrow(decode_task(plan), REPORT_DDL).collect()
+    return Outcome(
+        _files(report, DECODED, folder),
+        _files(report, DEAD, folder),
+        _counted(report, ERRORS),
+        _counted(report, UNKNOWN),
+    )
+
+
+def _files(report: Sequence[Any], kind: str, folder: Path) -> list[StagedFile]:
+    told = {Path(row["name"]): row["count"] for row in report if row["kind"] == kind}
+    files = [staged_file(path, folder / kind, _TIMES) for path in sorted(told)]
+    assert all(each.rows == told[each.path] for each in files), "a file has what its task wrote"
+    return files
+
+
+def _counted(report: Sequence[Any], kind: str) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for row in report:
+        if row["kind"] == kind:
+            counts[row["name"]] += row["count"]
+    return counts

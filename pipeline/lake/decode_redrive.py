@@ -1,0 +1,93 @@
+"""Re-drive: dead letters are decoded again, with another schema as a rule; those that parse move over.
+
+What will be in both tables is staged first. The decoded table's commit is when records have moved; the
+dead-letter table is replaced right after it. A record is a dead letter as long as the decoded table does not
+have it (`open_letters`), so it is always in exactly one, also when a kill came between the two commits: the
+next decode or re-drive then removes what has moved.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from pipeline.errors import PipelineError
+from pipeline.ingest.ranges import PartitionRange
+from pipeline.ingest.staging import StagedFile, stage, staging_area
+from pipeline.lake.decode import DecodeResult, Outcome, run_tasks, task_columns
+from pipeline.lake.decode_plan import REDRIVEN
+from pipeline.lake.decode_schema import RecordSchema
+from pipeline.lake.decode_tables import (
+    DEAD_KIND,
+    DECODED_KIND,
+    JOB_REDRIVE,
+    DecodeTables,
+    without_decoded,
+)
+from pipeline.lake.tables import LakeTable
+from pipeline.layout import PipelineLayout
+from pipeline.progress import Progress
+from pipeline.schema.decoded import DEAD_PARTITION
+
+
+def redrive(
+    spark: SparkSession,
+    layout: PipelineLayout,
+    lake: LakeTable,
+    schema: RecordSchema,
+    progress: Progress,
+    error_classes: Sequence[str] = (),
+) -> DecodeResult:
+    """Decode dead letters again, all or those of some error classes. Raises: PipelineError."""
+    with (
+        DecodeTables.leased(layout, lake, "portico pipeline redrive") as tables,
+        staging_area(layout.root / "staging") as area,
+    ):
+        if tables.schema is None:
+            raise PipelineError(
+                f"topic {lake.topic} was not decoded yet: start with `portico pipeline decode`"
+            )
+        tables.repair(spark, area)
+        tables.use_schema(spark, schema)
+        letters = spark.read.format("delta").load(str(tables.dead.path))
+        chosen = letters.where(F.col("error_class").isin(*error_classes)) if error_classes else letters
+        progress.planned(tables.totals()["dead_letters"], "dead letters")
+        tried = task_columns(chosen, F.col("attempt") + 1)
+        outcome = run_tasks(tried, schema, lake, tables.next_batch, area)
+        others = _others(letters, error_classes, area)
+        _commit(tables, schema, outcome, others)
+        result = DecodeResult(lake, outcome.decoded_rows + outcome.dead_rows, outcome.decoded_rows)
+        result.dead_letters = outcome.dead_rows
+        result.errors += outcome.errors
+        result.unknown_fields += outcome.unknown_fields
+        result.totals = tables.totals()
+        progress.done(result.rows)
+        progress.figures(decoded=result.decoded, dead_letters=result.dead_letters)
+        return result
+
+
+def _others(letters: DataFrame, error_classes: Sequence[str], area: Path) -> list[StagedFile]:
+    """Dead letters that are not tried stay as they are."""
+    if not error_classes:
+        return []
+    kept = letters.where(~F.col("error_class").isin(*error_classes))
+    return stage(kept, area, (DEAD_PARTITION,))
+
+
+def _commit(
+    tables: DecodeTables, schema: RecordSchema, outcome: Outcome, others: Sequence[StagedFile]
+) -> None:
+    batch = tables.next_batch
+    moved = PartitionRange(REDRIVEN, tables.positions().get(REDRIVEN, 0), batch + 1)
+    figures = {"decoded": outcome.decoded_rows, "dead_letters": outcome.dead_rows}
+    document = tables.document(JOB_REDRIVE, (moved,), schema, figures, outcome.errors)
+    tables.add_decoded(outcome.decoded, document)
+    tables.replace_letters([*outcome.dead, *others], document)
+
+
+def open_letters(spark: SparkSession, layout: PipelineLayout, lake: LakeTable) -> DataFrame:
+    """The dead letters there are, also while a decode or re-drive is under way or after it was killed."""
+    letters = spark.read.format("delta").load(str(lake.derived(layout, DEAD_KIND)))
+    decoded = spark.read.format("delta").load(str(lake.derived(layout, DECODED_KIND)))
+    return without_decoded(letters, decoded)

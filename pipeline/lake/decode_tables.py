@@ -1,0 +1,198 @@
+"""The decoded table of a topic and its dead letters, changed in an order that a kill survives."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, Self
+
+import msgspec
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from pipeline.ingest.commits import BatchDocument, IngestTable, TableSpec
+from pipeline.ingest.lease import table_lease
+from pipeline.ingest.ranges import PartitionRange
+from pipeline.ingest.staging import StagedFile, stage
+from pipeline.lake.decode_columns import fields_of, new_columns, spark_fields
+from pipeline.lake.decode_files import row_count
+from pipeline.lake.decode_plan import APPLIED, DROPPED, REDRIVEN, SOURCE_ROWS, STREAMS, Repair, repair_of
+from pipeline.lake.decode_schema import RecordSchema, SchemaFile, check_change, check_columns, schema_of
+from pipeline.lake.decode_types import FieldType
+from pipeline.lake.tables import LakeTable
+from pipeline.layout import PipelineLayout
+from pipeline.schema.decoded import DEAD_LETTERS, DEAD_PARTITION, DECODED_PARTITION, KAFKA_COLUMNS
+
+DECODED_KIND: Final = "decoded"
+DEAD_KIND: Final = "dead_letters"
+JOB_DECODE: Final = "decode"
+JOB_REDRIVE: Final = "redrive"
+JOB_REPAIR: Final = "repair"
+_JOB_VERSION: Final = "1"
+_SCHEMA_PROPERTY: Final = "portico.schema"
+
+
+class DecodeDocument(BatchDocument, frozen=True, kw_only=True, omit_defaults=True):
+    """What a commit says of a decode batch; `ranges` are `decode_plan`'s positions."""
+
+    schema: SchemaFile
+    errors: dict[str, int] = msgspec.field(default_factory=dict)
+
+
+class DecodeTables:
+    """Both tables of a lake table, held by one run."""
+
+    def __init__(self, lake: LakeTable, decoded: Path, dead: IngestTable) -> None:
+        self.lake = lake
+        self.app = f"decode/{lake.topic_id}"
+        self.decoded_path = decoded
+        self.dead = dead
+        self._decoded: IngestTable | None = None
+        self._schema: RecordSchema | None = None
+
+    @classmethod
+    @contextmanager
+    def leased(cls, layout: PipelineLayout, lake: LakeTable, holder: str) -> Iterator[Self]:
+        """Open both while nobody else decodes into them. Raises: PipelineError."""
+        decoded, dead = lake.derived(layout, DECODED_KIND), lake.derived(layout, DEAD_KIND)
+        with table_lease(decoded, holder):
+            spec = TableSpec(DEAD_LETTERS, (DEAD_PARTITION,), f"Dead letters of topic {lake.topic}")
+            tables = cls(lake, decoded, IngestTable.open(dead, spec))
+            if DeltaTable.is_deltatable(str(decoded)):
+                tables._reopen()
+            yield tables
+
+    @property
+    def next_batch(self) -> int:
+        """The number of the next decode batch."""
+        return self._last_batch() + 1
+
+    def positions(self) -> dict[int, int]:
+        """Of the decoded table."""
+        return {} if self._decoded is None else self._decoded.positions(self.app, STREAMS)
+
+    def totals(self) -> dict[str, int]:
+        """Rows of both tables and what was ever taken from the lake table and dropped."""
+        done = self.positions()
+        decoded = row_count(DeltaTable(str(self.decoded_path))) if self._decoded is not None else 0
+        return {
+            "lake_rows": done.get(SOURCE_ROWS, 0),
+            "decoded": decoded,
+            "dead_letters": row_count(DeltaTable(str(self.dead.path))),
+            "dropped": done.get(DROPPED, 0),
+        }
+
+    @property
+    def schema(self) -> RecordSchema | None:
+        """What was last decoded with."""
+        return self._schema
+
+    def use_schema(self, spark: SparkSession, schema: RecordSchema) -> None:
+        """Make or evolve the decoded table. Raises: PipelineError where the change is refused."""
+        if self._decoded is None:
+            columns = [*spark_fields(schema.fields), *KAFKA_COLUMNS.jsonValue()["fields"]]
+            struct = StructType.fromJson({"type": "struct", "fields": columns})
+            description = f"Decoded records of topic {self.lake.topic}"
+            IngestTable.open(self.decoded_path, TableSpec(struct, (DECODED_PARTITION,), description))
+        elif self._schema is not None:
+            check_change(self._schema, schema)
+        self._evolve(spark, schema)
+        if self._schema != schema:
+            text = msgspec.json.encode(schema.as_file()).decode()
+            table = DeltaTable(str(self.decoded_path))
+            table.alter.set_table_properties({_SCHEMA_PROPERTY: text}, raise_if_not_exists=False)
+        self._reopen()
+
+    def _evolve(self, spark: SparkSession, schema: RecordSchema) -> None:
+        columns = json.loads(DeltaTable(str(self.decoded_path)).schema().to_json())["fields"]
+        kafka = set(KAFKA_COLUMNS.fieldNames())
+        known = fields_of([each for each in columns if each["name"] not in kafka])
+        check_columns(known, schema.fields)
+        if added := new_columns(known, schema.fields):
+            spark.sql(f"ALTER TABLE delta.`{self.decoded_path}` ADD COLUMNS ({_ddl(added)})")
+
+    def _reopen(self) -> None:
+        table = DeltaTable(str(self.decoded_path))
+        self._decoded = IngestTable(self.decoded_path, table)
+        if text := table.metadata().configuration.get(_SCHEMA_PROPERTY):
+            self._schema = schema_of(msgspec.json.decode(text, type=SchemaFile))
+
+    def document(
+        self,
+        job: str,
+        positions: tuple[PartitionRange, ...],
+        schema: RecordSchema,
+        figures: Mapping[str, int],
+        errors: Mapping[str, int],
+    ) -> DecodeDocument:
+        """Of the next decode batch."""
+        return DecodeDocument(
+            app=self.app,
+            batch=self.next_batch,
+            job=job,
+            job_version=_JOB_VERSION,
+            topic=self.lake.topic,
+            topic_id=self.lake.topic_id,
+            ranges=positions,
+            schema=schema.as_file(),
+            figures=dict(figures),
+            errors=dict(errors),
+        )
+
+    def add_decoded(self, files: Sequence[StagedFile], document: DecodeDocument) -> None:
+        """The commit with which a decode batch has happened."""
+        assert self._decoded is not None, "use_schema comes first"
+        self._decoded.append(files, document.counted(files, "_timestamp"))
+
+    def add_letters(self, files: Sequence[StagedFile], document: DecodeDocument) -> None:
+        """Before the decode batch's own commit."""
+        self._change_letters(files, document, replace_all=False)
+
+    def replace_letters(self, files: Sequence[StagedFile], document: DecodeDocument) -> None:
+        """After the commit of a re-drive, whose document it is."""
+        self._change_letters(files, document, replace_all=True)
+
+    def _change_letters(
+        self, files: Sequence[StagedFile], document: DecodeDocument, *, replace_all: bool
+    ) -> None:
+        applied = PartitionRange(APPLIED, self._applied(), document.batch + 1)
+        own = msgspec.structs.replace(document, batch=self.dead.batch(self.app) + 1, ranges=(applied,))
+        self.dead.append(files, own.counted(files, "timestamp"), replace_all=replace_all)
+
+    def repair(self, spark: SparkSession, area: Path) -> Repair:
+        """Put right what a killed run left between its two commits."""
+        needed = repair_of(self._last_batch(), self.positions(), self._applied())
+        if needed is Repair.NONE:
+            return needed
+        letters = spark.read.format("delta").load(str(self.dead.path))
+        if needed is Repair.FORGET_LETTERS:
+            kept = letters.where(letters["decode_batch"] <= self._last_batch())
+        else:
+            kept = without_decoded(letters, self._redriven(spark))
+        files = stage(kept, area, (DEAD_PARTITION,))
+        schema = self._schema
+        assert schema is not None, "letters are written after a schema is used"
+        document = self.document(JOB_REPAIR, (), schema, {}, {})
+        self.replace_letters(files, msgspec.structs.replace(document, batch=self._last_batch()))
+        return needed
+
+    def _redriven(self, spark: SparkSession) -> DataFrame:
+        batch = self.positions()[REDRIVEN] - 1
+        return spark.read.format("delta").load(str(self.decoded_path)).where(f"_decode_batch = {batch}")
+
+    def _last_batch(self) -> int:
+        return -1 if self._decoded is None else self._decoded.batch(self.app)
+
+    def _applied(self) -> int:
+        return self.dead.positions(self.app, (APPLIED,)).get(APPLIED, 0)
+
+
+def without_decoded(letters: DataFrame, decoded: DataFrame) -> DataFrame:
+    """Dead letters that are none any more left out."""
+    keys = decoded.select(decoded["_partition"].alias("partition"), decoded["_offset"].alias("offset"))
+    return letters.join(keys, ["partition", "offset"], "left_anti")
+
+
+def _ddl(columns: Sequence[tuple[str, FieldType]]) -> str:
+    return ", ".join(f"{path} {kind.ddl()}" for path, kind in columns)
