@@ -136,11 +136,17 @@ class IngestTable:
         return [found for text in told if text and (found := _document(text)) is not None]
 
     def append(
-        self, files: Sequence[StagedFile], document: BatchDocument, *, replace_all: bool = False
+        self,
+        files: Sequence[StagedFile],
+        document: BatchDocument,
+        *,
+        replace_all: bool = False,
+        replace_partitions: Sequence[tuple[str, str, Any]] = (),
     ) -> None:
         """Commit a batch. Files that no commit names, as after a crash here, are garbage for VACUUM.
 
-        `replace_all` puts the batch in the place of all rows that the table had.
+        `replace_all` puts the batch in the place of all rows that the table had, `replace_partitions` in the
+        place of those in some partitions, such as `("day", "in", ["2026-11-21"])`.
         Raises: OvertakenError, PipelineError where the table has another schema.
         """
         self._must_continue(document)
@@ -150,9 +156,10 @@ class IngestTable:
         try:
             self._table.create_write_transaction(
                 actions,
-                mode="overwrite" if replace_all else "append",
+                mode="overwrite" if replace_all or replace_partitions else "append",
                 schema=self._table.schema(),
                 partition_by=self._table.metadata().partition_columns,
+                partition_filters=[*replace_partitions] or None,
                 commit_properties=CommitProperties(
                     custom_metadata={"userMetadata": msgspec.json.encode(document).decode()},
                     app_transactions=transactions,

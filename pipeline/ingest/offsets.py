@@ -1,6 +1,7 @@
 """What the brokers have of a tenant's topics: ids, partitions and offsets, asked for in few requests."""
 
 import socket
+import time
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -18,6 +19,13 @@ from pipeline.ingest.ranges import Bounds
 
 _TIMEOUT_S: Final = 30.0
 _PROBE_TIMEOUT_S: Final = 5.0
+_PATIENCE_S: Final = 5.0
+"""A gateway that is being started again is back by then."""
+_RETRY_S: Final = 0.2
+_CLOSED: Final = (
+    "the connection is closed at once: is this machine on the instance's whitelist, and the instance running?"
+)
+_API_VERSIONS: Final = bytes.fromhex("0000000a 0012 0000 00000001 ffff")
 _UNREACHABLE: Final = (KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN)
 
 
@@ -38,8 +46,12 @@ class Topic(NamedTuple):
     partitions: tuple[int, ...]
 
 
+class UnreachableError(PipelineError):
+    """Kafka does not answer, now."""
+
+
 class SourceOffsets:
-    """Asks one Kafka. Every method raises PipelineError with a sentence where it does not answer."""
+    """Asks one Kafka. Every method raises UnreachableError with a sentence where it does not answer."""
 
     def __init__(self, source: KafkaSource) -> None:
         self.source = source
@@ -50,6 +62,14 @@ class SourceOffsets:
             "socket.connection.setup.timeout.ms": 5000,
         }
         self._admin = AdminClient(settings | dict(source.settings))
+
+    def must_answer(self) -> None:
+        """Look before a client tries again and again. Raises: UnreachableError."""
+        deadline = time.monotonic() + _PATIENCE_S
+        while (fault := probe(self.source)) is not None:
+            if time.monotonic() > deadline:
+                raise UnreachableError(f"Kafka at {self.source.bootstrap}: {fault}")
+            time.sleep(_RETRY_S)
 
     def topics(self, names: Iterable[str] | None = None) -> dict[str, Topic]:
         """These topics, or all, by name; those that do not exist are left out."""
@@ -69,17 +89,15 @@ class SourceOffsets:
         return found
 
     def bounds(self, topics: Iterable[Topic]) -> dict[str, dict[int, Bounds]]:
-        """Log start and last stable offset of every partition, by topic name."""
+        """Log start and last stable offset of every partition, by topic name; deleted ones are left out."""
         places = [TopicPartition(topic.name, index) for topic in topics for index in topic.partitions]
         earliest = self._offsets(places, OffsetSpec.earliest())
         ends = self._offsets(places, OffsetSpec.latest())
         found: dict[str, dict[int, Bounds]] = {}
-        for place in places:
-            key = (place.topic, place.partition)
-            # Retention may move the start past what was the end a moment ago.
-            found.setdefault(place.topic, {})[place.partition] = Bounds(
-                earliest[key], max(earliest[key], ends[key])
-            )
+        for (name, index), start in earliest.items():
+            if (end := ends.get((name, index))) is not None:
+                # Retention may have moved the start past what was the end a moment later.
+                found.setdefault(name, {})[index] = Bounds(start, max(start, end))
         return found
 
     def at_time(self, topics: Iterable[Topic], time_ms: int) -> dict[str, dict[int, int]]:
@@ -88,8 +106,8 @@ class SourceOffsets:
         ends = self._offsets(places, OffsetSpec.latest())
         found: dict[str, dict[int, int]] = {}
         for (name, index), offset in self._offsets(places, OffsetSpec.for_timestamp(time_ms)).items():
-            end = ends[name, index]
-            found.setdefault(name, {})[index] = end if offset < 0 else min(offset, end)
+            if (end := ends.get((name, index))) is not None:
+                found.setdefault(name, {})[index] = end if offset < 0 else min(offset, end)
         return found
 
     def _names(self) -> list[str]:
@@ -110,6 +128,8 @@ class SourceOffsets:
             try:
                 found[place.topic, place.partition] = int(future.result(_TIMEOUT_S).offset)
             except KafkaException as error:
+                if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    continue
                 raise self._unanswered(error, f"{place.topic}-{place.partition}") from error
         return found
 
@@ -122,30 +142,31 @@ class SourceOffsets:
     def _unanswered(self, error: KafkaException, subject: str = "") -> PipelineError:
         failure = error.args[0]
         if failure.code() in _UNREACHABLE:
-            return PipelineError(f"{self.source.bootstrap}: {probe(self.source.bootstrap)}")
+            fault = probe(self.source) or f"it answers, but not in time ({failure.str()}): try again"
+            return UnreachableError(f"Kafka at {self.source.bootstrap}: {fault}")
         where = f"{self.source.bootstrap}, {subject}" if subject else self.source.bootstrap
         return PipelineError(f"Kafka at {where}: {failure.str()}")
 
 
-def probe(bootstrap: str) -> str:
-    """Why a Kafka client gets no answer there, for people."""
-    host, _, port = bootstrap.split(",")[0].strip().rpartition(":")
+def probe(source: KafkaSource) -> str | None:
+    """Why no client gets an answer there, for people; None where one of the addresses answers."""
+    faults = [_fault(address, source.settings) for address in source.bootstrap.split(",")]
+    return None if None in faults else faults[0]
+
+
+def _fault(address: str, settings: Mapping[str, str]) -> str | None:
+    host, _, port = address.strip().rpartition(":")
     try:
         with socket.create_connection((host.strip("[]"), int(port)), _PROBE_TIMEOUT_S) as connection:
+            if "SSL" in settings.get("security.protocol", ""):
+                return None  # the handshake is the client's
             connection.settimeout(_PROBE_TIMEOUT_S)
             connection.sendall(_API_VERSIONS)
-            answered = bool(connection.recv(1))
+            return None if connection.recv(1) else _CLOSED
+    except (ConnectionResetError, BrokenPipeError):
+        return _CLOSED
     except (OSError, ValueError) as error:
-        if isinstance(error, ConnectionResetError):
-            return _CLOSED
         return f"no connection ({error}): is the instance running, and is this its address?"
-    return "it answers, but not in time: try again" if answered else _CLOSED
-
-
-_CLOSED: Final = (
-    "the connection is closed at once: is this machine on the instance's whitelist, and the instance running?"
-)
-_API_VERSIONS: Final = bytes.fromhex("0000000a 0012 0000 00000001 ffff")
 
 
 def _hex(topic_id: Any) -> str:

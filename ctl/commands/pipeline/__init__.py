@@ -2,9 +2,10 @@
 
 import typer
 
-from ctl.commands.pipeline import advise, jobs, mirror
+from ctl.commands.pipeline import advise, jobs, lake, mirror
 
 app = typer.Typer(no_args_is_help=True)
 jobs.register(app)
 mirror.register(app)
 advise.register(app)
+lake.register(app)

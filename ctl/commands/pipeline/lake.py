@@ -1,0 +1,132 @@
+"""`portico pipeline load`: topics of instances into Delta tables, every record exactly once."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from contracts.units import format_bytes
+from ctl.errors import CommandError, usage
+from ctl.options import DEFAULT_DATA_DIR, AsJson, DataDir, Tenant, parse_duration
+from ctl.output import print_json, print_table
+from ctl.pipeline.run import JobRun, job_run, say
+
+if TYPE_CHECKING:
+    from pipeline.lake.load import Loader
+    from pipeline.lake.plan import LoadSource, TopicLoad
+
+_ON_DATA_LOSS: Final = ("fail", "skip")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("load")(load)
+
+
+def load(
+    instances: Annotated[list[str], typer.Argument(metavar="INSTANCE...", help="Ids or unique names.")],
+    topics: Annotated[
+        list[str] | None, typer.Option("--topic", metavar="TOPIC", help="Repeat for several; default: all.")
+    ] = None,
+    all_topics: Annotated[bool, typer.Option("--all", help="All topics, as without --topic.")] = False,
+    continuous: Annotated[
+        bool, typer.Option("--continuous", help="Load again and again, until stopped.")
+    ] = False,
+    every: Annotated[
+        float,
+        typer.Option(parser=parse_duration, metavar="TIME", help="With --continuous: how often, like 10s."),
+    ] = 10.0,
+    offsets_max: Annotated[
+        int,
+        typer.Option(
+            "--max-records-per-batch", min=1, metavar="N", help="Rows of one commit, over all topics."
+        ),
+    ] = 1_000_000,
+    on_data_loss: Annotated[
+        str,
+        typer.Option(metavar="fail|skip", help="When retention removed records before they were loaded."),
+    ] = "fail",
+    bootstrap: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Where the instance is reached, unless at its own address."),
+    ] = None,
+    tenant: Tenant = None,
+    as_json: AsJson = False,
+    data_dir: DataDir = DEFAULT_DATA_DIR,
+) -> None:
+    """Load topics into Delta tables below the data directory, as a client of the instance: exactly once."""
+    if on_data_loss not in _ON_DATA_LOSS:
+        raise usage(f"--on-data-loss is fail or skip, not '{on_data_loss}'")
+    if topics and all_topics:
+        raise usage("name topics with --topic or say --all, not both")
+    if bootstrap and len(instances) > 1:
+        raise usage("--bootstrap is the address of one instance: load the others by another command")
+    if every <= 0:
+        raise usage("--every must be more than 0 s")
+    with job_run("load", ", ".join([*instances, *(topics or ())])[:300], data_dir, tenant) as run:
+        sources = [_source(run, name, topics, bootstrap) for name in dict.fromkeys(instances)]
+        loader = _loader(run, sources, offsets_max, on_data_loss)
+        if continuous:
+            loader.run_forever(every, say)
+        loads = loader.run()
+        _show(loads, as_json)
+        _raise_failures(loads)
+
+
+def _source(run: JobRun, name: str, topics: Sequence[str] | None, bootstrap: str | None) -> "LoadSource":
+    from pipeline.ingest.offsets import KafkaSource
+    from pipeline.lake.plan import LoadSource
+
+    instance = run.instance(name)
+    if instance["state"] != "running" and bootstrap is None:
+        raise CommandError(f"instance {name} is {instance['state']}: only a running one can be loaded")
+    kafka = KafkaSource(bootstrap or str(instance["bootstrap_servers"]))
+    wanted = tuple(dict.fromkeys(topics)) if topics else None
+    return LoadSource(str(instance["id"]), str(instance["name"]), kafka, wanted)
+
+
+def _loader(run: JobRun, sources: "Sequence[LoadSource]", offsets_max: int, on_data_loss: str) -> "Loader":
+    from pipeline.lake.load import Loader, LoadSettings
+    from pipeline.lake.plan import OnDataLoss
+
+    settings = LoadSettings(offsets_max, OnDataLoss(on_data_loss))
+    return Loader(lambda: run.spark, run.layout, sources, settings, run.progress)
+
+
+def _raise_failures(loads: "Sequence[TopicLoad]") -> None:
+    from pipeline.lake.plan import failures
+
+    if sentence := failures(loads):
+        raise CommandError(sentence)
+
+
+def _show(loads: "Sequence[TopicLoad]", as_json: bool) -> None:
+    if as_json:
+        print_json([_document(load) for load in loads])
+        return
+    print_table(
+        ["INSTANCE", "TOPIC", "ROWS", "SIZE", "COMMITS", "LOST", "TABLE"],
+        (
+            [
+                *(load.instance, load.topic.name, f"{load.rows:,}", format_bytes(load.bytes)),
+                *(load.batches, f"{load.lost:,}", load.path),
+            ]
+            for load in loads
+        ),
+        empty="no topics",
+    )
+
+
+def _document(load: "TopicLoad") -> dict[str, Any]:
+    return {
+        "instance": load.instance,
+        "topic": load.topic.name,
+        "topic_id": load.topic.id,
+        "table": str(load.path),
+        "rows": load.rows,
+        "bytes": load.bytes,
+        "offsets": load.offsets,
+        "lost_offsets": load.lost,
+        "batches": load.batches,
+        "error": load.failure,
+    }

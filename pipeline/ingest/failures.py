@@ -1,0 +1,50 @@
+"""What a failed Spark action was about, from the exceptions inside the JVM."""
+
+import re
+from typing import Any, Final, NamedTuple
+
+from pipeline.ingest.ranges import PartitionRange
+
+_CAUSES_MAX: Final = 20
+_TIME: Final = re.compile(r"Record at topic (\S+) partition (\d+) offset (\d+) has timestamp value")
+
+
+class UnreadableTime(NamedTuple):
+    """A record whose time is outside what Spark's source can hold."""
+
+    topic: str
+    partition: int
+    offset: int
+
+    def and_following(self, offsets: int) -> PartitionRange:
+        """The range that begins with it."""
+        return PartitionRange(self.partition, self.offset, self.offset + offsets)
+
+
+def is_from_spark(error: BaseException) -> bool:
+    """Whether an exception came out of PySpark or the JVM behind it."""
+    return type(error).__module__.startswith(("pyspark", "py4j"))
+
+
+def messages(error: BaseException) -> list[str]:
+    """Of an exception of Spark and all its causes in the JVM, outermost first."""
+    found = [str(error)]
+    cause: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    while cause is not None and len(found) < _CAUSES_MAX:
+        found.append(str(cause.getMessage()))
+        cause = cause.getCause()
+    return found
+
+
+def unreadable_time(error: BaseException) -> UnreadableTime | None:
+    """The record that Spark's source refused, or None where that was not the reason."""
+    for message in messages(error):
+        if found := _TIME.search(message):
+            return UnreadableTime(found[1], int(found[2]), int(found[3]))
+    return None
+
+
+def reason(error: BaseException) -> str:
+    """One line for people: the innermost message."""
+    lines = [line.strip() for line in messages(error)[-1].splitlines() if line.strip()]
+    return lines[0][:300] if lines else type(error).__name__

@@ -1,0 +1,165 @@
+"""One instance's waiting offsets, batch by batch: read, look again, commit; or find out why a read failed."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+
+from pipeline.errors import PipelineError
+from pipeline.ingest.commits import BatchDocument
+from pipeline.ingest.failures import is_from_spark, reason, unreadable_time
+from pipeline.ingest.kafka import read_ranges
+from pipeline.ingest.offsets import Topic
+from pipeline.ingest.ranges import PartitionRange, pack
+from pipeline.ingest.records import read_by_client
+from pipeline.ingest.staging import StagedFile, stage
+from pipeline.ingest.watch import TopicWatch, gone
+from pipeline.lake.plan import OnDataLoss, SourceLoad, TopicLoad, plan_waiting
+from pipeline.lake.rows import Destination, lake_rows
+from pipeline.schema.lake import LAKE_PARTITION_BY
+
+JOB: Final = "load"
+JOB_VERSION: Final = "1"
+_TRIES: Final = 4
+_RETRY_S: Final = 2.0
+_BY_CLIENT_MIN: Final = 1_000
+_BY_CLIENT_MAX: Final = 64_000
+
+Ranges = Mapping[str, Sequence[PartitionRange]]
+
+
+class Drain:
+    """Brings one instance's topics up to the planned ends."""
+
+    def __init__(
+        self,
+        plan: SourceLoad,
+        spark: Callable[[], SparkSession],
+        area: Path,
+        offsets_per_batch_max: int,
+        on_data_loss: OnDataLoss,
+    ) -> None:
+        self._plan = plan
+        self._spark = spark
+        self._area = area
+        self._offsets_max = offsets_per_batch_max
+        self._on_data_loss = on_data_loss
+        self._by_client_offsets = _BY_CLIENT_MIN
+
+    def run(self, tell: Callable[[], None]) -> None:
+        """Until nothing waits; `tell` is called after every batch.
+
+        Raises: PipelineError when Kafka cannot be read, OvertakenError when another process commits.
+        """
+        tries = 0
+        self._pass_over_gaps()
+        while part := self._plan.next_batch(self._offsets_max):
+            try:
+                self._commit(part, self._read(part))
+                tries = 0
+            except Exception as error:
+                if not is_from_spark(error):
+                    raise
+                if not self._is_seen_to(part, error):
+                    tries += 1
+                    if tries == _TRIES:
+                        raise PipelineError(f"reading failed {tries} times: {reason(error)}") from error
+                    time.sleep(_RETRY_S * tries)
+            tell()
+
+    def _read(self, part: Ranges) -> list[StagedFile]:
+        spark = self._spark()
+        with TopicWatch(spark, self._plan.offsets, self._topics(part)):
+            rows = lake_rows(
+                self._records(spark, part),
+                {name: Destination(load.topic.id, load.next_batch) for name, load in self._loads(part)},
+            )
+            return stage(rows, self._area, ("topic", *LAKE_PARTITION_BY))
+
+    def _records(self, spark: SparkSession, part: Ranges) -> DataFrame:
+        kafka = self._plan.source.kafka
+        for name, load in self._loads(part):
+            if load.by_client in part[name]:
+                return read_by_client(spark, kafka, name, part[name][0])
+        units = ((each, load.record_bytes) for name, load in self._loads(part) for each in part[name])
+        return read_ranges(spark, kafka, part, pack(units, spark.sparkContext.defaultParallelism))
+
+    def _commit(self, part: Ranges, files: Sequence[StagedFile]) -> None:
+        self._drop_gone(part)
+        by_topic: dict[str, list[StagedFile]] = {}
+        for file in files:
+            values = dict(file.partition_values)
+            by_topic.setdefault(str(values.pop("topic")), []).append(file._replace(partition_values=values))
+        assert by_topic.keys() <= part.keys(), "a topic that nobody asked for was read"
+        for name, load in self._loads(part):
+            if not load.failure:
+                _append(load, part[name], by_topic.get(name, []))
+
+    def _pass_over_gaps(self) -> None:
+        """By a commit of their own: a partition whose records are all gone has no range to go with."""
+        for load in self._plan.topics.values():
+            if load.gaps:
+                _append(load, (), ())
+
+    def _is_seen_to(self, part: Ranges, error: Exception) -> bool:
+        """Whether the reason of a failed read is known and the next one avoids it."""
+        if self._drop_gone(part):
+            return True
+        if (record := unreadable_time(error)) is not None:
+            load = self._plan.topics[record.topic]
+            load.read_by_client(record.partition, record.offset, self._by_client_offsets)
+            self._by_client_offsets = min(2 * self._by_client_offsets, _BY_CLIENT_MAX)
+            return True
+        return self._is_overtaken(part)
+
+    def _is_overtaken(self, part: Ranges) -> bool:
+        """By retention, while it was read: then what is left is planned again."""
+        bounds = self._plan.offsets.bounds(self._topics(part).values())
+        overtaken = [
+            load
+            for name, load in self._loads(part)
+            if any(
+                each.partition in bounds.get(name, {}) and bounds[name][each.partition].earliest > each.start
+                for each in part[name]
+            )
+        ]
+        for load in overtaken:
+            plan_waiting(load, bounds[load.topic.name], self._on_data_loss)
+        self._pass_over_gaps()
+        return bool(overtaken)
+
+    def _drop_gone(self, part: Ranges) -> bool:
+        missing = gone(self._plan.offsets, self._topics(part))
+        for name, now in missing.items():
+            load = self._plan.topics[name]
+            what = "deleted" if now is None else "deleted and made again"
+            then = "" if now is None else "; load again for the new one, which gets a table of its own"
+            load.fail(
+                f"topic {name} was {what} while it was loaded: its finished batches stay in {load.path}, the "
+                f"unfinished one was thrown away{then}",
+                is_passing=True,
+            )
+        return bool(missing)
+
+    def _loads(self, part: Ranges) -> list[tuple[str, TopicLoad]]:
+        return [(name, self._plan.topics[name]) for name in part]
+
+    def _topics(self, part: Ranges) -> dict[str, Topic]:
+        return {name: load.topic for name, load in self._loads(part)}
+
+
+def _append(load: TopicLoad, ranges: Sequence[PartitionRange], files: Sequence[StagedFile]) -> None:
+    document = BatchDocument(
+        app=load.app,
+        batch=load.next_batch,
+        job=JOB,
+        job_version=JOB_VERSION,
+        topic=load.topic.name,
+        topic_id=load.topic.id,
+        ranges=tuple(ranges),
+        gaps=load.gaps,
+    ).counted(files, "timestamp")
+    load.opened.append(files, document)
+    load.committed(document)

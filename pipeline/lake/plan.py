@@ -1,0 +1,220 @@
+"""What a load has to do: every topic with its table, the offsets that wait, and what stands in the way."""
+
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from pipeline.errors import PipelineError
+from pipeline.ingest.commits import BatchDocument, IngestTable, TableSpec
+from pipeline.ingest.lease import LeasedError, table_lease
+from pipeline.ingest.offsets import KafkaSource, SourceOffsets, Topic
+from pipeline.ingest.ranges import (
+    RECORD_BYTES_GUESS,
+    Bounds,
+    PartitionRange,
+    plan_topic,
+    take,
+    total_offsets,
+    without,
+)
+from pipeline.layout import PipelineLayout
+from pipeline.schema.lake import LAKE, LAKE_PARTITION_BY
+
+HOLDER: Final = "portico pipeline load"
+_FAILURES_SHOWN: Final = 3
+
+
+class OnDataLoss(StrEnum):
+    """When retention has removed records before they were loaded."""
+
+    FAIL = "fail"
+    SKIP = "skip"
+
+
+class LoadSource(NamedTuple):
+    """An instance whose topics are loaded."""
+
+    instance_id: str
+    name: str
+    kafka: KafkaSource
+    topics: tuple[str, ...] | None
+    """None: all it has."""
+
+
+@dataclass
+class TopicLoad:
+    """One topic in a run: where it stands, and what was done."""
+
+    instance: str
+    topic: Topic
+    path: Path
+    table: IngestTable | None = None
+    record_bytes: float = RECORD_BYTES_GUESS
+    waiting: tuple[PartitionRange, ...] = ()
+    gaps: tuple[PartitionRange, ...] = ()
+    """To be passed over by the next commit."""
+    by_client: PartitionRange | None = None
+    """What Spark's source cannot read; `ingest.records` does."""
+    rows: int = 0
+    bytes: int = 0
+    batches: int = 0
+    offsets: int = 0
+    lost: int = 0
+    failure: str = ""
+    is_passing: bool = False
+    """The failure may be gone at the next try."""
+
+    @property
+    def app(self) -> str:
+        """Whose positions in the table are ours."""
+        return lake_app(self.topic.id)
+
+    @property
+    def pending(self) -> int:
+        """Offsets that are still to be committed."""
+        return total_offsets(self.waiting) + total_offsets(self.gaps)
+
+    def fail(self, sentence: str, *, is_passing: bool = False) -> None:
+        """Do no more for this topic; others go on."""
+        self.failure, self.is_passing = sentence, is_passing
+        self.waiting = self.gaps = ()
+
+    @property
+    def opened(self) -> IngestTable:
+        """Its table; asked for only where it is leased to us."""
+        assert self.table is not None, f"{self.path} is not ours"
+        return self.table
+
+    @property
+    def next_batch(self) -> int:
+        """The number of the batch to come."""
+        return self.opened.batch(self.app) + 1
+
+    def read_by_client(self, partition: int, offset: int, offsets: int) -> None:
+        """From `offset` on so many are left to `ingest.records`, as far as they wait."""
+        ends = [each.end for each in self.waiting if each.partition == partition]
+        assert ends, f"partition {partition} of {self.topic.name} is not being loaded"
+        self.by_client = PartitionRange(partition, offset, min(offset + offsets, ends[0]))
+
+    def committed(self, document: BatchDocument) -> None:
+        """A batch is in the table."""
+        self.waiting = without(self.waiting, document.ranges)
+        self.gaps = ()
+        self.rows += document.rows
+        self.bytes += document.bytes
+        self.batches += 1
+        self.offsets += total_offsets(document.ranges) + total_offsets(document.gaps)
+        self.lost += total_offsets(document.gaps)
+        if document.rows:
+            self.record_bytes = max(1.0, document.bytes / document.rows)
+        if self.by_client in document.ranges:
+            self.by_client = None
+
+
+def lake_app(topic_id: str) -> str:
+    """The name of the loader's positions in a lake table."""
+    return f"lake/{topic_id}"
+
+
+@dataclass
+class SourceLoad:
+    """One instance in a run."""
+
+    source: LoadSource
+    offsets: SourceOffsets
+    topics: dict[str, TopicLoad] = field(default_factory=dict)
+
+    def next_batch(self, offsets_max: int) -> dict[str, tuple[PartitionRange, ...]]:
+        """By topic; one topic alone where its next offsets must not be read by Spark."""
+        for name, load in self.topics.items():
+            part = load.by_client
+            if part is not None and part[:2] in {each[:2] for each in load.waiting}:
+                return {name: (part,)}
+        waiting = {name: _before(load.waiting, load.by_client) for name, load in self.topics.items()}
+        return take({name: ranges for name, ranges in waiting.items() if ranges}, offsets_max)
+
+
+def _before(waiting: tuple[PartitionRange, ...], stop: PartitionRange | None) -> tuple[PartitionRange, ...]:
+    """What lies before a range that is read otherwise."""
+    if stop is None:
+        return waiting
+    return tuple(
+        each._replace(end=min(each.end, stop.start))
+        if each.partition == stop.partition and each.start < stop.start
+        else each
+        for each in waiting
+    )
+
+
+def plan_source(
+    source: LoadSource,
+    offsets: SourceOffsets,
+    layout: PipelineLayout,
+    on_data_loss: OnDataLoss,
+    held: ExitStack,
+) -> SourceLoad:
+    """Ask for topics and offsets, lease and open their tables; `held` gives the leases back.
+
+    Raises: PipelineError when Kafka does not answer or a named topic does not exist.
+    """
+    offsets.must_answer()
+    topics = offsets.topics(source.topics)
+    if missing := [name for name in source.topics or () if name not in topics]:
+        raise PipelineError(
+            f"instance {source.name} has no topic {', '.join(repr(name) for name in missing)}: see "
+            f"`portico topic list {source.name}`"
+        )
+    bounds = offsets.bounds(topics.values())
+    planned = SourceLoad(source, offsets)
+    for name, topic in topics.items():
+        path = layout.lake(source.instance_id, name, topic.id)
+        load = planned.topics[name] = TopicLoad(source.name, topic, path)
+        try:
+            held.enter_context(table_lease(path, HOLDER))
+        except LeasedError as error:
+            load.fail(error.sentence, is_passing=True)
+            continue
+        description = f"topic {name} of instance {source.instance_id}, id {topic.id}"
+        load.table = IngestTable.open(path, TableSpec(LAKE, LAKE_PARTITION_BY, description))
+        load.record_bytes = _record_bytes(load.opened)
+        plan_waiting(load, bounds.get(name, {}), on_data_loss)
+    return planned
+
+
+def plan_waiting(load: TopicLoad, bounds: Mapping[int, Bounds], on_data_loss: OnDataLoss) -> None:
+    """From the table's positions to the brokers' ends, or the failure that stands in the way."""
+    found = plan_topic(load.opened.positions(load.app, bounds), bounds)
+    load.waiting, load.gaps = found.ranges, found.gaps
+    if found.regressed:
+        lost = found.regressed[0]
+        load.fail(
+            f"topic {load.topic.name}: partition {lost.partition} ends at offset {lost.start}, but "
+            f"{lost.end} is the next one to load: the cluster has lost records or is just electing a leader; "
+            f"load again, and if it stays so, move {load.path} away to load the topic anew"
+        )
+    elif found.gaps and on_data_loss is OnDataLoss.FAIL:
+        gap = found.gaps[0]
+        load.fail(
+            f"topic {load.topic.name}: retention removed {total_offsets(found.gaps)} offsets before they "
+            f"were loaded (partition {gap.partition}: {gap.start} to {gap.end - 1}): load with "
+            "--on-data-loss skip to go on behind them"
+        )
+
+
+def failures(loads: Iterable[TopicLoad]) -> str:
+    """One sentence of all that failed, or nothing."""
+    found = [load.failure for load in loads if load.failure]
+    more = len(found) - _FAILURES_SHOWN
+    shown = "; ".join(found[:_FAILURES_SHOWN])
+    return f"{shown}; and {more} more topics failed" if more > 0 else shown
+
+
+def _record_bytes(table: IngestTable) -> float:
+    """The mean of the newest batch."""
+    for document in table.documents(1):
+        if document.rows:
+            return max(1.0, document.bytes / document.rows)
+    return RECORD_BYTES_GUESS
