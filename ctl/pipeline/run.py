@@ -32,6 +32,7 @@ class JobRun:
     layout: PipelineLayout
     progress: ShownProgress
     _sessions: "list[SparkSession]" = field(default_factory=list)
+    """The session once it is started, or one that several runs share."""
 
     @property
     def spark(self) -> "SparkSession":
@@ -48,15 +49,21 @@ class JobRun:
 
 
 @contextmanager
-def job_run(job: str, subject: str, data_dir: Path, tenant: str | None = None) -> Iterator[JobRun]:
-    """Run a job's body. Raises: CommandError, of whatever fails in it that has a sentence."""
+def job_run(
+    job: str, subject: str, data_dir: Path, tenant: str | None = None, shared: "SparkSession | None" = None
+) -> Iterator[JobRun]:
+    """Run a job's body; a `shared` session is used and goes on afterwards.
+
+    Raises: CommandError, of whatever fails in it that has a sentence.
+    """
     with Console.of(data_dir, tenant) as console:
 
         def tell(status: JobStatus) -> None:
             console.call("PUT", f"pipeline/jobs/{status.id}", msgspec.to_builtins(status))
 
         progress = ShownProgress(job, subject, quiet_teller(tell, say))
-        run = JobRun(console, PipelineLayout(data_dir.resolve()), progress)
+        sessions = [] if shared is None else [shared]
+        run = JobRun(console, PipelineLayout(data_dir.resolve()), progress, sessions)
         progress.start()
         error = "it was stopped"
         try:
@@ -68,8 +75,8 @@ def job_run(job: str, subject: str, data_dir: Path, tenant: str | None = None) -
             raise
         finally:
             progress.end(error)
-            for spark in run._sessions:
-                spark.stop()
+            if shared is None and sessions:
+                sessions[0].stop()
 
 
 @contextmanager
