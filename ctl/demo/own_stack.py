@@ -1,0 +1,76 @@
+"""The stack a demo runs on: the one of the data directory, or one of its own for as long as it lasts."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from ctl.errors import CommandError
+from ctl.stack.layout import Layout
+from runtime.config import environment
+
+_START_TIMEOUT_S: Final = 60.0
+_STOP_TIMEOUT_S: Final = 20.0
+
+
+@contextmanager
+def running_stack(data_dir: Path, *arguments: str) -> Iterator[bool]:
+    """Whether the stack was started here; then it is stopped at the end and its data stay.
+
+    Raises: CommandError when it does not start.
+    """
+    if "PORTICO_URL" in environment() or _is_running(data_dir):
+        yield False
+        return
+    with tempfile.TemporaryDirectory() as scratch:
+        ready, output = Path(scratch) / "ready.json", Path(scratch) / "up.log"
+        command = [sys.executable, "-m", "runtime.start", "ctl.main", "up", "--data-dir", str(data_dir)]
+        with output.open("wb") as log:
+            stack = subprocess.Popen(
+                [*command, "--ready-file", str(ready), *arguments],
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # Ctrl-C is for the demo, which stops the stack after itself
+            )
+        try:
+            _wait(stack, ready, output)
+            yield True
+        finally:
+            _stop(stack)
+
+
+def _is_running(data_dir: Path) -> bool:
+    try:
+        supervisor = int(json.loads(Layout(data_dir).stack_file.read_text())["supervisor"])
+        os.kill(supervisor, 0)
+    except (OSError, ValueError, KeyError):
+        return False
+    return True
+
+
+def _wait(stack: "subprocess.Popen[bytes]", ready: Path, output: Path) -> None:
+    deadline = time.monotonic() + _START_TIMEOUT_S
+    while not ready.exists():
+        if stack.poll() is not None:
+            lines = output.read_text(errors="replace").strip().splitlines() or ["it ended at once"]
+            raise CommandError(f"a stack could not be started: {lines[-1].removeprefix('portico: ')}")
+        if time.monotonic() > deadline:
+            raise CommandError(f"a stack did not start within {_START_TIMEOUT_S:.0f} s: try `portico up`")
+        time.sleep(0.1)
+
+
+def _stop(stack: "subprocess.Popen[bytes]") -> None:
+    if stack.poll() is None:
+        stack.send_signal(signal.SIGTERM)
+    try:
+        stack.wait(_STOP_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        stack.kill()
+        stack.wait()
