@@ -33,7 +33,7 @@ SKEWS: Final = StructType(
 
 def hours(usage_hour: DataFrame, now_ms: int) -> DataFrame:
     """The last 28 days, as `hours.forecast_rows` reads them, and whether the hour is complete."""
-    first_ms = now_ms - HISTORY_H * HOUR_MS
+    first_ms = (now_ms // HOUR_MS - HISTORY_H) * HOUR_MS
     return (
         usage_hour.where(f.col("day") >= f.lit(_day(first_ms)))
         .select(

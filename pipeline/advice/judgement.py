@@ -71,14 +71,15 @@ class Judgement(NamedTuple):
 
 
 def judge(bought: Bought, history_hours: int, produce: Rated, consume: Rated, kept: Kept) -> Judgement:
-    """Sizes that fit. Without enough history nothing is shrunk: what was not seen may still come."""
+    """Sizes that fit. Nothing is shrunk without enough history, as what was not seen may still come, nor
+    where clients were held back."""
     is_enough = Model.NONE not in (produce.model, consume.model, kept.model)
     rates = rate_for(produce.need), rate_for(consume.need)
     capacity = capacity_for(kept.need)
     actions = (
-        _action(bought.produce_rate_bytes_per_s, rates[0], is_enough),
-        _action(bought.consume_rate_bytes_per_s, rates[1], is_enough),
-        _action(bought.capacity_bytes, capacity, is_enough),
+        _action(bought.produce_rate_bytes_per_s, rates[0], is_enough and not produce.throttled_ms),
+        _action(bought.consume_rate_bytes_per_s, rates[1], is_enough and not consume.throttled_ms),
+        _action(bought.capacity_bytes, capacity, is_enough and not kept.blocked_ms),
     )
     parts = [
         _rate_reason("produce", produce, bought.produce_rate_bytes_per_s, rates[0], actions[0]),
@@ -93,10 +94,10 @@ def judge(bought: Bought, history_hours: int, produce: Rated, consume: Rated, ke
     return Judgement(urgency, "; ".join(parts), *actions, *rates, capacity)
 
 
-def _action(bought: int, fits: int, is_enough: bool) -> Action:
+def _action(bought: int, fits: int, may_shrink: bool) -> Action:
     if fits > bought:
         return Action.GROW
-    return Action.SHRINK if is_enough and fits * _SHRINK_FROM <= bought else Action.KEEP
+    return Action.SHRINK if may_shrink and fits * _SHRINK_FROM <= bought else Action.KEEP
 
 
 def _urgency(
