@@ -61,10 +61,18 @@ def _settings(scratch: Path, jars: list[Path], driver_memory: str) -> dict[str, 
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.databricks.delta.snapshotPartitions": "2",  # of a table's log; 50 tasks are for clusters
         "spark.sql.parquet.compression.codec": "zstd",
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # INT96 has no bounds in footers
+        # Rows of several partitions of a table need no sorting where so few are written at a time.
+        "spark.sql.maxConcurrentOutputFileWriters": "16",
+        # Kafka's newer batch source hands rows on as they are; the older one takes them apart and back.
+        "spark.sql.sources.useV1SourceList": "avro,csv,json,orc,parquet,text",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.streaming.stateStore.providerClass": (
             "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
         ),
         "spark.sql.streaming.stopTimeout": "30s",
         "spark.kafka.consumer.cache.capacity": "256",
+        # A batch's consumers are not asked for again, and count among the instance's connections.
+        "spark.kafka.consumer.cache.timeout": "15s",
+        "spark.kafka.consumer.cache.evictorThreadRunInterval": "5s",
     }

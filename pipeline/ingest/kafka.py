@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pipeline.ingest.offsets import KafkaSource
 from pipeline.ingest.ranges import Packing, PartitionRange
 
-_CLIENT: Final = {
+CLIENT_SETTINGS: Final = {
     # Spark asks for two offsets after every poll: large polls make those few.
     "max.poll.records": "10000",
     "max.partition.fetch.bytes": str(8 * 1024 * 1024),
@@ -18,7 +18,7 @@ _CLIENT: Final = {
     "isolation.level": "read_committed",
     "client.id": "portico-pipeline",
 }
-_POLL_TIMEOUT_MS: Final = 600_000
+POLL_TIMEOUT_MS: Final = 600_000
 """A throttled consumer is silent for as long as its debt lasts, and has not failed."""
 
 
@@ -41,7 +41,7 @@ def read_ranges(
 
 
 def _options(source: KafkaSource, ranges: Mapping[str, Sequence[PartitionRange]]) -> dict[str, str]:
-    client = _CLIENT | dict(source.settings) | {"bootstrap.servers": source.bootstrap}
+    client = CLIENT_SETTINGS | dict(source.settings) | {"bootstrap.servers": source.bootstrap}
     partitions = {topic: [each.partition for each in found] for topic, found in ranges.items()}
     assert all(len(found) == len(set(found)) for found in partitions.values()), "one range per partition"
     starts = {topic: {str(each.partition): each.start for each in found} for topic, found in ranges.items()}
@@ -52,5 +52,5 @@ def _options(source: KafkaSource, ranges: Mapping[str, Sequence[PartitionRange]]
         "endingOffsets": json.dumps(ends),
         "includeHeaders": "true",
         "failOnDataLoss": "true",
-        "kafkaConsumer.pollTimeoutMs": str(_POLL_TIMEOUT_MS),
+        "kafkaConsumer.pollTimeoutMs": str(POLL_TIMEOUT_MS),
     }

@@ -72,10 +72,18 @@ def _sweep(area: Path) -> None:
         pass  # a run has it, or is just making it
 
 
-def stage(frame: DataFrame, area: Path, partition_by: Sequence[str]) -> list[StagedFile]:
-    """Run the batch: files of `frame` without the partition columns, which are in `partition_values`."""
+def stage(
+    frame: DataFrame, area: Path, partition_by: Sequence[str], opaque: Sequence[str] = ()
+) -> list[StagedFile]:
+    """Run the batch: files of `frame` without the partition columns, which are in `partition_values`.
+
+    `opaque` columns hold large bytes that neither repeat nor are searched: no dictionary, no bounds.
+    """
     batch = area / uuid.uuid4().hex
     writer = frame.write.options(**_WRITE)
+    for name in opaque:
+        writer = writer.option(f"parquet.enable.dictionary#{name}", "false")
+        writer = writer.option(f"parquet.column.statistics.enabled#{name}", "false")
     if partition_by:
         writer = writer.partitionBy(*partition_by)
     writer.parquet(str(batch))

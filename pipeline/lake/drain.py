@@ -18,7 +18,7 @@ from pipeline.ingest.staging import StagedFile, stage
 from pipeline.ingest.watch import TopicWatch, gone
 from pipeline.lake.plan import OnDataLoss, SourceLoad, TopicLoad, plan_waiting
 from pipeline.lake.rows import Destination, lake_rows
-from pipeline.schema.lake import LAKE_PARTITION_BY
+from pipeline.schema.lake import LAKE_OPAQUE, LAKE_PARTITION_BY
 
 JOB: Final = "load"
 JOB_VERSION: Final = "1"
@@ -76,7 +76,7 @@ class Drain:
                 self._records(spark, part),
                 {name: Destination(load.topic.id, load.next_batch) for name, load in self._loads(part)},
             )
-            return stage(rows, self._area, ("topic", *LAKE_PARTITION_BY))
+            return stage(rows, self._area, ("topic", *LAKE_PARTITION_BY), LAKE_OPAQUE)
 
     def _records(self, spark: SparkSession, part: Ranges) -> DataFrame:
         kafka = self._plan.source.kafka

@@ -16,6 +16,8 @@ from pyspark.sql.types import (
 HEADERS: Final = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 
 LAKE_PARTITION_BY: Final = ("event_hour",)
+LAKE_OPAQUE: Final = ("value",)
+"""Whose bytes the writer neither collects in a dictionary nor compares."""
 
 LAKE: Final = StructType(
     [
