@@ -82,7 +82,9 @@ def forecast(series: Series) -> Forecast:
         model = Model.SEASONAL_TREND
     path = _path(series, model)
     grid = np.quantile(errors[model], _ERROR_GRID)
-    spread = np.maximum(path[:, None] + grid[None, :], 0.0)
+    # A step that took the forecast by surprise is in the path by now: its error must not lift it once more.
+    bound = max(float(np.nanmax(series)), float(np.max(path)))
+    spread = np.clip(path[:, None] + grid[None, :], 0.0, bound)
     low, high = np.quantile(errors[model], (_LOW, _HIGH))
     return Forecast(
         model,
