@@ -32,8 +32,9 @@ from wire.compression import PayloadUnreadable, decompress
 _DEBUGGING_REPLICA: Final = BrokerId(-2)
 """Kafka's id for tools: followers answer it, too."""
 _READ_BYTES: Final = 1024 * 1024
-_HEARSAY_S: Final = 0.7
+_HEARSAY_S: Final = 5.0
 """Followers hear of the high watermark with their next fetch, half a second later when nothing comes."""
+_LOOK_AGAIN_S: Final = 0.2
 
 
 class Batch(NamedTuple):
@@ -168,10 +169,7 @@ class ReplicaReader:
 async def verify(cluster: Cluster, row: PartitionRow, *, compacted: bool) -> list[Verdict]:
     """Compare the replicas of one partition with its leader's, or the first that can be read."""
     readers = {broker: ReplicaReader(cluster, broker, row) for broker in row.replicas}
-    ends, faults = await _ends(readers)
-    if len({ends[broker].high_watermark for broker in row.isr if broker in ends}) > 1:
-        await asyncio.sleep(_HEARSAY_S)
-        ends, faults = await _ends(readers)
+    ends, faults = await _settled_ends(readers, row.isr)
     sound = dict(ends)
     while len(sound) > 1:
         reference = row.leader if row.leader in sound else next(iter(sound))
@@ -188,11 +186,12 @@ async def _compare(
     readers: Mapping[int, ReplicaReader], ends: Mapping[int, Ends], reference: int, *, compacted: bool
 ) -> dict[int, str]:
     """What is wrong with which replica; only the reference's damage, if it has any."""
-    start = max(one.log_start_offset for one in ends.values())
-    end = min(one.high_watermark for one in ends.values())
     differ = _different_records if compacted else _different_batches
     faults = {}
     for broker in ends.keys() - {reference}:
+        pair = ends[reference], ends[broker]
+        start = max(one.log_start_offset for one in pair)
+        end = min(one.high_watermark for one in pair)
         try:
             fault = await differ(readers[reference], readers[broker], start, end)
         except Unreadable as error:
@@ -202,6 +201,23 @@ async def _compare(
         if fault is not None:
             faults[broker] = f"{fault} (compared with broker {reference})"
     return faults
+
+
+async def _settled_ends(
+    readers: Mapping[int, ReplicaReader], isr: Sequence[int]
+) -> tuple[dict[int, Ends], dict[int, str]]:
+    """How far each replica goes once those in sync have heard of what was committed when we came."""
+    ends, faults = await _ends(readers)
+    committed = max((ends[broker].high_watermark for broker in isr if broker in ends), default=0)
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + _HEARSAY_S
+    while behind := [broker for broker in isr if broker in ends and ends[broker].high_watermark < committed]:
+        if loop.time() > deadline:
+            text = f"is in sync but has not heard of what was committed up to offset {committed}"
+            return ends, faults | dict.fromkeys(behind, text)
+        await asyncio.sleep(_LOOK_AGAIN_S)
+        ends, faults = await _ends(readers)
+    return ends, faults
 
 
 async def _ends(readers: Mapping[int, ReplicaReader]) -> tuple[dict[int, Ends], dict[int, str]]:

@@ -123,7 +123,7 @@ def _verify(cluster: Cluster, topic: str) -> tuple[int, list[tuple[int, str | No
 
 def _assert_found(cluster: Cluster, topic: str, damaged: int) -> None:
     code, found = _verify(cluster, topic)
-    assert code == 1
+    assert code == 1, found
     assert [replica for replica, fault in found if fault] == [damaged], found
 
 
