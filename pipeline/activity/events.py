@@ -1,14 +1,15 @@
 """From records to events: typed columns, or the error for which a record is a dead letter. Pure."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from enum import StrEnum
 from typing import Final, NamedTuple
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import functions as F  # noqa: N812
 
 from pipeline.activity import topics
+from pipeline.activity.ranges import at, us_of
 
 AHEAD_MS_MAX: Final = 3_600_000
 """A time that far after the record's own moves the watermark for everybody: it is an error instead."""
@@ -68,8 +69,8 @@ SERVICE_METRIC: Final = Kind(
 
 
 def events(records: DataFrame, kinds: Sequence[Kind]) -> DataFrame:
-    """Columns of Spark's Kafka source to: event (hash of the id), ts, the kinds' fields, and for a record that
-    is none `error` and its `raw` bytes; always topic, partition, offset and when it arrived.
+    """From columns of Spark's Kafka source: event (hash of the id), ts and the kinds' fields, or for a record
+    that is no event `error` and its `raw` bytes; always topic, partition, offset and when it arrived.
     """
     types = {name: kind.fields[name] for kind in kinds for name in kind.fields}
     schema = ", ".join(f"`{name}` {of}" for name, of in {"id": "string", "ts": "bigint", **types}.items())
@@ -104,7 +105,8 @@ def _error(kinds: Sequence[Kind]) -> Column:
     arrived_ms = F.unix_millis("arrived")
     found = found.when(F.col("ts") < 0, F.lit("field `ts` is before 1970"))
     found = found.when(
-        F.col("ts") > arrived_ms + AHEAD_MS_MAX, F.lit("field `ts` is more than an hour after the record's own time")
+        F.col("ts") > arrived_ms + AHEAD_MS_MAX,
+        F.lit("field `ts` is more than an hour after the record's own time"),
     )
     for kind in kinds:
         of_kind = F.col("topic") == kind.topic
@@ -120,29 +122,29 @@ def _error(kinds: Sequence[Kind]) -> Column:
     return found
 
 
-def with_lanes(found: DataFrame, watermark: datetime | None) -> DataFrame:
+def with_lanes(found: DataFrame, watermark_us: int | None) -> DataFrame:
     """Adds `lane`. The watermark is the newest event of all batches before, less what is waited for."""
     lane = F.when(F.col("error").isNotNull(), F.lit(Lane.DEAD.value))
-    if watermark is not None:
-        lane = lane.when(F.col("ts") < F.lit(watermark), F.lit(Lane.LATE.value))
+    if watermark_us is not None:
+        lane = lane.when(F.col("ts") < F.expr(at(watermark_us)), F.lit(Lane.LATE.value))
     return found.withColumn("lane", lane.otherwise(F.lit(Lane.ON_TIME.value)))
 
 
-def unseen(found: DataFrame, seen: DataFrame | None, watermark: datetime | None) -> DataFrame:
+def unseen(found: DataFrame, seen: DataFrame | None, watermark_us: int | None) -> DataFrame:
     """Each event once: neither twice in the batch nor, when on time, already in the table.
 
-    Late ones are looked for when they are counted (`views.late_views`): the look-up reads no further back than
-    the watermark.
+    Late ones are looked for when they are counted (`views.late_views`): the look-up reads no further back
+    than the watermark.
     """
     once = found.dropDuplicates(["ts", "event"])
     if seen is None:
         return once
     recent = seen.where(F.col("lane") == Lane.ON_TIME.value)
-    if watermark is not None:
-        recent = recent.where(F.col("ts") >= F.lit(watermark))
+    if watermark_us is not None:
+        recent = recent.where(F.col("ts") >= F.expr(at(watermark_us)))
     return once.join(recent.select("ts", "event"), ["ts", "event"], "left_anti")
 
 
-def watermark_of(newest: datetime | None, waited_for: timedelta) -> datetime | None:
+def watermark_of(newest_us: int | None, waits_for: timedelta) -> int | None:
     """What is older is late."""
-    return None if newest is None else newest - waited_for
+    return None if newest_us is None else newest_us - us_of(waits_for)

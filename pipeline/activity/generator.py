@@ -48,7 +48,9 @@ def generate(
     return schedule.truth()
 
 
-def _send(source: KafkaSource, schedule: Schedule, seconds_per_ms: float, begin_ms: int, progress: Progress) -> None:
+def _send(
+    source: KafkaSource, schedule: Schedule, seconds_per_ms: float, begin_ms: int, progress: Progress
+) -> None:
     faults: list[str] = []
 
     def reported(error: KafkaError | None, _record: Any) -> None:
@@ -72,7 +74,7 @@ def _send(source: KafkaSource, schedule: Schedule, seconds_per_ms: float, begin_
     left = producer.flush(_DELIVERY_TIMEOUT_S)
     if faults or left:
         raise PipelineError(
-            f"{len(faults) or left} events were not delivered ({faults[0] if faults else 'no answer in time'}): "
+            f"{len(faults) or left} events were not delivered ({(faults or ['no answer in time'])[0]}): "
             "look at the instance's limits and whitelist"
         )
 

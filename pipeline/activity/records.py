@@ -34,7 +34,14 @@ _AGAIN_MS: Final = (200, 30_000)
 _INTACT: Final = 0
 _AGAIN: Final = 1
 _DAMAGED: Final = 2
-_TEXTS: Final = ("a fine day", "look at this", "does anyone know a good cafe", "new shoes", "we won", "back home")
+_TEXTS: Final = (
+    "a fine day",
+    "look at this",
+    "does anyone know a good cafe",
+    "new shoes",
+    "we won",
+    "back home",
+)
 
 
 class Record(NamedTuple):

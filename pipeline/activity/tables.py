@@ -14,8 +14,8 @@ _FILES_MAX: Final = 200
 class ActivityTables:
     """The tables of one instance's activity.
 
-    Every write carries the number of the last batch that is in it (`txnVersion`): Delta leaves out a write whose
-    number it has, so a batch that is repeated after a crash changes nothing.
+    Every write carries the number of the last batch that is in it (`txnVersion`): Delta leaves out a write
+    whose number it has, so a batch that is repeated after a crash changes nothing.
     """
 
     def __init__(self, spark: SparkSession, layout: PipelineLayout, instance_id: str) -> None:
@@ -50,7 +50,7 @@ class ActivityTables:
         self._write(name, rows, writer, batch, "append", partition_by, None)
 
     def replace(self, name: str, rows: DataFrame, writer: str, batch: int, where: str | None = None) -> None:
-        """Put rows in place of those for which `where` holds, all without it; it must hold for the new ones."""
+        """Put rows in place of those for which `where` holds, or of all; it must hold for the new ones."""
         self._write(name, rows, writer, batch, "overwrite", (), where if self.exists(name) else None)
 
     def _write(

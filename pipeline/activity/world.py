@@ -112,7 +112,8 @@ def times(plan: Plan, count: int, rng: np.random.Generator) -> Ints:
     density = np.interp(hours, np.arange(25), [*_DAY, _DAY[0]])
     cumulated = np.concatenate(([0.0], np.cumsum(density)))
     drawn = np.interp(rng.random(count) * cumulated[-1], cumulated, edges)
-    return (plan.start_ms + np.minimum(drawn, plan.span_ms - 1)).astype(np.int64)
+    moments: Ints = (plan.start_ms + np.minimum(drawn, plan.span_ms - 1)).astype(np.int64)
+    return moments
 
 
 def popular(count: int, among: int, rng: np.random.Generator, exponent: float = 1.1) -> Ints:
@@ -120,7 +121,8 @@ def popular(count: int, among: int, rng: np.random.Generator, exponent: float = 
     weights = np.arange(1, among + 1, dtype=np.float64) ** -exponent
     cumulated = np.cumsum(weights)
     found = np.searchsorted(cumulated, rng.random(count) * cumulated[-1])
-    return np.minimum(found, among - 1).astype(np.int64)
+    chosen: Ints = np.minimum(found, among - 1).astype(np.int64)
+    return chosen
 
 
 def _page_views(plan: Plan, rng: np.random.Generator) -> Stream:
@@ -223,7 +225,9 @@ def _metrics(plan: Plan, rng: np.random.Generator) -> tuple[Stream, Incident]:
     ts = plan.start_ms + ((number // hosts + (number % hosts) / hosts) * step).astype(np.int64)
     ts = np.minimum(ts, plan.start_ms + plan.span_ms - 1)
     start = plan.start_ms + int(plan.span_ms * 0.66) // MINUTE_MS * MINUTE_MS
-    incident = Incident(SERVICES[plan.seed % len(SERVICES)], start, start + max(8 * MINUTE_MS, plan.span_ms // 36))
+    incident = Incident(
+        SERVICES[plan.seed % len(SERVICES)], start, start + max(8 * MINUTE_MS, plan.span_ms // 36)
+    )
     service = number % len(SERVICES)
     ill = (service == SERVICES.index(incident.service)) & (ts >= incident.start_ms) & (ts < incident.end_ms)
     errors = rng.binomial(SAMPLES, np.where(ill, 0.35, 0.004))

@@ -1,0 +1,129 @@
+"""Runs the jobs of activity: one streaming query each, all of them side by side in one session."""
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import Final
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from pipeline.activity import abuse, feed, ops, views
+from pipeline.activity.intake import Intake, Job, Source
+from pipeline.activity.topics import ABUSE_ALERTS, OPS_ALERTS, ensure_topics
+from pipeline.errors import PipelineError
+from pipeline.layout import PipelineLayout
+from pipeline.progress import Progress, Silent
+from pipeline.streams import QueryRun
+
+__all__ = ["JOBS", "Source", "run_abuse", "run_activity", "run_feed", "run_ops", "run_views"]
+
+JOBS: Final = {job.name: job for job in (views.JOB, feed.JOB, abuse.JOB, ops.JOB)}
+Totals = dict[str, int]
+
+
+def run_activity(
+    spark: SparkSession,
+    source: Source,
+    layout: PipelineLayout,
+    progress_of: Callable[[str], Progress] = lambda _: Silent(),
+    *,
+    only: Sequence[str] = tuple(JOBS),
+    available_now: bool = True,
+    for_s: float | None = None,
+) -> dict[str, Totals]:
+    """Run jobs until they have read what is there now, or for so long; returns each one's totals.
+
+    `progress_of` gives what a job tells of itself. Raises: PipelineError when a topic is missing, somebody
+    else runs the same job, or a query dies: then all stop, and the next run goes on from their last batches.
+    """
+    ensure_topics(source.kafka, (ABUSE_ALERTS, OPS_ALERTS))
+    told = {name: progress_of(name) for name in only}
+    intakes = [Intake(spark, source, layout, JOBS[name], progress) for name, progress in told.items()]
+    by_query = {intake.query_name: intake for intake in intakes}
+
+    def ended(query: StreamingQuery) -> None:
+        by_query[query.name].fold()
+
+    with ExitStack() as stack:
+        for intake in intakes:
+            stack.enter_context(intake.held())
+        run = stack.enter_context(QueryRun(spark, {one.query_name: told[one.job.name] for one in intakes}))
+        for intake in intakes:
+            run.start(intake.start(available_now=available_now))
+        try:
+            run.wait(for_s, ended)
+        except PipelineError:
+            if failed := [one.error for one in intakes if isinstance(one.error, PipelineError)]:
+                raise failed[0] from None
+            raise
+        for intake in intakes:
+            intake.compact()
+    return {intake.job.name: intake.counts for intake in intakes}
+
+
+def run_views(
+    spark: SparkSession,
+    source: Source,
+    layout: PipelineLayout,
+    progress: Progress | None = None,
+    *,
+    available_now: bool = True,
+    for_s: float | None = None,
+) -> Totals:
+    """Page views: counts, late ones, sessions, rankings."""
+    return _run_one(views.JOB, spark, source, layout, progress, available_now, for_s)
+
+
+def run_feed(
+    spark: SparkSession,
+    source: Source,
+    layout: PipelineLayout,
+    progress: Progress | None = None,
+    *,
+    available_now: bool = True,
+    for_s: float | None = None,
+) -> Totals:
+    """The news feed of every user."""
+    return _run_one(feed.JOB, spark, source, layout, progress, available_now, for_s)
+
+
+def run_abuse(
+    spark: SparkSession,
+    source: Source,
+    layout: PipelineLayout,
+    progress: Progress | None = None,
+    *,
+    available_now: bool = True,
+    for_s: float | None = None,
+) -> Totals:
+    """Sources that log in too often: alerts to Kafka and a table."""
+    return _run_one(abuse.JOB, spark, source, layout, progress, available_now, for_s)
+
+
+def run_ops(
+    spark: SparkSession,
+    source: Source,
+    layout: PipelineLayout,
+    progress: Progress | None = None,
+    *,
+    available_now: bool = True,
+    for_s: float | None = None,
+) -> Totals:
+    """Services' errors and latencies, and their incidents to Kafka and a table."""
+    return _run_one(ops.JOB, spark, source, layout, progress, available_now, for_s)
+
+
+def _run_one(
+    job: Job,
+    spark: SparkSession,
+    source: Source,
+    layout: PipelineLayout,
+    progress: Progress | None,
+    available_now: bool,
+    for_s: float | None,
+) -> Totals:
+    shown = progress or Silent()
+    totals = run_activity(
+        spark, source, layout, lambda _: shown, only=(job.name,), available_now=available_now, for_s=for_s
+    )
+    return totals[job.name]
