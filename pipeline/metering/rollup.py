@@ -12,6 +12,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Final
 
 import msgspec
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -25,8 +26,8 @@ from pipeline.progress import Progress, Silent
 from pipeline.schema import rollup as schema
 from pipeline.schema.usage import USAGE_RAW as RAW_SCHEMA
 
-_DAYS_AT_ONCE: Final = 5
-"""Bounds what one shuffle holds; tables get one commit for so many days."""
+_DAYS_AT_ONCE: Final = 3
+"""Bounds what is in memory at a time: 864,000 slots of 1,000 instances."""
 
 
 class RollupSaid(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,8 +55,8 @@ class RollupFigures:
 
 
 @dataclass(frozen=True)
-class _Taken:
-    """Where the run before came to."""
+class RolledUp:
+    """Where the newest finished run came to."""
 
     raw_batch: int = -1
     heard_until_ms: int = 0
@@ -94,7 +95,7 @@ def roll_up(
         if not tables.raw.exists():
             return RollupFigures(-1, 0, 0)
         raw = tables.raw.read(spark)
-        before = _taken(tables.days)
+        before = rolled_up(tables.days)
         now, hours = _touched(raw, before)
         hours |= {hour for day in days or () for hour in _hours_of(day)}
         progress.planned(len(hours), "hours")
@@ -116,7 +117,7 @@ def roll_up(
 def hours_where(column: str, hours: Iterable[int], *, spare_ms: int = 0) -> str:
     """SQL for a timestamp column in one of these hours, or up to `spare_ms` before."""
     ranges = [
-        f"({column} >= timestamp_millis({first - spare_ms}) and {column} < timestamp_millis({end}))"
+        f"({column} >= '{_iso(first - spare_ms)}' and {column} < '{_iso(end)}')"
         for first, end in _ranges(hours)
     ]
     return f"({' or '.join(ranges)})"
@@ -127,21 +128,17 @@ def _replace(
 ) -> int:
     """Make these hours again in all three tables."""
     days = [date.fromisoformat(each) for each in said.days]
+    steps = msgspec.structs.replace(said, done=False)
     in_hours = f"{_day_in(days)} and {hours_where('slot_start', hours)}"
-    slots = to_slots(_rows_touching(raw, hours, days)).where(in_hours).persist()
-    try:
-        written = slots.count()
-        steps = msgspec.structs.replace(said, done=False)
-        tables.slots.replace(_filed(slots, "day", "slot_start"), in_hours, steps)
-        hourly = to_hours(slots, said.heard_until_ms)
-        where = f"{_day_in(days)} and {hours_where('hour_start', hours)}"
-        tables.hours.replace(_filed(hourly, "day", "hour_start"), where, steps)
-    finally:
-        slots.unpersist()
-    daily = to_days(tables.hours.read(spark).where(_day_in(days)), said.heard_until_ms)
+    slots = to_slots(_rows_touching(raw, hours, days)).where(in_hours).toArrow()
+    tables.slots.replace(_filed(slots, "slot_start"), in_hours, steps)
+    hourly = to_hours(spark.createDataFrame(slots), said.heard_until_ms).toArrow()
+    where = f"{_day_in(days)} and {hours_where('hour_start', hours)}"
+    tables.hours.replace(_filed(hourly, "hour_start"), where, steps)
+    daily = to_days(tables.hours.read(spark).where(_day_in(days)), said.heard_until_ms).toArrow()
     months = ", ".join(sorted({f"'{each:%Y-%m}'" for each in days}))
-    tables.days.replace(_filed(daily, "month", "day"), f"month in ({months}) and {_day_in(days)}", said)
-    return written
+    tables.days.replace(_filed(daily, "day"), f"month in ({months}) and {_day_in(days)}", said)
+    return int(slots.num_rows)
 
 
 def _rows_touching(raw: DataFrame, hours: Sequence[int], days: Sequence[date]) -> DataFrame:
@@ -151,19 +148,20 @@ def _rows_touching(raw: DataFrame, hours: Sequence[int], days: Sequence[date]) -
     return raw.where(_day_in(read_days)).where(begins)
 
 
-def _filed(rows: DataFrame, partition: str, time: str) -> DataFrame:
-    """One file a partition, in an order that lets a reader of one instance skip the rest."""
-    return rows.repartition(partition).sortWithinPartitions(partition, "instance_id", time)
+def _filed(rows: pa.Table, time: str) -> pa.Table:
+    """In an order that lets a reader of one instance skip the rest."""
+    return rows.sort_by([("day", "ascending"), ("instance_id", "ascending"), (time, "ascending")])
 
 
-def _taken(days: Table) -> _Taken:
+def rolled_up(days: Table) -> RolledUp:
+    """As `usage_day` says."""
     for _, said in days.said():
         if isinstance(said, dict) and said.get("job") == "rollup" and said.get("done"):
-            return _Taken(said["raw_batch"], said["heard_until_ms"])
-    return _Taken()
+            return RolledUp(said["raw_batch"], said["heard_until_ms"])
+    return RolledUp()
 
 
-def _touched(raw: DataFrame, before: _Taken) -> tuple[_Taken, set[int]]:
+def _touched(raw: DataFrame, before: RolledUp) -> tuple[RolledUp, set[int]]:
     """Where this run goes to, and the hours (epoch ms) it has to make."""
     new = raw.where(F.col("ingest_batch") > before.raw_batch)
     end = F.expr("greatest(interval_start_ms, interval_start_ms + interval_ms - 1)")
@@ -180,7 +178,7 @@ def _touched(raw: DataFrame, before: _Taken) -> tuple[_Taken, set[int]]:
     )
     if not rows:
         return before, set()
-    now = _Taken(max(row.batch for row in rows), max(before.heard_until_ms, *(row.heard for row in rows)))
+    now = RolledUp(max(row.batch for row in rows), max(before.heard_until_ms, *(row.heard for row in rows)))
     hours = {hour * HOUR_MS for row in rows for hour in range(row.first, row.last + 1)}
     return now, hours | _completed(before.heard_until_ms, now.heard_until_ms)
 
@@ -226,5 +224,9 @@ def _day(hour_ms: int) -> date:
 
 
 def _day_in(days: Iterable[date]) -> str:
-    dates = ", ".join(f"date'{each}'" for each in sorted(days))
+    dates = ", ".join(f"'{each}'" for each in sorted(days))
     return f"day in ({dates})"
+
+
+def _iso(at_ms: int) -> str:
+    return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"

@@ -1,0 +1,73 @@
+"""J8: bills of months, their closing, and adjustments of closed months.
+
+The usage that a bill is made from is one version of `usage_5m`, which the bill names; with the price version
+it reproduces the bill. Spark adds up usage; everything after that is a few thousand rows.
+
+Closing is three commits: bills become `closing` and name their versions, their lines are written, bills
+become `closed`. A run that finds `closing` bills goes on from their versions. Who writes is checked by the
+ledger, so that no bill is closed twice and none that is closed changes.
+"""
+
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from pipeline.errors import PipelineError
+from pipeline.layout import PipelineLayout
+from pipeline.metering import calendar
+from pipeline.metering.billing_run import BillFigures, BillingRun, CloseFigures
+from pipeline.metering.ledger import Ledger
+from pipeline.metering.rollup import UsageTables
+from pipeline.metering.tables import leases
+from pipeline.progress import Progress, Silent
+
+GRACE_MS: Final = 72 * 3_600_000
+"""How long after its end a month waits for missing reports."""
+
+
+def make_bills(
+    spark: SparkSession,
+    layout: PipelineLayout,
+    progress: Progress | None = None,
+    *,
+    now_ms: int,
+    month: str | None = None,
+    instance_id: str | None = None,
+) -> BillFigures:
+    """Bring bills of open months and adjustments of closed ones up to date with usage.
+
+    Without a month: of all months whose usage changed. Raises: PipelineError.
+    """
+    if month is not None:
+        calendar.first_day(month)
+    if not UsageTables(layout).slots.exists():
+        return BillFigures()
+    ledger = Ledger(layout)
+    with leases([ledger.bills], "the bills"):
+        run = BillingRun(spark, UsageTables(layout), ledger, progress or Silent(), now_ms)
+        return run.make(month, instance_id)
+
+
+def close_month(
+    spark: SparkSession,
+    layout: PipelineLayout,
+    progress: Progress | None = None,
+    *,
+    now_ms: int,
+    month: str,
+    grace_ms: int = GRACE_MS,
+    force_with_gaps: bool = False,
+    instance_id: str | None = None,
+) -> CloseFigures:
+    """Close bills of a month that is over: complete ones, and after the grace period all.
+
+    Raises: PipelineError while the month is not over, or nothing was used in it.
+    """
+    if now_ms < calendar.end_ms(month):
+        raise PipelineError(f"month {month} is not over (UTC): its bills close when it is")
+    if not UsageTables(layout).slots.exists():
+        raise PipelineError("there is no usage yet: run `portico pipeline meter run` first")
+    ledger = Ledger(layout)
+    with leases([ledger.bills], "the closing of a month"):
+        run = BillingRun(spark, UsageTables(layout), ledger, progress or Silent(), now_ms)
+        return run.close(month, instance_id, grace_ms, force_with_gaps)
