@@ -66,24 +66,17 @@ def windows(usage_raw: DataFrame, now_ms: int) -> DataFrame:
     start = f.col("interval_start_ms")
     sums = (
         *("produce_bytes", "consume_bytes", "produce_throttled_ms", "consume_throttled_ms"),
-        *("blocked_ms", "interval_ms"),
+        "blocked_ms",
     )
     return (
         usage_raw.where(f.col("day") >= f.lit(_day(first_ms)))
         .where((start >= first_ms) & (start < now_ms))
-        .groupBy("instance_id", "node_id", "point", (start - start % WINDOW_MS).alias("at_ms"))
+        .groupBy("instance_id", "node_id", (start - start % WINDOW_MS).alias("at_ms"))
         .agg(
             *(f.sum(name).alias(name) for name in sums),
+            (f.max(start + f.col("interval_ms")) - f.min(start)).alias("covered_ms"),
             f.max_by("partitions_led", start).alias("partitions_led"),
             f.max_by("stored_bytes", start).alias("stored_bytes"),
-        )
-        .groupBy("instance_id", "node_id", "at_ms")  # several gateways may count for one broker
-        .agg(
-            *(f.sum(name).alias(name) for name in ("produce_bytes", "consume_bytes")),
-            *(f.max(name).alias(name) for name in sums[2:5]),
-            f.max("interval_ms").alias("covered_ms"),
-            f.max("partitions_led").alias("partitions_led"),
-            f.max("stored_bytes").alias("stored_bytes"),
             f.min("point").alias("point"),
         )
     )

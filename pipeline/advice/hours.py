@@ -101,4 +101,4 @@ def _row(
 
 
 def _whole(path: Series) -> list[int]:
-    return [int(value) for value in np.rint(path)]
+    return np.rint(path).astype(np.int64).tolist()  # type: ignore[no-any-return]

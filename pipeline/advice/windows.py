@@ -1,12 +1,16 @@
-"""From 5-minute sums per broker to rows of `skew`: one instance at a time. Pure."""
+"""From 5-minute sums per broker to rows of `skew`: one instance at a time. Pure.
 
-from typing import Any, Final
+Numpy beneath: pandas' pivots of such small tables took most of a run's time.
+"""
+
+from typing import Any, Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from contracts.quota import Direction
-from pipeline.advice.skew import Floats, Skew, leading_at_the_end, skew
+from pipeline.advice.skew import Floats, leading_at_the_end, skew
 
 WINDOW_MS: Final = 300_000
 HISTORY_MS: Final = 24 * 3_600_000
@@ -17,62 +21,81 @@ COLUMNS: Final = (
 """What `skew_rows` reads: one row per broker and window that was reported."""
 
 
+class _Grid(NamedTuple):
+    """Windows by brokers."""
+
+    usage: pd.DataFrame
+    at_ms: npt.NDArray[np.int64]
+    node_ids: npt.NDArray[np.int64]
+    window_of: npt.NDArray[np.intp]
+    broker_of: npt.NDArray[np.intp]
+
+    def table(self, column: str) -> Floats:
+        """One column; NaN where a broker did not report."""
+        cells = np.full((len(self.at_ms), len(self.node_ids)), np.nan)
+        cells[self.window_of, self.broker_of] = self.usage[column].to_numpy(dtype=np.float64)
+        return cells
+
+    def points(self) -> list[str]:
+        """Each broker's last name."""
+        names = np.full(len(self.node_ids), "", dtype=object)
+        order = np.argsort(self.window_of, kind="stable")
+        names[self.broker_of[order]] = self.usage["point"].to_numpy(dtype=object)[order]
+        return [str(name) for name in names]
+
+
 def skew_rows(usage: pd.DataFrame) -> list[dict[str, Any]]:
     """Rows of `contracts.advice.SkewRow`, without the run date, of one instance's windows.
 
     And two numbers beside them, the same in both rows: `stored_bytes` now and `blocked_ms` of the 24 h.
     """
-    usage = usage.sort_values(["node_id", "at_ms"])
-    led = _table(usage, "partitions_led")
-    leads = led.to_numpy() > 0
-    covered_ms = np.fmax.reduce(_table(usage, "covered_ms").to_numpy(), axis=1)
-    at_end = leading_at_the_end(led.to_numpy())
-    stored = usage.groupby("node_id")["stored_bytes"].last().to_numpy()[at_end]
-    blocked_ms = np.fmax.reduce(_table(usage, "blocked_ms").to_numpy(), axis=1)
+    at_ms, window_of = np.unique(usage["at_ms"].to_numpy(dtype=np.int64), return_inverse=True)
+    node_ids, broker_of = np.unique(usage["node_id"].to_numpy(dtype=np.int64), return_inverse=True)
+    grid = _Grid(usage, at_ms, node_ids, window_of, broker_of)
+    led = grid.table("partitions_led")
+    stored = last_known(grid.table("stored_bytes"))[leading_at_the_end(led)]
+    blocked_ms = np.fmax.reduce(grid.table("blocked_ms"), axis=1)
     beside = {"stored_bytes": int(stored.sum()), "blocked_ms": int(np.nansum(blocked_ms))}
-    rows = []
-    for direction in Direction:
-        carried = _table(usage, f"{direction}_bytes").to_numpy()
-        throttled = np.clip(_table(usage, f"{direction}_throttled_ms").to_numpy(), 0.0, WINDOW_MS)
-        of_leaders = np.where(leads | (carried > 0), carried, np.nan)
-        found = skew(of_leaders, throttled, led.to_numpy())
-        rows.append(_row(usage, direction, found, carried, throttled, covered_ms, led) | beside)
-    return rows
+    return [_row(grid, direction, led) | beside for direction in Direction]
 
 
-def _row(
-    usage: pd.DataFrame,
-    direction: Direction,
-    found: Skew,
-    carried: Floats,
-    throttled: Floats,
-    covered_ms: Floats,
-    led: pd.DataFrame,
-) -> dict[str, Any]:
-    held_back = np.fmax.reduce(throttled, axis=1)
-    held_back = np.where(np.isnan(held_back), 0.0, held_back)
+def last_known(table: Floats) -> Floats:
+    """Each column's last number; 0 where there is none."""
+    known = ~np.isnan(table)
+    last = len(table) - 1 - np.argmax(known[::-1], axis=0)
+    return np.where(known.any(axis=0), table[last, np.arange(table.shape[1])], 0.0)
+
+
+def _row(grid: _Grid, direction: Direction, led: Floats) -> dict[str, Any]:
+    carried = np.maximum(grid.table(f"{direction}_bytes"), 0.0)  # a correction may be negative
+    throttled = np.clip(grid.table(f"{direction}_throttled_ms"), 0.0, WINDOW_MS)
+    found = skew(np.where((led > 0) | (carried > 0), carried, np.nan), throttled, led)
+    held_back = np.fmax.reduce(throttled, axis=1)  # somebody reported: never NaN
+    covered_ms = np.fmax.reduce(grid.table("covered_ms"), axis=1)
     rates = np.nansum(carried, axis=1) * 1000 / np.maximum(covered_ms, 1.0)
-    lasting = found.lasting
-    last = usage.groupby("node_id").last()
+    at_end = last_known(led)
+    lasting_bytes = np.nansum(carried[found.lasting], axis=0)
+    throttled_sums = np.nansum(throttled, axis=0)
+    names = grid.points()
     points = [
         {
-            "point": str(last.loc[node_id, "point"]),
+            "point": names[column],
             "node_id": int(node_id),
-            "partitions_led": int(last.loc[node_id, "partitions_led"]),
-            "bytes": int(np.nansum(carried[lasting, column])),
-            "throttled_ms": int(np.nansum(throttled[:, column])),
+            "partitions_led": int(at_end[column]),
+            "bytes": int(lasting_bytes[column]),
+            "throttled_ms": int(throttled_sums[column]),
         }
-        for column, node_id in enumerate(led.columns)
+        for column, node_id in enumerate(grid.node_ids)
     ]
     return {
-        "instance_id": str(usage["instance_id"].iloc[0]),
+        "instance_id": str(grid.usage["instance_id"].iloc[0]),
         "direction": str(direction),
         "window_ms": WINDOW_MS,
-        "at_ms": [int(at) for at in led.index],
-        "rate_bytes_per_s": [round(rate) for rate in rates],
+        "at_ms": grid.at_ms.tolist(),
+        "rate_bytes_per_s": np.rint(rates).astype(np.int64).tolist(),
         "p_ratio": _or_none(found.p_ratio),
         "usable_share_history": _or_none(found.usable_share),
-        "throttled_ms": [int(each) for each in held_back],
+        "throttled_ms": held_back.astype(np.int64).tolist(),
         "p_ratio_min": found.p_ratio_min,
         "share_of_time_uneven": found.share_of_time_uneven,
         "usable_share": found.lasting_usable_share,
@@ -81,10 +104,8 @@ def _row(
     }
 
 
-def _table(usage: pd.DataFrame, column: str) -> pd.DataFrame:
-    """Windows by brokers; NaN where a broker did not report."""
-    return usage.pivot(index="at_ms", columns="node_id", values=column).astype(np.float64)
-
-
 def _or_none(values: Floats) -> list[float | None]:
-    return [None if np.isnan(value) else float(value) for value in values]
+    plain: list[float | None] = values.tolist()
+    for position in np.flatnonzero(np.isnan(values)):
+        plain[position] = None
+    return plain
