@@ -101,7 +101,7 @@ def _period(row: Row, period_ms: int, now_ms: int) -> UsagePeriod:
     return UsagePeriod(
         at=at(at_ms),
         **{name: row[name] for name in _SUMS},
-        stored_bytes_avg=int(row["stored_byte_ms"]) // max(1, min(period_ms, now_ms - at_ms)),
+        stored_bytes_avg=int(row["stored_byte_ms"]) // period_ms if at_ms + period_ms <= now_ms else None,
         gb_hours=float(_gb_hours(row["stored_byte_ms"])),
         produce_peak_bytes_per_s=row["produce_peak_5m_bytes_per_s"],
         consume_peak_bytes_per_s=row["consume_peak_5m_bytes_per_s"],

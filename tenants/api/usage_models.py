@@ -36,7 +36,8 @@ class UsagePeriod(View, frozen=True, kw_only=True):
     consume_throttled_ms: int
     blocked_ms: int
     """Time in which it was full."""
-    stored_bytes_avg: Count
+    stored_bytes_avg: Count | None
+    """None until the period is over."""
     gb_hours: float
     """The integral of stored bytes."""
     produce_peak_bytes_per_s: int

@@ -358,3 +358,216 @@ export interface QuotaOverview {
   policy: string;
   instances: QuotaView[];
 }
+
+// --- the pipeline: runs of jobs, usage, bills, advice ---------------------------------------------
+
+export type RunState = 'running' | 'lost' | 'succeeded' | 'failed';
+export interface Run {
+  id: string;
+  job: string;
+  subject: string;
+  state: RunState;
+  started_at: string;
+  updated_at: string;
+  heard_at: string;
+  /** 0: not known, or a job without an end. */
+  planned: number;
+  done: number;
+  unit: string;
+  rate_per_s: number;
+  figures: Record<string, number>;
+  error: string;
+}
+
+export interface UsagePeriod {
+  at: string;
+  produce_bytes: number;
+  consume_bytes: number;
+  produce_requests: number;
+  consume_requests: number;
+  refused: number;
+  produce_throttled_ms: number;
+  consume_throttled_ms: number;
+  blocked_ms: number;
+  /** Null until the period is over. */
+  stored_bytes_avg: number | null;
+  gb_hours: number;
+  produce_peak_bytes_per_s: number;
+  consume_peak_bytes_per_s: number;
+  recovered_bytes: number;
+  completeness: number | null;
+  estimated: boolean;
+  state: 'open' | 'complete' | null;
+}
+export interface UsageTotals {
+  produce_bytes: number;
+  consume_bytes: number;
+  produce_requests: number;
+  consume_requests: number;
+  refused: number;
+  produce_throttled_ms: number;
+  consume_throttled_ms: number;
+  blocked_ms: number;
+  /** Exact decimal. */
+  gb_hours: string;
+  estimated: boolean;
+}
+export interface Usage {
+  available: boolean;
+  hint: string | null;
+  from: string;
+  to: string;
+  items: UsagePeriod[];
+  totals: UsageTotals | null;
+  p95: { produce_bytes_per_s: number; consume_bytes_per_s: number } | null;
+}
+
+export type BillState = 'open' | 'closing' | 'closed';
+export interface Bill {
+  instance_id: string;
+  tenant: string;
+  name: string;
+  month: string;
+  state: BillState;
+  currency: string;
+  minor_unit_digits: number;
+  lines_minor: number;
+  adjustments_minor: number;
+  total_minor: number;
+  estimated: boolean;
+  completeness: number | null;
+  produce_p95_bytes_per_s: number;
+  consume_p95_bytes_per_s: number;
+  gaps: string;
+  hold_reason: string;
+  price_version: number;
+  usage_version: number;
+  updated_at: string;
+  closed_at: string | null;
+}
+export interface Bills {
+  available: boolean;
+  hint: string | null;
+  items: Bill[];
+}
+export type Dimension = 'produce' | 'consume' | 'requests' | 'storage' | 'bandwidth_p95' | 'provisioned';
+export interface BillLine {
+  dimension: Dimension;
+  quantity: string;
+  unit: string;
+  amount_minor: number;
+  detail: string;
+}
+export interface Adjustment {
+  month: string;
+  bill_month: string;
+  dimension: Dimension;
+  quantity_delta: string;
+  unit: string;
+  amount_delta_minor: number;
+  reason: string;
+  created_at: string;
+}
+export interface BillDetail extends Bill {
+  lines: BillLine[];
+  adjustments: Adjustment[];
+  corrections: Adjustment[];
+}
+export interface BillOverview {
+  available: boolean;
+  hint: string | null;
+  month: string;
+  months: string[];
+  totals: { currency: string; minor_unit_digits: number; total_minor: number; bills: number; estimated: boolean }[];
+  items: (Bill & { deleted: boolean })[];
+}
+
+export type Urgency = 'now' | 'soon' | 'saving' | 'none';
+export type SizeAction = 'keep' | 'grow' | 'shrink';
+export interface Advice {
+  run_date: string;
+  instance_id: string;
+  computed_at_ms: number;
+  history_hours: number;
+  is_enough_history: boolean;
+  urgency: Urgency;
+  reason: string;
+  produce_rate_bytes_per_s: number;
+  consume_rate_bytes_per_s: number;
+  capacity_bytes: number;
+  produce_peak_bytes_per_s: number;
+  consume_peak_bytes_per_s: number;
+  stored_bytes: number;
+  recommended_produce_rate_bytes_per_s: number;
+  recommended_consume_rate_bytes_per_s: number;
+  recommended_capacity_bytes: number;
+  produce_action: SizeAction;
+  consume_action: SizeAction;
+  capacity_action: SizeAction;
+  growth_bytes_per_day: number | null;
+  days_to_full: number | null;
+  days_to_full_low: number | null;
+  days_to_full_high: number | null;
+  /** Null for tenants, like the two below. */
+  produce_usable_share: number | null;
+  consume_usable_share: number | null;
+  moves: number;
+  moves_reason: string;
+  bill_now_minor: number | null;
+  bill_recommended_minor: number | null;
+  currency: string | null;
+}
+export interface SkewSummary {
+  direction: Direction;
+  p_ratio_min: number | null;
+  share_of_time_uneven: number | null;
+  usable_share: number | null;
+  throttled_total_ms: number;
+}
+export interface Skew extends SkewSummary {
+  at_ms: number[];
+  p_ratio: Series;
+  usable_share_history: Series;
+  points: { point: string; node_id: number; partitions_led: number; bytes: number; throttled_ms: number }[];
+}
+export interface Forecast {
+  metric: 'produce' | 'consume' | 'stored';
+  model: 'none' | 'seasonal_naive' | 'seasonal_trend';
+  start_ms: number;
+  expected: number[];
+  low: number[];
+  high: number[];
+  mae: number | null;
+  mae_seasonal_naive: number | null;
+}
+export interface Move {
+  topic: string;
+  partition: number;
+  from_node_id: number;
+  to_node_id: number;
+  replicas: number[];
+  is_leadership_only: boolean;
+  moved_bytes: number;
+  usable_share_before: number;
+  usable_share_after: number;
+  step: number;
+}
+export interface AdvisedInstance {
+  tenant: string;
+  name: string;
+  advice: Advice;
+  skew: SkewSummary[];
+}
+export interface AdviceOverview {
+  available: boolean;
+  hint: string | null;
+  items: AdvisedInstance[];
+}
+export interface InstanceAdvice {
+  available: boolean;
+  hint: string | null;
+  advice: Advice | null;
+  forecast: Forecast[];
+  skew: Skew[] | null;
+  moves: Move[] | null;
+}

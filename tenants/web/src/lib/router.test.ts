@@ -20,6 +20,9 @@ describe('parseRoute', () => {
     const routes: Exclude<Route, { page: 'missing' }>[] = [
       { page: 'dashboard' },
       { page: 'keys' },
+      { page: 'pipeline' },
+      { page: 'bills' },
+      { page: 'instance', id: 'orders', tab: 'bill', item: '2026-11' },
       { page: 'instance', id: 'orders', tab: 'groups', item: 'a/b c#%ü' },
       { page: 'instance', id: 'orders', tab: 'topics', item: '.hidden' },
     ];

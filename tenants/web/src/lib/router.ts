@@ -5,14 +5,18 @@ export type Route =
   | { page: 'instance'; id: string; tab: InstanceTab; item: string | null }
   | { page: 'dashboard' }
   | { page: 'brokers' }
+  | { page: 'bills' }
+  | { page: 'pipeline' }
   | { page: 'tenants' }
   | { page: 'keys' }
   | { page: 'audit' }
   | { page: 'missing'; path: string };
 
-export const INSTANCE_TABS = ['overview', 'topics', 'groups', 'whitelist', 'quota'] as const;
+export const INSTANCE_TABS = ['overview', 'topics', 'groups', 'whitelist', 'quota', 'usage', 'bill'] as const;
 export type InstanceTab = (typeof INSTANCE_TABS)[number];
-const PLAIN = ['instances', 'dashboard', 'brokers', 'tenants', 'keys', 'audit'] as const;
+/** Tabs that show one thing of several: a topic, a group, a month. */
+const WITH_ITEM: readonly InstanceTab[] = ['topics', 'groups', 'usage', 'bill'];
+const PLAIN = ['instances', 'dashboard', 'brokers', 'bills', 'pipeline', 'tenants', 'keys', 'audit'] as const;
 
 const isTab = (text: string): text is InstanceTab => (INSTANCE_TABS as readonly string[]).includes(text);
 
@@ -34,7 +38,7 @@ export function parseRoute(hash: string): Route {
   if (head === 'instances' && id !== undefined) {
     const name = tab ?? 'overview';
     const hasItem = item !== undefined;
-    if (!isTab(name) || rest.length > 0 || (hasItem && name !== 'topics' && name !== 'groups')) return missing;
+    if (!isTab(name) || rest.length > 0 || (hasItem && !WITH_ITEM.includes(name))) return missing;
     return { page: 'instance', id, tab: name, item: item ?? null };
   }
   const plain = PLAIN.find((name) => name === head);

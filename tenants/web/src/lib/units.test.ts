@@ -5,7 +5,9 @@ import {
   formatAgo,
   formatBytes,
   formatDuration,
+  formatMoney,
   formatPercent,
+  formatQuantity,
   formatRate,
   parseBytes,
   parseDuration,
@@ -87,4 +89,24 @@ describe('formatPercent', () => {
     [1, 100_000, '<0.1 %'],
     [5, 10, '50 %'],
   ])('%d of %d is %s', (part, of, text) => expect(formatPercent(part, of)).toBe(text));
+});
+
+describe('formatMoney', () => {
+  it.each([
+    [123456, 2, 'USD', '$1,234.56'],
+    [-5, 2, 'USD', '-$0.05'],
+    [1500, 0, 'JPY', '¥1,500'],
+    [12345, 3, 'KWD', 'KWD 12.345'],
+  ])('%d with %d digits of %s is %s', (minor, digits, currency, text) =>
+    expect(formatMoney(minor, digits, currency).replaceAll('\u00a0', ' ')).toBe(text),
+  );
+});
+
+describe('formatQuantity', () => {
+  it.each([
+    ['1234567.500000', '1,234,567.5'],
+    ['0.000000', '0'],
+    ['-1000.000001', '-1,000.000001'],
+    ['12', '12'],
+  ])('%s is %s', (decimal, text) => expect(formatQuantity(decimal)).toBe(text));
 });

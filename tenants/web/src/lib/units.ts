@@ -110,6 +110,25 @@ export function formatPercent(part: number, of: number): string {
   return percent > 0 && percent < 0.1 ? '<0.1 %' : `${percent >= 10 ? Math.round(percent) : percent.toFixed(1)} %`;
 }
 
+/** An amount in minor units (cents) with the currency's symbol or code. */
+export function formatMoney(minor: number, digits: number, currency: string): string {
+  const options = {
+    style: 'currency',
+    currency,
+    minimumFractionDigits: digits,
+    maximumFractionDigits: digits,
+  } as const;
+  return new Intl.NumberFormat('en-US', options).format(minor / 10 ** digits);
+}
+
+/** An exact decimal of the API, grouped and without trailing zeros: `1234.500000` is 1,234.5. */
+export function formatQuantity(decimal: string): string {
+  const [integer = '0', fraction = ''] = decimal.replace('-', '').split('.');
+  const grouped = integer.replace(/\B(?=(\d{3})+$)/g, ',');
+  const rest = fraction.replace(/0+$/, '');
+  return `${decimal.startsWith('-') ? '-' : ''}${grouped}${rest && `.${rest}`}`;
+}
+
 const clock = new Intl.DateTimeFormat(undefined, {
   hour: '2-digit',
   minute: '2-digit',
@@ -132,6 +151,12 @@ export const formatTime = (at: string | number): string => stamp.format(new Date
 export const formatClock = (atMs: number): string => clock.format(new Date(atMs));
 export const zoneName = (): string =>
   stamp.formatToParts(new Date()).find((part) => part.type === 'timeZoneName')?.value ?? 'local time';
+
+const date = new Intl.DateTimeFormat(undefined, { month: 'short', day: '2-digit' });
+export const formatDate = (at: string | number): string => date.format(new Date(at));
+
+/** A part of a whole that is only told as 100 % when it is all of it. */
+export const formatShareDone = (share: number): string => `${Math.floor(Math.min(1, share) * 1000) / 10} %`;
 
 export function formatAgo(at: string | number, nowMs: number): string {
   const age = nowMs - new Date(at).getTime();

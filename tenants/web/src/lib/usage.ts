@@ -1,0 +1,122 @@
+// Months, and series of usage as charts and tables take them. Usage and bills are counted in UTC.
+
+import type { UsagePeriod } from '../api';
+
+const HOUR_MS = 3_600_000;
+const DAY_MS = 24 * HOUR_MS;
+
+export const monthOf = (atMs: number): string => new Date(atMs).toISOString().slice(0, 7);
+
+export const isMonth = (text: string | null): text is string => text !== null && /^\d{4}-(0[1-9]|1[0-2])$/.test(text);
+
+/** From the first instant of a month to the first of the next. */
+export function monthSpan(month: string): [number, number] {
+  const [year, number] = month.split('-').map(Number) as [number, number];
+  return [Date.UTC(year, number - 1), Date.UTC(year, number)];
+}
+
+/** The newest first, at most five years. */
+export function monthsSince(firstMs: number, nowMs: number): string[] {
+  const months: string[] = [];
+  const first = monthOf(Math.min(firstMs, nowMs));
+  for (let at = nowMs; monthOf(at) >= first && months.length < 60; at = monthSpan(monthOf(at))[0] - 1) {
+    months.push(monthOf(at));
+  }
+  return months;
+}
+
+const NAMED = new Intl.DateTimeFormat('en-US', { month: 'long', year: 'numeric', timeZone: 'UTC' });
+export const monthName = (month: string): string => NAMED.format(new Date(monthSpan(month)[0]));
+
+const DAY = new Intl.DateTimeFormat('en-US', { month: 'short', day: 'numeric', timeZone: 'UTC' });
+const TIME = new Intl.DateTimeFormat('en-US', { hour: '2-digit', minute: '2-digit', hour12: false, timeZone: 'UTC' });
+/** `Nov 5`, or `Nov 5, 13:00 UTC` where it is not midnight. */
+export const formatUtcDay = (atMs: number): string => DAY.format(new Date(atMs));
+export const formatUtcHour = (atMs: number): string =>
+  `${DAY.format(new Date(atMs))}, ${TIME.format(new Date(atMs)).replace(/^24/, '00')} UTC`;
+export const formatUtcTick = (atMs: number): string =>
+  atMs % DAY_MS === 0 ? formatUtcDay(atMs) : TIME.format(new Date(atMs)).replace(/^24/, '00');
+
+export type Column = (number | null)[];
+
+export interface HourSeries {
+  atS: number[];
+  produce: Column;
+  consume: Column;
+  stored: Column;
+  produceThrottled: Column;
+  consumeThrottled: Column;
+}
+
+/** Every hour that is over, from `fromMs` until the last one known (and never after `toMs`); unknown ones are gaps. */
+export function hourly(items: readonly UsagePeriod[], fromMs: number, toMs: number): HourSeries {
+  const known = new Map(items.map((item) => [Date.parse(item.at), item]));
+  const last = items.length === 0 ? fromMs : Date.parse(items[items.length - 1]!.at);
+  const series: HourSeries = {
+    atS: [],
+    produce: [],
+    consume: [],
+    stored: [],
+    produceThrottled: [],
+    consumeThrottled: [],
+  };
+  for (let at = fromMs; at <= Math.min(last, toMs - HOUR_MS); at += HOUR_MS) {
+    const item = known.get(at);
+    const hour = item && item.stored_bytes_avg !== null ? item : undefined; // not over: averages would be too low
+    series.atS.push(at / 1000);
+    series.produce.push(hour ? hour.produce_bytes / 3600 : null);
+    series.consume.push(hour ? hour.consume_bytes / 3600 : null);
+    series.stored.push(hour ? hour.stored_bytes_avg : null);
+    series.produceThrottled.push(hour ? hour.produce_throttled_ms / 3600 : null);
+    series.consumeThrottled.push(hour ? hour.consume_throttled_ms / 3600 : null);
+  }
+  return series;
+}
+
+export interface Day {
+  atMs: number;
+  produceBytes: number;
+  consumeBytes: number;
+  gbHours: number;
+  throttledMs: number;
+  refused: number;
+  producePeak: number;
+  consumePeak: number;
+  /** Hours of it that are known. */
+  hours: number;
+  estimated: boolean;
+  open: boolean;
+}
+
+/** Hours by day of UTC, the newest first. */
+export function daily(items: readonly UsagePeriod[]): Day[] {
+  const days = new Map<number, Day>();
+  for (const item of items) {
+    const atMs = Math.floor(Date.parse(item.at) / DAY_MS) * DAY_MS;
+    const day = days.get(atMs) ?? {
+      atMs,
+      produceBytes: 0,
+      consumeBytes: 0,
+      gbHours: 0,
+      throttledMs: 0,
+      refused: 0,
+      producePeak: 0,
+      consumePeak: 0,
+      hours: 0,
+      estimated: false,
+      open: false,
+    };
+    day.produceBytes += item.produce_bytes;
+    day.consumeBytes += item.consume_bytes;
+    day.gbHours += item.gb_hours;
+    day.throttledMs += item.produce_throttled_ms + item.consume_throttled_ms;
+    day.refused += item.refused;
+    day.producePeak = Math.max(day.producePeak, item.produce_peak_bytes_per_s);
+    day.consumePeak = Math.max(day.consumePeak, item.consume_peak_bytes_per_s);
+    day.hours += 1;
+    day.estimated ||= item.estimated;
+    day.open ||= item.state === 'open';
+    days.set(atMs, day);
+  }
+  return [...days.values()].sort((a, b) => b.atMs - a.atMs);
+}
