@@ -12,12 +12,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import SparkSession
 
 from pipeline.errors import PipelineError
 from pipeline.ingest.staging import StagedFile, staged_file, staging_area
-from pipeline.lake.decode_files import lake_sizes
+from pipeline.lake.decode_files import lake_source
 from pipeline.lake.decode_plan import (
     STEP_ROWS,
     BatchSpan,
@@ -25,6 +24,7 @@ from pipeline.lake.decode_plan import (
     positions_after,
 )
 from pipeline.lake.decode_schema import RecordSchema
+from pipeline.lake.decode_source import OfBatches, Selection, Slice, bundles
 from pipeline.lake.decode_tables import JOB_DECODE, DecodeTables
 from pipeline.lake.decode_tasks import DEAD, DECODED, ERRORS, REPORT_DDL, UNKNOWN, TaskPlan, decode_task
 from pipeline.lake.tables import LakeTable
@@ -32,6 +32,7 @@ from pipeline.layout import PipelineLayout
 from pipeline.progress import Progress
 from pipeline.schema.decoded import DEAD_PARTITION, DECODED_PARTITION
 
+_TASKS_PER_CORE: Final = 2
 _TIMES: Final = {DEAD_PARTITION, DECODED_PARTITION}
 
 
@@ -98,13 +99,13 @@ def decode(
     ):
         tables.repair(spark, area)
         tables.use_schema(spark, schema)
-        source = lake_sizes(lake)
+        source = lake_source(lake)
         steps = plan_steps(tables.positions(), source.loads_end, source.backfills_end, source.rows, rows_max)
         progress.planned(sum(_rows_of(step, source.rows) for step in steps))
         result = DecodeResult(lake)
         for step in steps:
-            frame = lake_frame(spark, lake, source.version, step)
-            outcome = run_tasks(frame, schema, lake, tables.next_batch, area)
+            chosen = OfBatches(step)
+            outcome = run_tasks(spark, source.slices, chosen, schema, lake, tables.next_batch, area)
             _commit(tables, step, schema, on_error, outcome, result)
             progress.done(result.rows)
             progress.figures(decoded=result.decoded, dead_letters=result.dead_letters, dropped=result.dropped)
@@ -169,23 +170,22 @@ def _first_letter(path: Path) -> tuple[int, int, str, str]:
     return first["partition"], first["offset"], first["error_class"], first["message"]
 
 
-def lake_frame(spark: SparkSession, lake: LakeTable, version: int, span: BatchSpan) -> DataFrame:
-    """The lake rows of a span, as one version of the table has them: as tasks take them."""
-    table = spark.read.format("delta").option("versionAsOf", version).load(str(lake.path))
-    return task_columns(table.where(span.condition()), F.lit(1))
-
-
-def task_columns(frame: DataFrame, attempt: Column) -> DataFrame:
-    """What a task needs of lake rows or of dead letters."""
-    kept = ["partition", "offset", "timestamp", "key", "value", "headers", DEAD_PARTITION]
-    return frame.select(*kept, attempt.cast("int").alias("attempt"))
-
-
-def run_tasks(frame: DataFrame, schema: RecordSchema, lake: LakeTable, batch: int, area: Path) -> Outcome:
-    """Decode all rows of a frame into staged files."""
+def run_tasks(
+    spark: SparkSession,
+    parts: Sequence[Slice],
+    selection: Selection,
+    schema: RecordSchema,
+    lake: LakeTable,
+    batch: int,
+    area: Path,
+) -> Outcome:
+    """Decode the selected rows of slices into staged files."""
     folder = area / f"batch-{batch}"
-    plan = TaskPlan(schema, str(folder), lake.topic, lake.topic_id, batch)
-    report = frame.mapInArrow(decode_task(plan), REPORT_DDL).collect()
+    wanted = [each for each in parts if selection.may_have(each)]
+    shares = bundles(wanted, spark.sparkContext.defaultParallelism * _TASKS_PER_CORE)
+    plan = TaskPlan(schema, str(folder), lake.topic, lake.topic_id, batch, selection, shares)
+    numbers = spark.range(len(shares), numPartitions=max(1, len(shares)))
+    report = numbers.mapInArrow(decode_task(plan), REPORT_DDL).collect()
     return Outcome(
         _files(report, DECODED, folder),
         _files(report, DEAD, folder),

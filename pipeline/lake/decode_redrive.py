@@ -9,15 +9,17 @@ next decode or re-drive then removes what has moved.
 from collections.abc import Sequence
 from pathlib import Path
 
+from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from pipeline.errors import PipelineError
 from pipeline.ingest.ranges import PartitionRange
 from pipeline.ingest.staging import StagedFile, stage, staging_area
-from pipeline.lake.decode import DecodeResult, Outcome, run_tasks, task_columns
+from pipeline.lake.decode import DecodeResult, Outcome, run_tasks
 from pipeline.lake.decode_plan import REDRIVEN
 from pipeline.lake.decode_schema import RecordSchema
+from pipeline.lake.decode_source import OfLetters, slices_of
 from pipeline.lake.decode_tables import (
     DEAD_KIND,
     DECODED_KIND,
@@ -50,12 +52,11 @@ def redrive(
             )
         tables.repair(spark, area)
         tables.use_schema(spark, schema)
-        letters = spark.read.format("delta").load(str(tables.dead.path))
-        chosen = letters.where(F.col("error_class").isin(*error_classes)) if error_classes else letters
         progress.planned(tables.totals()["dead_letters"], "dead letters")
-        tried = task_columns(chosen, F.col("attempt") + 1)
-        outcome = run_tasks(tried, schema, lake, tables.next_batch, area)
-        others = _others(letters, error_classes, area)
+        parts = slices_of(DeltaTable(str(tables.dead.path)), tables.dead.path, DEAD_PARTITION)
+        chosen = OfLetters(error_classes)
+        outcome = run_tasks(spark, parts, chosen, schema, lake, tables.next_batch, area)
+        others = _others(spark, tables, error_classes, area)
         _commit(tables, schema, outcome, others)
         result = DecodeResult(lake, outcome.decoded_rows + outcome.dead_rows, outcome.decoded_rows)
         result.dead_letters = outcome.dead_rows
@@ -67,10 +68,13 @@ def redrive(
         return result
 
 
-def _others(letters: DataFrame, error_classes: Sequence[str], area: Path) -> list[StagedFile]:
+def _others(
+    spark: SparkSession, tables: DecodeTables, error_classes: Sequence[str], area: Path
+) -> list[StagedFile]:
     """Dead letters that are not tried stay as they are."""
     if not error_classes:
         return []
+    letters = spark.read.format("delta").load(str(tables.dead.path))
     kept = letters.where(~F.col("error_class").isin(*error_classes))
     return stage(kept, area, (DEAD_PARTITION,))
 

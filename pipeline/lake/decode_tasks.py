@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from pipeline.lake.decode_columns import arrow_type
 from pipeline.lake.decode_schema import RecordSchema
+from pipeline.lake.decode_source import Selection, Slice, read_bundle
 from pipeline.lake.decode_values import DecodedBatch, ValueDecoder
 from pipeline.schema.decoded import DEAD_PARTITION, DECODED_PARTITION
 
@@ -47,13 +48,18 @@ class TaskPlan(NamedTuple):
     topic: str
     topic_id: str
     decode_batch: int
+    selection: Selection
+    bundles: list[list[Slice]]
+    """What each task reads, by its number."""
 
 
 def decode_task(plan: TaskPlan) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """For `mapInArrow` over lake rows and their `attempt`: tells files, errors and unknown fields."""
+    """For `mapInArrow` over numbers of bundles: tells files, errors and unknown fields."""
 
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield _report(_run(plan, batches))
+    def run(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in numbers:
+            for number in batch.column(0).to_pylist():
+                yield _report(_run(plan, read_bundle(plan.bundles[number], plan.selection)))
 
     return run
 
