@@ -119,8 +119,8 @@ class AdviceRow(msgspec.Struct, frozen=True, kw_only=True):
     """Why moves are advised, or would not help; empty where nothing is skewed."""
 
     bill_now_minor: int | None
-    """What a month like the last 30 days costs at the sizes of now, and at the recommended ones, in minor
-    units of the currency; None without a price book or without usage."""
+    """This UTC month's bill so far, and what it would be had the instance the recommended rates, in minor
+    units of the currency; None without a bill."""
     bill_recommended_minor: int | None
     currency: str | None
 

@@ -26,6 +26,7 @@ from contracts.billing import USAGE_HOUR
 from contracts.quota import Direction
 from contracts.usage import USAGE_RAW
 from pipeline.advice import frames
+from pipeline.advice.counterfactual import Billed, this_month
 from pipeline.advice.hours import reported_hours
 from pipeline.advice.judgement import Bought
 from pipeline.advice.rows import Seen, advice_row
@@ -73,27 +74,17 @@ def advise(
     skew = _skews(spark, layout, bought, now_ms, run_date)
     progress.done(2)
     moves = _moves(skew, bought, places, run_date)
-    seen = _seen(forecast, skew)
-    nothing = Seen({}, {}, {})
-    advice = [
-        advice_row(
-            one, seen.get(one.instance_id, nothing), moves.get(one.instance_id, Moves()), run_date, now_ms
-        )
-        for one in bought
-    ]
-    skew = skew.drop_columns(["stored_bytes", "blocked_ms"])
-    move_rows = [row for found in moves.values() for row in found.rows]
-    written: tuple[tuple[str, pa.Table], ...] = (
-        (FORECAST_TABLE, forecast),
-        (SKEW_TABLE, skew),
-        (MOVES_TABLE, as_table(move_rows, MOVES)),
-        (ADVICE_TABLE, as_table(advice, ADVICE)),  # last: who sees it finds the others
+    advice = _advice(forecast, skew, moves, this_month(layout, now_ms), bought, run_date, now_ms)
+    advised = Advised(
+        advice,
+        [row for found in moves.values() for row in found.rows],
+        skew.drop_columns(["stored_bytes", "blocked_ms"]),
+        forecast,
     )
-    for name, rows in written:
-        replace_day(layout.table(name), rows, run_date, bought[0].instance_id if only_one else None)
+    _write(layout, advised, run_date, bought[0].instance_id if only_one else None)
     progress.done(4)
-    progress.figures(instances=len(advice), moves=len(move_rows))
-    return Advised(advice, move_rows, skew, forecast)
+    progress.figures(instances=len(advice), moves=len(advised.moves))
+    return advised
 
 
 def forecast_rows(table: pa.Table) -> list[ForecastRow]:
@@ -146,6 +137,43 @@ def _of(usage: DataFrame, bought: Iterable[Bought]) -> DataFrame:
 
 def _dated(rows: DataFrame, run_date: datetime.date, schema: StructType) -> pa.Table:
     return rows.withColumn("run_date", f.lit(run_date)).select(*schema.names).toArrow()
+
+
+def _advice(
+    forecast: pa.Table,
+    skew: pa.Table,
+    moves: Mapping[str, Moves],
+    bills: Mapping[str, Billed],
+    bought: Sequence[Bought],
+    run_date: datetime.date,
+    now_ms: int,
+) -> list[AdviceRow]:
+    seen = _seen(forecast, skew)
+    nothing = Seen({}, {}, {})
+    return [
+        advice_row(
+            one,
+            seen.get(one.instance_id, nothing),
+            moves.get(one.instance_id, Moves()),
+            bills.get(one.instance_id),
+            run_date,
+            now_ms,
+        )
+        for one in bought
+    ]
+
+
+def _write(
+    layout: PipelineLayout, advised: Advised, run_date: datetime.date, instance_id: str | None
+) -> None:
+    written = (
+        (FORECAST_TABLE, advised.forecast),
+        (SKEW_TABLE, advised.skew),
+        (MOVES_TABLE, as_table(advised.moves, MOVES)),
+        (ADVICE_TABLE, as_table(advised.advice, ADVICE)),  # last: who sees it finds the others
+    )
+    for name, rows in written:
+        replace_day(layout.table(name), rows, run_date, instance_id)
 
 
 def _seen(forecast: pa.Table, skew: pa.Table) -> dict[str, Seen]:

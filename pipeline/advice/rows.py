@@ -3,9 +3,10 @@
 import datetime
 from typing import Any, Final, NamedTuple
 
-from contracts.advice import AdviceRow, Metric, Model, Urgency
+from contracts.advice import Action, AdviceRow, Metric, Model, Urgency
 from contracts.quota import Direction
-from pipeline.advice.judgement import Bought, Kept, Rated, judge
+from pipeline.advice.counterfactual import Billed, Bills, with_rates
+from pipeline.advice.judgement import Bought, Judgement, Kept, Rated, judge
 from pipeline.advice.skewed import Moves
 
 Row = dict[str, Any]
@@ -31,12 +32,15 @@ class Seen(NamedTuple):
     """`stored_bytes` now, and `blocked_ms` of the last 24 h."""
 
 
-def advice_row(bought: Bought, seen: Seen, moves: Moves, run_date: datetime.date, now_ms: int) -> AdviceRow:
+def advice_row(
+    bought: Bought, seen: Seen, moves: Moves, billed: Billed | None, run_date: datetime.date, now_ms: int
+) -> AdviceRow:
     """All that is advised of one instance."""
     produce, consume = (_rated(seen, direction) for direction in Direction)
     kept = _kept(seen)
     history = seen.forecasts.get(Metric.STORED, _NO_FORECAST)["history_hours"]
     found = judge(bought, history, produce, consume, kept)
+    bills = _bills(bought, found, billed)
     urgency = found.urgency
     if moves.rows and urgency is not Urgency.NOW:
         urgency = Urgency.SOON
@@ -47,7 +51,7 @@ def advice_row(bought: Bought, seen: Seen, moves: Moves, run_date: datetime.date
         history_hours=history,
         is_enough_history=kept.model is not Model.NONE,
         urgency=urgency,
-        reason=found.reason,
+        reason=found.reason + _bill_reason(bills),
         produce_rate_bytes_per_s=bought.produce_rate_bytes_per_s,
         consume_rate_bytes_per_s=bought.consume_rate_bytes_per_s,
         capacity_bytes=bought.capacity_bytes,
@@ -74,10 +78,26 @@ def advice_row(bought: Bought, seen: Seen, moves: Moves, run_date: datetime.date
         consume_usable_share=seen.skews.get(Direction.CONSUME, _NO_SKEW)["usable_share"],
         moves=len(moves.rows),
         moves_reason=moves.reason,
-        bill_now_minor=None,
-        bill_recommended_minor=None,
-        currency=None,
+        bill_now_minor=bills and bills.now_minor,
+        bill_recommended_minor=bills and bills.advised_minor,
+        currency=bills and bills.currency,
     )
+
+
+def _bills(bought: Bought, found: Judgement, billed: Billed | None) -> Bills | None:
+    produce, consume = found.produce_rate_bytes_per_s, found.consume_rate_bytes_per_s
+    if found.produce is Action.KEEP:
+        produce = bought.produce_rate_bytes_per_s
+    if found.consume is Action.KEEP:
+        consume = bought.consume_rate_bytes_per_s
+    return None if billed is None else with_rates(billed, bought, produce, consume)
+
+
+def _bill_reason(bills: Bills | None) -> str:
+    if bills is None or bills.now_minor == bills.advised_minor:
+        return ""
+    advised, now = bills.amount(bills.advised_minor), bills.amount(bills.now_minor)
+    return f"; with these rates this month's bill would be {advised} so far, instead of {now}"
 
 
 def _rated(seen: Seen, direction: Direction) -> Rated:
