@@ -23,8 +23,9 @@ Tell = Callable[[JobStatus], None]
 class ShownProgress:
     """A bar on stderr of what is done of what is planned, and a JobStatus each second and at the end."""
 
-    def __init__(self, job: str, subject: str, tell: Tell) -> None:
-        self._tell = tell
+    def __init__(self, job: str, subject: str, tell: Tell, beside: "ShownProgress | None" = None) -> None:
+        """`beside`: another of the same command, on whose screen this one is one more line."""
+        self.tell = tell
         now_ms = epoch_ms()
         self._status = JobStatus(
             id=str(uuid.uuid4()),
@@ -37,17 +38,8 @@ class ShownProgress:
         self._lock = threading.Lock()
         self._ended = threading.Event()
         self._told = True
-        screen = Terminal(stderr=True)
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[unit]}"),
-            TimeRemainingColumn(),
-            console=screen,
-            disable=not screen.is_terminal,
-            transient=True,
-        )
+        self._screen_is_ours = beside is None
+        self._bar: Progress = _bars() if beside is None else beside._bar
         self._task = self._bar.add_task(f"{job} {subject}".strip(), total=None, unit="")
         self._teller = threading.Thread(target=self._keep_telling, daemon=True, name="job-status")
 
@@ -68,12 +60,16 @@ class ShownProgress:
 
     def figures(self, **totals: int) -> None:
         """Totals of this run."""
-        self._change(figures=self._status.figures | totals)
+        with self._lock:  # several threads may tell totals of one run
+            figures = self._status.figures | totals
+            self._status = msgspec.structs.replace(self._status, updated_at_ms=epoch_ms(), figures=figures)
+            self._told = False
 
     def start(self) -> None:
         """Draw, and tell the console."""
-        self._bar.start()
-        self._tell(self._status)
+        if self._screen_is_ours:
+            self._bar.start()
+        self.tell(self._status)
         self._teller.start()
 
     def end(self, error: str = "") -> None:
@@ -81,8 +77,9 @@ class ShownProgress:
         self._change(state=JobState.FAILED if error else JobState.SUCCEEDED, error=error[:2000])
         self._ended.set()
         self._teller.join()
-        self._bar.stop()
-        self._tell(self._status)
+        if self._screen_is_ours:
+            self._bar.stop()
+        self.tell(self._status)
 
     def _change(self, **fields: object) -> None:
         with self._lock:
@@ -95,7 +92,21 @@ class ShownProgress:
             now = time.monotonic()
             if not self._told or now - told_at >= _TELL_AGAIN_S:
                 self._told, told_at = True, now
-                self._tell(self._status)
+                self.tell(self._status)
+
+
+def _bars() -> Progress:
+    screen = Terminal(stderr=True)
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[unit]}"),
+        TimeRemainingColumn(),
+        console=screen,
+        disable=not screen.is_terminal,
+        transient=True,
+    )
 
 
 def quiet_teller(tell: Tell, warn: Callable[[str], None]) -> Tell:

@@ -33,6 +33,7 @@ class JobRun:
     progress: ShownProgress
     _sessions: "list[SparkSession]" = field(default_factory=list)
     """The session once it is started, or one that several runs share."""
+    _parts: list[ShownProgress] = field(default_factory=list)
 
     @property
     def spark(self) -> "SparkSession":
@@ -42,6 +43,18 @@ class JobRun:
 
             self._sessions.append(spark_session(self.layout.scratch, say))
         return self._sessions[0]
+
+    def part(self, job: str, subject: str) -> ShownProgress:
+        """A part of this run, such as one of its queries, with a line and a status of its own."""
+        part = ShownProgress(job, subject, self.progress.tell, beside=self.progress)
+        self._parts.append(part)
+        part.start()
+        return part
+
+    def end(self, error: str) -> None:
+        """The run and its parts ended, well where there is no error."""
+        for progress in (*self._parts, self.progress):
+            progress.end(error)
 
     def instance(self, name: str) -> Any:
         """An instance as the console shows it, by id or name: `bootstrap_servers`, `id` and so on."""
@@ -74,7 +87,7 @@ def job_run(
             error = failed.sentence
             raise
         finally:
-            progress.end(error)
+            run.end(error)
             if shared is None and sessions:
                 sessions[0].stop()
 

@@ -2,10 +2,11 @@
 
 import typer
 
-from ctl.commands.pipeline import advise, jobs, lake, mirror
+from ctl.commands.pipeline import activity, advise, jobs, lake, mirror
 
 app = typer.Typer(no_args_is_help=True)
 jobs.register(app)
 mirror.register(app)
 advise.register(app)
 lake.register(app)
+activity.register(app)

@@ -1,0 +1,125 @@
+"""Pictures of a day of activity, with matplotlib, as PNG files."""
+
+from pathlib import Path
+from typing import Any, Final
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.dates import DateFormatter
+from matplotlib.figure import Figure
+
+INK: Final = "#1f2933"
+QUIET: Final = "#9aa5b1"
+BLUE: Final = "#2563eb"
+RED: Final = "#dc2626"
+COLORS: Final = ("#2563eb", "#d97706", "#059669", "#7c3aed", "#db2777", "#0891b2", "#65a30d", "#475569")
+_SIZE: Final = (10.0, 4.0)
+_LABEL_LENGTH_MAX: Final = 40
+_SERVICES_MAX: Final = len(COLORS)
+
+
+def label(text: object) -> str:
+    """A name as a picture shows it: short, printable, and no formula."""
+    shown = "".join(letter if letter.isprintable() else "?" for letter in str(text)).replace("$", "\\$")
+    return shown if len(shown) <= _LABEL_LENGTH_MAX else shown[: _LABEL_LENGTH_MAX - 1] + "…"
+
+
+def views_per_minute(views: pd.DataFrame, path: Path) -> Path:
+    """Page views of every minute, and their mean over half an hour."""
+    figure, axes = _canvas("Page views per minute")
+    by_minute = views.set_index("minute")["views"].asfreq("min", fill_value=0)
+    axes.fill_between(by_minute.index, by_minute.to_numpy(), color=BLUE, alpha=0.18, linewidth=0)
+    axes.plot(
+        by_minute.index, by_minute.rolling(30, min_periods=1, center=True).mean(), color=BLUE, linewidth=2
+    )
+    axes.set_ylim(bottom=0)
+    _time_axis(axes)
+    return _saved(figure, path)
+
+
+def ranking(pages: pd.DataFrame, path: Path) -> Path:
+    """The most viewed pages as bars, the first on top."""
+    figure, axes = _canvas("Most viewed pages", height=0.6 + 0.36 * max(3, len(pages)))
+    names = [label(page) for page in pages["page"]]
+    places = range(len(names), 0, -1)
+    axes.barh(places, pages["views"], color=BLUE, height=0.7)
+    axes.set_yticks(list(places), names)
+    for place, views in zip(places, pages["views"], strict=True):
+        axes.text(views, place, f" {views:,}", va="center", color=INK, fontsize=9)
+    axes.margins(x=0.1)
+    axes.xaxis.set_visible(False)
+    axes.spines["bottom"].set_visible(False)
+    return _saved(figure, path)
+
+
+def alerts_timeline(alerts: pd.DataFrame, path: Path, sources_max: int = 12) -> Path:
+    """Attempts of every abusive source over time; the larger the mark, the more of them in its window."""
+    totals = alerts.groupby(["rule", "source"])["attempts"].max().sort_values(ascending=False)
+    shown = list(totals.index[:sources_max])
+    title = "Abuse alerts by source"
+    if len(totals) > len(shown):
+        title += f" (the worst {len(shown)} of {len(totals)})"
+    figure, axes = _canvas(title, height=1.4 + 0.4 * max(2, len(shown)))
+    for place, (rule, source) in enumerate(shown):
+        of_source = alerts[(alerts["rule"] == rule) & (alerts["source"] == source)]
+        size = 20 + 180 * of_source["attempts"] / totals.iloc[0]
+        color = RED if rule == "ip" else COLORS[1]
+        axes.scatter(of_source["window_start"], [place] * len(of_source), s=size, color=color, alpha=0.55)
+    axes.set_yticks(range(len(shown)), [f"{rule} {label(source)}" for rule, source in shown])
+    axes.set_ylim(-0.7, len(shown) - 0.3)
+    axes.invert_yaxis()
+    _time_axis(axes)
+    return _saved(figure, path)
+
+
+def operations(minutes: pd.DataFrame, incidents: pd.DataFrame, path: Path) -> Path:
+    """Error rate and p99 latency of the services, with their incidents shaded."""
+    figure = Figure(figsize=(_SIZE[0], 6.0), dpi=120, layout="constrained")
+    above, below = figure.subplots(2, 1, sharex=True)
+    worst = minutes.groupby("service")["errors"].sum().sort_values(ascending=False)
+    for color, service in zip(COLORS, sorted(worst.index[:_SERVICES_MAX]), strict=False):
+        of_service = minutes[minutes["service"] == service].set_index("minute")
+        above.plot(
+            of_service.index, 100 * of_service["error_rate"], color=color, linewidth=1, label=label(service)
+        )
+        below.plot(of_service.index, of_service["p99_ms"], color=color, linewidth=1)
+    for axes, title, rule in (
+        (above, "Errors, % of requests per minute", "error_rate"),
+        (below, "Latency p99 per minute, ms", "latency_p99"),
+    ):
+        _plain(axes, title)
+        axes.set_ylim(bottom=0)
+        of_rule = incidents[incidents["rule"] == rule] if len(incidents) else incidents
+        for incident in of_rule.itertuples():
+            end = minutes["minute"].max() if pd.isna(incident.resolved_at) else incident.resolved_at
+            axes.axvspan(incident.opened_at, end, color=RED, alpha=0.12, linewidth=0)
+    above.legend(loc="upper left", frameon=False, ncols=4, fontsize=9)
+    _time_axis(below)
+    return _saved(figure, path)
+
+
+def _canvas(title: str, height: float = _SIZE[1]) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(_SIZE[0], height), dpi=120, layout="constrained")
+    axes = figure.subplots()
+    _plain(axes, title)
+    return figure, axes
+
+
+def _plain(axes: Axes, title: str) -> None:
+    axes.set_title(title, loc="left", color=INK, fontsize=12, fontweight="bold")
+    for side in ("top", "right", "left"):
+        axes.spines[side].set_visible(False)
+    axes.spines["bottom"].set_color(QUIET)
+    axes.tick_params(colors=INK, length=0, labelsize=9)
+    axes.grid(axis="y", color="#e4e7eb", linewidth=0.8)
+    axes.set_axisbelow(True)
+
+
+def _time_axis(axes: Axes) -> None:
+    axes.xaxis.set_major_formatter(DateFormatter("%H:%M"))
+    axes.set_xlabel("UTC", color=QUIET, loc="right", fontsize=9)
+
+
+def _saved(figure: Any, path: Path) -> Path:
+    figure.savefig(path)
+    return path
