@@ -12,6 +12,8 @@ INK: Final = "#1f2933"
 QUIET: Final = "#9aa5b1"
 BLUE: Final = "#2563eb"
 RED: Final = "#dc2626"
+Day = tuple[pd.Timestamp, pd.Timestamp]
+"""Its two ends."""
 COLORS: Final = ("#2563eb", "#d97706", "#059669", "#7c3aed", "#db2777", "#0891b2", "#65a30d", "#475569")
 _SIZE: Final = (10.0, 4.0)
 _LABEL_LENGTH_MAX: Final = 40
@@ -24,7 +26,7 @@ def label(text: object) -> str:
     return shown if len(shown) <= _LABEL_LENGTH_MAX else shown[: _LABEL_LENGTH_MAX - 1] + "…"
 
 
-def views_per_minute(views: pd.DataFrame, path: Path) -> Path:
+def views_per_minute(views: pd.DataFrame, day: Day, path: Path) -> Path:
     """Page views of every minute, and their mean over half an hour."""
     figure, axes = _canvas("Page views per minute")
     by_minute = views.set_index("minute")["views"].asfreq("min", fill_value=0)
@@ -33,7 +35,7 @@ def views_per_minute(views: pd.DataFrame, path: Path) -> Path:
         by_minute.index, by_minute.rolling(30, min_periods=1, center=True).mean(), color=BLUE, linewidth=2
     )
     axes.set_ylim(bottom=0)
-    _time_axis(axes)
+    _time_axis(axes, day)
     return _saved(figure, path)
 
 
@@ -49,30 +51,34 @@ def ranking(pages: pd.DataFrame, path: Path) -> Path:
     axes.margins(x=0.1)
     axes.xaxis.set_visible(False)
     axes.spines["bottom"].set_visible(False)
+    axes.grid(visible=False)
     return _saved(figure, path)
 
 
-def alerts_timeline(alerts: pd.DataFrame, path: Path, sources_max: int = 12) -> Path:
-    """Attempts of every abusive source over time; the larger the mark, the more of them in its window."""
+def alerts_timeline(alerts: pd.DataFrame, day: Day, path: Path, sources_max: int = len(COLORS)) -> Path:
+    """Attempts of every abusive source in the windows that told of it, and the rules' thresholds."""
     totals = alerts.groupby(["rule", "source"])["attempts"].max().sort_values(ascending=False)
     shown = list(totals.index[:sources_max])
-    title = "Abuse alerts by source"
+    title = "Abuse: attempts in windows with an alert"
     if len(totals) > len(shown):
-        title += f" (the worst {len(shown)} of {len(totals)})"
-    figure, axes = _canvas(title, height=1.4 + 0.4 * max(2, len(shown)))
-    for place, (rule, source) in enumerate(shown):
+        title += f" (the worst {len(shown)} of {len(totals)} sources)"
+    figure, axes = _canvas(title)
+    for color, (rule, source) in zip(COLORS, shown, strict=False):
         of_source = alerts[(alerts["rule"] == rule) & (alerts["source"] == source)]
-        size = 20 + 180 * of_source["attempts"] / totals.iloc[0]
-        color = RED if rule == "ip" else COLORS[1]
-        axes.scatter(of_source["window_start"], [place] * len(of_source), s=size, color=color, alpha=0.55)
-    axes.set_yticks(range(len(shown)), [f"{rule} {label(source)}" for rule, source in shown])
-    axes.set_ylim(-0.7, len(shown) - 0.3)
-    axes.invert_yaxis()
-    _time_axis(axes)
+        moments, attempts = of_source["window_end"], of_source["attempts"]
+        axes.vlines(moments, 0, attempts, color=color, linewidth=2, alpha=0.5)
+        axes.scatter(moments, attempts, s=22, color=color, label=f"{rule} {label(source)}", zorder=3)
+    for rule, threshold in alerts.groupby("rule")["threshold"].max().items():
+        axes.axhline(threshold, color=QUIET, linewidth=1, linestyle="--")
+        axes.text(day[0], threshold, f" {rule}: {threshold}", color=QUIET, fontsize=8, va="bottom")
+    axes.set_ylim(bottom=0)
+    axes.legend(loc="upper left", frameon=False, ncols=4, fontsize=9)
+    axes.margins(y=0.2)
+    _time_axis(axes, day)
     return _saved(figure, path)
 
 
-def operations(minutes: pd.DataFrame, incidents: pd.DataFrame, path: Path) -> Path:
+def operations(minutes: pd.DataFrame, incidents: pd.DataFrame, day: Day, path: Path) -> Path:
     """Error rate and p99 latency of the services, with their incidents shaded."""
     figure = Figure(figsize=(_SIZE[0], 6.0), dpi=120, layout="constrained")
     above, below = figure.subplots(2, 1, sharex=True)
@@ -94,7 +100,7 @@ def operations(minutes: pd.DataFrame, incidents: pd.DataFrame, path: Path) -> Pa
             end = minutes["minute"].max() if pd.isna(incident.resolved_at) else incident.resolved_at
             axes.axvspan(incident.opened_at, end, color=RED, alpha=0.12, linewidth=0)
     above.legend(loc="upper left", frameon=False, ncols=4, fontsize=9)
-    _time_axis(below)
+    _time_axis(below, day)
     return _saved(figure, path)
 
 
@@ -115,8 +121,9 @@ def _plain(axes: Axes, title: str) -> None:
     axes.set_axisbelow(True)
 
 
-def _time_axis(axes: Axes) -> None:
+def _time_axis(axes: Axes, day: Day) -> None:
     axes.xaxis.set_major_formatter(DateFormatter("%H:%M"))
+    axes.set_xlim(*day)
     axes.set_xlabel("UTC", color=QUIET, loc="right", fontsize=9)
 
 

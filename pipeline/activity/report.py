@@ -60,15 +60,16 @@ def report(
 
 def _sections(found: Figures, folder: Path) -> list[Section]:
     totals = [(name, f"{value:,}") for name, value in found.totals.items()]
+    day = (pd.Timestamp(found.start_us, unit="us"), pd.Timestamp(found.end_us, unit="us"))
     sections = [Section("The day in numbers", None, ("", ""), totals)]
     if len(found.views):
-        drawn = pictures.views_per_minute(found.views, folder / "views_per_minute.png")
+        drawn = pictures.views_per_minute(found.views, day, folder / "views_per_minute.png")
         sections.append(Section("Page views", drawn, (), ()))
         drawn = pictures.ranking(found.pages, folder / "ranking.png")
         rows = [(f"{rank}", page, f"{views:,}") for rank, (page, views) in _ranked(found.pages)]
         sections.append(Section("Ranking", drawn, ("rank", "page", "views"), rows))
     if len(found.alerts):
-        drawn = pictures.alerts_timeline(found.alerts, folder / "abuse_alerts.png")
+        drawn = pictures.alerts_timeline(found.alerts, day, folder / "abuse_alerts.png")
         sections.append(
             Section(
                 "Abuse",
@@ -78,7 +79,7 @@ def _sections(found: Figures, folder: Path) -> list[Section]:
             )
         )
     if len(found.minutes):
-        drawn = pictures.operations(found.minutes, found.incidents, folder / "operations.png")
+        drawn = pictures.operations(found.minutes, found.incidents, day, folder / "operations.png")
         columns = ("rule", "service", "opened", "resolved", "worst", "limit")
         sections.append(Section("Operations", drawn, columns, _incidents(found.incidents), "No incident."))
     if len(found.errors):

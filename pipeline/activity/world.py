@@ -231,7 +231,7 @@ def _metrics(plan: Plan, rng: np.random.Generator) -> tuple[Stream, Incident]:
     service = number % len(SERVICES)
     ill = (service == SERVICES.index(incident.service)) & (ts >= incident.start_ms) & (ts < incident.end_ms)
     errors = rng.binomial(SAMPLES, np.where(ill, 0.35, 0.004))
-    latency = rng.lognormal(np.log(40), 0.5, (count, SAMPLES)) * np.where(ill, 9, 1)[:, None]
+    latency = rng.lognormal(np.log(40), 0.5, (count, SAMPLES)) * np.where(ill, 14, 1)[:, None]
     columns: dict[str, npt.NDArray[np.generic]] = {
         "ts": ts,
         "service": service,
