@@ -71,7 +71,7 @@ def advise(
             places=places,
             only_one=instance is not None,
         )
-        plans = _write_plans(run.layout.reports / "moves", advised.moves)
+        plans = write_plans(run.layout.reports / "moves", advised.moves)
     names = {str(one["id"]): str(one["name"]) for one in found}
     if as_json:
         print_json(_document(advised, plans, details=instance is not None))
@@ -114,7 +114,7 @@ def _places(reach: Reach, instance_ids: Sequence[str], sample_s: float) -> "Mapp
         return {}
 
 
-def _write_plans(folder: Path, moves: Iterable[MoveRow]) -> dict[str, Path]:
+def write_plans(folder: Path, moves: Iterable[MoveRow]) -> dict[str, Path]:
     """One plan per instance, as `portico reassign` reads it."""
     plans: dict[str, dict[tuple[str, int], tuple[int, ...]]] = {}
     for move in moves:
