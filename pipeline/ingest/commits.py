@@ -151,7 +151,7 @@ class IngestTable:
         """
         self._must_continue(document)
         now_ms = int(time.time() * 1000)
-        actions = [_add(move_into(self.path, file), file, now_ms) for file in files]
+        actions = [add_action(move_into(self.path, file), file, now_ms) for file in files]
         transactions = [Transaction(name, number) for name, number in self._numbers_after(document).items()]
         try:
             self._table.create_write_transaction(
@@ -205,7 +205,8 @@ def _document(text: str) -> BatchDocument | None:
         return None
 
 
-def _add(path: str, file: StagedFile, now_ms: int) -> AddAction:
+def add_action(path: str, file: StagedFile, now_ms: int) -> AddAction:
+    """As a commit names a file that was moved into its table."""
     bounded = {name: one for name, one in file.columns.items() if one.low is not None}
     stats: Mapping[str, Any] = {
         "numRecords": file.rows,

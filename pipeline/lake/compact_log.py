@@ -1,0 +1,138 @@
+"""Commits that take files out of a Delta table and put others in, beside writers that only append.
+
+Neither of the libraries does it: delta-rs appends or replaces whole tables, and Delta's own writer can
+replace a log entry of another process on a local disk. An entry of the log is made complete and then linked
+to its number, which fails where there is one already; what came before it is then read, and must leave our
+files alone.
+"""
+
+import json
+import os
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from deltalake import DeltaTable
+
+from pipeline.errors import PipelineError
+from pipeline.ingest.commits import add_action
+from pipeline.ingest.staging import StagedFile
+from pipeline.lake.compact_plan import DataFile
+
+_LOG: Final = "_delta_log"
+_ATTEMPTS: Final = 200
+_READER_VERSION_MAX: Final = 1
+_WRITER_VERSION_MAX: Final = 2
+
+
+class ConflictError(PipelineError):
+    """Somebody else has changed the files that were to be replaced; nothing was committed."""
+
+
+def check_protocol(table: DeltaTable) -> None:
+    """Raises: PipelineError where the table has features that these commits know nothing of."""
+    found = table.protocol()
+    if found.min_reader_version > _READER_VERSION_MAX or found.min_writer_version > _WRITER_VERSION_MAX:
+        raise PipelineError(
+            f"table {Path(table.table_uri).name} was given features by another program (reader "
+            f"{found.min_reader_version}, writer {found.min_writer_version}): maintain it with that one"
+        )
+
+
+def removal(file: DataFile, now_ms: int, *, data_change: bool) -> dict[str, Any]:
+    """The action that takes a file out."""
+    return {
+        "remove": {
+            "path": file.path,
+            "deletionTimestamp": now_ms,
+            "dataChange": data_change,
+            "extendedFileMetadata": True,
+            "partitionValues": file.partition_values,
+            "size": file.size_bytes,
+        }
+    }
+
+
+def addition(path: str, file: StagedFile, now_ms: int) -> dict[str, Any]:
+    """The action that puts a file in which has only rows that the table had."""
+    action = add_action(path, file, now_ms)
+    return {
+        "add": {
+            "path": action.path,
+            "partitionValues": dict(action.partition_values),
+            "size": action.size,
+            "modificationTime": action.modification_time,
+            "dataChange": False,
+            "stats": action.stats,
+        }
+    }
+
+
+def conflict(removed: Iterable[str], actions: Iterable[Mapping[str, Any]]) -> str | None:
+    """What another commit did that ours cannot follow, or None. Files that it added do not matter. Pure."""
+    paths = set(removed)
+    for each in actions:
+        if "metaData" in each or "protocol" in each:
+            return "the table's schema or settings were changed"
+        if "remove" in each and each["remove"]["path"] in paths:
+            return "a file was removed already"
+        if "add" in each and each["add"]["path"] in paths:
+            return "a file was added anew"
+    return None
+
+
+def commit(
+    table: Path,
+    read_version: int,
+    actions: Sequence[Mapping[str, Any]],
+    operation: str,
+    document: Mapping[str, Any],
+    now_ms: int,
+) -> int:
+    """Commit to the table as it was at `read_version` or later; returns the new version.
+
+    Raises: ConflictError, where a commit after that version changed what we remove.
+    """
+    removed = [each["remove"]["path"] for each in actions if "remove" in each]
+    info = {
+        "timestamp": now_ms,
+        "operation": operation,
+        "operationParameters": {},
+        "isBlindAppend": False,
+        "engineInfo": "portico",
+        "userMetadata": json.dumps(document),
+    }
+    lines = "".join(f"{json.dumps(each)}\n" for each in ({"commitInfo": info}, *actions))
+    log = table / _LOG
+    draft = log / f".{uuid.uuid4()}.tmp"
+    try:
+        with draft.open("w") as file:
+            file.write(lines)
+            file.flush()
+            os.fsync(file.fileno())
+        return _link(draft, log, read_version + 1, removed)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _link(draft: Path, log: Path, version: int, removed: Sequence[str]) -> int:
+    for attempt in range(version, version + _ATTEMPTS):
+        entry = log / f"{attempt:020}.json"
+        try:
+            os.link(draft, entry)
+        except FileExistsError:
+            if (reason := conflict(removed, _actions(entry))) is not None:
+                raise ConflictError(f"table {log.parent.name}: {reason} meanwhile; start it again") from None
+            continue
+        handle = os.open(log, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+        return attempt
+    raise ConflictError(f"table {log.parent.name} has {_ATTEMPTS} commits since it was read; start it again")
+
+
+def _actions(entry: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in entry.read_text().splitlines() if line]
