@@ -67,7 +67,7 @@ class SourceOffsets:
         """Look before a client tries again and again. Raises: UnreachableError."""
         deadline = time.monotonic() + _PATIENCE_S
         while (fault := probe(self.source)) is not None:
-            if time.monotonic() > deadline:
+            if fault == _CLOSED or time.monotonic() > deadline:
                 raise UnreachableError(f"Kafka at {self.source.bootstrap}: {fault}")
             time.sleep(_RETRY_S)
 

@@ -69,9 +69,10 @@ def total_offsets(ranges: Iterable[PartitionRange]) -> int:
 def take(
     waiting: Mapping[K, Sequence[PartitionRange]], offsets_max: int
 ) -> dict[K, tuple[PartitionRange, ...]]:
-    """The next batch: at most about `offsets_max` from the front of all ranges, each by its share of the lag.
+    """The next batch: about `offsets_max` from the front of all ranges, each by its share of the lag.
 
-    Invariant: no range that waits gets nothing, so none is starved by a larger one.
+    Invariant: no range that waits gets nothing, so none is starved by a larger one. Shares are rounded up,
+    so that no crumbs are left for a last batch; at most by one offset each.
     """
     assert offsets_max > 0
     lag = sum(total_offsets(ranges) for ranges in waiting.values())
@@ -84,7 +85,7 @@ def take(
 
 
 def _front(waiting: PartitionRange, lag: int, offsets_max: int) -> PartitionRange:
-    share = waiting.offsets if lag <= offsets_max else max(1, waiting.offsets * offsets_max // lag)
+    share = waiting.offsets if lag <= offsets_max else -(-waiting.offsets * offsets_max // lag)
     return waiting._replace(end=waiting.start + share)
 
 

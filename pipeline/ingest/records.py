@@ -1,5 +1,6 @@
 """Reading a few records without Spark's Kafka source, for times that it cannot hold."""
 
+import time
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -25,6 +26,7 @@ _FIRST_MS: Final = -62_135_596_800_000
 _LAST_MS: Final = 253_402_300_799_999
 _SILENCE_MAX_S: Final = 120.0
 _FETCH: Final = 1000
+_TURN_S: Final = 0.2
 _SCHEMA: Final = StructType(
     [
         StructField("key", BinaryType()),
@@ -38,6 +40,7 @@ _SCHEMA: Final = StructType(
         StructField("timestamp_raw_ms", LongType()),
     ]
 )
+_OFFSET: Final = _SCHEMA.names.index("offset")
 
 
 def read_by_client(spark: SparkSession, source: KafkaSource, topic: str, part: PartitionRange) -> DataFrame:
@@ -65,9 +68,13 @@ def read_by_client(spark: SparkSession, source: KafkaSource, topic: str, part: P
 
 def _rows(consumer: Consumer, topic: str, part: PartitionRange) -> list[tuple[Any, ...]]:
     rows: list[tuple[Any, ...]] = []
+    heard_s = time.monotonic()
     while True:
-        messages = consumer.consume(_FETCH, _SILENCE_MAX_S)
-        if not messages:
+        # It waits until it has so many: a short time, so that the last few are not waited for.
+        messages = consumer.consume(_FETCH, _TURN_S)
+        if messages:
+            heard_s = time.monotonic()
+        elif time.monotonic() - heard_s > _SILENCE_MAX_S:
             raise PipelineError(f"{topic}-{part.partition}: no record in {_SILENCE_MAX_S:.0f} s: try again")
         for message in messages:
             failure = message.error()
@@ -76,7 +83,7 @@ def _rows(consumer: Consumer, topic: str, part: PartitionRange) -> list[tuple[An
             if failure is not None or message.offset() >= part.end:
                 return rows
             rows.append(_row(message))
-        if rows and rows[-1][4] == part.end - 1:
+        if rows and rows[-1][_OFFSET] == part.end - 1:
             return rows
 
 

@@ -1,0 +1,266 @@
+"""Topics become lake tables: every record once, as it was."""
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from pipeline.errors import PipelineError
+from pipeline.ingest.commits import IngestTable, TableSpec
+from pipeline.ingest.lease import table_lease
+from pipeline.ingest.offsets import KafkaSource
+from pipeline.ingest.ranges import PartitionRange
+from pipeline.lake.load import Loader, LoadSettings
+from pipeline.lake.plan import LoadSource, OnDataLoss, TopicLoad
+from pipeline.layout import PipelineLayout
+from pipeline.progress import Silent
+from pipeline.schema.lake import LAKE, LAKE_PARTITION_BY
+from tests.integration.stack import Stack
+from tests.pipeline.topics import Record, Topics, numbered
+
+
+@pytest.fixture(scope="module")
+def instance(stack: Stack) -> dict[str, Any]:
+    return stack.create_instance("lake")
+
+
+@pytest.fixture(scope="module")
+def topics(instance: dict[str, Any]) -> Topics:
+    return Topics(instance["bootstrap_servers"])
+
+
+class Lake:
+    """Loads topics of one instance into the tables of one test."""
+
+    def __init__(self, instance: dict[str, Any], spark: SparkSession, layout: PipelineLayout) -> None:
+        self._kafka = KafkaSource(instance["bootstrap_servers"])
+        self._instance_id = str(instance["id"])
+        self._spark = spark
+        self._layout = layout
+
+    def load(
+        self,
+        *topics: str,
+        before_reading: Callable[[], None] = lambda: None,
+        **settings: Any,
+    ) -> dict[str, TopicLoad]:
+        """One pass over the topics. `before_reading` runs once all is planned and before the first read."""
+
+        def session() -> SparkSession:
+            before_reading()
+            return self._spark
+
+        source = LoadSource(self._instance_id, "lake", self._kafka, topics or None)
+        loader = Loader(session, self._layout, [source], LoadSettings(**settings), Silent())
+        return {load.topic.name: load for load in loader.run()}
+
+
+@pytest.fixture
+def lake(instance: dict[str, Any], spark: SparkSession, layout: PipelineLayout) -> Lake:
+    return Lake(instance, spark, layout)
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    """As a light reader sees them, by partition and offset."""
+    found = DeltaTable(path).to_pyarrow_table().to_pylist()
+    return sorted(found, key=lambda row: (row["partition"], row["offset"]))
+
+
+def offsets(path: Path) -> list[tuple[int, int]]:
+    return [(row["partition"], row["offset"]) for row in rows(path)]
+
+
+def no_reading() -> NoReturn:
+    raise AssertionError("there was nothing to read")
+
+
+def test_records_are_kept_as_they_are(lake: Lake, topics: Topics, spark: SparkSession) -> None:
+    late_ms = int(time.time() - 86_400) * 1000 + 123
+    records = [
+        Record(b"plain", b"key"),
+        Record(b"", b""),
+        Record(None, None),
+        Record(b"late", b"key", 1, late_ms),
+        Record(b"\x00\xff" * 600, b"\xfe", 1, headers=[("a", b"1"), ("a", b""), ("b", None)]),
+    ]
+    topics.create("kept", partitions=2)
+    topics.create("never-written")
+    topics.produce("kept", records)
+    loads = lake.load("kept", "never-written")
+    assert (loads["kept"].rows, loads["never-written"].rows) == (5, 0)
+    assert rows(loads["never-written"].path) == []
+    found = rows(loads["kept"].path)
+    assert [(row["partition"], row["offset"]) for row in found] == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1)]
+    assert [(row["key"], row["value"]) for row in found] == [(each.key, each.value) for each in records]
+    assert {row["topic_id"] for row in found} == {loads["kept"].topic.id}
+    late = found[3]
+    assert late["timestamp"] == datetime.fromtimestamp(late_ms / 1000, UTC)
+    hour = late["timestamp"].replace(minute=0, second=0, microsecond=0)
+    assert late["event_hour"] == hour
+    assert (late["timestamp_type"], late["timestamp_raw_ms"], late["headers"]) == (0, None, None)
+    assert found[4]["headers"] == [
+        {"key": "a", "value": b"1"},
+        {"key": "a", "value": b""},
+        {"key": "b", "value": None},
+    ]
+    delta = spark.read.format("delta").load(str(loads["kept"].path))
+    assert delta.schema == LAKE
+    assert delta.where(f"event_hour = timestamp'{hour:%Y-%m-%d %H:%M:%S}'").count() == 1
+    assert delta.where(f"timestamp = timestamp_millis({late_ms})").select("offset").collect()[0].offset == 0
+    assert delta.where(f"timestamp > timestamp_millis({late_ms + 3_600_000})").count() == 4
+
+
+def test_what_is_new_is_loaded_in_bounded_batches(lake: Lake, topics: Topics) -> None:
+    topics.create("bounded", "other", partitions=2)
+    topics.produce("bounded", numbered(40, 2))
+    topics.produce("other", numbered(20, 2))
+    loads = lake.load("bounded", "other", offsets_per_batch_max=20)
+    path = loads["bounded"].path
+    assert (loads["bounded"].batches, loads["bounded"].rows, loads["other"].rows) == (3, 40, 20)
+    again = lake.load("bounded", "other", before_reading=no_reading)
+    assert (again["bounded"].batches, again["bounded"].offsets) == (0, 0)
+    topics.add_partitions("bounded", 3)
+    topics.produce("bounded", [Record(b"new", None, 2), Record(b"more", None, 0)])
+    deadline = time.monotonic() + 20
+    while sum(load.rows for load in lake.load("bounded").values()) and time.monotonic() < deadline:
+        pass
+    assert offsets(path) == [*((0, n) for n in range(21)), *((1, n) for n in range(20)), (2, 0)]
+    table = IngestTable.open(path, TableSpec(LAKE, LAKE_PARTITION_BY))
+    told = table.documents()
+    assert sum(document.rows for document in told) == 42
+    assert [document.batch for document in told] == list(reversed(range(len(told))))
+    assert table.positions(loads["bounded"].app, range(3)) == {0: 21, 1: 20, 2: 1}
+
+
+def test_only_committed_records_are_rows(lake: Lake, topics: Topics) -> None:
+    topics.create("transactions")
+    topics.produce("transactions", numbered(3), **{"transactional.id": "lake-1"})
+    topics.abort("transactions", numbered(3))
+    topics.produce("transactions", numbered(2))
+    waiting = topics.leave_open("transactions", numbered(2))
+    path = lake.load("transactions")["transactions"].path
+    # 3 records and a marker, 3 aborted ones and a marker, 2 plain ones, then what is open.
+    assert offsets(path) == [(0, 0), (0, 1), (0, 2), (0, 8), (0, 9)]
+    waiting.commit_transaction(20)
+    topics.abort("transactions", numbered(1))
+    assert lake.load("transactions")["transactions"].rows == 2
+    assert offsets(path)[5:] == [(0, 10), (0, 11)]
+    lake.load("transactions", before_reading=no_reading)
+
+
+def test_retention_that_overtakes_the_loader(lake: Lake, topics: Topics) -> None:
+    topics.create("overtaken", "beside", partitions=2)
+    topics.produce("overtaken", numbered(10, 2))
+    path = lake.load("overtaken")["overtaken"].path
+    topics.produce("overtaken", numbered(20, 2))
+    topics.produce("beside", numbered(2))
+    topics.delete_records("overtaken", 9, 0)
+    topics.delete_records("overtaken", 15, 1)
+    loads = lake.load("overtaken", "beside")
+    assert loads["beside"].rows == 2
+    assert loads["overtaken"].failure == (
+        "topic overtaken: retention removed 14 offsets before they were loaded (partition 0: 5 to 8): load "
+        "with --on-data-loss skip to go on behind them"
+    )
+    assert len(offsets(path)) == 10
+    skipped = lake.load("overtaken", on_data_loss=OnDataLoss.SKIP)["overtaken"]
+    assert (skipped.rows, skipped.lost, skipped.failure) == (6, 14, "")
+    assert offsets(path)[5:11] == [(0, n) for n in range(9, 15)]
+    gaps = IngestTable.open(path, TableSpec(LAKE, LAKE_PARTITION_BY)).documents()[1].gaps
+    assert gaps == (PartitionRange(0, 5, 9), PartitionRange(1, 5, 15))
+
+
+def test_retention_that_overtakes_a_read(lake: Lake, topics: Topics) -> None:
+    topics.create("aging")
+    topics.produce("aging", numbered(30))
+    removed = []
+
+    def remove() -> None:
+        if not removed:
+            removed.append(topics.delete_records("aging", 12))
+
+    load = lake.load("aging", before_reading=remove, on_data_loss=OnDataLoss.SKIP)["aging"]
+    assert (load.rows, load.failure) == (18, "")
+    assert offsets(load.path) == [(0, n) for n in range(12, 30)]
+
+
+def test_a_topic_that_is_made_anew_gets_a_table_of_its_own(lake: Lake, topics: Topics) -> None:
+    """Between planning and reading, the worst moment: the new topic has records at the planned offsets."""
+    topics.create("renewed", "steady")
+    topics.produce("renewed", numbered(10))
+    topics.produce("steady", numbered(5))
+    done = []
+
+    def renew() -> None:
+        if not done:
+            topics.delete("renewed")
+            topics.create("renewed")
+            done.append(topics.produce("renewed", numbered(12, first=100)))
+
+    loads = lake.load("renewed", "steady", before_reading=renew)
+    assert "renewed was deleted and made again while it was loaded" in loads["renewed"].failure
+    assert rows(loads["renewed"].path) == []
+    assert len(offsets(loads["steady"].path)) == 5
+    second = lake.load("renewed")["renewed"]
+    assert second.path != loads["renewed"].path
+    assert [row["value"] for row in rows(second.path)] == [b"v%d" % n for n in range(100, 112)]
+
+
+def test_a_topic_that_is_deleted_while_it_is_loaded(lake: Lake, topics: Topics) -> None:
+    topics.create("doomed", "survivor")
+    topics.produce("doomed", numbered(10))
+    topics.produce("survivor", numbered(5))
+    done = []
+
+    def delete() -> None:
+        if not done:
+            done.append(topics.delete("doomed"))
+
+    loads = lake.load("doomed", "survivor", before_reading=delete)
+    assert "doomed was deleted while it was loaded" in loads["doomed"].failure
+    assert loads["survivor"].rows == 5
+    with pytest.raises(PipelineError, match="instance lake has no topic 'doomed'"):
+        lake.load("doomed")
+
+
+def test_times_that_no_timestamp_can_hold(lake: Lake, topics: Topics) -> None:
+    topics.create("times", cleanup_policy="compact")
+    strange_ms = -(2**60)
+    records = [
+        Record(b"%d" % n, b"%d" % n, 0, strange_ms if n in (4, 5) else 1_700_000_000_000 + n)
+        for n in range(9)
+    ]
+    topics.produce("times", records)
+    load = lake.load("times")["times"]
+    assert (load.rows, load.failure) == (9, "")
+    found = rows(load.path)
+    assert [row["value"] for row in found] == [each.value for each in records]
+    assert [row["timestamp_raw_ms"] for row in found] == [
+        strange_ms if n in (4, 5) else None for n in range(9)
+    ]
+    assert [row["event_hour"] is None for row in found] == [n in (4, 5) for n in range(9)]
+
+
+def test_one_writer_at_a_time(lake: Lake, topics: Topics) -> None:
+    topics.create("leased")
+    topics.produce("leased", numbered(3))
+    path = lake.load("leased")["leased"].path
+    with table_lease(path, "somebody else"):
+        assert "is being written by somebody else" in lake.load("leased")["leased"].failure
+
+
+def test_who_may_not_connect_hears_so_at_once(
+    stack: Stack, spark: SparkSession, layout: PipelineLayout
+) -> None:
+    closed = stack.create_instance("lake-closed", whitelist=["10.9.9.9/32"])
+    started = time.monotonic()
+    with pytest.raises(PipelineError, match="on the instance's whitelist"):
+        Lake(closed, spark, layout).load()
+    with pytest.raises(PipelineError, match="no connection"):
+        Lake(closed | {"bootstrap_servers": "127.0.0.1:1"}, spark, layout).load()
+    assert time.monotonic() - started < 20

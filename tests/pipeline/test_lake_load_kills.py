@@ -1,0 +1,162 @@
+"""kill -9 at random moments of a load, of the whole process group: every offset is loaded exactly once.
+
+Real subprocesses. The seed is printed; PORTICO_SEED repeats one. The long version is Shows 2 of the issue.
+"""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from tests.integration.stack import ROOT, Stack, running_stack
+from tests.pipeline.topics import Record, Topics
+
+PARTITIONS: Final = 4
+TOPICS: Final = ("kills-a", "kills-b")
+RUN_TIMEOUT_S: Final = 600.0
+
+
+class KilledLoad:
+    """`portico pipeline load` of one instance, again and again."""
+
+    def __init__(self, stack: Stack, instance: dict[str, Any], rows_per_batch: int) -> None:
+        self._instance = instance
+        self._data_dir = stack.data_dir
+        self._arguments = ("--max-records-per-batch", str(rows_per_batch), "--json")
+        self._process: subprocess.Popen[str] | None = None
+
+    def start(self) -> None:
+        command = [
+            sys.executable,
+            "-m",
+            "runtime.start",
+            "ctl.main",
+            "pipeline",
+            "load",
+            self._instance["id"],
+        ]
+        command += [*(part for topic in TOPICS for part in ("--topic", topic)), *self._arguments]
+        self._process = subprocess.Popen(
+            [*command, "--data-dir", str(self._data_dir)],
+            cwd=ROOT,
+            start_new_session=True,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
+    def kill(self, generator: random.Random) -> bool:
+        """At a random moment: while it starts, or some commits later. False where it had ended by itself."""
+        process = self._process
+        assert process is not None
+        commits = generator.choice((0, 1, 1, 2, 3))
+        seen, deadline = self.commits(), time.monotonic() + RUN_TIMEOUT_S
+        while commits and self.commits() < seen + commits and process.poll() is None:
+            assert time.monotonic() < deadline, "the load does not commit"
+            time.sleep(0.01)
+        time.sleep(generator.uniform(0, 2) if commits else generator.uniform(0, 15))
+        if process.poll() is not None:
+            return False
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        return True
+
+    def finish(self) -> list[dict[str, Any]]:
+        """Let it end; returns what it says."""
+        assert self._process is not None
+        out, err = self._process.communicate(timeout=RUN_TIMEOUT_S)
+        assert self._process.returncode == 0, err
+        told: list[dict[str, Any]] = json.loads(out)
+        return told
+
+    def tables(self) -> list[Path]:
+        return sorted((self._data_dir / "pipeline" / "lake" / self._instance["id"]).glob("kills-*"))
+
+    def commits(self) -> int:
+        return sum(len(list((table / "_delta_log").glob("*.json"))) for table in self.tables())
+
+
+def fill(topics: Topics, records: int, value_bytes: int) -> None:
+    topics.create(*TOPICS, partitions=PARTITIONS)
+    padding = b"." * value_bytes
+    for name in TOPICS:
+        share = records // len(TOPICS)
+        topics.produce(name, (Record(b"%d" % n + padding, b"%d" % n, n % PARTITIONS) for n in range(share)))
+
+
+def must_hold_everything_once(load: KilledLoad, records: int) -> None:
+    tables = load.tables()
+    assert len(tables) == len(TOPICS)
+    each = records // len(TOPICS)
+    for path in tables:
+        table = DeltaTable(path).to_pyarrow_table(columns=["topic_id", "partition", "offset", "key"])
+        assert table.num_rows == each
+        places = table.group_by(["topic_id", "partition", "offset"]).aggregate([([], "count_all")])
+        assert places.num_rows == each, "an offset is there twice"
+        ends = table.group_by("partition").aggregate([("offset", "min"), ("offset", "max")])
+        assert ends.column("offset_min").to_pylist() == [0] * PARTITIONS
+        assert ends.column("offset_max").to_pylist() == [each // PARTITIONS - 1] * PARTITIONS
+        assert pa.compute.count_distinct(table.column("key")).as_py() == each
+
+
+def kill_until_loaded(load: KilledLoad, records: int, kills: int) -> None:
+    seed = int(os.environ.get("PORTICO_SEED") or random.randrange(2**32))
+    print(f"PORTICO_SEED={seed}")
+    generator = random.Random(seed)
+    for done in range(kills):
+        load.start()
+        assert load.kill(generator), f"the load was over before kill {done + 1} of {kills}: load more records"
+    load.start()
+    told = load.finish()
+    assert [one["error"] for one in told] == ["", ""]
+    must_hold_everything_once(load, records)
+
+
+def test_a_load_that_is_killed_again_and_again(stack: Stack) -> None:
+    instance = stack.create_instance("kills")
+    records = 80_000
+    fill(Topics(instance["bootstrap_servers"]), records, 80)
+    kill_until_loaded(KilledLoad(stack, instance, rows_per_batch=4_000), records, kills=3)
+
+
+@pytest.fixture
+def own_stack(tmp_path: Path) -> Iterator[Stack]:
+    with running_stack(tmp_path / "data") as running:
+        yield running
+
+
+@pytest.mark.long
+@pytest.mark.timeout(7200)
+def test_two_million_records_and_twenty_kills(own_stack: Stack) -> None:
+    instance = own_stack.create_instance("kills")
+    records = 2_000_000
+    fill(Topics(instance["bootstrap_servers"]), records, 200)
+    kill_until_loaded(KilledLoad(own_stack, instance, rows_per_batch=20_000), records, kills=20)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+def test_gateways_and_the_broker_are_killed_beneath_a_load(own_stack: Stack) -> None:
+    """The load goes on by itself."""
+    instance = own_stack.create_instance("kills")
+    records = 400_000
+    fill(Topics(instance["bootstrap_servers"]), records, 200)
+    load = KilledLoad(own_stack, instance, rows_per_batch=20_000)
+    load.start()
+    for group in ("gateways", "brokers", "gateways"):
+        seen = load.commits()
+        while load.commits() == seen:
+            time.sleep(0.05)
+        own_stack.wait_for_restart(group, own_stack.kill(group))
+    load.finish()
+    must_hold_everything_once(load, records)
