@@ -238,7 +238,9 @@ def test_key_is_shown_once(page: Page) -> None:
     assert secret not in page.content()
 
 
-@pytest.mark.parametrize("path", ["instances", "dashboard", "brokers", "tenants", "keys", "audit"])
+@pytest.mark.parametrize(
+    "path", ["instances", "dashboard", "brokers", "pipeline", "bills", "tenants", "keys", "audit"]
+)
 def test_pages_fit_a_phone(page: Page, path: str) -> None:
     page.set_viewport_size({"width": 390, "height": 844})
     page.goto(f"/#/{path}")

@@ -50,8 +50,10 @@ export interface HourSeries {
 
 /** Every hour that is over, from `fromMs` until the last one known (and never after `toMs`); unknown ones are gaps. */
 export function hourly(items: readonly UsagePeriod[], fromMs: number, toMs: number): HourSeries {
-  const known = new Map(items.map((item) => [Date.parse(item.at), item]));
-  const last = items.length === 0 ? fromMs : Date.parse(items[items.length - 1]!.at);
+  // One that is not over has no average, and its rates would be too low.
+  const over = items.filter((item) => item.stored_bytes_avg !== null);
+  const known = new Map(over.map((item) => [Date.parse(item.at), item]));
+  const last = over.length === 0 ? fromMs : Date.parse(over[over.length - 1]!.at);
   const series: HourSeries = {
     atS: [],
     produce: [],
@@ -61,8 +63,7 @@ export function hourly(items: readonly UsagePeriod[], fromMs: number, toMs: numb
     consumeThrottled: [],
   };
   for (let at = fromMs; at <= Math.min(last, toMs - HOUR_MS); at += HOUR_MS) {
-    const item = known.get(at);
-    const hour = item && item.stored_bytes_avg !== null ? item : undefined; // not over: averages would be too low
+    const hour = known.get(at);
     series.atS.push(at / 1000);
     series.produce.push(hour ? hour.produce_bytes / 3600 : null);
     series.consume.push(hour ? hour.consume_bytes / 3600 : null);
