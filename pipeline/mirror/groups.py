@@ -107,10 +107,10 @@ class GroupTranslator:
         try:
             while reader.position < position.target_position:
                 fetched = reader.read()
-                for at, header in committed_batches(fetched.records, fetched.aborted):
-                    payload = payload_of(fetched.records, at, header)
-                    for _, headers_at, end, _, offset_delta in walk(payload):
-                        source_offset = source_offset_of(payload, headers_at, end, unit.lineage)
+                for at, header in committed_batches(fetched.part):
+                    payload = payload_of(fetched.part, at, header)
+                    for _, headers_at, end, _, offset_delta in walk(*payload):
+                        source_offset = source_offset_of(payload.data, headers_at, end, unit.lineage)
                         if source_offset is not None and source_offset >= committed:
                             return header.base_offset + offset_delta
                 if time.monotonic() > deadline:

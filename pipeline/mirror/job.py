@@ -10,6 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from py4j.protocol import Py4JJavaError
+
 from pipeline.errors import PipelineError
 from pipeline.mirror.cluster import LATEST, Cluster
 from pipeline.mirror.discovery import Discovery, MirrorRequest
@@ -283,10 +285,14 @@ class _Driver:
 
 
 def _spread(spark: "SparkSession", plans: list[Plan]) -> list[Outcome]:
-    """One Spark task for each plan."""
-    outcomes: list[Outcome] = (
-        spark.sparkContext.parallelize(plans, len(plans)).map(mirror_partition).collect()
-    )
+    """One Spark task for each plan. Raises: Unreachable where one died, with what it had not committed."""
+    context = spark.sparkContext
+    try:
+        outcomes: list[Outcome] = context.parallelize(plans, len(plans)).map(mirror_partition).collect()
+    except Py4JJavaError as error:
+        if context._jsc.sc().isStopped():
+            raise
+        raise Unreachable(f"a Spark task died: {str(error.java_exception).splitlines()[0]}") from error
     return outcomes
 
 

@@ -18,8 +18,9 @@ from wire.schema import fields_of
 CLIENT_ID: Final = "portico-mirror"
 TIMEOUT_S: Final = 30.0
 _RESPONSE_BYTES_MAX: Final = 256 * 1024 * 1024
-_RECEIVE_BUFFER_BYTES: Final = 4 * 1024 * 1024
 _SIZE: Final = struct.Struct(">i")
+_REQUEST_HEAD: Final = struct.Struct(">hhih")
+_TIMEVAL: Final = struct.Struct("@ll")
 _VERSIONS: Final = {
     ApiKey.API_VERSIONS: (0, 0),
     ApiKey.PRODUCE: (3, 8),
@@ -46,6 +47,9 @@ class Connection:
         self.address = f"{host}:{port}"
         try:
             self._socket = socket.create_connection((host, port), timeout=TIMEOUT_S)
+            self._socket.settimeout(None)
+            for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+                self._socket.setsockopt(socket.SOL_SOCKET, option, _TIMEVAL.pack(int(TIMEOUT_S), 0))
         except OSError as error:
             raise Unreachable(f"{self.address} cannot be reached: {error}") from error
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -64,40 +68,65 @@ class Connection:
 
     def serves(self, api: ApiKey) -> bool:
         """Whether the broker and this package have a version of an API in common."""
-        return self._version(api) is not None
-
-    def _version(self, api: ApiKey) -> int | None:
         lowest, highest = _VERSIONS[api]
         offered_lowest, offered_highest = self._offered.get(api, (0, -1))
-        version = min(highest, offered_highest)
-        return version if version >= max(lowest, offered_lowest) else None
+        return min(highest, offered_highest) >= max(lowest, offered_lowest)
+
+    def version(self, api: ApiKey) -> int:
+        """The highest version in common. Raises: KafkaError."""
+        if not self.serves(api):
+            raise KafkaError(ErrorCode.unsupported_version, f"{self.address} does not serve {api.name}")
+        return min(_VERSIONS[api][1], self._offered[api][1])
 
     def send(self, api: ApiKey, **fields: Any) -> None:
         """Send a request. Nested entities are dicts, durations whole ms; what a version lacks is left out."""
-        version = self._version(api)
-        if version is None:
-            raise KafkaError(ErrorCode.unsupported_version, f"{self.address} does not serve {api.name}")
+        version = self.version(api)
+        entity = _entity(request_class(api, version), fields)
         self._correlation_id += 1
-        frame = framed_request(_entity(request_class(api, version), fields), self._correlation_id, CLIENT_ID)
+        self._send_all(api, version, [framed_request(entity, self._correlation_id, CLIENT_ID)])
+
+    def send_raw(self, api: ApiKey, head: bytes, records: bytes | bytearray) -> None:
+        """Send a request of an inflexible version whose body is there already and ends with records."""
+        version = self.version(api)
+        self._correlation_id += 1
+        client = CLIENT_ID.encode()
+        front = _REQUEST_HEAD.pack(api, version, self._correlation_id, len(client)) + client + head
+        self._send_all(api, version, [_SIZE.pack(len(front) + len(records)) + front, records])
+
+    def _send_all(self, api: ApiKey, version: int, parts: list[bytes | bytearray]) -> None:
         try:
-            self._socket.sendall(frame)
+            sent = self._socket.sendmsg(parts)
+            for part in parts:
+                if sent < len(part):
+                    self._socket.sendall(memoryview(part)[sent:])
+                sent = max(0, sent - len(part))
         except OSError as error:
-            raise Unreachable(f"{self.address} is gone: {error}") from error
+            raise Unreachable(f"{self.address} is gone: {_reason(error)}") from error
         self._pending.append((self._correlation_id, api, version))
 
     def receive(self) -> Any:
         """The reply to the oldest request without one."""
-        expected, api, version = self._pending.popleft()
+        _, api, version = self._pending[0]
+        frame = self.receive_raw()
+        try:
+            return decode_response(frame, api, version)[1]
+        except MalformedFrame as error:
+            raise Unreachable(f"{self.address} gave no answer: {error}") from error
+
+    def receive_raw(self) -> bytes:
+        """The same as bytes, correlation id and all."""
+        expected, _, _ = self._pending.popleft()
         try:
             (size,) = _SIZE.unpack(self._read(4))
             if not 4 <= size <= _RESPONSE_BYTES_MAX:
-                raise MalformedFrame(f"a reply of {size} bytes")
-            correlation_id, message = decode_response(self._read(size), api, version)
-        except (OSError, MalformedFrame) as error:
-            raise Unreachable(f"{self.address} gave no answer: {error}") from error
+                raise ConnectionError(f"a reply of {size} bytes")
+            frame = self._read(size)
+        except OSError as error:
+            raise Unreachable(f"{self.address} gave no answer: {_reason(error)}") from error
+        (correlation_id,) = _SIZE.unpack_from(frame)
         if correlation_id != expected:
             raise Unreachable(f"{self.address} answered {correlation_id}, not {expected}")
-        return message
+        return frame
 
     def call(self, api: ApiKey, **fields: Any) -> Any:
         """Send a request and wait for its reply; none may be on its way."""
@@ -106,19 +135,24 @@ class Connection:
         return self.receive()
 
     def _read(self, size: int) -> bytes:
-        buffer = bytearray(size)
-        view = memoryview(buffer)
-        at = 0
-        while at < size:
-            read = self._socket.recv_into(view[at : at + _RECEIVE_BUFFER_BYTES])
-            if read == 0:
+        """Exactly so many bytes, mostly without a copy: the kernel waits for all of them."""
+        data = self._socket.recv(size, socket.MSG_WAITALL)
+        if len(data) == size:
+            return data
+        parts = [data]
+        while size > (have := sum(map(len, parts))):
+            parts.append(self._socket.recv(size - have, socket.MSG_WAITALL))
+            if not parts[-1]:
                 raise ConnectionError("it closed the connection")
-            at += read
-        return bytes(buffer)
+        return b"".join(parts)
 
     def close(self) -> None:
         """Close the connection."""
         self._socket.close()
+
+
+def _reason(error: OSError) -> str:
+    return f"nothing came within {TIMEOUT_S:.0f} s" if isinstance(error, BlockingIOError) else str(error)
 
 
 def _entity(cls: Any, values: dict[str, Any]) -> Any:

@@ -48,8 +48,9 @@ def _read_to(reader: PartitionReader, progress: Progress, end: int) -> None:
     deadline = time.monotonic() + _WITHIN_S
     while progress.next_offset < end:
         fetched = reader.read()
-        for at, header in committed_batches(fetched.records, fetched.aborted):
-            progress.take(decode_records(header, payload_of(fetched.records, at, header)))
+        for at, header in committed_batches(fetched.part):
+            payload = payload_of(fetched.part, at, header)
+            progress.take(decode_records(header, payload.data[payload.at : payload.end]))
         progress.next_offset = max(progress.next_offset, fetched.next_offset)
         if time.monotonic() > deadline:
             raise Unreachable(f"a transaction of another mirror keeps {PROGRESS_TOPIC} from being read")

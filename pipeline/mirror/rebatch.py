@@ -9,7 +9,7 @@ place and nothing is decoded that is not needed.
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from wire.batch import BatchHeader
+from wire.batch import HEADER_SIZE, BatchHeader
 from wire.varint import read_varint, write_varint
 
 LINEAGE_HEADER: Final = b"mirror.source"
@@ -18,32 +18,33 @@ _ROOM_BYTES: Final = 4096
 """For a batch's header, and for records that do not compress."""
 
 
+_SMALL_COUNT: Final = 32_768
+"""More than the records of any batch, each of which has its lineage."""
+Span = tuple[int, int, int, int, int]
+"""Of a record: where its key's length and its header count are, its end, timestamp and offset delta."""
+
+
 def _varint(value: int) -> bytes:
     out = bytearray()
     write_varint(out, value)
     return bytes(out)
 
 
-_SMALL: Final = [_varint(value) for value in range(16_384)]
+_SMALL: Final = [_varint(value) for value in range(_SMALL_COUNT)]
 _NAME: Final = _varint(len(LINEAGE_HEADER)) + LINEAGE_HEADER
-
-
-def _encoded(value: int) -> bytes:
-    return _SMALL[value] if 0 <= value < 16_384 else _varint(value)
 
 
 class Draft(NamedTuple):
     """A batch for the target, but for what its producer adds."""
 
-    records: bytes
-    """Not compressed."""
+    buffer: bytearray
+    """Room for a header, and the records, not compressed."""
     record_count: int
     codec: int
     base_timestamp_ms: int
     max_timestamp_ms: int
     first_offset: int
     """Of the source."""
-    last_offset: int
 
 
 class Rebatcher:
@@ -54,59 +55,87 @@ class Rebatcher:
         self._target = target_id.encode() + b"/"
         self._bytes_max = bytes_max - min(_ROOM_BYTES, bytes_max // 8)
         self.filtered = 0
+        """Records left out, since they came from the target."""
         self._codec = 0
         self._clear()
 
     def _clear(self) -> None:
-        self._parts: list[bytes] = []
+        self._parts: list[bytes] = [bytes(HEADER_SIZE)]
         self._count = 0
         self._size_bytes = 0
         self._base_timestamp_ms = 0
         self._max_timestamp_ms = 0
         self._first_offset = -1
-        self._last_offset = -1
 
-    def add(self, header: BatchHeader, payload: bytes, from_offset: int) -> Iterator[Draft]:
-        """Take the records of a batch from an offset on; `payload` is decompressed. Gives full batches.
+    def add(self, header: BatchHeader, data: bytes, at: int, end: int, from_offset: int) -> Iterator[Draft]:
+        """Take the records at `at`..`end`, decompressed, from a source offset on. Gives full batches.
 
         Raises: ValueError where the bytes are not records.
         """
         if header.codec != self._codec:
             yield from self.cut()
             self._codec = header.codec
-        marked = LINEAGE_HEADER in payload
-        stamped_ms = header.max_timestamp_ms if header.is_log_append_time else None
-        shape = _HeaderShape(self._lineage)
-        for key_at, headers_at, end, time_delta_ms, offset_delta in walk(payload):
-            offset = header.base_offset + offset_delta
-            if offset < from_offset:
-                continue
-            if marked and self._is_from_target(payload, headers_at, end):
-                self.filtered += 1
-                continue
-            time_ms = header.base_timestamp_ms + time_delta_ms if stamped_ms is None else stamped_ms
-            if headers_at == end - 1:
-                tail = b"\2" + shape.header(offset)
-            else:
-                count, at = read_varint(payload, headers_at)
-                tail = _varint(count + 1) + payload[at:end] + shape.header(offset)
-            size_bytes = headers_at - key_at + len(tail) + 12
-            if self._count and self._size_bytes + size_bytes > self._bytes_max:
+        base_offset, base_timestamp_ms = header.base_offset, header.base_timestamp_ms
+        spans = walk(data, at, end)
+        if base_offset < from_offset:
+            spans = [span for span in spans if base_offset + span[4] >= from_offset]
+        with_headers = any([span[1] != span[2] - 1 for span in spans])
+        if with_headers and data.find(LINEAGE_HEADER, at, end) >= 0:
+            read = len(spans)
+            spans = [span for span in spans if not self._is_from_target(data, span[1], span[2])]
+            self.filtered += read - len(spans)
+        if header.is_log_append_time:
+            base_timestamp_ms = header.max_timestamp_ms
+            spans = [(*span[:3], 0, span[4]) for span in spans]
+        done = 0
+        while done < len(spans):
+            if not self._count:
+                self._base_timestamp_ms = self._max_timestamp_ms = base_timestamp_ms + spans[done][3]
+                self._first_offset = base_offset + spans[done][4]
+            taken = self._take(data, base_offset, base_timestamp_ms - self._base_timestamp_ms, spans[done:])
+            done += taken
+            if done < len(spans):
                 yield self._draft()
-            self._append(payload[key_at:headers_at], tail, time_ms, offset)
 
-    def _append(self, fields: bytes, tail: bytes, time_ms: int, offset: int) -> None:
-        if not self._count:
-            self._first_offset = offset
-            self._base_timestamp_ms = self._max_timestamp_ms = time_ms
-        elif time_ms > self._max_timestamp_ms:
-            self._max_timestamp_ms = time_ms
-        head = b"\0" + _encoded(time_ms - self._base_timestamp_ms) + _encoded(self._count)
-        length = len(head) + len(fields) + len(tail)
-        self._parts += (_encoded(length) + head, fields, tail)
-        self._size_bytes += length + 3
-        self._count += 1
-        self._last_offset = offset
+    def _take(self, data: bytes, base_offset: int, shift_ms: int, spans: list[Span]) -> int:
+        """Write records until the batch is full; returns how many, one at least if it was empty."""
+        parts, count, size_bytes, bytes_max = self._parts, self._count, self._size_bytes, self._bytes_max
+        from_count, largest_ms = count, 0
+        small = _SMALL
+        prefix, digits_end = b"", 0
+        for key_at, headers_at, end, delta_ms, offset_delta in spans:
+            offset = base_offset + offset_delta
+            if offset >= digits_end:
+                prefix, digits_end = self._lineage_field(offset)
+            if headers_at == end - 1:
+                tail = b"\2%b%d" % (prefix, offset)
+            else:
+                headers, at = read_varint(data, headers_at)
+                tail = b"%b%b%b%d" % (_varint(headers + 1), data[at:end], prefix, offset)
+            delta_ms += shift_ms
+            if delta_ms > largest_ms:
+                largest_ms = delta_ms
+            timestamp = small[delta_ms] if 0 <= delta_ms < _SMALL_COUNT else _varint(delta_ms)
+            head = b"\0%b%b" % (timestamp, small[count])
+            length = len(head) + headers_at - key_at + len(tail)
+            if size_bytes + length > bytes_max and count:
+                break
+            parts += (
+                small[length] if length < _SMALL_COUNT else _varint(length),
+                head,
+                data[key_at:headers_at],
+                tail,
+            )
+            size_bytes += length + 3
+            count += 1
+        self._count, self._size_bytes = count, size_bytes
+        self._max_timestamp_ms = max(self._max_timestamp_ms, self._base_timestamp_ms + largest_ms)
+        return count - from_count
+
+    def _lineage_field(self, offset: int) -> tuple[bytes, int]:
+        """The added header in front of the offset's digits, and up to which offset it holds."""
+        digits = len(str(offset))
+        return _NAME + _varint(len(self._lineage) + digits) + self._lineage, 10**digits
 
     def cut(self) -> Iterator[Draft]:
         """What has been collected, as a batch of its own."""
@@ -115,88 +144,85 @@ class Rebatcher:
 
     def _draft(self) -> Draft:
         draft = Draft(
-            b"".join(self._parts),
+            bytearray().join(self._parts),
             self._count,
             self._codec,
             self._base_timestamp_ms,
             self._max_timestamp_ms,
             self._first_offset,
-            self._last_offset,
         )
         self._clear()
         return draft
 
-    def _is_from_target(self, payload: bytes, at: int, end: int) -> bool:
-        return any(value.startswith(self._target) for value in lineage_of(payload, at, end))
+    def _is_from_target(self, data: bytes, at: int, end: int) -> bool:
+        return any(value.startswith(self._target) for value in lineage_of(data, at, end))
 
 
-class _HeaderShape:
-    """The added header: only the digits of the offset differ from record to record."""
-
-    def __init__(self, lineage: bytes) -> None:
-        self._lineage = lineage
-        self._from = self._below = 0
-        self._prefix = b""
-
-    def header(self, offset: int) -> bytes:
-        """The header of the record at a source offset."""
-        if not self._from <= offset < self._below:
-            digits = len(str(offset))
-            self._from, self._below = (10 ** (digits - 1) if digits > 1 else 0), 10**digits
-            self._prefix = _NAME + _varint(len(self._lineage) + digits) + self._lineage
-        return self._prefix + b"%d" % offset
-
-
-def walk(data: bytes) -> Iterator[tuple[int, int, int, int, int]]:
-    """(where the key's length is, where the header count is, end, timestamp delta, offset delta) of records.
+def walk(data: bytes, at: int, size: int) -> list[Span]:  # noqa: C901 - one varint after the other, in place
+    """Where the parts of each record at `at`..`size` are.
 
     Raises: ValueError where the bytes are not records.
     """
-    at, size = 0, len(data)
+    spans: list[Span] = []
     try:
         while at < size:
-            byte = data[at]
-            if byte < 0x80:
-                at += 2
-                end = at - 1 + (byte >> 1)
-            elif data[at + 1] < 0x80:
-                at += 3
-                end = at - 1 + ((byte & 0x7F | data[at - 2] << 7) >> 1)
-            else:
-                length, at = read_varint(data, at)
-                end = at + length
-                at += 1
-            byte = data[at]
-            if byte < 0x80:
-                time_delta_ms = (byte >> 1) ^ -(byte & 1)
-                at += 1
-            else:
-                time_delta_ms, at = read_varint(data, at)
-            byte = data[at]
-            if byte < 0x80:
-                offset_delta = byte >> 1
-                key_at = at + 1
-            else:
-                offset_delta, key_at = read_varint(data, at)
-            at = _behind(data, _behind(data, key_at))
+            length = data[at]
+            at += 1
+            if length >= 0x80:
+                second = data[at]
+                if second < 0x80:
+                    length = length & 0x7F | second << 7
+                    at += 1
+                else:
+                    length, at = _longer(data, at)
+            end = at + (length >> 1)
+            delta_ms = data[at + 1]
+            at += 2
+            if delta_ms >= 0x80:
+                delta_ms, at = _longer(data, at)
+            offset_delta = data[at]
+            at += 1
+            if offset_delta >= 0x80:
+                second = data[at]
+                if second < 0x80:
+                    offset_delta = offset_delta & 0x7F | second << 7
+                    at += 1
+                else:
+                    offset_delta, at = _longer(data, at)
+            key_at = at
+            size_key = data[at]
+            at += 1
+            if size_key >= 0x80:
+                size_key, at = _longer(data, at)
+            if size_key != 1:
+                at += size_key >> 1
+            size_value = data[at]
+            at += 1
+            if size_value >= 0x80:
+                second = data[at]
+                if second < 0x80:
+                    size_value = size_value & 0x7F | second << 7
+                    at += 1
+                else:
+                    size_value, at = _longer(data, at)
+            if size_value != 1:
+                at += size_value >> 1
             if not at < end <= size:
                 raise ValueError(f"a record ends at {end} of {size}, its value at {at}")
-            yield key_at, at, end, time_delta_ms, offset_delta
+            spans.append((key_at, at, end, delta_ms >> 1 ^ -(delta_ms & 1), offset_delta >> 1))
             at = end
     except IndexError as error:
         raise ValueError("the records are cut off") from error
+    return spans
 
 
-def _behind(data: bytes, at: int) -> int:
-    """The position behind a key or value, which may be null."""
-    byte = data[at]
-    if byte < 0x80:
-        return at + 1 if byte == 1 else at + 1 + (byte >> 1)
-    second = data[at + 1]
+def _longer(data: bytes, at: int) -> tuple[int, int]:
+    """A varint of several bytes whose second is at `at`, still in zigzag form, and the position behind it."""
+    second = data[at]
     if second < 0x80:
-        return at + 2 + ((byte & 0x7F | second << 7) >> 1)
-    length, at = read_varint(data, at)
-    return at + max(length, 0)
+        return data[at - 1] & 0x7F | second << 7, at + 1
+    value, at = read_varint(data, at - 1)
+    return value << 1 ^ value >> 63, at
 
 
 def lineage_of(payload: bytes, at: int, end: int) -> Iterator[bytes]:

@@ -7,21 +7,23 @@ from typing import Final, NamedTuple
 from kio.schema.errors import ErrorCode
 
 from pipeline.mirror.cluster import Cluster
-from pipeline.mirror.errors import Paused, expect_success
+from pipeline.mirror.errors import Paused, Unreachable, expect_success
+from pipeline.mirror.frames import FetchedPartition, parse_fetch
 from pipeline.mirror.kafka import Connection
 from wire.api_table import ApiKey
 from wire.batch import (
+    BATCH_LENGTH_MIN,
+    CODEC_NONE,
     HEADER_SIZE,
-    LOG_OVERHEAD,
     BatchError,
     BatchHeader,
     check_crc,
     check_magic,
     parse_header,
 )
-from wire.codec import milliseconds
 from wire.compression import PayloadUnreadable, decompress
 from wire.control import marker_at
+from wire.faults import MalformedFrame
 
 _FETCH_BYTES: Final = 4 * 1024 * 1024
 _RESPONSE_BYTES: Final = 8 * 1024 * 1024
@@ -37,13 +39,13 @@ class OutOfRange(Exception):  # noqa: N818 - what a position is
 class Fetched(NamedTuple):
     """What one request brought. Its batches hold everything committed from the position asked for on."""
 
-    records: bytes
-    aborted: list[tuple[int, int]]
-    """(producer id, first offset) of transactions that were aborted."""
+    part: FetchedPartition
     next_offset: int
-    high_watermark: int
-    throttle_ms: int
-    """How long the source wants to be left alone, because of the instance's rate."""
+
+    @property
+    def is_empty(self) -> bool:
+        """There was nothing to read, not even for a client that may read at once."""
+        return self.part.records_at == self.part.records_end and not self.part.throttle_ms
 
 
 class PartitionReader:
@@ -84,73 +86,78 @@ class PartitionReader:
     def read(self) -> Fetched:
         """What comes next; nothing where there is nothing within half a second. Raises: OutOfRange."""
         self.ask()
-        answer = self._connection.receive()
+        frame = self._connection.receive_raw()
         self._asked = False
-        doing = f"reading {self._topic}-{self._partition}"
-        expect_success(answer.error_code, doing)
-        part = answer.responses[0].partitions[0]
+        try:
+            part = parse_fetch(frame, self._connection.version(ApiKey.FETCH))
+        except MalformedFrame as error:
+            raise Unreachable(f"{self._connection.address} gave no answer: {error}") from error
         if part.error_code == ErrorCode.offset_out_of_range:
             raise OutOfRange(f"{self._topic}-{self._partition} has no offset {self.position}")
-        expect_success(part.error_code, doing)
-        records = bytes(part.records or b"")
-        throttle_ms = milliseconds(answer.throttle_time)
-        if throttle_ms and not records:
-            time.sleep(min(throttle_ms, _PATIENCE_MS) / 1000)
-        aborted = [(each.producer_id, each.first_offset) for each in part.aborted_transactions or ()]
-        self.position = max(self.position, _next_offset(records, self.position))
-        return Fetched(records, aborted, self.position, part.high_watermark, throttle_ms)
+        expect_success(part.error_code, f"reading {self._topic}-{self._partition}")
+        if part.throttle_ms and part.records_at == part.records_end:
+            time.sleep(min(part.throttle_ms, _PATIENCE_MS) / 1000)
+        for _, header in whole_batches(part):
+            self.position = max(self.position, header.next_offset)
+        return Fetched(part, self.position)
 
     def close(self) -> None:
         """Replies that are on their way are not wanted."""
         self._cluster.drop(self._connection)
 
 
-def whole_batches(records: bytes) -> Iterator[tuple[int, BatchHeader]]:
-    """(position, header) of batches; the last may be cut off and is left out.
-
-    Raises: BatchError.
-    """
-    at, size = 0, len(records)
-    while at + HEADER_SIZE <= size:
-        header = parse_header(records, at)
-        check_magic(header)
-        if header.batch_length < HEADER_SIZE - LOG_OVERHEAD:
-            raise BatchError(ErrorCode.corrupt_message, f"batch length {header.batch_length} is below 49")
-        if at + header.size_bytes > size:
-            return
-        yield at, header
-        at += header.size_bytes
-
-
-def _next_offset(records: bytes, position: int) -> int:
-    for _, header in whole_batches(records):
-        position = header.next_offset
-    return position
+def whole_batches(part: FetchedPartition) -> Iterator[tuple[int, BatchHeader]]:
+    """(position, header) of batches; the last may be cut off and is left out. Raises: Paused."""
+    at, end = part.records_at, part.records_end
+    try:
+        while at + HEADER_SIZE <= end:
+            header = parse_header(part.frame, at)
+            check_magic(header)
+            if header.batch_length < BATCH_LENGTH_MIN:
+                raise Paused(
+                    f"the batch at offset {header.base_offset} has a length of {header.batch_length}"
+                )
+            if at + header.size_bytes > end:
+                return
+            yield at, header
+            at += header.size_bytes
+    except BatchError as error:
+        raise Paused(f"the records cannot be read: {error.message}") from error
 
 
-def committed_batches(records: bytes, aborted: list[tuple[int, int]]) -> Iterator[tuple[int, BatchHeader]]:
+def committed_batches(part: FetchedPartition) -> Iterator[tuple[int, BatchHeader]]:
     """The batches with data that readers of committed data see.
 
-    Source: Kafka CompletedFetch.nextFetchedRecord. Raises: BatchError.
+    Source: Kafka CompletedFetch.nextFetchedRecord. Raises: Paused.
     """
-    coming = sorted(aborted, key=lambda each: each[1])
+    coming = sorted(part.aborted, key=lambda each: each[1])
     in_aborted: set[int] = set()
-    for at, header in whole_batches(records):
+    for at, header in whole_batches(part):
         while coming and coming[0][1] <= header.last_offset:
             in_aborted.add(coming.pop(0)[0])
         if header.is_control:
-            marker = marker_at(records, at, header)
+            marker = marker_at(part.frame, at, header)
             if marker is not None and not marker.is_commit:
                 in_aborted.discard(header.producer_id)
         elif not (header.is_transactional and header.producer_id in in_aborted) and header.record_count:
             yield at, header
 
 
-def payload_of(records: bytes, at: int, header: BatchHeader) -> bytes:
-    """The records of a batch whose checksum holds, decompressed. Raises: Paused."""
+class Payload(NamedTuple):
+    """The records of a batch, decompressed: bytes from `at` up to `end`."""
+
+    data: bytes
+    at: int
+    end: int
+
+
+def payload_of(part: FetchedPartition, at: int, header: BatchHeader) -> Payload:
+    """The records of a batch whose checksum holds. Raises: Paused."""
     try:
-        check_crc(records, at, header)
-        payload = records[at + HEADER_SIZE : at + header.size_bytes]
-        return bytes(decompress(payload, header.codec))
+        check_crc(part.frame, at, header)
+        if header.codec == CODEC_NONE:
+            return Payload(part.frame, at + HEADER_SIZE, at + header.size_bytes)
+        data = bytes(decompress(part.frame[at + HEADER_SIZE : at + header.size_bytes], header.codec))
+        return Payload(data, 0, len(data))
     except (BatchError, PayloadUnreadable) as error:
         raise Paused(f"the batch at offset {header.base_offset} cannot be read: {error}") from error

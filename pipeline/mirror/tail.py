@@ -42,13 +42,13 @@ def mirrored_in_tail(cluster: Cluster, unit: Unit, position: int, target_positio
     deadline = time.monotonic() + _WITHIN_S
     try:
         while reader.position < end:
-            records = reader.read().records
-            for at, header in whole_batches(records):
+            part = reader.read().part
+            for at, header in whole_batches(part):
                 if header.is_control:
                     continue
-                payload = payload_of(records, at, header)
-                for _, headers_at, record_end, _, offset_delta in walk(payload):
-                    found = source_offset_of(payload, headers_at, record_end, unit.lineage)
+                payload = payload_of(part, at, header)
+                for _, headers_at, record_end, _, offset_delta in walk(*payload):
+                    found = source_offset_of(payload.data, headers_at, record_end, unit.lineage)
                     if found is not None and found >= position:
                         position, target_position = found + 1, header.base_offset + offset_delta + 1
             if time.monotonic() > deadline:

@@ -2,7 +2,6 @@
 
 import logging
 import time
-from collections.abc import Iterator
 from typing import Final
 
 from pipeline.mirror.cluster import EARLIEST, LATEST, Cluster
@@ -21,7 +20,6 @@ from pipeline.mirror.source import Fetched, OutOfRange, PartitionReader, committ
 from pipeline.mirror.tail import mirrored_in_tail
 from pipeline.mirror.units import Outcome, Plan, State
 from pipeline.mirror.writers import LeasedWriter, TransactionalWriter
-from wire.batch import BatchError, BatchHeader
 
 _log: Final = logging.getLogger(__name__)
 _TRANSACTION_BYTES: Final = 48 * 1024 * 1024
@@ -154,7 +152,7 @@ class _Copier:
             if fetched.next_offset < self._plan.end:
                 reader.ask()
             self._write(fetched, read_to)
-            idle = not fetched.records and not fetched.throttle_ms
+            idle = fetched.is_empty
             read_to = fetched.next_offset
             old = time.monotonic() - began > _TRANSACTION_S
             if idle or old or self._pending_bytes >= _TRANSACTION_BYTES:
@@ -166,10 +164,10 @@ class _Copier:
         self._commit(read_to)
 
     def _write(self, fetched: Fetched, from_offset: int) -> None:
-        for at, header in _committed(fetched):
-            payload = payload_of(fetched.records, at, header)
+        for at, header in committed_batches(fetched.part):
+            payload = payload_of(fetched.part, at, header)
             try:
-                for draft in self._rebatcher.add(header, payload, from_offset):
+                for draft in self._rebatcher.add(header, *payload, from_offset):
                     self._append(draft)
             except ValueError as error:
                 raise Paused(f"the batch at offset {header.base_offset} cannot be read: {error}") from error
@@ -239,13 +237,6 @@ def _read(reader: PartitionReader) -> Fetched:
         return reader.read()
     except OutOfRange as error:
         raise Unreachable(f"{error}: looked at again") from error
-
-
-def _committed(fetched: Fetched) -> Iterator[tuple[int, BatchHeader]]:
-    try:
-        yield from committed_batches(fetched.records, fetched.aborted)
-    except BatchError as error:
-        raise Paused(f"the source's records cannot be read: {error.message}") from error
 
 
 def source_changed(topic: str, *, exists: bool) -> str:

@@ -9,10 +9,13 @@ from kio.schema.errors import ErrorCode
 
 from pipeline.mirror.cluster import TRANSACTION, Cluster
 from pipeline.mirror.errors import TooLarge, Unreachable, expect_success
+from pipeline.mirror.frames import produce_head
 from pipeline.mirror.kafka import Connection
 from pipeline.mirror.rebatch import Draft
 from wire.api_table import ApiKey
 from wire.batch import (
+    CODEC_NONE,
+    HEADER_SIZE,
     MAGIC_V2,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -23,6 +26,7 @@ from wire.batch import (
     Record,
     build_batch,
     seal_batch,
+    seal_in_place,
 )
 from wire.compression import compress
 
@@ -31,7 +35,6 @@ _PRODUCE_TIMEOUT_MS: Final = 20_000
 _IN_FLIGHT_MAX: Final = 4
 _FENCE_WITHIN_S: Final = TRANSACTION_TIMEOUT_MS / 1000 + 10
 _AGAIN_AFTER_S: Final = 0.02
-_ACKS_ALL: Final = -1
 _WAITED_FOR: Final = frozenset({ErrorCode.concurrent_transactions, ErrorCode.coordinator_load_in_progress})
 
 
@@ -45,7 +48,7 @@ class Producer(NamedTuple):
 NOBODY: Final = Producer()
 
 
-def seal(draft: Draft, producer: Producer, base_sequence: int) -> bytes:
+def seal(draft: Draft, producer: Producer, base_sequence: int) -> bytearray:
     """The batch as it is produced, compressed as it was at the source."""
     attributes = draft.codec | (TRANSACTIONAL_BIT if producer.producer_id >= 0 else 0)
     header = BatchHeader(
@@ -63,7 +66,10 @@ def seal(draft: Draft, producer: Producer, base_sequence: int) -> bytes:
         base_sequence=base_sequence,
         record_count=draft.record_count,
     )
-    return bytes(seal_batch(header, compress(draft.records, draft.codec))[1])
+    if draft.codec == CODEC_NONE:
+        seal_in_place(header, draft.buffer)
+        return draft.buffer
+    return seal_batch(header, compress(bytes(draft.buffer[HEADER_SIZE:]), draft.codec))[1]
 
 
 class TargetPartition:
@@ -84,22 +90,14 @@ class TargetPartition:
         """Behind the newest."""
         self.next_sequence = 0
 
-    def send(self, batch: bytes, count: int) -> None:
+    def send(self, batch: bytearray, count: int) -> None:
         """Send a batch of `count` records, after waiting for replies while too many are on their way."""
         while len(self._counts) >= self._in_flight_max:
             self._collect()
-        self._connection.send(
-            ApiKey.PRODUCE,
-            transactional_id=self._transactional_id,
-            acks=_ACKS_ALL,
-            timeout=_PRODUCE_TIMEOUT_MS,
-            topic_data=[
-                {
-                    "name": self._topic,
-                    "partition_data": [{"index": self._partition, "records": batch}],
-                }
-            ],
+        head = produce_head(
+            self._transactional_id, _PRODUCE_TIMEOUT_MS, self._topic, self._partition, len(batch)
         )
+        self._connection.send_raw(ApiKey.PRODUCE, head, batch)
         self._counts.append(count)
         self.next_sequence = (self.next_sequence + count) & SEQUENCE_MAX
 
@@ -224,7 +222,7 @@ class TransactionalWriter:
             base_sequence=self._progress.next_sequence,
             attributes=TRANSACTIONAL_BIT,
         )
-        self._progress.send(bytes(batch), len(progress))
+        self._progress.send(batch, len(progress))
         self._progress.flush()
         self._end(committed=True)
 
@@ -279,7 +277,7 @@ class LeasedWriter:
     def commit(self, progress: list[Record]) -> None:
         """Note the progress, which is only a hint where to look for the tail."""
         self._check_lease()
-        self._progress.send(bytes(build_batch(progress)), len(progress))
+        self._progress.send(build_batch(progress), len(progress))
         self._progress.flush()
 
     def abort(self) -> None:
@@ -290,7 +288,7 @@ class LeasedWriter:
             raise Unreachable("the lease of this round is over")
 
 
-def sealed_within(draft: Draft, producer: Producer, base_sequence: int, bytes_max: int) -> bytes:
+def sealed_within(draft: Draft, producer: Producer, base_sequence: int, bytes_max: int) -> bytearray:
     """`seal`, of a batch that the target takes. Raises: TooLarge."""
     batch = seal(draft, producer, base_sequence)
     if len(batch) > bytes_max:
