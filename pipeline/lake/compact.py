@@ -5,7 +5,7 @@ appended meanwhile stays, and the loader's positions, which are Delta's `txn` ac
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -23,6 +23,7 @@ from pipeline.ingest.lease import table_lease
 from pipeline.ingest.staging import StagedFile, move_into, stage, staging_area
 from pipeline.lake.compact_log import addition, check_protocol, commit, removal
 from pipeline.lake.compact_plan import (
+    RETENTION_H_MIN,
     Bin,
     DataFile,
     commits_of,
@@ -36,9 +37,6 @@ from pipeline.layout import PipelineLayout
 from pipeline.progress import Progress
 
 COMMIT_BYTES: Final = 1024 * 1024 * 1024
-RETENTION_H: Final = 168
-"""Files that no version needs any more stay as long: readers of older versions may still be at them."""
-RETENTION_H_MIN: Final = 24
 _LEASE_WAIT_S: Final = 60.0
 _KEYS: Final = (("partition", "offset"), ("_partition", "_offset"))
 
@@ -70,12 +68,15 @@ class ExpireResult:
 
 
 def compact(
-    spark: SparkSession, layout: PipelineLayout, path: Path, now: datetime, progress: Progress
+    spark: Callable[[], SparkSession], layout: PipelineLayout, path: Path, now: datetime, progress: Progress
 ) -> CompactResult:
-    """Join the small files of every hour of a table. Raises: PipelineError, ConflictError."""
+    """Join the small files of every hour of a table; Spark is asked for where there are some.
+
+    Raises: PipelineError, ConflictError.
+    """
     with (
         _lease(path, "portico pipeline compact"),
-        staging_area(layout.root / "staging") as area,
+        staging_area(layout.staging) as area,
     ):
         table = DeltaTable(str(path))
         check_protocol(table)
@@ -85,7 +86,7 @@ def compact(
         progress.planned(sum(each.size_bytes for group in groups for each in group), "bytes")
         schema = StructType.fromJson(json.loads(table.schema().to_json()))
         for group in groups:
-            staged = _rewrite(spark, path, schema, group, area)
+            staged = _rewrite(spark(), path, schema, group, area)
             _commit(path, int(table.version()), group, staged, now)
             result.rewritten_files += sum(len(each.files) for each in group)
             result.rewritten_rows += sum(each.rows for each in group)
@@ -116,12 +117,8 @@ def expire(path: Path, now: datetime, older_than: timedelta) -> ExpireResult:
 
 
 def vacuum(path: Path, retention_h: int) -> int:
-    """Delete files that no version of the last hours needs; returns how many. Raises: PipelineError."""
-    if retention_h < RETENTION_H_MIN:
-        raise PipelineError(
-            f"a retention of {retention_h} h could take files away from running readers: at least "
-            f"{RETENTION_H_MIN} h"
-        )
+    """Delete files that no version of the last hours needs; returns how many."""
+    assert retention_h >= RETENTION_H_MIN, "readers of older versions need their files"
     with _lease(path, "portico pipeline vacuum"):
         table = DeltaTable(str(path))
         return len(table.vacuum(retention_h, dry_run=False, enforce_retention_duration=False, full=True))

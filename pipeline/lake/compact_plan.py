@@ -8,6 +8,9 @@ SMALL_BYTES: Final = 128 * 1024 * 1024
 TARGET_BYTES: Final = 256 * 1024 * 1024
 """Files below the first are joined up to the second."""
 
+RETENTION_H_MIN: Final = 24
+"""Files that no version needs any more stay at least so long: readers of older ones may still be at them."""
+
 
 class DataFile(NamedTuple):
     """A file of one version of a table."""

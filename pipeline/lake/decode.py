@@ -61,6 +61,8 @@ class DecodeResult:
     unknown_fields: Counter[str] = field(default_factory=Counter)
     """Records of this run that had them, by the field's path."""
     totals: dict[str, int] = field(default_factory=dict)
+    tables: dict[str, str] = field(default_factory=dict)
+    """Where they lie."""
 
 
 @dataclass
@@ -95,7 +97,7 @@ def decode(
     """Decode all that is not decoded yet of a lake table. Raises: PipelineError."""
     with (
         DecodeTables.leased(layout, lake, "portico pipeline decode") as tables,
-        staging_area(layout.root / "staging") as area,
+        staging_area(layout.staging) as area,
     ):
         tables.repair(spark, area)
         tables.use_schema(spark, schema)
@@ -109,7 +111,7 @@ def decode(
             _commit(tables, step, schema, on_error, outcome, result)
             progress.done(result.rows)
             progress.figures(decoded=result.decoded, dead_letters=result.dead_letters, dropped=result.dropped)
-        result.totals = tables.totals()
+        result.totals, result.tables = tables.totals(), tables.paths()
         return result
 
 

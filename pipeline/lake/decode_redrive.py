@@ -44,7 +44,7 @@ def redrive(
     """Decode dead letters again, all or those of some error classes. Raises: PipelineError."""
     with (
         DecodeTables.leased(layout, lake, "portico pipeline redrive") as tables,
-        staging_area(layout.root / "staging") as area,
+        staging_area(layout.staging) as area,
     ):
         if tables.schema is None:
             raise PipelineError(
@@ -62,7 +62,7 @@ def redrive(
         result.dead_letters = outcome.dead_rows
         result.errors += outcome.errors
         result.unknown_fields += outcome.unknown_fields
-        result.totals = tables.totals()
+        result.totals, result.tables = tables.totals(), tables.paths()
         progress.done(result.rows)
         progress.figures(decoded=result.decoded, dead_letters=result.dead_letters)
         return result

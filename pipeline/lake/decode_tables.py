@@ -83,6 +83,10 @@ class DecodeTables:
             "dropped": done.get(DROPPED, 0),
         }
 
+    def paths(self) -> dict[str, str]:
+        """Where both lie."""
+        return {DECODED_KIND: str(self.decoded_path), DEAD_KIND: str(self.dead.path)}
+
     @property
     def schema(self) -> RecordSchema | None:
         """What was last decoded with."""

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 from deltalake import DeltaTable
 
 from pipeline.errors import PipelineError
+from pipeline.lake.plan import lake_app
 from pipeline.layout import PipelineLayout
 
 _FOLDER: Final = re.compile(r"(?P<topic>.+)-(?P<id>[0-9a-f]{32})")
@@ -23,7 +24,7 @@ class LakeTable(NamedTuple):
     @property
     def load_app(self) -> str:
         """The loader's positions in the table."""
-        return f"lake/{self.topic_id}"
+        return lake_app(self.topic_id)
 
     @property
     def backfill_app(self) -> str:

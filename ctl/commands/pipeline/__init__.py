@@ -2,11 +2,14 @@
 
 import typer
 
-from ctl.commands.pipeline import activity, advise, jobs, lake, mirror
+from ctl.commands.pipeline import activity, advise, bill, demo, jobs, lake, mirror, tables
 
 app = typer.Typer(no_args_is_help=True)
 jobs.register(app)
 mirror.register(app)
 advise.register(app)
+bill.register(app)
 lake.register(app)
 activity.register(app)
+demo.register(app)
+tables.register(app)
