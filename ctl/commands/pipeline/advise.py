@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import msgspec
 import typer
@@ -53,31 +53,48 @@ def advise(
 
     Writes today's rows of the tables that the console's pages show, in place of those of an earlier run.
     """
+    with job_run("advise", instance or "all instances", data_dir, tenant) as run:
+        given = advise_into(run, Reach(data_dir, bootstrap, secret_file), tenant, instance, sample_s)
+    if as_json:
+        print_json(_document(given, details=instance is not None))
+    else:
+        show(given)
+
+
+class Given(NamedTuple):
+    """What a run advised."""
+
+    advised: "Advised"
+    names: Mapping[str, str]
+    """Of instances, by id."""
+    plans: Mapping[str, Path]
+    """Files with moves, by instance id."""
+
+
+def advise_into(
+    run: JobRun, reach: Reach, tenant: str | None = None, instance: str | None = None, sample_s: float = 5.0
+) -> Given:
+    """Advise on all instances, those of a tenant, or one. Raises: CommandError, PipelineError."""
     from pipeline.advice.job import advise as advise_job
 
-    with job_run("advise", instance or "all instances", data_dir, tenant) as run:
-        found = _instances(run, data_dir, tenant, instance)
-        reach = Reach(data_dir, bootstrap, secret_file)
-
-        def places(instance_ids: Sequence[str]) -> "Mapping[str, Placement]":
-            return _places(reach, instance_ids, sample_s)
-
-        advised = advise_job(
-            run.spark,
-            run.layout,
-            run.progress,
-            [_bought(one) for one in found],
-            now_ms=epoch_ms(),
-            places=places,
-            only_one=instance is not None,
-        )
-        plans = write_plans(run.layout.reports / "moves", advised.moves)
+    found = _instances(run, reach.data_dir, tenant, instance)
+    advised = advise_job(
+        run.spark,
+        run.layout,
+        run.progress,
+        [_bought(one) for one in found],
+        now_ms=epoch_ms(),
+        places=lambda instance_ids: _places(reach, instance_ids, sample_s),
+        only_one=instance is not None,
+    )
     names = {str(one["id"]): str(one["name"]) for one in found}
-    if as_json:
-        print_json(_document(advised, plans, details=instance is not None))
-    else:
-        _show(advised.advice, names)
-        _show_moves(advised, plans, names)
+    return Given(advised, names, write_plans(run.layout.reports / "moves", advised.moves))
+
+
+def show(given: Given) -> None:
+    """For people."""
+    _show_sizes(given.advised.advice, given.names)
+    _show_moves(given)
 
 
 def _instances(run: JobRun, data_dir: Path, tenant: str | None, instance: str | None) -> list[Any]:
@@ -127,13 +144,14 @@ def write_plans(folder: Path, moves: Iterable[MoveRow]) -> dict[str, Path]:
     return written
 
 
-def _document(advised: "Advised", plans: Mapping[str, Path], *, details: bool) -> dict[str, Any]:
+def _document(given: Given, *, details: bool) -> dict[str, Any]:
     from pipeline.advice.job import forecast_rows, skew_rows
 
+    advised = given.advised
     document: dict[str, Any] = {
         "advice": advised.advice,
         "moves": advised.moves,
-        "plans": {instance_id: str(path) for instance_id, path in plans.items()},
+        "plans": {instance_id: str(path) for instance_id, path in given.plans.items()},
     }
     if details:
         document |= {"skew": skew_rows(advised.skew), "forecast": forecast_rows(advised.forecast)}
@@ -141,10 +159,10 @@ def _document(advised: "Advised", plans: Mapping[str, Path], *, details: bool) -
     return plain
 
 
-def _show(advice: Iterable[AdviceRow], names: Mapping[str, str]) -> None:
+def _show_sizes(advice: Iterable[AdviceRow], names: Mapping[str, str]) -> None:
     rows = sorted(advice, key=lambda row: (_ORDER[row.urgency], names[row.instance_id]))
     print_table(
-        ["INSTANCE", "URGENCY", "PRODUCE", "CONSUME", "CAPACITY", "FULL IN", "USABLE", "WHY"],
+        ["INSTANCE", "URGENCY", "PRODUCE", "CONSUME", "CAPACITY", "FULL IN", "USABLE"],
         (
             [
                 f"{names[row.instance_id]} ({row.instance_id})",
@@ -158,12 +176,13 @@ def _show(advice: Iterable[AdviceRow], names: Mapping[str, str]) -> None:
                 _size(row.capacity_bytes, row.recommended_capacity_bytes, row.capacity_action, rate=False),
                 "-" if row.days_to_full is None else f"{row.days_to_full:.1f} days",
                 _shares(row),
-                row.reason,
             ]
             for row in rows
         ),
         empty="No advice.",
     )
+    for row in rows:
+        terminal().print(f"\n{names[row.instance_id]}: {row.reason}")
 
 
 def _size(now: int, recommended: int, action: Action, *, rate: bool = True) -> str:
@@ -177,12 +196,12 @@ def _shares(row: AdviceRow) -> str:
     return " / ".join("-" if share is None else f"{share:.2f}" for share in shares)
 
 
-def _show_moves(advised: "Advised", plans: Mapping[str, Path], names: Mapping[str, str]) -> None:
-    for row in advised.advice:
+def _show_moves(given: Given) -> None:
+    for row in given.advised.advice:
         if not row.moves_reason:
             continue
-        terminal().print(f"\n{names[row.instance_id]}: {row.moves_reason}")
-        mine = [move for move in advised.moves if move.instance_id == row.instance_id]
+        terminal().print(f"\n{given.names[row.instance_id]}: {row.moves_reason}")
+        mine = [move for move in given.advised.moves if move.instance_id == row.instance_id]
         if not mine:
             continue
         print_table(
@@ -199,7 +218,7 @@ def _show_moves(advised: "Advised", plans: Mapping[str, Path], names: Mapping[st
             ),
             empty="",
         )
-        plan = plans[row.instance_id]
+        plan = given.plans[row.instance_id]
         print(f"  portico reassign execute {plan}   # and, until it says complete:")
         print(f"  portico reassign verify {plan}")
         print(f"  portico leader elect-preferred --file {plan}")
