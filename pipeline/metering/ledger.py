@@ -128,7 +128,7 @@ def _month(month: str) -> dict[str, str]:
 
 
 def _rows(table: DeltaTable, kind: type[Row], where: tuple[str, str] | None = None) -> list[Row]:
-    found = table.to_pyarrow_table(partitions=[(where[0], "=", where[1])] if where else None)
+    found = table.to_pyarrow_table(filters=[(where[0], "=", where[1])] if where else None)
     return msgspec.convert(found.to_pylist(), list[kind])  # type: ignore[valid-type]
 
 
