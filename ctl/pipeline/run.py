@@ -80,7 +80,7 @@ def job_run(
         progress.start()
         error = "it was stopped"
         try:
-            with _stopped_by_sigterm(), _sentences():
+            with stopped_by_sigterm(), sentences():
                 yield run
             error = ""
         except CommandError as failed:
@@ -93,7 +93,7 @@ def job_run(
 
 
 @contextmanager
-def _stopped_by_sigterm() -> Iterator[None]:
+def stopped_by_sigterm() -> Iterator[None]:
     """SIGTERM ends a job as Ctrl-C does: sessions are stopped and the console is told."""
 
     def stop(_number: int, _frame: object) -> None:
@@ -107,7 +107,7 @@ def _stopped_by_sigterm() -> Iterator[None]:
 
 
 @contextmanager
-def _sentences() -> Iterator[None]:
+def sentences() -> Iterator[None]:
     """Failures of Spark and Kafka as one sentence."""
     try:
         yield
