@@ -1,4 +1,4 @@
-"""`portico pipeline rollup`, `prices`, `bill`, `close` and `reconcile`: from usage to money, and the proof."""
+"""`portico pipeline rollup`, `prices`, `bill`, `close`, `reconcile`: from usage to money, and the proof."""
 
 from collections.abc import Sequence
 from datetime import date
