@@ -6,7 +6,7 @@ it is. So a driver may die at any moment, and two of them do no harm.
 
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -184,7 +184,8 @@ class _Driver:
         with ThreadPoolExecutor(1) as runner:
             running = runner.submit(_spread, self._session(), plans)
             while not running.done():
-                time.sleep(_LOOK_EVERY_S if self._moved(chosen) else _IDLE_S)
+                wait([running], timeout=_LOOK_EVERY_S)
+                self._follow(chosen)
             outcomes = running.result()
         for outcome in outcomes:
             self._take(outcome)
@@ -219,18 +220,17 @@ class _Driver:
             lease_until_ms=0 if self._lease is None else self._lease.until_ms,
         )
 
-    def _moved(self, chosen: list[Track]) -> bool:
-        """Follow the progress that running tasks commit; False where it cannot be read just now."""
+    def _follow(self, chosen: list[Track]) -> None:
+        """Show the progress that running tasks commit."""
         try:
             catch_up(self._target, self._progress, wait=False)
         except Unreachable:
-            return False
+            return  # the tasks will say so
         for track in chosen:
             position = self._progress.positions.get(track.unit.key)
             if position is not None:
                 track.see(position)
         self._show()
-        return True
 
     def _take(self, outcome: Outcome) -> None:
         track = self._tracks[outcome.unit.key]

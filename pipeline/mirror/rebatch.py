@@ -79,7 +79,7 @@ class Rebatcher:
         spans = walk(data, at, end)
         if base_offset < from_offset:
             spans = [span for span in spans if base_offset + span[4] >= from_offset]
-        with_headers = any([span[1] != span[2] - 1 for span in spans])
+        with_headers = any(headers_at != behind - 1 for _, headers_at, behind, _, _ in spans)
         if with_headers and data.find(LINEAGE_HEADER, at, end) >= 0:
             read = len(spans)
             spans = [span for span in spans if not self._is_from_target(data, span[1], span[2])]

@@ -39,7 +39,9 @@ class TopicAdmin:
 
     def __init__(self, bootstrap: str, side: str) -> None:
         self._side = side
-        self._admin = AdminClient({"bootstrap.servers": bootstrap, "client.id": "portico-mirror"})
+        self._admin = AdminClient(
+            {"bootstrap.servers": bootstrap, "client.id": "portico-mirror", "log_level": 0}
+        )
 
     @property
     def client(self) -> Any:

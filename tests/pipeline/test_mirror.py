@@ -1,0 +1,269 @@
+"""The mirror through the gateway: what it keeps, what it leaves out, what it refuses, where it goes on."""
+
+import time
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import ConfigResource, NewPartitions, ResourceType
+from pyspark.sql import SparkSession
+
+from pipeline.errors import PipelineError
+from tests.integration.stack import Stack
+from tests.pipeline.mirroring import RECENT_MS, Mirrors, Side, contents
+
+
+@pytest.fixture
+def mirrors(spark: SparkSession) -> Mirrors:
+    return Mirrors(spark)
+
+
+@pytest.fixture(scope="module")
+def sides(stack: Stack) -> tuple[Side, Side]:
+    """Each test uses topics of its own."""
+    return Side(stack, "west"), Side(stack, "east")
+
+
+def produce_all_kinds(side: Side, topic: str, partitions: int, count: int) -> None:
+    """Null and empty, keys and headers, compressed and not, old and equal timestamps, transactions."""
+    for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
+        producer = side.producer(**{"compression.type": codec, "batch.size": 20_000})
+        for number in range(count):
+            producer.produce(
+                topic,
+                key=(None, b"", b"k%d" % number)[number % 3],
+                value=(None, b"", b"v%d" % number, b"x" * 3000)[number % 4],
+                headers=[("a", b"1"), ("a", None), ("b", b"")] if number % 5 == 0 else None,
+                partition=number % partitions,
+                timestamp=RECENT_MS + (number * 7919) % 100_000,
+            )
+        assert producer.flush(30) == 0
+
+
+def produce_aborted(side: Side, topic: str) -> None:
+    producer = side.producer(**{"transactional.id": "loader"})
+    producer.init_transactions(20)
+    for value, commit in ((b"committed 1", True), (b"aborted", False), (b"committed 2", True)):
+        producer.begin_transaction()
+        for _ in range(50):
+            producer.produce(topic, value=value, partition=0)
+        if commit:
+            producer.commit_transaction(20)
+        else:
+            producer.flush(20)
+            producer.abort_transaction(20)
+
+
+@pytest.mark.parametrize("transactions", [True, False])
+def test_everything_of_a_record_is_kept_in_order(
+    sides: tuple[Side, Side], mirrors: Mirrors, transactions: bool
+) -> None:
+    west, east = sides
+    topic = f"kinds-{transactions}"
+    west.create(topic, 3)
+    produce_all_kinds(west, topic, 3, 300)
+    produce_aborted(west, topic)
+
+    summary = mirrors.run(west, east, topic, transactions=transactions)
+
+    assert summary.transactional is transactions and not summary.paused
+    expected, found = west.read(topic, 3), east.read(f"{west.name}.{topic}", 3)
+    assert contents(found) == contents(expected)
+    assert b"aborted" not in {seen.value for seen in found[0]}
+    for partition, (at_source, at_target) in enumerate(zip(expected, found, strict=True)):
+        for original, copy in zip(at_source, at_target, strict=True):
+            source_id, topic_id, said_partition, offset = copy.lineage[0].split("/")
+            assert source_id == west.instance["id"] and len(topic_id) == 22
+            assert (int(said_partition), int(offset)) == (partition, original.offset)
+
+
+@pytest.mark.parametrize("transactions", [True, False])
+def test_a_second_run_goes_on_where_the_first_ended(
+    sides: tuple[Side, Side], mirrors: Mirrors, transactions: bool
+) -> None:
+    west, east = sides
+    topic = f"again-{transactions}"
+    west.create(topic, 2)
+    west.produce(topic, 500, 2)
+    first = mirrors.run(west, east, topic, rename="same", transactions=transactions)
+    nothing = mirrors.run(west, east, topic, rename="same", transactions=transactions)
+    west.produce(topic, 300, 2, first=500)
+    second = mirrors.run(west, east, topic, rename="same", transactions=transactions)
+
+    written = [sum(track.records for track in run.tracks) for run in (first, nothing, second)]
+    assert written == [500, 0, 300]
+    assert contents(east.read(topic, 2)) == contents(west.read(topic, 2))
+
+
+def test_two_mirrors_both_ways_do_not_loop(sides: tuple[Side, Side], mirrors: Mirrors) -> None:
+    west, east = sides
+    for side in sides:
+        side.create("both", 1)
+        side.produce("both", 100)
+    for _ in range(2):
+        mirrors.run(west, east, "both", rename="same")
+        mirrors.run(east, west, "both", rename="same")
+
+    assert [len(side.read("both")[0]) for side in sides] == [200, 200]
+
+
+def test_copies_that_came_from_the_target_are_not_topics_to_mirror(stack: Stack, mirrors: Mirrors) -> None:
+    west, east = Side(stack, "north"), Side(stack, "south")
+    west.create("orders")
+    west.produce("orders", 10)
+    mirrors.run(west, east)
+    east.create("clicks")
+    mirrors.run(east, west)
+
+    assert {name for name in west.admin.list_topics(timeout=10).topics if not name.startswith("__")} == {
+        "orders",
+        f"{east.name}.clicks",
+    }
+
+
+def test_a_record_too_large_for_the_target_pauses_its_partition_only(
+    sides: tuple[Side, Side], mirrors: Mirrors
+) -> None:
+    west, east = sides
+    west.create("sizes", 2)
+    east.create("sizes", 2, max_message_bytes="4000")
+    west.produce("sizes", 40, 2)
+    producer = west.producer()
+    producer.produce("sizes", value=b"y" * 9000, partition=0)
+    producer.produce("sizes", value=b"small", partition=1)
+    producer.flush(20)
+    west.produce("sizes", 20, 2)
+
+    summary = mirrors.run(west, east, "sizes", rename="same")
+
+    (sentence,) = summary.paused
+    assert sentence.startswith("sizes-0: the record at offset 20 needs a batch of 9")
+    assert sentence.endswith("the target takes 4000: raise max.message.bytes of the target topic")
+    assert [len(partition) for partition in east.read("sizes", 2)] == [20, 31]
+
+    raised = ConfigResource(ResourceType.TOPIC, "sizes", {"max.message.bytes": "1000000"})
+    (future,) = east.admin.alter_configs([raised]).values()
+    future.result(20)
+    assert not mirrors.run(west, east, "sizes", rename="same").paused
+    assert contents(east.read("sizes", 2)) == contents(west.read("sizes", 2))
+
+
+def test_a_target_with_fewer_partitions_is_refused(sides: tuple[Side, Side], mirrors: Mirrors) -> None:
+    west, east = sides
+    west.create("wide", 3)
+    east.create("wide", 2)
+    with pytest.raises(PipelineError, match="has 2 partitions, 'wide' at the source has 3"):
+        mirrors.run(west, east, "wide", rename="same")
+
+
+def test_partitions_added_at_the_source_are_added_at_the_target(
+    sides: tuple[Side, Side], mirrors: Mirrors
+) -> None:
+    west, east = sides
+    west.create("growing", 1)
+    west.produce("growing", 20)
+    mirrors.run(west, east, "growing", rename="same")
+    west.admin.create_partitions([NewPartitions("growing", 3)])["growing"].result(20)
+    west.produce("growing", 30, 3)
+
+    mirrors.run(west, east, "growing", rename="same")
+
+    assert contents(east.read("growing", 3)) == contents(west.read("growing", 3))
+
+
+def test_a_topic_made_anew_at_the_source_stops_the_mirror(sides: tuple[Side, Side], mirrors: Mirrors) -> None:
+    west, east = sides
+    west.create("anew")
+    west.produce("anew", 20)
+    mirrors.run(west, east, "anew", rename="same")
+    west.delete("anew")
+    with pytest.raises(PipelineError, match="topic 'anew' is not at the source"):
+        mirrors.run(west, east, "anew", rename="same")
+    west.create("anew")
+    west.produce("anew", 5)
+    with pytest.raises(PipelineError, match="'anew' was deleted and created again at the source"):
+        mirrors.run(west, east, "anew", rename="same")
+    assert len(east.read("anew")[0]) == 20
+
+
+def test_a_target_topic_made_anew_is_filled_from_the_beginning(
+    sides: tuple[Side, Side], mirrors: Mirrors
+) -> None:
+    west, east = sides
+    west.create("refilled")
+    west.produce("refilled", 20)
+    mirrors.run(west, east, "refilled", rename="same")
+    east.delete("refilled")
+    mirrors.run(west, east, "refilled", rename="same")
+    assert contents(east.read("refilled")) == contents(west.read("refilled"))
+
+
+def test_records_that_retention_took_first_fail_the_mirror_or_are_skipped(
+    sides: tuple[Side, Side], mirrors: Mirrors
+) -> None:
+    west, east = sides
+    west.create("short")
+    west.produce("short", 20)
+    mirrors.run(west, east, "short", rename="same")
+    west.produce("short", 30, first=20)
+    west.admin.delete_records([TopicPartition("short", 0, 40)])
+    deadline = time.monotonic() + 10
+    while len(west.read("short")[0]) > 10 and time.monotonic() < deadline:
+        time.sleep(0.1)
+
+    with pytest.raises(PipelineError, match=r"removed offsets 20..39 before they were mirrored"):
+        mirrors.run(west, east, "short", rename="same")
+    summary = mirrors.run(west, east, "short", rename="same", skip_lost=True)
+
+    assert [track.lost for track in summary.tracks] == [20]
+    assert [seen.key for seen in east.read("short")[0]] == [
+        b"k%d" % number for number in (*range(20), *range(40, 50))
+    ]
+
+
+def committed(side: Side, group: str, topic: str, partitions: int) -> list[int]:
+    (future,) = side.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]).values()
+    offsets = {place.partition: place.offset for place in future.result(20).topic_partitions}
+    return [offsets.get(partition, -1) for partition in range(partitions)]
+
+
+def commit(side: Side, group: str, places: list[TopicPartition]) -> None:
+    consumer = Consumer({"bootstrap.servers": side.bootstrap, "group.id": group})
+    consumer.commit(offsets=places, asynchronous=False)
+    consumer.close()
+
+
+def test_groups_go_on_at_the_target_where_they_were(sides: tuple[Side, Side], mirrors: Mirrors) -> None:
+    west, east = sides
+    west.create("jobs", 2)
+    east.create("jobs", 2)
+    east.produce("jobs", 14, 2)  # so that offsets differ
+    west.produce("jobs", 200, 2)
+    mirrors.run(west, east, "jobs", rename="same")
+    west.produce("jobs", 200, 2, first=200)
+    group: Any = [TopicPartition("jobs", 0, 130), TopicPartition("jobs", 1, 200)]
+    commit(west, "workers", group)
+
+    summary = mirrors.run(west, east, "jobs", rename="same", groups=("workers",))
+
+    offsets = committed(east, "workers", "jobs", 2)
+    assert [each.target_offset for each in summary.groups] == offsets
+    first, second = east.read("jobs", 2)
+    assert {seen.offset: seen.lineage for seen in first}[offsets[0]][0].endswith("/0/130")
+    assert second[-1].offset == offsets[1] - 1
+
+    commit(east, "workers", [TopicPartition("jobs", 0, 190)])  # consumers failed over and went on
+    mirrors.run(west, east, "jobs", rename="same", groups=("workers",))
+    assert committed(east, "workers", "jobs", 2)[0] == 190
+
+
+def test_an_instance_is_not_mirrored_into_itself(sides: tuple[Side, Side], mirrors: Mirrors) -> None:
+    west, _ = sides
+    with pytest.raises(PipelineError, match="source and target are the same instance"):
+        mirrors.run(west, west)
+
+
+def test_a_topic_that_is_not_there_is_named(sides: tuple[Side, Side], mirrors: Mirrors) -> None:
+    west, east = sides
+    with pytest.raises(PipelineError, match="topic 'nowhere' is not at the source"):
+        mirrors.run(west, east, "nowhere")

@@ -1,0 +1,154 @@
+"""The mirror under load, killed with kill -9 at random moments: the target is the source, record by record."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.integration.stack import ROOT, Stack, running_stack
+from tests.pipeline.mirroring import RECENT_MS, Side, contents
+
+PARTITIONS: Final = 12
+_ROUNDS_MAX: Final = 20
+
+
+class Load:
+    """A producer that runs until it is told to stop."""
+
+    def __init__(self, side: Side, topic: str, records_per_s: int) -> None:
+        self._side, self._topic, self._records_per_s = side, topic, records_per_s
+        self.count = 0
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def _run(self) -> None:
+        producer = self._side.producer(**{"enable.idempotence": True, "compression.type": "lz4"})
+        random_bytes = random.Random(7)
+        while not self._stopping.wait(0.1):
+            for _ in range(self._records_per_s // 10):
+                producer.produce(
+                    self._topic,
+                    key=b"%d" % self.count,
+                    value=random_bytes.randbytes(random_bytes.randrange(200)),
+                    headers=[("number", b"%d" % self.count)] if self.count % 10 == 0 else None,
+                    partition=self.count % PARTITIONS,
+                    timestamp=RECENT_MS + self.count,
+                )
+                self.count += 1
+            producer.poll(0)
+        assert producer.flush(60) == 0
+
+    @contextmanager
+    def running(self) -> Iterator["Load"]:
+        self._thread.start()
+        try:
+            yield self
+        finally:
+            self._stopping.set()
+            self._thread.join()
+
+
+class MirrorProcess:
+    """`portico pipeline mirror` in a process group of its own."""
+
+    def __init__(self, stack: Stack, west: Side, east: Side, log: Path, *options: str) -> None:
+        self._log = log
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "runtime.start", "ctl.main", "pipeline", "mirror"),
+                    *(west.name, east.name, "--topic", "load", "--rename", "same", "--json"),
+                    *("--data-dir", str(stack.data_dir), *options),
+                ],
+                cwd=ROOT,
+                stdout=subprocess.PIPE,
+                stderr=output,
+                start_new_session=True,
+            )
+
+    def kill(self) -> None:
+        """kill -9 of the group: the driver and the JVM. Python workers have a group of their own and live on
+        until they notice, as the writers that fences are for."""
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def finish(self) -> dict[str, int]:
+        """Wait for a run that ends by itself; what it said."""
+        output, _ = self._process.communicate(timeout=300)
+        assert self._process.returncode == 0, self._log.read_text()[-4000:]
+        said: dict[str, int] = json.loads(output)
+        return said
+
+
+def positions(east: Side) -> int:
+    """How many records there are at the target, open transactions and markers included."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer({"bootstrap.servers": east.bootstrap, "group.id": "watcher"})
+    try:
+        ends = [
+            consumer.get_watermark_offsets(TopicPartition("load", partition), timeout=10)[1]
+            for partition in range(PARTITIONS)
+        ]
+    finally:
+        consumer.close()
+    return sum(ends)
+
+
+def kill_while_it_writes(mirror: MirrorProcess, east: Side, moment: random.Random) -> None:
+    """Kill at a random moment after the target began to grow."""
+    before = positions(east)
+    deadline = time.monotonic() + 120
+    while positions(east) == before and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(moment.random() * 1.5)
+    mirror.kill()
+
+
+def mirror_under_load(stack: Stack, tmp_path: Path, kills: int, records_per_s: int, *options: str) -> None:
+    """Kills while a producer runs, then a run to the end, then everything is compared."""
+    moment = random.Random(kills)
+    west, east = Side(stack, "from"), Side(stack, "to")
+    for side in (west, east):
+        side.create("load", PARTITIONS)
+    west.produce("load", 200_000 if kills > 5 else 20_000, PARTITIONS)
+    log = tmp_path / "mirror.log"
+    with Load(west, "load", records_per_s).running() as load:
+        for _ in range(kills):
+            mirror = MirrorProcess(stack, west, east, log, "--continuous", *options)
+            kill_while_it_writes(mirror, east, moment)
+    assert load.count > 0
+    said = MirrorProcess(stack, west, east, log, *options).finish()
+
+    expected, found = west.read("load", PARTITIONS), east.read("load", PARTITIONS)
+    assert contents(found) == contents(expected)
+    assert said["lag_records"] == 0
+    for partition in found:
+        offsets = [int(seen.lineage[0].rsplit("/", 1)[1]) for seen in partition]
+        assert offsets == sorted(set(offsets)), "order or uniqueness of source offsets"
+
+
+@pytest.mark.parametrize("options", [(), ("--no-transactions",)], ids=["transactions", "lease"])
+@pytest.mark.timeout(400)
+def test_a_mirror_killed_under_load_loses_and_repeats_nothing(
+    stack: Stack, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    mirror_under_load(stack, tmp_path, 1, 2_000, *options)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3000)
+@pytest.mark.parametrize("options", [(), ("--no-transactions",)], ids=["transactions", "lease"])
+def test_a_mirror_killed_twenty_times_under_load(tmp_path: Path, options: tuple[str, ...]) -> None:
+    with running_stack(tmp_path / "data") as stack:
+        mirror_under_load(stack, tmp_path, 20, 4_000, *options)
