@@ -21,7 +21,7 @@ class LakeAuditRow(msgspec.Struct, frozen=True, kw_only=True):
     topic_id: str
     partition: int
     hour: datetime.datetime | None
-    """The hour of the records; None for those without a usable time, and for what nobody can tell any more."""
+    """Of the records; None for those without a usable time, and for what nobody can tell any more."""
     lake_rows: int
     duplicate_rows: int
     """Of them, rows of an offset that is there already."""

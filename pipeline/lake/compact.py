@@ -23,6 +23,7 @@ from pipeline.ingest.lease import table_lease
 from pipeline.ingest.staging import StagedFile, move_into, stage, staging_area
 from pipeline.lake.compact_log import addition, check_protocol, commit, removal
 from pipeline.lake.compact_plan import (
+    EXPIRED_APP,
     RETENTION_H_MIN,
     Bin,
     DataFile,
@@ -108,6 +109,8 @@ def expire(path: Path, now: datetime, older_than: timedelta) -> ExpireResult:
         if gone:
             now_ms = _ms(now)
             actions = [removal(each, now_ms, data_change=True) for each in gone]
+            hour = int(before.timestamp()) // 3600
+            actions.append({"txn": {"appId": EXPIRED_APP, "version": hour, "lastUpdated": now_ms}})
             rows = sum(each.rows for each in gone)
             document = {"job": "expire", "before": before.isoformat(), "files": len(gone), "rows": rows}
             commit(path, int(table.version()), actions, "DELETE", document, now_ms)
@@ -147,7 +150,7 @@ def _data_file(told: dict[str, Any]) -> DataFile:
     return DataFile(
         str(told["path"]),
         int(told["size_bytes"]),
-        int(told["num_records"]),
+        int(told["num_records"] or 0),
         hour,
         {name: None if each is None else _partition_text(each) for name, each in partitions.items()},
         first,

@@ -8,6 +8,8 @@ SMALL_BYTES: Final = 128 * 1024 * 1024
 TARGET_BYTES: Final = 256 * 1024 * 1024
 """Files below the first are joined up to the second."""
 
+EXPIRED_APP: Final = "expire"
+"""Delta's `txn` of it: the epoch hour before which all hours are gone. Checkpoints of the log keep it."""
 RETENTION_H_MIN: Final = 24
 """Files that no version needs any more stay at least so long: readers of older ones may still be at them."""
 

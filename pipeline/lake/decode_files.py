@@ -25,7 +25,7 @@ def lake_source(lake: LakeTable) -> LakeSource:
     """As the table is now. Raises: PipelineError."""
     table = DeltaTable(str(lake.path))
     load, backfill = table.transaction_version(lake.load_app), table.transaction_version(lake.backfill_app)
-    slices = slices_of(table, lake.path, LAKE_PARTITION_BY[0])
+    slices = slices_of(log_files(table), lake.path, LAKE_PARTITION_BY[0])
     return LakeSource(
         0 if load is None else int(load) + 1,
         0 if backfill is None else int(backfill) + 1,

@@ -19,7 +19,7 @@ from pipeline.ingest.staging import StagedFile, stage, staging_area
 from pipeline.lake.decode import DecodeResult, Outcome, run_tasks
 from pipeline.lake.decode_plan import REDRIVEN
 from pipeline.lake.decode_schema import RecordSchema
-from pipeline.lake.decode_source import OfLetters, slices_of
+from pipeline.lake.decode_source import OfLetters, log_files, slices_of
 from pipeline.lake.decode_tables import (
     DEAD_KIND,
     DECODED_KIND,
@@ -53,7 +53,7 @@ def redrive(
         tables.repair(spark, area)
         tables.use_schema(spark, schema)
         progress.planned(tables.totals()["dead_letters"], "dead letters")
-        parts = slices_of(DeltaTable(str(tables.dead.path)), tables.dead.path, DEAD_PARTITION)
+        parts = slices_of(log_files(DeltaTable(str(tables.dead.path))), tables.dead.path, DEAD_PARTITION)
         chosen = OfLetters(error_classes)
         outcome = run_tasks(spark, parts, chosen, schema, lake, tables.next_batch, area)
         others = _others(spark, tables, error_classes, area)

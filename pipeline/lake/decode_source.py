@@ -115,10 +115,10 @@ def file_path(root: Path, told: Mapping[str, Any]) -> Path:
     return path if path.exists() else root / unquote(str(told["path"]))
 
 
-def slices_of(table: DeltaTable, root: Path, hour_column: str) -> list[Slice]:
-    """All row groups of a version. Raises: PipelineError where a file is missing."""
+def slices_of(files: Iterable[Mapping[str, Any]], root: Path, hour_column: str) -> list[Slice]:
+    """All row groups of files of a log. Raises: PipelineError where one is missing."""
     found: list[Slice] = []
-    for told in log_files(table):
+    for told in files:
         path = file_path(root, told)
         hour = told.get(f"partition.{hour_column}")
         try:

@@ -1,0 +1,292 @@
+"""`portico pipeline backfill` and `audit`: what a lake table lacks, and bringing it."""
+
+from collections.abc import Sequence
+from datetime import UTC
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from contracts.units import format_bytes
+from ctl.commands.pipeline.tables import TopicName, TopicNames
+from ctl.errors import CommandError, usage
+from ctl.options import DEFAULT_DATA_DIR, AsJson, DataDir, InstanceArgument, Tenant, parse_time
+from ctl.output import print_facts, print_json, print_table
+from ctl.pipeline.run import JobRun, job_run, say
+from runtime.clock import epoch_ms
+
+if TYPE_CHECKING:
+    from pipeline.ingest.offsets import SourceOffsets, Topic
+    from pipeline.ingest.ranges import PartitionRange
+    from pipeline.lake.audit_findings import TopicAudit
+    from pipeline.lake.backfill import BackfillResult
+    from pipeline.lake.tables import LakeTable
+
+_SHOWN_MAX = 40
+_RANGES_SHOWN_MAX = 5
+Bootstrap = Annotated[
+    str | None,
+    typer.Option(metavar="HOST:PORT", help="Where the instance is reached, unless at its own address."),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("backfill")(backfill)
+    app.command("audit")(audit)
+
+
+def backfill(
+    instance: InstanceArgument,
+    topic: TopicName,
+    since: Annotated[
+        int | None,
+        typer.Option("--from", parser=parse_time, metavar="TIME", help="Like 2026-01-31T12:00:00Z."),
+    ] = None,
+    until: Annotated[
+        int | None, typer.Option("--to", parser=parse_time, metavar="TIME", help="Behind the last record.")
+    ] = None,
+    from_offset: Annotated[int | None, typer.Option(min=0, metavar="OFFSET", help="The first one.")] = None,
+    to_offset: Annotated[
+        int | None, typer.Option(min=1, metavar="OFFSET", help="Behind the last one.")
+    ] = None,
+    partitions: Annotated[
+        list[int] | None,
+        typer.Option("--partition", min=0, metavar="N", help="Repeat for several; default: all."),
+    ] = None,
+    offsets_max: Annotated[
+        int, typer.Option("--max-records-per-batch", min=1, metavar="N", help="Rows of one commit.")
+    ] = 1_000_000,
+    bootstrap: Bootstrap = None,
+    tenant: Tenant = None,
+    as_json: AsJson = False,
+    data_dir: DataDir = DEFAULT_DATA_DIR,
+) -> None:
+    """Bring what a lake table lacks of a window of its topic; nothing twice, also after a kill."""
+    _check_window(since, until, from_offset, to_offset)
+    with job_run("backfill", f"{instance} {topic}", data_dir, tenant) as run:
+        from pipeline.lake.backfill import backfill as backfill_table
+
+        offsets, instance_id = _offsets(run, instance, bootstrap)
+        found = _topic(offsets, instance, topic)
+        lake = _lake(run, instance_id, found)
+        if unknown := sorted(set(partitions or ()) - set(found.partitions)):
+            raise CommandError(f"topic {topic} has no partition {unknown[0]}: it has {len(found.partitions)}")
+        chosen = partitions or found.partitions
+        if since is not None and until is not None:
+            window = _between(offsets, found, since, until, chosen)
+        else:
+            window = _from_to(from_offset or 0, to_offset or 0, chosen)
+        result = backfill_table(
+            lambda: run.spark, run.layout, offsets, lake, found, window, run.progress, offsets_max
+        )
+        _show_backfill(result, lake, as_json)
+
+
+def audit(
+    instance: InstanceArgument,
+    topics: TopicNames = None,
+    forget: Annotated[
+        bool,
+        typer.Option(
+            "--forget-missing-files",
+            help="Take files that are not on disk out of the table first, so that a backfill can mend it.",
+        ),
+    ] = False,
+    bootstrap: Bootstrap = None,
+    tenant: Tenant = None,
+    as_json: AsJson = False,
+    data_dir: DataDir = DEFAULT_DATA_DIR,
+) -> None:
+    """Compare lake tables with the brokers, hour by hour: exit code 1 where a row is missing or doubled."""
+    with job_run("audit", ", ".join([instance, *(topics or ())])[:300], data_dir, tenant) as run:
+        from pipeline.lake.audit import LakeAudit, forget_missing_files, write_audits
+        from pipeline.lake.tables import lake_tables
+
+        offsets, instance_id = _offsets(run, instance, bootstrap)
+        lakes = lake_tables(run.layout, instance_id, list(dict.fromkeys(topics)) if topics else None)
+        current = offsets.topics({each.topic for each in lakes})
+        now_ms = epoch_ms()
+        audits = []
+        for each in lakes:
+            if forget and (count := forget_missing_files(each, now_ms)):
+                say(f"{count} files that are not on disk were taken out of {each.path}")
+            now = current.get(each.topic)
+            same = now if now is not None and now.id == each.topic_id else None
+            audits.append(LakeAudit(lambda: run.spark, each, offsets, same, run.progress).run(now_ms))
+        table = write_audits(run.layout, audits)
+        _show_audits(audits, str(table), as_json)
+        _raise_incomplete(audits)
+
+
+def _check_window(since: int | None, until: int | None, first: int | None, end: int | None) -> None:
+    by_time, by_offset = (since, until) != (None, None), (first, end) != (None, None)
+    if by_time == by_offset:
+        raise usage("name a window: --from and --to, or --from-offset and --to-offset")
+    if by_time and (since is None or until is None or since >= until):
+        raise usage("a window of time needs --from and a later --to")
+    if by_offset and (first is None or end is None or first >= end):
+        raise usage(
+            "a window of offsets needs --from-offset and a larger --to-offset, which is behind the last"
+        )
+
+
+def _offsets(run: JobRun, instance: str, bootstrap: str | None) -> "tuple[SourceOffsets, str]":
+    from pipeline.ingest.offsets import KafkaSource, SourceOffsets
+
+    told = run.instance(instance)
+    if told["state"] != "running" and bootstrap is None:
+        raise CommandError(f"instance {instance} is {told['state']}: only a running one can be read")
+    offsets = SourceOffsets(KafkaSource(bootstrap or str(told["bootstrap_servers"])))
+    offsets.must_answer()
+    return offsets, str(told["id"])
+
+
+def _topic(offsets: "SourceOffsets", instance: str, name: str) -> "Topic":
+    found = offsets.topics([name]).get(name)
+    if found is None:
+        raise CommandError(f"instance {instance} has no topic '{name}': see `portico topic list {instance}`")
+    return found
+
+
+def _lake(run: JobRun, instance_id: str, topic: "Topic") -> "LakeTable":
+    from pipeline.lake.tables import lake_tables
+
+    for each in lake_tables(run.layout, instance_id, [topic.name]):
+        if each.topic_id == topic.id:
+            return each
+    raise CommandError(
+        f"topic {topic.name} was made again since it was loaded: start with `portico pipeline load`"
+    )
+
+
+def _between(
+    offsets: "SourceOffsets", topic: "Topic", since: int, until: int, partitions: Sequence[int]
+) -> "list[PartitionRange]":
+    from pipeline.ingest.ranges import PartitionRange
+
+    starts = offsets.at_time([topic], since).get(topic.name, {})
+    ends = offsets.at_time([topic], until).get(topic.name, {})
+    return [
+        PartitionRange(each, starts[each], max(starts[each], ends[each]))
+        for each in partitions
+        if each in starts and each in ends
+    ]
+
+
+def _from_to(first: int, end: int, partitions: Sequence[int]) -> "list[PartitionRange]":
+    from pipeline.ingest.ranges import PartitionRange
+
+    return [PartitionRange(each, first, end) for each in partitions]
+
+
+def _show_backfill(result: "BackfillResult", lake: "LakeTable", as_json: bool) -> None:
+    if as_json:
+        print_json({"topic": lake.topic, "topic_id": lake.topic_id, "table": str(lake.path)} | vars(result))
+        return
+    print_facts(
+        [
+            ("rows added", f"{result.rows:,} ({format_bytes(result.bytes)}, {result.batches} commits)"),
+            ("rows that were there", f"{result.present:,}"),
+            ("offsets looked at", f"{result.offsets:,}"),
+            ("removed by retention", f"{result.gone:,}"),
+            ("left to `load`", f"{result.left_to_load:,}"),
+            ("table", lake.path),
+        ]
+    )
+
+
+def _show_audits(audits: "Sequence[TopicAudit]", table: str, as_json: bool) -> None:
+    if as_json:
+        print_json({"table": table, "topics": [_document(each) for each in audits]})
+        return
+    print_table(
+        [
+            "TOPIC",
+            "ROWS",
+            "MISSING",
+            "DOUBLED",
+            "FILES MISSING",
+            "EXPIRED",
+            "NOT KNOWN",
+            "NOT LOADED YET",
+            "",
+        ],
+        (
+            [
+                *(each.lake.topic, f"{each.lake_rows:,}", f"{each.missing_rows + each.lost_rows:,}"),
+                *(f"{each.duplicate_rows:,}", len(each.missing_files), f"{each.expired_rows:,}"),
+                *(f"{each.unverified_offsets:,}", f"{each.waiting_offsets:,}"),
+                each.note or ("complete" if each.is_complete else "NOT COMPLETE"),
+            ]
+            for each in audits
+        ),
+        empty="No tables.",
+    )
+    faults = [row for each in audits for row in each.rows if not row.is_complete]
+    if faults:
+        print_table(
+            ["TOPIC", "PARTITION", "HOUR", "ROWS", "MISSING", "DOUBLED", "OFFSETS"],
+            (
+                [
+                    *(row.topic, row.partition, "-" if row.hour is None else f"{row.hour:%Y-%m-%dT%H:%MZ}"),
+                    *(f"{row.lake_rows:,}", f"{row.missing_rows:,}", f"{row.duplicate_rows:,}"),
+                    _ranges([*row.missing_ranges, *row.duplicate_ranges]),
+                ]
+                for row in faults[:_SHOWN_MAX]
+            ),
+            empty="",
+        )
+        if len(faults) > _SHOWN_MAX:
+            print(f"and {len(faults) - _SHOWN_MAX} more hours, in {table}")
+    for each in audits:
+        for path in each.missing_files[:_SHOWN_MAX]:
+            print(f"missing file of {each.lake.topic}: {each.lake.path / path}")
+
+
+def _ranges(ranges: "Sequence[Any]") -> str:
+    shown = [f"{each.start}-{each.end - 1}" for each in ranges[:_RANGES_SHOWN_MAX]]
+    return ", ".join([*shown, *(["..."] if len(ranges) > _RANGES_SHOWN_MAX else [])])
+
+
+def _document(found: "TopicAudit") -> dict[str, Any]:
+    return {
+        "topic": found.lake.topic,
+        "topic_id": found.lake.topic_id,
+        "is_complete": found.is_complete,
+        "lake_rows": found.lake_rows,
+        "missing_rows": found.missing_rows,
+        "lost_rows": found.lost_rows,
+        "duplicate_rows": found.duplicate_rows,
+        "expired_rows": found.expired_rows,
+        "unverified_offsets": found.unverified_offsets,
+        "waiting_offsets": found.waiting_offsets,
+        "missing_files": found.missing_files,
+        "note": found.note,
+        "hours": [
+            {
+                "partition": row.partition,
+                "hour": None if row.hour is None else row.hour.astimezone(UTC).isoformat(),
+                "lake_rows": row.lake_rows,
+                "missing_rows": row.missing_rows,
+                "duplicate_rows": row.duplicate_rows,
+                "missing_ranges": [[each.start, each.end] for each in row.missing_ranges],
+                "duplicate_ranges": [[each.start, each.end] for each in row.duplicate_ranges],
+            }
+            for row in found.rows
+            if not row.is_complete
+        ],
+    }
+
+
+def _raise_incomplete(audits: "Sequence[TopicAudit]") -> None:
+    wrong = [each for each in audits if not each.is_complete]
+    if not wrong:
+        return
+    first = wrong[0]
+    others = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+    missing = first.missing_rows + first.lost_rows
+    raise CommandError(
+        f"topic {first.lake.topic}{others} is not complete: {missing} rows missing, {first.duplicate_rows} "
+        f"doubled, {len(first.missing_files)} files missing; `portico pipeline backfill` brings what the "
+        "brokers still have"
+    )

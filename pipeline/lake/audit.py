@@ -1,0 +1,245 @@
+"""J5: every record that was loaded is in the lake table once, by looking at rows and brokers, not at claims.
+
+Offsets are not rows: control records, compacted and aborted ones hold none. So what the table lacks of the
+offsets that its commits say were read is read again; what the brokers give there is missing. What they no
+longer have is held against the commits' row counts.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+
+from contracts.lake import LakeAuditRow
+from pipeline.ingest.commits import BatchDocument, IngestTable, TableSpec
+from pipeline.ingest.lease import table_lease
+from pipeline.ingest.offsets import SourceOffsets, Topic
+from pipeline.ingest.ranges import Bounds
+from pipeline.ingest.staging import staged_file, staging_area
+from pipeline.lake.audit_findings import (
+    BatchRows,
+    Claims,
+    Missing,
+    PartitionFindings,
+    TopicAudit,
+    add_partition,
+    doubt,
+    lost_rows,
+)
+from pipeline.lake.audit_runs import Runs, held, read_plan, within
+from pipeline.lake.audit_scan import NO_HOUR, scan
+from pipeline.lake.backfill import BackfillDocument
+from pipeline.lake.backfill_read import read_pieces
+from pipeline.lake.compact_log import commit, removal
+from pipeline.lake.compact_plan import EXPIRED_APP, DataFile
+from pipeline.lake.decode_source import file_path, log_files, slices_of
+from pipeline.lake.tables import LakeTable
+from pipeline.layout import PipelineLayout
+from pipeline.progress import Progress
+from pipeline.schema.lake import LAKE_PARTITION_BY
+from pipeline.schema.lake_audit import LAKE_AUDIT
+
+TABLE: Final = "lake_audit"
+_APART: Final = 20_000
+_READ_OFFSETS_MAX: Final = 2_000_000
+_RANGE: Final = pa.list_(
+    pa.field("element", pa.struct([pa.field("start", pa.int64()), pa.field("end", pa.int64())]))
+)
+_HOUR_US: Final = 3_600_000_000
+_NOTHING: Final = np.empty(0, np.int64)
+
+
+class LakeAudit:
+    """Audits one table."""
+
+    def __init__(
+        self,
+        spark: Callable[[], SparkSession],
+        lake: LakeTable,
+        offsets: SourceOffsets | None,
+        topic: Topic | None,
+        progress: Progress,
+    ) -> None:
+        """`topic` is the topic as it is now, None where it is deleted or another one."""
+        self._spark = spark
+        self._lake = lake
+        self._offsets = offsets
+        self._topic = topic
+        self._progress = progress
+
+    def run(self, now_ms: int) -> TopicAudit:
+        """Look at everything. Raises: PipelineError."""
+        table = DeltaTable(str(self._lake.path))
+        files = log_files(table)
+        here = [told for told in files if file_path(self._lake.path, told).exists()]
+        runs, batches = scan(self._spark, slices_of(here, self._lake.path, LAKE_PARTITION_BY[0]))
+        known = {*runs, *(self._topic.partitions if self._topic else ())}
+        claims, told = _claims(table, self._lake, range(max(known, default=0) + 1))
+        bounds = self._bounds()
+        audit = TopicAudit(self._lake, now_ms)
+        audit.missing_files = [str(each["path"]) for each in files if each not in here]
+        if self._topic is None:
+            audit.note = "the topic is gone: its brokers cannot be asked"
+        partitions = sorted({*runs, *claims.loaded})
+        empty = Runs(_NOTHING, _NOTHING, _NOTHING)
+        kept = {each: held(runs.get(each, empty)) for each in partitions}
+        doubts = {each: doubt(each, kept[each], claims, bounds) for each in partitions}
+        missing = self._missing({each: found.on_brokers for each, found in doubts.items()})
+        for each in partitions:
+            found = PartitionFindings(
+                each, runs.get(each, empty), kept[each], doubts[each], missing.get(each, _NONE)
+            )
+            add_partition(audit, found, claims.expired_before)
+        lost = lost_rows(told, batches, claims.expired_before)
+        audit.lost_rows = max(0, lost - audit.missing_rows - audit.expired_rows)
+        audit.waiting_offsets = _waiting(table, self._lake, bounds)
+        return audit
+
+    def _bounds(self) -> Mapping[int, Bounds]:
+        if self._offsets is None or self._topic is None:
+            return {}
+        return self._offsets.bounds([self._topic]).get(self._topic.name, {})
+
+    def _missing(self, gaps: dict[int, list[tuple[int, int]]]) -> dict[int, Missing]:
+        """What the brokers have in the gaps."""
+        offsets, topic = self._offsets, self._topic
+        if offsets is None or topic is None:
+            return {}
+        reads = read_plan(gaps, _APART, _READ_OFFSETS_MAX)
+        self._progress.planned(sum(each.offsets for ranges in reads for each in ranges), "offsets")
+        found: list[pa.Table] = []
+        done = 0
+        for ranges in reads:
+            found += read_pieces(self._spark(), offsets, topic, ranges, _places)
+            done += sum(each.offsets for each in ranges)
+            self._progress.done(done)
+        return {each: _of_partition(found, each, wanted) for each, wanted in gaps.items()} if found else {}
+
+
+_NONE: Final = Missing(_NOTHING, _NOTHING)
+
+
+def _places(records: DataFrame) -> pa.Table:
+    hour = "CASE WHEN timestamp IS NULL THEN NULL ELSE unix_micros(timestamp) END AS time_us"
+    return records.selectExpr("partition", "offset", hour).toArrow()
+
+
+def _of_partition(found: list[pa.Table], partition: int, gaps: list[tuple[int, int]]) -> Missing:
+    offsets, hours = [_NOTHING], [_NOTHING]
+    for table in found:
+        chosen = table.filter(pa.compute.equal(table.column("partition"), partition))
+        at = chosen.column("offset").to_numpy().astype(np.int64)
+        times = chosen.column("time_us").fill_null(NO_HOUR * _HOUR_US).to_numpy().astype(np.int64)
+        is_lacking = within(at, gaps)
+        offsets.append(at[is_lacking])
+        hours.append(np.floor_divide(times[is_lacking], _HOUR_US))
+    return Missing(np.concatenate(offsets), np.concatenate(hours))
+
+
+def _claims(table: DeltaTable, lake: LakeTable, partitions: Iterable[int]) -> tuple[Claims, list[BatchRows]]:
+    """What the log has of loads, backfills and expiry."""
+    reader = IngestTable(lake.path, table)
+    first = reader.first_offsets(lake.load_app, partitions)
+    position = reader.positions(lake.load_app, partitions)
+    loaded = {each: [(first.get(each, 0), end)] for each, end in position.items()}
+    passed: dict[int, list[tuple[int, int]]] = {}
+    told = []
+    for entry in table.history():
+        document = _document(entry.get("userMetadata"))
+        if document is None or document.app not in (lake.load_app, lake.backfill_app):
+            continue
+        number = document.batch if document.app == lake.load_app else -1 - document.batch
+        told.append(BatchRows(number, document.rows, _hour(document.timestamp_min)))
+        for each in document.covered:
+            loaded.setdefault(each.partition, []).append((each.start, each.end))
+        for each in document.gaps:
+            passed.setdefault(each.partition, []).append((each.start, each.end))
+    expired = table.transaction_version(EXPIRED_APP)
+    return Claims(loaded, passed, None if expired is None else int(expired)), told
+
+
+def _document(text: str | None) -> BackfillDocument | None:
+    if not text:
+        return None
+    try:
+        return msgspec.json.decode(text, type=BackfillDocument)
+    except msgspec.DecodeError:
+        return None
+
+
+def _hour(text: str | None) -> int | None:
+    if text is None:
+        return None
+    moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    return int(moment.timestamp() // 3600)
+
+
+def _waiting(table: DeltaTable, lake: LakeTable, bounds: Mapping[int, Bounds]) -> int:
+    positions = IngestTable(lake.path, table).positions(lake.load_app, bounds)
+    return sum(max(0, each.end - positions.get(p, each.earliest)) for p, each in bounds.items())
+
+
+def forget_missing_files(lake: LakeTable, now_ms: int) -> int:
+    """Take files that are not on disk out of the table, so that a backfill can bring their rows again."""
+    with table_lease(lake.path, "portico pipeline audit", "maintenance"):
+        table = DeltaTable(str(lake.path))
+        lost = [each for each in log_files(table) if not file_path(lake.path, each).exists()]
+        if lost:
+            files = [
+                DataFile(
+                    str(each["path"]), int(each["size_bytes"]), int(each["num_records"]), None, {}, (0, 0)
+                )
+                for each in lost
+            ]
+            actions = [removal(each, now_ms, data_change=True) for each in files]
+            document = {"job": "forget_missing_files", "files": len(lost)}
+            commit(lake.path, int(table.version()), actions, "FSCK", document, now_ms)
+        return len(lost)
+
+
+def write_audits(layout: PipelineLayout, audits: list[TopicAudit]) -> Path:
+    """Append what was found to `lake_audit`; returns its path."""
+    path = layout.table(TABLE)
+    rows = [row for audit in audits for row in audit.rows]
+    with table_lease(path, "portico pipeline audit", wait_s=60.0), staging_area(layout.staging) as area:
+        table = IngestTable.open(path, TableSpec(LAKE_AUDIT, (), "Completeness of lake tables"))
+        folder = area / "rows"
+        folder.mkdir()
+        file = folder / f"part-{audits[0].audited_at_ms if audits else 0}-{area.name}.parquet"
+        pq.write_table(pa.Table.from_pylist([_plain(row) for row in rows], _arrow_schema()), file)
+        files = [staged_file(file, folder, set())] if rows else []
+        document = BatchDocument(app=TABLE, batch=table.batch(TABLE) + 1, job="audit", job_version="1")
+        table.append(files, document.counted(files))
+    return path
+
+
+def _plain(row: LakeAuditRow) -> dict[str, Any]:
+    told = msgspec.structs.asdict(row)
+    for name in ("missing_ranges", "duplicate_ranges"):
+        told[name] = [msgspec.structs.asdict(each) for each in told[name]]
+    return told
+
+
+def _arrow_schema() -> pa.Schema:
+    kinds = {
+        "long": pa.int64(),
+        "integer": pa.int32(),
+        "string": pa.string(),
+        "boolean": pa.bool_(),
+        "timestamp": pa.timestamp("us", tz=str(UTC)),
+    }
+    columns = json.loads(LAKE_AUDIT.json())["fields"]
+    return pa.schema(
+        [
+            (each["name"], kinds.get(each["type"]) if isinstance(each["type"], str) else _RANGE)
+            for each in columns
+        ]
+    )
