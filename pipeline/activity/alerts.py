@@ -11,4 +11,4 @@ def send_alerts(records: DataFrame, source: Source, topic: str) -> None:
     output = records.write.format("kafka").options(
         **{f"kafka.{name}": value for name, value in settings.items()}
     )
-    output.option("topic", topic).save()
+    output.option("topic", topic).mode("append").save()
