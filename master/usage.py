@@ -89,7 +89,7 @@ class UsageAggregator:
         """The clock jumped, or the point was cut off for very long: begin at another time."""
         self._close(point)
         is_next = report.sequence == point.sequence + 1
-        begin_ms = now_ms - min(report.window_ms, self._interval_ms) if is_next else now_ms
+        begin_ms = now_ms - (min(report.window_ms, self._interval_ms) if is_next else 1)
         point.time_ms = begin_ms
         listed = {} if is_next else {each.instance_id: each for each in report.instances}
         for instance_id, meter in point.meters.items():
@@ -103,7 +103,8 @@ class UsageAggregator:
         counters = counters_of(traffic)
         meter = point.meters.get(traffic.instance_id)
         if meter is None:
-            at_ms = point.time_ms if point.is_complete else now_ms
+            # A master that comes later has a moment, too, in which to say the totals.
+            at_ms = point.time_ms if point.is_complete else now_ms - 1
             meter = Meter(traffic.instance_id, at_ms, ZERO if point.is_complete else counters)
             point.meters[traffic.instance_id] = meter
         counters = _grown(meter, counters)
@@ -146,12 +147,12 @@ class UsageAggregator:
         return records
 
     def open_records(self) -> list[UsageRecord]:
-        """What would be lost with all processes: open intervals in which something was carried."""
+        """What would be lost with all processes: open intervals in which something was carried or is owed."""
         return [
             meter.record(point.source, self._specs().get(meter.instance_id), self._interval_ms, self._now_ms)
             for point in self._points.values()
             for meter in point.meters.values()
-            if meter.known_ms > meter.start_ms and meter.counters != meter.at_start
+            if meter.known_ms > meter.start_ms and (meter.owes or meter.counters != meter.at_start)
         ]
 
     def lost(self, records: Iterable[UsageRecord]) -> None:

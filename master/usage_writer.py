@@ -119,7 +119,6 @@ class UsageWriter:
                 self._topic,
                 msgspec.json.encode(record),
                 key=record.instance_id,
-                timestamp=record.interval_start_ms + record.interval_ms,
                 on_delivery=partial(self._delivered, producer, record),
             )
         except BufferError:

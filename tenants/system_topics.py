@@ -53,7 +53,11 @@ class SystemTopics:
         if USAGE_TOPIC in await cluster.topics(instance.id):
             return
         configs = topic_policy.creation_defaults(instance.capacity_bytes, instance.limits)
-        configs |= {"retention.ms": str(USAGE_RETENTION_MS), "segment.bytes": str(64 * 1024 * 1024)}
+        configs |= {
+            "retention.ms": str(USAGE_RETENTION_MS),
+            "segment.bytes": str(64 * 1024 * 1024),
+            "message.timestamp.type": "LogAppendTime",
+        }
         try:
             await topics.create(cluster, instance.id, USAGE_TOPIC, USAGE_PARTITIONS, configs)
         except Conflict:  # it is there, another broker's answer was older

@@ -1,0 +1,177 @@
+"""J6: topic `usage` to `usage_raw`, each record once, and what cannot be true to `usage_quarantine`.
+
+A batch is a range of offsets that one commit of `usage_raw` names beside its rows (docs/adr/0013). What is
+quarantined is committed just before; positions in that table's own log keep it from being told twice.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import fields
+from typing import Final
+
+import msgspec
+from pyspark.sql import DataFrame, SparkSession
+
+from contracts.usage import USAGE_QUARANTINE, USAGE_RAW, USAGE_TOPIC
+from pipeline.errors import PipelineError
+from pipeline.ingest.commits import BatchDocument, IngestTable, TableSpec
+from pipeline.ingest.kafka import read_ranges
+from pipeline.ingest.lease import table_lease
+from pipeline.ingest.offsets import KafkaSource, SourceOffsets, Topic
+from pipeline.ingest.ranges import PartitionRange, Plan, pack, plan_topic, take, total_offsets, without
+from pipeline.ingest.staging import staging_area
+from pipeline.ingest.watch import TopicWatch
+from pipeline.layout import PipelineLayout
+from pipeline.metering.batch import Batch, IngestFigures, StagedBatch
+from pipeline.progress import Progress, Silent
+from pipeline.schema import usage as schema
+
+JOB: Final = "meter"
+JOB_VERSION: Final = "1"
+OFFSETS_PER_BATCH_MAX: Final = 2_000_000
+_RECORD_BYTES: Final = 1_000
+_CORES: Final = 2
+_HEARD: Final = "heard_until_ms"
+_LEASE_WAIT_S: Final = 5.0
+
+
+class UsageIngest:
+    """The two tables, held by this process."""
+
+    def __init__(self, layout: PipelineLayout, topic: Topic) -> None:
+        self._layout = layout
+        self._topic = topic
+        self._app = f"{JOB}/{topic.id}"
+        self.raw = IngestTable.open(layout.table(USAGE_RAW), TableSpec(schema.USAGE_RAW, ("day",)))
+        self.quarantine = IngestTable.open(layout.table(USAGE_QUARANTINE), TableSpec(schema.USAGE_QUARANTINE))
+
+    def positions(self) -> dict[int, int]:
+        """Next offsets."""
+        return self.raw.positions(self._app, self._topic.partitions)
+
+    def take(
+        self,
+        spark: SparkSession,
+        frame: DataFrame,
+        ranges: Sequence[PartitionRange],
+        gaps: Sequence[PartitionRange],
+        *,
+        now_ms: int,
+    ) -> IngestFigures:
+        """Bring a batch into the tables; `frame` holds the records of `ranges` as Kafka's source does."""
+        heard_until_ms = self._heard_until_ms()
+        with staging_area(self._layout.staging) as area:
+            batch = Batch(
+                spark=spark,
+                table=self.raw.path if self.raw.version > 0 else None,
+                area=area,
+                ingest_batch=self.raw.version + 1,
+                now_ms=now_ms,
+            )
+            known = self.quarantine.positions(self._app, self._topic.partitions)
+            staged = batch.staged(frame, heard_until_ms=heard_until_ms, quarantined_until=known)
+            self._commit(staged, ranges, gaps, known, heard_until_ms)
+        return staged.figures
+
+    def _commit(
+        self,
+        staged: StagedBatch,
+        ranges: Sequence[PartitionRange],
+        gaps: Sequence[PartitionRange],
+        quarantined: dict[int, int],
+        heard_until_ms: int,
+    ) -> None:
+        if staged.quarantine:
+            # A run that was killed between the two commits leaves the quarantine ahead.
+            seen = [one._replace(start=quarantined.get(one.partition, one.start)) for one in ranges]
+            document = self._document(self.quarantine, [one for one in seen if one.offsets > 0], ())
+            self.quarantine.append(staged.quarantine, document.counted(staged.quarantine))
+        latest = [int(one.high) for file in staged.raw if (one := file.columns.get("interval_start_ms"))]
+        document = msgspec.structs.replace(
+            self._document(self.raw, ranges, gaps).counted(staged.raw, "interval_start"),
+            figures=_shown(staged.figures) | {_HEARD: max([heard_until_ms, *latest])},
+        )
+        replaced = [("day", "in", [*staged.replaced_days])] if staged.replaced_days else []
+        self.raw.append(staged.raw, document, replace_partitions=replaced)
+
+    def _document(
+        self, table: IngestTable, ranges: Sequence[PartitionRange], gaps: Sequence[PartitionRange]
+    ) -> BatchDocument:
+        return BatchDocument(
+            app=self._app,
+            batch=table.batch(self._app) + 1,
+            job=JOB,
+            job_version=JOB_VERSION,
+            topic=self._topic.name,
+            topic_id=self._topic.id,
+            ranges=tuple(ranges),
+            gaps=tuple(gaps),
+        )
+
+    def _heard_until_ms(self) -> int:
+        """The latest interval's start in the table."""
+        newest = self.raw.documents(1)
+        return newest[0].figures.get(_HEARD, 0) if newest else 0
+
+
+def ingest(
+    spark: Callable[[], SparkSession],
+    layout: PipelineLayout,
+    source: KafkaSource,
+    progress: Progress | None = None,
+    *,
+    now_ms: Callable[[], int],
+    offsets_per_batch_max: int = OFFSETS_PER_BATCH_MAX,
+) -> IngestFigures:
+    """Bring the tables up to the topic's ends as they are now. The session is asked for if there is news.
+
+    Raises: PipelineError.
+    """
+    progress = progress or Silent()
+    offsets = SourceOffsets(source)
+    topic = offsets.topics([USAGE_TOPIC]).get(USAGE_TOPIC)
+    if topic is None:
+        raise PipelineError(f"{source.bootstrap} has no topic '{USAGE_TOPIC}' yet: try again in some seconds")
+    with _held(layout):
+        tables = UsageIngest(layout, topic)
+        plan = plan_topic(tables.positions(), offsets.bounds([topic])[topic.name])
+        _refuse_regressed(plan)
+        total = IngestFigures()
+        waiting, gaps, done = plan.ranges, plan.gaps, 0
+        progress.planned(total_offsets(waiting))
+        while waiting:
+            [part] = take({topic.name: waiting}, offsets_per_batch_max).values()
+            session = spark()
+            packing = pack([(one, _RECORD_BYTES) for one in part], _CORES)
+            with TopicWatch(session, offsets, {topic.name: topic}):
+                frame = read_ranges(session, source, {topic.name: part}, packing)
+                total += tables.take(session, frame, part, gaps, now_ms=now_ms())
+            waiting, gaps = without(waiting, part), ()
+            done += total_offsets(part)
+            progress.done(done)
+            progress.figures(**_shown(total))
+    return total
+
+
+@contextmanager
+def _held(layout: PipelineLayout) -> Iterator[None]:
+    """Both tables: nobody else writes them meanwhile."""
+    with ExitStack() as held:
+        for name in (USAGE_RAW, USAGE_QUARANTINE):
+            held.enter_context(
+                table_lease(layout.table(name), "portico pipeline meter", wait_s=_LEASE_WAIT_S)
+            )
+        yield
+
+
+def _refuse_regressed(plan: Plan) -> None:
+    if plan.regressed:
+        lost = plan.regressed[0]
+        raise PipelineError(
+            f"topic {USAGE_TOPIC}: partition {lost.partition} ends at offset {lost.start}, but {lost.end} is "
+            "the next one to read: the cluster has lost records or is just electing a leader; try again"
+        )
+
+
+def _shown(figures: IngestFigures) -> dict[str, int]:
+    return {each.name: getattr(figures, each.name) for each in fields(IngestFigures)}

@@ -1,0 +1,111 @@
+"""Usage records for tests: what a master would write, and a Kafka frame that holds it."""
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+from pyspark.sql import DataFrame, SparkSession
+
+from contracts.usage import UsageRecord, record_id
+from pipeline.ingest.offsets import Topic
+from pipeline.ingest.ranges import PartitionRange
+from pipeline.layout import PipelineLayout
+from pipeline.metering.batch import IngestFigures
+from pipeline.metering.ingest import UsageIngest
+
+START_MS: Final = 1_795_132_800_000
+"""A midnight."""
+MINUTE_MS: Final = 60_000
+NOW_MS: Final = START_MS + 3 * 24 * 3600 * 1000
+BOOT: Final = "b1"
+ID: Final = "iabcdefghijk"
+_SCHEMA: Final = "key binary, value binary, partition int, offset bigint, timestamp timestamp"
+
+
+def a_record(minute: int, produced: int, total: int, **changes: Any) -> UsageRecord:
+    """One minute of one instance on one point; `total` is at its end. Consumes twice as much."""
+    start_ms = changes.pop("start_ms", START_MS + minute * MINUTE_MS)
+    boot_id, instance_id = changes.pop("boot_id", BOOT), changes.pop("instance_id", ID)
+    interval_ms = changes.get("interval_ms", MINUTE_MS)
+    values: dict[str, Any] = {
+        "id": record_id(boot_id, instance_id, start_ms),
+        "point": "broker-1",
+        "node_id": 1,
+        "cluster_id": "c",
+        "boot_id": boot_id,
+        "counted_since_ms": START_MS,
+        "instance_id": instance_id,
+        "interval_start_ms": start_ms,
+        "interval_ms": MINUTE_MS,
+        "produce_bytes": produced,
+        "consume_bytes": 2 * produced,
+        "produce_bytes_total": total,
+        "consume_bytes_total": 2 * total,
+        "produce_requests": 3,
+        "consume_requests": 4,
+        "produce_throttled_ms": 0,
+        "consume_throttled_ms": 0,
+        "refused": 0,
+        "stored_bytes": 1000,
+        "stored_byte_ms": 1000 * interval_ms,
+        "produce_peak_bytes_per_s": produced,
+        "consume_peak_bytes_per_s": produced,
+        "produce_rate_bytes_per_s": 10_000_000,
+        "consume_rate_bytes_per_s": 10_000_000,
+        "produce_limit_bytes_per_s": 10_000_000,
+        "consume_limit_bytes_per_s": 10_000_000,
+        "capacity_bytes": 10**9,
+        "partitions_led": 2,
+        "blocked_ms": 0,
+        "sent_at_ms": start_ms + interval_ms,
+    }
+    return UsageRecord(**(values | changes))
+
+
+def a_run(amounts: Sequence[int], **changes: Any) -> list[UsageRecord]:
+    """Records of successive minutes."""
+    total, made = 0, []
+    for minute, amount in enumerate(amounts):
+        total += amount
+        made.append(a_record(minute, amount, total, **changes))
+    return made
+
+
+class UsageTopicTable:
+    """`usage_raw` fed without Kafka: each `take` is a batch of one partition."""
+
+    def __init__(self, spark: SparkSession, layout: PipelineLayout) -> None:
+        self.spark = spark
+        self.layout = layout
+        self.offset = 0
+
+    def take(self, records: Iterable[UsageRecord | bytes], *, now_ms: int = NOW_MS) -> IngestFigures:
+        """One batch, by another process each time as far as the tables can tell."""
+        values = [one if isinstance(one, bytes) else msgspec.json.encode(one) for one in records]
+        first, self.offset = self.offset, self.offset + len(values)
+        return self.take_again(first, values, now_ms=now_ms)
+
+    def take_again(self, first: int, values: Sequence[bytes], *, now_ms: int = NOW_MS) -> IngestFigures:
+        """A batch from a given offset."""
+        rows = [
+            (b"k", value, 0, first + index, datetime.fromtimestamp(now_ms / 1000, UTC))
+            for index, value in enumerate(values)
+        ]
+        tables = UsageIngest(self.layout, Topic("usage", "0" * 32, (0,)))
+        frame = self.spark.createDataFrame(rows, _SCHEMA)
+        part = PartitionRange(0, first, first + len(values))
+        return tables.take(self.spark, frame, [part], (), now_ms=now_ms)
+
+    def raw(self) -> DataFrame:
+        """The table."""
+        return self.spark.read.format("delta").load(str(self.layout.table("usage_raw")))
+
+    def quarantine(self) -> DataFrame:
+        """What was not taken."""
+        return self.spark.read.format("delta").load(str(self.layout.table("usage_quarantine")))
+
+    def rows(self) -> list[dict[str, Any]]:
+        """All rows in order of time."""
+        found = [row.asDict() for row in self.raw().collect()]
+        return sorted(found, key=lambda row: (row["boot_id"], row["instance_id"], row["interval_start_ms"]))
