@@ -44,12 +44,13 @@ def spark_session(
 
 
 def _settings(scratch: Path, jars: list[Path], driver_memory: str) -> dict[str, str]:
-    quiet = f"-Dlog4j2.configurationFile=file:{_LOG_SETTINGS} -Dderby.system.home={scratch}"
+    # Spark looks for causes of a Python failure with a regular expression that needs a deep stack
+    options = f"-Xss4m -Dlog4j2.configurationFile=file:{_LOG_SETTINGS} -Dderby.system.home={scratch}"
     return {
         "spark.driver.memory": driver_memory,
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraJavaOptions": quiet,
+        "spark.driver.extraJavaOptions": options,
         "spark.driver.extraClassPath": ":".join(str(jar) for jar in jars),
         "spark.local.dir": str(scratch),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
@@ -72,7 +73,10 @@ def _settings(scratch: Path, jars: list[Path], driver_memory: str) -> dict[str, 
         ),
         "spark.sql.streaming.stopTimeout": "30s",
         "spark.kafka.consumer.cache.capacity": "256",
-        # A batch's consumers are not asked for again, and count among the instance's connections.
+        # A batch's consumers are not asked for again; idle ones count among the instance's connections, and
+        # what they fetched beyond the batch's end stays in memory.
         "spark.kafka.consumer.cache.timeout": "15s",
         "spark.kafka.consumer.cache.evictorThreadRunInterval": "5s",
+        "spark.kafka.consumer.fetchedData.cache.timeout": "15s",
+        "spark.kafka.consumer.fetchedData.cache.evictorThreadRunInterval": "5s",
     }
