@@ -12,7 +12,6 @@ from pipeline.ingest.ranges import Packing, PartitionRange
 CLIENT_SETTINGS: Final = {
     # Spark asks for two offsets after every poll: large polls make those few.
     "max.poll.records": "10000",
-    "max.partition.fetch.bytes": str(8 * 1024 * 1024),
     "fetch.max.bytes": str(64 * 1024 * 1024),
     "receive.buffer.bytes": str(1024 * 1024),
     "isolation.level": "read_committed",

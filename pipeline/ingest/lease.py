@@ -1,8 +1,8 @@
 """One writer per table: a lock that ends with its process, and says who has it.
 
 It spares two writers needless work. What keeps rows from being doubled is the table's own commit
-(`commits.IngestTable.append`), which holds also where a lock is lost. Delta's JVM writer replaces a local
-log entry that appears between its look and its rename: whoever commits through it needs the lease.
+(`commits.IngestTable.append`), which holds also where a lock is lost. Not so Delta's JVM writer: it replaces
+a local log entry that appears between its look and its rename, so nobody here commits through it.
 """
 
 import fcntl

@@ -8,7 +8,7 @@ import fcntl
 import shutil
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -51,12 +51,16 @@ class StagedFile(NamedTuple):
 def staging_area(root: Path) -> Iterator[Path]:
     """A folder for one run below `root`, on the tables' file system; those of killed runs are removed."""
     root.mkdir(parents=True, exist_ok=True)
-    for left in root.iterdir():
-        _sweep(left)
     area = root / uuid.uuid4().hex
-    area.mkdir()
-    with (area / _LOCK).open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with ExitStack() as held:
+        with (root / _LOCK).open("w") as entry:  # nobody sweeps an area that is not locked yet
+            fcntl.flock(entry, fcntl.LOCK_EX)
+            for left in root.iterdir():
+                if left.is_dir():
+                    _sweep(left)
+            area.mkdir()
+            lock = held.enter_context((area / _LOCK).open("w"))
+            fcntl.flock(lock, fcntl.LOCK_EX)
         try:
             yield area
         finally:
@@ -64,12 +68,12 @@ def staging_area(root: Path) -> Iterator[Path]:
 
 
 def _sweep(area: Path) -> None:
-    try:
-        with (area / _LOCK).open() as lock:
+    with (area / _LOCK).open("a") as lock:
+        try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(area, ignore_errors=True)
-    except (BlockingIOError, FileNotFoundError):
-        pass  # a run has it, or is just making it
+        except BlockingIOError:
+            return  # a run has it
+        shutil.rmtree(area)
 
 
 def stage(

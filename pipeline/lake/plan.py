@@ -185,8 +185,12 @@ def plan_source(
 
 
 def plan_waiting(load: TopicLoad, bounds: Mapping[int, Bounds], on_data_loss: OnDataLoss) -> None:
-    """From the table's positions to the brokers' ends, or the failure that stands in the way."""
-    found = plan_topic(load.opened.positions(load.app, bounds), bounds)
+    """From the table's positions to the brokers' ends, or the failure that stands in the way.
+
+    A partition without a position begins where it was planned before: what went since then is lost, too.
+    """
+    planned = {each.partition: each.start for each in load.waiting}
+    found = plan_topic(planned | load.opened.positions(load.app, bounds), bounds)
     load.waiting, load.gaps = found.ranges, found.gaps
     if found.regressed:
         lost = found.regressed[0]

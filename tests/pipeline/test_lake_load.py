@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NoReturn
@@ -18,7 +19,7 @@ from pipeline.ingest.ranges import PartitionRange
 from pipeline.lake.load import Loader, LoadSettings
 from pipeline.lake.plan import LoadSource, OnDataLoss, TopicLoad
 from pipeline.layout import PipelineLayout
-from pipeline.progress import Silent
+from pipeline.progress import Progress, Silent
 from pipeline.schema.lake import LAKE, LAKE_PARTITION_BY
 from tests.integration.stack import Stack
 from tests.pipeline.topics import Record, Topics, numbered
@@ -43,21 +44,46 @@ class Lake:
         self._spark = spark
         self._layout = layout
 
-    def load(
+    def load(self, *topics: str, **settings: Any) -> dict[str, TopicLoad]:
+        """One pass over the topics."""
+        return {load.topic.name: load for load in self.loader(*topics, **settings).run()}
+
+    def loader(
         self,
         *topics: str,
         before_reading: Callable[[], None] = lambda: None,
+        progress: Progress | None = None,
         **settings: Any,
-    ) -> dict[str, TopicLoad]:
-        """One pass over the topics. `before_reading` runs once all is planned and before the first read."""
+    ) -> Loader:
+        """`before_reading` runs once all is planned and before each read."""
 
         def session() -> SparkSession:
             before_reading()
             return self._spark
 
         source = LoadSource(self._instance_id, "lake", self._kafka, topics or None)
-        loader = Loader(session, self._layout, [source], LoadSettings(**settings), Silent())
-        return {load.topic.name: load for load in loader.run()}
+        return Loader(session, self._layout, [source], LoadSettings(**settings), progress or Silent())
+
+
+class Told:
+    """What a load says of its progress; stops it at so many."""
+
+    def __init__(self, stop_at: int | None = None) -> None:
+        self.total = self.units = 0
+        self.figures_told: dict[str, int] = {}
+        self._stop_at = stop_at
+
+    def planned(self, units: int, unit: str = "records") -> None:
+        self.total = units
+
+    def done(self, units: int) -> None:
+        assert self.units <= units <= self.total
+        self.units = units
+
+    def figures(self, **totals: int) -> None:
+        self.figures_told |= totals
+        if self.units == self._stop_at:
+            raise KeyboardInterrupt
 
 
 @pytest.fixture
@@ -119,7 +145,10 @@ def test_what_is_new_is_loaded_in_bounded_batches(lake: Lake, topics: Topics) ->
     topics.create("bounded", "other", partitions=2)
     topics.produce("bounded", numbered(40, 2))
     topics.produce("other", numbered(20, 2))
-    loads = lake.load("bounded", "other", offsets_per_batch_max=20)
+    told_progress = Told()
+    loads = lake.load("bounded", "other", offsets_per_batch_max=20, progress=told_progress)
+    assert (told_progress.units, told_progress.total) == (60, 60)
+    assert told_progress.figures_told["rows"] == 60 and told_progress.figures_told["lag_offsets"] == 0
     path = loads["bounded"].path
     assert (loads["bounded"].batches, loads["bounded"].rows, loads["other"].rows) == (3, 40, 20)
     again = lake.load("bounded", "other", before_reading=no_reading)
@@ -185,7 +214,7 @@ def test_retention_that_overtakes_a_read(lake: Lake, topics: Topics) -> None:
             removed.append(topics.delete_records("aging", 12))
 
     load = lake.load("aging", before_reading=remove, on_data_loss=OnDataLoss.SKIP)["aging"]
-    assert (load.rows, load.failure) == (18, "")
+    assert (load.rows, load.lost, load.failure) == (18, 12, "")
     assert offsets(load.path) == [(0, n) for n in range(12, 30)]
 
 
@@ -244,6 +273,31 @@ def test_times_that_no_timestamp_can_hold(lake: Lake, topics: Topics) -> None:
         strange_ms if n in (4, 5) else None for n in range(9)
     ]
     assert [row["event_hour"] is None for row in found] == [n in (4, 5) for n in range(9)]
+
+
+def test_a_continuous_load_goes_on_until_it_is_stopped(
+    lake: Lake, topics: Topics, layout: PipelineLayout
+) -> None:
+    """What may be gone by the next pass is said once: here another writer."""
+    topics.create("endless")
+    topics.produce("endless", numbered(3))
+    path = lake.load("endless")["endless"].path
+    topics.produce("endless", numbered(4))
+    said: list[str] = []
+    with ExitStack() as held:
+        held.enter_context(table_lease(path, "somebody else"))
+
+        def say(text: str) -> None:
+            said.append(text)
+            topics.produce("endless", numbered(2))
+            held.close()
+
+        told = Told(stop_at=6)
+        with pytest.raises(KeyboardInterrupt):
+            lake.loader("endless", progress=told).run_forever(0.2, say)
+    assert ["somebody else" in text for text in said] == [True]
+    assert (told.units, told.total) == (6, 6)
+    assert len(offsets(path)) == 9
 
 
 def test_one_writer_at_a_time(lake: Lake, topics: Topics) -> None:

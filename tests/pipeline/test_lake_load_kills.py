@@ -55,16 +55,16 @@ class KilledLoad:
             stderr=subprocess.PIPE,
         )
 
-    def kill(self, generator: random.Random) -> bool:
+    def kill(self, generator: random.Random, commits_max: int) -> bool:
         """At a random moment: while it starts, or some commits later. False where it had ended by itself."""
         process = self._process
         assert process is not None
-        commits = generator.choice((0, 1, 1, 2, 3))
+        commits = generator.randint(0, commits_max)
         seen, deadline = self.commits(), time.monotonic() + RUN_TIMEOUT_S
         while commits and self.commits() < seen + commits and process.poll() is None:
             assert time.monotonic() < deadline, "the load does not commit"
             time.sleep(0.01)
-        time.sleep(generator.uniform(0, 2) if commits else generator.uniform(0, 15))
+        time.sleep(generator.uniform(0, 2) if commits else generator.uniform(0, 10))
         if process.poll() is not None:
             return False
         os.killpg(process.pid, signal.SIGKILL)
@@ -109,13 +109,15 @@ def must_hold_everything_once(load: KilledLoad, records: int) -> None:
         assert pa.compute.count_distinct(table.column("key")).as_py() == each
 
 
-def kill_until_loaded(load: KilledLoad, records: int, kills: int) -> None:
+def kill_until_loaded(load: KilledLoad, records: int, kills: int, commits_max: int) -> None:
     seed = int(os.environ.get("PORTICO_SEED") or random.randrange(2**32))
     print(f"PORTICO_SEED={seed}")
     generator = random.Random(seed)
     for done in range(kills):
         load.start()
-        assert load.kill(generator), f"the load was over before kill {done + 1} of {kills}: load more records"
+        assert load.kill(generator, commits_max), (
+            f"the load was over before kill {done + 1} of {kills}: load more records"
+        )
     load.start()
     told = load.finish()
     assert [one["error"] for one in told] == ["", ""]
@@ -124,9 +126,9 @@ def kill_until_loaded(load: KilledLoad, records: int, kills: int) -> None:
 
 def test_a_load_that_is_killed_again_and_again(stack: Stack) -> None:
     instance = stack.create_instance("kills")
-    records = 80_000
+    records = 40_000
     fill(Topics(instance["bootstrap_servers"]), records, 80)
-    kill_until_loaded(KilledLoad(stack, instance, rows_per_batch=4_000), records, kills=3)
+    kill_until_loaded(KilledLoad(stack, instance, rows_per_batch=4_000), records, kills=3, commits_max=2)
 
 
 @pytest.fixture
@@ -141,7 +143,9 @@ def test_two_million_records_and_twenty_kills(own_stack: Stack) -> None:
     instance = own_stack.create_instance("kills")
     records = 2_000_000
     fill(Topics(instance["bootstrap_servers"]), records, 200)
-    kill_until_loaded(KilledLoad(own_stack, instance, rows_per_batch=20_000), records, kills=20)
+    kill_until_loaded(
+        KilledLoad(own_stack, instance, rows_per_batch=40_000), records, kills=20, commits_max=3
+    )
 
 
 @pytest.mark.long
