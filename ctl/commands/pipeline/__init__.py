@@ -2,7 +2,7 @@
 
 import typer
 
-from ctl.commands.pipeline import activity, advise, bill, demo, jobs, lake, lake_repair, mirror, tables
+from ctl.commands.pipeline import activity, advise, bill, demo, jobs, lake, lake_repair, meter, mirror, tables
 
 app = typer.Typer(no_args_is_help=True)
 jobs.register(app)
@@ -14,3 +14,4 @@ activity.register(app)
 demo.register(app)
 tables.register(app)
 lake_repair.register(app)
+meter.register(app)

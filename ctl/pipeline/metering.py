@@ -1,0 +1,69 @@
+"""Metering as one step of a command: the system instance's records into tables, usage, bills."""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from contracts.names import SYSTEM_INSTANCE_ID
+from ctl.errors import CommandError
+from ctl.pipeline.run import JobRun
+from runtime.clock import epoch_ms
+
+if TYPE_CHECKING:
+    from pipeline.metering.batch import IngestFigures
+    from pipeline.metering.billing_run import BillFigures
+    from pipeline.metering.rollup import RollupFigures
+
+
+class Metered(NamedTuple):
+    """What a run of all three did."""
+
+    ingest: "IngestFigures"
+    rollup: "RollupFigures"
+    bills: "BillFigures"
+
+
+def ingest_into(
+    run: JobRun, bootstrap: str | None = None, offsets_per_batch_max: int | None = None
+) -> "IngestFigures":
+    """Records of topic `usage`, through the system instance's own vport.
+
+    Raises: CommandError, PipelineError.
+    """
+    from pipeline.ingest.offsets import KafkaSource
+    from pipeline.metering.ingest import OFFSETS_PER_BATCH_MAX, ingest
+
+    if bootstrap is None:
+        system = run.instance(SYSTEM_INSTANCE_ID)
+        if system["state"] != "running" or not system["bootstrap_servers"]:
+            raise CommandError(
+                f"the system instance, which holds the usage records, is {system['state']}: "
+                f"{system['state_reason'] or 'it has no vport yet, try again in some seconds'}"
+            )
+        bootstrap = str(system["bootstrap_servers"])
+    return ingest(
+        lambda: run.spark,
+        run.layout,
+        KafkaSource(bootstrap),
+        run.progress,
+        now_ms=epoch_ms,
+        offsets_per_batch_max=offsets_per_batch_max or OFFSETS_PER_BATCH_MAX,
+    )
+
+
+class MeterSteps:
+    """Ingest, then usage of slots, hours and days, then bills of open months; once or again and again."""
+
+    def __init__(self, run: JobRun, bootstrap: str | None = None) -> None:
+        self._run = run
+        self._bootstrap = bootstrap
+        self._rollup = run.part("rollup", "usage")
+        self._bills = run.part("bill", "open months")
+
+    def take(self) -> Metered:
+        """All three. Raises: CommandError, PipelineError."""
+        from pipeline.metering.billing import make_bills
+        from pipeline.metering.rollup import roll_up
+
+        run = self._run
+        ingested = ingest_into(run, self._bootstrap)
+        rolled = roll_up(run.spark, run.layout, self._rollup)
+        return Metered(ingested, rolled, make_bills(run.spark, run.layout, self._bills, now_ms=epoch_ms()))
