@@ -130,7 +130,9 @@ class BillingRun:
         closed = [
             bill
             for bill in self._of_month(month)
-            if bill.state is BillState.CLOSED and instance_id in (None, bill.instance_id)
+            if bill.state is BillState.CLOSED
+            and bill.usage_version < self._usage_version
+            and instance_id in (None, bill.instance_id)
         ]
         if not closed:
             return []

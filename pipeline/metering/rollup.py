@@ -6,9 +6,10 @@ their hour, and a run that was killed is made again by the next one. The last co
 says up to which batch it went.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from itertools import groupby
 from typing import Final
 
 import msgspec
@@ -26,8 +27,8 @@ from pipeline.progress import Progress, Silent
 from pipeline.schema import rollup as schema
 from pipeline.schema.usage import USAGE_RAW as RAW_SCHEMA
 
-_DAYS_AT_ONCE: Final = 3
-"""Bounds what is in memory at a time: 864,000 slots of 1,000 instances."""
+_ROWS_AT_ONCE: Final = 4_000_000
+"""Of `usage_raw`: bounds what is in memory at a time, about a million slots."""
 
 
 class RollupSaid(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,7 +101,7 @@ def roll_up(
         hours |= {hour for day in days or () for hour in _hours_of(day)}
         progress.planned(len(hours), "hours")
         slots = 0
-        chunks = list(_chunks(hours))
+        chunks = list(_chunks(hours, tables.raw.rows_by_partition()))
         for index, chunk in enumerate(chunks):
             said = RollupSaid(
                 days=tuple(sorted({_day(hour).isoformat() for hour in chunk})),
@@ -135,7 +136,8 @@ def _replace(
     hourly = to_hours(spark.createDataFrame(slots), said.heard_until_ms).toArrow()
     where = f"{_day_in(days)} and {hours_where('hour_start', hours)}"
     tables.hours.replace(_filed(hourly, "hour_start"), where, steps)
-    daily = to_days(tables.hours.read(spark).where(_day_in(days)), said.heard_until_ms).toArrow()
+    whole_days = spark.createDataFrame(tables.hours.read_arrow(days), tables.hours.schema)
+    daily = to_days(whole_days, said.heard_until_ms).toArrow()
     months = ", ".join(sorted({f"'{each:%Y-%m}'" for each in days}))
     tables.days.replace(_filed(daily, "day"), f"month in ({months}) and {_day_in(days)}", said)
     return int(slots.num_rows)
@@ -192,13 +194,18 @@ def _completed(heard_before_ms: int, heard_ms: int) -> set[int]:
     return {hour for hour in candidates if heard_before_ms < hour + HOUR_MS + SETTLE_MS <= heard_ms}
 
 
-def _chunks(hours: Iterable[int]) -> Iterator[list[int]]:
-    by_day: dict[int, list[int]] = {}
-    for hour in sorted(hours):
-        by_day.setdefault(hour // DAY_MS, []).append(hour)
-    days = sorted(by_day)
-    for index in range(0, len(days), _DAYS_AT_ONCE):
-        yield [hour for day in days[index : index + _DAYS_AT_ONCE] for hour in by_day[day]]
+def _chunks(hours: Iterable[int], rows: Mapping[str, int]) -> Iterator[list[int]]:
+    """Whole days of touched hours, as many at a time as have not too many rows."""
+    chunk: list[int] = []
+    size = 0
+    for day, of_day in groupby(sorted(hours), key=_day):
+        more = rows.get(day.isoformat(), 0)
+        if chunk and size + more > _ROWS_AT_ONCE:
+            yield chunk
+            chunk, size = [], 0
+        chunk, size = [*chunk, *of_day], size + more
+    if chunk:
+        yield chunk
 
 
 def _ranges(hours: Iterable[int]) -> Iterator[tuple[int, int]]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from datetime import date
 from pathlib import Path
 from typing import Any, Final
 
@@ -59,6 +60,20 @@ class Table:
         if version is not None:
             reader = reader.option("versionAsOf", version)
         return reader.load(str(self.path))
+
+    def rows_by_partition(self) -> dict[str, int]:
+        """How many rows the newest version has in each of its partitions, as its files say."""
+        actions = DeltaTable(str(self.path)).get_add_actions(flatten=True)
+        found: dict[str, int] = {}
+        for file in pa.table(actions).to_pylist():
+            value = str(file[f"partition.{self.partition_by}"])
+            found[value] = found.get(value, 0) + (file["num_records"] or 0)
+        return found
+
+    def read_arrow(self, days: Iterable[date]) -> pa.Table:
+        """Rows of these days, without Spark: for few rows that is much quicker."""
+        found = DeltaTable(str(self.path)).to_pyarrow_table(filters=[("day", "in", list(days))])
+        return found.cast(self.arrow_schema)
 
     def replace(self, rows: pa.Table, where: str, said: msgspec.Struct) -> None:
         """In one commit take out what `where` holds for and put in `rows`, for all of which it must hold.
