@@ -9,7 +9,7 @@ import asyncio
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import date
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 _log = get_logger(__name__)
+A = TypeVar("A")
 T = TypeVar("T", bound=msgspec.Struct)
 Row = dict[str, Any]
 _WORKERS: Final = 2
@@ -34,6 +35,7 @@ _WAITING_MAX: Final = 64
 _KEPT_BYTES_MAX: Final = 16 * 1024 * 1024
 _FRESH_MS: Final = 500
 """Whether a table has a newer version is looked up at most this often."""
+_MEMORY_LIMIT: Final = "set datafusion.runtime.memory_limit = '256M'"
 _ENGINE: Final = {"datafusion.execution.target_partitions": str(_WORKERS)}
 
 
@@ -55,14 +57,21 @@ class DeltaTables:
         self._workers: ThreadPoolExecutor | None = None
         self._waiting = 0
         self._opened: dict[str, _Opened] = {}
-        self._kept: OrderedDict[tuple[str, str], tuple[tuple[int, int, int], Table]] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, str, str], tuple[tuple[int, int, int], Table]] = OrderedDict()
         self._turn = threading.Lock()
 
-    async def select(self, table: str, sql: str) -> list[Row] | None:
-        """The rows of a query on one table, by its name; None: nothing has written it yet.
+    async def rows(self, table: str, sql: str, order: str = "") -> list[Row] | None:
+        """What `columns` answers, as rows."""
+        return await self._asked(table, sql, order, _rows)
+
+    async def columns(self, table: str, sql: str, order: str = "") -> list[list[Any]] | None:
+        """The columns of a query on one table, by its name; None: nothing has written it yet.
 
         Raises: Unavailable when the table cannot be read.
         """
+        return await self._asked(table, sql, order, _columns)
+
+    async def _asked(self, table: str, sql: str, order: str, take: "Callable[[Table], A]") -> A | None:
         if self._folder is None:
             return None
         if self._waiting >= _WAITING_MAX:
@@ -72,7 +81,10 @@ class DeltaTables:
         self._waiting += 1
         try:
             loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._workers, self._select, self._folder / table, sql)
+            question = (sql, f"select * from answer {order and 'order by '}{order}")
+            return await loop.run_in_executor(
+                self._workers, self._select, self._folder / table, question, take
+            )
         finally:
             self._waiting -= 1
 
@@ -83,12 +95,12 @@ class DeltaTables:
 
     # --- in a worker ----------------------------------------------------------------------------
 
-    def _select(self, path: Path, sql: str) -> list[Row] | None:
+    def _select(self, path: Path, question: tuple[str, str], take: "Callable[[Table], A]") -> A | None:
         for attempt in (1, 2):
             if not _is_written(path):
                 return None
             try:
-                return _rows(self._answer(path, sql))
+                return take(self._answer(path, question))
             except BaseException as error:
                 if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
                     raise
@@ -102,7 +114,7 @@ class DeltaTables:
                     ) from error
         raise AssertionError("not reached")
 
-    def _answer(self, path: Path, sql: str) -> "Table":
+    def _answer(self, path: Path, question: tuple[str, str]) -> "Table":
         from deltalake import QueryBuilder
 
         builder = QueryBuilder(_ENGINE)
@@ -112,12 +124,16 @@ class DeltaTables:
                 opened.table.update_incremental()
                 opened.looked_ms = monotonic_ms()
             version = (*opened.folder, opened.table.version())
-            kept = self._kept_answer((path.name, sql), version)
+            kept = self._kept_answer((path.name, *question), version)
             if kept is not None:
                 return kept
             builder.register(path.name, opened.table)
-        answer = builder.execute(sql).read_all()
-        self._keep((path.name, sql), version, answer)
+        # Reading a stream holds Python's lock until its end, and with it the event loop; a statement that
+        # makes a table does its work without. What is streamed then is the finished answer.
+        builder.execute(_MEMORY_LIMIT)
+        builder.execute(f"create table answer as {question[0]}")
+        answer = builder.execute(question[1]).read_all()
+        self._keep((path.name, *question), version, answer)
         return answer
 
     def _open(self, path: Path) -> _Opened:
@@ -132,7 +148,7 @@ class DeltaTables:
                 self._opened[path.name] = opened
             return opened
 
-    def _kept_answer(self, key: tuple[str, str], version: tuple[int, int, int]) -> "Table | None":
+    def _kept_answer(self, key: tuple[str, str, str], version: tuple[int, int, int]) -> "Table | None":
         with self._turn:
             kept = self._kept.get(key)
             if kept is None or kept[0] != version:
@@ -140,7 +156,7 @@ class DeltaTables:
             self._kept.move_to_end(key)
             return kept[1]
 
-    def _keep(self, key: tuple[str, str], version: tuple[int, int, int], answer: "Table") -> None:
+    def _keep(self, key: tuple[str, str, str], version: tuple[int, int, int], answer: "Table") -> None:
         with self._turn:
             self._kept[key] = (version, answer)
             self._kept.move_to_end(key)
@@ -159,10 +175,13 @@ def _is_written(path: Path) -> bool:
         return False
 
 
+def _columns(answer: "Table") -> list[list[Any]]:
+    return [answer[name].to_pylist() for name in answer.column_names]
+
+
 def _rows(answer: "Table") -> list[Row]:
     names = answer.column_names
-    columns = [answer[name].to_pylist() for name in names]
-    return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+    return [dict(zip(names, values, strict=True)) for values in zip(*_columns(answer), strict=True)]
 
 
 def converted(rows: Sequence[Row], kind: type[T]) -> list[T]:

@@ -4,15 +4,54 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from enum import StrEnum
-from typing import Final
+from typing import Annotated, Final
 
-from contracts.billing import DAY_MS, HOUR_MS, SLOT_MS
+import msgspec
+
+from contracts.billing import DAY_MS, HOUR_MS, SLOT_MS, PeriodState
 from tenants.lifecycle import Fault
 
-_YEAR_DAYS: Final = 366
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 LAST_MS: Final = 253_402_214_400_000
 """The last day of the year 9999."""
+
+
+Count = Annotated[int, msgspec.Meta(examples=[1_048_576])]
+Time = Annotated[
+    str, msgspec.Meta(examples=["2026-11-01T00:00:00Z"], extra_json_schema={"format": "date-time"})
+]
+
+
+class UsagePeriod(msgspec.Struct, frozen=True):
+    """Five minutes, an hour or a day. Throttled times are summed over brokers."""
+
+    at: Time
+    """When it begins."""
+    produce_bytes: Count
+    consume_bytes: Count
+    produce_requests: int
+    consume_requests: int
+    refused: int
+    """Produce requests refused because the instance was full."""
+    produce_throttled_ms: int
+    consume_throttled_ms: int
+    blocked_ms: int
+    """Time in which it was full."""
+    stored_bytes_avg: Count | None
+    """None until the period is over."""
+    gb_hours: float
+    """The integral of stored bytes."""
+    produce_peak_bytes_per_s: int
+    """The largest average of five minutes."""
+    consume_peak_bytes_per_s: int
+    recovered_bytes: int
+    """Part of the bytes whose report was lost: known from later totals, their times are estimated."""
+    completeness: float | None
+    """Time that was reported of the time that should have been; None: nothing was expected."""
+    estimated: bool
+    """Reports of some of it are missing."""
+    state: PeriodState | None
+    """None for five minutes."""
 
 
 class Resolution(StrEnum):
@@ -29,8 +68,8 @@ class Resolution(StrEnum):
 
     @property
     def span_ms_max(self) -> int:
-        """How much may be asked for at once."""
-        return {"5m": 31, "hour": _YEAR_DAYS, "day": 5 * _YEAR_DAYS}[self.value] * DAY_MS
+        """How much may be asked for at once: what is read into memory is bounded by it."""
+        return {"5m": 31, "hour": 93, "day": 5 * 366}[self.value] * DAY_MS
 
     @property
     def span_ms_default(self) -> int:

@@ -8,49 +8,16 @@ from typing import Annotated
 
 import msgspec
 
-from contracts.billing import BillState, Dimension, PeriodState
-from tenants.usage import Resolution
+from contracts.billing import BillState, Dimension
+from tenants.usage import Count, Resolution, UsagePeriod
 
 Month = Annotated[str, msgspec.Meta(examples=["2026-11"])]
-Count = Annotated[int, msgspec.Meta(examples=[1_048_576])]
 Currency = Annotated[str, msgspec.Meta(examples=["USD"])]
 Quantity = Annotated[str, msgspec.Meta(description="exact decimal", examples=["12.345678"])]
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
     """An answer."""
-
-
-class UsagePeriod(View, frozen=True, kw_only=True):
-    """Five minutes, an hour or a day. Throttled times are summed over brokers."""
-
-    at: datetime
-    """When it begins."""
-    produce_bytes: Count
-    consume_bytes: Count
-    produce_requests: int
-    consume_requests: int
-    refused: int
-    """Produce requests refused because the instance was full."""
-    produce_throttled_ms: int
-    consume_throttled_ms: int
-    blocked_ms: int
-    """Time in which it was full."""
-    stored_bytes_avg: Count | None
-    """None until the period is over."""
-    gb_hours: float
-    """The integral of stored bytes."""
-    produce_peak_bytes_per_s: int
-    """The largest average of five minutes."""
-    consume_peak_bytes_per_s: int
-    recovered_bytes: int
-    """Part of the bytes whose report was lost: known from later totals, their times are estimated."""
-    completeness: float | None
-    """Time that was reported of the time that should have been; None: nothing was expected."""
-    estimated: bool
-    """Reports of some of it are missing."""
-    state: PeriodState | None
-    """None for five minutes."""
 
 
 class UsageTotals(View, frozen=True, kw_only=True):

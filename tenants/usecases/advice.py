@@ -76,21 +76,22 @@ class AdviceReports:
         of_run = f"{of_one} and run_date = {day(found[0].run_date)}"
         return InstanceAdvice(
             found[0],
-            await self._read(FORECAST_TABLE, ForecastRow, f"where {of_run} order by metric"),
-            await self._read(SKEW_TABLE, SkewRow, f"where {of_run} order by direction desc"),
-            await self._read(MOVES_TABLE, MoveRow, f"where {of_run} order by step"),
+            await self._read(FORECAST_TABLE, ForecastRow, of_run, "metric"),
+            await self._read(SKEW_TABLE, SkewRow, of_run, "direction desc"),
+            await self._read(MOVES_TABLE, MoveRow, of_run, "step"),
         )
 
     async def _newest(self, table: str, kind: type[T], key: str, where: str) -> list[T] | None:
         ranked = f"row_number() over (partition by {key} order by run_date desc) as newest"
         columns = columns_of(kind)
-        rows = await self._tables.select(
+        rows = await self._tables.rows(
             table,
-            f"select {columns} from (select {columns}, {ranked} from {table} where {where}) "
-            f"where newest = 1 order by {key}",
+            f"select {columns} from (select {columns}, {ranked} from {table} where {where}) where newest = 1",
+            key,
         )
         return None if rows is None else converted(rows, kind)
 
-    async def _read(self, table: str, kind: type[T], rest: str) -> tuple[T, ...]:
-        rows = await self._tables.select(table, f"select {columns_of(kind)} from {table} {rest}")
+    async def _read(self, table: str, kind: type[T], where: str, order: str) -> tuple[T, ...]:
+        sql = f"select {columns_of(kind)} from {table} where {where}"
+        rows = await self._tables.rows(table, sql, order)
         return tuple(converted(rows or [], kind))

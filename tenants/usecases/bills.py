@@ -1,7 +1,7 @@
 """Bills of instances, from the pipeline's tables."""
 
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -9,7 +9,6 @@ from contracts.billing import ADJUSTMENT, BILL, BILL_LINE, Adjustment, Bill, Bil
 from tenants.tables import DeltaTables, columns_of, converted, text
 
 T = TypeVar("T", bound=msgspec.Struct)
-_MONTHS_MAX: Final = 1200
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,16 +31,15 @@ class BillReports:
 
     async def of_instance(self, instance_id: str) -> list[Bill] | None:
         """Every bill of an instance, the newest month first."""
-        where = f"where instance_id = {text(instance_id)} order by month desc limit {_MONTHS_MAX}"
-        return await self._read(BILL, Bill, where)
+        return await self._read(BILL, Bill, f"where instance_id = {text(instance_id)}", "month desc")
 
     async def of_month(self, month: str) -> list[Bill] | None:
         """Everybody's bills of a month."""
-        return await self._read(BILL, Bill, f"where month = {text(month)} order by instance_id")
+        return await self._read(BILL, Bill, f"where month = {text(month)}", "instance_id")
 
     async def months(self) -> dict[str, set[str]] | None:
         """Month -> ids of the instances with a bill, over everybody."""
-        rows = await self._tables.select(BILL, f"select distinct month, instance_id from {BILL}")
+        rows = await self._tables.rows(BILL, f"select distinct month, instance_id from {BILL}")
         if rows is None:
             return None
         found: dict[str, set[str]] = {}
@@ -66,8 +64,8 @@ class BillReports:
         adjustments = await self._read(
             ADJUSTMENT,
             Adjustment,
-            f"where {of_instance} and (bill_month = {text(month)} or month = {text(month)}) "
-            "order by bill_month, month, dimension, created_at_ms",
+            f"where {of_instance} and (bill_month = {text(month)} or month = {text(month)})",
+            "bill_month, month, dimension, created_at_ms",
         )
         return BillDetail(
             bill,
@@ -76,6 +74,6 @@ class BillReports:
             tuple(one for one in adjustments or () if one.bill_month != month),
         )
 
-    async def _read(self, table: str, kind: type[T], rest: str) -> list[T] | None:
-        rows = await self._tables.select(table, f"select {columns_of(kind)} from {table} {rest}")
+    async def _read(self, table: str, kind: type[T], where: str, order: str = "") -> list[T] | None:
+        rows = await self._tables.rows(table, f"select {columns_of(kind)} from {table} {where}", order)
         return None if rows is None else converted(rows, kind)

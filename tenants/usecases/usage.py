@@ -1,40 +1,27 @@
 """What an instance used, from the pipeline's tables of usage."""
 
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Final
 
-from contracts.billing import SLOT_MS, USAGE_5M, USAGE_DAY, USAGE_HOUR
+from contracts.billing import GIB, HOUR_MS, SLOT_MS, USAGE_5M, USAGE_DAY, USAGE_HOUR
 from tenants import tables
-from tenants.tables import DeltaTables, Row
-from tenants.usage import P95_SPAN_MS_MAX, Resolution, Span, p95
+from tenants.tables import DeltaTables
+from tenants.usage import P95_SPAN_MS_MAX, Resolution, Span, UsagePeriod, p95
 
-_COUNTS: Final = (
-    "produce_bytes",
-    "consume_bytes",
-    "produce_requests",
-    "consume_requests",
-    "refused",
-    "produce_throttled_ms",
-    "consume_throttled_ms",
-    "blocked_ms",
-    "stored_byte_ms",
-    "produce_recovered_bytes",
-    "consume_recovered_bytes",
-    "expected_ms",
-    "covered_ms",
-    "estimated",
-)
-_PEAKS: Final = ("produce_peak_5m_bytes_per_s", "consume_peak_5m_bytes_per_s")
 _SLOT_S: Final = SLOT_MS // 1000
+_TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
+_PEAKS: Final = "produce_peak_5m_bytes_per_s, consume_peak_5m_bytes_per_s"
 _OF: Final = {
-    # (table, start of a row, columns beside those that all three have)
+    # (table, column that says when a row begins, largest five-minute averages, state)
     Resolution.SLOT: (
         USAGE_5M,
-        "to_unixtime(slot_start)",
-        (f"produce_bytes / {_SLOT_S} as {_PEAKS[0]}", f"consume_bytes / {_SLOT_S} as {_PEAKS[1]}"),
+        "slot_start",
+        f"produce_bytes / {_SLOT_S}, consume_bytes / {_SLOT_S}",
+        "cast(null as varchar)",
     ),
-    Resolution.HOUR: (USAGE_HOUR, "to_unixtime(hour_start)", (*_PEAKS, "state")),
-    Resolution.DAY: (USAGE_DAY, "to_unixtime(day)", (*_PEAKS, "state")),
+    Resolution.HOUR: (USAGE_HOUR, "hour_start", _PEAKS, "state"),
+    Resolution.DAY: (USAGE_DAY, "day", _PEAKS, "state"),
 }
 
 
@@ -46,45 +33,79 @@ class Percentiles:
     consume_bytes_per_s: int
 
 
+@dataclass(frozen=True, slots=True)
+class Metered:
+    """Periods, oldest first; one that is not there is not known."""
+
+    periods: list[UsagePeriod]
+    stored_byte_ms: Decimal
+    """Of all of them, exactly."""
+
+
 class UsageReports:
     """Reads usage. Answers are None while there is no table. Raises: Unavailable."""
 
     def __init__(self, source: DeltaTables) -> None:
         self._tables = source
 
-    async def rows(self, instance_id: str, span: Span, resolution: Resolution) -> list[Row] | None:
-        """Periods that begin in a span, oldest first; `at_s` says when. One without a row is not known."""
-        table, start, more = _OF[resolution]
-        months = ""
-        if resolution is Resolution.DAY:  # partitioned by month
-            months = f" and month between '{span.first_day:%Y-%m}' and '{span.last_day:%Y-%m}'"
-        return await self._tables.select(
+    async def periods(self, instance_id: str, span: Span, resolution: Resolution) -> Metered | None:
+        """Those that begin in a span."""
+        table, start, peaks, state = _OF[resolution]
+        found = await self._tables.columns(
             table,
-            f"select {start} as at_s, {', '.join((*_COUNTS, *more))} from {table} "
-            f"where {_where(instance_id, span, start)}{months} order by at_s",
+            f"select {_columns(start, peaks, state, resolution.period_ms)} from {table} "
+            f"where {_where(instance_id, span, start, by_month=resolution is Resolution.DAY)}",
+            order='"at"',
         )
+        if found is None:
+            return None
+        *columns, stored_byte_ms = found
+        return Metered(list(map(UsagePeriod, *columns)), sum(stored_byte_ms, Decimal(0)))
 
     async def percentiles(self, instance_id: str, span: Span) -> Percentiles | None:
         """Over all five-minute slots of a span, those to come included; None of more than a month."""
         if span.to_ms - span.from_ms > P95_SPAN_MS_MAX or span.slots == 0:
             return None
-        start = "to_unixtime(slot_start)"
-        found = await self._tables.select(
+        found = await self._tables.columns(
             USAGE_5M,
-            f"select produce_bytes, consume_bytes from {USAGE_5M} where {_where(instance_id, span, start)}",
+            f"select coalesce(produce_bytes, 0) as produce, coalesce(consume_bytes, 0) as consume "
+            f"from {USAGE_5M} where {_where(instance_id, span, 'slot_start')}",
         )
         if found is None:
             return None
-        produce, consume = (
-            p95([row[name] for row in found], max(span.slots, len(found)))
-            for name in ("produce_bytes", "consume_bytes")
-        )
-        return Percentiles(produce // _SLOT_S, consume // _SLOT_S)
+        produce, consume = (p95(values, max(span.slots, len(values))) // _SLOT_S for values in found)
+        return Percentiles(produce, consume)
 
 
-def _where(instance_id: str, span: Span, start: str) -> str:
-    return (
-        f"instance_id = {tables.text(instance_id)} "
-        f"and day between {tables.day(span.first_day)} and {tables.day(span.last_day)} "
-        f"and {start} * 1000 >= {span.from_ms} and {start} * 1000 < {span.to_ms}"
-    )
+def _columns(start: str, peaks: str, state: str, period_ms: int) -> str:
+    """The columns of `UsagePeriod`, in its order, and the exact integral of what was stored."""
+    produce_peak, consume_peak = (each.strip() for each in peaks.split(","))
+    integral = "coalesce(stored_byte_ms, 0)"
+    expressions = {name: f"coalesce({name}, 0)" for name in UsagePeriod.__struct_fields__}
+    expressions |= {
+        "at": f"to_char({start}, '{_TIME}')",
+        "stored_bytes_avg": f"cast(cast({integral} as double) / {period_ms} as bigint)",
+        "gb_hours": f"round(cast({integral} as double) / {GIB * HOUR_MS}, 6)",
+        "produce_peak_bytes_per_s": f"coalesce({produce_peak}, 0)",
+        "consume_peak_bytes_per_s": f"coalesce({consume_peak}, 0)",
+        "recovered_bytes": "coalesce(produce_recovered_bytes, 0) + coalesce(consume_recovered_bytes, 0)",
+        "completeness": "case when expected_ms > 0 "
+        "then round(cast(covered_ms as double) / expected_ms, 4) end",
+        "estimated": "coalesce(estimated, false)",
+        "state": state,
+        "stored_byte_ms": integral,
+    }
+    return ", ".join(f'{expression} as "{name}"' for name, expression in expressions.items())
+
+
+def _where(instance_id: str, span: Span, start: str, *, by_month: bool = False) -> str:
+    """Periods begin with a slot, so bounds are moved to the next one: answers are kept by their question."""
+    first_s, end_s = (-(-at_ms // SLOT_MS) * _SLOT_S for at_ms in (span.from_ms, span.to_ms))
+    conditions = [
+        f"instance_id = {tables.text(instance_id)}",
+        f"day between {tables.day(span.first_day)} and {tables.day(span.last_day)}",
+        f"to_unixtime({start}) >= {first_s} and to_unixtime({start}) < {end_s}",
+    ]
+    if by_month:
+        conditions.append(f"month between '{span.first_day:%Y-%m}' and '{span.last_day:%Y-%m}'")
+    return " and ".join(conditions)

@@ -353,7 +353,7 @@ from tenants.usage import Resolution, Span
 from tenants.usecases.usage import UsageReports
 reports = UsageReports(DeltaTables(pathlib.Path(sys.argv[1])))
 span = Span(1790812800000, 1790812800000 + 86400000)
-print(asyncio.run(reports.rows("iaaaaaaaaaaa", span, Resolution.HOUR))[0]["produce_bytes"])
+print(asyncio.run(reports.periods("iaaaaaaaaaaa", span, Resolution.HOUR)).periods[0].produce_bytes)
 """
     done = subprocess.run(
         [sys.executable, "-c", script, str(tables)], capture_output=True, text=True, check=False, timeout=60
