@@ -1,4 +1,4 @@
-"""The mirror under load, killed with kill -9 at random moments: the target is the source, record by record."""
+"""The mirror under load and kill -9 at random moments: the target is the source, record for record."""
 
 import json
 import os

@@ -1,0 +1,135 @@
+"""Names, progress, offset pairs and whose turn it is."""
+
+import pytest
+
+from pipeline.errors import PipelineError
+from pipeline.mirror.cluster import parse_bootstrap
+from pipeline.mirror.progress import PAIR_STRETCH_OFFSETS, Pair, Position, Progress, progress_records
+from pipeline.mirror.tracks import Track, due, lag_seconds, unfinished
+from pipeline.mirror.units import Outcome, State, Unit, check_rename, is_mirrored, target_name
+
+UNIT = Unit("ia", "orders", "topic-id", 0, "west.orders")
+
+
+def position(at: int, target: int = 0, timestamp_ms: int = -1) -> Position:
+    return Position(
+        source_id=UNIT.source_id,
+        source="west",
+        topic=UNIT.topic,
+        topic_id=UNIT.topic_id,
+        partition=UNIT.partition,
+        target_topic=UNIT.target_topic,
+        target_topic_id="copy-id",
+        position=at,
+        target_position=target,
+        timestamp_ms=timestamp_ms,
+    )
+
+
+@pytest.mark.parametrize(
+    ("rename", "name"),
+    [
+        ("same", "orders"),
+        ("{source}.{topic}", "west.orders"),
+        ("x-{topic}", "x-orders"),
+        ("{topic}", "orders"),
+    ],
+)
+def test_topics_are_renamed(rename: str, name: str) -> None:
+    assert target_name(rename, "west", "orders") == name
+
+
+@pytest.mark.parametrize("source", ["a/b", "ä", "x" * 240])
+def test_names_that_kafka_does_not_take_are_refused(source: str) -> None:
+    with pytest.raises(PipelineError, match="choose another --rename"):
+        target_name("{source}.{topic}", source, "orders")
+
+
+def test_a_pattern_names_the_topic() -> None:
+    check_rename("same")
+    with pytest.raises(PipelineError, match="contain {topic}"):
+        check_rename("{source}")
+
+
+@pytest.mark.parametrize(
+    ("topic", "rename", "mirrored"),
+    [
+        ("orders", "{source}.{topic}", True),
+        ("east.orders", "{source}.{topic}", False),
+        ("east.orders", "same", True),
+        ("__mirror_progress", "same", False),
+    ],
+)
+def test_internal_topics_and_the_targets_copies_are_not_taken(
+    topic: str, rename: str, mirrored: bool
+) -> None:
+    assert is_mirrored(topic, rename, "east") is mirrored
+
+
+@pytest.mark.parametrize("text", ["", "host", "host:", "host:0", "host:70000", ":9092", "a:1,b"])
+def test_addresses_are_host_and_port(text: str) -> None:
+    with pytest.raises(PipelineError, match="is not HOST:PORT"):
+        parse_bootstrap(text)
+
+
+def test_addresses_of_both_families_are_read() -> None:
+    assert parse_bootstrap("one:9092, [::1]:9093") == [("one", 9092), ("::1", 9093)]
+
+
+def test_progress_is_what_was_written_last_and_pairs_are_kept_by_stretch() -> None:
+    progress = Progress()
+    steps = [
+        (position(100, 110), Pair(0, 5)),
+        (position(200, 215), Pair(100, 110)),
+        (position(PAIR_STRETCH_OFFSETS + 9, 70_000), Pair(PAIR_STRETCH_OFFSETS, 60_000)),
+        (position(PAIR_STRETCH_OFFSETS + 20, 70_100), None),
+    ]
+    for at, (step, pair) in enumerate(steps):
+        progress.take(record._replace(offset=at) for record in progress_records(step, pair))
+
+    assert progress.positions[UNIT.key] == steps[-1][0]
+    assert progress.next_offset == len(steps)
+    assert progress.pair_below(UNIT, 50) is None  # compaction keeps the newest pair of a stretch
+    assert progress.pair_below(UNIT, 150) == Pair(100, 110)
+    assert progress.pair_below(UNIT, 10**9) == Pair(PAIR_STRETCH_OFFSETS, 60_000)
+
+
+def track(partition: int, *, end: int = 100, position: int = -1, worked_at_ms: int = 0) -> Track:
+    unit = Unit("ia", "orders", "topic-id", partition, "west.orders")
+    made = Track(unit, "copy-id", 1000, 0, position=position, end=end, worked_at_ms=worked_at_ms)
+    made.goal = end
+    return made
+
+
+def test_work_goes_to_those_with_most_of_it_or_longest_unserved() -> None:
+    tracks = [track(0, end=10), track(1, end=90), track(2, end=50, position=50), track(3, worked_at_ms=5)]
+    assert [each.unit.partition for each in due(tracks, 0, continuous=True, at_most=None)] == [3, 1, 0]
+    assert [each.unit.partition for each in due(tracks, 0, continuous=True, at_most=2)] == [0, 1]
+
+
+def test_a_failure_is_tried_again_later_and_a_pause_only_when_continuous() -> None:
+    each = track(0)
+    each.take(Outcome(each.unit, State.RETRY, "away"), 1000)
+    assert due([each], 1000, continuous=False, at_most=None) == []
+    assert due([each], 3000, continuous=False, at_most=None) == [each]
+    each.take(Outcome(each.unit, State.PAUSED, "too large"), 3000)
+    assert not unfinished([each]) and due([each], 10**9, continuous=False, at_most=None) == []
+    assert due([each], 10**9, continuous=True, at_most=None) == [each]
+
+
+def test_a_run_ends_at_its_goal_or_where_nothing_more_can_be_read() -> None:
+    each = track(0)
+    assert unfinished([each])
+    each.take(Outcome(each.unit, State.DONE, position=90, drained=True), 1)
+    assert not unfinished([each]) and each.lag == 0
+    each.extend(120)
+    assert each.lag == 30
+
+
+def test_progress_never_goes_back() -> None:
+    each = track(0)
+    each.see(position(80, 85, 1_000))
+    each.see(position(50, 55, 500))
+    each.take(Outcome(each.unit, State.RETRY, position=70, target_position=75), 1)
+    assert (each.position, each.target_position) == (80, 85)
+    assert lag_seconds([each], 61_000) == 60
