@@ -7,6 +7,7 @@ BUNDLE_BYTES_MIN: Final = 64 * 1024 * 1024
 BUNDLE_BYTES_MAX: Final = 256 * 1024 * 1024
 """A task's share of a batch, as its files become about so large; smaller batches get smaller bundles."""
 TASKS_PER_CORE_MAX: Final = 3
+UNITS_PER_TASK_MIN: Final = 16
 RECORD_BYTES_GUESS: Final = 1000
 """Of a topic that nobody has loaded yet."""
 
@@ -114,6 +115,7 @@ def pack(units: Iterable[tuple[PartitionRange, float]], cores: int) -> Packing:
     offsets = sum(count for count, _ in sized)
     total_bytes = sum(size for _, size in sized)
     wanted = -(-int(total_bytes) // BUNDLE_BYTES_MAX)
-    evenly = int(min(cores, total_bytes // BUNDLE_BYTES_MIN))  # both cores as soon as each has a bundle
+    # All cores, as soon as each has a bundle, or so many topic-partitions that asking for them takes long.
+    evenly = min(cores, max(int(total_bytes) // BUNDLE_BYTES_MIN, len(sized) // UNITS_PER_TASK_MIN))
     tasks = max(1, min(max(wanted, evenly), cores * TASKS_PER_CORE_MAX))
     return Packing(tasks, max(1, -(-offsets // tasks)))

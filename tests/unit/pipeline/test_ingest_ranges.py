@@ -45,7 +45,8 @@ def test_a_batch_is_shared_by_lag() -> None:
 
 def test_few_even_tasks() -> None:
     small = [(PartitionRange(index, 0, 1000), 1000.0) for index in range(100)]
-    assert pack(small, cores=2).tasks == 1
+    assert pack(small[:20], cores=2).tasks == 1
+    assert pack(small, cores=2).tasks == 2
     two = [(PartitionRange(0, 0, 200_000), 1000.0)]
     assert pack(two, cores=2) == (2, 100_000)
     large = [(PartitionRange(0, 0, 10**6), 1000.0), (PartitionRange(1, 0, 10), 1000.0)]
