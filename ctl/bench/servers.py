@@ -83,32 +83,26 @@ def broker(directory: Path, *arguments: str) -> Iterator[Server]:
 
 
 @contextmanager
-def gateway(directory: Path, broker_port: int) -> Iterator[Server]:
+def gateway(directory: Path, broker_port: int, instance_id: str = INSTANCE_ID) -> Iterator[Server]:
     """One gateway worker with one instance: mapping, whitelist and metering on."""
     port, node_port = free_port(), free_port()
-    specs = directory / "specs.json"
-    specs.write_bytes(msgspec.json.encode(_specs(port, node_port, broker_port)))
-    command = [
-        "gateway",
-        "--name",
-        "gateway-0",
-        "--specs",
-        str(specs),
-        "--state-dir",
-        str(directory / "gateway"),
-    ]
-    table = ["--shared-table", str(directory / "connections.table")]
-    with _process("gateway", [*command, *table], directory, port) as server:
+    own = directory / f"gateway-{instance_id}"
+    own.mkdir()
+    specs = own / "specs.json"
+    specs.write_bytes(msgspec.json.encode(_specs(instance_id, port, node_port, broker_port)))
+    command = ["gateway", "--name", "gateway-0", "--specs", str(specs), "--state-dir", str(own / "state")]
+    table = ["--shared-table", str(own / "connections.table")]
+    with _process("gateway", [*command, *table], own, port) as server:
         yield server
 
 
-def _specs(port: int, node_port: int, broker_port: int) -> dict[str, Any]:
+def _specs(instance_id: str, port: int, node_port: int, broker_port: int) -> dict[str, Any]:
     def listener(node_id: int | None, at: int) -> Listener:
         return Listener(node_id=node_id, bind_host="127.0.0.1", advertised_host="127.0.0.1", port=at)
 
     instance = InstanceSpec(
         revision=1,
-        instance_id=INSTANCE_ID,
+        instance_id=instance_id,
         tenant="bench",
         name="bench",
         state=InstanceState.ACTIVE,

@@ -53,6 +53,11 @@ class MirrorSummary:
     groups: list[Translated] = field(default_factory=list)
 
     @property
+    def lag_seconds(self) -> int:
+        """See `tracks.lag_seconds`."""
+        return lag_seconds(self.tracks, _now_ms())
+
+    @property
     def paused(self) -> list[str]:
         """Why some partitions wait, one sentence each."""
         return [*self.refused.values()] + [
@@ -125,23 +130,32 @@ class _Driver:
             track.goal = track.end
         if not self._transactional:
             self._take_lease()
-        while not stop():
-            try:
-                worked = self._round()
-                if self._request.continuous or unfinished(self._tracks.values()):
-                    self._look()
-                elif not worked:
-                    break
-            except Unreachable as error:
-                self._bear(str(error))
-                worked = False
-            if not worked:
-                time.sleep(_IDLE_S)
+        try:
+            while not stop() and self._goes_on():
+                pass
+        except KeyboardInterrupt:
+            if not self._request.continuous:
+                raise
         self._carry_groups_over()
         self._show()
         return MirrorSummary(
             list(self._tracks.values()), self._discovery.refused, self._transactional, self._carried
         )
+
+    def _goes_on(self) -> bool:
+        """A round and what follows it; False when nothing is left to do."""
+        try:
+            worked = self._round()
+            if self._request.continuous or unfinished(self._tracks.values()):
+                self._look()
+            elif not worked:
+                return False
+        except Unreachable as error:
+            self._bear(str(error))
+            worked = False
+        if not worked:
+            time.sleep(_IDLE_S)
+        return True
 
     def _take_lease(self) -> None:
         source_id = self._source.view([]).cluster_id
@@ -181,11 +195,16 @@ class _Driver:
             return False
         self._settle(chosen)
         plans = [self._plan(track) for track in chosen]
+        session = self._session()
         with ThreadPoolExecutor(1) as runner:
-            running = runner.submit(_spread, self._session(), plans)
-            while not running.done():
-                wait([running], timeout=_LOOK_EVERY_S)
-                self._follow(chosen)
+            running = runner.submit(_spread, session, plans)
+            try:
+                while not running.done():
+                    wait([running], timeout=_LOOK_EVERY_S)
+                    self._follow(chosen)
+            except BaseException:
+                session.sparkContext.cancelAllJobs()  # or leaving would wait for them
+                raise
             outcomes = running.result()
         for outcome in outcomes:
             self._take(outcome)

@@ -16,10 +16,11 @@ from wire.codec import MalformedFrame, decode_response, duration, framed_request
 from wire.schema import fields_of
 
 CLIENT_ID: Final = "portico-mirror"
-TIMEOUT_S: Final = 30.0
+TIMEOUT_S: Final = 60.0
 _RESPONSE_BYTES_MAX: Final = 256 * 1024 * 1024
 _SIZE: Final = struct.Struct(">i")
 _REQUEST_HEAD: Final = struct.Struct(">hhih")
+_CLOSED: Final = "it closed the connection (where that goes on: is this machine's address on its whitelist?)"
 _TIMEVAL: Final = struct.Struct("@ll")
 _VERSIONS: Final = {
     ApiKey.API_VERSIONS: (0, 0),
@@ -143,7 +144,7 @@ class Connection:
         while size > (have := sum(map(len, parts))):
             parts.append(self._socket.recv(size - have, socket.MSG_WAITALL))
             if not parts[-1]:
-                raise ConnectionError("it closed the connection")
+                raise ConnectionError(_CLOSED)
         return b"".join(parts)
 
     def close(self) -> None:
@@ -152,7 +153,9 @@ class Connection:
 
 
 def _reason(error: OSError) -> str:
-    return f"nothing came within {TIMEOUT_S:.0f} s" if isinstance(error, BlockingIOError) else str(error)
+    if isinstance(error, BlockingIOError):
+        return f"nothing came within {TIMEOUT_S:.0f} s"
+    return _CLOSED if isinstance(error, ConnectionResetError | BrokenPipeError) else str(error)
 
 
 def _entity(cls: Any, values: dict[str, Any]) -> Any:

@@ -66,6 +66,8 @@ class _Copier:
         )
         self._records = self._bytes = self._lost = 0
         self._first_offset = -1
+        self._began = 0.0
+        """Of the open transaction."""
         self._pending_bytes = self._pending_records = 0
         self._drained = False
 
@@ -145,20 +147,14 @@ class _Copier:
 
     def _copy(self, reader: PartitionReader) -> None:
         read_to = self._position
-        began = time.monotonic()
-        until = began + self._plan.work_ms / 1000
+        until = time.monotonic() + self._plan.work_ms / 1000
         while read_to < self._plan.end and time.monotonic() < until:
             fetched = _read(reader)
             if fetched.next_offset < self._plan.end:
                 reader.ask()
             self._write(fetched, read_to)
-            idle = fetched.is_empty
             read_to = fetched.next_offset
-            old = time.monotonic() - began > _TRANSACTION_S
-            if idle or old or self._pending_bytes >= _TRANSACTION_BYTES:
-                self._commit(read_to)
-                began = time.monotonic()
-            if idle:
+            if fetched.is_empty:
                 self._drained = True
                 break
         self._commit(read_to)
@@ -173,6 +169,11 @@ class _Copier:
                 raise Paused(f"the batch at offset {header.base_offset} cannot be read: {error}") from error
 
     def _append(self, draft: Draft) -> None:
+        old = time.monotonic() - self._began > _TRANSACTION_S
+        if self._pending_records and (old or self._pending_bytes >= _TRANSACTION_BYTES):
+            self._commit_written(draft.first_offset)
+        if not self._pending_records:
+            self._began = time.monotonic()
         try:
             self._pending_bytes += self._writer.append(draft, self._plan.batch_bytes_max)
         except TooLarge:

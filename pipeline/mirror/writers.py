@@ -30,7 +30,7 @@ from wire.batch import (
 )
 from wire.compression import compress
 
-TRANSACTION_TIMEOUT_MS: Final = 60_000
+TRANSACTION_TIMEOUT_MS: Final = 120_000
 _PRODUCE_TIMEOUT_MS: Final = 20_000
 _IN_FLIGHT_MAX: Final = 4
 _FENCE_WITHIN_S: Final = TRANSACTION_TIMEOUT_MS / 1000 + 10

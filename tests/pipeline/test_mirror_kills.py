@@ -1,6 +1,5 @@
 """The mirror under load and kill -9 at random moments: the target is the source, record for record."""
 
-import json
 import os
 import random
 import signal
@@ -14,12 +13,13 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
+from pyspark.sql import SparkSession
 
 from tests.integration.stack import ROOT, Stack, running_stack
-from tests.pipeline.mirroring import RECENT_MS, Side, contents
+from tests.pipeline.mirroring import RECENT_MS, Mirrors, Side, contents
 
 PARTITIONS: Final = 12
-_ROUNDS_MAX: Final = 20
 
 
 class Load:
@@ -62,7 +62,6 @@ class MirrorProcess:
     """`portico pipeline mirror` in a process group of its own."""
 
     def __init__(self, stack: Stack, west: Side, east: Side, log: Path, *options: str) -> None:
-        self._log = log
         with log.open("ab") as output:
             self._process = subprocess.Popen(
                 [
@@ -82,18 +81,9 @@ class MirrorProcess:
         os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
-    def finish(self) -> dict[str, int]:
-        """Wait for a run that ends by itself; what it said."""
-        output, _ = self._process.communicate(timeout=300)
-        assert self._process.returncode == 0, self._log.read_text()[-4000:]
-        said: dict[str, int] = json.loads(output)
-        return said
-
 
 def positions(east: Side) -> int:
     """How many records there are at the target, open transactions and markers included."""
-    from confluent_kafka import Consumer, TopicPartition
-
     consumer = Consumer({"bootstrap.servers": east.bootstrap, "group.id": "watcher"})
     try:
         ends = [
@@ -115,7 +105,9 @@ def kill_while_it_writes(mirror: MirrorProcess, east: Side, moment: random.Rando
     mirror.kill()
 
 
-def mirror_under_load(stack: Stack, tmp_path: Path, kills: int, records_per_s: int, *options: str) -> None:
+def mirror_under_load(
+    stack: Stack, mirrors: Mirrors, tmp_path: Path, kills: int, records_per_s: int, *options: str
+) -> None:
     """Kills while a producer runs, then a run to the end, then everything is compared."""
     moment = random.Random(kills)
     west, east = Side(stack, "from"), Side(stack, "to")
@@ -128,11 +120,12 @@ def mirror_under_load(stack: Stack, tmp_path: Path, kills: int, records_per_s: i
             mirror = MirrorProcess(stack, west, east, log, "--continuous", *options)
             kill_while_it_writes(mirror, east, moment)
     assert load.count > 0
-    said = MirrorProcess(stack, west, east, log, *options).finish()
+    transactions = "--no-transactions" not in options
+    summary = mirrors.run(west, east, "load", rename="same", transactions=transactions)
 
     expected, found = west.read("load", PARTITIONS), east.read("load", PARTITIONS)
     assert contents(found) == contents(expected)
-    assert said["lag_records"] == 0
+    assert sum(track.lag for track in summary.tracks) == 0
     for partition in found:
         offsets = [int(seen.lineage[0].rsplit("/", 1)[1]) for seen in partition]
         assert offsets == sorted(set(offsets)), "order or uniqueness of source offsets"
@@ -141,14 +134,16 @@ def mirror_under_load(stack: Stack, tmp_path: Path, kills: int, records_per_s: i
 @pytest.mark.parametrize("options", [(), ("--no-transactions",)], ids=["transactions", "lease"])
 @pytest.mark.timeout(400)
 def test_a_mirror_killed_under_load_loses_and_repeats_nothing(
-    stack: Stack, tmp_path: Path, options: tuple[str, ...]
+    stack: Stack, spark: SparkSession, tmp_path: Path, options: tuple[str, ...]
 ) -> None:
-    mirror_under_load(stack, tmp_path, 1, 2_000, *options)
+    mirror_under_load(stack, Mirrors(spark), tmp_path, 1, 2_000, *options)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(3000)
 @pytest.mark.parametrize("options", [(), ("--no-transactions",)], ids=["transactions", "lease"])
-def test_a_mirror_killed_twenty_times_under_load(tmp_path: Path, options: tuple[str, ...]) -> None:
+def test_a_mirror_killed_twenty_times_under_load(
+    spark: SparkSession, tmp_path: Path, options: tuple[str, ...]
+) -> None:
     with running_stack(tmp_path / "data") as stack:
-        mirror_under_load(stack, tmp_path, 20, 4_000, *options)
+        mirror_under_load(stack, Mirrors(spark), tmp_path, 20, 4_000, *options)

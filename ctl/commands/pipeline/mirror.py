@@ -131,6 +131,8 @@ def _document(summary: "MirrorSummary") -> dict[str, Any]:
         "filtered": sum(track.filtered for track in partitions),
         "lost_offsets": sum(track.lost for track in partitions),
         "lag_records": sum(track.lag for track in partitions),
+        "lag_seconds": summary.lag_seconds,
+        "refused_topics": summary.refused,
         "partitions": [
             {
                 "topic": track.unit.topic,

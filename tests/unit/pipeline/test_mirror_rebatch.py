@@ -1,4 +1,4 @@
-"""Batches for the target hold the source's records and their lineage; wire's own codec says what they hold."""
+"""Batches for the target hold the source's records and their lineage; wire's codec says so."""
 
 from collections.abc import Iterator
 
