@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 import pyarrow as pa
+from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -29,6 +30,8 @@ from pipeline.schema.usage import USAGE_RAW as RAW_SCHEMA
 
 _ROWS_AT_ONCE: Final = 4_000_000
 """Of `usage_raw`: bounds what is in memory at a time, about a million slots."""
+_SLOTS_HISTORY_DAYS: Final = 100
+"""So long a bill can be made again from the version of `usage_5m` that it names."""
 
 
 class RollupSaid(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,7 +71,7 @@ class UsageTables:
 
     def __init__(self, layout: PipelineLayout) -> None:
         self.raw = Table(layout.table(USAGE_RAW), RAW_SCHEMA, "day")
-        self.slots = Table(layout.table(billing.USAGE_5M), schema.USAGE_5M, "day")
+        self.slots = Table(layout.table(billing.USAGE_5M), schema.USAGE_5M, "day", _SLOTS_HISTORY_DAYS)
         self.hours = Table(layout.table(billing.USAGE_HOUR), schema.USAGE_HOUR, "day")
         self.days = Table(layout.table(billing.USAGE_DAY), schema.USAGE_DAY, "month")
 
@@ -111,6 +114,8 @@ def roll_up(
             )
             slots += _replace(spark, tables, raw, chunk, said)
             progress.done(sum(len(each) for each in chunks[: index + 1]))
+        if now.heard_until_ms // DAY_MS > before.heard_until_ms // DAY_MS:
+            _tidy(tables, layout)
         progress.figures(hours=len(hours), rows=slots, raw_batch=now.raw_batch)
         return RollupFigures(now.raw_batch, len(hours), slots)
 
@@ -141,6 +146,15 @@ def _replace(
     months = ", ".join(sorted({f"'{each:%Y-%m}'" for each in days}))
     tables.days.replace(_filed(daily, "day"), f"month in ({months}) and {_day_in(days)}", said)
     return int(slots.num_rows)
+
+
+def _tidy(tables: UsageTables, layout: PipelineLayout) -> None:
+    """Once a day: every run leaves the files of the day that it made again."""
+    bills = layout.table(billing.BILL)
+    named = DeltaTable(str(bills)).to_pyarrow_table(["usage_version"]) if bills.is_dir() else None
+    tables.slots.tidy([] if named is None else named["usage_version"].to_pylist())
+    tables.hours.tidy()
+    tables.days.tidy()
 
 
 def _rows_touching(raw: DataFrame, hours: Sequence[int], days: Sequence[date]) -> DataFrame:

@@ -20,14 +20,20 @@ _CONFIGURATION: Final = {
     "delta.checkpointInterval": "20",
 }
 
+_SAID_AT_ONCE: Final = 50
+"""Commits that are read at first: who asks mostly wants the newest."""
+
 
 class Table:
     """One Delta table by its path."""
 
-    def __init__(self, path: Path, schema: StructType, partition_by: str | None = None) -> None:
+    def __init__(
+        self, path: Path, schema: StructType, partition_by: str | None = None, history_days: int = 30
+    ) -> None:
         self.path = path
         self.schema = schema
         self.partition_by = partition_by
+        self._history_days = history_days
 
     @property
     def arrow_schema(self) -> pa.Schema:
@@ -47,7 +53,8 @@ class Table:
                 Schema.from_json(self.schema.json()),
                 mode="ignore",
                 partition_by=[self.partition_by] if self.partition_by else [],
-                configuration=_CONFIGURATION,
+                configuration=_CONFIGURATION
+                | {"delta.logRetentionDuration": f"interval {self._history_days} days"},
             )
 
     def version(self) -> int:
@@ -93,8 +100,26 @@ class Table:
         """(version, what its commit said: a dict, or None), newest first, as far as the log goes back."""
         if not self.exists():
             return
-        for entry in DeltaTable(str(self.path)).history():
-            yield int(entry["version"]), _document(entry.get("userMetadata"))
+        table = DeltaTable(str(self.path))
+        seen, limit = 0, _SAID_AT_ONCE
+        while True:
+            entries = table.history(limit)
+            for entry in entries[seen:]:
+                yield int(entry["version"]), _document(entry.get("userMetadata"))
+            if len(entries) < limit:
+                return
+            seen, limit = len(entries), limit * 10
+
+    def tidy(self, keep_versions: Iterable[int] = (), retention_h: int = 24) -> int:
+        """Delete files that only old versions have, except these versions; how many."""
+        gone = DeltaTable(str(self.path)).vacuum(
+            retention_h,
+            dry_run=False,
+            enforce_retention_duration=False,
+            full=True,
+            keep_versions=sorted(set(keep_versions)),
+        )
+        return len(gone)
 
 
 def _document(text: str | None) -> Any:
