@@ -2,13 +2,14 @@
 
 import signal
 import sys
+from functools import partial
 from pathlib import Path
-from types import ModuleType
+from types import SimpleNamespace
 from typing import Annotated, Any
 
 import typer
 
-from ctl.errors import EXIT_FAILED, CommandError
+from ctl.errors import EXIT_FAILED, CommandError, usage
 from ctl.output import print_table, terminal
 
 app = typer.Typer(no_args_is_help=True)
@@ -50,8 +51,27 @@ def compaction(rounds: Rounds = 3, megabytes: Megabytes = 500, json: Json = None
     _run(bench, "compaction", "", (), rounds, megabytes, json)
 
 
+@app.command()
+def pipeline(
+    rounds: Rounds = 3,
+    megabytes: Megabytes = 500,
+    part: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Only lake, mirror, metering or advice; repeat for several."),
+    ] = None,
+    json: Json = None,
+) -> None:
+    """Lake, mirror, metering and advice on Spark, against plain reads of the same session."""
+    from ctl.bench import pipeline as bench
+
+    if strangers := set(part or ()) - set(bench.PARTS):
+        raise usage(f"there is no part '{min(strangers)}': {', '.join(bench.PARTS)}")
+    chosen = SimpleNamespace(run=partial(bench.run, parts=tuple(dict.fromkeys(part or bench.PARTS))))
+    _run(chosen, "pipeline", "", (), rounds, megabytes, json)
+
+
 def _run(
-    bench: ModuleType,
+    bench: Any,
     name: str,
     ours: str,
     peers: tuple[str, ...],

@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from contracts.billing import SLOT_MS
 from contracts.names import SYSTEM_INSTANCE_ID
 from contracts.units import format_bytes
+from ctl.cluster_client import Reach
 from ctl.console_client import Console, instance_path
 from ctl.demo.acts import Seen
 from ctl.demo.usage_history import DAYS, send_history, usage_history
 from ctl.errors import CommandError
+from ctl.pipeline.advising import advise_into
+from ctl.pipeline.metering import MeterSteps
 from ctl.pipeline.run import JobRun, job_run
 from pipeline.layout import PipelineLayout
 from runtime.clock import epoch_ms
@@ -177,16 +181,11 @@ def _abusive_sources(run: JobRun, demo: Demo) -> set[str]:
 
 def meter(demo: Demo, since_ms: int) -> Seen:
     """What brokers reported becomes usage; the made-up past and the minutes of this demo alike."""
-    from pipeline.ingest.offsets import KafkaSource
-    from pipeline.metering.ingest import ingest
-    from pipeline.metering.rollup import roll_up
-
-    system = KafkaSource(demo.console.get(instance_path(SYSTEM_INSTANCE_ID))["bootstrap_servers"])
     deadline_ms = epoch_ms() + _METERED_WITHIN_MS
     with demo.job("meter", "all instances") as run:
+        steps = MeterSteps(run, None)
         while True:
-            figures = ingest(lambda: run.spark, run.layout, system, run.progress, now_ms=epoch_ms)
-            roll_up(run.spark, run.layout, run.progress)
+            quarantined = steps.take().ingest.quarantined
             totals = _usage_since(demo, since_ms)
             if totals is not None and totals["produce_bytes"] > 0 and totals["consume_bytes"] > 0:
                 break
@@ -194,28 +193,24 @@ def meter(demo: Demo, since_ms: int) -> Seen:
                 raise CommandError("the quota master's usage records did not arrive: see `portico doctor`")
             time.sleep(_LOOK_AGAIN_S)
     produced, consumed = (format_bytes(totals[f"{name}_bytes"]) for name in ("produce", "consume"))
-    quarantined = f", {figures.quarantined} quarantined" if figures.quarantined else ""
-    return Seen(
-        "usage, as the console shows it",
-        f"of this demo: {produced} produced, {consumed} consumed{quarantined}",
-    )
+    seen = f"of this demo: {produced} produced, {consumed} consumed; {quarantined} records quarantined"
+    return Seen("usage, as the console shows it", seen, kept=quarantined == 0)
 
 
 def _usage_since(demo: Demo, since_ms: int) -> Any:
-    start = datetime.fromtimestamp(since_ms / 1000, UTC).isoformat()
+    start = datetime.fromtimestamp((since_ms - since_ms % SLOT_MS) / 1000, UTC).isoformat()
     path = instance_path(demo.instance["id"], "usage")
     return demo.console.call("GET", path, params={"from": start, "resolution": "5m"})["totals"]
 
 
 def bill(demo: Demo) -> Seen:
     """The month before is closed for good; this one has a bill so far."""
-    from pipeline.metering.billing import close_month, make_bills
+    from pipeline.metering.billing import close_month
 
     now_ms = epoch_ms()
     this_month = datetime.fromtimestamp(now_ms / 1000, UTC).date().replace(day=1)
     last_month = f"{this_month - timedelta(days=1):%Y-%m}"
     with demo.job("bill", NAME) as run:
-        make_bills(run.spark, run.layout, run.progress, now_ms=now_ms)
         close_month(
             run.spark,
             run.layout,
@@ -238,19 +233,7 @@ def _money(one: Any) -> str:
 
 def advise(demo: Demo) -> Seen:
     """A size that fits what is to come, with the reason."""
-    from pipeline.advice.job import advise as advise_job
-    from pipeline.advice.judgement import Bought
-
-    bought = Bought(demo.instance["id"], PRODUCE_RATE, CONSUME_RATE, CAPACITY)
     with demo.job("advise", NAME) as run:
-        advised = advise_job(
-            run.spark,
-            run.layout,
-            run.progress,
-            [bought],
-            now_ms=epoch_ms(),
-            places=lambda _: {},  # one broker: there is nowhere to move to
-            only_one=True,
-        )
-    [row] = advised.advice
+        given = advise_into(run, Reach(demo.data_dir, None, None), instance=demo.instance["id"])
+    [row] = given.advised.advice
     return Seen("advice", row.reason)

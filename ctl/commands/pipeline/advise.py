@@ -1,29 +1,18 @@
 """`portico pipeline advise`: sizes that fit, days to full, forecasts, and moves that even traffic out."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Final
 
 import msgspec
 import typer
 
-from contracts.advice import Action, AdviceRow, MoveRow, Urgency
+from contracts.advice import Action, AdviceRow, Urgency
 from contracts.units import format_bytes
-from ctl.cluster_client import Bootstrap, Cluster, Reach, SecretFile, with_cluster
-from ctl.console_client import Console
-from ctl.errors import CommandError
+from ctl.cluster_client import Bootstrap, Reach, SecretFile
 from ctl.options import DEFAULT_DATA_DIR, AsJson, DataDir, Tenant
 from ctl.output import print_json, print_table, terminal
-from ctl.pipeline.run import JobRun, job_run, say
-from ctl.tools.placements import placements
-from ctl.tools.reassignment_plan import encode
-from runtime.clock import epoch_ms
-from runtime.process import write_json
-
-if TYPE_CHECKING:
-    from pipeline.advice.job import Advised
-    from pipeline.advice.judgement import Bought
-    from pipeline.advice.skewed import Placement
+from ctl.pipeline.advising import Given, advise_into
+from ctl.pipeline.run import job_run
 
 _ORDER: Final = {urgency: position for position, urgency in enumerate(Urgency)}
 
@@ -61,87 +50,10 @@ def advise(
         show(given)
 
 
-class Given(NamedTuple):
-    """What a run advised."""
-
-    advised: "Advised"
-    names: Mapping[str, str]
-    """Of instances, by id."""
-    plans: Mapping[str, Path]
-    """Files with moves, by instance id."""
-
-
-def advise_into(
-    run: JobRun, reach: Reach, tenant: str | None = None, instance: str | None = None, sample_s: float = 5.0
-) -> Given:
-    """Advise on all instances, those of a tenant, or one. Raises: CommandError, PipelineError."""
-    from pipeline.advice.job import advise as advise_job
-
-    found = _instances(run, reach.data_dir, tenant, instance)
-    advised = advise_job(
-        run.spark,
-        run.layout,
-        run.progress,
-        [_bought(one) for one in found],
-        now_ms=epoch_ms(),
-        places=lambda instance_ids: _places(reach, instance_ids, sample_s),
-        only_one=instance is not None,
-    )
-    names = {str(one["id"]): str(one["name"]) for one in found}
-    return Given(advised, names, write_plans(run.layout.reports / "moves", advised.moves))
-
-
 def show(given: Given) -> None:
     """For people."""
     _show_sizes(given.advised.advice, given.names)
     _show_moves(given)
-
-
-def _instances(run: JobRun, data_dir: Path, tenant: str | None, instance: str | None) -> list[Any]:
-    if instance is not None:
-        return [run.instance(instance)]
-    with Console.of(data_dir, tenant or "*") as console:
-        found = console.all_items("instances")
-    if not found:
-        raise CommandError("there is no instance to advise on: create one with `portico instance create`")
-    return found
-
-
-def _bought(view: Any) -> "Bought":
-    from pipeline.advice.judgement import Bought
-
-    return Bought(
-        str(view["id"]),
-        int(view["produce_rate_bytes_per_s"]),
-        int(view["consume_rate_bytes_per_s"]),
-        int(view["capacity_bytes"]),
-    )
-
-
-def _places(reach: Reach, instance_ids: Sequence[str], sample_s: float) -> "Mapping[str, Placement]":
-    """Advice on sizes does not wait for a cluster that cannot be asked."""
-
-    async def work(cluster: Cluster) -> "dict[str, Placement]":
-        return await placements(cluster, instance_ids, sample_s)
-
-    try:
-        return with_cluster(reach, work)
-    except CommandError as error:
-        say(f"partition moves are not advised: {error.sentence}")
-        return {}
-
-
-def write_plans(folder: Path, moves: Iterable[MoveRow]) -> dict[str, Path]:
-    """One plan per instance, as `portico reassign` reads it."""
-    plans: dict[str, dict[tuple[str, int], tuple[int, ...]]] = {}
-    for move in moves:
-        plans.setdefault(move.instance_id, {})[move.topic, move.partition] = tuple(move.replicas)
-    written = {}
-    for instance_id, plan in plans.items():
-        folder.mkdir(parents=True, exist_ok=True)
-        written[instance_id] = folder / f"{instance_id}.json"
-        write_json(written[instance_id], encode(plan))
-    return written
 
 
 def _document(given: Given, *, details: bool) -> dict[str, Any]:

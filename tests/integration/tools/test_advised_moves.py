@@ -7,7 +7,7 @@ from pathlib import Path
 from confluent_kafka import Producer
 
 from ctl.cluster_client import Cluster, Reach, with_cluster
-from ctl.commands.pipeline.advise import write_plans
+from ctl.pipeline.advising import write_plans
 from ctl.tools.placements import placements
 from pipeline.advice.judgement import Bought
 from pipeline.advice.moves import Basis, plan_moves

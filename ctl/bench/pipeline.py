@@ -1,0 +1,42 @@
+"""The pipeline's jobs in one warm session, part by part."""
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from ctl.bench import pipeline_advice, pipeline_lake, pipeline_metering, pipeline_mirror, servers
+from ctl.bench.report import with_ratios
+from pipeline.errors import PipelineError
+from pipeline.session import spark_session
+
+INSTANCES: Final = 1_000
+_SCRATCH_BYTES: Final = 4_000_000_000
+
+Say = Callable[[str], None]
+_PARTS: Final[dict[str, Callable[[Any, int, int, Say], dict[str, Any]]]] = {
+    "lake": lambda spark, rounds, megabytes, say: with_ratios(
+        pipeline_lake.measure(spark, rounds, megabytes, say), pipeline_lake.OURS, pipeline_lake.PEERS[1:]
+    ),
+    "mirror": lambda spark, rounds, megabytes, say: with_ratios(
+        pipeline_mirror.measure(spark, rounds, megabytes, say),
+        pipeline_mirror.OURS,
+        pipeline_mirror.PEERS[1:],
+    ),
+    "metering": lambda spark, rounds, _megabytes, say: pipeline_metering.measure(spark, rounds, say),
+    "advice": lambda spark, rounds, _megabytes, say: pipeline_advice.measure(spark, rounds, INSTANCES, say),
+}
+PARTS: Final = tuple(_PARTS)
+
+
+def run(rounds: int, megabytes: int, say: Say, parts: tuple[str, ...] = PARTS) -> dict[str, Any]:
+    """The figures. Raises: RuntimeError, OSError."""
+    with tempfile.TemporaryDirectory(dir=servers.scratch_parent(_SCRATCH_BYTES)) as name:
+        try:
+            spark = spark_session(Path(name), say)
+        except PipelineError as error:
+            raise RuntimeError(error.sentence) from error
+        try:
+            return {part: _PARTS[part](spark, rounds, megabytes, say) for part in parts}
+        finally:
+            spark.stop()
