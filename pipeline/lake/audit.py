@@ -80,7 +80,7 @@ class LakeAudit:
         table = DeltaTable(str(self._lake.path))
         files = log_files(table)
         here = [told for told in files if file_path(self._lake.path, told).exists()]
-        runs, batches = scan(self._spark, slices_of(here, self._lake.path, LAKE_PARTITION_BY[0]))
+        runs = scan(self._spark, slices_of(here, self._lake.path, LAKE_PARTITION_BY[0]))
         known = {*runs, *(self._topic.partitions if self._topic else ())}
         claims, told = _claims(table, self._lake, range(max(known, default=0) + 1))
         bounds = self._bounds()
@@ -98,8 +98,7 @@ class LakeAudit:
                 each, runs.get(each, empty), kept[each], doubts[each], missing.get(each, _NONE)
             )
             add_partition(audit, found, claims.expired_before)
-        lost = lost_rows(told, batches, claims.expired_before)
-        audit.lost_rows = max(0, lost - audit.missing_rows - audit.expired_rows)
+        audit.lost_rows = lost_rows(told, kept, missing, claims.expired_before)
         audit.waiting_offsets = _waiting(table, self._lake, bounds)
         return audit
 
@@ -156,14 +155,25 @@ def _claims(table: DeltaTable, lake: LakeTable, partitions: Iterable[int]) -> tu
         document = _document(entry.get("userMetadata"))
         if document is None or document.app not in (lake.load_app, lake.backfill_app):
             continue
-        number = document.batch if document.app == lake.load_app else -1 - document.batch
-        told.append(BatchRows(number, document.rows, _hour(document.timestamp_min)))
+        told.append(BatchRows(_own(document, first), document.rows, _hour(document.timestamp_min)))
         for each in document.covered:
             loaded.setdefault(each.partition, []).append((each.start, each.end))
         for each in document.gaps:
             passed.setdefault(each.partition, []).append((each.start, each.end))
     expired = table.transaction_version(EXPIRED_APP)
     return Claims(loaded, passed, None if expired is None else int(expired)), told
+
+
+def _own(document: BackfillDocument, first: Mapping[int, int]) -> dict[int, list[tuple[int, int]]]:
+    """The offsets that no other commit speaks of: a load's ranges, or a backfill's of before all loads."""
+    ranges: dict[int, list[tuple[int, int]]] = {}
+    for each in document.ranges:
+        ranges.setdefault(each.partition, []).append((each.start, each.end))
+    if any(each.end > first.get(each.partition, 0) for each in document.covered):
+        return {}
+    for each in document.covered:
+        ranges.setdefault(each.partition, []).append((each.start, each.end))
+    return ranges
 
 
 def _document(text: str | None) -> BackfillDocument | None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from contracts.lake import LakeAuditRow, OffsetRange
 from pipeline.ingest.ranges import Bounds
-from pipeline.lake.audit_runs import Held, Ints, Runs, as_ranges, clipped, joined, lacking
+from pipeline.lake.audit_runs import Held, Ints, Runs, as_ranges, clipped, joined, lacking, within
 from pipeline.lake.audit_scan import NO_HOUR
 from pipeline.lake.tables import LakeTable
 
@@ -146,19 +146,36 @@ def add_partition(audit: TopicAudit, found: PartitionFindings, expired_before: i
 class BatchRows(NamedTuple):
     """What a commit said of its rows."""
 
-    ingest_batch: int
+    ranges: dict[int, Ranges]
+    """The offsets that they are of, by partition; no other commit's."""
     rows: int
     first_hour: int | None
     """Of its oldest row."""
 
 
-def lost_rows(told: Sequence[BatchRows], here: Mapping[int, int], expired_before: int | None) -> int:
-    """Rows that commits brought and that are not there; batches that expiry may have touched do not count."""
-    return sum(
-        max(0, each.rows - here.get(each.ingest_batch, 0))
-        for each in told
-        if expired_before is None or (each.first_hour is not None and each.first_hour >= expired_before)
-    )
+def lost_rows(
+    told: Sequence[BatchRows],
+    here: Mapping[int, Held],
+    missing: Mapping[int, Missing],
+    expired_before: int | None,
+) -> int:
+    """Rows that commits brought and that neither are there, by whatever commit, nor known to be missing.
+
+    Commits that expiry may have touched say nothing.
+    """
+    lost = 0
+    for each in told:
+        if not each.ranges:
+            continue
+        if expired_before is not None and (each.first_hour is None or each.first_hour < expired_before):
+            continue
+        known = 0
+        for partition, ranges in each.ranges.items():
+            known += sum(here[partition].within(*one) for one in ranges if partition in here)
+            if partition in missing:
+                known += int(within(missing[partition].offsets, joined(ranges)).sum())
+        lost += max(0, each.rows - known)
+    return lost
 
 
 def _per_label(runs: Runs) -> Counter[int]:

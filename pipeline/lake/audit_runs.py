@@ -33,6 +33,10 @@ class Held(NamedTuple):
         """How many different ones."""
         return int((self.ends - self.starts).sum())
 
+    def within(self, start: int, end: int) -> int:
+        """How many in `[start, end)`."""
+        return int(np.maximum(np.minimum(self.ends, end) - np.maximum(self.starts, start), 0).sum())
+
 
 def runs_of(partitions: Ints, offsets: Ints) -> tuple[Ints, Ints, Ints]:
     """Partition, start and end of the runs in rows of any order; an offset's second row begins a new one."""
