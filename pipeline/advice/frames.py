@@ -14,6 +14,8 @@ from pipeline.advice.hours import HISTORY_H, forecast_rows
 from pipeline.advice.windows import HISTORY_MS, WINDOW_MS, skew_rows
 from pipeline.schema.advice import FORECAST, SKEW
 
+_GROUPS_MIN: Final = 16
+_INSTANCES_PER_GROUP: Final = 250
 Rows = Callable[[pd.DataFrame], list[dict[str, Any]]]
 
 
@@ -57,11 +59,15 @@ def hours_somebody_reported(found: DataFrame) -> DataFrame:
 
 def forecasts(found: DataFrame, reported: Sequence[int], capacities: Mapping[str, int]) -> DataFrame:
     """Of `hours`: three rows per instance."""
-    return _per_instance(found, lambda usage: forecast_rows(usage, reported, capacities), FORECASTS)
+
+    def rows(usage: pd.DataFrame) -> list[dict[str, Any]]:
+        return forecast_rows(usage, reported, capacities)
+
+    return _per_instance(found, rows, FORECASTS, len(capacities))
 
 
 def windows(usage_raw: DataFrame, now_ms: int) -> DataFrame:
-    """The last 24 h in windows of 5 minutes, as `windows.skew_rows` reads them: a row per broker."""
+    """The last 24 h in windows of 5 minutes, as `windows.skew_rows` reads them: a row per point."""
     first_ms = (now_ms - HISTORY_MS) // WINDOW_MS * WINDOW_MS
     start = f.col("interval_start_ms")
     sums = (
@@ -71,27 +77,31 @@ def windows(usage_raw: DataFrame, now_ms: int) -> DataFrame:
     return (
         usage_raw.where(f.col("day") >= f.lit(_day(first_ms)))
         .where((start >= first_ms) & (start < now_ms))
-        .groupBy("instance_id", "node_id", (start - start % WINDOW_MS).alias("at_ms"))
+        .groupBy("instance_id", "node_id", "point", (start - start % WINDOW_MS).alias("at_ms"))
         .agg(
             *(f.sum(name).alias(name) for name in sums),
             (f.max(start + f.col("interval_ms")) - f.min(start)).alias("covered_ms"),
             f.max_by("partitions_led", start).alias("partitions_led"),
             f.max_by("stored_bytes", start).alias("stored_bytes"),
-            f.min("point").alias("point"),
         )
     )
 
 
-def skews(found: DataFrame) -> DataFrame:
-    """Of `windows`: two rows per instance."""
-    return _per_instance(found, skew_rows, SKEWS)
+def skews(found: DataFrame, instances: int) -> DataFrame:
+    """Of `windows`: two rows per instance, of which there are about so many."""
+    return _per_instance(found, skew_rows, SKEWS, instances)
 
 
-def _per_instance(found: DataFrame, rows: Rows, schema: StructType) -> DataFrame:
-    def of_one(usage: pd.DataFrame) -> pd.DataFrame:
-        return pd.DataFrame(rows(usage), columns=schema.names, dtype=object)
+def _per_instance(found: DataFrame, rows: Rows, schema: StructType, instances: int) -> DataFrame:
+    """Many instances to a group: Spark hands over each group apart, which costs more than a forecast."""
 
-    return found.groupBy("instance_id").applyInPandas(of_one, schema)
+    def of_many(usage: pd.DataFrame) -> pd.DataFrame:
+        told = [row for _, of_one in usage.groupby("instance_id") for row in rows(of_one)]
+        return pd.DataFrame(told, columns=schema.names, dtype=object)
+
+    groups = max(_GROUPS_MIN, -(-instances // _INSTANCES_PER_GROUP))
+    group = f.pmod(f.hash("instance_id"), f.lit(groups))
+    return found.groupBy(group.alias("group")).applyInPandas(of_many, schema)
 
 
 def _day(epoch_ms: int) -> datetime.date:

@@ -121,7 +121,7 @@ def _skews(
 ) -> pa.Table:
     windows = frames.windows(_of(_usage(spark, layout, USAGE_RAW), bought), now_ms)
     schema = StructType([*SKEW.fields, *frames.SKEWS.fields[-2:]])
-    return _dated(frames.skews(windows), run_date, schema)
+    return _dated(frames.skews(windows, len(bought)), run_date, schema)
 
 
 def _usage(spark: SparkSession, layout: PipelineLayout, name: str) -> DataFrame:

@@ -18,7 +18,7 @@ COLUMNS: Final = (
     *("instance_id", "node_id", "point", "at_ms", "covered_ms", "partitions_led", "stored_bytes"),
     *("produce_bytes", "consume_bytes", "produce_throttled_ms", "consume_throttled_ms", "blocked_ms"),
 )
-"""What `skew_rows` reads: one row per broker and window that was reported."""
+"""What `skew_rows` reads: one row per point and window that was reported."""
 
 
 class _Grid(NamedTuple):
@@ -30,11 +30,17 @@ class _Grid(NamedTuple):
     window_of: npt.NDArray[np.intp]
     broker_of: npt.NDArray[np.intp]
 
-    def table(self, column: str) -> Floats:
-        """One column; NaN where a broker did not report."""
+    def largest(self, column: str) -> Floats:
+        """One column; NaN where a broker did not report. Several gateways may count for one broker."""
         cells = np.full((len(self.at_ms), len(self.node_ids)), np.nan)
-        cells[self.window_of, self.broker_of] = self.usage[column].to_numpy(dtype=np.float64)
+        np.fmax.at(cells, (self.window_of, self.broker_of), self.usage[column].to_numpy(dtype=np.float64))
         return cells
+
+    def sums(self, column: str) -> Floats:
+        """The same, of what adds up."""
+        cells = np.zeros((len(self.at_ms), len(self.node_ids)))
+        np.add.at(cells, (self.window_of, self.broker_of), self.usage[column].to_numpy(dtype=np.float64))
+        return np.where(np.isnan(self.largest(column)), np.nan, cells)
 
     def points(self) -> list[str]:
         """Each broker's last name."""
@@ -52,9 +58,9 @@ def skew_rows(usage: pd.DataFrame) -> list[dict[str, Any]]:
     at_ms, window_of = np.unique(usage["at_ms"].to_numpy(dtype=np.int64), return_inverse=True)
     node_ids, broker_of = np.unique(usage["node_id"].to_numpy(dtype=np.int64), return_inverse=True)
     grid = _Grid(usage, at_ms, node_ids, window_of, broker_of)
-    led = grid.table("partitions_led")
-    stored = last_known(grid.table("stored_bytes"))[leading_at_the_end(led)]
-    blocked_ms = np.fmax.reduce(grid.table("blocked_ms"), axis=1)
+    led = grid.largest("partitions_led")
+    stored = last_known(grid.largest("stored_bytes"))[leading_at_the_end(led)]
+    blocked_ms = np.fmax.reduce(grid.largest("blocked_ms"), axis=1)
     beside = {"stored_bytes": int(stored.sum()), "blocked_ms": int(np.nansum(blocked_ms))}
     return [_row(grid, direction, led) | beside for direction in Direction]
 
@@ -67,11 +73,11 @@ def last_known(table: Floats) -> Floats:
 
 
 def _row(grid: _Grid, direction: Direction, led: Floats) -> dict[str, Any]:
-    carried = np.maximum(grid.table(f"{direction}_bytes"), 0.0)  # a correction may be negative
-    throttled = np.clip(grid.table(f"{direction}_throttled_ms"), 0.0, WINDOW_MS)
+    carried = np.maximum(grid.sums(f"{direction}_bytes"), 0.0)  # a correction may be negative
+    throttled = np.clip(grid.largest(f"{direction}_throttled_ms"), 0.0, WINDOW_MS)
     found = skew(np.where((led > 0) | (carried > 0), carried, np.nan), throttled, led)
     held_back = np.fmax.reduce(throttled, axis=1)  # somebody reported: never NaN
-    covered_ms = np.fmax.reduce(grid.table("covered_ms"), axis=1)
+    covered_ms = np.fmax.reduce(grid.largest("covered_ms"), axis=1)
     rates = np.nansum(carried, axis=1) * 1000 / np.maximum(covered_ms, 1.0)
     at_end = last_known(led)
     lasting_bytes = np.nansum(carried[found.lasting], axis=0)
