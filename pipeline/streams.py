@@ -20,6 +20,7 @@ from pipeline.ingest.failures import reason, unreadable_time
 from pipeline.progress import Progress
 
 _LOOK_EVERY_S: Final = 0.1
+_SENTENCE_LENGTH_MAX: Final = 500
 _LOSS: Final = ("data loss", "Some data may have been lost", "OffsetOutOfRange")
 
 
@@ -140,10 +141,20 @@ def failure_sentence(error: BaseException) -> str:
             f"the record at offset {record.offset} of {record.topic}-{record.partition} has a time that "
             "Spark cannot hold: delete the records up to it (DeleteRecords), then start again"
         )
-    found = reason(error)
+    found = _python_error(str(error)) or reason(error)
     if any(mark in str(error) for mark in _LOSS):
         return (
             f"records were gone before they were read ({found}): raise the topic's retention; to go on with "
             "what is left, remove the query's checkpoint: events that were read already are not counted twice"
         )
     return found
+
+
+def _python_error(text: str) -> str | None:
+    """Of what Spark says when our part of a batch failed: the line below the traceback."""
+    lines = text.splitlines()
+    frames = [number for number, line in enumerate(lines) if line.startswith('  File "')]
+    if not frames:
+        return None
+    below = [line for line in lines[frames[-1] + 1 :] if line and not line.startswith(" ")]
+    return below[0][:_SENTENCE_LENGTH_MAX] if below else None

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pipeline.activity.alerts import send_alerts
 from pipeline.activity.events import LOGIN
 from pipeline.activity.intake import Fold, Job, Output
-from pipeline.activity.ranges import at, between, bounds, floor, us_of
+from pipeline.activity.ranges import at, between, floor, us_of
 from pipeline.activity.topics import ABUSE_ALERTS
 
 WINDOW: Final = timedelta(minutes=5)
@@ -101,11 +101,11 @@ def _interval(length: timedelta) -> str:
 
 
 def _fold(step: Fold, table: str) -> None:
-    reach = bounds(step.fresh(), "ts")
+    reach = step.reach()
     if reach is None:
         return
-    first = floor(reach[0], SLIDE) - us_of(WINDOW) + us_of(SLIDE)
-    last = floor(reach[1], SLIDE)
+    first = floor(reach.first_us, SLIDE) - us_of(WINDOW) + us_of(SLIDE)
+    last = floor(reach.last_us, SLIDE)
     near = step.on_time().where(f"ts >= {at(first)} and ts < {at(last + us_of(WINDOW))}")
     counted = windows(attempts(near, step.since)).where(between("window_start", first, last))
     alerts = abusive(counted).persist()

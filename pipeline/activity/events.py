@@ -5,7 +5,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from pipeline.activity import topics
@@ -136,7 +136,8 @@ def unseen(found: DataFrame, seen: DataFrame | None, watermark_us: int | None) -
     Late ones are looked for when they are counted (`views.late_views`): the look-up reads no further back
     than the watermark.
     """
-    once = found.dropDuplicates(["ts", "event"])
+    same = Window.partitionBy("ts", "event").orderBy("topic", "partition", "offset")
+    once = found.withColumn("nth", F.row_number().over(same)).where("nth = 1").drop("nth")
     if seen is None:
         return once
     recent = seen.where(F.col("lane") == Lane.ON_TIME.value)

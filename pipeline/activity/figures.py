@@ -1,7 +1,6 @@
 """What the daily report says, read from the tables of results: small frames and totals."""
 
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import Final
 
 import pandas as pd
@@ -10,7 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from pipeline.activity import abuse, ops, views
 from pipeline.activity.feed import FEED
-from pipeline.activity.ranges import MINUTE_US, at, bounds, floor
+from pipeline.activity.ranges import MINUTE, MINUTE_US, at, bounds, floor
 from pipeline.activity.tables import ActivityTables
 from pipeline.errors import PipelineError
 
@@ -71,7 +70,7 @@ def _last_day(tables: ActivityTables) -> int:
     ]
     if not ends:
         raise PipelineError("there is no activity to report: start with `portico pipeline activity run`")
-    return floor(max(ends), timedelta(minutes=1)) + MINUTE_US - DAY_US
+    return floor(max(ends), MINUTE) + MINUTE_US - DAY_US
 
 
 def _of_day(rows: DataFrame, column: str, found: Figures) -> DataFrame:

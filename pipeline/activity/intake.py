@@ -19,7 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pipeline.activity.events import Kind, Lane, events, unseen, watermark_of, with_lanes
-from pipeline.activity.tables import ActivityTables
+from pipeline.activity.tables import ActivityTables, EventFile, Reach, reach_of
 from pipeline.errors import PipelineError
 from pipeline.ingest.kafka import CLIENT_SETTINGS, POLL_TIMEOUT_MS
 from pipeline.ingest.lease import table_lease
@@ -30,6 +30,7 @@ from pipeline.progress import Progress
 WRITER: Final = "intake"
 _OFFSETS_PER_BATCH: Final = 1_000_000
 _FIRST_BATCH: Final = "first-batch"
+_COUNTED: Final = {Lane.ON_TIME: "events", Lane.LATE: "late", Lane.DEAD: "dead_letters"}
 _DEAD: Final = ("topic", "partition", "offset", "arrived", "error", "raw")
 
 
@@ -54,6 +55,8 @@ class Fold(NamedTuple):
     source: Source
     events: DataFrame
     """All of the job's, up to `upto`."""
+    files: tuple[EventFile, ...]
+    """Where they lie."""
     since: int
     upto: int
     watermark_us: int | None
@@ -62,6 +65,16 @@ class Fold(NamedTuple):
     def on_time(self) -> DataFrame:
         """What results are made of."""
         return self.events.where(F.col("lane") == Lane.ON_TIME.value)
+
+    def reach(self, lane: Lane = Lane.ON_TIME) -> Reach | None:
+        """Of these batches, or a little more where files were put together; None where they have no event."""
+        return reach_of(file for file in self.files if file.lane == lane and file.last_batch > self.since)
+
+    @property
+    def newest_before_us(self) -> int | None:
+        """The newest event of the batches before."""
+        known = reach_of(file for file in self.files if file.first_batch <= self.since)
+        return None if known is None else known.last_us
 
     def fresh(self, lane: Lane = Lane.ON_TIME) -> DataFrame:
         """The events of these batches."""
@@ -185,10 +198,10 @@ class Intake:
         return path
 
     def _know_newest_before(self, batch: int) -> None:
-        stored = self._tables.read(self.job.events_table)
-        if stored is not None and not self._newest_is_known:
-            [row] = stored.where(F.col("batch") < batch).agg(F.max(F.unix_micros("ts")).alias("us")).collect()
-            self._newest_us = row.us
+        if not self._newest_is_known:
+            files = self._tables.event_files(self.job.events_table)
+            known = reach_of(file for file in files if file.first_batch < batch)
+            self._newest_us = None if known is None else known.last_us
         self._newest_is_known = True
 
     def _batch(self, records: DataFrame, number: int) -> None:
@@ -203,28 +216,26 @@ class Intake:
     def _take_in(self, records: DataFrame, batch: int) -> None:
         """Batch `batch` of the table: once, however often Spark repeats it."""
         tables, table = self._tables, self.job.events_table
+        # A first look for the first of equal rows before the shuffle costs a sort and finds next to none.
+        records.sparkSession.conf.set("spark.sql.optimizer.windowGroupLimitThreshold", "-1")
         self._know_newest_before(batch)
         if tables.folded(table, WRITER) < batch:
             watermark_us = watermark_of(self._newest_us, self.job.waits_for)
             found = with_lanes(events(records, self.job.kinds), watermark_us)
-            fresh = unseen(found, tables.read(table), watermark_us).withColumn("batch", F.lit(batch))
+            fresh = unseen(found, tables.read(table), watermark_us).withColumn(
+                "batch", F.lit(batch).cast("long")
+            )
             tables.append(table, fresh, WRITER, batch, ("lane",))
         self._last = batch
         self._count(batch)
 
     def _count(self, batch: int) -> None:
-        stored = self._tables.read(self.job.events_table)
-        assert stored is not None, "a batch was written"
-        of_batch = stored.where(F.col("batch") == batch)
-        for row in (
-            of_batch.groupBy("lane")
-            .agg(F.count("*").alias("rows"), F.max(F.unix_micros("ts")).alias("us"))
-            .collect()
-        ):
-            name = {Lane.ON_TIME: "events", Lane.LATE: "late", Lane.DEAD: "dead_letters"}[Lane(row.lane)]
-            self._counts[name] = self._counts.get(name, 0) + row.rows
-            if row.us is not None and (self._newest_us is None or row.us > self._newest_us):
-                self._newest_us = row.us
+        for file in self._tables.event_files(self.job.events_table):
+            if file.last_batch == batch:
+                name = _COUNTED[Lane(file.lane)]
+                self._counts[name] = self._counts.get(name, 0) + file.rows
+                if file.last_us is not None and (self._newest_us is None or file.last_us > self._newest_us):
+                    self._newest_us = file.last_us
         self._progress.figures(**self._counts)
 
     def fold(self) -> None:
@@ -235,11 +246,12 @@ class Intake:
                 return
             self._know_newest_before(self._last + 1)
             watermark_us = watermark_of(self._newest_us, self.job.waits_for)
+            files = tuple(self._tables.event_files(self.job.events_table))
             for output in (*self.job.outputs, Output(self.job.dead_letters_table, dead_letters)):
                 since = self._tables.folded(output.table, output.table)
                 if since < self._last:
                     known = stored.where(F.col("batch") <= self._last)
-                    step = Fold(self._tables, self._source, known, since, self._last, watermark_us)
+                    step = Fold(self._tables, self._source, known, files, since, self._last, watermark_us)
                     output.fold(step, output.table)
             self._folded_at = time.monotonic()
 
@@ -251,6 +263,5 @@ class Intake:
 
 def dead_letters(step: Fold, table: str) -> None:
     """Records that are no events, with where they came from and what is wrong."""
-    rows = step.fresh(Lane.DEAD).select(*_DEAD)
-    if not rows.isEmpty():
-        step.tables.append(table, rows, table, step.upto)
+    if any(file.lane == Lane.DEAD and file.last_batch > step.since for file in step.files):
+        step.tables.append(table, step.fresh(Lane.DEAD).select(*_DEAD), table, step.upto)

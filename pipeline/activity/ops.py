@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pipeline.activity.alerts import send_alerts
 from pipeline.activity.events import SERVICE_METRIC
 from pipeline.activity.intake import Fold, Job, Output
-from pipeline.activity.ranges import MINUTE_US, at, between, bounds, floor, us_of
+from pipeline.activity.ranges import MINUTE, MINUTE_US, at, between, bounds, floor, us_of
 from pipeline.activity.topics import OPS_ALERTS
 
 OPS_MINUTE: Final = "ops_minute"
@@ -157,10 +157,10 @@ def alert_records(changed: DataFrame) -> DataFrame:
 
 
 def _fold_minutes(step: Fold, table: str) -> None:
-    reach = bounds(step.fresh(), "ts")
+    reach = step.reach()
     if reach is None:
         return
-    first, last = (floor(moment, timedelta(minutes=1)) for moment in reach)
+    first, last = (floor(moment, MINUTE) for moment in (reach.first_us, reach.last_us))
     of_minutes = step.on_time().where(f"ts >= {at(first)} and ts < {at(last + MINUTE_US)}")
     step.tables.replace(table, per_minute(of_minutes), table, step.upto, between("minute", first, last))
 
@@ -182,10 +182,9 @@ def _fold_incidents(step: Fold, table: str) -> None:
 
 def _judge_from(step: Fold, known: DataFrame | None) -> int:
     """From where incidents are found again: well before the first minute not yet final, and within none."""
-    reach = bounds(step.events.where(F.col("batch") <= step.since), "ts")
-    if known is None or reach is None:
+    if known is None or step.newest_before_us is None:
         return 0
-    begin_us = reach[1] - us_of(WAITS_FOR) - _LOOK_BACK_US
+    begin_us = step.newest_before_us - us_of(WAITS_FOR) - _LOOK_BACK_US
     while True:
         at_begin = f"opened_at < {at(begin_us)} and (resolved_at is null or resolved_at >= {at(begin_us)})"
         opened = bounds(known.where(at_begin), "opened_at")

@@ -71,9 +71,8 @@ def alerts_timeline(alerts: pd.DataFrame, day: Day, path: Path, sources_max: int
     for rule, threshold in alerts.groupby("rule")["threshold"].max().items():
         axes.axhline(threshold, color=QUIET, linewidth=1, linestyle="--")
         axes.text(day[0], threshold, f" {rule}: {threshold}", color=QUIET, fontsize=8, va="bottom")
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(0, 1.25 * totals.iloc[0])  # room for the names
     axes.legend(loc="upper left", frameon=False, ncols=4, fontsize=9)
-    axes.margins(y=0.2)
     _time_axis(axes, day)
     return _saved(figure, path)
 

@@ -8,6 +8,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 SECOND_US: Final = 1_000_000
 MINUTE_US: Final = 60 * SECOND_US
+MINUTE: Final = timedelta(minutes=1)
 
 
 def us_of(length: timedelta) -> int:

@@ -1,14 +1,50 @@
 """Delta tables of results: appended to once per batch, or with a range of rows replaced."""
 
+from collections.abc import Iterable
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, NamedTuple
 
+import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
+from pipeline.activity.ranges import us_of
 from pipeline.layout import PipelineLayout
 
 _FILES_MAX: Final = 200
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class EventFile(NamedTuple):
+    """What a table of events knows of one of its files without reading it. Times are null without events."""
+
+    lane: str
+    first_batch: int
+    last_batch: int
+    rows: int
+    first_us: int | None
+    last_us: int | None
+
+
+class Reach(NamedTuple):
+    """How many rows, and the first and last moment among them."""
+
+    rows: int
+    first_us: int
+    last_us: int
+
+
+def reach_of(files: Iterable[EventFile]) -> Reach | None:
+    """Of files together; None where they hold no event."""
+    timed = [file for file in files if file.first_us is not None and file.last_us is not None]
+    if not timed:
+        return None
+    return Reach(
+        sum(file.rows for file in timed),
+        min(file.first_us for file in timed if file.first_us is not None),
+        max(file.last_us for file in timed if file.last_us is not None),
+    )
 
 
 class ActivityTables:
@@ -43,6 +79,24 @@ class ActivityTables:
         version = DeltaTable(str(self.path(name))).transaction_version(writer)
         return -1 if version is None else int(version)
 
+    def event_files(self, name: str) -> list[EventFile]:
+        """The files of a table of events, from the statistics in its log."""
+        if not self.exists(name):
+            return []
+        actions = pa.table(DeltaTable(str(self.path(name))).get_add_actions(flatten=True)).to_pylist()
+        return [
+            EventFile(
+                file["partition.lane"],
+                file["min.batch"],
+                file["max.batch"],
+                file["num_records"],
+                _us(file.get("min.ts")),
+                _us(file.get("max.ts")),
+            )
+            for file in actions
+            if file["num_records"]
+        ]
+
     def append(
         self, name: str, rows: DataFrame, writer: str, batch: int, partition_by: tuple[str, ...] = ()
     ) -> None:
@@ -75,3 +129,9 @@ class ActivityTables:
         """Rewrite small files as few, when there are many."""
         if self.exists(name) and len(DeltaTable(str(self.path(name))).file_uris()) > _FILES_MAX:
             self.spark.sql(f"OPTIMIZE delta.`{self.path(name)}`").collect()
+
+
+def _us(moment: Any) -> int | None:
+    if not isinstance(moment, datetime):
+        return None
+    return us_of(moment - _EPOCH)

@@ -8,7 +8,8 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from pipeline.activity.events import PAGE_VIEW, Lane
 from pipeline.activity.intake import Fold, Job, Output
-from pipeline.activity.ranges import at, between, bounds, floor, us_of
+from pipeline.activity.ranges import MINUTE, at, between, floor, us_of
+from pipeline.activity.tables import Reach
 
 SESSION_GAP: Final = timedelta(minutes=30)
 RANKING_WINDOW: Final = timedelta(hours=1)
@@ -71,49 +72,44 @@ def _interval(length: timedelta) -> str:
 
 
 def _fold_minutes(step: Fold, table: str) -> None:
-    _add_counts(step, table, step.fresh())
+    _add_counts(step, table, step.fresh(), step.reach())
 
 
 def _fold_late(step: Fold, table: str) -> None:
-    late = step.fresh(Lane.LATE)
-    reach = bounds(late, "ts")
+    reach = step.reach(Lane.LATE)
     if reach is None:
         return
     older = (F.col("lane") == Lane.ON_TIME.value) | (F.col("batch") <= step.since)
-    known = step.events.where(older & between("ts", *reach))
-    _add_counts(step, table, late_views(late.dropDuplicates(["ts", "event"]), known))
+    known = step.events.where(older).where(between("ts", reach.first_us, reach.last_us))
+    late = step.fresh(Lane.LATE).dropDuplicates(["ts", "event"])
+    _add_counts(step, table, late_views(late, known), reach)
 
 
-def _add_counts(step: Fold, table: str, events: DataFrame) -> None:
-    counts = views_per_minute(events).persist()
-    reach = bounds(counts, "minute")
-    if reach is not None:
-        known = step.tables.read(table)
-        where = between("minute", *reach)
-        parts = [counts] if known is None else [counts, known.where(where)]
-        step.tables.replace(table, added(*parts), table, step.upto, where)
-    counts.unpersist()
+def _add_counts(step: Fold, table: str, events: DataFrame, reach: Reach | None) -> None:
+    if reach is None:
+        return
+    where = between("minute", *(floor(moment, MINUTE) for moment in (reach.first_us, reach.last_us)))
+    known = step.tables.read(table)
+    parts = [views_per_minute(events)] + ([] if known is None else [known.where(where)])
+    step.tables.replace(table, added(*parts), table, step.upto, where)
 
 
 def _fold_sessions(step: Fold, table: str) -> None:
-    new = visits(step.fresh())
-    reach = bounds(new, "started")
+    reach = step.reach()
     if reach is None:
         return
-    first, last = reach
     gap = us_of(SESSION_GAP)
-    where = f"ended >= {at(first - gap)} and started <= {at(last + gap)}"
-    known = step.tables.read(table)
+    where = f"ended >= {at(reach.first_us - gap)} and started <= {at(reach.last_us + gap)}"
+    new, known = visits(step.fresh()), step.tables.read(table)
     everything = new if known is None else new.unionByName(known.where(where))
     step.tables.replace(table, sessions(everything), table, step.upto, where)
 
 
 def _fold_top(step: Fold, table: str) -> None:
-    reach = bounds(step.fresh(), "ts")
-    minutes = step.tables.read(VIEWS_MINUTE)
+    reach, minutes = step.reach(), step.tables.read(VIEWS_MINUTE)
     if reach is None or minutes is None:
         return
-    first, last = (floor(moment, RANKING_WINDOW) for moment in reach)
+    first, last = (floor(moment, RANKING_WINDOW) for moment in (reach.first_us, reach.last_us))
     of_windows = minutes.where(f"minute >= {at(first)} and minute < {at(last + us_of(RANKING_WINDOW))}")
     step.tables.replace(table, ranking(of_windows), table, step.upto, between("window_start", first, last))
 
