@@ -163,16 +163,11 @@ def _compare(name: str, expected: DataFrame, found: DataFrame, keys: list[str]) 
         [~F.col(f"{each}_expected").eqNullSafe(F.col(f"{each}_found")) for each in columns],
         F.col("l").isNull() | F.col("r").isNull(),
     )
-    both = left.join(right, keys, "full_outer").withColumn("differ", differ).persist()
-    try:
-        compared = both.count()
-        differing = both.where("differ")
-        differences = differing.count()
-        rows = differing.orderBy(*keys).limit(_SHOWN).collect() if differences else []
-    finally:
-        both.unpersist()
+    both = left.join(right, keys, "full_outer").withColumn("differ", differ)
+    [counted] = both.agg(F.count("*").alias("rows"), F.count_if("differ").alias("differ")).collect()
+    rows = both.where("differ").orderBy(*keys).limit(_SHOWN).collect() if counted.differ else []
     examples = tuple(_example(row.asDict(), keys, columns) for row in rows)
-    return Check(name, compared, differences, examples)
+    return Check(name, counted.rows, counted.differ, examples)
 
 
 def _example(row: dict[str, object], keys: Iterable[str], columns: Iterable[str]) -> str:
