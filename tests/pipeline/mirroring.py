@@ -39,7 +39,7 @@ class Side:
         self.name = f"{prefix}-{next(_numbers)}"
         self.instance = stack.create_instance(self.name, **changes)
         self.bootstrap: str = self.instance["bootstrap_servers"]
-        self.admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        self.admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
 
     def create(self, topic: str, partitions: int = 1, **configs: str) -> None:
         """A topic; `_` in names of configs is `.`."""
@@ -50,12 +50,13 @@ class Side:
         self.admin.delete_topics([topic])[topic].result(20)
 
     def producer(self, **settings: Any) -> Producer:
-        return Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 5} | settings)
+        return Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 5, "log_level": 0} | settings)
 
     def produce(self, topic: str, count: int, partitions: int = 1, first: int = 0, **settings: Any) -> None:
         """Numbered records, each with its own timestamp."""
         producer = self.producer(**settings)
         for number in range(first, first + count):
+            producer.poll(0.1 if len(producer) > 50_000 else 0)
             producer.produce(
                 topic,
                 key=b"k%d" % number,
@@ -70,6 +71,7 @@ class Side:
         consumer = Consumer(
             {
                 "bootstrap.servers": self.bootstrap,
+                "log_level": 0,
                 "group.id": "reader",
                 "isolation.level": "read_committed",
                 "enable.partition.eof": True,

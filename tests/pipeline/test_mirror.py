@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
-from confluent_kafka.admin import ConfigResource, NewPartitions, ResourceType
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, ResourceType
 from pyspark.sql import SparkSession
 
 from pipeline.errors import PipelineError
@@ -141,8 +141,9 @@ def test_a_record_too_large_for_the_target_pauses_its_partition_only(
     assert sentence.endswith("the target takes 4000: raise max.message.bytes of the target topic")
     assert [len(partition) for partition in east.read("sizes", 2)] == [20, 31]
 
-    raised = ConfigResource(ResourceType.TOPIC, "sizes", {"max.message.bytes": "1000000"})
-    (future,) = east.admin.alter_configs([raised]).values()
+    entry = ConfigEntry("max.message.bytes", "1000000", incremental_operation=AlterConfigOpType.SET)
+    raised = ConfigResource(ResourceType.TOPIC, "sizes", incremental_configs=[entry])
+    (future,) = east.admin.incremental_alter_configs([raised]).values()
     future.result(20)
     assert not mirrors.run(west, east, "sizes", rename="same").paused
     assert contents(east.read("sizes", 2)) == contents(west.read("sizes", 2))

@@ -7,8 +7,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -78,6 +79,7 @@ class MirrorProcess:
     def kill(self) -> None:
         """kill -9 of the group: the driver and the JVM. Python workers have a group of their own and live on
         until they notice, as the writers that fences are for."""
+        assert self._process.poll() is None, "the mirror ended by itself"
         os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
@@ -95,30 +97,38 @@ def positions(east: Side) -> int:
     return sum(ends)
 
 
-def kill_while_it_writes(mirror: MirrorProcess, east: Side, moment: random.Random) -> None:
-    """Kill at a random moment after the target began to grow."""
+def kill_while_it_writes(kill: Callable[[], None], east: Side, moment: random.Random) -> None:
+    """Kill something at a random moment after the target began to grow."""
     before = positions(east)
     deadline = time.monotonic() + 120
     while positions(east) == before and time.monotonic() < deadline:
         time.sleep(0.05)
     time.sleep(moment.random() * 1.5)
-    mirror.kill()
+    kill()
+
+
+def restart(stack: Stack, group: str) -> None:
+    """kill -9 a gateway worker or the broker, and wait until another runs."""
+    stack.wait_for_restart(group, stack.kill(group))
 
 
 def mirror_under_load(
-    stack: Stack, mirrors: Mirrors, tmp_path: Path, kills: int, records_per_s: int, *options: str
+    stack: Stack, mirrors: Mirrors, tmp_path: Path, lives: int, services: tuple[str, ...], *options: str
 ) -> None:
-    """Kills while a producer runs, then a run to the end, then everything is compared."""
-    moment = random.Random(kills)
+    """Lives of a mirror while a producer runs; in each the services are killed and then the mirror itself.
+    Then a run to the end, and everything is compared."""
+    moment = random.Random(lives)
     west, east = Side(stack, "from"), Side(stack, "to")
     for side in (west, east):
         side.create("load", PARTITIONS)
-    west.produce("load", 200_000 if kills > 5 else 20_000, PARTITIONS)
+    west.produce("load", 20_000 * lives, PARTITIONS)
     log = tmp_path / "mirror.log"
-    with Load(west, "load", records_per_s).running() as load:
-        for _ in range(kills):
+    with Load(west, "load", 2_000).running() as load:
+        for _ in range(lives):
             mirror = MirrorProcess(stack, west, east, log, "--continuous", *options)
-            kill_while_it_writes(mirror, east, moment)
+            for service in services:
+                kill_while_it_writes(partial(restart, stack, service), east, moment)
+            kill_while_it_writes(mirror.kill, east, moment)
     assert load.count > 0
     transactions = "--no-transactions" not in options
     summary = mirrors.run(west, east, "load", rename="same", transactions=transactions)
@@ -136,14 +146,14 @@ def mirror_under_load(
 def test_a_mirror_killed_under_load_loses_and_repeats_nothing(
     stack: Stack, spark: SparkSession, tmp_path: Path, options: tuple[str, ...]
 ) -> None:
-    mirror_under_load(stack, Mirrors(spark), tmp_path, 1, 2_000, *options)
+    mirror_under_load(stack, Mirrors(spark), tmp_path, 1, (), *options)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(3000)
 @pytest.mark.parametrize("options", [(), ("--no-transactions",)], ids=["transactions", "lease"])
-def test_a_mirror_killed_twenty_times_under_load(
+def test_mirror_gateway_and_broker_killed_in_turn_under_load(
     spark: SparkSession, tmp_path: Path, options: tuple[str, ...]
 ) -> None:
     with running_stack(tmp_path / "data") as stack:
-        mirror_under_load(stack, Mirrors(spark), tmp_path, 20, 4_000, *options)
+        mirror_under_load(stack, Mirrors(spark), tmp_path, 7, ("gateways", "brokers"), *options)
