@@ -13,6 +13,7 @@ from pipeline.metering import bills as decide
 from pipeline.metering.bills import Basis, MonthUsage
 from pipeline.metering.ledger import Ledger
 from pipeline.metering.price_book import priced_books
+from pipeline.metering.prices import Bandwidth
 from pipeline.metering.rollup import UsageTables, rolled_up
 from pipeline.metering.slots import SETTLE_MS
 from pipeline.metering.usage import changed_months, month_usage, newest_batch
@@ -58,6 +59,7 @@ class BillingRun:
         self._usage_version = tables.slots.version()
         self._heard_until_ms = rolled_up(tables.days).heard_until_ms
         self._books = priced_books(ledger, now_ms)
+        self._with_total = any(each.prices.bandwidth is Bandwidth.TOTAL for each in self._books)
         self._bills = {(bill.month, bill.instance_id): bill for bill in ledger.all_bills()}
         self._adjustments = ledger.all_adjustments()
         self._usage: dict[tuple[int, str, str | None], dict[str, MonthUsage]] = {}
@@ -210,7 +212,9 @@ class BillingRun:
     def _usage_of(self, version: int, month: str, instance_id: str | None) -> dict[str, MonthUsage]:
         key = (version, month, instance_id)
         if key not in self._usage:
-            self._usage[key] = month_usage(self._spark, self._slots, version, month, instance_id)
+            self._usage[key] = month_usage(
+                self._spark, self._slots, version, month, instance_id, with_total=self._with_total
+            )
         return self._usage[key]
 
     def _batch_of(self, version: int) -> int:

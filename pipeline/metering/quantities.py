@@ -26,17 +26,16 @@ def month_sums(slots: DataFrame) -> DataFrame:
     )
 
 
-def month_p95(slots: DataFrame, slots_in_month: int) -> DataFrame:
-    """One row per instance: produce_p95, consume_p95 and total_p95, bytes in five minutes.
+def month_p95(slots: DataFrame, slots_in_month: int, *, with_total: bool = False) -> DataFrame:
+    """One row per instance: produce_p95, consume_p95, and total_p95 if asked for, bytes in five minutes.
 
     Apart from the sums, as lists are collected in another, slower kind of aggregation.
     """
-    total = F.col("produce_bytes") + F.col("consume_bytes")
-    return slots.groupBy("instance_id").agg(
-        p95(F.col("produce_bytes"), slots_in_month).alias("produce_p95"),
-        p95(F.col("consume_bytes"), slots_in_month).alias("consume_p95"),
-        p95(total, slots_in_month).alias("total_p95"),
-    )
+    values = {"produce": F.col("produce_bytes"), "consume": F.col("consume_bytes")}
+    if with_total:
+        values["total"] = F.col("produce_bytes") + F.col("consume_bytes")
+    found = [p95(value, slots_in_month).alias(f"{name}_p95") for name, value in values.items()]
+    return slots.groupBy("instance_id").agg(*found)
 
 
 def p95(value: Column, slots_in_month: int) -> Column:

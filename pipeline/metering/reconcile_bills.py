@@ -11,7 +11,7 @@ from contracts.billing import Adjustment, Bill, BillLine, BillState
 from pipeline.metering import bills as decide
 from pipeline.metering.bills import Basis, MonthUsage, PricedBook
 from pipeline.metering.ledger import Ledger
-from pipeline.metering.prices import parse_prices
+from pipeline.metering.prices import Bandwidth, parse_prices
 from pipeline.metering.tables import Table
 from pipeline.metering.usage import month_usage
 
@@ -24,13 +24,17 @@ def bill_differences(
     """(bills that were looked at, what does not follow)."""
     bills = [bill for bill in ledger.all_bills() if month in (None, bill.month)]
     books = {row.version: PricedBook(row, parse_prices(row.text)) for row in ledger.price_books()}
+    with_total = any(book.prices.bandwidth is Bandwidth.TOTAL for book in books.values())
     adjustments = ledger.all_adjustments()
     newest = slots.version()
     found: list[str] = []
     for each in sorted({bill.month for bill in bills}):
         of_month = [bill for bill in bills if bill.month == each]
         named = {bill.usage_version for bill in of_month if bill.state is not BillState.OPEN}
-        usage = {version: month_usage(spark, slots, version, each) for version in {newest, *named}}
+        usage = {
+            version: month_usage(spark, slots, version, each, with_total=with_total)
+            for version in {newest, *named}
+        }
         lines = _by_instance(ledger.lines_of(each))
         for bill in of_month:
             own = lines[bill.instance_id]

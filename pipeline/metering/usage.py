@@ -16,16 +16,23 @@ _KEYS_IN_MEMORY: Final = "spark.sql.objectHashAggregate.sortBased.fallbackThresh
 
 
 def month_usage(
-    spark: SparkSession, slots: Table, version: int, month: str, instance_id: str | None = None
+    spark: SparkSession,
+    slots: Table,
+    version: int,
+    month: str,
+    instance_id: str | None = None,
+    *,
+    with_total: bool = False,
 ) -> dict[str, MonthUsage]:
-    """By instance; those without usage in the month are left out."""
+    """By instance; those without usage in the month are left out. `with_total`: also `total_p95`."""
     first, end = calendar.first_day(month), calendar.first_day(calendar.next_month(month))
     rows = slots.read(spark, version).where(f"day >= '{first}' and day < '{end}'")
     if instance_id is not None:
         rows = rows.where(rows.instance_id == instance_id)
     spark.conf.set(_KEYS_IN_MEMORY, "100000")
     sums = {row.instance_id: row.asDict() for row in month_sums(rows).collect()}
-    p95 = {row.instance_id: row.asDict() for row in month_p95(rows, calendar.slots_in(month)).collect()}
+    percentiles = month_p95(rows, calendar.slots_in(month), with_total=with_total)
+    p95 = {row.instance_id: row.asDict() for row in percentiles.collect()}
     gaps: dict[str, list[tuple[int, int]]] = defaultdict(list)
     if any(row["expected_ms"] > row["covered_ms"] for row in sums.values()):
         for row in gap_hours(rows).collect():
