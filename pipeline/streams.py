@@ -20,6 +20,8 @@ from pipeline.ingest.failures import reason, unreadable_time
 from pipeline.progress import Progress
 
 _LOOK_EVERY_S: Final = 0.1
+_BATCH_LOOK_S: Final = 0.01
+_BATCH_ENDS_WITHIN_S: Final = 20.0
 _SENTENCE_LENGTH_MAX: Final = 500
 _LOSS: Final = ("data loss", "Some data may have been lost", "OffsetOutOfRange")
 
@@ -97,10 +99,14 @@ class QueryRun:
         self._spark.streams.addListener(self._listener)
         return self
 
-    def __exit__(self, *_failure: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_failure: object) -> None:
+        in_haste = kind is not None and not issubclass(kind, Exception)
         try:
             for query in self._queries:
-                query.stop()
+                if in_haste:
+                    query.stop()
+                else:
+                    _stop_between_batches(query)
         finally:
             self._spark.streams.removeListener(self._listener)
 
@@ -122,9 +128,17 @@ class QueryRun:
                 on_end(query)
             time.sleep(_LOOK_EVERY_S)
         for query in running:
-            query.stop()
+            _stop_between_batches(query)
             raise_failure(query)
             on_end(query)
+
+
+def _stop_between_batches(query: StreamingQuery) -> None:
+    """Stop where that costs no work. A batch that is cut off all the same is repeated by the next run."""
+    deadline = time.monotonic() + _BATCH_ENDS_WITHIN_S
+    while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
+        time.sleep(_BATCH_LOOK_S)
+    query.stop()
 
 
 def raise_failure(query: StreamingQuery) -> None:

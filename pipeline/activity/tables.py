@@ -64,7 +64,7 @@ class ActivityTables:
 
     def exists(self, name: str) -> bool:
         """Whether it was ever written."""
-        return (self.path(name) / "_delta_log").exists()
+        return bool(DeltaTable.is_deltatable(str(self.path(name))))
 
     def read(self, name: str) -> DataFrame | None:
         """As it is now; None before its first write."""

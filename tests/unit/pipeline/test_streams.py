@@ -30,7 +30,8 @@ def test_lost_records_and_impossible_times_are_said_with_what_to_do() -> None:
 def test_a_failure_in_python_is_said_by_its_own_words() -> None:
     text = (
         "An exception was raised by the Python Proxy. Return Message: Traceback (most recent call last):\n"
-        '  File "a.py", line 1, in call\n    raise e\n  File "b.py", line 2, in fold\n    save()\n    ^^^^^^\n'
+        '  File "a.py", line 1, in call\n    raise e\n'
+        '  File "b.py", line 2, in fold\n    save()\n    ^^^^^^\n'
         "OSError: No space left on device\nand more\n\n=== Streaming Query ===\nIdentifier: x"
     )
     assert failure_sentence(RuntimeError(text)) == "OSError: No space left on device"

@@ -1,0 +1,259 @@
+"""Activity through a real instance into tables: every event once, whatever happens to the run."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from pyspark.sql import SparkSession
+
+from pipeline.activity.generator import generate
+from pipeline.activity.jobs import Source, run_abuse, run_activity, run_views
+from pipeline.activity.records import Truth
+from pipeline.activity.report import report
+from pipeline.activity.topics import INPUT_TOPICS, ensure_topics
+from pipeline.errors import PipelineError
+from pipeline.ingest.offsets import KafkaSource
+from pipeline.layout import PipelineLayout
+from pipeline.progress import Silent
+from tests.integration.stack import ROOT, Stack
+from tests.pipeline.activity_results import (
+    JOBS,
+    counted,
+    feeds_of,
+    read_topic,
+    results_of,
+    rows_of,
+    views_of,
+)
+
+HOUR_MS = 3_600_000
+T0 = 1_790_000_040_000
+
+
+class Recorded(Silent):
+    """Keeps what a query tells."""
+
+    def __init__(self) -> None:
+        self.told: dict[str, int] = {}
+
+    def planned(self, units: int, unit: str = "records") -> None:
+        self.told["planned"] = units
+
+    def done(self, units: int) -> None:
+        self.told["done"] = units
+
+    def figures(self, **totals: int) -> None:
+        self.told |= totals
+
+
+class Crash(Silent):
+    """Fails once events are committed: before results, and before Spark notes that the batch is done."""
+
+    def figures(self, **totals: int) -> None:
+        if "events" in totals:
+            raise MemoryError("the test pulled the plug")
+
+
+def source_of(stack: Stack, name: str) -> Source:
+    instance = stack.create_instance(name)
+    return Source(instance["bootstrap_servers"], instance["id"])
+
+
+def send(source: Source, events: int, seed: int, start_ms: int, span_h: float) -> Truth:
+    return generate(source.bootstrap_servers, 1, events, seed, span_h=span_h, start_ms=start_ms, paced=False)
+
+
+@pytest.mark.timeout(600)
+def test_results_are_what_was_sent_over_two_runs(
+    spark: SparkSession, layout: PipelineLayout, stack: Stack
+) -> None:
+    source = source_of(stack, "activity")
+    now_ms = int(time.time() * 1000)
+    start_ms = now_ms - 24 * HOUR_MS
+    first = send(source, 6000, 3, start_ms, 12)
+    told = {job: Recorded() for job in JOBS}
+    totals = run_activity(spark, source, layout, told.__getitem__)
+    check_first_run(spark, layout, source, first, totals, told)
+
+    second = send(source, 6000, 4, start_ms + 6 * HOUR_MS, 12)
+    totals = run_activity(spark, source, layout)
+    results = results_of(spark, layout, source.instance_id)
+    in_time, late = counted(results["views_minute"]), counted(results["views_late"])
+    assert in_time + late == views_of(first, second)
+    assert late and late.total() == totals["views"]["late"]
+    assert not views_of(first) - in_time, "what was counted stays counted"
+    newest = max(minute for minute, _ in views_of(first))
+    assert max(minute for minute, _ in late) < newest - 9 * 60_000
+    assert sum(row[3] for row in results["views_sessions"]) == in_time.total()
+    feed = [(row[5], row[2], row[0], row[4]) for row in results["feed"]]
+    assert set(feed) == feeds_of(source.bootstrap_servers)
+    for job, topics in zip(
+        JOBS, (["page_views"], ["posts", "follows"], ["logins"], ["service_metrics"]), strict=True
+    ):
+        damaged = sum(truth.damaged[topic] for truth in (first, second) for topic in topics)
+        assert len(results[f"{job}_dead_letters"]) == damaged
+    check_alerts(source, results)
+
+    assert run_activity(spark, source, layout) == {job: {} for job in JOBS}
+    assert results_of(spark, layout, source.instance_id) == results
+
+
+def check_first_run(
+    spark: SparkSession,
+    layout: PipelineLayout,
+    source: Source,
+    sent: Truth,
+    totals: Any,
+    told: dict[str, Recorded],
+) -> None:
+    assert counted(rows_of(spark, layout, source.instance_id, "views_minute")) == views_of(sent)
+    assert totals["views"] == {
+        "events": sent.events["page_views"],
+        "dead_letters": sent.damaged["page_views"],
+    }
+    assert told["views"].told["rows"] == told["views"].told["planned"] == sent.records["page_views"]
+    assert told["views"].told["lag_records"] == 0
+    alerts = rows_of(spark, layout, source.instance_id, "abuse_alerts")
+    assert {(rule, of) for _, rule, of, *_ in alerts} == {
+        (attack.rule, attack.source) for attack in sent.attacks
+    }
+    incidents = rows_of(spark, layout, source.instance_id, "ops_alerts")
+    [error_rate] = [row for row in incidents if "error_rate" in row]
+    opened_ms, resolved_ms = error_rate[1], error_rate[2]
+    assert sent.incident.service in error_rate
+    assert abs(opened_ms - sent.incident.start_ms) <= 10 * 60_000
+    assert abs(resolved_ms - sent.incident.end_ms) <= 20 * 60_000
+    paths = report(spark, layout, source.instance_id)
+    assert sorted(path.suffix for path in paths) == [".html", ".md", *[".png"] * 4]
+    assert all(path.stat().st_size > 500 for path in paths)
+    assert f"{sent.events['page_views']:,}" in paths[0].read_text()
+
+
+def check_alerts(source: Source, results: dict[str, list[tuple[Any, ...]]]) -> None:
+    told = {key: json.loads(value) for key, value in read_topic(source.bootstrap_servers, "abuse_alerts")}
+    assert set(told) == {f"{row[1]}/{row[2]}/{row[5]}" for row in results["abuse_alerts"]}
+    assert all(alert["attempts"] >= alert["threshold"] for alert in told.values())
+    newest = {
+        key: json.loads(value)["state"] for key, value in read_topic(source.bootstrap_servers, "ops_alerts")
+    }
+    assert newest == {
+        f"{row[3]}/{row[4]}/{row[1]}": "open" if row[2] is None else "resolved"
+        for row in results["ops_alerts"]
+    }
+
+
+@pytest.mark.timeout(600)
+def test_a_crash_between_events_and_results_and_a_fresh_topic(
+    spark: SparkSession, layout: PipelineLayout, stack: Stack
+) -> None:
+    source = source_of(stack, "activity-crash")
+    sent = send(source, 1500, 5, T0 - 10_000 * HOUR_MS, 2)
+    for _ in range(2):
+        with pytest.raises(PipelineError, match="activity-views"):
+            run_views(spark, source, layout, Crash())
+    assert run_views(spark, source, layout)["events"] == sent.events["page_views"]
+    assert counted(rows_of(spark, layout, source.instance_id, "views_minute")) == views_of(sent)
+
+    admin = AdminClient({"bootstrap.servers": source.bootstrap_servers})
+    for future in admin.delete_topics(list(INPUT_TOPICS)).values():
+        future.result(20)
+    with pytest.raises(PipelineError, match="has no topic page_views"):
+        run_views(spark, source, layout)
+    wait_until_gone(source)
+    again = send(source, 1500, 6, T0 - 9_000 * HOUR_MS, 2)
+    assert run_views(spark, source, layout)["events"] == again.events["page_views"]
+    assert counted(rows_of(spark, layout, source.instance_id, "views_minute")) == views_of(sent, again)
+
+
+def wait_until_gone(source: Source) -> None:
+    for _ in range(100):
+        try:
+            ensure_topics(source.kafka, INPUT_TOPICS)
+        except PipelineError:
+            time.sleep(0.1)
+        else:
+            return
+
+
+@pytest.mark.timeout(600)
+def test_alerts_of_a_running_stream(spark: SparkSession, layout: PipelineLayout, stack: Stack) -> None:
+    """Batch after batch: what sliding windows over several batches tell is told once."""
+    source = source_of(stack, "activity-running")
+    ensure_topics(KafkaSource(source.bootstrap_servers), INPUT_TOPICS)
+    for number in range(2):
+        sent = send(source, 6000, 8 + number, T0 - 10_000 * HOUR_MS + number * 3 * HOUR_MS, 3)
+        run_abuse(spark, source, layout)
+        alerts = rows_of(spark, layout, source.instance_id, "abuse_alerts")
+        assert {(a.rule, a.source) for a in sent.attacks} <= {(row[1], row[2]) for row in alerts}
+    run_abuse(spark, source, layout, available_now=False, for_s=1)
+    assert rows_of(spark, layout, source.instance_id, "abuse_alerts") == alerts
+    keys = [key for key, _ in read_topic(source.bootstrap_servers, "abuse_alerts")]
+    assert len(keys) == len(set(keys)) == len(alerts)
+
+
+def start_run(stack: Stack, instance: str, jobs: Sequence[str]) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "runtime.start", "ctl.main", "pipeline", "activity", "run", instance]
+    command += ["--available-now", "--only", ",".join(jobs), "--data-dir", str(stack.data_dir)]
+    return subprocess.Popen(command, cwd=ROOT, start_new_session=True, stderr=subprocess.DEVNULL)
+
+
+def killed_after(
+    stack: Stack, instance: str, jobs: Sequence[str], commit: Path, within_s: float = 180.0
+) -> None:
+    """kill -9 of a run and its JVM as soon as a commit of a table is there."""
+    process = start_run(stack, instance, jobs)
+    deadline = time.monotonic() + within_s
+    while not commit.exists() and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.005)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    assert commit.exists(), "the run was killed where it was meant to be"
+
+
+@pytest.mark.timeout(900)
+def test_a_killed_run_goes_on(spark: SparkSession, layout: PipelineLayout, stack: Stack) -> None:
+    killed_and_resumed(spark, layout, stack, ("views",), ["views_minute"])
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_runs_killed_between_all_their_writes(
+    spark: SparkSession, layout: PipelineLayout, stack: Stack
+) -> None:
+    tables = [
+        "views_events",
+        "feed_events",
+        "abuse_events",
+        "abuse_alerts",
+        "views_sessions",
+        "ops_minute",
+        "feed",
+    ]
+    killed_and_resumed(spark, layout, stack, JOBS, tables)
+
+
+def killed_and_resumed(
+    spark: SparkSession, layout: PipelineLayout, stack: Stack, jobs: Sequence[str], tables: Sequence[str]
+) -> None:
+    source = source_of(stack, f"activity-killed-{len(tables)}")
+    sent = send(source, 4000, 21, int(time.time() * 1000) - 30 * HOUR_MS, 6)
+    of_stack = PipelineLayout(stack.data_dir)
+    log = of_stack.root / "activity" / source.instance_id
+    for table in tables:
+        commit = log / table / "_delta_log" / f"{0:020}.json"
+        if not commit.exists():
+            killed_after(stack, source.instance_id, jobs, commit)
+    run_activity(spark, source, of_stack, only=jobs)
+    results = results_of(spark, of_stack, source.instance_id)
+    assert counted(results["views_minute"]) + counted(results["views_late"]) == views_of(sent)
+
+    run_activity(spark, source, layout, only=jobs)  # the same topics, undisturbed
+    assert results_of(spark, layout, source.instance_id) == results
