@@ -61,8 +61,10 @@ describe('formatFigure', () => {
 
 describe('formatCompact', () => {
   it.each([
+    [0, '0'],
+    [0.2, '<1'],
     [9999, '9999'],
     [12_345, '12.3K'],
     [2_000_000_000, '2B'],
-  ])('%d is %s', (value, text) => expect(formatCompact(value)).toBe(text));
+  ])('%f is %s', (value, text) => expect(formatCompact(value)).toBe(text));
 });

@@ -59,5 +59,7 @@ export function formatFigure(name: string, value: number): string {
 
 const COMPACT = new Intl.NumberFormat('en-US', { notation: 'compact', maximumFractionDigits: 1 });
 /** Long numbers shortened for narrow places: 12.3M. */
-export const formatCompact = (value: number): string =>
-  value < 10_000 ? String(Math.round(value)) : COMPACT.format(value);
+export function formatCompact(value: number): string {
+  if (value > 0 && value < 1) return '<1';
+  return value < 10_000 ? String(Math.round(value)) : COMPACT.format(value);
+}

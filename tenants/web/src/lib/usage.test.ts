@@ -1,6 +1,16 @@
 import { describe, expect, it } from 'vitest';
 import type { UsagePeriod } from '../api';
-import { daily, formatUtcHour, formatUtcTick, hourly, isMonth, monthName, monthSpan, monthsSince } from './usage';
+import {
+  daily,
+  fineSpan,
+  formatUtcHour,
+  formatUtcTick,
+  isMonth,
+  monthName,
+  monthSpan,
+  monthsSince,
+  seriesOf,
+} from './usage';
 
 const START = Date.UTC(2026, 9, 31, 22);
 
@@ -40,19 +50,27 @@ describe('months', () => {
   it.each(['2026-13', '2026-1', 'x', '', null])('%s is none', (text) => expect(isMonth(text)).toBe(false));
 });
 
-describe('hourly', () => {
+describe('seriesOf', () => {
   it('has a gap where an hour is not known, and ends with the last known', () => {
-    const series = hourly([hour(0), hour(2)], START, START + 10 * 3_600_000);
-    expect(series.atS).toHaveLength(3);
-    expect(series.produce).toEqual([1, null, 1]);
-    expect(series.produceThrottled).toEqual([0.01, null, 0.01]);
+    const series = seriesOf([hour(0), hour(2)], START);
+    expect(series.atS).toHaveLength(4);
+    expect(series.produce).toEqual([1, null, 1, 1]);
+    expect(series.produceThrottled).toEqual([0.01, null, 0.01, 0.01]);
   });
   it('leaves out an hour that is not over', () => {
-    const series = hourly([hour(0), hour(1, { stored_bytes_avg: null })], START, START + 7_200_000);
-    expect(series.produce).toEqual([1]);
+    const series = seriesOf([hour(0), hour(1, { stored_bytes_avg: null })], START);
+    expect(series.produce).toEqual([1, 1]);
   });
   it('is a single gap when nothing is known', () => {
-    expect(hourly([], START, START + 3_600_000).produce).toEqual([null]);
+    expect(seriesOf([], START).produce).toEqual([null]);
+  });
+});
+
+describe('fineSpan', () => {
+  it('is that of few hours, the running one included', () => {
+    expect(fineSpan([hour(0), hour(1)])).toEqual([START, START + 7_200_000]);
+    expect(fineSpan([hour(0), hour(12)])).toBeNull();
+    expect(fineSpan([])).toBeNull();
   });
 });
 

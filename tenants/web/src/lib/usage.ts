@@ -39,7 +39,7 @@ export const formatUtcTick = (atMs: number): string =>
 
 export type Column = (number | null)[];
 
-export interface HourSeries {
+export interface UsageSeries {
   atS: number[];
   produce: Column;
   consume: Column;
@@ -48,13 +48,13 @@ export interface HourSeries {
   consumeThrottled: Column;
 }
 
-/** Every hour that is over, from `fromMs` until the last one known (and never after `toMs`); unknown ones are gaps. */
-export function hourly(items: readonly UsagePeriod[], fromMs: number, toMs: number): HourSeries {
+/** Every period that is over, from `fromMs` to the end of the last one known; unknown ones are gaps. */
+export function seriesOf(items: readonly UsagePeriod[], fromMs: number, stepMs = HOUR_MS): UsageSeries {
   // One that is not over has no average, and its rates would be too low.
   const over = items.filter((item) => item.stored_bytes_avg !== null);
   const known = new Map(over.map((item) => [Date.parse(item.at), item]));
   const last = over.length === 0 ? fromMs : Date.parse(over[over.length - 1]!.at);
-  const series: HourSeries = {
+  const series: UsageSeries = {
     atS: [],
     produce: [],
     consume: [],
@@ -62,16 +62,37 @@ export function hourly(items: readonly UsagePeriod[], fromMs: number, toMs: numb
     produceThrottled: [],
     consumeThrottled: [],
   };
-  for (let at = fromMs; at <= Math.min(last, toMs - HOUR_MS); at += HOUR_MS) {
-    const hour = known.get(at);
+  const seconds = stepMs / 1000;
+  const push = (at: number, period: UsagePeriod | undefined): void => {
     series.atS.push(at / 1000);
-    series.produce.push(hour ? hour.produce_bytes / 3600 : null);
-    series.consume.push(hour ? hour.consume_bytes / 3600 : null);
-    series.stored.push(hour ? hour.stored_bytes_avg : null);
-    series.produceThrottled.push(hour ? hour.produce_throttled_ms / 3600 : null);
-    series.consumeThrottled.push(hour ? hour.consume_throttled_ms / 3600 : null);
-  }
+    series.produce.push(period ? period.produce_bytes / seconds : null);
+    series.consume.push(period ? period.consume_bytes / seconds : null);
+    series.stored.push(period ? period.stored_bytes_avg : null);
+    series.produceThrottled.push(period ? period.produce_throttled_ms / seconds : null);
+    series.consumeThrottled.push(period ? period.consume_throttled_ms / seconds : null);
+  };
+  for (let at = fromMs; at <= last; at += stepMs) push(at, known.get(at));
+  // Steps are drawn from a point to the next: the last period needs its end.
+  if (over.length > 0) push(last + stepMs, known.get(last));
   return series;
+}
+
+/** What is drawn of a month: its hours; five minutes while there are few of them. */
+export interface Drawn {
+  stepMs: number;
+  items: readonly UsagePeriod[];
+}
+
+export const SLOT_MS = 300_000;
+const FEW_HOURS = 12;
+
+/** The span whose five minutes should be drawn instead of hours; null: hours do. */
+export function fineSpan(hours: readonly UsagePeriod[]): [number, number] | null {
+  const first = hours[0];
+  const last = hours[hours.length - 1];
+  if (first === undefined || last === undefined) return null;
+  const span: [number, number] = [Date.parse(first.at), Date.parse(last.at) + HOUR_MS];
+  return span[1] - span[0] <= FEW_HOURS * HOUR_MS ? span : null;
 }
 
 export interface Day {
