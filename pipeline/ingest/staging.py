@@ -23,6 +23,10 @@ _LOCK: Final = "lock"
 _WRITE: Final = {
     "compression": "zstd",
     "parquet.compression.codec.zstd.level": "1",
+    # Parquet has checksums of its own pages; Hadoop's beside each file would cost a fifth of the writing and
+    # stay behind when the file is moved.
+    "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "fs.file.impl.disable.cache": "true",
 }
 
 

@@ -136,9 +136,9 @@ def test_records_are_kept_as_they_are(lake: Lake, topics: Topics, spark: SparkSe
     ]
     delta = spark.read.format("delta").load(str(loads["kept"].path))
     assert delta.schema == LAKE
-    assert delta.where(f"event_hour = timestamp'{hour:%Y-%m-%d %H:%M:%S}'").count() == 1
-    assert delta.where(f"timestamp = timestamp_millis({late_ms})").select("offset").collect()[0].offset == 0
-    assert delta.where(f"timestamp > timestamp_millis({late_ms + 3_600_000})").count() == 4
+    in_its_hour = delta.where(f"event_hour = timestamp'{hour:%Y-%m-%d %H:%M:%S}'")
+    [row] = in_its_hour.where(f"timestamp = timestamp_millis({late_ms})").select("offset").collect()
+    assert row.offset == 0
 
 
 def test_what_is_new_is_loaded_in_bounded_batches(lake: Lake, topics: Topics) -> None:
