@@ -4,9 +4,10 @@ Most batches are one Spark job: their records follow what the table has. Jobs ar
 records that are quarantined, gaps, and records that arrive late where others were recovered.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +18,7 @@ from pipeline.ingest.staging import StagedFile, stage
 from pipeline.metering.distinct import compared
 from pipeline.metering.gaps import PAIR
 from pipeline.metering.records import judged, quarantined, taken
-from pipeline.metering.settle import of_pairs, opened, settled
+from pipeline.metering.settle import ADDED, REPLACED, REWRITTEN, changes, of_pairs, opened
 from pipeline.schema.usage import USAGE_RAW
 
 NEIGHBOUR_MS: Final = 65 * 60_000
@@ -97,11 +98,10 @@ class Batch:
             duplicates=seen["duplicates"],
             quarantined=sum(file.rows for file in rejected),
         )
+        staged = StagedBatch(files, (), rejected, figures)
         if seen["unsettled"]:
-            return self._settled(files, rejected, figures, since_ms)
-        if seen["gaps"]:
-            return self._opened(files, rejected, figures, since_ms)
-        return StagedBatch(files, (), rejected, figures)
+            return self._settled(staged, since_ms)
+        return self._opened(staged, since_ms) if seen["gaps"] else staged
 
     # -- the records ------------------------------------------------------------------------------------
 
@@ -152,46 +152,58 @@ class Batch:
 
     # -- gaps -------------------------------------------------------------------------------------------
 
-    def _opened(
-        self, files: list[StagedFile], rejected: list[StagedFile], figures: IngestFigures, since_ms: int
-    ) -> StagedBatch:
+    def _opened(self, staged: StagedBatch, since_ms: int) -> StagedBatch:
         """Gaps between this batch's records and those before them: rows are added."""
-        new, known = self._read_back(files), self._known(since_ms)
-        pairs = _pairs(new, known, F.col("has_gap"))
+        new, known = self._read_back(staged.raw), self._known(since_ms)
+        pairs, _ = self._pairs(new, known, F.col("has_gap"))
         near = None if known is None else of_pairs(known, pairs)
         more = _stage(opened(of_pairs(new, pairs), near, **self._stamp), self.area, _BY_DAY)
-        return StagedBatch([*files, *more], (), rejected, replace(figures, recovered_rows=_rows(more)))
+        return replace(
+            staged, raw=[*staged.raw, *more], figures=replace(staged.figures, recovered_rows=_rows(more))
+        )
 
-    def _settled(
-        self, files: list[StagedFile], rejected: list[StagedFile], figures: IngestFigures, since_ms: int
-    ) -> StagedBatch:
+    def _settled(self, staged: StagedBatch, since_ms: int) -> StagedBatch:
         """Records among recovered ones, or without any before them: what changes is written anew."""
-        new = self._read_back(files)
-        pairs = _pairs(new, self._known(since_ms), F.col("has_gap") | F.col("is_unsettled")).cache()
-        [row] = of_pairs(new, pairs).agg(F.min("counted_since_ms")).collect()
-        known = self._known(max(0, min(row[0], self.now_ms) - DAY_MS))
+        new = self._read_back(staged.raw)
+        pairs, began_ms = self._pairs(new, self._known(since_ms), F.col("has_gap") | F.col("is_unsettled"))
+        known = self._known(max(0, min(began_ms, self.now_ms) - DAY_MS))
         whole = of_pairs(new.limit(0) if known is None else known, pairs)
-        result = settled(of_pairs(new, pairs), whole, **self._stamp)
-        added = _stage(result.added, self.area, _BY_DAY)
-        rewritten, replaced = result.rewritten.cache(), result.replaced.cache()
-        changed = rewritten.select("id").unionByName(replaced)
-        days = [
-            str(row[0]) for row in whole.join(changed, "id", "left_semi").select("day").distinct().collect()
-        ]
-        told = replace(figures, recovered_rows=_rows(added), rewritten_rows=changed.count())
+        found = changes(of_pairs(new, pairs), whole, **self._stamp).cache()
+        counts: Counter[str] = Counter()
+        days: set[str] = set()
+        for row in found.groupBy("change", F.col("day").cast("string").alias("day")).count().collect():
+            counts[row["change"]] += row["count"]
+            if row["change"] != ADDED:
+                days.add(row["day"])
+        rows = found.where(F.col("change") != REPLACED).select(*_COLUMNS)
+        figures = replace(
+            staged.figures, recovered_rows=counts[ADDED], rewritten_rows=counts[REWRITTEN] + counts[REPLACED]
+        )
         if not days:
-            return StagedBatch([*files, *added], (), rejected, told)
+            more = _stage(rows, self.area, _BY_DAY) if counts[ADDED] else []
+            return replace(staged, raw=[*staged.raw, *more], figures=figures)
+        return replace(self._anew(staged, found, rows, sorted(days)), figures=figures)
+
+    def _anew(self, staged: StagedBatch, found: DataFrame, rows: DataFrame, days: list[str]) -> StagedBatch:
+        """Some days with every row that they have now; the batch's rows of other days beside them."""
         table = self._table()
         assert table is not None, "rows of it change"
-        is_changed = F.col("day").cast("string").isin(days)
-        kept = table.where(is_changed).join(F.broadcast(changed), "id", "left_anti").select(*_COLUMNS)
-        here = kept.unionByName(rewritten)
-        for more in (files, added):
-            if more:
-                here = here.unionByName(self._read_back(more).where(is_changed))
-        anew = _stage(here, self.area, _BY_DAY)
-        others = [file for file in (*files, *added) if file.partition_values["day"] not in days]
-        return StagedBatch([*others, *anew], tuple(days), rejected, told)
+        is_anew = F.col("day").isin([date.fromisoformat(day) for day in days])
+        changed = F.broadcast(found.where(F.col("change") != ADDED).select("id"))
+        kept = table.where(is_anew).join(changed, "id", "left_anti").select(*_COLUMNS)
+        new = self._read_back(staged.raw).where(is_anew)
+        files = _stage(kept.unionByName(new).unionByName(rows), self.area, _BY_DAY)
+        others = [file for file in staged.raw if file.partition_values["day"] not in days]
+        return replace(staged, raw=[*others, *files], replaced_days=tuple(days))
+
+    def _pairs(self, new: DataFrame, known: DataFrame | None, which: Column) -> tuple[DataFrame, int]:
+        """Boot ids and instances of some new records, and when the first of them began to count."""
+        flagged = compared(new, known).where(which)
+        found = flagged.groupBy(*PAIR).agg(F.min("counted_since_ms").alias("since_ms")).collect()
+        pairs = self.spark.createDataFrame(
+            [(row[0], row[1]) for row in found], "boot_id string, instance_id string"
+        )
+        return pairs, min(int(row["since_ms"]) for row in found)
 
     def _read_back(self, files: Sequence[StagedFile]) -> DataFrame:
         root = files[0].path.parents[len(_BY_DAY)]
@@ -201,10 +213,6 @@ class Batch:
 def _stage(frame: DataFrame, area: Path, partition_by: Sequence[str]) -> list[StagedFile]:
     """Without the empty file that stands for no rows at all."""
     return [file for file in stage(frame, area, partition_by) if file.rows]
-
-
-def _pairs(new: DataFrame, known: DataFrame | None, which: Column) -> DataFrame:
-    return compared(new, known).where(which).select(*PAIR).distinct()
 
 
 def _count(what: Column) -> Column:

@@ -4,7 +4,8 @@ A gap between new records needs only rows to be added. A record that arrives lat
 recovered: its gap is filled anew from all records of the boot id, and what differs is rewritten.
 """
 
-from typing import Final, NamedTuple
+from functools import reduce
+from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
@@ -12,11 +13,15 @@ from pyspark.sql import functions as F  # noqa: N812
 from pipeline.metering.gaps import PAIR, fill, with_gaps
 from pipeline.schema.usage import USAGE_RAW
 
+ADDED: Final = "added"
+REWRITTEN: Final = "rewritten"
+"""The table has a row of this id, and this one takes its place."""
+REPLACED: Final = "replaced"
+"""A recovered row of the table whose record has arrived: it goes."""
 _COLUMNS: Final = USAGE_RAW.fieldNames()
-_AMOUNTS: Final = (
+_SAID: Final = (
     *("interval_ms", "produce_bytes", "consume_bytes", "produce_bytes_total", "consume_bytes_total"),
-    *("stored_bytes", "stored_byte_ms", "partitions_led", "produce_peak_bytes_per_s"),
-    *("consume_peak_bytes_per_s",),
+    *("stored_bytes", "stored_byte_ms", "partitions_led"),
 )
 """What a recovered row says; one that says the same stays as it is."""
 _NOTHING: Final = (
@@ -24,16 +29,6 @@ _NOTHING: Final = (
     *("produce_peak_bytes_per_s", "consume_peak_bytes_per_s"),
 )
 """What is zero in a recovered row that stands for nothing any more."""
-
-
-class Settled(NamedTuple):
-    """Rows that a batch brings beside its own."""
-
-    added: DataFrame
-    rewritten: DataFrame
-    """With the ids of rows that the table has."""
-    replaced: DataFrame
-    """Ids of recovered rows whose record has arrived: they go. Column `id`."""
 
 
 def of_pairs(rows: DataFrame, pairs: DataFrame) -> DataFrame:
@@ -51,36 +46,43 @@ def opened(new: DataFrame, known: DataFrame | None, *, ingest_batch: int, now_ms
     return fill(gaps, ingest_batch=ingest_batch, now_ms=now_ms)
 
 
-def settled(new: DataFrame, known: DataFrame, *, ingest_batch: int, now_ms: int) -> Settled:
-    """All gaps anew, of boot ids of which `known` has every row since they began."""
+def changes(new: DataFrame, known: DataFrame, *, ingest_batch: int, now_ms: int) -> DataFrame:
+    """Recovered rows and, in `change`, what becomes of them: added, rewritten or replaced.
+
+    `known` has every row of the boot ids and instances since they began, `new` the records that come.
+    """
     records = new.select(*_COLUMNS).unionByName(known.where(~F.col("recovered")).select(*_COLUMNS))
     wanted = fill(with_gaps(records), ingest_batch=ingest_batch, now_ms=now_ms)
-    before = known.where(F.col("recovered"))
-    replaced = before.join(records.select("id"), "id", "left_semi").select("id")
-    standing = before.join(replaced, "id", "left_anti").select(*_COLUMNS)
-    added = wanted.join(standing.select("id"), "id", "left_anti").select(*_COLUMNS)
-    changed = (
-        wanted.alias("wanted")
-        .join(standing.alias("standing"), F.col("wanted.id") == F.col("standing.id"))
-        .where(_differs("wanted", "standing"))
-        .select("wanted.*")
+    arrived = records.select("id", F.lit(True).alias("has_arrived"))
+    standing = known.where(F.col("recovered")).select(*_COLUMNS).join(arrived, "id", "left")
+    joined = wanted.alias("wanted").join(
+        standing.alias("standing"), F.col("wanted.id") == F.col("standing.id"), "full"
     )
-    says = (F.col("interval_ms") > 0) | (F.col("produce_bytes") != 0) | (F.col("consume_bytes") != 0)
-    gone = standing.join(wanted.select("id"), "id", "left_anti").where(says)
-    empty = _emptied(ingest_batch, now_ms)
-    emptied = gone.select(*(empty.get(name, F.col(name)).alias(name) for name in _COLUMNS))
-    return Settled(added, changed.select(*_COLUMNS).unionByName(emptied), replaced)
-
-
-def _differs(left: str, right: str) -> Column:
-    differs = F.lit(False)
-    for name in _AMOUNTS:
-        differs = differs | (F.col(f"{left}.{name}") != F.col(f"{right}.{name}"))
-    return differs
-
-
-def _emptied(ingest_batch: int, now_ms: int) -> dict[str, Column]:
-    return dict.fromkeys(_NOTHING, F.lit(0).cast("long")) | {
+    change = _change()
+    empty = dict.fromkeys(_NOTHING, F.lit(0).cast("long")) | {
         "ingest_batch": F.lit(ingest_batch).cast("long"),
         "ingested_at_ms": F.lit(now_ms).cast("long"),
     }
+    is_wanted, is_gone = F.col("wanted.id").isNotNull(), change == REWRITTEN
+    values = (
+        F.when(is_wanted, F.col(f"wanted.{name}"))
+        .when(is_gone, empty.get(name, F.col(f"standing.{name}")))
+        .otherwise(F.col(f"standing.{name}"))
+        .alias(name)
+        for name in _COLUMNS
+    )
+    return joined.select(*values, change.alias("change")).where(F.col("change").isNotNull())
+
+
+def _change() -> Column:
+    says = reduce(
+        Column.__or__,
+        (F.col(f"standing.{name}") != 0 for name in ("interval_ms", "produce_bytes", "consume_bytes")),
+    )
+    differs = reduce(Column.__or__, (F.col(f"wanted.{name}") != F.col(f"standing.{name}") for name in _SAID))
+    return (
+        F.when(F.col("standing.id").isNull(), ADDED)
+        .when(F.col("standing.has_arrived"), REPLACED)
+        .when(F.col("wanted.id").isNull(), F.when(says, REWRITTEN))
+        .when(differs, REWRITTEN)
+    )

@@ -1,4 +1,7 @@
-"""Usage records into `usage_raw`: each once, gaps filled to the byte, lies set aside."""
+"""Usage records into `usage_raw`: each once, gaps filled to the byte, lies set aside.
+
+A batch costs Spark seconds however small it is, so what can be told apart by boot id shares batches.
+"""
 
 from typing import Any
 
@@ -6,8 +9,13 @@ import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
+from contracts.usage import UsageRecord
+from pipeline.ingest.commits import IngestTable
 from pipeline.layout import PipelineLayout
-from tests.pipeline.usage_topic import BOOT, ID, MINUTE_MS, NOW_MS, START_MS, UsageTopicTable, a_record, a_run
+from pipeline.metering.batch import IngestFigures
+from tests.pipeline.usage_topic import BOOT, MINUTE_MS, NOW_MS, START_MS, UsageTopicTable, a_record, a_run
+
+Rows = list[dict[str, Any]]
 
 
 @pytest.fixture
@@ -19,123 +27,152 @@ def changed(record: Any, **changes: Any) -> bytes:
     return msgspec.json.encode(msgspec.to_builtins(record) | changes)
 
 
-def test_records_become_rows_once_and_again_changes_nothing(table: UsageTopicTable) -> None:
-    records = a_run([100, 200, 300])
-    figures = table.take([*records, records[1], records[1]])
-    assert (figures.records, figures.rows, figures.duplicates) == (5, 3, 2)
-    again = table.take(records)
-    assert (again.rows, again.duplicates, again.recovered_rows) == (0, 3, 0)
-    rows = table.rows()
-    assert [row["produce_bytes"] for row in rows] == [100, 200, 300]
-    assert [row["ingest_batch"] for row in rows] == [1, 1, 1]
+def column(rows: Rows, name: str) -> list[Any]:
+    return [row[name] for row in rows]
+
+
+RUN = a_run([100, 200, 300, 401, 500], boot_id="late")
+NOTHING = {"stored_bytes": 0, "stored_byte_ms": 0, "partitions_led": 0}
+MASTER_MS = START_MS + 2 * MINUTE_MS + 20_000
+LOSSY = a_run([(7 * minute) % 13 * 1_000_001 for minute in range(40)], boot_id="lossy")
+HEARD = [one for index, one in enumerate(LOSSY) if (index % 7 != 3 and index % 11 != 5) or index == 39]
+SHUFFLED = sorted(HEARD * 2, key=lambda one: (one.interval_start_ms * 7919) % 1_000_003)
+
+SCENARIOS: dict[str, list[list[UsageRecord]]] = {
+    "once": [[*a_run([100, 200, 300], boot_id="once"), a_record(1, 200, 300, boot_id="once")]] * 2,
+    "late": [RUN[:2], [RUN[4]], [RUN[2]], [RUN[3]]],
+    # A new master's first record begins in the middle of an interval; then the old one's, from its journal.
+    "failover": [
+        a_run([100, 200], boot_id="failover"),
+        [
+            a_record(2, 50, 450, boot_id="failover", start_ms=MASTER_MS, interval_ms=40_000),
+            a_record(3, 10, 460, boot_id="failover"),
+        ],
+        [a_record(2, 70, 370, boot_id="failover", interval_ms=12_000)],
+    ],
+    "beginning": [[a_record(3, 40, 1000, boot_id="beginning")]],
+    "unknown": [[a_record(9, 0, 77, boot_id="unknown", counted_since_ms=0)]],
+    "twice": [
+        [
+            *a_run([100, 200, 300], boot_id="twice"),
+            a_record(
+                1, 250, 400, boot_id="twice", start_ms=START_MS + MINUTE_MS + 30_000, interval_ms=30_000
+            ),
+        ]
+    ],
+    "idle": [
+        [a_record(0, 5, 5, boot_id="idle", **NOTHING), a_record(50, 7, 12, boot_id="idle", **NOTHING)],
+        [a_record(60, 0, 12, boot_id="idle"), a_record(63, 0, 12, boot_id="idle")],
+    ],
+    "outage": [[a_record(0, 1, 1, boot_id="outage"), a_record(24 * 60, 1, 1_000_003, boot_id="outage")]],
+    "liar": [[a_record(0, 1, 1, boot_id="liar"), a_record(9, 1, 10**15, boot_id="liar")]],
+    "lossy": [SHUFFLED[number::4] for number in range(4)],
+}
+
+
+class History:
+    """All scenarios, batch by batch, and the tables after each."""
+
+    def __init__(self, table: UsageTopicTable) -> None:
+        self.figures: list[IngestFigures] = []
+        self.after: list[Rows] = []
+        for number in range(4):
+            records = [
+                one for batches in SCENARIOS.values() for one in (batches[number : number + 1] or [[]])[0]
+            ]
+            self.figures.append(table.take(records))
+            self.after.append(table.rows())
+
+    def rows(self, scenario: str, batch: int = 3) -> Rows:
+        """A scenario's rows after one of its batches."""
+        return [row for row in self.after[batch] if row["boot_id"] == scenario]
+
+
+@pytest.fixture(scope="module")
+def history(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> History:
+    return History(UsageTopicTable(spark, PipelineLayout(tmp_path_factory.mktemp("usage"))))
+
+
+def test_records_become_rows_once_and_again_changes_nothing(history: History) -> None:
+    rows = history.rows("once")
+    assert column(rows, "produce_bytes") == [100, 200, 300]
+    assert column(rows, "ingest_batch") == [1, 1, 1]
     assert {str(row["day"]) for row in rows} == {"2026-11-20"}
-    assert msgspec.to_builtins(records[0]).items() <= rows[0].items()
+    assert msgspec.to_builtins(SCENARIOS["once"][0][0]).items() <= rows[0].items()
+    read = sum(len(batch) for batches in SCENARIOS.values() for batch in batches)
+    assert sum(figures.records for figures in history.figures) == read
+    distinct = {one.id for batches in SCENARIOS.values() for batch in batches for one in batch}
+    assert sum(figures.rows for figures in history.figures) == len(distinct)
+    assert sum(figures.duplicates for figures in history.figures) == read - len(distinct)
 
 
-def test_a_missing_record_is_recovered_and_replaced_when_it_comes(table: UsageTopicTable) -> None:
-    records = a_run([100, 200, 300, 401, 500])
-    table.take([records[0], records[1]])
-    figures = table.take([records[4]])
-    assert figures.recovered_rows == 2
-    rows = table.rows()
-    assert [row["recovered"] for row in rows] == [False, False, True, True, False]
-    assert [row["produce_bytes"] for row in rows] == [100, 200, 350, 351, 500]
-    assert [row["consume_bytes"] for row in rows] == [200, 400, 701, 701, 1000]
-    assert [row["produce_bytes_total"] for row in rows] == [100, 300, 650, 1001, 1501]
-    assert [row["stored_byte_ms"] for row in rows] == [1000 * MINUTE_MS] * 5
-    assert [row["id"] for row in rows] == [record.id for record in records]
-    late = table.take([records[2]])
-    assert (late.rows, late.recovered_rows, late.rewritten_rows) == (1, 0, 2)
-    rows = table.rows()
-    assert [row["produce_bytes"] for row in rows] == [100, 200, 300, 401, 500]
-    assert [row["recovered"] for row in rows] == [False, False, False, True, False]
-    assert [row["ingest_batch"] for row in rows] == [1, 1, 3, 3, 2]
-    table.take([records[3]])
-    assert [row["recovered"] for row in table.rows()] == [False] * 5
-    assert [row["produce_bytes"] for row in table.rows()] == [100, 200, 300, 401, 500]
+def test_missing_records_are_recovered_and_replaced_when_they_come(history: History) -> None:
+    rows = history.rows("late", 1)
+    assert column(rows, "recovered") == [False, False, True, True, False]
+    assert column(rows, "produce_bytes") == [100, 200, 350, 351, 500]
+    assert column(rows, "consume_bytes") == [200, 400, 701, 701, 1000]
+    assert column(rows, "produce_bytes_total") == [100, 300, 650, 1001, 1501]
+    assert column(rows, "stored_byte_ms") == [1000 * MINUTE_MS] * 5
+    assert column(rows, "id") == [record.id for record in RUN]
+    rows = history.rows("late", 2)
+    assert column(rows, "produce_bytes") == [100, 200, 300, 401, 500]
+    assert column(rows, "recovered") == [False, False, False, True, False]
+    assert column(rows, "ingest_batch") == [1, 1, 3, 3, 2]
+    rows = history.rows("late", 3)
+    assert column(rows, "recovered") == [False] * 5
+    assert column(rows, "produce_bytes") == [100, 200, 300, 401, 500]
 
 
-def test_what_a_new_master_did_not_see_is_recovered(table: UsageTopicTable) -> None:
-    """Its first record begins in the middle of an interval, with totals that are ahead."""
-    before = a_run([100, 200])
-    begin_ms = START_MS + 2 * MINUTE_MS + 20_000
-    first = a_record(2, 50, 450, start_ms=begin_ms, interval_ms=40_000)
-    figures = table.take([*before, first, a_record(3, 10, 460)])
-    assert figures.recovered_rows == 1
-    rows = table.rows()
-    assert [row["produce_bytes"] for row in rows] == [100, 200, 100, 50, 10]
+def test_what_a_new_master_did_not_see_is_recovered(history: History) -> None:
+    rows = history.rows("failover", 1)
+    assert column(rows, "produce_bytes") == [100, 200, 100, 50, 10]
     assert (rows[2]["interval_start_ms"], rows[2]["interval_ms"]) == (START_MS + 2 * MINUTE_MS, 20_000)
-    # The old master's open interval, from its journal: shorter than the gap.
-    table.take([a_record(2, 70, 370, interval_ms=12_000)])
-    rows = table.rows()
-    assert sum(row["produce_bytes"] for row in rows) == 460
+    rows = history.rows("failover", 2)
+    assert sum(column(rows, "produce_bytes")) == 460
     assert [(row["produce_bytes"], row["interval_ms"], row["recovered"]) for row in rows][2:4] == [
         (70, 12_000, False),
         (30, 8_000, True),
     ]
 
 
-def test_records_whose_beginning_was_never_written_are_recovered_since_the_boot(
-    table: UsageTopicTable,
+def test_bytes_before_the_first_record_are_recovered_since_the_boot_if_that_is_known(
+    history: History,
 ) -> None:
-    figures = table.take([a_record(3, 40, 1000)])
-    assert figures.recovered_rows == 3
-    assert [row["produce_bytes"] for row in table.rows()] == [320, 320, 320, 40]
-    assert (
-        table.take([a_record(9, 0, 77, instance_id="izzzzzzzzzzz", counted_since_ms=0)]).recovered_rows == 0
-    )
+    assert column(history.rows("beginning"), "produce_bytes") == [320, 320, 320, 40]
+    assert column(history.rows("unknown"), "produce_bytes") == [0]
 
 
-def test_what_two_masters_counted_is_taken_back(table: UsageTopicTable) -> None:
-    records = a_run([100, 200, 300])
-    other = a_record(1, 250, 400, start_ms=START_MS + MINUTE_MS + 30_000, interval_ms=30_000)
-    table.take([records[0], records[1], other, records[2]])
-    rows = table.rows()
-    assert sum(row["produce_bytes"] for row in rows) == 600
+def test_what_two_masters_counted_is_taken_back(history: History) -> None:
+    rows = history.rows("twice")
+    assert sum(column(rows, "produce_bytes")) == 600
     assert all(row["interval_ms"] == 0 and row["recovered"] for row in rows if row["produce_bytes"] < 0)
 
 
-def test_idle_instances_without_anything_have_no_gaps(table: UsageTopicTable) -> None:
-    nothing = {"stored_bytes": 0, "stored_byte_ms": 0, "partitions_led": 0}
-    figures = table.take([a_record(0, 5, 5, **nothing), a_record(50, 7, 12, **nothing)])
-    assert (figures.rows, figures.recovered_rows) == (2, 0)
-    held = table.take([a_record(60, 0, 12), a_record(63, 0, 12)])
-    assert held.recovered_rows == 2
-    assert sum(row["stored_byte_ms"] for row in table.rows() if row["recovered"]) == 2 * MINUTE_MS * 1000
+def test_only_instances_that_held_something_have_gaps_without_bytes(history: History) -> None:
+    rows = history.rows("idle")
+    assert [(row["interval_start_ms"] - START_MS) // MINUTE_MS for row in rows] == [0, 50, 60, 61, 62, 63]
+    assert sum(row["stored_byte_ms"] for row in rows if row["recovered"]) == 2 * MINUTE_MS * 1000
 
 
-def test_long_gaps_are_filled_on_a_coarse_grid(table: UsageTopicTable) -> None:
-    figures = table.take([a_record(0, 1, 1), a_record(24 * 60, 1, 1_000_003)])
-    assert figures.recovered_rows == 24 * 12
-    assert sum(row["produce_bytes"] for row in table.rows()) == 1_000_003
+def test_long_gaps_are_filled_on_a_coarse_grid(history: History) -> None:
+    rows = history.rows("outage")
+    assert len(rows) == 2 + 24 * 12
+    assert sum(column(rows, "produce_bytes")) == 1_000_003
 
 
-@pytest.mark.parametrize("batches", [1, 2, 5])
-def test_any_order_and_loss_comes_out_at_the_totals(table: UsageTopicTable, batches: int) -> None:
-    """A part never comes, a part twice, a part late: every boot's rows add up to its last total."""
-    runs = {
-        (boot, instance): a_run(
-            [(7 * minute + seed) % 13 * 1_000_001 for minute in range(40)], boot_id=boot, instance_id=instance
-        )
-        for seed, (boot, instance) in enumerate((("b1", ID), ("b2", ID), ("b1", "izyxwvutsrqp")))
-    }
-    written = [
-        record
-        for run in runs.values()
-        for index, record in enumerate(run)
-        if (index % 7 != 3 and index % 11 != 5) or index == 39
-    ]
-    shuffled = sorted(written * 2, key=lambda record: hash((record.interval_start_ms * 7919) % 1_000_003))
-    for number in range(batches):
-        table.take(shuffled[number::batches])
-    for (boot, instance), run in runs.items():
-        rows = [row for row in table.rows() if (row["boot_id"], row["instance_id"]) == (boot, instance)]
-        for direction in ("produce_bytes", "consume_bytes"):
-            assert sum(row[direction] for row in rows) == getattr(run[-1], f"{direction}_total")
-        real = {row["id"]: row["produce_bytes"] for row in rows if not row["recovered"]}
-        assert real == {record.id: record.produce_bytes for record in run if record in written}
-        assert sum(row["interval_ms"] for row in rows) == 40 * MINUTE_MS
-        assert sum(row["stored_byte_ms"] for row in rows) == 40 * MINUTE_MS * 1000
+def test_bytes_that_no_port_carries_are_not_recovered(history: History) -> None:
+    assert column(history.rows("liar"), "produce_bytes") == [1, 1]
+
+
+def test_any_order_and_loss_comes_out_at_the_totals(history: History) -> None:
+    """A part never comes, all else twice and in disorder over four batches."""
+    rows = history.rows("lossy")
+    for direction in ("produce_bytes", "consume_bytes"):
+        assert sum(column(rows, direction)) == getattr(LOSSY[-1], f"{direction}_total")
+    real = {row["id"]: row["produce_bytes"] for row in rows if not row["recovered"]}
+    assert real == {record.id: record.produce_bytes for record in HEARD}
+    assert sum(column(rows, "interval_ms")) == 40 * MINUTE_MS
+    assert sum(column(rows, "stored_byte_ms")) == 40 * MINUTE_MS * 1000
 
 
 BAD: dict[str, tuple[bytes, str]] = {
@@ -176,8 +213,6 @@ def test_what_cannot_be_true_is_quarantined_with_its_bytes(table: UsageTopicTabl
 def test_a_batch_that_was_killed_between_its_commits_is_quarantined_once(
     table: UsageTopicTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pipeline.ingest.commits import IngestTable
-
     values = [msgspec.json.encode(a_record(0, 5, 5)), b"nonsense"]
     append = IngestTable.append
 
