@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, Self
 
 import msgspec
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
-from deltalake.exceptions import CommitFailedError
+from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction
 from pyspark.sql.types import StructType
 
@@ -95,18 +95,21 @@ class IngestTable:
 
     @classmethod
     def open(cls, path: Path, spec: TableSpec) -> Self:
-        """Open a table; made where there is none."""
-        if not DeltaTable.is_deltatable(str(path)):
-            path.mkdir(parents=True, exist_ok=True)
-            DeltaTable.create(
-                str(path),
-                Schema.from_json(spec.schema.json()),
-                mode="ignore",
-                partition_by=list(spec.partition_by),
-                description=spec.description,
-                configuration=_CONFIGURATION,
-            )
-        return cls(path, DeltaTable(str(path)))
+        """Open a table; made where there is none. Raises: PipelineError where it is damaged."""
+        try:
+            if not DeltaTable.is_deltatable(str(path)):
+                path.mkdir(parents=True, exist_ok=True)
+                DeltaTable.create(
+                    str(path),
+                    Schema.from_json(spec.schema.json()),
+                    mode="ignore",
+                    partition_by=list(spec.partition_by),
+                    description=spec.description,
+                    configuration=_CONFIGURATION,
+                )
+            return cls(path, DeltaTable(str(path)))
+        except (DeltaError, OSError) as error:
+            raise PipelineError(f"table {path} cannot be opened: {error}") from error
 
     @property
     def version(self) -> int:
@@ -147,7 +150,8 @@ class IngestTable:
 
         `replace_all` puts the batch in the place of all rows that the table had, `replace_partitions` in the
         place of those in some partitions, such as `("day", "in", ["2026-11-21"])`.
-        Raises: OvertakenError, PipelineError where the table has another schema.
+        Raises: OvertakenError; PipelineError where the table cannot be written. What became of the batch
+        then is said by the table when it is opened again.
         """
         self._must_continue(document)
         now_ms = int(time.time() * 1000)
@@ -170,6 +174,8 @@ class IngestTable:
                 f"another process has written table {self.path.name} meanwhile ({error}): this batch was "
                 "not committed; start the job again"
             ) from error
+        except DeltaError as error:
+            raise PipelineError(f"table {self.path} cannot be written: {error}") from error
         self._table.update_incremental()
 
     def _must_continue(self, document: BatchDocument) -> None:

@@ -184,5 +184,8 @@ def test_staging_areas_of_killed_runs_are_removed(tmp_path: Path) -> None:
     assert [path for path in tmp_path.iterdir() if path.is_dir()] == []
 
 
-def test_errors_are_sentences() -> None:
-    assert issubclass(OvertakenError, PipelineError) and issubclass(LeasedError, PipelineError)
+def test_a_damaged_table_is_a_sentence(table: Path) -> None:
+    IngestTable.open(table, SPEC)
+    (table / "_delta_log" / f"{0:020}.json").write_text("nothing\n")
+    with pytest.raises(PipelineError, match="cannot be opened"):
+        IngestTable.open(table, SPEC)
