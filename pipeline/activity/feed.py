@@ -48,7 +48,8 @@ def touched(graph: DataFrame, posts: DataFrame, follows: DataFrame) -> DataFrame
 
 def _posts(events: DataFrame) -> DataFrame:
     found = events.where((F.col("topic") == POST.topic) & (F.col("lane") != Lane.DEAD.value))
-    return found.select("author", "ts", "event", "text", "batch")
+    # A late one that was there before is there twice.
+    return found.select("author", "ts", "event", "text", "batch").dropDuplicates(["ts", "event"])
 
 
 def _follows(events: DataFrame) -> DataFrame:

@@ -150,15 +150,22 @@ def run_jobs(
 @activity.command()
 def report(
     instance: InstanceArgument,
+    start: Annotated[
+        int | None,
+        typer.Option(
+            "--from", parser=parse_time, metavar="TIME", help="24 hours from then; default: the last ones."
+        ),
+    ] = None,
     tenant: Tenant = None,
     as_json: AsJson = False,
     data_dir: DataDir = DEFAULT_DATA_DIR,
 ) -> None:
-    """A report of an instance's activity: Markdown, HTML and pictures."""
+    """A report of a day of an instance's activity: Markdown, HTML and pictures."""
     with job_run("activity-report", instance, data_dir, tenant) as run:
         from pipeline.activity.report import report as write
 
-        paths = write(run.spark, run.layout, _source(run, instance).instance_id)
+        instance_id = str(run.instance(instance)["id"])
+        paths = write(run.spark, run.layout, instance_id, None if start is None else start * 1000)
     if as_json:
         print_json([str(path) for path in paths])
         return
