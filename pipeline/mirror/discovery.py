@@ -8,7 +8,7 @@ from pipeline.errors import PipelineError
 from pipeline.mirror.cluster import EARLIEST, Cluster, Topic, View
 from pipeline.mirror.progress import Progress
 from pipeline.mirror.task import source_changed
-from pipeline.mirror.topics import TopicAdmin, batch_bytes_max, ensure_target_topic
+from pipeline.mirror.topics import TopicAdmin, TopicRefusedError, batch_bytes_max, ensure_target_topic
 from pipeline.mirror.tracks import Track
 from pipeline.mirror.units import Unit, is_mirrored, target_name
 
@@ -69,8 +69,12 @@ class Discovery:
             if self._topic_ids.setdefault(name, topic.topic_id) != topic.topic_id:
                 raise PipelineError(source_changed(name, exists=True))
             known = sum(unit.topic == name for unit in (track.unit for track in tracks.values()))
-            if known < len(topic.leaders):
+            if known >= len(topic.leaders):
+                continue
+            try:
                 self._add(view.cluster_id, topic, progress, tracks)
+            except TopicRefusedError as error:
+                self.refused[name] = error.sentence
 
     def _wanted(self, view: View) -> list[str]:
         request = self._request

@@ -149,6 +149,7 @@ class _Driver:
             if self._request.continuous or unfinished(self._tracks.values()):
                 self._look()
             elif not worked:
+                self._check_ends()
                 return False
         except Unreachable as error:
             self._bear(str(error))
@@ -156,6 +157,15 @@ class _Driver:
         if not worked:
             time.sleep(_IDLE_S)
         return True
+
+    def _check_ends(self) -> None:
+        """Raises: PipelineError where the source ends before what was mirrored of it."""
+        for track in self._tracks.values():
+            if track.position > track.end:
+                raise PipelineError(
+                    f"{track.unit} ends at {track.end} at the source, but was mirrored up to {track.position}"
+                    ": the source lost records"
+                )
 
     def _take_lease(self) -> None:
         source_id = self._source.view([]).cluster_id
@@ -168,6 +178,8 @@ class _Driver:
         catch_up(self._target, self._progress, wait=False)
         if now - self._discovered_at >= _DISCOVER_EVERY_S:
             self._discovery.look(self._progress, self._tracks)
+            for sentence in self._discovery.refused.values():
+                self._say_once(sentence)
             self._discovered_at = now
         for topic_name in {track.unit.topic for track in self._tracks.values()}:
             topic = self._source.topic(topic_name)

@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from pipeline.mirror.errors import Paused
 from pipeline.mirror.units import Unit
 from wire.batch import Record
 
@@ -62,17 +63,25 @@ class Progress:
         """Of the progress topic."""
 
     def take(self, records: Iterable[Record]) -> None:
-        """Take in records in their order. Raises: msgspec.DecodeError for what no mirror wrote."""
+        """Take in records in their order. Raises: Paused for what no mirror wrote."""
         for record in records:
             self.next_offset = record.offset + 1
-            key, _, stretch = (record.key or b"").decode().partition(_PAIR)
-            if record.value is None:
-                continue
-            if stretch:
-                pair = msgspec.json.decode(record.value, type=Pair)
-                self._pairs.setdefault(key, {})[int(stretch)] = pair
-            else:
-                self.positions[key] = msgspec.json.decode(record.value, type=Position)
+            try:
+                self._take(record)
+            except (msgspec.MsgspecError, ValueError) as error:
+                raise Paused(
+                    f"{PROGRESS_TOPIC} of the target holds at offset {record.offset} what no mirror wrote"
+                    f" ({error}): delete that topic and the copies, and mirror anew"
+                ) from error
+
+    def _take(self, record: Record) -> None:
+        key, _, stretch = (record.key or b"").decode().partition(_PAIR)
+        if record.value is None:
+            return
+        if stretch:
+            self._pairs.setdefault(key, {})[int(stretch)] = msgspec.json.decode(record.value, type=Pair)
+        else:
+            self.positions[key] = msgspec.json.decode(record.value, type=Position)
 
     def pair_below(self, unit: Unit, source_offset: int) -> Pair | None:
         """The nearest pair at or below a source offset."""

@@ -120,6 +120,7 @@ class _Copier:
         found = progress.positions.get(self._plan.unit.key)
         if found is not None and found.target_topic_id == self._plan.target_topic_id:
             self._position, self._target_position = found.position, found.target_position
+            self._timestamp_ms = found.timestamp_ms
 
     def _reader(self) -> PartitionReader:
         """Raises: Stopped where the source is not what was mirrored, or has lost what was not."""
@@ -131,10 +132,7 @@ class _Copier:
         start = self._source.offsets(topic, EARLIEST, committed=True, partitions=wanted)[unit.partition]
         end = self._source.offsets(topic, LATEST, committed=False, partitions=wanted)[unit.partition]
         if self._position > end:
-            raise Stopped(
-                f"{unit} ends at {end} at the source, but was mirrored up to {self._position}: the source"
-                " lost records"
-            )
+            raise Unreachable(f"{unit} ends at {end} at the source, but was mirrored up to {self._position}")
         if 0 <= self._position < start:
             if not self._plan.skip_lost:
                 raise Stopped(

@@ -34,6 +34,10 @@ Configs = dict[str, tuple[str | None, bool]]
 """Each config's value, and whether it was set for this topic."""
 
 
+class TopicRefusedError(PipelineError):
+    """A cluster does not let this client do something with one topic."""
+
+
 class TopicAdmin:
     """One side's topics, as a tenant manages them."""
 
@@ -49,34 +53,34 @@ class TopicAdmin:
         return self._admin
 
     def configs(self, topic: str) -> Configs:
-        """Raises: PipelineError."""
+        """Raises: TopicRefusedError."""
         resource = ConfigResource(ResourceType.TOPIC, topic)
         (future,) = self._admin.describe_configs([resource], request_timeout=_TIMEOUT_S).values()
         try:
             entries = future.result(_TIMEOUT_S)
         except KafkaException as error:
-            raise PipelineError(f"configs of '{topic}' at the {self._side}: {_said(error)}") from error
+            raise TopicRefusedError(f"configs of '{topic}' at the {self._side}: {_said(error)}") from error
         return {name: (entry.value, not entry.is_default) for name, entry in entries.items()}
 
     def create(self, topic: str, partitions: int, configs: dict[str, str]) -> None:
-        """Create a topic, unless somebody else did. Raises: PipelineError."""
+        """Create a topic, unless somebody else did. Raises: TopicRefusedError."""
         new = NewTopic(topic, partitions, -1, config=configs)
         (future,) = self._admin.create_topics([new], request_timeout=_TIMEOUT_S).values()
         try:
             future.result(_TIMEOUT_S)
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise PipelineError(f"topic '{topic}' at the {self._side}: {_said(error)}") from error
+                raise TopicRefusedError(f"topic '{topic}' at the {self._side}: {_said(error)}") from error
 
     def grow(self, topic: str, partitions: int) -> None:
-        """Add partitions. Raises: PipelineError."""
+        """Add partitions. Raises: TopicRefusedError."""
         (future,) = self._admin.create_partitions(
             [NewPartitions(topic, partitions)], request_timeout=_TIMEOUT_S
         ).values()
         try:
             future.result(_TIMEOUT_S)
         except KafkaException as error:
-            raise PipelineError(f"partitions of '{topic}' at the {self._side}: {_said(error)}") from error
+            raise TopicRefusedError(f"partitions of '{topic}' at the {self._side}: {_said(error)}") from error
 
 
 def batch_bytes_max(configs: Configs) -> int:

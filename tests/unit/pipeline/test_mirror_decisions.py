@@ -4,9 +4,11 @@ import pytest
 
 from pipeline.errors import PipelineError
 from pipeline.mirror.cluster import parse_bootstrap
+from pipeline.mirror.errors import Paused
 from pipeline.mirror.progress import PAIR_STRETCH_OFFSETS, Pair, Position, Progress, progress_records
 from pipeline.mirror.tracks import Track, due, lag_seconds, unfinished
 from pipeline.mirror.units import Outcome, State, Unit, check_rename, is_mirrored, target_name
+from wire.batch import Record
 
 UNIT = Unit("ia", "orders", "topic-id", 0, "west.orders")
 
@@ -92,6 +94,11 @@ def test_progress_is_what_was_written_last_and_pairs_are_kept_by_stretch() -> No
     assert progress.pair_below(UNIT, 50) is None  # compaction keeps the newest pair of a stretch
     assert progress.pair_below(UNIT, 150) == Pair(100, 110)
     assert progress.pair_below(UNIT, 10**9) == Pair(PAIR_STRETCH_OFFSETS, 60_000)
+
+
+def test_foreign_records_among_the_progress_are_named() -> None:
+    with pytest.raises(Paused, match="holds at offset 7 what no mirror wrote"):
+        Progress().take([Record(7, 1, b"mirror/x", b"garbage")])
 
 
 def track(partition: int, *, end: int = 100, position: int = -1, worked_at_ms: int = 0) -> Track:
