@@ -4,7 +4,6 @@ import uuid
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import groupby
-from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
@@ -123,10 +122,6 @@ def _rows(topic_id: str, records: list[Record], ingest_batch: int) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=_SCHEMA)
 
 
-def delta_files(path: Path) -> list[Path]:
-    """Data files that a table's newest version has."""
-    from deltalake import DeltaTable
-
-    return [
-        path / name for name in DeltaTable(str(path)).file_uris() for name in [name.removeprefix(f"{path}/")]
-    ]
+def now() -> datetime:
+    """Two hours after START_MS."""
+    return datetime.fromtimestamp((START_MS + 2 * HOUR_MS) / 1000, UTC)
