@@ -6,6 +6,7 @@ from typing import Any, Final
 from pyspark.sql import SparkSession
 
 from contracts.billing import HOUR_MS
+from contracts.names import SYSTEM_INSTANCE_ID
 from pipeline.metering import calendar
 from pipeline.metering.bills import MonthUsage
 from pipeline.metering.quantities import gap_hours, month_p95, month_sums
@@ -24,9 +25,13 @@ def month_usage(
     *,
     with_total: bool = False,
 ) -> dict[str, MonthUsage]:
-    """By instance; those without usage in the month are left out. `with_total`: also `total_p95`."""
+    """By instance; those without usage in the month are left out. `with_total`: also `total_p95`.
+
+    The system instance, which carries Portico's own topics, is nobody's to pay.
+    """
     first, end = calendar.first_day(month), calendar.first_day(calendar.next_month(month))
     rows = slots.read(spark, version).where(f"day >= '{first}' and day < '{end}'")
+    rows = rows.where(rows.instance_id != SYSTEM_INSTANCE_ID)
     if instance_id is not None:
         rows = rows.where(rows.instance_id == instance_id)
     spark.conf.set(_KEYS_IN_MEMORY, "100000")

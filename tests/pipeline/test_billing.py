@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from contracts.billing import BillState
+from contracts.names import SYSTEM_INSTANCE_ID
 from pipeline.errors import PipelineError
 from pipeline.layout import PipelineLayout
 from pipeline.metering import bills as decide
@@ -69,7 +70,8 @@ def test_a_month_is_billed_closed_and_corrected(spark: SparkSession, layout: Pip
     last_hours = END - 2 * HOUR_MS
     rows = hours_of("i1", last_hours, [GIB, GIB, GIB]) + hours_of("i2", last_hours, [0, GIB, 0])
     lost = rows[5] | {"recovered": True}
-    put_usage(layout, [*rows[:5], lost, *rows[6:]], batch=0)
+    ours = hours_of(SYSTEM_INSTANCE_ID, last_hours, [GIB])
+    put_usage(layout, [*rows[:5], lost, *rows[6:], *ours], batch=0)
     roll_up(spark, layout)
     made = make_bills(spark, layout, now_ms=END)
     assert (made.months, made.bills) == (("2026-11", "2026-12"), 4)
