@@ -46,11 +46,12 @@ class MirrorBench:
 
     def fill(self, topic: str, records: int, record_bytes: int) -> None:
         """Random records, in turn to all partitions. Raises: RuntimeError where one is not delivered."""
-        admin = AdminClient({"bootstrap.servers": self._source})
+        admin = AdminClient({"bootstrap.servers": self._source, "log_level": 0})
         admin.create_topics([NewTopic(topic, _PARTITIONS, 1)])[topic].result(60)
         producer = Producer(
             {
                 "bootstrap.servers": self._source,
+                "log_level": 0,
                 "linger.ms": 20,
                 "batch.size": 1_000_000,
                 "queue.buffering.max.kbytes": 262_144,
@@ -95,7 +96,7 @@ class MirrorBench:
         copied = sum(track.records for track in summary.tracks)
         if copied != records or summary.paused or not summary.transactional:
             raise RuntimeError(f"{copied} records were mirrored, not {records}: {summary.paused}")
-        admin = AdminClient({"bootstrap.servers": self._target})
+        admin = AdminClient({"bootstrap.servers": self._target, "log_level": 0})
         admin.delete_topics([prefix + topic])[prefix + topic].result(60)
         return rate
 
