@@ -59,7 +59,7 @@ def with_rates(
 
 
 def this_month(layout: PipelineLayout, now_ms: int) -> dict[str, Billed]:
-    """Bills of the month by instance; none before `portico pipeline meter` has made any."""
+    """Bills of the month by instance; none before `portico pipeline meter run` has made any."""
     if not DeltaTable.is_deltatable(str(layout.table(BILL_LINE))):
         return {}
     ledger, month = Ledger(layout), month_at(now_ms)

@@ -127,7 +127,7 @@ def _skews(
 def _usage(spark: SparkSession, layout: PipelineLayout, name: str) -> DataFrame:
     path = str(layout.table(name))
     if not DeltaTable.is_deltatable(path):
-        raise PipelineError("no usage was metered yet: run `portico pipeline meter` first")
+        raise PipelineError("no usage was metered yet: run `portico pipeline meter run` first")
     return spark.read.format("delta").load(path)
 
 

@@ -258,7 +258,7 @@ def test_a_run_is_written_whole_and_again_in_its_place(
 
 
 def test_without_usage_it_says_what_to_do(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(PipelineError, match="portico pipeline meter"):
+    with pytest.raises(PipelineError, match="portico pipeline meter run"):
         advise(
             spark,
             PipelineLayout(tmp_path),

@@ -38,7 +38,7 @@ def advise(
     as_json: AsJson = False,
     data_dir: DataDir = DEFAULT_DATA_DIR,
 ) -> None:
-    """Advise sizes and partition moves from the usage that `portico pipeline meter` has gathered (operators).
+    """Advise sizes and partition moves from the usage that `portico pipeline meter run` gathered (operators).
 
     Writes today's rows of the tables that the console's pages show, in place of those of an earlier run.
     """
