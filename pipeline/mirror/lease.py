@@ -60,7 +60,11 @@ class Lease:
         """Become the only writer. Raises: PipelineError where somebody else is."""
         asked_ms = _now_ms()
         was_held = self._members() > 0
-        self._join()
+        try:
+            self._join()
+        except PipelineError:
+            self.release()
+            raise
         if was_held:
             time.sleep(max(0, asked_ms + SESSION_MS - _now_ms()) / 1000)
         self._heartbeat()
@@ -100,7 +104,6 @@ class Lease:
             self._member_id = answer.member_id
             if answer.error_code == ErrorCode.none:
                 if answer.leader != answer.member_id:
-                    self.release()
                     raise PipelineError(_HELD)
                 self._generation_id = answer.generation_id
                 if self._sync() == ErrorCode.none:
