@@ -113,34 +113,35 @@ def add_partition(audit: TopicAudit, found: PartitionFindings, expired_before: i
     if unverified or found.doubt.expired:
         labels.add(NO_HOUR)
     for label in sorted(labels):
-        lost = missing.offsets[missing.hours == label]
-        again = found.held.doubled
-        chosen = again.labels == label
-        twice = list(zip(again.starts[chosen].tolist(), again.ends[chosen].tolist(), strict=True))
         without_hour = label == NO_HOUR
-        audit.rows.append(
-            LakeAuditRow(
-                audited_at_ms=audit.audited_at_ms,
-                instance_id=audit.lake.instance_id,
-                topic=audit.lake.topic,
-                topic_id=audit.lake.topic_id,
-                partition=found.partition,
-                hour=None if without_hour else _EPOCH + timedelta(hours=label),
-                lake_rows=rows[label],
-                duplicate_rows=doubled[label],
-                missing_rows=len(lost),
-                expired_rows=expired[label] + (found.doubt.expired if without_hour else 0),
-                unverified_offsets=unverified if without_hour else 0,
-                is_complete=not len(lost) and not doubled[label],
-                missing_ranges=_shown(as_ranges(lost)),
-                duplicate_ranges=_shown(joined(twice)),
-            )
+        lost = missing.offsets[missing.hours == label]
+        row = LakeAuditRow(
+            audited_at_ms=audit.audited_at_ms,
+            instance_id=audit.lake.instance_id,
+            topic=audit.lake.topic,
+            topic_id=audit.lake.topic_id,
+            partition=found.partition,
+            hour=None if without_hour else _EPOCH + timedelta(hours=label),
+            lake_rows=rows[label],
+            duplicate_rows=doubled[label],
+            missing_rows=len(lost),
+            expired_rows=expired[label] + (found.doubt.expired if without_hour else 0),
+            unverified_offsets=unverified if without_hour else 0,
+            is_complete=not len(lost) and not doubled[label],
+            missing_ranges=_shown(as_ranges(lost)),
+            duplicate_ranges=_shown(_of_label(found.held.doubled, label)),
         )
+        audit.rows.append(row)
     audit.lake_rows += rows.total()
     audit.duplicate_rows += doubled.total()
     audit.missing_rows += len(missing.offsets)
     audit.expired_rows += expired.total() + found.doubt.expired
     audit.unverified_offsets += unverified
+
+
+def _of_label(runs: Runs, label: int) -> Ranges:
+    chosen = runs.labels == label
+    return joined(zip(runs.starts[chosen].tolist(), runs.ends[chosen].tolist(), strict=True))
 
 
 class BatchRows(NamedTuple):

@@ -222,6 +222,10 @@ def _show_audits(audits: "Sequence[TopicAudit]", table: str, as_json: bool) -> N
         ),
         empty="No tables.",
     )
+    _show_faults(audits, table)
+
+
+def _show_faults(audits: "Sequence[TopicAudit]", table: str) -> None:
     faults = [row for each in audits for row in each.rows if not row.is_complete]
     if faults:
         print_table(
