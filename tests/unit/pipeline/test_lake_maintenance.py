@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ctl.commands.pipeline import app
 from ctl.commands.pipeline.tables import parse_age
-from ctl.errors import CommandError
+from ctl.errors import EXIT_USAGE, CommandError
 from pipeline.ingest.failures import UnreadableTime
 from pipeline.ingest.ranges import Bounds, PartitionRange
 from pipeline.lake.backfill import clip
@@ -188,3 +189,25 @@ def test_ages_are_whole_hours(text: str, hours: int) -> None:
 def test_what_is_no_age_is_wrong_usage(text: str) -> None:
     with pytest.raises(CommandError, match="no age like 30d"):
         parse_age(text, "--older-than")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["backfill", "x", "--topic", "t"], "name a window"),
+        (["backfill", "x", "--topic", "t", "--from", "2026-01-01", "--to-offset", "5"], "name a window"),
+        (["backfill", "x", "--topic", "t", "--from", "2026-01-02", "--to", "2026-01-01"], "a later --to"),
+        (["backfill", "x", "--topic", "t", "--from-offset", "5", "--to-offset", "5"], "a larger --to-offset"),
+        (
+            ["decode", "x", "--topic", "t", "--schema", "f", "--on-error", "skip"],
+            "--on-error is dlq, drop or",
+        ),
+        (["expire", "x", "--older-than", "soon"], "no age like 30d"),
+        (["expire", "x", "--older-than", "1d", "--retention", "2h"], "at least 24h"),
+        (["compact", "x", "--table", "bronze"], "--table is lake, decoded or dead_letters"),
+    ],
+)
+def test_wrong_arguments_are_one_sentence(arguments: list[str], sentence: str) -> None:
+    with pytest.raises(CommandError, match=sentence) as raised:
+        app(arguments, standalone_mode=False)
+    assert raised.value.code == EXIT_USAGE
