@@ -5,7 +5,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from contracts.names import SCOPE_LENGTH, owner_of
+from contracts.names import SCOPE_LENGTH, SYSTEM_INSTANCE_ID, owner_of
 from contracts.specs import BrokerAddress, ClusterSpec
 from runtime.clock import epoch_ms, monotonic_ms
 from tenants.api import cluster_models
@@ -56,7 +56,8 @@ async def cluster_partitions(
             for one in facts.partitions
             if every or (under_replicated and one.is_under_replicated) or (offline and one.leader is None)
         ]
-    found.sort(key=lambda each: (each[1].leader is not None, owner_of(each[1].topic) is None))
+    own = (None, SYSTEM_INSTANCE_ID)
+    found.sort(key=lambda each: (each[1].leader is not None, owner_of(each[1].topic) in own))
     shown = [_partition_view(cluster_id, one, names) for cluster_id, one in found[:limit]]
     return cluster_models.ClusterPartitionList(items=shown, total=len(found))
 
