@@ -1,0 +1,43 @@
+"""`portico pipeline jobs`: what is printed of a run, and wrong usage."""
+
+from pathlib import Path
+
+import pytest
+
+from ctl.commands.pipeline.jobs import _row, jobs
+from ctl.errors import EXIT_USAGE, CommandError
+
+RUN = {
+    "started_at": "2026-11-21T21:10:38.871000Z",
+    "updated_at": "2026-11-21T21:10:48.871000Z",
+    "job": "load",
+    "subject": "shop orders",
+    "state": "running",
+    "planned": 2_000_000,
+    "done": 1_250_000,
+    "unit": "records",
+    "rate_per_s": 125_000.0,
+    "figures": {"rows": 1_250_000, "lag_records": 750_000},
+    "error": "",
+}
+
+
+def test_a_run_in_one_line() -> None:
+    assert _row(RUN) == [
+        "2026-11-21 21:10:38",
+        "load",
+        "shop orders",
+        "running",
+        "1,250,000 of 2,000,000 records",
+        "125,000/s",
+        "10.0 s",
+        "lag_records=750,000 rows=1,250,000",
+    ]
+    assert _row(RUN | {"planned": 0, "error": "disk full"})[4::3] == ["1,250,000 records", "disk full"]
+
+
+def test_wrong_usage(tmp_path: Path) -> None:
+    for wrong in ({"state": "sleeping"}, {"watch": True, "as_json": True}):
+        with pytest.raises(CommandError) as refused:
+            jobs(**wrong, data_dir=tmp_path)  # type: ignore[arg-type]
+        assert refused.value.code == EXIT_USAGE
