@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
@@ -202,7 +203,7 @@ def _moves(
     )
     if not hot:
         return {}
-    chosen = skew.filter(pa.compute.is_in(skew["instance_id"], pa.array(hot)))
+    chosen = skew.filter(pc.is_in(skew["instance_id"], pa.array(hot)))
     rows: dict[str, list[SkewRow]] = {}
     for row in skew_rows(chosen):
         rows.setdefault(row.instance_id, []).append(row)
