@@ -71,7 +71,7 @@ def send(source: Source, events: int, seed: int, start_ms: int, span_h: float) -
     return generate(source.bootstrap_servers, 1, events, seed, span_h=span_h, start_ms=start_ms, paced=False)
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_results_are_what_was_sent_over_two_runs(
     spark: SparkSession, layout: PipelineLayout, stack: Stack
 ) -> None:
@@ -150,7 +150,7 @@ def check_alerts(source: Source, results: dict[str, list[tuple[Any, ...]]]) -> N
     }
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_a_crash_between_events_and_results_and_a_fresh_topic(
     spark: SparkSession, layout: PipelineLayout, stack: Stack
 ) -> None:
@@ -183,7 +183,7 @@ def wait_until_gone(source: Source) -> None:
             return
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_alerts_of_a_running_stream(spark: SparkSession, layout: PipelineLayout, stack: Stack) -> None:
     """Batch after batch: what sliding windows over several batches tell is told once."""
     source = source_of(stack, "activity-running")
@@ -206,7 +206,7 @@ def start_run(stack: Stack, instance: str, jobs: Sequence[str]) -> subprocess.Po
 
 
 def killed_after(
-    stack: Stack, instance: str, jobs: Sequence[str], commit: Path, within_s: float = 180.0
+    stack: Stack, instance: str, jobs: Sequence[str], commit: Path, within_s: float = 600.0
 ) -> None:
     """kill -9 of a run and its JVM as soon as a commit of a table is there."""
     process = start_run(stack, instance, jobs)
@@ -218,7 +218,7 @@ def killed_after(
     assert commit.exists(), "the run was killed where it was meant to be"
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1500)
 def test_a_killed_run_goes_on(spark: SparkSession, layout: PipelineLayout, stack: Stack) -> None:
     killed_and_resumed(spark, layout, stack, ("views",), ["views_minute"])
 
