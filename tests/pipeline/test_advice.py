@@ -29,6 +29,8 @@ from pipeline.layout import PipelineLayout
 from pipeline.progress import Silent
 from tests.pipeline.advice_usage import NOW_MS, Series, put_hours, put_points
 
+pytestmark = pytest.mark.timeout(600)  # the first test waits for a whole run, on a loaded machine too
+
 MB, GB = 10**6, 10**9
 WEEK_H = 168
 HOURS = np.arange(4.0 * WEEK_H)
@@ -267,3 +269,13 @@ def test_without_usage_it_says_what_to_do(spark: SparkSession, tmp_path: Path) -
             now_ms=NOW_MS,
             places=places,
         )
+
+
+def test_instances_that_nobody_used_are_advised_too(
+    spark: SparkSession, tables: PipelineLayout, advised: Advised
+) -> None:
+    only = [BOUGHT["silent"]]
+    found = advise(spark, tables, Silent(), only, now_ms=NOW_MS, places=places, only_one=True)
+    assert [row.instance_id for row in found.advice] == [instance_id("silent")]
+    assert found.forecast.num_rows == found.skew.num_rows == len(found.moves) == 0
+    assert len(advised.advice) == DeltaTable(str(tables.table(ADVICE_TABLE))).to_pyarrow_table().num_rows
