@@ -150,9 +150,11 @@ def _replace(
 
 def _tidy(tables: UsageTables, layout: PipelineLayout) -> None:
     """Once a day: every run leaves the files of the day that it made again."""
-    bills = layout.table(billing.BILL)
-    named = DeltaTable(str(bills)).to_pyarrow_table(["usage_version"]) if bills.is_dir() else None
-    tables.slots.tidy([] if named is None else named["usage_version"].to_pylist())
+    bills = str(layout.table(billing.BILL))
+    named = []
+    if DeltaTable.is_deltatable(bills):
+        named = DeltaTable(bills).to_pyarrow_table(columns=["usage_version"])["usage_version"].to_pylist()
+    tables.slots.tidy(named)
     tables.hours.tidy()
     tables.days.tidy()
 

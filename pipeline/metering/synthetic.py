@@ -18,7 +18,7 @@ def day_of_records(
     pairs = instances * points
     rows = spark.range(DAY_MS // interval_ms * pairs)
     start_ms = F.unix_millis(F.lit(day).cast("timestamp")) + F.expr(f"id div {pairs} * {interval_ms}")
-    instance = F.format_string("i%011d", F.expr(f"id % {instances}"))
+    instance = F.format_string("i%011d", F.expr(f"id % {instances} + 1"))
     boot = F.format_string("boot-%d", F.expr(f"id % {pairs} div {instances}"))
     size = F.pmod(F.xxhash64("id"), F.lit(10**9))
     known = {
@@ -49,7 +49,7 @@ def month_of_slots(spark: SparkSession, first: date, *, instances: int, slots: i
     start = F.unix_millis(F.lit(first).cast("timestamp")) + F.expr(f"id % {slots} * {SLOT_MS}")
     size = F.pmod(F.xxhash64("id"), F.lit(10**12))
     known = {
-        "instance_id": F.format_string("i%011d", F.expr(f"id div {slots}")),
+        "instance_id": F.format_string("i%011d", F.expr(f"id div {slots} + 1")),
         "slot_start": F.timestamp_millis(start),
         "day": F.timestamp_millis(start).cast("date"),
         "produce_bytes": size,

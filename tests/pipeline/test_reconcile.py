@@ -1,4 +1,4 @@
-"""Reconciliation: agrees where tables agree, and names each table that was tampered with."""
+"""Reconciliation names each table that was tampered with; that it agrees otherwise see `test_month`."""
 
 from typing import Any
 
@@ -43,14 +43,11 @@ def tamper(layout: PipelineLayout, table: str, change: dict[str, str], where: st
     assert done["num_updated_rows"] == 1, table
 
 
-def test_tables_agree_until_one_is_tampered_with(spark: SparkSession, layout: PipelineLayout) -> None:
+def test_each_table_that_was_tampered_with_is_named(spark: SparkSession, layout: PipelineLayout) -> None:
     put_usage(layout, records(), batch=0)
     roll_up(spark, layout)
     close_month(spark, layout, now_ms=END, month=MONTH, force_with_gaps=True)
     make_bills(spark, layout, now_ms=END)
-    checks = reconcile(spark, layout)
-    assert [(check.differences, check.compared > 0) for check in checks] == [(0, True)] * 5
-
     first_december = f"boot_id = 'a' and interval_start_ms = {END}"
     tamper(layout, "usage_raw", {"produce_bytes": "produce_bytes + 1"}, first_december)
     tamper(layout, "usage_5m", {"produce_bytes": "produce_bytes + 7"}, "slot_start = '2026-11-30T23:00:00Z'")

@@ -68,7 +68,7 @@ class SyntheticMonth:
         self.days = calendar.slots_in(size.month) // SLOTS
         slots = self.days * SLOTS
         rng = np.random.default_rng(size.seed)
-        self.names = np.array([f"i{index:011d}" for index in range(size.instances)])
+        self.names = np.array([f"i{index:011d}" for index in range(1, size.instances + 1)])
         half_way = rng.integers(0, slots, (2, size.instances))
         self.born = np.where(rng.random(size.instances) < 0.1, half_way[0], 0)
         self.gone = np.where(rng.random(size.instances) < 0.1, half_way[1], slots)
