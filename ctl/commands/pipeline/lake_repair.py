@@ -289,8 +289,9 @@ def _raise_incomplete(audits: "Sequence[TopicAudit]") -> None:
     first = wrong[0]
     others = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
     missing = first.missing_rows + first.lost_rows
+    before = "after `portico pipeline audit --forget-missing-files`, " if first.missing_files else ""
     raise CommandError(
         f"topic {first.lake.topic}{others} is not complete: {missing} rows missing, {first.duplicate_rows} "
-        f"doubled, {len(first.missing_files)} files missing; `portico pipeline backfill` brings what the "
-        "brokers still have"
+        f"doubled, {len(first.missing_files)} files missing; {before}`portico pipeline backfill` brings what "
+        "the brokers still have"
     )
