@@ -85,7 +85,7 @@ def test_results_are_what_was_sent_over_two_runs(
 
     second = send(source, 6000, 4, start_ms + 6 * HOUR_MS, 12)
     totals = run_activity(spark, source, layout)
-    results = results_of(spark, layout, source.instance_id)
+    results = results_of(layout, source.instance_id)
     in_time, late = counted(results["views_minute"]), counted(results["views_late"])
     assert in_time + late == views_of(first, second)
     assert late and late.total() == totals["views"]["late"]
@@ -103,7 +103,7 @@ def test_results_are_what_was_sent_over_two_runs(
     check_alerts(source, results)
 
     assert run_activity(spark, source, layout) == {job: {} for job in JOBS}
-    assert results_of(spark, layout, source.instance_id) == results
+    assert results_of(layout, source.instance_id) == results
 
 
 def check_first_run(
@@ -114,18 +114,18 @@ def check_first_run(
     totals: Any,
     told: dict[str, Recorded],
 ) -> None:
-    assert counted(rows_of(spark, layout, source.instance_id, "views_minute")) == views_of(sent)
+    assert counted(rows_of(layout, source.instance_id, "views_minute")) == views_of(sent)
     assert totals["views"] == {
         "events": sent.events["page_views"],
         "dead_letters": sent.damaged["page_views"],
     }
     assert told["views"].told["rows"] == told["views"].told["planned"] == sent.records["page_views"]
     assert told["views"].told["lag_records"] == 0
-    alerts = rows_of(spark, layout, source.instance_id, "abuse_alerts")
+    alerts = rows_of(layout, source.instance_id, "abuse_alerts")
     assert {(rule, of) for _, rule, of, *_ in alerts} == {
         (attack.rule, attack.source) for attack in sent.attacks
     }
-    incidents = rows_of(spark, layout, source.instance_id, "ops_alerts")
+    incidents = rows_of(layout, source.instance_id, "ops_alerts")
     [error_rate] = [row for row in incidents if "error_rate" in row]
     opened_ms, resolved_ms = error_rate[1], error_rate[2]
     assert sent.incident.service in error_rate
@@ -160,7 +160,7 @@ def test_a_crash_between_events_and_results_and_a_fresh_topic(
         with pytest.raises(PipelineError, match="activity-views"):
             run_views(spark, source, layout, Crash())
     assert run_views(spark, source, layout)["events"] == sent.events["page_views"]
-    assert counted(rows_of(spark, layout, source.instance_id, "views_minute")) == views_of(sent)
+    assert counted(rows_of(layout, source.instance_id, "views_minute")) == views_of(sent)
 
     admin = AdminClient({"bootstrap.servers": source.bootstrap_servers})
     for future in admin.delete_topics(list(INPUT_TOPICS)).values():
@@ -170,7 +170,7 @@ def test_a_crash_between_events_and_results_and_a_fresh_topic(
     wait_until_gone(source)
     again = send(source, 1500, 6, T0 - 9_000 * HOUR_MS, 2)
     assert run_views(spark, source, layout)["events"] == again.events["page_views"]
-    assert counted(rows_of(spark, layout, source.instance_id, "views_minute")) == views_of(sent, again)
+    assert counted(rows_of(layout, source.instance_id, "views_minute")) == views_of(sent, again)
 
 
 def wait_until_gone(source: Source) -> None:
@@ -191,10 +191,10 @@ def test_alerts_of_a_running_stream(spark: SparkSession, layout: PipelineLayout,
     for number in range(2):
         sent = send(source, 6000, 8 + number, T0 - 10_000 * HOUR_MS + number * 3 * HOUR_MS, 3)
         run_abuse(spark, source, layout)
-        alerts = rows_of(spark, layout, source.instance_id, "abuse_alerts")
+        alerts = rows_of(layout, source.instance_id, "abuse_alerts")
         assert {(a.rule, a.source) for a in sent.attacks} <= {(row[1], row[2]) for row in alerts}
     run_abuse(spark, source, layout, available_now=False, for_s=1)
-    assert rows_of(spark, layout, source.instance_id, "abuse_alerts") == alerts
+    assert rows_of(layout, source.instance_id, "abuse_alerts") == alerts
     keys = [key for key, _ in read_topic(source.bootstrap_servers, "abuse_alerts")]
     assert len(keys) == len(set(keys)) == len(alerts)
 
@@ -252,8 +252,8 @@ def killed_and_resumed(
         if not commit.exists():
             killed_after(stack, source.instance_id, jobs, commit)
     run_activity(spark, source, of_stack, only=jobs)
-    results = results_of(spark, of_stack, source.instance_id)
+    results = results_of(of_stack, source.instance_id)
     assert counted(results["views_minute"]) + counted(results["views_late"]) == views_of(sent)
 
     run_activity(spark, source, layout, only=jobs)  # the same topics, undisturbed
-    assert results_of(spark, layout, source.instance_id) == results
+    assert results_of(layout, source.instance_id) == results
