@@ -33,13 +33,16 @@ def judged(frame: DataFrame, now_ms: int) -> DataFrame:
 
     `frame` has what Kafka's source gives: key, value, partition, offset, timestamp.
     """
+    record = F.from_json(F.col("value").cast("string"), USAGE_RECORD)
     parsed = frame.select(
         "key",
         "value",
         F.col("partition").alias("kafka_partition"),
         F.col("offset").alias("kafka_offset"),
         F.unix_millis("timestamp").alias("kafka_timestamp_ms"),
-        F.from_json(F.col("value").cast("string"), USAGE_RECORD).alias("record"),
+        # What is not deterministic is computed where it stands; else filters of what follows would be pushed
+        # below, and each of the hundred places that look at a field would parse the record for itself.
+        F.when(F.monotonically_increasing_id() >= 0, record).alias("record"),
     )
     flat = parsed.select("key", "value", *_PLACE, "record.*")
     reasons = _faults(now_ms)
