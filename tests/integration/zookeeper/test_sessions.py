@@ -19,9 +19,11 @@ CONNECTED, SUSPENDED, EXPIRED = SessionState.CONNECTED, SessionState.SUSPENDED, 
 
 
 @asynccontextmanager
-async def session(hosts: str) -> AsyncIterator[tuple[ZooKeeperTree, list[SessionState]]]:
+async def session(
+    hosts: str, timeout_ms: int = SESSION_TIMEOUT_MS
+) -> AsyncIterator[tuple[ZooKeeperTree, list[SessionState]]]:
     """A tree and the states of its session."""
-    tree = ZooKeeperTree(hosts, SESSION_TIMEOUT_MS)
+    tree = ZooKeeperTree(hosts, timeout_ms)
     states: list[SessionState] = []
     tree.on_session(states.append)
     await tree.start()
@@ -170,7 +172,7 @@ async def test_a_write_of_an_ended_session_is_not_sent_in_the_next(
 
 async def test_a_server_killed_and_started_again_keeps_sessions_and_data(tmp_path: Path) -> None:
     with running_zookeeper(tmp_path) as server:
-        async with session(server.new_chroot()) as (tree, states):
+        async with session(server.new_chroot(), 15_000) as (tree, states):
             [made] = await tree.commit([Create("/e", b"x", ephemeral=True)])
             told: list[str] = []
             tree.watch_data("/e", lambda: told.append("e"))
