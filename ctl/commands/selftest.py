@@ -35,7 +35,8 @@ def run_tests(
         raise usage(f"there is no tier '{tier}': {', '.join(TIERS)}")
     if not (ROOT / "tests").is_dir():
         raise CommandError("there are no tests beside this installation: run it from a clone")
-    expression = tier if tier is not None else " and ".join(f"not {name}" for name in TIERS)
+    left_out = TIERS if tier is None else {"long"} - {tier}
+    expression = " and ".join([*([tier] if tier else []), *(f"not {name}" for name in left_out)])
     parallel = _PARALLEL if tier is None and not pytest_arguments else ()
     command = [sys.executable, "-m", "pytest", "-m", expression, *parallel, *(pytest_arguments or [])]
     code = subprocess.call(command, cwd=ROOT)
