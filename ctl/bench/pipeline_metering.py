@@ -92,7 +92,7 @@ class _MeteringBench:
         for future in admin.create_topics([NewTopic(USAGE_TOPIC, _PARTITIONS, 1)]).values():
             future.result(60)
         frame = self._spark.read.parquet(self._files).select("key", "value", "partition")
-        frame.write.format("kafka").options(
+        frame.write.format("kafka").mode("append").options(
             **{"kafka.bootstrap.servers": self._source.bootstrap, "topic": USAGE_TOPIC}
         ).save()
 
