@@ -111,14 +111,15 @@ def _bars() -> Progress:
 
 def quiet_teller(tell: Tell, warn: Callable[[str], None]) -> Tell:
     """A job goes on without its console; the first failure to tell it is said, the others are not."""
-    failed_at: list[float] = []
+    is_said = False
 
     def attempt(status: JobStatus) -> None:
+        nonlocal is_said
         try:
             tell(status)
         except CommandError as error:
-            if not failed_at:
+            if not is_said:
                 warn(f"the console is not told of this job: {error.sentence}")
-            failed_at.append(time.monotonic())
+            is_said = True
 
     return attempt

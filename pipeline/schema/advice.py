@@ -10,9 +10,9 @@ from pyspark.sql.types import (
     DoubleType,
     LongType,
     StringType,
-    StructField,
-    StructType,
 )
+
+from pipeline.schema.columns import columns
 
 _TEXT: Final = StringType()
 _LONG: Final = LongType()
@@ -20,13 +20,9 @@ _REAL: Final = DoubleType()
 _FLAG: Final = BooleanType()
 
 
-def _columns(**of: DataType) -> StructType:
-    return StructType([StructField(name, kind) for name, kind in of.items()])
-
-
 _KEY: Final[dict[str, DataType]] = {"run_date": DateType(), "instance_id": _TEXT}
 
-ADVICE: Final = _columns(
+ADVICE: Final = columns(
     **_KEY,
     computed_at_ms=_LONG,
     history_hours=_LONG,
@@ -64,9 +60,9 @@ ADVICE: Final = _columns(
     currency=_TEXT,
 )
 
-_POINT: Final = _columns(point=_TEXT, node_id=_LONG, partitions_led=_LONG, bytes=_LONG, throttled_ms=_LONG)
+_POINT: Final = columns(point=_TEXT, node_id=_LONG, partitions_led=_LONG, bytes=_LONG, throttled_ms=_LONG)
 
-SKEW: Final = _columns(
+SKEW: Final = columns(
     **_KEY,
     direction=_TEXT,
     window_ms=_LONG,
@@ -82,7 +78,7 @@ SKEW: Final = _columns(
     points=ArrayType(_POINT),
 )
 
-FORECAST: Final = _columns(
+FORECAST: Final = columns(
     **_KEY,
     metric=_TEXT,
     model=_TEXT,
@@ -102,7 +98,7 @@ FORECAST: Final = _columns(
     days_to_full_high=_REAL,
 )
 
-MOVES: Final = _columns(
+MOVES: Final = columns(
     **_KEY,
     topic=_TEXT,
     partition=_LONG,

@@ -3,14 +3,13 @@
 from typing import Final
 
 from pyspark.sql.types import (
-    DataType,
     DateType,
     DecimalType,
     LongType,
     StringType,
-    StructField,
-    StructType,
 )
+
+from pipeline.schema.columns import columns
 
 _TEXT: Final = StringType()
 _LONG: Final = LongType()
@@ -18,11 +17,7 @@ _WHOLE: Final = DecimalType(38, 0)
 _QUANTITY: Final = DecimalType(38, 6)
 
 
-def _columns(**of: DataType) -> StructType:
-    return StructType([StructField(name, kind) for name, kind in of.items()])
-
-
-PRICE_BOOK: Final = _columns(
+PRICE_BOOK: Final = columns(
     version=_LONG,
     effective_from=DateType(),
     currency=_TEXT,
@@ -31,7 +26,7 @@ PRICE_BOOK: Final = _columns(
     set_at_ms=_LONG,
 )
 
-BILL: Final = _columns(
+BILL: Final = columns(
     instance_id=_TEXT,
     month=_TEXT,
     state=_TEXT,
@@ -54,7 +49,7 @@ BILL: Final = _columns(
 )
 """Partitioned by `month`, as `bill_line`; one row per instance and month."""
 
-BILL_LINE: Final = _columns(
+BILL_LINE: Final = columns(
     instance_id=_TEXT,
     month=_TEXT,
     dimension=_TEXT,
@@ -68,7 +63,7 @@ BILL_LINE: Final = _columns(
     detail=_TEXT,
 )
 
-ADJUSTMENT: Final = _columns(
+ADJUSTMENT: Final = columns(
     id=_TEXT,
     instance_id=_TEXT,
     month=_TEXT,
