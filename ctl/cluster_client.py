@@ -1,6 +1,7 @@
 """A cluster's brokers as operator tools use them: Kafka's own APIs, physical names, the deployment secret."""
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -32,6 +33,7 @@ SecretFile = Annotated[
 _CLIENT_ID: Final = "portico-tools"
 _CONTROLLER_TRIES: Final = 20
 _RETRY_S: Final = 0.25
+_CONTROLLER_TIMEOUT_S: Final = 2.0
 
 
 class Reach(NamedTuple):
@@ -96,21 +98,33 @@ class Cluster:
             connection.close()
 
     async def metadata(self, topics: Sequence[str] | None = None) -> MetadataResponse:
-        """The cluster and some topics, or all. Raises: CommandError."""
+        """The cluster and some topics, or all: as the controller knows them, if it answers soon.
+
+        Other brokers are a moment behind; one that was paused, by as long as that. Raises: CommandError.
+        """
         asked = None
         if topics is not None:
             asked = tuple(MetadataRequestTopic(name=TopicName(name)) for name in topics)
-        answer: MetadataResponse = await self._ask_anyone(
-            MetadataRequest(
-                topics=asked,
-                allow_auto_topic_creation=False,
-                include_cluster_authorized_operations=False,
-                include_topic_authorized_operations=False,
-            )
+        request = MetadataRequest(
+            topics=asked,
+            allow_auto_topic_creation=False,
+            include_cluster_authorized_operations=False,
+            include_topic_authorized_operations=False,
         )
+        answer: MetadataResponse
+        answered, answer = await self._ask_anyone(request)
+        self._take(answer)
+        controller = self.addresses.get(self.controller_id)
+        if controller is not None and controller != answered:
+            with contextlib.suppress(KafkaUnavailable, TimeoutError):
+                async with asyncio.timeout(_CONTROLLER_TIMEOUT_S):
+                    answer = await self._call(controller, request, _CONTROLLER_TIMEOUT_S)
+                self._take(answer)
+        return answer
+
+    def _take(self, answer: MetadataResponse) -> None:
         self.addresses = {int(one.node_id): (one.host, int(one.port)) for one in answer.brokers}
         self.controller_id = int(answer.controller_id)
-        return answer
 
     async def ask(self, node_id: int, request: Any, *, timeout_s: float = 30.0) -> Any:
         """Ask one broker. Raises: KafkaUnavailable, CommandError for one that is not registered."""
@@ -141,12 +155,13 @@ class Cluster:
             await asyncio.sleep(_RETRY_S)
         raise CommandError("the cluster has no controller now: try again in a few seconds")
 
-    async def _ask_anyone(self, request: Any) -> Any:
+    async def _ask_anyone(self, request: Any) -> tuple[Address, Any]:
+        """Who answered, and what."""
         addresses = [*self.addresses.values(), *self._known]
         failure: KafkaUnavailable | None = None
         for address in dict.fromkeys(addresses):
             try:
-                return await self._call(address, request, 10.0)
+                return address, await self._call(address, request, 10.0)
             except KafkaUnavailable as error:
                 failure = error
         raise CommandError(f"no broker answers: {failure}") from failure

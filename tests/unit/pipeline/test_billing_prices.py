@@ -40,7 +40,7 @@ def half_even(exact: Fraction) -> int:
 @given(st.integers(-(10**30), 10**30), st.sampled_from(Dimension))
 def test_a_quantity_is_rounded_once_to_six_places(base: int, dimension: Dimension) -> None:
     exact = Fraction(base * 10**6, UNITS[dimension].base_per_unit)
-    assert in_units(dimension, base) == Decimal(half_even(exact)) / 10**6
+    assert Fraction(in_units(dimension, base)) == Fraction(half_even(exact), 10**6)
 
 
 @given(decimals, st.lists(st.tuples(steps, decimals), max_size=4), decimals, st.integers(0, 4))
