@@ -35,5 +35,8 @@ class ControllerConfig:
     auto_leader_rebalance_enable: bool = True
     """Whether preferred replicas get leadership back by themselves."""
     leader_imbalance_check_interval_seconds: int = 300
+    leaders_rest_ms: int = 30_000
+    """How long brokers neither come nor go before leadership is given back. A leader that returns at once is
+    too much for librdkafka: it may go on producing to the one in between for ever (its issue 4976)."""
     leader_imbalance_per_broker_percentage: int = 10
     """Of the partitions that prefer a broker, the share led elsewhere that is tolerated."""

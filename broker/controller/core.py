@@ -187,6 +187,7 @@ def _on_answered(context: ControllerContext, event: events.Answered) -> Steps[No
 def _on_tick(context: ControllerContext) -> Steps[None]:
     yield from create_internal_topics(context)
     config = context.config
-    if config.auto_leader_rebalance_enable and context.now_ms >= context.next_balance_ms:
+    balance_at_ms = max(context.next_balance_ms, context.brokers_changed_ms + config.leaders_rest_ms)
+    if config.auto_leader_rebalance_enable and context.now_ms >= balance_at_ms:
         context.next_balance_ms = context.now_ms + config.leader_imbalance_check_interval_seconds * 1000
         yield from balance_leaders(context)

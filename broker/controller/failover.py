@@ -4,8 +4,6 @@ A controller that dies anywhere in them has a successor that does them all again
 or is not needed any more.
 """
 
-from typing import Final
-
 from broker.controller.announcements import announce
 from broker.controller.brokers import expel_unclean, read_brokers
 from broker.controller.configs import load_broker_configs, on_config_changes
@@ -30,9 +28,6 @@ from broker.znode_paths import (
     TOPICS,
 )
 
-_FIRST_BALANCE_MS: Final = 5_000
-"""Kafka's: the first automatic election comes soon after a takeover."""
-
 
 def take_over(context: ControllerContext) -> Steps[None]:
     """Step 1, the controller epoch, was written with the office. Raises: Deposed."""
@@ -53,7 +48,7 @@ def take_over(context: ControllerContext) -> Steps[None]:
     context.pending.full_leader_and_isr |= context.brokers.keys()
     yield from tell_leftovers(context, context.brokers)
     yield from announce(context)  # 10
-    context.next_balance_ms = context.now_ms + _FIRST_BALANCE_MS  # 11
+    context.next_balance_ms = context.now_ms  # 11
     yield from resume_reassignments(context)
     yield from on_preferred_election_node(context)
     yield from on_deletions_marked(context)  # 12
