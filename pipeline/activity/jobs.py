@@ -8,14 +8,14 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pipeline.activity import abuse, feed, ops, views
-from pipeline.activity.intake import Intake, Job, Source
+from pipeline.activity.intake import Intake, Source
 from pipeline.activity.topics import ABUSE_ALERTS, OPS_ALERTS, ensure_topics
 from pipeline.errors import PipelineError
 from pipeline.layout import PipelineLayout
 from pipeline.progress import Progress, Silent
 from pipeline.streams import QueryRun
 
-__all__ = ["JOBS", "Source", "run_abuse", "run_activity", "run_feed", "run_ops", "run_views"]
+__all__ = ["JOBS", "Source", "run_activity"]
 
 JOBS: Final = {job.name: job for job in (views.JOB, feed.JOB, abuse.JOB, ops.JOB)}
 Totals = dict[str, int]
@@ -59,71 +59,3 @@ def run_activity(
         for intake in intakes:
             intake.compact()
     return {intake.job.name: intake.counts for intake in intakes}
-
-
-def run_views(
-    spark: SparkSession,
-    source: Source,
-    layout: PipelineLayout,
-    progress: Progress | None = None,
-    *,
-    available_now: bool = True,
-    for_s: float | None = None,
-) -> Totals:
-    """Page views: counts, late ones, sessions, rankings."""
-    return _run_one(views.JOB, spark, source, layout, progress, available_now, for_s)
-
-
-def run_feed(
-    spark: SparkSession,
-    source: Source,
-    layout: PipelineLayout,
-    progress: Progress | None = None,
-    *,
-    available_now: bool = True,
-    for_s: float | None = None,
-) -> Totals:
-    """The news feed of every user."""
-    return _run_one(feed.JOB, spark, source, layout, progress, available_now, for_s)
-
-
-def run_abuse(
-    spark: SparkSession,
-    source: Source,
-    layout: PipelineLayout,
-    progress: Progress | None = None,
-    *,
-    available_now: bool = True,
-    for_s: float | None = None,
-) -> Totals:
-    """Sources that log in too often: alerts to Kafka and a table."""
-    return _run_one(abuse.JOB, spark, source, layout, progress, available_now, for_s)
-
-
-def run_ops(
-    spark: SparkSession,
-    source: Source,
-    layout: PipelineLayout,
-    progress: Progress | None = None,
-    *,
-    available_now: bool = True,
-    for_s: float | None = None,
-) -> Totals:
-    """Services' errors and latencies, and their incidents to Kafka and a table."""
-    return _run_one(ops.JOB, spark, source, layout, progress, available_now, for_s)
-
-
-def _run_one(
-    job: Job,
-    spark: SparkSession,
-    source: Source,
-    layout: PipelineLayout,
-    progress: Progress | None,
-    available_now: bool,
-    for_s: float | None,
-) -> Totals:
-    shown = progress or Silent()
-    totals = run_activity(
-        spark, source, layout, lambda _: shown, only=(job.name,), available_now=available_now, for_s=for_s
-    )
-    return totals[job.name]

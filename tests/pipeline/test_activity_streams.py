@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
 from pipeline.activity.generator import generate
-from pipeline.activity.jobs import Source, run_abuse, run_activity, run_views
+from pipeline.activity.jobs import Source, run_activity
 from pipeline.activity.records import Truth
 from pipeline.activity.report import report
 from pipeline.activity.topics import INPUT_TOPICS, ensure_topics
@@ -158,18 +158,20 @@ def test_a_crash_between_events_and_results_and_a_fresh_topic(
     sent = send(source, 1500, 5, T0 - 10_000 * HOUR_MS, 2)
     for _ in range(2):
         with pytest.raises(PipelineError, match="activity-views"):
-            run_views(spark, source, layout, Crash())
-    assert run_views(spark, source, layout)["events"] == sent.events["page_views"]
+            run_activity(spark, source, layout, lambda _: Crash(), only=["views"])
+    assert run_activity(spark, source, layout, only=["views"])["views"]["events"] == sent.events["page_views"]
     assert counted(rows_of(layout, source.instance_id, "views_minute")) == views_of(sent)
 
     admin = AdminClient({"bootstrap.servers": source.bootstrap_servers})
     for future in admin.delete_topics(list(INPUT_TOPICS)).values():
         future.result(20)
     with pytest.raises(PipelineError, match="has no topic page_views"):
-        run_views(spark, source, layout)
+        run_activity(spark, source, layout, only=["views"])
     wait_until_gone(source)
     again = send(source, 1500, 6, T0 - 9_000 * HOUR_MS, 2)
-    assert run_views(spark, source, layout)["events"] == again.events["page_views"]
+    assert (
+        run_activity(spark, source, layout, only=["views"])["views"]["events"] == again.events["page_views"]
+    )
     assert counted(rows_of(layout, source.instance_id, "views_minute")) == views_of(sent, again)
 
 
@@ -190,10 +192,10 @@ def test_alerts_of_a_running_stream(spark: SparkSession, layout: PipelineLayout,
     ensure_topics(KafkaSource(source.bootstrap_servers), INPUT_TOPICS)
     for number in range(2):
         sent = send(source, 6000, 8 + number, T0 - 10_000 * HOUR_MS + number * 3 * HOUR_MS, 3)
-        run_abuse(spark, source, layout)
+        run_activity(spark, source, layout, only=["abuse"])
         alerts = rows_of(layout, source.instance_id, "abuse_alerts")
         assert {(a.rule, a.source) for a in sent.attacks} <= {(row[1], row[2]) for row in alerts}
-    run_abuse(spark, source, layout, available_now=False, for_s=1)
+    run_activity(spark, source, layout, only=["abuse"], available_now=False, for_s=1)
     assert rows_of(layout, source.instance_id, "abuse_alerts") == alerts
     keys = [key for key, _ in read_topic(source.bootstrap_servers, "abuse_alerts")]
     assert len(keys) == len(set(keys)) == len(alerts)
