@@ -12,9 +12,8 @@ from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicP
 from pipeline.mirror.cluster import EARLIEST, Cluster
 from pipeline.mirror.errors import Unreachable
 from pipeline.mirror.progress import Position, Progress
-from pipeline.mirror.rebatch import walk
 from pipeline.mirror.source import OutOfRange, PartitionReader, committed_batches, payload_of
-from pipeline.mirror.tail import source_offset_of
+from pipeline.mirror.tail import source_offsets
 from pipeline.mirror.units import Unit
 
 _TIMEOUT_S: Final = 30.0
@@ -109,9 +108,8 @@ class GroupTranslator:
                 fetched = reader.read()
                 for at, header in committed_batches(fetched.part):
                     payload = payload_of(fetched.part, at, header)
-                    for _, headers_at, end, _, offset_delta in walk(*payload):
-                        source_offset = source_offset_of(payload.data, headers_at, end, unit.lineage)
-                        if source_offset is not None and source_offset >= committed:
+                    for offset_delta, source_offset in source_offsets(payload, unit.lineage):
+                        if source_offset >= committed:
                             return header.base_offset + offset_delta
                 if time.monotonic() > deadline:
                     raise Unreachable(f"{unit.target_topic}-{unit.partition} of the target cannot be read")

@@ -1,14 +1,29 @@
 """Records of source batches written into batches for the target, each with where it came from. Pure.
 
-A record: length varint, attributes i8, timestamp delta varlong, offset delta varint, key, value, header count
-varint, headers. Key, value and headers are copied as they are; lengths, deltas and the header count are
-written anew and one header is added. This runs once per record: varints of one and two bytes are read in
-place and nothing is decoded that is not needed.
+Key, value and headers are copied as they are; lengths, deltas and the header count are written anew and one
+header is added. Batches are collected until one of the target's is full, so that small ones, too, are worked
+on a column at a time.
 """
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from itertools import pairwise
+from typing import Any, Final, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.mirror.columns import (
+    Column,
+    Records,
+    read_records,
+    read_varints,
+    record_starts,
+    records_in,
+    slices,
+    varints,
+)
 from wire.batch import HEADER_SIZE, BatchHeader
 from wire.varint import read_varint, write_varint
 
@@ -16,22 +31,9 @@ LINEAGE_HEADER: Final = b"mirror.source"
 """Value: `<cluster id>/<topic id>/<partition>/<offset>`. A record mirrored twice has two, in order."""
 _ROOM_BYTES: Final = 4096
 """For a batch's header, and for records that do not compress."""
-
-
-_SMALL_COUNT: Final = 32_768
-"""More than the records of any batch, each of which has its lineage."""
-Span = tuple[int, int, int, int, int]
-"""Of a record: where its key's length and its header count are, its end, timestamp and offset delta."""
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    write_varint(out, value)
-    return bytes(out)
-
-
-_SMALL: Final = [_varint(value) for value in range(_SMALL_COUNT)]
-_NAME: Final = _varint(len(LINEAGE_HEADER)) + LINEAGE_HEADER
+_NUMBERS_BYTES_MAX: Final = 40
+"""All varints of a record but those inside its key, value and headers, and the digits of an offset."""
+_NOTHING_BETWEEN: Final = pa.scalar(b"", pa.binary())
 
 
 class Draft(NamedTuple):
@@ -47,6 +49,29 @@ class Draft(NamedTuple):
     """Of the source."""
 
 
+class _Source(NamedTuple):
+    """A batch that was collected."""
+
+    header: BatchHeader
+    data: bytes
+    """Its records."""
+    record_count: int
+    from_offset: int
+    """Records below are left out."""
+
+
+class _Rows(NamedTuple):
+    """What has been collected, ready to be written."""
+
+    data: bytes
+    records: Records
+    timestamps_ms: Column
+    offsets: Column
+
+    def where(self, chosen: npt.NDArray[Any]) -> "_Rows":
+        return _Rows(self.data, self.records.where(chosen), self.timestamps_ms[chosen], self.offsets[chosen])
+
+
 class Rebatcher:
     """Collects records of one partition, in order, into batches of about `bytes_max`."""
 
@@ -60,12 +85,9 @@ class Rebatcher:
         self._clear()
 
     def _clear(self) -> None:
-        self._parts: list[bytes] = [bytes(HEADER_SIZE)]
-        self._count = 0
+        self._sources: list[_Source] = []
+        self._starts: list[int] = []
         self._size_bytes = 0
-        self._base_timestamp_ms = 0
-        self._max_timestamp_ms = 0
-        self._first_offset = -1
 
     def add(self, header: BatchHeader, data: bytes, at: int, end: int, from_offset: int) -> Iterator[Draft]:
         """Take the records at `at`..`end`, decompressed, from a source offset on. Gives full batches.
@@ -75,154 +97,130 @@ class Rebatcher:
         if header.codec != self._codec:
             yield from self.cut()
             self._codec = header.codec
-        base_offset, base_timestamp_ms = header.base_offset, header.base_timestamp_ms
-        spans = walk(data, at, end)
-        if base_offset < from_offset:
-            spans = [span for span in spans if base_offset + span[4] >= from_offset]
-        with_headers = any(headers_at != behind - 1 for _, headers_at, behind, _, _ in spans)
-        if with_headers and data.find(LINEAGE_HEADER, at, end) >= 0:
-            read = len(spans)
-            spans = [span for span in spans if not self._is_from_target(data, span[1], span[2])]
-            self.filtered += read - len(spans)
-        if header.is_log_append_time:
-            base_timestamp_ms = header.max_timestamp_ms
-            spans = [(*span[:3], 0, span[4]) for span in spans]
-        done = 0
-        while done < len(spans):
-            if not self._count:
-                self._base_timestamp_ms = self._max_timestamp_ms = base_timestamp_ms + spans[done][3]
-                self._first_offset = base_offset + spans[done][4]
-            taken = self._take(data, base_offset, base_timestamp_ms - self._base_timestamp_ms, spans[done:])
-            done += taken
-            if done < len(spans):
-                yield self._draft()
-
-    def _take(self, data: bytes, base_offset: int, shift_ms: int, spans: list[Span]) -> int:
-        """Write records until the batch is full; returns how many, one at least if it was empty."""
-        parts, count, size_bytes, bytes_max = self._parts, self._count, self._size_bytes, self._bytes_max
-        from_count, largest_ms = count, 0
-        small = _SMALL
-        prefix, digits_end = b"", 0
-        for key_at, headers_at, end, delta_ms, offset_delta in spans:
-            offset = base_offset + offset_delta
-            if offset >= digits_end:
-                prefix, digits_end = self._lineage_field(offset)
-            if headers_at == end - 1:
-                tail = b"\2%b%d" % (prefix, offset)
-            else:
-                headers, at = read_varint(data, headers_at)
-                tail = b"%b%b%b%d" % (_varint(headers + 1), data[at:end], prefix, offset)
-            delta_ms += shift_ms
-            if delta_ms > largest_ms:
-                largest_ms = delta_ms
-            timestamp = small[delta_ms] if 0 <= delta_ms < _SMALL_COUNT else _varint(delta_ms)
-            head = b"\0%b%b" % (timestamp, small[count])
-            length = len(head) + headers_at - key_at + len(tail)
-            if size_bytes + length > bytes_max and count:
-                break
-            parts += (
-                small[length] if length < _SMALL_COUNT else _varint(length),
-                head,
-                data[key_at:headers_at],
-                tail,
-            )
-            size_bytes += length + 3
-            count += 1
-        self._count, self._size_bytes = count, size_bytes
-        self._max_timestamp_ms = max(self._max_timestamp_ms, self._base_timestamp_ms + largest_ms)
-        return count - from_count
-
-    def _lineage_field(self, offset: int) -> tuple[bytes, int]:
-        """The added header in front of the offset's digits, and up to which offset it holds."""
-        digits = len(str(offset))
-        return _NAME + _varint(len(self._lineage) + digits) + self._lineage, 10**digits
+        before = len(self._starts)
+        try:
+            record_starts(data, at, end, self._size_bytes - at, self._starts.append)
+        except ValueError as error:
+            raise _unreadable(header, error) from error
+        self._sources.append(_Source(header, data[at:end], len(self._starts) - before, from_offset))
+        self._size_bytes += end - at
+        if self._size_bytes >= self._bytes_max:
+            yield from self.cut()
 
     def cut(self) -> Iterator[Draft]:
-        """What has been collected, as a batch of its own."""
-        if self._count:
-            yield self._draft()
-
-    def _draft(self) -> Draft:
-        draft = Draft(
-            bytearray().join(self._parts),
-            self._count,
-            self._codec,
-            self._base_timestamp_ms,
-            self._max_timestamp_ms,
-            self._first_offset,
-        )
+        """What has been collected. Raises: ValueError where the bytes are not records."""
+        if not self._starts:
+            return
+        rows = self._collected()
         self._clear()
-        return draft
+        if not len(rows.offsets):
+            return
+        records = rows.records
+        room = len(LINEAGE_HEADER) + len(self._lineage) + _NUMBERS_BYTES_MAX
+        filled = np.cumsum(records.end - records.key_at + room)
+        bounds = [0]
+        while bounds[-1] < len(filled):
+            first = bounds[-1]
+            full = filled[first - 1] + self._bytes_max if first else self._bytes_max
+            bounds.append(max(first + 1, int(np.searchsorted(filled, full, "right"))))
+        for first, behind in pairwise(bounds):
+            yield self._draft(rows.where(np.arange(first, behind)))
+
+    def _collected(self) -> _Rows:
+        """The records from the offset on that did not come from the target."""
+        sources = self._sources
+        data = sources[0].data if len(sources) == 1 else b"".join(source.data for source in sources)
+        starts = np.array(self._starts, np.int64)
+        try:
+            records = read_records(data, starts, np.append(starts[1:], len(data)))
+        except ValueError:
+            for source in sources:
+                _check(source)
+            raise
+        offsets = records.offset_delta + self._of_each([source.header.base_offset for source in sources])
+        times_ms = records.timestamp_delta_ms + self._of_each([s.header.base_timestamp_ms for s in sources])
+        if any(source.header.is_log_append_time for source in sources):
+            appended_ms = [s.header.max_timestamp_ms for s in sources]
+            is_appended = self._of_each([s.header.is_log_append_time for s in sources]) == 1
+            times_ms = np.where(is_appended, self._of_each(appended_ms), times_ms)
+        rows = _Rows(data, records, times_ms, offsets)
+        if any(source.header.base_offset < source.from_offset for source in sources):
+            rows = rows.where(offsets >= self._of_each([source.from_offset for source in sources]))
+        return self._without_returned(rows)
+
+    def _of_each(self, values: list[int]) -> Column:
+        """Per record what is so of its batch."""
+        return np.repeat(np.array(values, np.int64), [source.record_count for source in self._sources])
+
+    def _without_returned(self, rows: _Rows) -> _Rows:
+        headers_at, end = rows.records.headers_at, rows.records.end
+        (with_headers,) = np.nonzero(headers_at != end - 1)
+        returned = [
+            row
+            for row in with_headers
+            if self._is_from_target(rows.data, int(headers_at[row]), int(end[row]))
+        ]
+        self.filtered += len(returned)
+        return rows.where(np.delete(np.arange(len(end)), returned)) if returned else rows
 
     def _is_from_target(self, data: bytes, at: int, end: int) -> bool:
         return any(value.startswith(self._target) for value in lineage_of(data, at, end))
 
+    def _draft(self, rows: _Rows) -> Draft:
+        """One batch of all rows."""
+        count, records = len(rows.offsets), rows.records
+        base_ms = int(rows.timestamps_ms[0])
+        digits = pc.cast(pc.cast(pa.array(rows.offsets), pa.string()), pa.binary())
+        parts = (
+            pa.scalar(b"\0"),
+            varints(rows.timestamps_ms - base_ms),
+            varints(np.arange(count, dtype=np.int64)),
+            slices(rows.data, records.key_at, records.headers_at),
+            *self._headers_of(rows.data, records),
+            pa.scalar(_varint(len(LINEAGE_HEADER)) + LINEAGE_HEADER),
+            varints(_sizes(digits) + len(self._lineage)),
+            pa.scalar(self._lineage),
+            digits,
+        )
+        lengths = np.broadcast_to(sum(_sizes(part) for part in parts), count)
+        written = pc.binary_join_element_wise(varints(lengths), *parts, _NOTHING_BETWEEN).buffers()[2]
+        buffer = bytearray(HEADER_SIZE)
+        buffer += written
+        newest_ms = int(rows.timestamps_ms.max())
+        return Draft(buffer, count, self._codec, base_ms, newest_ms, int(rows.offsets[0]))
 
-def walk(data: bytes, at: int, size: int) -> list[Span]:  # noqa: C901 - one varint after the other, in place
-    """Where the parts of each record at `at`..`size` are.
+    @staticmethod
+    def _headers_of(data: bytes, records: Records) -> tuple[pa.Scalar | pa.Array, ...]:
+        """The header count, one more than it was, and the headers there were."""
+        headers_at, end = records.headers_at, records.end
+        if (headers_at == end - 1).all():
+            return (pa.scalar(_varint(1)),)
+        counts, behind = read_varints(np.frombuffer(data, np.uint8), headers_at, end)
+        return varints(counts + 1), slices(data, behind, end)
 
-    Raises: ValueError where the bytes are not records.
-    """
-    spans: list[Span] = []
+
+def _sizes(part: pa.Scalar | pa.Array) -> Any:
+    """Bytes of each value, or of the one that stands in all records."""
+    sizes = pc.binary_length(part)
+    return sizes.as_py() if isinstance(part, pa.Scalar) else sizes.to_numpy().astype(np.int64)
+
+
+def _check(source: _Source) -> None:
+    """Raises: ValueError where the bytes of one batch are not records."""
     try:
-        while at < size:
-            length = data[at]
-            at += 1
-            if length >= 0x80:
-                second = data[at]
-                if second < 0x80:
-                    length = length & 0x7F | second << 7
-                    at += 1
-                else:
-                    length, at = _longer(data, at)
-            end = at + (length >> 1)
-            delta_ms = data[at + 1]
-            at += 2
-            if delta_ms >= 0x80:
-                delta_ms, at = _longer(data, at)
-            offset_delta = data[at]
-            at += 1
-            if offset_delta >= 0x80:
-                second = data[at]
-                if second < 0x80:
-                    offset_delta = offset_delta & 0x7F | second << 7
-                    at += 1
-                else:
-                    offset_delta, at = _longer(data, at)
-            key_at = at
-            size_key = data[at]
-            at += 1
-            if size_key >= 0x80:
-                size_key, at = _longer(data, at)
-            if size_key != 1:
-                at += size_key >> 1
-            size_value = data[at]
-            at += 1
-            if size_value >= 0x80:
-                second = data[at]
-                if second < 0x80:
-                    size_value = size_value & 0x7F | second << 7
-                    at += 1
-                else:
-                    size_value, at = _longer(data, at)
-            if size_value != 1:
-                at += size_value >> 1
-            if not at < end <= size:
-                raise ValueError(f"a record ends at {end} of {size}, its value at {at}")
-            spans.append((key_at, at, end, delta_ms >> 1 ^ -(delta_ms & 1), offset_delta >> 1))
-            at = end
-    except IndexError as error:
-        raise ValueError("the records are cut off") from error
-    return spans
+        records_in(source.data, 0, len(source.data))
+    except ValueError as error:
+        raise _unreadable(source.header, error) from error
 
 
-def _longer(data: bytes, at: int) -> tuple[int, int]:
-    """A varint of several bytes whose second is at `at`, still in zigzag form, and the position behind it."""
-    second = data[at]
-    if second < 0x80:
-        return data[at - 1] & 0x7F | second << 7, at + 1
-    value, at = read_varint(data, at - 1)
-    return value << 1 ^ value >> 63, at
+def _unreadable(header: BatchHeader, error: ValueError) -> ValueError:
+    return ValueError(f"the batch at offset {header.base_offset} cannot be read: {error}")
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    write_varint(out, value)
+    return bytes(out)
 
 
 def lineage_of(payload: bytes, at: int, end: int) -> Iterator[bytes]:

@@ -4,12 +4,14 @@ This is what decides without transactions: a record that is there was mirrored, 
 """
 
 import time
+from collections.abc import Iterator
 from typing import Final
 
 from pipeline.mirror.cluster import EARLIEST, LATEST, Cluster
+from pipeline.mirror.columns import records_in
 from pipeline.mirror.errors import Unreachable
-from pipeline.mirror.rebatch import lineage_of, walk
-from pipeline.mirror.source import OutOfRange, PartitionReader, payload_of, whole_batches
+from pipeline.mirror.rebatch import lineage_of
+from pipeline.mirror.source import OutOfRange, PartitionReader, Payload, payload_of, whole_batches
 from pipeline.mirror.units import Unit
 
 _EVERYTHING: Final = 0
@@ -17,8 +19,17 @@ _EVERYTHING: Final = 0
 _WITHIN_S: Final = 600.0
 
 
-def source_offset_of(payload: bytes, headers_at: int, end: int, lineage: bytes) -> int | None:
-    """The source offset of a record of this unit; None for a record of somebody else."""
+def source_offsets(payload: Payload, lineage: bytes) -> Iterator[tuple[int, int]]:
+    """(offset delta, source offset) of the records that are of this unit. Raises: ValueError."""
+    records = records_in(*payload)
+    places = zip(*(column.tolist() for column in records[1:3]), records.offset_delta.tolist(), strict=True)
+    for headers_at, end, offset_delta in places:
+        found = _source_offset(payload.data, headers_at, end, lineage)
+        if found is not None:
+            yield offset_delta, found
+
+
+def _source_offset(payload: bytes, headers_at: int, end: int, lineage: bytes) -> int | None:
     *_, newest = (b"", *lineage_of(payload, headers_at, end))
     digits = newest.removeprefix(lineage)
     return int(digits) if newest.startswith(lineage) and digits.isdigit() else None
@@ -47,9 +58,8 @@ def mirrored_in_tail(cluster: Cluster, unit: Unit, position: int, target_positio
                 if header.is_control:
                     continue
                 payload = payload_of(part, at, header)
-                for _, headers_at, record_end, _, offset_delta in walk(*payload):
-                    found = source_offset_of(payload.data, headers_at, record_end, unit.lineage)
-                    if found is not None and found >= position:
+                for offset_delta, found in source_offsets(payload, unit.lineage):
+                    if found >= position:
                         position, target_position = found + 1, header.base_offset + offset_delta + 1
             if time.monotonic() > deadline:
                 raise Unreachable(f"the tail of {unit.target_topic}-{unit.partition} could not be read")

@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections.abc import Iterator
 from typing import Final
 
 from pipeline.mirror.cluster import EARLIEST, LATEST, Cluster
@@ -160,11 +161,14 @@ class _Copier:
     def _write(self, fetched: Fetched, from_offset: int) -> None:
         for at, header in committed_batches(fetched.part):
             payload = payload_of(fetched.part, at, header)
-            try:
-                for draft in self._rebatcher.add(header, *payload, from_offset):
-                    self._append(draft)
-            except ValueError as error:
-                raise Paused(f"the batch at offset {header.base_offset} cannot be read: {error}") from error
+            self._append_all(self._rebatcher.add(header, *payload, from_offset))
+
+    def _append_all(self, drafts: Iterator[Draft]) -> None:
+        try:
+            for draft in drafts:
+                self._append(draft)
+        except ValueError as error:
+            raise Paused(str(error)) from error
 
     def _append(self, draft: Draft) -> None:
         old = time.monotonic() - self._began > _TRANSACTION_S
@@ -184,8 +188,7 @@ class _Copier:
 
     def _commit(self, position: int) -> None:
         """Everything below a source offset has been read: write what is left of it, then the progress."""
-        for draft in self._rebatcher.cut():
-            self._append(draft)
+        self._append_all(self._rebatcher.cut())
         self._commit_written(position)
 
     def _commit_written(self, position: int) -> None:

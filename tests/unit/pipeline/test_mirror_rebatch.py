@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.mirror.rebatch import LINEAGE_HEADER, Draft, Rebatcher, walk
+from pipeline.mirror.columns import read_varints, record_starts, records_in, varints
+from pipeline.mirror.rebatch import LINEAGE_HEADER, Draft, Rebatcher
 from pipeline.mirror.writers import NOBODY, Producer, seal
 from wire.batch import (
     HEADER_SIZE,
@@ -20,6 +22,7 @@ from wire.batch import (
     parse_header,
 )
 from wire.compression import decompress
+from wire.varint import write_varint
 
 LINEAGE = b"here/AAAA/3/"
 NAME = LINEAGE_HEADER.decode()
@@ -128,10 +131,52 @@ def test_log_append_time_becomes_the_records_own_time() -> None:
 @given(st.binary(max_size=200))
 def test_hostile_bytes_are_refused_with_a_value_error(data: bytes) -> None:
     try:
-        spans = walk(data, 0, len(data))
+        found = records_in(data, 0, len(data))
     except ValueError:
         return
-    assert all(0 <= key_at <= headers_at < end <= len(data) for key_at, headers_at, end, _, _ in spans)
+    assert (found.key_at >= 0).all() and (found.key_at <= found.headers_at).all()
+    assert (found.headers_at < found.end).all() and (found.end <= len(data)).all()
+
+
+@given(batches, st.data())
+def test_damage_is_told_with_the_offset_of_its_batch(groups: list[list[Record]], data: st.DataObject) -> None:
+    source = list(source_batches(groups))
+    header, batch = data.draw(st.sampled_from(source))
+    cut = batch[: data.draw(st.integers(HEADER_SIZE + 1, len(batch) - 1))]
+    starts: set[int] = set()
+    record_starts(batch, HEADER_SIZE, len(batch), 0, starts.add)
+    damaged = [(each, cut if each is header else whole) for each, whole in source]
+    if len(cut) in starts:
+        assert sum(draft.record_count for draft in rebatched(Rebatcher(LINEAGE, "there", 600), iter(damaged)))
+        return
+    with pytest.raises(ValueError, match=f"the batch at offset {header.base_offset} cannot be read"):
+        rebatched(Rebatcher(LINEAGE, "there", 600), iter(damaged))
+
+
+def test_damage_inside_a_record_is_told_with_the_offset_of_its_batch() -> None:
+    first, second = source_batches([[Record(0, 1, b"k", b"v")], [Record(0, 1, b"k", b"v")]])
+    damaged = bytearray(second[1])
+    damaged[HEADER_SIZE + 4] = 60  # the key's length: it runs past the record
+    with pytest.raises(ValueError, match="the batch at offset 9 cannot be read: a"):
+        rebatched(Rebatcher(LINEAGE, "there", 4000), iter([first, (second[0], bytes(damaged))]))
+
+
+@given(st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(-200, 200)))
+def test_varints_are_those_of_the_codec(values: list[int]) -> None:
+    column = np.array(values, np.int64)
+    written = varints(column).to_pylist()
+    assert written == [varint_of(value) for value in values]
+    data = b"".join(written)
+    ends = np.cumsum([len(each) for each in written], dtype=np.int64)
+    starts = np.append(0, ends)[: len(values)]
+    read, behind = read_varints(np.frombuffer(data, np.uint8), starts, ends)
+    assert read.tolist() == values and behind.tolist() == ends.tolist()
+
+
+def varint_of(value: int) -> bytes:
+    out = bytearray()
+    write_varint(out, value)
+    return bytes(out)
 
 
 @pytest.mark.parametrize("codec", range(5))
