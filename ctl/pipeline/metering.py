@@ -1,10 +1,11 @@
 """Metering as one step of a command: the system instance's records into tables, usage, bills."""
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from contracts.names import SYSTEM_INSTANCE_ID
 from ctl.errors import CommandError
-from ctl.pipeline.run import JobRun
+from ctl.pipeline.run import JobRun, sentences
 from runtime.clock import epoch_ms
 
 if TYPE_CHECKING:
@@ -67,3 +68,22 @@ class MeterSteps:
         ingested = ingest_into(run, self._bootstrap)
         rolled = roll_up(run.spark, run.layout, self._rollup)
         return Metered(ingested, rolled, make_bills(run.spark, run.layout, self._bills, now_ms=epoch_ms()))
+
+    def take_forever(self, every_s: float, say: Callable[[str], None]) -> NoReturn:
+        """Again and again. What fails is said once and tried again: each step goes on where it was."""
+        from pipeline.again import again_and_again
+
+        failed = 0
+
+        def step() -> str:
+            nonlocal failed
+            try:
+                with sentences():
+                    self.take()
+            except CommandError as error:
+                failed += 1
+                self._run.progress.figures(failed=failed)
+                return error.sentence
+            return ""
+
+        again_and_again(step, every_s, say)

@@ -6,7 +6,6 @@ the two each topic's id is looked up again: ids are never used twice, so what ha
 read had it all the time, and rows of a topic that was made anew cannot get into the old one's table.
 """
 
-import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from typing import Final, NamedTuple, NoReturn
 
 from pyspark.sql import SparkSession
 
+from pipeline.again import again_and_again
 from pipeline.errors import PipelineError
 from pipeline.ingest.offsets import SourceOffsets, UnreachableError
 from pipeline.ingest.staging import staging_area
@@ -119,17 +119,15 @@ class Loader:
 
         Raises: PipelineError for what stays.
         """
-        said = ""
-        while True:
-            started = time.monotonic()
+
+        def step() -> str:
             try:
                 loads = self.run()
-                fault = failures(loads)
-                if any(load.failure and not load.is_passing for load in loads):
-                    raise PipelineError(fault)
             except UnreachableError as error:
-                fault = error.sentence
-            if fault and fault != said:
-                say(f"{fault} (trying again every {every_s:g} s)")
-            said = fault
-            time.sleep(max(0.0, every_s - (time.monotonic() - started)))
+                return error.sentence
+            fault = failures(loads)
+            if any(load.failure and not load.is_passing for load in loads):
+                raise PipelineError(fault)
+            return fault
+
+        again_and_again(step, every_s, say)

@@ -1,6 +1,5 @@
 """`portico pipeline meter`: from the records that the quota master writes to usage and bills."""
 
-import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +9,7 @@ from ctl.errors import usage
 from ctl.options import DEFAULT_DATA_DIR, AsJson, DataDir, parse_duration
 from ctl.output import print_facts, print_json
 from ctl.pipeline.metering import MeterSteps, ingest_into
-from ctl.pipeline.run import job_run
+from ctl.pipeline.run import job_run, say
 
 if TYPE_CHECKING:
     from pipeline.metering.batch import IngestFigures
@@ -63,12 +62,9 @@ def run_all(
         raise usage("--every must be more than 0 s")
     with job_run("meter", "ingest, usage, bills", data_dir) as run:
         steps = MeterSteps(run, bootstrap)
-        while True:
-            started = time.monotonic()
-            metered = steps.take()
-            if not continuous:
-                break
-            time.sleep(max(0.0, every - (time.monotonic() - started)))
+        if continuous:
+            steps.take_forever(every, say)
+        metered = steps.take()
     if as_json:
         print_json({name: asdict(step) for name, step in metered._asdict().items()})
         return

@@ -15,6 +15,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from contracts.pipeline import JobState, JobStatus
 from ctl.errors import CommandError
+from ctl.pipeline.metering import MeterSteps
 from ctl.pipeline.run import job_run
 from pipeline.errors import PipelineError
 
@@ -98,3 +99,30 @@ def test_a_console_that_is_gone_does_no_harm(
     with job_run("load", "", tmp_path) as run:
         run.progress.done(1)
     assert capsys.readouterr().err.count("the console is not told of this job") == 1
+
+
+def test_continuous_metering_goes_on_after_failures_and_says_new_ones(
+    told: list[JobStatus], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outcomes = iter(
+        [
+            PipelineError("the vport does not answer"),
+            CommandError("the vport does not answer"),
+            KafkaException(KafkaError(KafkaError._ALL_BROKERS_DOWN)),
+            None,
+            KeyboardInterrupt(),
+        ]
+    )
+
+    def take(_steps: MeterSteps) -> None:
+        outcome = next(outcomes)
+        if outcome is not None:
+            raise outcome
+
+    monkeypatch.setattr(MeterSteps, "take", take)
+    said: list[str] = []
+    with pytest.raises(KeyboardInterrupt), job_run("meter", "usage", tmp_path) as run:
+        MeterSteps(run).take_forever(0.001, said.append)
+    assert said[0] == "the vport does not answer (trying again every 0.001 s)"
+    assert said[1].startswith("Kafka: ") and len(said) == 2
+    assert told[-1].figures == {"failed": 3}
