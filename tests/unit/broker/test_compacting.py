@@ -8,7 +8,7 @@ import pytest
 from broker.compacting import Compacting
 from broker.log.partition_log import PartitionLog
 from tests.unit.broker_log.builders import NOW_MS, new_log_in, open_manager
-from tests.unit.broker_log.test_compaction import COMPACT, layout, roll, write
+from tests.unit.broker_log.compaction.compacted_log import COMPACT, layout, roll, write
 
 
 class Failures(list[str]):
