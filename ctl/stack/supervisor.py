@@ -13,6 +13,7 @@ from ctl.stack.cluster import OWN, Cluster, planned, remember, remembered
 from ctl.stack.layout import Layout, bind_fault
 from ctl.stack.moving import move_local_metadata
 from ctl.stack.processes import Processes, broker_name
+from ctl.stack.registration import until_registered
 from runtime.config import Resolved, format_host_port
 from runtime.process import write_json
 
@@ -79,6 +80,7 @@ class Stack:
         children += [self._spawn(processes.gateway(number)) for number in range(self.value("workers"))]
         await asyncio.gather(*(child.until_ready() for child in children))
         content = self.describe(control)
+        await until_registered(content["console"], content["api_key"], cluster.brokers)
         write_json(self.layout.stack_file, content, mode=0o600)
         self._tasks.append(asyncio.create_task(self._keep_stack_file(control)))
         password = control.pop("admin_password", None)
