@@ -1,14 +1,8 @@
-"""kill -9 at random moments of a load, of the whole process group: every offset is loaded exactly once.
+"""kill -9 at random moments of a load: every offset is loaded exactly once.
 
-Real subprocesses. The seed is printed; PORTICO_SEED repeats one. The long version is Shows 2 of the issue.
+The long version is Shows 2 of the issue.
 """
 
-import json
-import os
-import random
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,72 +12,22 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from tests.integration.stack import ROOT, Stack, running_stack
+from tests.integration.stack import Stack, running_stack
+from tests.pipeline.killed import KilledJob, seeded
 from tests.pipeline.topics import Record, Topics
 
 PARTITIONS: Final = 4
 TOPICS: Final = ("kills-a", "kills-b")
-RUN_TIMEOUT_S: Final = 600.0
 
 
-class KilledLoad:
-    """`portico pipeline load` of one instance, again and again."""
+class KilledLoad(KilledJob):
+    """`portico pipeline load` of one instance."""
 
     def __init__(self, stack: Stack, instance: dict[str, Any], rows_per_batch: int) -> None:
-        self._instance = instance
-        self._data_dir = stack.data_dir
-        self._arguments = ("--max-records-per-batch", str(rows_per_batch), "--json")
-        self._process: subprocess.Popen[str] | None = None
-
-    def start(self) -> None:
-        command = [
-            sys.executable,
-            "-m",
-            "runtime.start",
-            "ctl.main",
-            "pipeline",
-            "load",
-            self._instance["id"],
-        ]
-        command += [*(part for topic in TOPICS for part in ("--topic", topic)), *self._arguments]
-        self._process = subprocess.Popen(
-            [*command, "--data-dir", str(self._data_dir)],
-            cwd=ROOT,
-            start_new_session=True,
-            text=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-
-    def kill(self, generator: random.Random, commits_max: int) -> bool:
-        """At a random moment: while it starts, or some commits later. False where it had ended by itself."""
-        process = self._process
-        assert process is not None
-        commits = generator.randint(0, commits_max)
-        seen, deadline = self.commits(), time.monotonic() + RUN_TIMEOUT_S
-        while commits and self.commits() < seen + commits and process.poll() is None:
-            assert time.monotonic() < deadline, "the load does not commit"
-            time.sleep(0.01)
-        time.sleep(generator.uniform(0, 2) if commits else generator.uniform(0, 10))
-        if process.poll() is not None:
-            return False
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-        return True
-
-    def finish(self) -> list[dict[str, Any]]:
-        """Let it end; returns what it says."""
-        assert self._process is not None
-        out, err = self._process.communicate(timeout=RUN_TIMEOUT_S)
-        assert self._process.returncode == 0, err
-        told: list[dict[str, Any]] = json.loads(out)
-        return told
-
-    def tables(self) -> list[Path]:
-        return sorted((self._data_dir / "pipeline" / "lake" / self._instance["id"]).glob("kills-*"))
-
-    def commits(self) -> int:
-        return sum(len(list((table / "_delta_log").glob("*.json"))) for table in self.tables())
+        topics = (part for topic in TOPICS for part in ("--topic", topic))
+        batches = ("--max-records-per-batch", str(rows_per_batch))
+        tables = f"pipeline/lake/{instance['id']}/kills-*"
+        super().__init__(stack.data_dir, tables, "load", instance["id"], *topics, *batches)
 
 
 def fill(topics: Topics, records: int, value_bytes: int) -> None:
@@ -110,9 +54,7 @@ def must_hold_everything_once(load: KilledLoad, records: int) -> None:
 
 
 def kill_until_loaded(load: KilledLoad, records: int, kills: int, commits_max: int) -> None:
-    seed = int(os.environ.get("PORTICO_SEED") or random.randrange(2**32))
-    print(f"PORTICO_SEED={seed}")
-    generator = random.Random(seed)
+    generator = seeded()
     for done in range(kills):
         load.start()
         assert load.kill(generator, commits_max), (
