@@ -177,7 +177,7 @@ def test_a_higher_rate_ends_a_long_mute(control: FakeControl, governed: BrokerPr
         control.set(spec("iddddddddddd", produce_rate_bytes_per_s=100 * MB))
         started = time.monotonic()
         assert client.call(request(18, 0)).error_code.value == 0
-        assert time.monotonic() - started < 3
+        assert time.monotonic() - started < throttle_ms / 1000 / 2
 
 
 def test_a_full_instance_is_refused_and_comes_back(control: FakeControl, governed: BrokerProcess) -> None:
@@ -215,7 +215,7 @@ def test_a_full_instance_that_stalls(control: FakeControl, governed: BrokerProce
         started = time.monotonic()
         answer, _ = _produce(client, topic, batch(b"y"))  # request timeout 5 s
         assert answer.error_code.name == "request_timed_out"
-        assert 2.3 < time.monotonic() - started < 4
+        assert 2.3 < time.monotonic() - started < 4.8
         client.send(fetch_request(topic, 0))
         assert client.receive().responses[0].partitions[0].high_watermark == 1, "nothing was appended"
 

@@ -74,7 +74,7 @@ def test_a_waiting_reader_gets_a_transaction_as_soon_as_it_is_committed(
     writer.commit_transaction(TIMEOUT_S)
     message = reader.poll(TIMEOUT_S)
     assert message is not None and message.error() is None
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 15
     reader.close()
 
 
