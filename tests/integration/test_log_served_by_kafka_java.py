@@ -21,6 +21,7 @@ from broker.log.partition_log import PartitionLog
 from broker.log.payload import records_of
 from broker.log.results import AppendOrigin
 from ctl.bench.kafka_jars import class_path
+from ctl.stack.layout import free_port
 from tests.integration.kafka_jars import run_java
 from tests.unit.broker_log.builders import NOW_MS, append, batch, idempotent, read_all, values
 from wire.batch import TRANSACTIONAL_BIT, Record, build_batch, iterate_batches
@@ -71,11 +72,6 @@ class Kafka:
         finally:
             process.kill()
             process.wait(10)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 def wait_for(address: str, process: subprocess.Popen[bytes]) -> None:

@@ -1,7 +1,6 @@
 """A gateway worker in the test's own loop, in front of any broker, and a client that speaks frames."""
 
 import asyncio
-import socket
 import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -10,6 +9,7 @@ from typing import Any
 import msgspec
 
 from contracts.specs import BrokerAddress, ClusterSpec, InstanceSpec, InstanceState, Listener
+from ctl.stack.layout import free_port
 from gateway.app import Gateway
 from gateway.config import GatewayConfig
 from tests.scenarios.fake_broker import NODE_ID
@@ -20,14 +20,11 @@ A, B = "iaaaaaaaaaaa", "ibbbbbbbbbbb"
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now."""
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
+    """Ports that nobody listens on now, each another one."""
+    ports: set[int] = set()
+    while len(ports) < count:
+        ports.add(free_port())
+    return [*ports]
 
 
 def instance_spec(instance_id: str, **changes: Any) -> InstanceSpec:

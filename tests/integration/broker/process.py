@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from ctl.stack.layout import free_port
+
 ROOT: Final = Path(__file__).resolve().parents[3]
 _START_TIMEOUT_S: Final = 30.0
 
@@ -28,7 +30,7 @@ class BrokerProcess:
         self.prefix: tuple[str, ...] = ()
         """A command that runs the broker, by exec."""
         self._process: subprocess.Popen[bytes] | None = None
-        self.port = 0
+        self.port = free_port()
         self.metrics_port = 0
         self.is_paused = False
 

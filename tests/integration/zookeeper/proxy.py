@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
+from ctl.stack.layout import free_port
+
 
 class Proxy:
     """Forwards to one server. `hold()` lets connections live while nothing passes."""
@@ -15,12 +17,11 @@ class Proxy:
         self._tasks: set[asyncio.Task[None]] = set()
         self._flows = asyncio.Event()
         self._flows.set()
-        self.port = 0
+        self.port = free_port()
 
     async def start(self) -> None:
         """Listen, on the same port as before after a `refuse`."""
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", self.port)
-        self.port = int(self._server.sockets[0].getsockname()[1])
 
     def cut(self) -> None:
         """Break every connection; new ones are welcome."""
