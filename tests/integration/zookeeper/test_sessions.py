@@ -193,7 +193,7 @@ async def test_closing_does_not_wait_for_a_server_that_is_paused(tmp_path: Path)
         tree = ZooKeeperTree(server.hosts, SESSION_TIMEOUT_MS)
         await tree.start()
         server.pause()
-        await asyncio.wait_for(tree.aclose(), 3)
+        await asyncio.wait_for(tree.aclose(), 15)
         server.resume()
 
 
