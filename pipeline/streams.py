@@ -3,7 +3,7 @@
 import json
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 from pyspark.sql import SparkSession
@@ -22,6 +22,7 @@ from pipeline.progress import Progress
 _LOOK_EVERY_S: Final = 0.1
 _BATCH_LOOK_S: Final = 0.01
 _BATCH_ENDS_WITHIN_S: Final = 20.0
+_TOLD_WITHIN_S: Final = 10.0
 _SENTENCE_LENGTH_MAX: Final = 500
 _LOSS: Final = ("data loss", "Some data may have been lost", "OffsetOutOfRange")
 
@@ -35,7 +36,8 @@ class QueryFigures(StreamingQueryListener):
     def __init__(self, progress_of: Mapping[str, Progress]) -> None:
         self._progress_of = progress_of
         self._rows: dict[str, int] = {}
-        self._lock = threading.Lock()
+        self._ended: set[str] = set()
+        self._changed = threading.Condition()
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
         """Nothing to tell yet."""
@@ -50,10 +52,18 @@ class QueryFigures(StreamingQueryListener):
         """Nothing has changed."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
-        """Whoever runs the query sees its end."""
+        """Everything was told of it."""
+        with self._changed:
+            self._ended.add(str(event.runId))
+            self._changed.notify_all()
+
+    def wait_for_ends(self, runs: Collection[str], within_s: float) -> None:
+        """Until everything was told of some runs: a moment after their ends. Or for so long."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._ended.issuperset(runs), within_s)
 
     def _tell(self, name: str, told: dict[str, Any]) -> None:
-        with self._lock:
+        with self._changed:
             rows = self._rows[name] = self._rows.get(name, 0) + int(told["numInputRows"])
         lag = sum(lag_records(source) for source in told["sources"])
         progress = self._progress_of[name]
@@ -107,6 +117,8 @@ class QueryRun:
                     query.stop()
                 else:
                     _stop_between_batches(query)
+            if not in_haste:
+                self._listener.wait_for_ends({str(query.runId) for query in self._queries}, _TOLD_WITHIN_S)
         finally:
             self._spark.streams.removeListener(self._listener)
 
