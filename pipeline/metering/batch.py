@@ -108,7 +108,8 @@ class Batch:
     def _distinct(self, records: DataFrame, since_ms: int) -> tuple[dict[str, int], list[StagedFile]]:
         """The batch's own rows, and what there is to know of them."""
         read, told = Observation(), Observation()
-        observed = records.observe(
+        # what is observed is computed whole, so what nobody reads is dropped before
+        observed = records.drop("key", "value", "error").observe(
             read,
             _count(F.lit(True)).alias("records"),
             _count(F.col("reason").isNotNull()).alias("quarantined"),
