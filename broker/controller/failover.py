@@ -48,7 +48,7 @@ def take_over(context: ControllerContext) -> Steps[None]:
     context.pending.full_leader_and_isr |= context.brokers.keys()
     yield from tell_leftovers(context, context.brokers)
     yield from announce(context)  # 10
-    context.next_balance_ms = context.now_ms  # 11
+    # 11: the first automatic election is due once the brokers have rested
     yield from resume_reassignments(context)
     yield from on_preferred_election_node(context)
     yield from on_deletions_marked(context)  # 12

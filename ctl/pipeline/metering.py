@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 from contracts.names import SYSTEM_INSTANCE_ID
 from ctl.errors import CommandError
 from ctl.pipeline.run import JobRun, sentences
+from pipeline.again import again_and_again
 from runtime.clock import epoch_ms
 
 if TYPE_CHECKING:
@@ -71,8 +72,6 @@ class MeterSteps:
 
     def take_forever(self, every_s: float, say: Callable[[str], None]) -> NoReturn:
         """Again and again. What fails is said once and tried again: each step goes on where it was."""
-        from pipeline.again import again_and_again
-
         failed = 0
 
         def step() -> str:

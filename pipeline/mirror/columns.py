@@ -104,7 +104,7 @@ def read_varints(data: Bytes, at: Column, ends: Column) -> tuple[Column, Column]
     (open_rows,) = np.nonzero(byte & 0x80)
     for place in range(1, _VARINT_BYTES_MAX):
         if not len(open_rows):
-            return (raw >> np.uint64(1)).astype(np.int64) ^ -(raw & np.uint64(1)).astype(np.int64), behind
+            break
         position = behind[open_rows]
         if (position >= ends[open_rows]).any():
             raise ValueError("a record is cut off")

@@ -22,7 +22,8 @@ _WITHIN_S: Final = 600.0
 def source_offsets(payload: Payload, lineage: bytes) -> Iterator[tuple[int, int]]:
     """(offset delta, source offset) of the records that are of this unit. Raises: ValueError."""
     records = records_in(*payload)
-    places = zip(*(column.tolist() for column in records[1:3]), records.offset_delta.tolist(), strict=True)
+    columns = (records.headers_at, records.end, records.offset_delta)
+    places = zip(*(column.tolist() for column in columns), strict=True)
     for headers_at, end, offset_delta in places:
         found = _source_offset(payload.data, headers_at, end, lineage)
         if found is not None:

@@ -29,12 +29,12 @@ class KilledJob:
         """`tables`: a glob below the data directory; commits of these are counted."""
         self._data_dir = data_dir
         self._tables = tables
-        self.arguments = arguments
+        self._arguments = arguments
         self._process: subprocess.Popen[str] | None = None
 
     def start(self) -> None:
         """Raises nothing; `finish` tells how it ended."""
-        command = [sys.executable, "-m", "runtime.start", "ctl.main", "pipeline", *self.arguments, "--json"]
+        command = [sys.executable, "-m", "runtime.start", "ctl.main", "pipeline", *self._arguments, "--json"]
         self._process = subprocess.Popen(
             [*command, "--data-dir", str(self._data_dir)],
             cwd=ROOT,

@@ -56,9 +56,10 @@ def test_metering_that_is_killed_again_and_again(own_stack: Stack) -> None:
     topics.create(USAGE_TOPIC, partitions=4)
     keyed = ((one.instance_id.encode(), msgspec.json.encode(one)) for one in records)
     topics.produce(USAGE_TOPIC, (Record(value, key, int(key[1:]) % 4) for key, value in keyed))
-    ingest = KilledJob(own_stack.data_dir, TABLES, "meter", "ingest", "--bootstrap", bootstrap)
-    ingest.arguments += ("--max-records-per-batch", "3000")
-    everything = KilledJob(own_stack.data_dir, TABLES, "meter", "run", "--bootstrap", bootstrap)
+    ingest, everything = (
+        KilledJob(own_stack.data_dir, TABLES, "meter", *step, "--bootstrap", bootstrap)
+        for step in (("ingest", "--max-records-per-batch", "3000"), ("run",))
+    )
     for job, commits_max in ((ingest, 2), (ingest, 3), (everything, 1), (everything, 3)):
         job.start()
         job.kill(generator, commits_max)
