@@ -15,7 +15,7 @@ messages (KIP-467).
 from asyncio import TimerHandle
 from functools import partial
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 
@@ -55,13 +55,18 @@ def handle(broker: "Broker", call: "Call") -> None:
     request.answer_when_done()
 
 
-class _Uncommitted(NamedTuple):
+class _Uncommitted:
     """Records whose commit the answer waits for, and where their answer stands."""
 
-    partition: Partition
-    offset: int
-    answers: list[PartitionAnswer]
-    position: int
+    __slots__ = ("answers", "offset", "partition", "position")
+
+    def __init__(
+        self, partition: Partition, offset: int, answers: list[PartitionAnswer], position: int
+    ) -> None:
+        self.partition = partition
+        self.offset = offset
+        self.answers = answers
+        self.position = position
 
 
 class _Verified:
@@ -133,7 +138,8 @@ class _Request:
         self._stalled = False
         self._unsynced: list[PartitionLog] = []
         """Logs whose flush the answer waits for."""
-        self._uncommitted: list[_Uncommitted] = []
+        self._uncommitted: dict[_Uncommitted, None] = {}
+        """What is neither committed nor given up."""
         self._awaited = 0
         """How much the answer still waits for."""
         self._timer: TimerHandle | None = None
@@ -184,10 +190,10 @@ class _Request:
 
     def _committed(self, waiting: "_Uncommitted", error_code: ErrorCode) -> None:
         """Called by the partition, perhaps long after the answer has left."""
-        if self._call.done:
-            return
+        if self._call.done or waiting not in self._uncommitted:
+            return  # given up in time, although the answer still waits for the disk
         try:
-            self._uncommitted.remove(waiting)
+            del self._uncommitted[waiting]
             if error_code is not ErrorCode.none:
                 self._fail(waiting, error_code)
             if not self._uncommitted and self._timer is not None:
@@ -198,7 +204,7 @@ class _Request:
 
     def _timed_out(self) -> None:
         """The records are in the log and may be committed yet: the producer has to try again."""
-        waiting, self._uncommitted = self._uncommitted, []
+        waiting, self._uncommitted = self._uncommitted, {}
         for each in waiting:
             self._fail(each, ErrorCode.request_timed_out)
             self._one_done()
@@ -371,7 +377,7 @@ class _Request:
             self._unsynced.append(partition.log)
         if self._scan.acks == ACKS_ALL and result.last_offset >= partition.log.high_watermark:
             at = len(answers) if position is None else position
-            self._uncommitted.append(_Uncommitted(partition, result.last_offset + 1, answers, at))
+            self._uncommitted[_Uncommitted(partition, result.last_offset + 1, answers, at)] = None
         return PartitionAnswer(
             each.partition, 0, result.base_offset, result.log_append_time_ms, result.log_start_offset
         )

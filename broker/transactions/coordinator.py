@@ -119,7 +119,7 @@ class TransactionCoordinator(Knowledge):
         if entry is None:
             fits = self._registry.may_create(request.transactional_id)
             return None if fits else ErrorCode.policy_violation
-        return ErrorCode.concurrent_transactions if entry.is_pending else None
+        return ErrorCode.concurrent_transactions if entry.is_busy else None
 
     def add_partitions(
         self,
@@ -267,7 +267,7 @@ class TransactionCoordinator(Knowledge):
             if entry is None or entry.is_pending:
                 continue  # what becomes of the record sets another deadline
             if entry.is_doomed:
-                self._forget(turn, transactional_id, entry)
+                self._doom(turn, transactional_id, entry)
             elif entry.state is State.ONGOING:
                 self._fence(turn, transactional_id, entry, None)
             elif entry.state in ENDING and not entry.awaited:
@@ -275,13 +275,19 @@ class TransactionCoordinator(Knowledge):
         return turn.effects
 
     def sweep(self, now: Moment) -> Effects:
-        """Forget ids that have not been used for `transactional.id.expiration.ms`."""
+        """Forget ids that have not been used for `transactional.id.expiration.ms`.
+
+        Nothing else is remembered of it: an id whose tombstone the log refuses may be used again before the
+        next sweep.
+        """
         turn = Turn(now)
         oldest_ms = now.epoch_ms - self._registry.config.id_expiration_ms
         for transactional_id, entry in self._registry:
             value = entry.value
-            if value is not None and value.state in AT_REST and value.last_update_ms <= oldest_ms:
-                self._forget(turn, transactional_id, entry)
+            if value is None or entry.is_pending or entry.is_doomed:
+                continue
+            if value.state in AT_REST and value.last_update_ms <= oldest_ms:
+                self._write(turn, transactional_id, entry, None, AfterForgetting())
         return turn.effects
 
     def purge_instance(self, instance_id: str, now: Moment) -> Effects:
@@ -289,10 +295,11 @@ class TransactionCoordinator(Knowledge):
         turn = Turn(now)
         for transactional_id, entry in self._registry:
             if owner_of(transactional_id) == instance_id:
-                self._forget(turn, transactional_id, entry)
+                self._doom(turn, transactional_id, entry)
         return turn.effects
 
-    def _forget(self, turn: Turn, transactional_id: str, entry: Entry) -> None:
+    def _doom(self, turn: Turn, transactional_id: str, entry: Entry) -> None:
+        """Forget an id for good, whatever the log refuses meanwhile. Nobody may use it any more."""
         entry.is_doomed = True
         if not entry.is_pending:
             self._write(turn, transactional_id, entry, None, AfterForgetting())
@@ -332,7 +339,7 @@ class TransactionCoordinator(Knowledge):
         elif isinstance(then, AfterDecision) and then.reply is not None:
             turn.replies([then.reply])
         if entry.is_doomed:
-            self._forget(turn, transactional_id, entry)
+            self._doom(turn, transactional_id, entry)
         else:
             self._resume(turn, transactional_id, entry)
         return turn.effects

@@ -30,7 +30,7 @@ class Knowledge:
             return ErrorCode.invalid_producer_id_mapping
         if value.producer_epoch != producer.producer_epoch:
             return ErrorCode.producer_fenced
-        if must_rest and entry.is_pending:
+        if must_rest and entry.is_busy:
             return ErrorCode.concurrent_transactions
         return entry, value
 

@@ -20,9 +20,14 @@ class Entry:
         self.is_pending = False
         """A record is on its way."""
         self.is_doomed = False
-        """It is to be forgotten, as soon as nothing of it is on its way."""
+        """Its instance is deleted: it is to be forgotten, as soon as nothing of it is on its way."""
         self.awaited: set[TopicPartition] = set()
         """Partitions whose markers are not known to be written."""
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether clients must come again: nothing new is written of it now."""
+        return self.is_pending or self.is_doomed
 
     @property
     def state(self) -> State:

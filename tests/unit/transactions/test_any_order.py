@@ -1,5 +1,5 @@
-"""A random life of one transactional id: producers that fence each other, a log that refuses and dawdles,
-coordinators that fall over, markers that arrive in any order. Everything random comes from one seed."""
+"""A random life of one transactional id: producers that fence each other, a log that refuses and dawdles, ids
+that expire, coordinators that fall over, markers in any order. Everything random comes from one seed."""
 
 import random
 from collections.abc import Callable
@@ -50,7 +50,7 @@ class Life:
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
-        self.world = World()
+        self.world = World(id_expiration_ms=15_000)
         self.world.hold = True
         self.clients = [Client() for _ in range(3)]
         self.waiting: list[Token] = []
@@ -67,6 +67,7 @@ class Life:
             (1, self.dawdle),
             (4, self.write_marker),
             (1, self.fail_over),
+            (1, lambda: self.world.run(self.world.coordinator.sweep(self.world.now))),
             (1, lambda: self.world.pass_ms(self.random.choice((10, 500, 20_000)))),
         ]
         weights = [weight for weight, _ in actions]

@@ -176,6 +176,49 @@ def test_ids_expire_when_nothing_is_open() -> None:
     assert world.producer("idle").producer_epoch == 0
 
 
+def test_an_id_whose_tombstone_is_refused_belongs_to_the_client_that_returns() -> None:
+    world = World()
+    world.producer()
+    world.now_ms += world.config.id_expiration_ms
+    world.hold = True
+    world.run(world.coordinator.sweep(world.now))
+    world.refuse(ErrorCode.not_enough_replicas)
+    world.hold = False
+    producer = world.producer()
+    assert world.add(producer) is ErrorCode.none
+    world.pass_ms(10 * world.config.retry_ms)
+    assert world.state() is State.ONGOING, "its open transaction is not forgotten"
+    assert world.commit(producer) is ErrorCode.none
+    world.write_markers()
+    assert world.state() is State.COMPLETE_COMMIT
+
+
+def test_a_tombstone_that_was_refused_is_written_by_the_next_sweep() -> None:
+    world = World()
+    world.producer()
+    world.now_ms += world.config.id_expiration_ms
+    world.hold = True
+    world.run(world.coordinator.sweep(world.now))
+    world.refuse(ErrorCode.not_enough_replicas)
+    world.hold = False
+    world.run(world.coordinator.sweep(world.now))
+    assert world.coordinator.describe("t") is None
+
+
+def test_nobody_uses_an_id_of_a_deleted_instance_while_its_tombstone_is_refused() -> None:
+    world = World()
+    name = "iaaaaaaaaaaa.t"
+    producer = world.producer(name)
+    world.hold = True
+    world.run(world.coordinator.purge_instance("iaaaaaaaaaaa", world.now))
+    world.refuse(ErrorCode.not_enough_replicas)
+    assert world.init(name).error is ErrorCode.concurrent_transactions
+    assert world.add(producer, transactional_id=name) is ErrorCode.concurrent_transactions
+    world.hold = False
+    world.pass_ms(world.config.retry_ms)
+    assert world.coordinator.describe(name) is None
+
+
 def test_an_instance_that_is_deleted_takes_its_ids_along() -> None:
     world = World()
     mine, other = "iaaaaaaaaaaa.t", "ibbbbbbbbbbb.t"

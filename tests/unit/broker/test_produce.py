@@ -1,0 +1,91 @@
+"""What the answer to a Produce waits for: the followers, the disk, the request's own timeout."""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from broker.handlers import produce
+from broker.metrics import BrokerMetrics
+from tests.integration.broker.raw import batch, produce_body
+from tests.unit.replication.world import CONFIG, TOPIC, Call, Node, World
+from wire.codec import decode_response
+
+_VERSION = 8
+
+
+class _Call(Call):
+    """One Produce request, whose answer is kept."""
+
+    def __init__(self, node: Node, frame: bytes) -> None:
+        self.answers: list[bytes] = []
+        super().__init__(node, 9, frame, self.answers.append)
+
+    def release(self) -> None:
+        """The next request of the connection may be read."""
+
+    def reply_parts(self, parts: list[Any], mute: object = None) -> None:
+        super().reply_parts(parts)
+
+    def errors(self) -> list[str]:
+        (answer,) = self.answers
+        _, response = decode_response(answer[4:], 0, _VERSION)
+        return [each.error_code.name for each in response.responses[0].partition_responses]
+
+
+class _Shell:
+    """What the handler asks of the broker: the node's replicas, and a disk and timers that the test moves."""
+
+    def __init__(self, node: Node) -> None:
+        self.replicas = node.replicas
+        self.metrics = BrokerMetrics()
+        self.flushes: list[Callable[[bool], None]] = []
+        self.flusher = SimpleNamespace(sync=lambda _logs, done: self.flushes.append(done))
+        self.timers: list[Callable[[], None]] = []
+        self.failed: list[object] = []
+        self.server = SimpleNamespace(handler_failed=lambda *what: self.failed.append(what))
+
+    def epoch_ms(self) -> int:
+        return int(time.time() * 1000)
+
+    def call_later(self, _delay_ms: int, callback: Callable[[], None]) -> Any:
+        self.timers.append(callback)
+        return SimpleNamespace(cancel=lambda: self.timers.remove(callback))
+
+
+def _produced(tmp_path: Path) -> tuple[World, _Shell, _Call]:
+    """A Produce with acks=all at a leader of two followers, of a topic with flush.messages=1."""
+    world = World(tmp_path)
+    world.elect(1)
+    node = world.nodes[1]
+    node.partition.log.reconfigure(replace(CONFIG, flush_messages=1))
+    shell = _Shell(node)
+    body = produce_body(TOPIC, 0, batch(b"one"))
+    head = (0).to_bytes(2, "big") + _VERSION.to_bytes(2, "big") + (1).to_bytes(4, "big") + b"\xff\xff"
+    call = _Call(node, (len(head) + len(body)).to_bytes(4, "big") + head + body)
+    produce.handle(shell, call)  # type: ignore[arg-type]
+    assert len(shell.flushes) == len(shell.timers) == 1
+    return world, shell, call
+
+
+def test_the_answer_waits_for_the_disk_and_for_the_followers(tmp_path: Path) -> None:
+    world, shell, call = _produced(tmp_path)
+    world.settle()
+    assert not call.answers
+    shell.flushes[0](False)
+    assert call.errors() == ["none"]
+    assert not shell.timers and not shell.failed
+
+
+def test_a_commit_after_the_timeout_while_the_disk_is_still_busy(tmp_path: Path) -> None:
+    """The records were given up: that they are committed after all is no news to their producer."""
+    world, shell, call = _produced(tmp_path)
+    shell.timers[0]()
+    assert not call.answers, "the disk has not answered"
+    world.settle()
+    assert world.nodes[1].partition.high_watermark == 1
+    assert not shell.failed, "the connection stays open"
+    shell.flushes[0](False)
+    assert call.errors() == ["request_timed_out"]
