@@ -11,7 +11,7 @@ class Timeouts:
     """How long a peer may take. They run only while we read: back-pressure is never the client's fault."""
 
     first_byte_ms: int = 10_000
-    """From accept to the first byte."""
+    """From accept to the head of the first request: its length, API, version and correlation id."""
     frame_ms: int = 30_000
     """A window in which a started frame must bring `frame_progress_bytes` or end."""
     frame_progress_bytes: int = 1024

@@ -72,7 +72,9 @@ class ReplyFlow:
             self._whole(exchange, chunk[at:behind], out)
             return behind
         if exchange is not None and exchange.api_key == _FETCH:
-            self._editor = fetch_response_editor(exchange.api_version, self._conn.served.scope)
+            self._editor = fetch_response_editor(
+                exchange.api_version, self._conn.served.scope, exchange.notes
+            )
         elif size > COLLECTED_BYTES_MAX:
             raise ConnectionStop(DisconnectCause.UPSTREAM_MALFORMED, f"a reply of {size} bytes")
         else:
@@ -125,7 +127,7 @@ class ReplyFlow:
         if exchange.handler is not None or mode is Mode.MAPPED:
             out.append(mapped_reply(conn, exchange, frame))
         elif mode is Mode.FETCH:
-            fetched = edit_fetch_response(frame, exchange.api_version, conn.served.scope)
+            fetched = edit_fetch_response(frame, exchange.api_version, conn.served.scope, exchange.notes)
             self._session_begins(fetched.session_id)
             out += fetched.buffers
         else:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _HEAD: Final = struct.Struct(">ihhi")
 """Length prefix, api key, api version, correlation id."""
+_I32: Final = struct.Struct(">i")
 _HEAD_BYTES: Final = _HEAD.size
 _SIZE_MIN: Final = 10
 """Header v1 with a null client id."""
@@ -78,6 +79,8 @@ class RequestFlow:
                 take = min(self._missing, end - at)
                 at = self._continue(chunk, at, at + take, out)
             elif end - at < _HEAD_BYTES:
+                if end - at >= _I32.size:
+                    self._check_size(_I32.unpack_from(chunk, at)[0])
                 self.stash = bytes(chunk[at:])
                 return end
             else:
@@ -86,12 +89,19 @@ class RequestFlow:
                 break
         return at
 
+    def _check_size(self, size: int) -> None:
+        """Refuse a frame by its length alone: behind an empty one nothing more may ever come."""
+        if size < _SIZE_MIN:
+            raise ConnectionStop(DisconnectCause.BAD_FRAME_LENGTH, f"a frame of {size} bytes")
+        if size > self._conn.served.request_bytes_max:
+            raise ConnectionStop(DisconnectCause.REQUEST_TOO_LARGE, f"a frame of {size} bytes")
+
     def _begin(self, chunk: memoryview, at: int, out: list[Buffer]) -> int:
         """Start a frame at `at`; the answer is where to go on."""
         size, api_key, api_version, _ = _HEAD.unpack_from(chunk, at)
         conn = self._conn
         if not _SIZE_MIN <= size <= conn.served.request_bytes_max:
-            raise _bad_size(size)
+            self._check_size(size)
         row = SERVED.get((api_key, api_version)) or self._row_of_others(api_key, api_version)
         self.frames += 1
         conn.served.requests[api_key] += 1
@@ -193,9 +203,3 @@ class RequestFlow:
             self._conn.served.release(len(self._collected))
         self._collected = self._editor = None
         self.stash = b""
-
-
-def _bad_size(size: int) -> ConnectionStop:
-    if size < _SIZE_MIN:
-        return ConnectionStop(DisconnectCause.BAD_FRAME_LENGTH, f"a frame of {size} bytes")
-    return ConnectionStop(DisconnectCause.REQUEST_TOO_LARGE, f"a frame of {size} bytes")

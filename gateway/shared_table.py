@@ -13,7 +13,8 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
-WORKERS_MAX: Final = 32
+WORKERS_MAX: Final = 256
+"""Their regions are holes in the file until a worker has that number."""
 _HEADER_BYTES: Final = 4096
 """One byte per worker number, 1 while its region is in use: readers skip the others."""
 _ENTRY_BYTES: Final = 32

@@ -18,7 +18,7 @@ def overdue(connection: "Connection", timeouts: Timeouts, now_ms: int) -> Discon
     upstream = connection.upstream
     if connection.client_ended or connection.upstream_ended:
         return DisconnectCause.DRAIN_TIMEOUT if waited_ms >= timeouts.drain_ms else None
-    if not connection.bytes_in:
+    if not connection.requests.frames:
         return DisconnectCause.FIRST_BYTE_TIMEOUT if waited_ms >= timeouts.first_byte_ms else None
     if upstream is not None and upstream.held:
         return DisconnectCause.UPSTREAM_UNREACHABLE if waited_ms >= timeouts.connect_ms else None

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 from wire.api_table import ApiKey
 from wire.codec import payload_class
 from wire.edit_compile import Scan, assembled, compile_scan
+from wire.edit_stream import AddedTopics, FrameEditor, fetch_response_editor
 from wire.faults import MalformedFrame, NotMappable
 from wire.framing import Buffer
 from wire.layout import Fixed, layout_of
@@ -117,14 +118,29 @@ def edit_fetch_request(frame: memoryview, scope: Scope, *, session_id: int | Non
     return FetchRequestEdit(buffers, correlation_id, session, epoch, max_wait_ms, topics)
 
 
-def edit_fetch_response(frame: memoryview, version: int, scope: Scope) -> FetchResponseEdit:
-    """Take the scope out of one whole Fetch response; `frame` begins with its length prefix.
+def edit_fetch_response(
+    frame: memoryview, version: int, scope: Scope, added: AddedTopics | None = None
+) -> FetchResponseEdit:
+    """Take the scope out of one whole Fetch response; `frame` begins with its length prefix. `added` comes
+    behind its last topic.
 
     Raises: MalformedFrame, ForeignName.
     """
+    if added is not None:
+        return _edit_with(frame, fetch_response_editor(version, scope, added))
     try:
         _, correlation_id = _RESPONSE_HEAD(frame)
         pieces, grown, _, session_id, error_code = _scan(version, True)(frame, 8, scope)
     except struct.error as error:
         raise MalformedFrame("a Fetch response ends early") from error
     return FetchResponseEdit(assembled(frame, pieces, grown), correlation_id, error_code, session_id)
+
+
+def _edit_with(frame: memoryview, editor: FrameEditor) -> FetchResponseEdit:
+    buffers, used = editor.feed(frame)
+    if not editor.done or used != len(frame):
+        raise MalformedFrame("a Fetch response ends early")
+    facts = editor.facts
+    return FetchResponseEdit(
+        buffers, editor.correlation_id, facts.get("error_code", 0), facts.get("session_id", 0)
+    )

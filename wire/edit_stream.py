@@ -89,14 +89,25 @@ def _head_step(step: Step) -> _Facts | Text:
     return step
 
 
+class AddedTopics(NamedTuple):
+    """Topics that a gateway answers for itself, behind those of a reply that is edited."""
+
+    entries: int
+    encoded: bytes
+    """The entries, as the version of the reply has them."""
+
+
 class FrameEditor:
     """Edits one frame that arrives in pieces. Feed it from the length prefix on; make a new one per frame."""
 
-    def __init__(self, program: _Program, scope: Scope, *, response: bool) -> None:
+    def __init__(
+        self, program: _Program, scope: Scope, *, response: bool, added: AddedTopics | None = None
+    ) -> None:
         self._head = program.head
         self._ops = program.ops
         self._scope = scope
         self._response = response
+        self._added = added
         self._end = -1
         """Where the frame ends, counted from its length prefix; -1 until that has arrived."""
         self._position = 0
@@ -171,6 +182,9 @@ class FrameEditor:
         grown += topics * (-SCOPE_BYTES if self._response else SCOPE_BYTES)
         if not 0 <= topics <= NAMED_ENTRIES_MAX or not 0 <= self._end - 4 + grown < 1 << 31:
             raise MalformedFrame(f"{topics} topics in a frame of {self._end - 4} bytes")
+        if self._added is not None:
+            pieces += (view[cut:at], _I32.pack(topics + self._added.entries))
+            cut, grown = at + 4, grown + len(self._added.encoded)
         out.append(_I32.pack(self._end - 4 + grown))
         out += pieces
         self.head_done = True
@@ -227,6 +241,8 @@ class FrameEditor:
             at = reached
         if at > self._cut:
             out.append(view[self._cut : at])
+        if self.done and self._added is not None:
+            out.append(self._added.encoded)
         self._position += at
         if self.done != (self._position == self._end) or (not self.done and self._at_frame_end(end - at)):
             raise MalformedFrame(f"the body ends at {self._position} of {self._end} bytes")
@@ -326,6 +342,7 @@ def produce_request_editor(version: int, scope: Scope) -> FrameEditor:
     return FrameEditor(_program(ApiKey.PRODUCE, version, False), scope, response=False)
 
 
-def fetch_response_editor(version: int, scope: Scope) -> FrameEditor:
-    """An editor of one Fetch response, version 0-11."""
-    return FrameEditor(_program(ApiKey.FETCH, version, True), scope, response=True)
+def fetch_response_editor(version: int, scope: Scope, added: AddedTopics | None = None) -> FrameEditor:
+    """An editor of one Fetch response, version 0-11. `added` comes behind its last topic, which is where such
+    a response ends."""
+    return FrameEditor(_program(ApiKey.FETCH, version, True), scope, response=True, added=added)

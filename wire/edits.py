@@ -32,7 +32,7 @@ from wire.edit_produce import (
     edit_produce_request,
     edit_produce_response,
 )
-from wire.edit_stream import FrameEditor, fetch_response_editor, produce_request_editor
+from wire.edit_stream import AddedTopics, FrameEditor, fetch_response_editor, produce_request_editor
 from wire.framing import Buffer, frame_size
 
 EDITED: Final = {ApiKey.PRODUCE: range(9), ApiKey.FETCH: range(12)}
@@ -40,6 +40,7 @@ EDITED: Final = {ApiKey.PRODUCE: range(9), ApiKey.FETCH: range(12)}
 
 __all__ = (
     "EDITED",
+    "AddedTopics",
     "Buffer",
     "FetchRequestEdit",
     "FetchResponseEdit",

@@ -9,6 +9,7 @@ from contracts.usage import INTERVAL_MS_DEFAULT, INTERVAL_MS_MAX, INTERVAL_MS_MI
 from ctl.stack.cluster import remembered, settle
 from ctl.stack.layout import Layout
 from ctl.stack.zookeeper import SESSION_TIMEOUT_MS_MAX, SESSION_TIMEOUT_MS_MIN
+from gateway.shared_table import WORKERS_MAX
 from master.policies import POLICIES
 from runtime.config import Resolved, Setting, environment, parse_host_port, read_toml, resolve
 from tenants.vports import parse_vip
@@ -60,13 +61,23 @@ def _zookeeper(text: str) -> str:
     return text
 
 
+def workers_default(cores: int | None) -> int:
+    """One gateway process per core, as many as the table of connections holds."""
+    return min(cores or 1, WORKERS_MAX)
+
+
 BROKERS_MAX: Final = 9
 
 SETTINGS: Final = (
     Setting("console", ("127.0.0.1", 8080), _console, "Where the console listens, HOST:PORT."),
     Setting("vip", "127.0.0.1", _vip, "Address of the instances: one, BIND=ADVERTISED, or a CIDR pool."),
     Setting("vports", (20000, 29999), _vports, "Ports that instances get, FIRST-LAST."),
-    Setting("workers", os.cpu_count() or 1, _count(1, 256), "Gateway processes; one per core by default."),
+    Setting(
+        "workers",
+        min(os.cpu_count() or 1, WORKERS_MAX),
+        _count(1, WORKERS_MAX),
+        "Gateway processes; one per core by default.",
+    ),
     Setting("quota_policy", "seed", _policy, "How rates are allotted: seed, capped, static or fair."),
     Setting("brokers", None, _count(1, BROKERS_MAX), "Brokers; more than one need ZooKeeper."),
     Setting(

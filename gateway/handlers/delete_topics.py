@@ -7,14 +7,14 @@ from kio.schema.errors import ErrorCode
 
 from gateway.answers import with_entries
 from gateway.call import Call, Forward
+from gateway.topic_access import split
 
 
 def on_request(call: Call, request: Any) -> Forward:
     """Leave out the topics this client may not use."""
-    refused = [name for name in request.topic_names if call.refuses_topic(name)]
+    kept, refused = split(request.topic_names, call.refuses_topic)
     if refused:
         call.exchange.notes = refused
-        kept = tuple(name for name in request.topic_names if name not in refused)
         request = replace(request, topic_names=kept)
     return Forward(request)
 

@@ -1,5 +1,6 @@
 """DescribeConfigs 1-4: topics go up; brokers have a short read-only list, answered here; other types are
-INVALID_REQUEST. A topic's keys that tenants may not set are shown as read-only.
+INVALID_REQUEST. A topic's keys that tenants may not set are shown as read-only. A resource named twice is
+answered once, as clients keep one answer per resource: an answer about a broker is many times its question.
 """
 
 from dataclasses import replace
@@ -11,6 +12,7 @@ from contracts.topic_policy import ALLOWED_KEYS
 from gateway.answers import with_entries
 from gateway.call import Answer, Call, Forward, Outcome
 from gateway.config_resources import BROKER, TOPIC, UNKNOWN_TYPE, broker_configs
+from gateway.topic_access import split
 from gateway.topic_rules import replication_factor
 
 _STATIC_BROKER_CONFIG: Final = 4
@@ -18,16 +20,21 @@ _STATIC_BROKER_CONFIG: Final = 4
 
 def on_request(call: Call, request: Any) -> Outcome:
     """Answer for everything that is no topic."""
-    kept = tuple(one for one in request.resources if one.resource_type == TOPIC)
-    allowed = tuple(one for one in kept if not call.refuses_topic(one.resource_name))
-    local = [_described(call, one) for one in request.resources if one not in allowed]
-    if not allowed:
+    once = {(one.resource_type, one.resource_name): one for one in request.resources}
+    forwarded, ours = split(once.values(), lambda one: not _goes_up(call, one))
+    of_broker = broker_configs(call.spec, replication_factor(len(call.backend.spec.brokers)))
+    local = [_described(call, one, of_broker) for one in ours]
+    if not forwarded:
         return Answer(with_entries(call.response(), "results", local))
     call.exchange.notes = local
-    return Forward(replace(request, resources=allowed))
+    return Forward(replace(request, resources=forwarded))
 
 
-def _described(call: Call, resource: Any) -> dict[str, Any]:
+def _goes_up(call: Call, resource: Any) -> bool:
+    return resource.resource_type == TOPIC and not call.refuses_topic(resource.resource_name)
+
+
+def _described(call: Call, resource: Any, of_broker: dict[str, str]) -> dict[str, Any]:
     known = {"resource_type": resource.resource_type, "resource_name": resource.resource_name}
     if resource.resource_type == TOPIC:
         return {**known, "error_code": ErrorCode.topic_authorization_failed}
@@ -36,21 +43,19 @@ def _described(call: Call, resource: Any) -> dict[str, Any]:
     if resource.resource_name and not _is_node(call, resource.resource_name):
         message = f"there is no broker {resource.resource_name[:20]}"
         return {**known, "error_code": ErrorCode.invalid_request, "error_message": message}
-    keys = resource.configuration_keys
+    keys = None if resource.configuration_keys is None else frozenset(resource.configuration_keys)
     return {
         **known,
         "configs": [
             {"name": name, "value": value, "read_only": True, "config_source": _STATIC_BROKER_CONFIG}
-            for name, value in broker_configs(
-                call.spec, replication_factor(len(call.backend.spec.brokers))
-            ).items()
+            for name, value in of_broker.items()
             if keys is None or name in keys
         ],
     }
 
 
 def _is_node(call: Call, name: str) -> bool:
-    return any(str(node_id) == name for node_id in call.served.view.brokers)
+    return name in map(str, call.served.view.brokers)
 
 
 def on_response(call: Call, response: Any) -> Any:

@@ -11,11 +11,15 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.answers import with_entries
+from gateway.answers import build
 from gateway.call import Call, Forward, Outcome
 from gateway.mapped import answer_locally
-from wire.edits import edit_fetch_request, fetch_session
+from gateway.topic_access import split
+from wire.api_table import ApiKey
+from wire.codec import encode, response_class
+from wire.edits import AddedTopics, edit_fetch_request, fetch_session
 from wire.framing import Buffer
+from wire.schema import fields_of
 
 _FULL_FETCH: Final = 0
 _NO_SESSION: Final = -1
@@ -50,21 +54,26 @@ def _not_found(call: Call) -> bool:
 
 def on_request(call: Call, request: Any) -> Outcome:
     """Topics with lists: leave out what this client may not read, and ask for no session."""
-    refused = [topic for topic in request.topics if call.refuses_topic(topic.topic)]
-    call.exchange.notes = refused
-    kept = tuple(topic for topic in request.topics if topic not in refused)
+    kept, refused = split(request.topics, lambda topic: call.refuses_topic(topic.topic))
     changes: dict[str, Any] = {"topics": kept, "replica_id": _CONSUMER}
     if hasattr(request, "session_id"):
         changes |= {"session_id": 0, "session_epoch": _NO_SESSION, "forgotten_topics_data": ()}
     request = replace(request, **changes)
     if not kept:
         return call.answer(responses=[_refused(topic) for topic in refused])
+    if refused:
+        call.exchange.notes = _added(call, refused)
     return Forward(request)
 
 
-def on_response(call: Call, response: Any) -> Any:
-    """Add the refused topics."""
-    return with_entries(response, "responses", map(_refused, call.exchange.notes))
+def _added(call: Call, refused: list[Any]) -> AddedTopics:
+    """What the reply gets at its end: it is edited as it comes by, large ones without ever being whole."""
+    (field,) = (
+        each for each in fields_of(response_class(ApiKey.FETCH, call.api_version)) if each.name == "responses"
+    )
+    return AddedTopics(
+        len(refused), b"".join(encode(build(field.value_type, _refused(topic))) for topic in refused)
+    )
 
 
 def _refused(topic: Any) -> dict[str, Any]:

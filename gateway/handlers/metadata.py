@@ -17,6 +17,7 @@ from contracts.topic_policy import creation_defaults
 from gateway.answers import build, with_entries
 from gateway.call import Call, Forward, Later
 from gateway.partition_changes import partitions_counted
+from gateway.topic_access import split
 
 _AUTO_PARTITIONS: Final = 1
 _NO_NAME: Final = "/"
@@ -25,17 +26,17 @@ _NO_NAME: Final = "/"
 
 def on_request(call: Call, request: Any) -> Forward | Later:
     """Take out what is answered here; create what is missing and wanted."""
-    topics = request.topics
-    asks_for_all = topics is None or (call.api_version == 0 and not topics)
+    asks_for_all = request.topics is None or (call.api_version == 0 and not request.topics)
     may_create = getattr(request, "allow_auto_topic_creation", True)
     if hasattr(request, "allow_auto_topic_creation"):
         request = replace(request, allow_auto_topic_creation=False)
     if asks_for_all:
         return Forward(request)
-    refused = [topic for topic in topics if topic.name is None or call.refuses_topic(topic.name)]
+    topics, refused = split(
+        request.topics, lambda topic: topic.name is None or call.refuses_topic(topic.name)
+    )
     if refused:
         call.exchange.notes = refused
-        topics = tuple(topic for topic in topics if topic not in refused)
         if not topics and call.api_version == 0:
             # An empty list would mean all of them: ask for a name that nothing can have.
             topics = (replace(refused[0], name=TopicName(_NO_NAME)),)

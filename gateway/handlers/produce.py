@@ -41,15 +41,20 @@ def take_frame(call: Call, frame: memoryview, out: list[Buffer]) -> bool:
 
 def on_request(call: Call, request: Any) -> Outcome:
     """Answer for what is refused, pass on the rest."""
-    refused = {topic.name: _error(call, request, topic) for topic in request.topic_data}
     if request.acks == 0:
         raise ConnectionStop(DisconnectCause.ACKS_ZERO_REFUSED)
-    kept = tuple(topic for topic in request.topic_data if refused[topic.name] is ErrorCode.none)
-    entries = [_entry(topic, refused[topic.name]) for topic in request.topic_data if topic not in kept]
+    kept: list[Any] = []
+    entries: list[dict[str, Any]] = []
+    for topic in request.topic_data:
+        error_code = _error(call, request, topic)
+        if error_code is ErrorCode.none:
+            kept.append(topic)
+        else:
+            entries.append(_entry(topic, error_code))
     if not kept:
         return Answer(with_entries(call.response(), "responses", entries))
     call.exchange.notes = entries
-    return Forward(replace(request, topic_data=kept))
+    return Forward(replace(request, topic_data=tuple(kept)))
 
 
 def _error(call: Call, request: Any, topic: Any) -> ErrorCode:

@@ -161,21 +161,31 @@ async def test_silence_and_slowness_end_with_their_causes(broker: FakeBroker) ->
         await patient.call(metadata())
         slow_frame.writer.write(head(ApiKey.METADATA, 1, size=500))
 
-        async def drip(client: FrameClient, count: int) -> None:
-            for _ in range(count):
-                client.writer.write(b"\0")
+        async def drip(client: FrameClient, data: bytes) -> None:
+            for at in range(len(data)):
+                client.writer.write(data[at : at + 1])
                 await asyncio.sleep(0.2)
 
-        drips = [asyncio.create_task(drip(slow_head, 8)), asyncio.create_task(drip(slow_frame, 30))]
+        slow = ((slow_head, head(ApiKey.METADATA, 1)), (slow_frame, bytes(30)))
+        drips = [asyncio.create_task(drip(client, data)) for client, data in slow]
         assert await silent.ended(3) and await slow_head.ended(3) and await slow_frame.ended(3)
         await patient.call(metadata())
         for task in drips:
             task.cancel()
-        assert gateway.closed(A) == {"first_byte_timeout": 1, "frame_timeout": 2} or gateway.closed(A) == {
-            "first_byte_timeout": 1,
-            "frame_timeout": 1,
-            "malformed_request": 1,
-        }
+        assert gateway.closed(A) == {"first_byte_timeout": 2, "frame_timeout": 1}
+
+
+@pytest.mark.parametrize("size", [*range(10), -1, -(2**31), 2**31 - 1])
+async def test_a_length_alone_ends_a_connection(gateway: RunningGateway, size: int) -> None:
+    """Behind an empty frame nothing more may ever come: it is refused when its length is here."""
+    neighbour = await gateway.client(B)
+    for before in (b"", framed_request(metadata(), 1, "c")):
+        client = await gateway.client(A)
+        client.writer.write(before + struct.pack(">i", size))
+        assert await client.ended()
+        await neighbour.call(metadata())
+    cause = "request_too_large" if size > 0 and size >= 10 else "bad_frame_length"
+    assert gateway.closed(A) == {cause: 2} and gateway.closed(B) == {}
 
 
 async def test_half_received_requests_have_a_budget_per_instance(gateway: RunningGateway) -> None:

@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from contracts.specs import Limits
+from ctl.stack.settings import workers_default
 from gateway.causes import DisconnectCause
+from gateway.config import GatewayConfig
 from gateway.limits import ConnectionCounts, admission_fault
 from gateway.shared_table import SharedTable
 
@@ -35,6 +37,17 @@ def test_workers_see_each_other(tmp_path: Path) -> None:
     assert two.total("a", 8) == (2, 2)
     two.close()
     assert one.total("a", 8) == (1, 1)
+
+
+@pytest.mark.parametrize("cores", [None, 1, 33, 64, 256, 512])
+def test_every_worker_of_a_large_machine_has_its_region(tmp_path: Path, cores: int | None) -> None:
+    """One worker per core is the default: 33 cores used to start workers that the table had no room for."""
+    last = workers_default(cores) - 1
+    assert GatewayConfig(name=f"gateway-{last}", specs_file=Path("x")).faults() == []
+    first, other = SharedTable(tmp_path / "table", 0), SharedTable(tmp_path / "table", last)
+    assert other.opened("a", 7) and first.total("a", 7) == (1, 1)
+    used_bytes = (tmp_path / "table").stat().st_blocks * 512
+    assert used_bytes < 4 * 1024 * 1024, "regions of workers that do not exist take room on the disk"
 
 
 def test_a_dead_workers_counts_are_cleared_by_its_successor(tmp_path: Path) -> None:

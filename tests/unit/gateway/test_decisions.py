@@ -33,7 +33,7 @@ TIMEOUTS = Timeouts(first_byte_ms=10, frame_ms=30, connect_ms=20, drain_ms=15, i
 
 
 def _connection(**state: Any) -> Any:
-    requests = SimpleNamespace(in_frame=state.pop("in_frame", False), frames=state.pop("frames", 0))
+    requests = SimpleNamespace(in_frame=state.pop("in_frame", False), frames=state.pop("frames", 1))
     defaults: dict[str, Any] = {
         "upstream": None,
         "client_ended": False,
@@ -43,7 +43,7 @@ def _connection(**state: Any) -> Any:
         "bytes_in": 1,
         "mark_ms": 0,
         "mark_bytes": 1,
-        "mark_frames": 0,
+        "mark_frames": 1,
         "mark_in_frame": False,
         "requests": requests,
     }
@@ -53,13 +53,14 @@ def _connection(**state: Any) -> Any:
 @pytest.mark.parametrize(
     ("state", "after_ms", "cause"),
     [
-        ({"bytes_in": 0}, 9, None),
-        ({"bytes_in": 0}, 10, DisconnectCause.FIRST_BYTE_TIMEOUT),
+        ({"bytes_in": 0, "frames": 0}, 9, None),
+        ({"bytes_in": 0, "frames": 0}, 10, DisconnectCause.FIRST_BYTE_TIMEOUT),
+        ({"bytes_in": 3, "frames": 0, "in_frame": True}, 10, DisconnectCause.FIRST_BYTE_TIMEOUT),
         ({"in_frame": True, "mark_in_frame": True}, 29, None),
         ({"in_frame": True, "mark_in_frame": True}, 30, DisconnectCause.FRAME_TIMEOUT),
         ({"in_frame": True, "mark_in_frame": True, "bytes_in": 1000}, 30, DisconnectCause.FRAME_TIMEOUT),
         ({"in_frame": True, "mark_in_frame": True, "bytes_in": 1025}, 30, None),
-        ({"in_frame": True, "mark_in_frame": True, "frames": 1}, 30, None),
+        ({"in_frame": True, "mark_in_frame": True, "frames": 2}, 30, None),
         ({"in_frame": True, "mark_in_frame": True, "reading_client": False}, 9999, None),
         ({"in_frame": True}, 999, None),  # the frame began just now, after a long silence
         ({}, 999, None),
@@ -133,7 +134,7 @@ def test_partition_limit_has_the_numbers() -> None:
 def test_settings_are_checked_together() -> None:
     assert GatewayConfig(name="gateway-1", specs_file=Path("x")).faults() == []
     assert len(GatewayConfig(name="gateway", control_url="http://x").faults()) == 2
-    assert len(GatewayConfig(name="gateway-99").faults()) == 2
+    assert len(GatewayConfig(name="gateway-999").faults()) == 2
 
 
 def test_answers_leave_out_what_a_version_does_not_have() -> None:
