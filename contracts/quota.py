@@ -1,7 +1,8 @@
 """What traffic points and the quota master tell each other (quota.md: Who applies it, Safety).
 
 Counters in reports only grow for the life of a boot id; rates are the difference between two reports
-over the time between them. Times are epoch ms, rates bytes/s of Kafka frames on the wire.
+over the time between them. Times are epoch ms. The unit of a direction is bytes of Kafka frames on the wire,
+of `cpu` microseconds of CPU time.
 """
 
 from collections.abc import Iterable
@@ -22,19 +23,28 @@ class Direction(StrEnum):
 
     PRODUCE = "produce"
     CONSUME = "consume"
+    CPU = "cpu"
+    """CPU time spent on requests, connects and refused logins: request time (ADR 0017)."""
 
 
-class DirectionCounters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+BYTE_DIRECTIONS: Final = (Direction.PRODUCE, Direction.CONSUME)
+"""Those whose unit is the byte: metered, billed, and shared out among those who lead something."""
+NO_NODE: Final = -1
+"""The node id of a point that is a gateway worker: it leads nothing."""
+
+
+class FlowCounters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Counters of one instance and direction on one point, and the rate it applies now."""
 
-    bytes: Count = 0
+    used: Count = 0
+    """Bytes, or us of CPU."""
     requests: Count = 0
     throttled_ms: Count = 0
     """Time in which the bucket was in debt, so that clients were held back: at most 1000 per second."""
     refused: Count = 0
     """Produce requests refused because the instance is full."""
-    rate_bytes_per_s: Count = 0
-    """q_i as applied: a new master starts from it."""
+    rate_per_s: Count = 0
+    """q_i as applied: a new master starts from it. 0: nothing is limited, no spec is known."""
     lease_epoch: Count = 0
 
 
@@ -42,8 +52,8 @@ class InstanceTraffic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """One instance on one point. Left out of a report while idle and unchanged."""
 
     instance_id: Identifier
-    produce: DirectionCounters
-    consume: DirectionCounters
+    produce: FlowCounters
+    consume: FlowCounters
     partitions_led: Count
     stored_bytes: Count
     blocked: bool = False
@@ -55,12 +65,23 @@ class InstanceTraffic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Orders what several points say of leaders: a larger one is newer. See `leaders_version`."""
 
 
+class InstanceCpu(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Request time of one instance on one point. Left out of a report while unchanged."""
+
+    instance_id: Identifier
+    counters: FlowCounters
+    on_lease: bool = False
+    """False: the point applies its static share of the last spec it knows."""
+
+
 class TrafficReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """POST /internal/v1/reports, every period (1 s by default)."""
 
     point: Identifier
     node_id: int
+    """NO_NODE: a gateway worker, which reports request time alone."""
     cluster_id: str
+    """Of a broker; a gateway worker serves every cluster and leaves it empty."""
     boot_id: Identifier
     sequence: Annotated[int, msgspec.Meta(ge=1, le=2**62)]
     """1 for the first report of a boot id, then growing."""
@@ -72,6 +93,7 @@ class TrafficReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     full: bool = False
     """True: lists every instance the point leads something of; others are gone."""
     instances: tuple[InstanceTraffic, ...] = ()
+    cpu: tuple[InstanceCpu, ...] = ()
     version: int = MESSAGE_VERSION
 
 
@@ -101,10 +123,23 @@ class Allocation(msgspec.Struct, frozen=True, kw_only=True):
     """Capacity less stored; negative when more is stored than that. The point counts its own appends."""
 
 
+class CpuAllocation(msgspec.Struct, frozen=True, kw_only=True):
+    """A lease of request time, beside and apart from the one of bytes: more points hold it."""
+
+    instance_id: str
+    lease_epoch: int
+    lease_ms: int
+    """Valid this long after it was received."""
+    rate_us_per_s: int
+
+
 class ReportAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """The master's answer to a report: the allocations of that point."""
 
     allocations: tuple[Allocation, ...] = ()
+    cpu: tuple[CpuAllocation, ...] = ()
+    gateways: int = 0
+    """Gateway workers that the master has heard of lately: each has a part of half of T. 0: not told."""
     want_full: bool = False
     """The master does not know this boot id: send a full report next."""
     period_ms: int = 1_000

@@ -8,6 +8,8 @@ from typing import Final
 
 import msgspec
 
+from contracts.request_time import PERCENT_US_PER_S, default_request_percent
+
 MESSAGE_VERSION: Final = 1
 
 
@@ -61,6 +63,8 @@ class InstanceSpec(msgspec.Struct, frozen=True, kw_only=True):
     produce_rate_bytes_per_s: int
     consume_rate_bytes_per_s: int
     capacity_bytes: int
+    request_percent: int | None = None
+    """Request time bought, in percent of one core over the whole cluster; None: by the byte rates."""
     limits: Limits = Limits()
     full_behaviour: FullBehaviour = FullBehaviour.REJECT
     auto_create_topics: bool = False
@@ -73,6 +77,18 @@ class InstanceSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Tenant's topic name -> CIDRs; a topic that is absent inherits."""
     listeners: tuple[Listener, ...] = ()
     version: int = MESSAGE_VERSION
+
+    @property
+    def request_percent_applied(self) -> int:
+        """What was bought, or what goes with the bought byte rates."""
+        if self.request_percent is not None:
+            return self.request_percent
+        return default_request_percent(self.produce_rate_bytes_per_s, self.consume_rate_bytes_per_s)
+
+    @property
+    def cpu_us_per_s(self) -> int:
+        """T of direction `cpu`: us of CPU time per second over the whole cluster."""
+        return self.request_percent_applied * PERCENT_US_PER_S
 
 
 class BrokerAddress(msgspec.Struct, frozen=True, kw_only=True):

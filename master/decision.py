@@ -105,9 +105,7 @@ def _hold(
     """
     decision = shared.decision
     rates = tuple(
-        share
-        if is_silent or not side.counters.rate_bytes_per_s
-        else min(side.counters.rate_bytes_per_s, purchased)
+        share if is_silent or not side.counters.rate_per_s else min(side.counters.rate_per_s, purchased)
         for share, side, is_silent in zip(decision.shares, sides, silent, strict=True)
     )
     held = Decision(Rule.HOLD, decision.shares, decision.proportions, rates)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from contracts.quota import MESSAGE_VERSION, DirectionCounters, InstanceTraffic, TrafficReport
+from contracts.quota import MESSAGE_VERSION, FlowCounters, InstanceTraffic, TrafficReport
 from master.demand import RECENT_REPORTS, Sample, expected, waited_ms
 
 ELAPSED_MS_MIN: Final = 100
@@ -51,7 +51,7 @@ class ReportRefusedError(Exception):
 class DirectionEntry:
     """One direction of one instance on one point."""
 
-    counters: DirectionCounters = field(default_factory=DirectionCounters)
+    counters: FlowCounters = field(default_factory=FlowCounters)
     rate_bytes_per_s: int | None = None
     """r_i; None until two reports of one run, or the first of a run, were seen."""
     throttled_ms_per_s: int = 0
@@ -63,9 +63,9 @@ class DirectionEntry:
     waited_ms: int = 0
     window_ms: int = 0
 
-    def measure(self, counters: DirectionCounters, elapsed_ms: int) -> None:
+    def measure(self, counters: FlowCounters, elapsed_ms: int) -> None:
         """The rates that newer counters of the same run make."""
-        self.rate_bytes_per_s = (counters.bytes - self.counters.bytes) * 1000 // elapsed_ms
+        self.rate_bytes_per_s = (counters.used - self.counters.used) * 1000 // elapsed_ms
         throttled = (counters.throttled_ms - self.counters.throttled_ms) * 1000 // elapsed_ms
         self.throttled_ms_per_s = min(1000, throttled)
         held_back_ms = min(elapsed_ms, counters.throttled_ms - self.counters.throttled_ms)
@@ -101,7 +101,7 @@ class Entry:
             if self.has_base:
                 direction.measure(counters, elapsed_ms)
             direction.counters = counters
-            direction.applied_bytes_per_s = counters.rate_bytes_per_s
+            direction.applied_bytes_per_s = counters.rate_per_s
         self.partitions_led = traffic.partitions_led
         self.stored_bytes = traffic.stored_bytes
         self.blocked = traffic.blocked
@@ -122,8 +122,8 @@ class Entry:
         The rate it applies is kept until it says another one: a new master holds it to that.
         """
         for direction in (self.produce, self.consume):
-            applied = direction.counters.rate_bytes_per_s
-            direction.counters = DirectionCounters(rate_bytes_per_s=applied)
+            applied = direction.counters.rate_per_s
+            direction.counters = FlowCounters(rate_per_s=applied)
         self.has_base = from_zero
 
 
@@ -228,7 +228,7 @@ class Ledger:
                 ("produce", entry.produce.counters, each.produce),
                 ("consume", entry.consume.counters, each.consume),
             ):
-                if new.bytes < old.bytes or new.throttled_ms < old.throttled_ms or new.refused < old.refused:
+                if new.used < old.used or new.throttled_ms < old.throttled_ms or new.refused < old.refused:
                     raise ReportRefusedError(
                         Refusal.COUNTER_WENT_BACK,
                         f"a {name} counter of instance {each.instance_id} is smaller than in report "
@@ -297,8 +297,8 @@ class Ledger:
         entry = self._add(known, instance_id)
         entry.partitions_led = partitions_led
         entry.stored_bytes = stored_bytes
-        entry.produce.counters = DirectionCounters(rate_bytes_per_s=produce_rate_bytes_per_s)
-        entry.consume.counters = DirectionCounters(rate_bytes_per_s=consume_rate_bytes_per_s)
+        entry.produce.counters = FlowCounters(rate_per_s=produce_rate_bytes_per_s)
+        entry.consume.counters = FlowCounters(rate_per_s=consume_rate_bytes_per_s)
         self.granted(point, instance_id, produce_rate_bytes_per_s, consume_rate_bytes_per_s)
 
     def granted(

@@ -6,7 +6,7 @@ from typing import Protocol
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from contracts.quota import Direction
+from contracts.quota import BYTE_DIRECTIONS
 from master.decision import InstanceDecision, side_of
 
 _BROKER = ("instance", "node", "direction")
@@ -80,7 +80,7 @@ def _broker_metrics(decisions: Sequence[InstanceDecision]) -> Iterator[Metric]:
     )
     for decision in decisions:
         for index, entry in enumerate(decision.entries):
-            for direction in Direction:
+            for direction in BYTE_DIRECTIONS:
                 labels = (entry.instance_id, str(entry.node_id), direction.value)
                 result = decision.shared_out(direction).decision
                 side = side_of(entry, direction)
@@ -105,7 +105,7 @@ def _instance_metrics(decisions: Sequence[InstanceDecision]) -> Iterator[Metric]
     )
     for decision in decisions:
         label = [decision.spec.instance_id]
-        for direction in Direction:
+        for direction in BYTE_DIRECTIONS:
             purchased.add_metric([*label, direction.value], decision.purchased(direction))
         stored.add_metric(label, decision.stored_bytes)
         capacity.add_metric(label, decision.spec.capacity_bytes)

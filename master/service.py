@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import prometheus_client
 from sqlalchemy.exc import SQLAlchemyError
 
-from contracts.quota import Allocation, ReportAnswer, TrafficReport
+from contracts.quota import NO_NODE, Allocation, ReportAnswer, TrafficReport
 from contracts.quota_view import History, QuotaOverview, QuotaView
 from contracts.specs import InstanceSpec, InstanceState
 from contracts.usage import UsageRecord
@@ -106,7 +106,8 @@ class MasterService:
             self.count_refusal(refused.reason, refused.detail, report.point)
             raise
         self.reports[receipt.outcome] += 1
-        if self._metering is not None and receipt.outcome is Outcome.ACCEPTED:
+        is_gateway = report.node_id == NO_NODE  # whose report holds nothing that is billed
+        if self._metering is not None and receipt.outcome is Outcome.ACCEPTED and not is_gateway:
             self._metering.receive(report)
         return ReportAnswer(
             allocations=tuple(self._grant(report.point, receipt, now_ms)),

@@ -33,8 +33,8 @@ def counters_of(traffic: InstanceTraffic) -> Counters:
     """The counters that a report lists."""
     produce, consume = traffic.produce, traffic.consume
     return Counters(
-        produce.bytes,
-        consume.bytes,
+        produce.used,
+        consume.used,
         produce.requests,
         consume.requests,
         produce.throttled_ms,
@@ -130,8 +130,8 @@ class Meter:
         self.partitions_led = traffic.partitions_led
         self.stored_bytes = traffic.stored_bytes
         self.blocked = traffic.blocked
-        self.produce_rate_bytes_per_s = traffic.produce.rate_bytes_per_s
-        self.consume_rate_bytes_per_s = traffic.consume.rate_bytes_per_s
+        self.produce_rate_bytes_per_s = traffic.produce.rate_per_s
+        self.consume_rate_bytes_per_s = traffic.consume.rate_per_s
 
     def record(self, source: Source, spec: InstanceSpec | None, grid_ms: int, sent_at_ms: int) -> UsageRecord:
         """The open interval as if it ended at `known_ms`, which is after its start."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from contracts.quota import Direction
+from contracts.quota import BYTE_DIRECTIONS, Direction
 from contracts.quota_view import BrokerDirection, BrokerQuota, DirectionQuota, History, QuotaView
 from master.allocation import is_below_gate
 from master.decision import InstanceDecision, side_of
@@ -109,10 +109,10 @@ def _broker_direction(decision: InstanceDecision, index: int, direction: Directi
         share_bytes_per_s=shared.decision.shares[index],
         proportion_bytes_per_s=shared.decision.proportions[index],
         allocated_bytes_per_s=shared.decision.rates[index],
-        applied_bytes_per_s=side.counters.rate_bytes_per_s,
+        applied_bytes_per_s=side.counters.rate_per_s,
         throttled_ms_per_s=side.throttled_ms_per_s,
         below_gate=below,
-        bytes_total=side.counters.bytes,
+        bytes_total=side.counters.used,
         refused_total=side.counters.refused,
     )
 
@@ -122,7 +122,7 @@ def history_row(decision: InstanceDecision) -> Row:
     brokers: dict[int, tuple[int, ...]] = {}
     for index, entry in enumerate(decision.entries):
         columns: list[int] = []
-        for direction in Direction:
+        for direction in BYTE_DIRECTIONS:
             result = decision.shared_out(direction).decision
             side = side_of(entry, direction)
             columns += (

@@ -1,12 +1,13 @@
 """Meter and token bucket of one instance and direction on one traffic point.
 
-The bucket counts milli-bytes (1/1000 byte), so that rate * elapsed_ms is exact in integers.
+Its unit is the direction's: bytes on the wire, or microseconds of CPU. The bucket counts thousandths of it,
+so that rate * elapsed_ms is exact in integers.
 """
 
 from typing import Final
 
 BURST_MS: Final = 250
-"""What the bucket holds when full, and what one Fetch answer may take: this long of the rate."""
+"""What a bucket of bytes holds when full, and what one Fetch answer may take: this long of the rate."""
 REPORTED_THROTTLE_MS_MAX: Final = 30_000
 """throttle_time_ms never says more; the channel stays unread until the debt is really paid."""
 UNLIMITED: Final = 0
@@ -15,43 +16,46 @@ UNLIMITED: Final = 0
 class Flow:
     """Counters that only grow, and a bucket that is charged after the fact.
 
-    Invariant: level <= rate * BURST_MS. A negative level is debt of the whole instance: it is paid by time
+    Invariant: level <= rate * burst. A negative level is debt of the whole instance: it is paid by time
     alone, whoever else connects. Rate UNLIMITED (no spec known: Portico's own traffic) only counts.
     """
 
     __slots__ = (
         "_at_ms",
+        "_burst_ms",
         "_level",
         "_owed",
-        "bytes",
-        "rate_bytes_per_s",
+        "rate_per_s",
         "refused",
         "requests",
         "throttled_ms",
+        "used",
     )
 
-    def __init__(self) -> None:
-        self.bytes = 0
+    def __init__(self, burst_ms: int = BURST_MS) -> None:
+        """`burst_ms` of the rate are what the bucket holds when full."""
+        self._burst_ms = burst_ms
+        self.used = 0
         self.requests = 0
         self.refused = 0
         self.throttled_ms = 0
         """Time the bucket spent in debt."""
-        self.rate_bytes_per_s: int = UNLIMITED
+        self.rate_per_s: int = UNLIMITED
         self._at_ms = 0
         self._level = 0
         self._owed = 0
-        """Milli-bytes charged so far."""
+        """Thousandths charged so far."""
 
-    def charge(self, size_bytes: int, now_ms: int) -> int:
-        """Count and charge one frame; answers throttle_time_ms."""
-        self.bytes += size_bytes
+    def charge(self, amount: int, now_ms: int) -> int:
+        """Count and charge one request; answers throttle_time_ms."""
+        self.used += amount
         self.requests += 1
-        rate = self.rate_bytes_per_s
+        rate = self.rate_per_s
         if rate == UNLIMITED:
             return 0
         if now_ms > self._at_ms:
             self.settle(now_ms)
-        charged = size_bytes * 1000
+        charged = amount * 1000
         self._owed += charged
         self._level = level = self._level - charged
         if level >= 0:
@@ -62,7 +66,7 @@ class Flow:
     def settle(self, now_ms: int) -> None:
         """Add what time has earned. A clock that steps back earns nothing until it has caught up."""
         elapsed_ms = now_ms - self._at_ms
-        rate = self.rate_bytes_per_s
+        rate = self.rate_per_s
         if elapsed_ms <= 0 or rate == UNLIMITED:
             return
         self._at_ms = now_ms
@@ -70,21 +74,21 @@ class Flow:
         if level < 0:
             self.throttled_ms += min(elapsed_ms, -(level // rate))
         level += elapsed_ms * rate
-        full = rate * BURST_MS
+        full = rate * self._burst_ms
         self._level = level if level < full else full
 
-    def set_rate(self, rate_bytes_per_s: int, now_ms: int) -> bool:
+    def set_rate(self, rate_per_s: int, now_ms: int) -> bool:
         """Apply another rate from now on, keeping the debt; whether it differs."""
-        assert rate_bytes_per_s >= 0
-        if rate_bytes_per_s == self.rate_bytes_per_s:
+        assert rate_per_s >= 0
+        if rate_per_s == self.rate_per_s:
             return False
-        if self.rate_bytes_per_s == UNLIMITED:
+        if self.rate_per_s == UNLIMITED:
             self._at_ms = now_ms
-            self._level = rate_bytes_per_s * BURST_MS
+            self._level = rate_per_s * self._burst_ms
         else:
             self.settle(now_ms)
-            self._level = min(self._level, rate_bytes_per_s * BURST_MS)
-        self.rate_bytes_per_s = rate_bytes_per_s
+            self._level = min(self._level, rate_per_s * self._burst_ms)
+        self.rate_per_s = rate_per_s
         return True
 
     @property
@@ -98,7 +102,7 @@ class Flow:
         A ticket lets the connections of a throttled instance come back one by one, in the order in which
         they were charged, instead of all at once when the last debt is paid.
         """
-        rate = self.rate_bytes_per_s
+        rate = self.rate_per_s
         if rate == UNLIMITED:
             return now_ms
         self.settle(now_ms)
@@ -108,12 +112,12 @@ class Flow:
         return now_ms if level >= 0 else self._at_ms - (level // rate)
 
     @property
-    def debt_bytes(self) -> int:
+    def debt(self) -> int:
         """What is still to be paid, as of the last settle, rounded up."""
         return -(self._level // 1000) if self._level < 0 else 0
 
-    def resume(self, debt_bytes: int) -> None:
+    def resume(self, debt: int) -> None:
         """Start with the debt of the run before. Only for a flow that was not charged yet."""
-        assert self._owed == 0 and debt_bytes >= 0
-        if debt_bytes:
-            self._level = -debt_bytes * 1000
+        assert self._owed == 0 and debt >= 0
+        if debt:
+            self._level = -debt * 1000

@@ -1,10 +1,14 @@
-"""One instance on one traffic point: two flows, the lease that sets their rates, the block."""
+"""One instance on one traffic point: its flows of bytes, the lease that sets their rates, the block.
+
+Request time has a lease of its own: `traffic.cpu`.
+"""
 
 from collections.abc import Mapping
 from typing import Final
 
-from contracts.quota import Allocation, DirectionCounters, InstanceTraffic
+from contracts.quota import Allocation, FlowCounters, InstanceTraffic
 from contracts.specs import FullBehaviour, InstanceSpec
+from traffic.cpu import CpuShare
 from traffic.flow import UNLIMITED, Flow
 from traffic.saved import SavedInstance
 from traffic.verdict import ADMIT, Admit, Full, full_message
@@ -27,11 +31,11 @@ class InstancePoint:
         "_base_stored_bytes",
         "_has_base",
         "_led_stored_bytes",
-        "_others_led",
         "_unblock_fraction",
         "acknowledged",
         "blocked",
         "consume",
+        "cpu",
         "instance_id",
         "is_deleted",
         "leaders",
@@ -39,6 +43,7 @@ class InstancePoint:
         "lease_ends_at_ms",
         "lease_epoch",
         "on_lease",
+        "others_led",
         "own_stored_bytes",
         "partitions_led",
         "produce",
@@ -51,6 +56,7 @@ class InstancePoint:
         self.instance_id = instance_id
         self.produce = Flow()
         self.consume = Flow()
+        self.cpu = CpuShare()
         self.spec: InstanceSpec | None = None
         self.is_deleted = False
         self.blocked = False
@@ -69,7 +75,7 @@ class InstancePoint:
         self.leaders_version = 0
         self.acknowledged: tuple[object, ...] | None = None
         """What the master is known to have, see `state`."""
-        self._others_led: int | None = None
+        self.others_led: int | None = None
         """Partitions led by other points, by our metadata or else by the master; None: never told."""
         self._base_stored_bytes = 0
         self._base_left_bytes: int | None = None
@@ -124,7 +130,7 @@ class InstancePoint:
         """What the cluster's metadata says of the instance's leaders, see `contracts.quota`."""
         self.leaders = leaders
         self.leaders_version = version
-        self._others_led = sum(leaders.values()) - leaders.get(node_id, 0)
+        self.others_led = sum(leaders.values()) - leaders.get(node_id, 0)
 
     def _check_block(self) -> None:
         left = self.left_bytes
@@ -170,7 +176,7 @@ class InstancePoint:
         self.on_lease = True
         self.lease_ends_at_ms = now_ms + allocation.lease_ms
         if not self.leaders:
-            self._others_led = max(0, allocation.partitions_total - self.told_partitions_led)
+            self.others_led = max(0, allocation.partitions_total - self.told_partitions_led)
         self._base_stored_bytes = allocation.stored_bytes
         self._base_left_bytes = allocation.stored_left_bytes
         self._base_own_bytes = self.told_stored_bytes
@@ -211,23 +217,23 @@ class InstancePoint:
 
         A point that leads nothing counts as one partition: a misdirected produce must not mute for hours.
         """
-        if self._others_led is None:
+        if self.others_led is None:
             return purchased // max(1, broker_count)
         own = max(1, self.partitions_led)
-        return purchased * own // (own + self._others_led)
+        return purchased * own // (own + self.others_led)
 
     def _effects(self) -> tuple[int, int, bool]:
-        return self.produce.rate_bytes_per_s, self.consume.rate_bytes_per_s, self.blocked
+        return self.produce.rate_per_s, self.consume.rate_per_s, self.blocked
 
     # -- reports ------------------------------------------------------------------------------------
 
     def state(self) -> tuple[object, ...]:
         """Everything a change of which must reach the master."""
         return (
-            self.produce.bytes,
+            self.produce.used,
             self.produce.throttled_ms,
             self.produce.refused,
-            self.consume.bytes,
+            self.consume.used,
             self.consume.throttled_ms,
             self.partitions_led,
             self.own_stored_bytes,
@@ -240,7 +246,7 @@ class InstancePoint:
     @property
     def is_idle(self) -> bool:
         """Nothing led and nothing carried: of no interest to a master that never heard of it."""
-        return not (self.partitions_led or self.own_stored_bytes or self.produce.bytes or self.consume.bytes)
+        return not (self.partitions_led or self.own_stored_bytes or self.produce.used or self.consume.used)
 
     def traffic(self) -> InstanceTraffic:
         """This instance's part of a report; remembers what it told."""
@@ -258,13 +264,13 @@ class InstancePoint:
             leaders_version=self.leaders_version,
         )
 
-    def _counters(self, flow: Flow) -> DirectionCounters:
-        return DirectionCounters(
-            bytes=flow.bytes,
+    def _counters(self, flow: Flow) -> FlowCounters:
+        return FlowCounters(
+            used=flow.used,
             requests=flow.requests,
             throttled_ms=flow.throttled_ms,
             refused=flow.refused,
-            rate_bytes_per_s=flow.rate_bytes_per_s,
+            rate_per_s=flow.rate_per_s,
             lease_epoch=self.lease_epoch,
         )
 
@@ -278,25 +284,27 @@ class InstancePoint:
             instance_id=self.instance_id,
             lease_epoch=self.lease_epoch,
             lease_left_ms=max(0, self.lease_ends_at_ms - now_ms) if self.on_lease else 0,
-            produce_rate_bytes_per_s=self.produce.rate_bytes_per_s,
-            consume_rate_bytes_per_s=self.consume.rate_bytes_per_s,
-            produce_debt_bytes=self.produce.debt_bytes,
-            consume_debt_bytes=self.consume.debt_bytes,
-            others_led=self._others_led,
+            produce_rate_bytes_per_s=self.produce.rate_per_s,
+            consume_rate_bytes_per_s=self.consume.rate_per_s,
+            produce_debt_bytes=self.produce.debt,
+            consume_debt_bytes=self.consume.debt,
+            others_led=self.others_led,
             blocked=self.blocked,
             stored_bytes=self.stored_bytes,
             left_bytes=self.left_bytes,
             own_stored_bytes=self.own_stored_bytes,
+            cpu=self.cpu.save(now_ms),
         )
 
     def restore(self, saved: SavedInstance, elapsed_ms: int, broker_count: int, now_ms: int) -> None:
         """Go on where the run before stopped, `elapsed_ms` ago. Before any charge."""
         self.lease_epoch = saved.lease_epoch
-        self._others_led = saved.others_led
+        self.others_led = saved.others_led
         self._base_stored_bytes = saved.stored_bytes
         self._base_left_bytes = saved.left_bytes
         self._base_own_bytes = self.own_stored_bytes = saved.own_stored_bytes
         self.blocked = saved.blocked
+        self.cpu.restore(saved.cpu, elapsed_ms, now_ms)
         left_ms = saved.lease_left_ms - elapsed_ms
         for flow, rate, debt in (
             (self.produce, saved.produce_rate_bytes_per_s, saved.produce_debt_bytes),

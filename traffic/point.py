@@ -1,6 +1,8 @@
-"""The traffic point: what a broker asks before and after it carries a tenant's bytes (docs/quota.md).
+"""The traffic point: what a process asks before and after it works for a tenant (docs/quota.md).
 
-`now_ms` is monotonic milliseconds everywhere. Single-threaded, no IO: the broker posts `report()` to the
+A broker's holds bytes and request time, a gateway worker's request time alone (`node_id` NO_NODE).
+
+`now_ms` is monotonic milliseconds everywhere. Single-threaded, no IO: the process posts `report()` to the
 master every `period_ms` and hands the answer to `apply()`. How to throttle one connection:
 
 1. Produce: `produce_verdict` before the append; after it `count_appended(record bytes)`, then
@@ -10,6 +12,10 @@ master every `period_ms` and hands the answer to `apply()`. How to throttle one 
    unread once the answer is sent.
 3. Read again when `unmute_at_ms(..., ticket)` <= now. Ask again when that time comes and at least once a
    second: q and T change. Connections of one instance so come back one by one, in order of their charges.
+
+CPU time of anything done for an instance goes to `charge_cpu` afterwards, refused and failed things included;
+in debt the same applies with Direction.CPU. A new connection takes `ticket` and waits for it before its first
+request.
 """
 
 from collections.abc import Mapping
@@ -17,9 +23,10 @@ from typing import Final
 
 import msgspec
 
-from contracts.quota import Direction, ReportAnswer, TrafficReport
+from contracts.quota import NO_NODE, Direction, ReportAnswer, TrafficReport
 from contracts.specs import InstanceSpec, InstanceState
 from traffic import saved
+from traffic.cpu import broker_share, gateway_share
 from traffic.flow import BURST_MS, UNLIMITED, Flow
 from traffic.instance import InstancePoint
 from traffic.verdict import ADMIT, Admit, Full
@@ -28,7 +35,7 @@ FETCH_UNLIMITED_BYTES: Final = 2**31 - 1
 
 
 class TrafficPoint:
-    """All instances of one broker. Nothing is limited before its spec is known: see `set_spec`."""
+    """All instances of one process. Nothing is limited before its spec is known: see `set_spec`."""
 
     def __init__(
         self,
@@ -40,13 +47,17 @@ class TrafficPoint:
         now_ms: int,
         unblock_fraction: float = 0.98,
         broker_count: int = 1,
+        gateway_count: int = 1,
     ) -> None:
+        """`node_id` NO_NODE and an empty `cluster_id`: a gateway worker."""
         self.point = point
         self.node_id = node_id
         self.cluster_id = cluster_id
         self.boot_id = boot_id
         self.broker_count = broker_count
         """Brokers of the cluster: an instance nobody ever told the shares of gets T / broker_count."""
+        self.gateway_count = gateway_count
+        """Gateway workers, as configured or as the master says: half of T of request time is theirs."""
         self.period_ms = 1_000
         self._unblock_fraction = unblock_fraction
         self._instances: dict[str, InstancePoint] = {}
@@ -54,6 +65,7 @@ class TrafficPoint:
         self._started_at_ms = self._reported_at_ms = now_ms
         self._want_full = True
         self._told: dict[str, tuple[object, ...]] = {}
+        self._told_cpu: dict[str, tuple[object, ...]] = {}
 
     # -- the data path --------------------------------------------------------------------------------
 
@@ -71,6 +83,17 @@ class TrafficPoint:
             entry.fall_back(self.broker_count, now_ms)
         return entry.consume.charge(size_bytes, now_ms)
 
+    def charge_cpu(self, instance_id: str, cpu_us: int, now_ms: int) -> int:
+        """Count and charge CPU time spent on one request, connect or refusal; answers throttle_time_ms.
+
+        Time is often less than a microsecond more than it: carry the rest over to the next charge.
+        """
+        entry = self._instances.get(instance_id) or self._entry(instance_id)
+        cpu = entry.cpu
+        if now_ms >= cpu.lease_ends_at_ms:
+            self._fall_back_cpu(entry, now_ms)
+        return cpu.flow.charge(cpu_us, now_ms)
+
     def fetch_allowance(self, instance_id: str, now_ms: int) -> int:
         """Bytes a Fetch answer may hold now, beside its first batch, which always fits."""
         entry = self._instances.get(instance_id)
@@ -78,7 +101,7 @@ class TrafficPoint:
             return FETCH_UNLIMITED_BYTES
         if now_ms >= entry.lease_ends_at_ms:
             entry.fall_back(self.broker_count, now_ms)
-        rate = entry.consume.rate_bytes_per_s
+        rate = entry.consume.rate_per_s
         return rate * BURST_MS // 1000 if rate != UNLIMITED else FETCH_UNLIMITED_BYTES
 
     def produce_verdict(self, instance_id: str) -> Admit | Full:
@@ -104,7 +127,10 @@ class TrafficPoint:
         entry = self._instances.get(instance_id)
         if entry is None:
             return now_ms
-        if now_ms >= entry.lease_ends_at_ms:
+        if direction is Direction.CPU:
+            if now_ms >= entry.cpu.lease_ends_at_ms:
+                self._fall_back_cpu(entry, now_ms)
+        elif now_ms >= entry.lease_ends_at_ms:
             entry.fall_back(self.broker_count, now_ms)
         return self._flow(entry, direction).unmute_at_ms(now_ms, ticket)
 
@@ -127,7 +153,12 @@ class TrafficPoint:
             if entry is not None:
                 entry.is_deleted = True
             return False
-        return self._entry(spec.instance_id).set_spec(spec, self.broker_count, now_ms)
+        entry = self._entry(spec.instance_id)
+        entry.is_deleted = False
+        changed = entry.set_spec(spec, self.broker_count, now_ms)
+        if not entry.cpu.on_lease:
+            changed |= self._fall_back_cpu(entry, now_ms)
+        return changed
 
     def set_led(self, instance_id: str, partitions_led: int, stored_bytes: int) -> None:
         """What this broker leads of an instance, and the sum of those logs' sizes (about every second)."""
@@ -158,9 +189,14 @@ class TrafficPoint:
         """
         for entry in self._instances.values():
             entry.keep_time(self.broker_count, now_ms)
+            if now_ms >= entry.cpu.lease_ends_at_ms or not entry.cpu.on_lease:
+                self._fall_back_cpu(entry, now_ms)
+            entry.cpu.flow.settle(now_ms)
         full = self._want_full
         chosen = [entry for entry in self._instances.values() if self._is_due(entry, full)]
+        spent = [entry for entry in self._instances.values() if entry.cpu.is_due(full=full)]
         self._told = {entry.instance_id: entry.state() for entry in chosen}
+        self._told_cpu = {entry.instance_id: entry.cpu.state() for entry in spent}
         self._sequence += 1
         window_ms = now_ms - self._reported_at_ms
         self._reported_at_ms = now_ms
@@ -175,6 +211,7 @@ class TrafficPoint:
             uptime_ms=now_ms - self._started_at_ms,
             full=full,
             instances=tuple(entry.traffic() for entry in chosen),
+            cpu=tuple(entry.cpu.told(entry.instance_id) for entry in spent),
         )
 
     @staticmethod
@@ -187,18 +224,28 @@ class TrafficPoint:
         """The answer to the last report. Returns the instances whose rate or block changed."""
         self._want_full = answer.want_full
         self.period_ms = answer.period_ms
-        for instance_id, state in self._told.items():
-            entry = self._instances.get(instance_id)
-            if entry is not None:
-                entry.acknowledged = state
-        self._told = {}
+        self.gateway_count = answer.gateways or self.gateway_count
+        self._acknowledge()
         changed = set()
         for allocation in answer.allocations:
             entry = self._instances.get(allocation.instance_id)
             if entry is not None and entry.apply(allocation, now_ms):
                 changed.add(allocation.instance_id)
+        for lease in answer.cpu:
+            entry = self._instances.get(lease.instance_id)
+            if entry is not None and entry.cpu.apply(lease, now_ms):
+                changed.add(lease.instance_id)
         self._drop_orphans()
         return frozenset(changed)
+
+    def _acknowledge(self) -> None:
+        for instance_id, state in self._told.items():
+            if (entry := self._instances.get(instance_id)) is not None:
+                entry.acknowledged = state
+        for instance_id, state in self._told_cpu.items():
+            if (entry := self._instances.get(instance_id)) is not None:
+                entry.cpu.acknowledged = state
+        self._told, self._told_cpu = {}, {}
 
     def _drop_orphans(self) -> None:
         """Forget instances that are deleted, purged, and known to the master to be so."""
@@ -208,6 +255,7 @@ class TrafficPoint:
             if entry.is_deleted
             and not entry.partitions_led
             and (entry.is_idle or entry.acknowledged == entry.state())
+            and not entry.cpu.is_due(full=False)
         ]
         for instance_id in orphans:
             del self._instances[instance_id]
@@ -241,4 +289,23 @@ class TrafficPoint:
 
     @staticmethod
     def _flow(entry: InstancePoint, direction: Direction) -> Flow:
+        if direction is Direction.CPU:
+            return entry.cpu.flow
         return entry.produce if direction is Direction.PRODUCE else entry.consume
+
+    def _fall_back_cpu(self, entry: InstancePoint, now_ms: int) -> bool:
+        """No lease, or it ended: F of the last spec known. Whether the rate changed."""
+        if entry.spec is None:
+            entry.cpu.end_lease()
+            return False
+        purchased = entry.spec.cpu_us_per_s
+        if self.node_id == NO_NODE:
+            share = gateway_share(purchased, gateways=self.gateway_count)
+        else:
+            share = broker_share(
+                purchased,
+                brokers=self.broker_count,
+                led=entry.partitions_led,
+                others_led=entry.others_led,
+            )
+        return entry.cpu.fall_back(share, now_ms)

@@ -1,10 +1,19 @@
-"""What a traffic point keeps on disk, so that a restarted broker neither forgets a block nor a debt."""
+"""What a traffic point keeps on disk, so that a restarted process neither forgets a block nor a debt."""
 
 from typing import Final
 
 import msgspec
 
 FORMAT_VERSION: Final = 1
+
+
+class SavedCpu(msgspec.Struct, frozen=True, kw_only=True):
+    """Request time of one instance. Rate 0: no spec was known, nothing was limited."""
+
+    lease_epoch: int = 0
+    lease_left_ms: int = 0
+    rate_us_per_s: int = 0
+    debt_us: int = 0
 
 
 class SavedInstance(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,6 +31,7 @@ class SavedInstance(msgspec.Struct, frozen=True, kw_only=True):
     stored_bytes: int
     left_bytes: int | None
     own_stored_bytes: int
+    cpu: SavedCpu = SavedCpu()
 
 
 class SavedPoint(msgspec.Struct, frozen=True, kw_only=True):

@@ -184,7 +184,7 @@ class Broker:
     def applied_rate(self) -> int:
         """q of produce."""
         flow = self.point.flow(ID, Direction.PRODUCE)
-        return flow.rate_bytes_per_s if flow is not None else 0
+        return flow.rate_per_s if flow is not None else 0
 
     def _report(self) -> None:
         world = self.world

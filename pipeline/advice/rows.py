@@ -4,7 +4,7 @@ import datetime
 from typing import Any, Final, NamedTuple
 
 from contracts.advice import Action, AdviceRow, Metric, Model, Urgency
-from contracts.quota import Direction
+from contracts.quota import BYTE_DIRECTIONS, Direction
 from pipeline.advice.counterfactual import Billed, Bills, with_rates
 from pipeline.advice.judgement import Bought, Judgement, Kept, Rated, judge
 from pipeline.advice.skewed import Moves
@@ -36,7 +36,7 @@ def advice_row(
     bought: Bought, seen: Seen, moves: Moves, billed: Billed | None, run_date: datetime.date, now_ms: int
 ) -> AdviceRow:
     """All that is advised of one instance."""
-    produce, consume = (_rated(seen, direction) for direction in Direction)
+    produce, consume = (_rated(seen, direction) for direction in BYTE_DIRECTIONS)
     kept = _kept(seen)
     history = seen.forecasts.get(Metric.STORED, _NO_FORECAST)["history_hours"]
     found = judge(bought, history, produce, consume, kept)

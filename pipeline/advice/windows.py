@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from contracts.quota import Direction
+from contracts.quota import BYTE_DIRECTIONS, Direction
 from pipeline.advice.skew import Floats, leading_at_the_end, skew
 
 WINDOW_MS: Final = 300_000
@@ -62,7 +62,7 @@ def skew_rows(usage: pd.DataFrame) -> list[dict[str, Any]]:
     stored = last_known(grid.largest("stored_bytes"))[leading_at_the_end(led)]
     blocked_ms = np.fmax.reduce(grid.largest("blocked_ms"), axis=1)
     beside = {"stored_bytes": int(stored.sum()), "blocked_ms": int(np.nansum(blocked_ms))}
-    return [_row(grid, direction, led) | beside for direction in Direction]
+    return [_row(grid, direction, led) | beside for direction in BYTE_DIRECTIONS]
 
 
 def last_known(table: Floats) -> Floats:

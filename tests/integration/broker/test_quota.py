@@ -125,12 +125,10 @@ def test_frame_bytes_are_metered(control: FakeControl, governed: BrokerProcess) 
         body = produce_body(topic, 0, records)
         frame_bytes = 4 + 10 + len(body)
         assert _produce(client, topic, records)[0].error_code.value == 0
-        wait_until(lambda: (told := control.traffic_of("iaaaaaaaaaaa")) and told.produce.bytes == frame_bytes)
+        wait_until(lambda: (told := control.traffic_of("iaaaaaaaaaaa")) and told.produce.used == frame_bytes)
         client.send(fetch_request(topic, 0))
         answer_bytes = 4 + len(client.receive_frame())
-        wait_until(
-            lambda: (told := control.traffic_of("iaaaaaaaaaaa")) and told.consume.bytes == answer_bytes
-        )
+        wait_until(lambda: (told := control.traffic_of("iaaaaaaaaaaa")) and told.consume.used == answer_bytes)
     found = control.traffic_of("iaaaaaaaaaaa")
     assert (found.partitions_led, found.stored_bytes) == (1, len(records))
 
@@ -232,10 +230,10 @@ def test_a_request_over_two_instances_charges_each_its_part(
     with _connect(governed) as client:
         client.send_frame(0, 8, body)
         client.receive_frame()
-    wait_until(lambda: (told := control.traffic_of("ihhhhhhhhhh2")) and told.produce.bytes == len(large))
+    wait_until(lambda: (told := control.traffic_of("ihhhhhhhhhh2")) and told.produce.used == len(large))
     wait_until(
         lambda: (
-            (told := control.traffic_of("igggggggggg2")) and told.produce.bytes == 14 + len(body) - len(large)
+            (told := control.traffic_of("igggggggggg2")) and told.produce.used == 14 + len(body) - len(large)
         )
     )
 

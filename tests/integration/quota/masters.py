@@ -96,7 +96,7 @@ class LivePoint:
     def applied(self) -> int:
         """q of produce."""
         flow = self.point.flow(ID, Direction.PRODUCE)
-        return flow.rate_bytes_per_s if flow is not None else 0
+        return flow.rate_per_s if flow is not None else 0
 
     async def run(self) -> None:
         """Until cancelled."""

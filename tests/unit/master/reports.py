@@ -2,7 +2,7 @@
 
 import msgspec
 
-from contracts.quota import DirectionCounters, InstanceTraffic, TrafficReport
+from contracts.quota import FlowCounters, InstanceTraffic, TrafficReport
 from contracts.specs import InstanceSpec, InstanceState
 
 ID = "iabcdefghijk"
@@ -31,10 +31,8 @@ def traffic(produced: int = 0, instance_id: str = ID, **changes: object) -> Inst
     refused, throttled, rate = (int(changes.pop(key, 0)) for key in ("refused", "throttled", "rate"))  # type: ignore[call-overload]
     listed = InstanceTraffic(
         instance_id=instance_id,
-        produce=DirectionCounters(
-            bytes=produced, refused=refused, throttled_ms=throttled, rate_bytes_per_s=rate
-        ),
-        consume=DirectionCounters(rate_bytes_per_s=rate),
+        produce=FlowCounters(used=produced, refused=refused, throttled_ms=throttled, rate_per_s=rate),
+        consume=FlowCounters(rate_per_s=rate),
         partitions_led=1,
         stored_bytes=0,
     )

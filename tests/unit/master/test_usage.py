@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contracts.quota import DirectionCounters, InstanceTraffic, TrafficReport
+from contracts.quota import FlowCounters, InstanceTraffic, TrafficReport
 from contracts.specs import InstanceSpec, InstanceState
 from contracts.usage import UsageRecord, record_id
 from master.ledger import Ledger, Outcome
@@ -66,8 +66,8 @@ class Broker:
         produced, consumed = self.counters[instance_id]
         return InstanceTraffic(
             instance_id=instance_id,
-            produce=DirectionCounters(bytes=produced, requests=produced // 100, rate_bytes_per_s=T),
-            consume=DirectionCounters(bytes=consumed),
+            produce=FlowCounters(used=produced, requests=produced // 100, rate_per_s=T),
+            consume=FlowCounters(used=consumed),
             partitions_led=1,
             stored_bytes=self.stored[instance_id],
         )

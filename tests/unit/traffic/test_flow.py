@@ -54,7 +54,7 @@ def test_lower_rate_shrinks_a_saved_up_burst() -> None:
 def test_unlimited_only_counts() -> None:
     flow = Flow()
     assert flow.charge(10**9, 0) == 0
-    assert flow.bytes == 10**9 and flow.requests == 1
+    assert flow.used == 10**9 and flow.requests == 1
     assert flow.unmute_at_ms(7) == 7
 
 
@@ -97,7 +97,7 @@ def test_debt_of_the_run_before_is_resumed() -> None:
     flow = flow_at(1_000_000)
     flow.resume(500_000)
     assert flow.unmute_at_ms(0) == 500
-    assert flow.debt_bytes == 500_000
+    assert flow.debt == 500_000
 
 
 steps = st.lists(
@@ -126,5 +126,5 @@ def test_nobody_who_obeys_gets_more_than_rate_and_burst(
         throttle = flow.charge(size, now)
         largest = max(largest, size)
         assert 0 <= throttle <= REPORTED_THROTTLE_MS_MAX
-        assert flow.bytes * 1000 <= earned + largest_burst + largest * 1000
+        assert flow.used * 1000 <= earned + largest_burst + largest * 1000
         assert flow.throttled_ms <= now

@@ -61,7 +61,7 @@ def told(point: TrafficPoint, now_ms: int, **changes: object) -> frozenset[str]:
 
 def produce_rate(point: TrafficPoint, now_ms: int) -> int:
     listed = {each.instance_id: each for each in fully(point, now_ms).instances}
-    return listed[ID].produce.rate_bytes_per_s
+    return listed[ID].produce.rate_per_s
 
 
 def fully(point: TrafficPoint, now_ms: int) -> TrafficReport:
@@ -258,13 +258,13 @@ def test_reports_list_what_changed_until_one_is_answered() -> None:
     first = point.report(1_000, 5_000)
     assert first.full and first.sequence == 1 and first.window_ms == 1_000 and first.sent_at_ms == 5_000
     second = point.report(2_000, 6_000)
-    assert second.sequence == 2 and [each.produce.bytes for each in second.instances] == [100]
+    assert second.sequence == 2 and [each.produce.used for each in second.instances] == [100]
     point.apply(ReportAnswer(), 2_000)
     assert point.report(3_000, 7_000).instances == ()
     point.apply(ReportAnswer(), 3_000)
     point.charge_fetch(ID, 7, 3_500)
     lost = point.report(4_000, 8_000)
-    assert not lost.full and lost.instances[0].consume.bytes == 7
+    assert not lost.full and lost.instances[0].consume.used == 7
     assert point.report(5_000, 9_000).instances == lost.instances
     point.apply(ReportAnswer(want_full=True), 5_000)
     full = point.report(6_000, 10_000)
@@ -298,7 +298,7 @@ def test_a_deleted_instance_is_kept_until_its_data_is_purged() -> None:
     point.set_spec(a_spec(state=InstanceState.DELETED), 0)
     point.set_all_led({ID: (1, 40)})
     listed = point.report(1, 1).instances
-    assert [each.produce.bytes for each in listed] == [10], "counters never go back within a run"
+    assert [each.produce.used for each in listed] == [10], "counters never go back within a run"
     point.apply(ReportAnswer(), 1)
     point.set_all_led({})
     point.report(2, 2)
