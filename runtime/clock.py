@@ -11,3 +11,7 @@ def epoch_ms() -> int:
 def monotonic_ms() -> int:
     """Time that never jumps, for durations and deadlines."""
     return time.monotonic_ns() // 1_000_000
+
+
+cpu_ns = time.thread_time_ns
+"""CPU time of the calling thread, nanoseconds: what preemption by others takes is not in it."""
