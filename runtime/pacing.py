@@ -1,14 +1,14 @@
-"""Runs the steps of one event loop in turns (`traffic/turns.py`), and keeps account of the CPU time they take.
+"""Runs the steps of one event loop in turns (`traffic/turns.py`) and keeps account of their CPU time.
 
-What is done for an instance is a step of it: a readable socket, an accepted connection, a piece of a handler's
-task. Steps that need not wait run where they come up, between `begin` and `end`; the others wait for `_pump`,
-which gives one instance its turn and goes back to the loop, so that sockets are looked at in between and whoever
+What is done for an instance is a step of it: a readable socket, an accepted connection, a piece of a task.
+Steps that need not wait run where they come up, between `begin` and `end`. The others wait for `_pump`, which
+gives one instance its turn and goes back to the loop, so that sockets are looked at in between and whoever
 has not used up its quantum comes first.
 
-The account goes to the traffic point (direction `cpu`) whenever an instance has spent `BILL_NS`, which is read
-off the thread's CPU clock. An instance in debt begins nothing new until its debt is paid; replies and all that
-finishes what was begun go on until the debt is more than `GOING_ON_DEBT_MS` of its rate, so that what an instance
-gets is its rate, its burst, and so much. Paid is paid for all of it: its connections wait in one queue.
+The account goes to the traffic point (direction `cpu`) whenever an instance has spent `BILL_NS` by the
+thread's CPU clock. An instance in debt begins nothing new until its debt is paid; replies and all that
+finishes what was begun go on until the debt is more than `GOING_ON_DEBT_MS` of its rate. So an instance gets
+its rate, its burst, and so much. The debt is the instance's: its connections wait for it in one queue.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ class CpuAccount(Protocol):
 
 
 class Pacing:
-    """One loop's turns and accounts. Not for other threads, except that `add_helper_time` takes their figures."""
+    """One loop's turns and accounts, used on the loop's thread alone."""
 
     def __init__(
         self,
@@ -165,7 +165,7 @@ class Pacing:
         return min(self._debt_ms(turn), REPORTED_THROTTLE_MS_MAX)
 
     def add_helper_time(self, turn: Turn, spent_ns: int) -> None:
-        """CPU time that another thread has spent on this instance. Called on the loop's thread."""
+        """CPU time that another thread has spent on this instance."""
         turn.spent(spent_ns)
         self._bill(turn)
 

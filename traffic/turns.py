@@ -180,7 +180,7 @@ class Turns:
             turn.may_begin = turn.may_go_on = False
 
     def _grant(self, turn: Turn) -> None:
-        """A quantum for each round since the last; what is owed is paid from it, what is left over is lost."""
+        """A quantum for each round since the last: it pays what is owed, and what is left over is lost."""
         rounds = self._round - turn.round
         turn.round = self._round
         turn.left_ns = min(turn.quantum_ns, turn.left_ns + rounds * turn.quantum_ns)
