@@ -20,7 +20,7 @@ from pipeline.ingest.kafka import read_ranges
 from pipeline.ingest.offsets import KafkaSource
 from pipeline.ingest.ranges import PartitionRange, pack
 from pipeline.lake.load import Loader, LoadSettings
-from pipeline.lake.plan import LoadSource, TopicLoad, failures
+from pipeline.lake.plan import LoadSource, TopicLoad
 from pipeline.layout import PipelineLayout
 from pipeline.progress import Silent
 
@@ -75,11 +75,11 @@ class LakeBench:
         """One pass. Raises: RuntimeError when it does not bring so many rows."""
         names = tuple(self._name(peer, topic) for topic in topics)
         source = LoadSource(servers.INSTANCE_ID, "bench", self._source(peer), names)
-        loads = Loader(lambda: self.spark, layout, [source], LoadSettings(), Silent()).run()
-        found = sum(load.rows for load in loads)
-        if found != rows or failures(loads):
-            raise RuntimeError(f"{found} rows were loaded, not {rows}: {failures(loads)}")
-        return loads
+        done = Loader(lambda: self.spark, layout, [source], LoadSettings(), Silent()).run()
+        found = sum(load.rows for load in done.loads)
+        if found != rows or done.failures:
+            raise RuntimeError(f"{found} rows were loaded, not {rows}: {done.failures}")
+        return [*done.loads]
 
     def create(self, names: Sequence[str], partitions: int) -> None:
         """Topics of the instance."""

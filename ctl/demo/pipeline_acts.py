@@ -1,20 +1,26 @@
 """The acts of `portico pipeline demo`: each runs real jobs on real topics and returns what was seen."""
 
+import asyncio
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from contracts.billing import SLOT_MS
+from contracts.billing import Bill
 from contracts.names import SYSTEM_INSTANCE_ID
+from contracts.pipeline import TABLES_DIR
 from contracts.units import format_bytes
+from contracts.usage import USAGE_TOPIC
 from ctl.cluster_client import Reach
 from ctl.console_client import Console, instance_path
 from ctl.demo.acts import Seen
+from ctl.demo.pipeline_place import TENANT, DemoPlace
+from ctl.demo.usage_copy import UsageCopy
 from ctl.demo.usage_history import DAYS, send_history, usage_history
 from ctl.errors import CommandError
 from ctl.pipeline.advising import advise_into
@@ -22,13 +28,14 @@ from ctl.pipeline.metering import MeterSteps
 from ctl.pipeline.run import JobRun, job_run
 from pipeline.layout import PipelineLayout
 from runtime.clock import epoch_ms
+from tenants.tables import DeltaTables
+from tenants.usecases.bills import BillReports
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from pipeline.activity.records import Truth
 
-NAME: Final = "demo-activity"
 PRODUCE_RATE: Final = 20_000_000
 CONSUME_RATE: Final = 80_000_000
 CAPACITY: Final = 2_000_000_000
@@ -41,8 +48,7 @@ _VIEWS_SCHEMA: Final = {
     "fields": "id string not null, ts bigint not null, user string, session string, page string, kind string",
 }
 _RANKED: Final = 5
-_METERED_WITHIN_MS: Final = 90_000
-_LOOK_AGAIN_S: Final = 3.0
+_METERED_WITHIN_S: Final = 90.0
 
 
 @dataclass
@@ -50,41 +56,43 @@ class Demo:
     """What the acts share."""
 
     console: Console
+    """Acts for the demo's own tenant."""
     data_dir: Path
-    tenant: str | None
     instance: Any
+    layout: PipelineLayout
     spark: "SparkSession | None" = None
     truth: "Truth | None" = None
     pictures: list[Path] = field(default_factory=list)
 
     @property
-    def layout(self) -> PipelineLayout:
-        """Where the tables are."""
-        return PipelineLayout(self.data_dir.resolve())
+    def name(self) -> str:
+        """Of the instance."""
+        return str(self.instance["name"])
 
-    def job(self, name: str, subject: str = NAME) -> Any:
-        """A run in the demo's session, as the command of that name makes it."""
-        return job_run(name, subject, self.data_dir, self.tenant, self.spark)
+    @contextmanager
+    def job(self, name: str, subject: str = "") -> Iterator[JobRun]:
+        """A run in the demo's session, as the command of that name makes it, on the demo's own tables."""
+        with job_run(name, subject or self.name, self.data_dir, TENANT, self.spark) as run:
+            yield replace(run, layout=self.layout)
 
 
-def provision(console: Console, data_dir: Path, tenant: str | None) -> tuple[Demo, Seen]:
-    """A fresh instance, and a past for it."""
-    for old in console.all_items("instances"):
-        if old["name"] == NAME:
-            console.call("DELETE", instance_path(old["id"]))
-    body = {
-        "name": NAME,
-        "produce_rate_bytes_per_s": PRODUCE_RATE,
-        "consume_rate_bytes_per_s": CONSUME_RATE,
-        "capacity_bytes": CAPACITY,
-        "whitelist": ["127.0.0.1/32"],
-    }
-    instance = console.wait_until_serving(console.call("POST", "instances", body)["id"])
-    demo = Demo(console, data_dir, tenant, instance)
+def provision(console: Console, data_dir: Path) -> tuple[Demo, Seen]:
+    """A fresh instance, and a past for it in a topic `usage` of its own."""
+    place = DemoPlace(console, data_dir)
+    place.clean()
+    instance = place.provision(
+        produce_rate_bytes_per_s=PRODUCE_RATE,
+        consume_rate_bytes_per_s=CONSUME_RATE,
+        capacity_bytes=CAPACITY,
+    )
+    demo = Demo(console, data_dir, instance, place.layout(instance["id"]))
+    console.call("POST", instance_path(instance["id"], "topics"), {"name": USAGE_TOPIC, "partitions": 1})
     records = usage_history(instance["id"], (PRODUCE_RATE, CONSUME_RATE, CAPACITY), epoch_ms())
-    system = console.get(instance_path(SYSTEM_INSTANCE_ID))
-    sent = send_history(system["bootstrap_servers"], records)
-    seen = f"{instance['bootstrap_servers']}; {sent:,} made-up usage records of {DAYS} days before"
+    sent = send_history(instance["bootstrap_servers"], records)
+    seen = (
+        f"{demo.name} of tenant {TENANT} at {instance['bootstrap_servers']}; "
+        f"{sent:,} made-up usage records of {DAYS} days before"
+    )
     return demo, Seen("an instance with a past", seen)
 
 
@@ -102,18 +110,18 @@ def load(demo: Demo) -> Seen:
     """Every topic becomes a table, each record exactly once."""
     from pipeline.ingest.offsets import KafkaSource
     from pipeline.lake.load import Loader, LoadSettings
-    from pipeline.lake.plan import LoadSource, OnDataLoss, failures
+    from pipeline.lake.plan import LoadSource, OnDataLoss
 
     assert demo.truth is not None
     with demo.job("load") as run:
         kafka = KafkaSource(demo.instance["bootstrap_servers"])
-        source = LoadSource(demo.instance["id"], NAME, kafka, tuple(demo.truth.records))
+        source = LoadSource(demo.instance["id"], demo.name, kafka, tuple(demo.truth.records))
         settings = LoadSettings(1_000_000, OnDataLoss.FAIL)
-        loads = Loader(lambda: run.spark, run.layout, [source], settings, run.progress).run()
-        if sentence := failures(loads):
-            raise CommandError(sentence)
-    rows = {one.topic.name: one.rows for one in loads}
-    size = format_bytes(sum(one.bytes for one in loads))
+        done = Loader(lambda: run.spark, run.layout, [source], settings, run.progress).run()
+        if done.failures:
+            raise CommandError(done.failures)
+    rows = {one.topic.name: one.rows for one in done.loads}
+    size = format_bytes(sum(one.bytes for one in done.loads))
     return Seen(
         "the lake holds each record once",
         f"{sum(rows.values()):,} rows in {len(rows)} Delta tables, {size}",
@@ -131,7 +139,7 @@ def decode(demo: Demo) -> Seen:
     assert demo.truth is not None
     schema = read_schema(msgspec.json.encode(_VIEWS_SCHEMA), _VIEWS_TOPIC)
     [lake] = lake_tables(demo.layout, demo.instance["id"], [_VIEWS_TOPIC])
-    with demo.job("decode", f"{NAME} {_VIEWS_TOPIC}") as run:
+    with demo.job("decode", f"{demo.name} {_VIEWS_TOPIC}") as run:
         result = decode_job(run.spark, run.layout, lake, schema, OnError.DLQ, run.progress)
     unread = ", ".join(f"{count} {error}" for error, count in result.errors.items()) or "none"
     return Seen(
@@ -149,7 +157,7 @@ def streams(demo: Demo) -> Iterator[Seen]:
     assert demo.truth is not None
     with demo.job("activity") as run:
         source = Source(demo.instance["bootstrap_servers"], demo.instance["id"])
-        run_activity(run.spark, source, run.layout, lambda name: run.part(f"activity-{name}", NAME))
+        run_activity(run.spark, source, run.layout, lambda name: run.part(f"activity-{name}", demo.name))
         ranking = _ranking(run, demo)
         sources = _abusive_sources(run, demo)
         demo.pictures = report(run.spark, run.layout, demo.instance["id"])
@@ -180,27 +188,17 @@ def _abusive_sources(run: JobRun, demo: Demo) -> set[str]:
 
 
 def meter(demo: Demo, since_ms: int) -> Seen:
-    """What brokers reported becomes usage; the made-up past and the minutes of this demo alike."""
-    deadline_ms = epoch_ms() + _METERED_WITHIN_MS
-    with demo.job("meter", "all instances") as run:
-        steps = MeterSteps(run, None)
-        while True:
-            quarantined = steps.take().ingest.quarantined
-            totals = _usage_since(demo, since_ms)
-            if totals is not None and totals["produce_bytes"] > 0 and totals["consume_bytes"] > 0:
-                break
-            if epoch_ms() > deadline_ms:
-                raise CommandError("the quota master's usage records did not arrive: see `portico doctor`")
-            time.sleep(_LOOK_AGAIN_S)
-    produced, consumed = (format_bytes(totals[f"{name}_bytes"]) for name in ("produce", "consume"))
+    """What brokers reported of this instance becomes usage, beside its made-up past."""
+    system = demo.console.get(instance_path(SYSTEM_INSTANCE_ID))["bootstrap_servers"]
+    own = str(demo.instance["bootstrap_servers"])
+    with UsageCopy(str(system), own, demo.instance["id"], since_ms) as copy:
+        copy.copy_until(time.monotonic() + _METERED_WITHIN_S)
+    with demo.job("meter") as run:
+        done = MeterSteps(run, own).take()
+    produced, consumed = (format_bytes(size) for size in (copy.produced_bytes, copy.consumed_bytes))
+    quarantined = done.ingest.quarantined
     seen = f"of this demo: {produced} produced, {consumed} consumed; {quarantined} records quarantined"
-    return Seen("usage, as the console shows it", seen, kept=quarantined == 0)
-
-
-def _usage_since(demo: Demo, since_ms: int) -> Any:
-    start = datetime.fromtimestamp((since_ms - since_ms % SLOT_MS) / 1000, UTC).isoformat()
-    path = instance_path(demo.instance["id"], "usage")
-    return demo.console.call("GET", path, params={"from": start, "resolution": "5m"})["totals"]
+    return Seen("what was used is metered", seen, kept=quarantined == 0)
 
 
 def bill(demo: Demo) -> Seen:
@@ -210,7 +208,7 @@ def bill(demo: Demo) -> Seen:
     now_ms = epoch_ms()
     this_month = datetime.fromtimestamp(now_ms / 1000, UTC).date().replace(day=1)
     last_month = f"{this_month - timedelta(days=1):%Y-%m}"
-    with demo.job("bill", NAME) as run:
+    with demo.job("bill") as run:
         close_month(
             run.spark,
             run.layout,
@@ -220,20 +218,21 @@ def bill(demo: Demo) -> Seen:
             grace_ms=0,
             instance_id=demo.instance["id"],
         )
-    bills = demo.console.get(instance_path(demo.instance["id"], "bills"))["items"]
-    said = [f"{one['month']} {one['state']}: {_money(one)}" for one in bills]
-    kept = {one["month"]: one["state"] for one in bills}.get(last_month) == "closed" and len(bills) > 1
+    tables = BillReports(DeltaTables(demo.layout.root / TABLES_DIR))
+    bills = asyncio.run(tables.of_instance(demo.instance["id"])) or []
+    said = [f"{one.month} {one.state}: {_money(one)}" for one in bills]
+    kept = {one.month: one.state for one in bills}.get(last_month) == "closed" and len(bills) > 1
     return Seen("a closed bill, and one so far", "; ".join(said), kept=kept)
 
 
-def _money(one: Any) -> str:
-    digits = one["minor_unit_digits"]
-    return f"{one['total_minor'] / 10**digits:,.{digits}f} {one['currency']}"
+def _money(one: Bill) -> str:
+    digits = one.minor_unit_digits
+    return f"{one.total_minor / 10**digits:,.{digits}f} {one.currency}"
 
 
 def advise(demo: Demo) -> Seen:
     """A size that fits what is to come, with the reason."""
-    with demo.job("advise", NAME) as run:
+    with demo.job("advise") as run:
         given = advise_into(run, Reach(demo.data_dir, None, None), instance=demo.instance["id"])
     [row] = given.advised.advice
     return Seen("advice", row.reason)

@@ -1,6 +1,7 @@
 """A month of made-up usage for the demo's instance, so that bills and forecasts have a past to tell of.
 
-Sent to topic `usage` as the quota master sends what it counts; the boot id says that it is made up.
+Sent to a topic `usage` of the demo's own instance, as the quota master sends what it counts to that of the
+system; the boot id says that it is made up.
 """
 
 import math
@@ -85,7 +86,7 @@ def _activity(at_ms: int) -> float:
 
 
 def send_history(bootstrap_servers: str, records: Iterator[UsageRecord]) -> int:
-    """Send records to the system instance; returns how many. Raises: CommandError."""
+    """Send records to an instance; returns how many. Raises: CommandError."""
     faults: list[str] = []
     producer = Producer(
         {"bootstrap.servers": bootstrap_servers, "enable.idempotence": True, "linger.ms": 20, "log_level": 0}

@@ -46,6 +46,8 @@ class BatchDocument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """`[partition, start, end]`."""
     gaps: tuple[PartitionRange, ...] = ()
     """Lost before they were loaded, and passed over because the user said so."""
+    begins: tuple[PartitionRange, ...] = ()
+    """Of the app's first commit: `beginnings` of all partitions that the topic had then."""
     rows: int = 0
     bytes: int = 0
     """Of the rows, before compression."""
@@ -194,14 +196,14 @@ class IngestTable:
         app, starts = document.app, _starts(document)
         known = self.positions(app, starts)
         numbers = {f"{app}/{each}/first": start for each, start in starts.items() if each not in known}
-        for each in (*document.gaps, *document.ranges):
+        for each in (*document.begins, *document.gaps, *document.ranges):
             numbers[f"{app}/{each.partition}"] = each.end
         return {app: document.batch} | numbers
 
 
 def _starts(document: BatchDocument) -> dict[int, int]:
-    """Where the document goes on from; a gap lies before its partition's range."""
-    return {each.partition: each.start for each in (*document.ranges, *document.gaps)}
+    """Where the document goes on from; a gap lies before its partition's range, a beginning before both."""
+    return {each.partition: each.start for each in (*document.ranges, *document.gaps, *document.begins)}
 
 
 def _document(text: str) -> BatchDocument | None:

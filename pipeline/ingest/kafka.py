@@ -16,6 +16,8 @@ CLIENT_SETTINGS: Final = {
     "receive.buffer.bytes": str(1024 * 1024),
     "isolation.level": "read_committed",
     "client.id": "portico-pipeline",
+    # What plans a read in Spark's driver cannot be interrupted, and other instances wait for this one.
+    "default.api.timeout.ms": "30000",
 }
 POLL_TIMEOUT_MS: Final = 600_000
 """A throttled consumer is silent for as long as its debt lasts, and has not failed."""
@@ -51,5 +53,6 @@ def _options(source: KafkaSource, ranges: Mapping[str, Sequence[PartitionRange]]
         "endingOffsets": json.dumps(ends),
         "includeHeaders": "true",
         "failOnDataLoss": "true",
+        "fetchOffset.numRetries": "1",
         "kafkaConsumer.pollTimeoutMs": str(POLL_TIMEOUT_MS),
     }

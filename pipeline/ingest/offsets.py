@@ -50,6 +50,10 @@ class UnreachableError(PipelineError):
     """Kafka does not answer, now."""
 
 
+class RefusedError(UnreachableError):
+    """It closes every connection of ours at once."""
+
+
 class SourceOffsets:
     """Asks one Kafka. Every method raises UnreachableError with a sentence where it does not answer."""
 
@@ -64,10 +68,12 @@ class SourceOffsets:
         self._admin = AdminClient(settings | dict(source.settings))
 
     def must_answer(self) -> None:
-        """Look before a client tries again and again. Raises: UnreachableError."""
+        """Look before a client tries again and again. Raises: RefusedError, UnreachableError."""
         deadline = time.monotonic() + _PATIENCE_S
         while (fault := probe(self.source)) is not None:
-            if fault == _CLOSED or time.monotonic() > deadline:
+            if fault == _CLOSED:
+                raise RefusedError(f"Kafka at {self.source.bootstrap}: {fault}")
+            if time.monotonic() > deadline:
                 raise UnreachableError(f"Kafka at {self.source.bootstrap}: {fault}")
             time.sleep(_RETRY_S)
 
@@ -81,6 +87,8 @@ class SourceOffsets:
         for name, future in futures.items():
             try:
                 told = future.result(_TIMEOUT_S)
+            except TimeoutError as error:
+                raise self._silent() from error
             except KafkaException as error:
                 if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                     continue
@@ -127,6 +135,8 @@ class SourceOffsets:
         for place, future in futures.items():
             try:
                 found[place.topic, place.partition] = int(future.result(_TIMEOUT_S).offset)
+            except TimeoutError as error:
+                raise self._silent() from error
             except KafkaException as error:
                 if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                     continue
@@ -138,6 +148,10 @@ class SourceOffsets:
             return method(*arguments, **options)
         except KafkaException as error:
             raise self._unanswered(error) from error
+
+    def _silent(self) -> UnreachableError:
+        fault = probe(self.source) or f"it answers, but not within {_TIMEOUT_S:.0f} s: try again"
+        return UnreachableError(f"Kafka at {self.source.bootstrap}: {fault}")
 
     def _unanswered(self, error: KafkaException, subject: str = "") -> PipelineError:
         failure = error.args[0]

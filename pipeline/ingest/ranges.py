@@ -45,12 +45,21 @@ class Plan(NamedTuple):
     """Where a partition ends before its committed position: from the broker's end to that position."""
 
 
-def plan_topic(committed: Mapping[int, int], bounds: Mapping[int, Bounds]) -> Plan:
-    """From the committed next offsets, or the beginning of partitions without one, to the ends."""
+def beginnings(bounds: Mapping[int, Bounds]) -> tuple[PartitionRange, ...]:
+    """Where a table begins that has no commit yet: an empty range at each partition's log start.
+
+    What retention removed before that was never promised. The first commit names these positions, so that a
+    partition without one is known to have come later: all that it ever held is to be loaded.
+    """
+    return tuple(PartitionRange(each, earliest, earliest) for each, (earliest, _) in sorted(bounds.items()))
+
+
+def plan_topic(next_offsets: Mapping[int, int], bounds: Mapping[int, Bounds]) -> Plan:
+    """From the next offsets, or from 0 in partitions without one, to the ends."""
     ranges, gaps, regressed = [], [], []
     for partition, (earliest, end) in sorted(bounds.items()):
         assert 0 <= earliest <= end, f"partition {partition} is said to hold [{earliest}, {end})"
-        start = committed.get(partition, earliest)
+        start = next_offsets.get(partition, 0)
         if start > end:
             regressed.append(PartitionRange(partition, end, start))
             continue

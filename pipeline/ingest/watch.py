@@ -9,10 +9,12 @@ from typing import Final, Self
 
 from pyspark.sql import SparkSession
 
-from pipeline.ingest.offsets import SourceOffsets, Topic, UnreachableError
+from pipeline.ingest.offsets import RefusedError, SourceOffsets, Topic, UnreachableError
 
 _EVERY_S: Final = 2.0
 _UNREACHABLE_MAX_S: Final = 60.0
+_REFUSED_MAX_S: Final = 6.0
+"""Shorter: a whitelist that lost us does not come back by itself, and other instances wait for this one."""
 
 
 def gone(offsets: SourceOffsets, topics: Mapping[str, Topic]) -> dict[str, Topic | None]:
@@ -53,7 +55,10 @@ class TopicWatch:
 
     def _must_stop(self) -> bool:
         try:
+            self._offsets.must_answer()
             missing = gone(self._offsets, self._topics)
+        except RefusedError:
+            return time.monotonic() - self._answered_s > _REFUSED_MAX_S
         except UnreachableError:
             return time.monotonic() - self._answered_s > _UNREACHABLE_MAX_S
         self._answered_s = time.monotonic()

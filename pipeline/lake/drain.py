@@ -11,7 +11,7 @@ from pipeline.errors import PipelineError
 from pipeline.ingest.commits import BatchDocument
 from pipeline.ingest.failures import is_from_spark, reason, unreadable_time
 from pipeline.ingest.kafka import read_ranges
-from pipeline.ingest.offsets import Topic
+from pipeline.ingest.offsets import Topic, UnreachableError
 from pipeline.ingest.ranges import PartitionRange, pack
 from pipeline.ingest.records import read_by_client
 from pipeline.ingest.staging import StagedFile, stage
@@ -47,27 +47,39 @@ class Drain:
         self._offsets_max = offsets_per_batch_max
         self._on_data_loss = on_data_loss
         self._by_client_offsets = _BY_CLIENT_MIN
+        self._tries = 0
 
-    def run(self, tell: Callable[[], None]) -> None:
-        """Until nothing waits; `tell` is called after every batch.
+    def step(self) -> bool:
+        """The next batch; whether there was one. Where the instance fails, its topics say why.
 
-        Raises: PipelineError when Kafka cannot be read, OvertakenError when another process commits.
+        Instances take turns, so that one with much to read, or with a low rate, does not hold up others.
         """
-        tries = 0
-        self._pass_over_gaps()
-        while part := self._plan.next_batch(self._offsets_max):
-            try:
-                self._commit(part, self._read(part))
-                tries = 0
-            except Exception as error:
-                if not is_from_spark(error):
-                    raise
-                if not self._is_seen_to(part, error):
-                    tries += 1
-                    if tries == _TRIES:
-                        raise PipelineError(f"reading failed {tries} times: {reason(error)}") from error
-                    time.sleep(_RETRY_S * tries)
-            tell()
+        try:
+            self._commit_what_holds_no_rows()
+            part = self._plan.next_batch(self._offsets_max)
+            if part:
+                self._try(part)
+            return bool(part)
+        except PipelineError as error:
+            for load in self._plan.topics.values():
+                if load.pending or load.begins:
+                    load.fail(error.sentence, is_passing=isinstance(error, UnreachableError))
+            return False
+
+    def _try(self, part: Ranges) -> None:
+        """Raises: PipelineError when Kafka cannot be read, OvertakenError when another process commits."""
+        try:
+            self._commit(part, self._read(part))
+            self._tries = 0
+        except Exception as error:
+            if not is_from_spark(error):
+                raise
+            self._plan.offsets.must_answer()
+            if not self._is_seen_to(part, error):
+                self._tries += 1
+                if self._tries == _TRIES:
+                    raise PipelineError(f"reading failed {_TRIES} times: {reason(error)}") from error
+                time.sleep(_RETRY_S * self._tries)
 
     def _read(self, part: Ranges) -> list[StagedFile]:
         spark = self._spark()
@@ -97,10 +109,10 @@ class Drain:
             if not load.failure:
                 _append(load, part[name], by_topic.get(name, []))
 
-    def _pass_over_gaps(self) -> None:
-        """By a commit of their own: a partition whose records are all gone has no range to go with."""
+    def _commit_what_holds_no_rows(self) -> None:
+        """Gaps, and where a table begins: a partition whose records are all gone has no range to go with."""
         for load in self._plan.topics.values():
-            if load.gaps:
+            if load.gaps or (load.begins and not load.waiting):
                 _append(load, (), ())
 
     def _is_seen_to(self, part: Ranges, error: Exception) -> bool:
@@ -127,7 +139,7 @@ class Drain:
         ]
         for load in overtaken:
             plan_waiting(load, bounds[load.topic.name], self._on_data_loss)
-        self._pass_over_gaps()
+        self._commit_what_holds_no_rows()
         return bool(overtaken)
 
     def _drop_gone(self, part: Ranges) -> bool:
@@ -160,6 +172,7 @@ def _append(load: TopicLoad, ranges: Sequence[PartitionRange], files: Sequence[S
         topic_id=load.topic.id,
         ranges=tuple(ranges),
         gaps=load.gaps,
+        begins=load.begins,
     ).counted(files, "timestamp")
     load.opened.append(files, document)
     load.committed(document)

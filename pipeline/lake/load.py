@@ -6,7 +6,9 @@ the two each topic's id is looked up again: ids are never used twice, so what ha
 read had it all the time, and rows of a topic that was made anew cannot get into the old one's table.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Final, NamedTuple, NoReturn
@@ -18,11 +20,12 @@ from pipeline.errors import PipelineError
 from pipeline.ingest.offsets import SourceOffsets, UnreachableError
 from pipeline.ingest.staging import staging_area
 from pipeline.lake.drain import Drain
-from pipeline.lake.plan import LoadSource, OnDataLoss, TopicLoad, failures, plan_source
+from pipeline.lake.plan import LoadSource, OnDataLoss, Pass, Refused, SourceLoad, TopicLoad, plan_source
 from pipeline.layout import PipelineLayout
 from pipeline.progress import Progress
 
 OFFSETS_PER_BATCH_MAX: Final = 1_000_000
+_ASKED_AT_ONCE_MAX: Final = 16
 
 
 @dataclass(frozen=True)
@@ -75,33 +78,47 @@ class Loader:
         self._progress = progress
         self._past = Totals()
 
-    def run(self) -> list[TopicLoad]:
-        """One pass. What failed for a topic is in its entry; the others are loaded.
+    def run(self) -> Pass:
+        """One pass. What failed for a topic or an instance is in its entry; the others are loaded.
 
-        Raises: PipelineError where nothing can go on.
+        Raises: PipelineError where no instance can be planned.
         """
-        settings = self._settings
         with ExitStack() as held:
-            plans = [
-                plan_source(source, offsets, self._layout, settings.on_data_loss, held)
-                for source, offsets in self._sources
-            ]
-            loads = [load for plan in plans for load in plan.topics.values()]
-
-            def tell() -> None:
-                self._tell(loads)
-
-            tell()
-            if any(load.pending for load in loads):
+            plans, refused = self._plans(held)
+            loads = tuple(load for plan in plans for load in plan.topics.values())
+            self._tell(loads, refused)
+            if any(load.pending or load.begins for load in loads):
                 area = held.enter_context(staging_area(self._layout.staging))
-                for plan in plans:
-                    batches = settings.offsets_per_batch_max
-                    Drain(plan, self._spark, area, batches, settings.on_data_loss).run(tell)
-                tell()
+                most, on_data_loss = self._settings.offsets_per_batch_max, self._settings.on_data_loss
+                drains = deque(Drain(plan, self._spark, area, most, on_data_loss) for plan in plans)
+                while drains:
+                    drain = drains.popleft()
+                    if drain.step():
+                        drains.append(drain)
+                    self._tell(loads, refused)
         self._past = Totals.of(loads).after(self._past)
-        return loads
+        return Pass(loads, refused)
 
-    def _tell(self, loads: Sequence[TopicLoad]) -> None:
+    def _plans(self, held: ExitStack) -> tuple[list[SourceLoad], tuple[Refused, ...]]:
+        """Of every instance that answers, and why not of the others. Raises: PipelineError if none does."""
+        with ThreadPoolExecutor(_ASKED_AT_ONCE_MAX) as pool:
+            answers = list(pool.map(_answer, (offsets for _, offsets in self._sources)))
+        plans, refused = [], []
+        for (source, offsets), fault in zip(self._sources, answers, strict=True):
+            try:
+                if fault is not None:
+                    raise fault
+                plans.append(plan_source(source, offsets, self._layout, self._settings.on_data_loss, held))
+            except PipelineError as error:
+                sentence = f"{source.state_now}{error.sentence}"
+                refused.append(Refused(source.name, sentence, isinstance(error, UnreachableError)))
+        if refused and not plans:
+            kind = UnreachableError if any(each.is_passing for each in refused) else PipelineError
+            sentence = Pass((), tuple(refused)).failures if len(refused) > 1 else refused[0].failure
+            raise kind(sentence)
+        return plans, tuple(refused)
+
+    def _tell(self, loads: Sequence[TopicLoad], refused: Sequence[Refused]) -> None:
         total = Totals.of(loads).after(self._past)
         self._progress.planned(total.offsets + total.lag, "offsets")
         self._progress.done(total.offsets)
@@ -112,22 +129,32 @@ class Loader:
             lost_offsets=total.lost,
             lag_offsets=total.lag,
             topics=len(loads),
+            failed_topics=sum(1 for load in loads if load.failure),
+            failed_instances=len(refused),
         )
 
     def run_forever(self, every_s: float, say: Callable[[str], None]) -> NoReturn:
-        """Pass after pass. What may be gone by the next one is said once and tried again.
+        """Pass after pass. What failed is said once and tried again; a tenant's failure ends no other's load.
 
-        Raises: PipelineError for what stays.
+        Raises: PipelineError when everything failed, and not for the moment.
         """
 
         def step() -> str:
             try:
-                loads = self.run()
+                done = self.run()
             except UnreachableError as error:
                 return error.sentence
-            fault = failures(loads)
-            if any(load.failure and not load.is_passing for load in loads):
-                raise PipelineError(fault)
-            return fault
+            if done.is_hopeless:
+                raise PipelineError(done.failures)
+            return done.failures
 
         again_and_again(step, every_s, say)
+
+
+def _answer(offsets: SourceOffsets) -> UnreachableError | None:
+    """Why the instance does not answer, if it does not."""
+    try:
+        offsets.must_answer()
+    except UnreachableError as error:
+        return error
+    return None

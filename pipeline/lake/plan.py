@@ -1,6 +1,6 @@
 """What a load has to do: every topic with its table, the offsets that wait, and what stands in the way."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -15,6 +15,7 @@ from pipeline.ingest.ranges import (
     RECORD_BYTES_GUESS,
     Bounds,
     PartitionRange,
+    beginnings,
     plan_topic,
     take,
     total_offsets,
@@ -42,6 +43,8 @@ class LoadSource(NamedTuple):
     kafka: KafkaSource
     topics: tuple[str, ...] | None
     """None: all it has."""
+    state_now: str = ""
+    """In front of the reason why it does not answer, where the console knows one: `it is suspended; `."""
 
 
 @dataclass
@@ -56,6 +59,8 @@ class TopicLoad:
     waiting: tuple[PartitionRange, ...] = ()
     gaps: tuple[PartitionRange, ...] = ()
     """To be passed over by the next commit."""
+    begins: tuple[PartitionRange, ...] = ()
+    """To be named by the next commit, which is the table's first."""
     by_client: PartitionRange | None = None
     """What Spark's source cannot read; `ingest.records` does."""
     rows: int = 0
@@ -80,7 +85,7 @@ class TopicLoad:
     def fail(self, sentence: str, *, is_passing: bool = False) -> None:
         """Do no more for this topic; others go on."""
         self.failure, self.is_passing = sentence, is_passing
-        self.waiting = self.gaps = ()
+        self.waiting = self.gaps = self.begins = ()
 
     @property
     def opened(self) -> IngestTable:
@@ -102,7 +107,7 @@ class TopicLoad:
     def committed(self, document: BatchDocument) -> None:
         """A batch is in the table."""
         self.waiting = without(self.waiting, document.ranges)
-        self.gaps = ()
+        self.gaps = self.begins = ()
         self.rows += document.rows
         self.bytes += document.bytes
         self.batches += 1
@@ -160,7 +165,6 @@ def plan_source(
 
     Raises: PipelineError when Kafka does not answer or a named topic does not exist.
     """
-    offsets.must_answer()
     topics = offsets.topics(source.topics)
     if missing := [name for name in source.topics or () if name not in topics]:
         raise PipelineError(
@@ -187,10 +191,12 @@ def plan_source(
 def plan_waiting(load: TopicLoad, bounds: Mapping[int, Bounds], on_data_loss: OnDataLoss) -> None:
     """From the table's positions to the brokers' ends, or the failure that stands in the way.
 
-    A partition without a position begins where it was planned before: what went since then is lost, too.
+    A table without a commit begins where it was planned first: what goes after that is lost, too.
     """
-    planned = {each.partition: each.start for each in load.waiting}
-    found = plan_topic(planned | load.opened.positions(load.app, bounds), bounds)
+    if load.opened.batch(load.app) < 0 and not load.begins:
+        load.begins = beginnings(bounds)
+    begun = {each.partition: each.start for each in load.begins}
+    found = plan_topic(begun | load.opened.positions(load.app, bounds), bounds)
     load.waiting, load.gaps = found.ranges, found.gaps
     if found.regressed:
         lost = found.regressed[0]
@@ -208,12 +214,36 @@ def plan_waiting(load: TopicLoad, bounds: Mapping[int, Bounds], on_data_loss: On
         )
 
 
-def failures(loads: Iterable[TopicLoad]) -> str:
-    """One sentence of all that failed, or nothing."""
-    found = [load.failure for load in loads if load.failure]
-    more = len(found) - _FAILURES_SHOWN
-    shown = "; ".join(found[:_FAILURES_SHOWN])
-    return f"{shown}; and {more} more topics failed" if more > 0 else shown
+class Refused(NamedTuple):
+    """An instance of which nothing could be planned."""
+
+    instance: str
+    failure: str
+    is_passing: bool
+    """As of a topic's failure."""
+
+
+class Pass(NamedTuple):
+    """What became of one pass over instances: a failure of one concerns no other."""
+
+    loads: tuple[TopicLoad, ...]
+    refused: tuple[Refused, ...] = ()
+
+    @property
+    def failures(self) -> str:
+        """One sentence of all that failed, or nothing."""
+        found = [f"instance {each.instance}: {each.failure}" for each in self.refused]
+        found += [load.failure for load in self.loads if load.failure]
+        more = len(found) - _FAILURES_SHOWN
+        shown = "; ".join(found[:_FAILURES_SHOWN])
+        return f"{shown}; and {more} more failed" if more > 0 else shown
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether all failed, and not for the moment: another pass would find nothing to load either."""
+        stays = [not each.is_passing for each in self.refused]
+        stays += [bool(load.failure) and not load.is_passing for load in self.loads]
+        return bool(stays) and all(stays)
 
 
 def _record_bytes(table: IngestTable) -> float:

@@ -4,7 +4,7 @@ A batch is a range of offsets that one commit of `usage_raw` names beside its ro
 quarantined is committed just before; positions in that table's own log keep it from being told twice.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import fields
 from typing import Final
@@ -18,7 +18,17 @@ from pipeline.ingest.commits import BatchDocument, IngestTable, TableSpec
 from pipeline.ingest.kafka import read_ranges
 from pipeline.ingest.lease import table_lease
 from pipeline.ingest.offsets import KafkaSource, SourceOffsets, Topic
-from pipeline.ingest.ranges import PartitionRange, Plan, pack, plan_topic, take, total_offsets, without
+from pipeline.ingest.ranges import (
+    Bounds,
+    PartitionRange,
+    Plan,
+    beginnings,
+    pack,
+    plan_topic,
+    take,
+    total_offsets,
+    without,
+)
 from pipeline.ingest.staging import staging_area
 from pipeline.ingest.watch import TopicWatch
 from pipeline.layout import PipelineLayout
@@ -44,10 +54,13 @@ class UsageIngest:
         self._app = f"{JOB}/{topic.id}"
         self.raw = IngestTable.open(layout.table(USAGE_RAW), TableSpec(schema.USAGE_RAW, ("day",)))
         self.quarantine = IngestTable.open(layout.table(USAGE_QUARANTINE), TableSpec(schema.USAGE_QUARANTINE))
+        self._begins: tuple[PartitionRange, ...] = ()
 
-    def positions(self) -> dict[int, int]:
-        """Next offsets."""
-        return self.raw.positions(self._app, self._topic.partitions)
+    def plan(self, bounds: Mapping[int, Bounds]) -> Plan:
+        """What waits."""
+        self._begins = beginnings(bounds) if self.raw.batch(self._app) < 0 else ()
+        begun = {each.partition: each.start for each in self._begins}
+        return plan_topic(begun | self.raw.positions(self._app, self._topic.partitions), bounds)
 
     def take(
         self,
@@ -89,10 +102,12 @@ class UsageIngest:
         latest = [int(one.high) for file in staged.raw if (one := file.columns.get("interval_start_ms"))]
         document = msgspec.structs.replace(
             self._document(self.raw, ranges, gaps).counted(staged.raw, "interval_start"),
+            begins=self._begins,
             figures=_shown(staged.figures) | {_HEARD: max([heard_until_ms, *latest])},
         )
         replaced = [("day", "in", [*staged.replaced_days])] if staged.replaced_days else []
         self.raw.append(staged.raw, document, replace_partitions=replaced)
+        self._begins = ()
 
     def _document(
         self, table: IngestTable, ranges: Sequence[PartitionRange], gaps: Sequence[PartitionRange]
@@ -134,7 +149,7 @@ def ingest(
         raise PipelineError(f"{source.bootstrap} has no topic '{USAGE_TOPIC}' yet: try again in some seconds")
     with _held(layout):
         tables = UsageIngest(layout, topic)
-        plan = plan_topic(tables.positions(), offsets.bounds([topic])[topic.name])
+        plan = tables.plan(offsets.bounds([topic])[topic.name])
         _refuse_regressed(plan)
         total = IngestFigures()
         waiting, gaps, done = plan.ranges, plan.gaps, 0

@@ -46,7 +46,7 @@ class Lake:
 
     def load(self, *topics: str, **settings: Any) -> dict[str, TopicLoad]:
         """One pass over the topics."""
-        return {load.topic.name: load for load in self.loader(*topics, **settings).run()}
+        return {load.topic.name: load for load in self.loader(*topics, **settings).run().loads}
 
     def loader(
         self,
@@ -204,6 +204,47 @@ def test_retention_that_overtakes_the_loader(lake: Lake, topics: Topics) -> None
     assert gaps == (PartitionRange(0, 5, 9), PartitionRange(1, 5, 15))
 
 
+def test_a_new_partition_begins_at_0(lake: Lake, topics: Topics) -> None:
+    """What retention removed of it before its first load is reported, as of any other partition."""
+    topics.create("grown")
+    topics.produce("grown", numbered(3))
+    path = lake.load("grown")["grown"].path
+    topics.add_partitions("grown", 3)
+    topics.produce("grown", [Record(b"v%d" % n, None, 1) for n in range(9)])
+    topics.produce("grown", [Record(b"w", None, 2)])
+    topics.delete_records("grown", 7, 1)
+    failed = lake.load("grown")["grown"]
+    assert failed.failure == (
+        "topic grown: retention removed 7 offsets before they were loaded (partition 1: 0 to 6): load "
+        "with --on-data-loss skip to go on behind them"
+    )
+    skipped = lake.load("grown", on_data_loss=OnDataLoss.SKIP)["grown"]
+    assert (skipped.rows, skipped.lost, skipped.failure) == (3, 7, "")
+    assert offsets(path)[3:] == [(1, 7), (1, 8), (2, 0)]
+    table = IngestTable.open(path, TableSpec(LAKE, LAKE_PARTITION_BY))
+    assert table.first_offsets(skipped.app, range(3)) == {0: 0, 1: 0, 2: 0}
+
+
+def test_what_went_before_a_table_began_is_no_loss(lake: Lake, topics: Topics) -> None:
+    """But what goes between its first look, which found nothing, and the next one is."""
+    topics.create("aged", "emptied", partitions=2)
+    topics.produce("aged", numbered(20, 2))
+    topics.produce("emptied", numbered(4, 2))
+    topics.delete_records("aged", 4, 0)
+    topics.delete_records("aged", 10, 1)
+    for partition in (0, 1):
+        topics.delete_records("emptied", 2, partition)
+    loads = lake.load("aged", "emptied")
+    assert [(each.rows, each.lost, each.failure) for each in loads.values()] == [(6, 0, ""), (0, 0, "")]
+    topics.produce("aged", numbered(2, 2))
+    assert lake.load("aged")["aged"].rows == 2
+    topics.produce("emptied", numbered(2, 2))
+    topics.delete_records("emptied", 3, 1)
+    assert "removed 1 offsets before they were loaded (partition 1: 2 to 2)" in (
+        lake.load("emptied")["emptied"].failure
+    )
+
+
 def test_retention_that_overtakes_a_read(lake: Lake, topics: Topics) -> None:
     topics.create("aging")
     topics.produce("aging", numbered(30))
@@ -318,3 +359,54 @@ def test_who_may_not_connect_hears_so_at_once(
     with pytest.raises(PipelineError, match="no connection"):
         Lake(closed | {"bootstrap_servers": "127.0.0.1:1"}, spark, layout).load()
     assert time.monotonic() - started < 20
+
+
+def test_a_tenant_that_shuts_us_out_stops_no_other_load(
+    stack: Stack, instance: dict[str, Any], topics: Topics, spark: SparkSession, layout: PipelineLayout
+) -> None:
+    closed = stack.create_instance("lake-shut", whitelist=["10.9.9.9/32"])
+    topics.create("open")
+    topics.produce("open", numbered(4))
+    sources = [
+        LoadSource(closed["id"], "lake-shut", KafkaSource(closed["bootstrap_servers"]), None),
+        LoadSource("i" + "a" * 11, "nowhere", KafkaSource("127.0.0.1:1"), ("open",)),
+        LoadSource(instance["id"], "lake", KafkaSource(instance["bootstrap_servers"]), ("missing",)),
+        LoadSource(instance["id"], "lake", KafkaSource(instance["bootstrap_servers"]), ("open",)),
+    ]
+    done = Loader(lambda: spark, layout, sources, LoadSettings(), Silent()).run()
+    assert [(load.topic.name, load.rows) for load in done.loads] == [("open", 4)]
+    assert [(each.instance, each.is_passing) for each in done.refused] == [
+        ("lake-shut", True),
+        ("nowhere", True),
+        ("lake", False),
+    ]
+    assert "instance lake-shut: Kafka at" in done.failures and "whitelist" in done.failures
+    assert not done.is_hopeless
+
+
+def test_an_instance_that_fails_while_it_is_read_stops_no_other_load(
+    stack: Stack, instance: dict[str, Any], topics: Topics, spark: SparkSession, layout: PipelineLayout
+) -> None:
+    """Its whitelist loses us after planning; instances take turns, so it is read before the other, too."""
+    other = stack.create_instance("lake-leaves")
+    theirs = Topics(other["bootstrap_servers"])
+    topics.create("stays")
+    topics.produce("stays", numbered(6))
+    theirs.create("leaves")
+    theirs.produce("leaves", numbered(6))
+    sources = [
+        LoadSource(other["id"], "lake-leaves", KafkaSource(other["bootstrap_servers"]), ("leaves",)),
+        LoadSource(instance["id"], "lake", KafkaSource(instance["bootstrap_servers"]), ("stays",)),
+    ]
+    turns: list[int] = []
+
+    def session() -> SparkSession:
+        turns.append(len(turns))
+        if len(turns) == 2:
+            stack.api("PUT", f"instances/{other['id']}/whitelist", {"cidrs": ["10.9.9.9/32"]})
+        return spark
+
+    done = Loader(session, layout, sources, LoadSettings(offsets_per_batch_max=4), Silent()).run()
+    found = {load.topic.name: load for load in done.loads}
+    assert (found["stays"].rows, found["stays"].failure) == (6, "")
+    assert found["leaves"].rows == 4 and found["leaves"].failure

@@ -4,13 +4,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from ctl.console_client import Console
 from ctl.errors import CommandError
-from ctl.options import DEFAULT_DATA_DIR, DataDir, Tenant
+from ctl.options import DEFAULT_DATA_DIR, DataDir
 from ctl.output import terminal
 from ctl.pipeline.run import say, sentences, stopped_by_sigterm
 from pipeline.layout import PipelineLayout
@@ -30,22 +30,33 @@ def register(app: typer.Typer) -> None:
     app.command("demo")(demo)
 
 
-def demo(tenant: Tenant = None, data_dir: DataDir = DEFAULT_DATA_DIR) -> int:
-    """Show every kind of job on invented activity, on the running stack or one of its own."""
+def demo(
+    clean: Annotated[bool, typer.Option("--clean", help="Only remove what earlier demos made.")] = False,
+    data_dir: DataDir = DEFAULT_DATA_DIR,
+) -> int:
+    """Show every kind of job on invented activity, on the running stack or one of its own.
+
+    It works in a tenant of its own, `pipeline-demo`, and on tables of its own (operators).
+    """
     from ctl.demo.own_stack import running_stack
+    from ctl.demo.pipeline_place import TENANT, DemoPlace
 
     screen, started, kept = terminal(), time.monotonic(), True
+    if clean:
+        with Console.of(data_dir, TENANT) as console:
+            screen.print(f"{DemoPlace(console, data_dir).clean()} instances of earlier demos were removed")
+        return 0
     session = _Session(PipelineLayout(data_dir.resolve()))
     pictures: list[Path] = []
     with (
         stopped_by_sigterm(),
         running_stack(data_dir, "--usage-interval-ms", str(_OWN_USAGE_INTERVAL_MS)) as own,
         session,
-        Console.of(data_dir, tenant) as console,
+        Console.of(data_dir, TENANT) as console,
         sentences(),
     ):
         screen.print(f"Watch it at [bold]{console.url}[/] while it runs (two to three minutes).")
-        for seen in _acts(console, data_dir, tenant, session.get, pictures):
+        for seen in _acts(console, data_dir, session.get, pictures):
             mark = "[green]kept[/]" if seen.kept else "[red]NOT kept[/]"
             screen.print(f"{mark}  {seen.promise}: {seen.seen}", soft_wrap=True)
             kept = kept and seen.kept
@@ -61,14 +72,13 @@ def demo(tenant: Tenant = None, data_dir: DataDir = DEFAULT_DATA_DIR) -> int:
 def _acts(
     console: Console,
     data_dir: Path,
-    tenant: str | None,
     session: "Callable[[], SparkSession]",
     pictures: list[Path],
 ) -> "Iterator[Seen]":
     from ctl.demo import pipeline_acts as acts
 
     since_ms = epoch_ms()
-    found, seen = acts.provision(console, data_dir, tenant)
+    found, seen = acts.provision(console, data_dir)
     yield seen
     yield acts.activity(found)
     found.spark = session()
@@ -121,4 +131,5 @@ def _tell_where(console: Console, own: bool, data_dir: Path) -> None:
         screen.print(f"\nThe stack of this demo stops now; `./portico up{option}` serves the same data:")
     else:
         screen.print(f"\nIn the console at {console.url}:")
-    screen.print("  Instances > demo-activity > Usage and Bill; Pipeline; Quota for advice.")
+    screen.print("  Instances of tenant pipeline-demo; Pipeline for the runs of its jobs.")
+    screen.print(f"`portico pipeline demo --clean{option}` removes what it made.")

@@ -64,13 +64,34 @@ def load(
     if every <= 0:
         raise usage("--every must be more than 0 s")
     with job_run("load", ", ".join([*instances, *(topics or ())])[:300], data_dir, tenant) as run:
-        sources = [_source(run, name, topics, bootstrap) for name in dict.fromkeys(instances)]
+        sources, unknown = _sources(run, instances, topics, bootstrap)
         loader = _loader(run, sources, offsets_max, on_data_loss)
         if continuous:
+            for sentence in unknown:
+                say(sentence)
             loader.run_forever(every, say)
-        loads = loader.run()
-        _show(loads, as_json)
-        _raise_failures(loads)
+        done = loader.run()
+        _show(done.loads, as_json)
+        if fault := "; ".join([*unknown, *([done.failures] if done.failures else [])]):
+            raise CommandError(fault)
+
+
+def _sources(
+    run: JobRun, names: Sequence[str], topics: Sequence[str] | None, bootstrap: str | None
+) -> "tuple[list[LoadSource], list[str]]":
+    """What can be asked for, and why the others cannot: one that its tenant has deleted stops no other.
+
+    Raises: CommandError when it is all of them.
+    """
+    sources, unknown = [], []
+    for name in dict.fromkeys(names):
+        try:
+            sources.append(_source(run, name, topics, bootstrap))
+        except CommandError as error:
+            unknown.append(error.sentence)
+    if not sources:
+        raise CommandError("; ".join(unknown))
+    return sources, unknown
 
 
 def _source(run: JobRun, name: str, topics: Sequence[str] | None, bootstrap: str | None) -> "LoadSource":
@@ -78,11 +99,10 @@ def _source(run: JobRun, name: str, topics: Sequence[str] | None, bootstrap: str
     from pipeline.lake.plan import LoadSource
 
     instance = run.instance(name)
-    if instance["state"] != "running" and bootstrap is None:
-        raise CommandError(f"instance {name} is {instance['state']}: only a running one can be loaded")
+    state = "" if instance["state"] == "running" else f"it is {instance['state']}; "
     kafka = KafkaSource(bootstrap or str(instance["bootstrap_servers"]))
     wanted = tuple(dict.fromkeys(topics)) if topics else None
-    return LoadSource(str(instance["id"]), str(instance["name"]), kafka, wanted)
+    return LoadSource(str(instance["id"]), str(instance["name"]), kafka, wanted, state)
 
 
 def _loader(run: JobRun, sources: "Sequence[LoadSource]", offsets_max: int, on_data_loss: str) -> "Loader":
@@ -91,13 +111,6 @@ def _loader(run: JobRun, sources: "Sequence[LoadSource]", offsets_max: int, on_d
 
     settings = LoadSettings(offsets_max, OnDataLoss(on_data_loss))
     return Loader(lambda: run.spark, run.layout, sources, settings, run.progress)
-
-
-def _raise_failures(loads: "Sequence[TopicLoad]") -> None:
-    from pipeline.lake.plan import failures
-
-    if sentence := failures(loads):
-        raise CommandError(sentence)
 
 
 def _show(loads: "Sequence[TopicLoad]", as_json: bool) -> None:

@@ -7,6 +7,7 @@ from pipeline.ingest.ranges import (
     BUNDLE_BYTES_MAX,
     Bounds,
     PartitionRange,
+    beginnings,
     pack,
     plan_topic,
     take,
@@ -15,10 +16,20 @@ from pipeline.ingest.ranges import (
 )
 
 
-def test_partitions_without_a_position_begin_at_their_log_start() -> None:
-    plan = plan_topic({0: 5}, {0: Bounds(0, 9), 1: Bounds(3, 7), 2: Bounds(4, 4)})
-    assert plan.ranges == (PartitionRange(0, 5, 9), PartitionRange(1, 3, 7))
+def test_a_table_begins_at_log_starts() -> None:
+    bounds = {1: Bounds(3, 7), 0: Bounds(0, 9), 2: Bounds(4, 4)}
+    begins = beginnings(bounds)
+    assert begins == (PartitionRange(0, 0, 0), PartitionRange(1, 3, 3), PartitionRange(2, 4, 4))
+    plan = plan_topic({each.partition: each.start for each in begins}, bounds)
+    assert plan.ranges == (PartitionRange(0, 0, 9), PartitionRange(1, 3, 7))
     assert plan.gaps == plan.regressed == ()
+
+
+def test_a_partition_that_came_later_begins_at_0() -> None:
+    """Offsets that retention removed before its first load are lost, not unheard of."""
+    plan = plan_topic({0: 5}, {0: Bounds(0, 9), 1: Bounds(700, 900), 2: Bounds(4, 4), 3: Bounds(0, 0)})
+    assert plan.ranges == (PartitionRange(0, 5, 9), PartitionRange(1, 700, 900))
+    assert plan.gaps == (PartitionRange(1, 0, 700), PartitionRange(2, 0, 4))
 
 
 def test_what_retention_removed_is_a_gap() -> None:
