@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from pipeline.jars import cache_dir, ensure_jars
@@ -13,6 +15,7 @@ from pipeline.java import spark_java_home
 
 SHUFFLE_PARTITIONS: Final = 4
 """Frozen in the checkpoints of streaming queries with state: changing it starts those anew."""
+_started: Final[list[Any]] = []
 _LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties")
 
 
@@ -37,10 +40,19 @@ def spark_session(
     all_settings = _settings(scratch, jars, driver_memory) | {
         name.replace("__", "."): value for name, value in settings.items()
     }
-    builder = SparkSession.builder.master(f"local[{cores}]").appName("portico")
-    for name, value in all_settings.items():
-        builder = builder.config(name, value)
-    return builder.getOrCreate()
+    conf = SparkConf().setMaster(f"local[{cores}]").setAppName("portico").setAll([*all_settings.items()])
+    if SparkSession.getActiveSession() is None:
+        SparkContext(conf=conf, gateway=_java(conf))
+    return SparkSession.builder.config(conf=conf).getOrCreate()
+
+
+def _java(conf: SparkConf) -> Any:
+    """The process's JVM, in a session of its own: a signal to the job's process group is for the job, which
+    stops Spark after itself. It ends with the job in any case, when its standard input does.
+    """
+    if not _started:
+        _started.append(launch_gateway(conf, {"start_new_session": True}))  # type: ignore[no-untyped-call]
+    return _started[0]
 
 
 def _settings(scratch: Path, jars: list[Path], driver_memory: str) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """One run of a job from the command line: Spark when it is needed, progress, its end told to the console."""
 
+import logging
 import signal
 import sys
 from collections.abc import Iterator
@@ -97,13 +98,15 @@ def stopped_by_sigterm() -> Iterator[None]:
     """SIGTERM ends a job as Ctrl-C does: sessions are stopped and the console is told."""
 
     def stop(_number: int, _frame: object) -> None:
+        logging.disable()  # of the call that this interrupts, py4j would log a traceback
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, stop)
+    before = {each: signal.signal(each, stop) for each in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for each, handler in before.items():
+            signal.signal(each, handler)
 
 
 @contextmanager

@@ -3,6 +3,10 @@
 The long version is Shows 2 of the issue.
 """
 
+import os
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +16,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from tests.integration.stack import Stack, running_stack
+from tests.integration.stack import ROOT, Stack, running_stack
 from tests.pipeline.killed import KilledJob, seeded
 from tests.pipeline.topics import Record, Topics
 
@@ -106,3 +110,30 @@ def test_gateways_and_the_broker_are_killed_beneath_a_load(own_stack: Stack) -> 
         own_stack.wait_for_restart(group, own_stack.kill(group))
     load.finish()
     must_hold_everything_once(load, records)
+
+
+def test_a_signal_to_the_process_group_is_no_traceback(stack: Stack) -> None:
+    """As a terminal, systemd and Kubernetes send it: Spark's JVM does not die under the job."""
+    instance = stack.create_instance("term")
+    topics = Topics(instance["bootstrap_servers"])
+    topics.create("a")
+    topics.produce("a", [Record(b"%d" % n, None) for n in range(100)])
+    command = [sys.executable, "-m", "runtime.start", "ctl.main", "pipeline", "load", str(instance["id"])]
+    job = subprocess.Popen(
+        [*command, "--continuous", "--every", "0.1s", "--data-dir", str(stack.data_dir)],
+        cwd=ROOT,
+        start_new_session=True,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    lake = stack.data_dir / "pipeline" / "lake" / str(instance["id"])
+    deadline = time.monotonic() + 120
+    while not list(lake.glob("*/_delta_log/*1.json")):
+        topics.produce("a", [Record(b"more", None)])
+        assert job.poll() is None and time.monotonic() < deadline
+        time.sleep(0.1)
+    os.killpg(job.pid, signal.SIGTERM)
+    out, err = job.communicate(timeout=60)
+    assert job.returncode == 130
+    assert "Traceback" not in out + err and "ERROR" not in err and "refused" not in err, err
