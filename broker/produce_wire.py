@@ -51,6 +51,8 @@ class PartitionAnswer(NamedTuple):
     log_append_time_ms: int = -1
     log_start_offset: int = -1
     error_message: str | None = None
+    record_indexes: tuple[int, ...] = ()
+    """Records that are named one by one, by their place in the batch (v8, KIP-467)."""
 
 
 def read_string(frame: memoryview, at: int) -> tuple[str | None, int]:
@@ -147,7 +149,7 @@ def produce_response(
             else:
                 out += _V0.pack(*answer[:3])
             if api_version >= 8:
-                out += _v8_tail(answer.error_message)
+                out += _v8_tail(answer.record_indexes, answer.error_message)
     if api_version >= 1:
         out += _I32.pack(throttle_time_ms)
     _I32.pack_into(out, 0, len(out) - 4)
@@ -166,9 +168,11 @@ def _single_response(
     )
 
 
-def _v8_tail(message: str | None) -> bytes:
-    """record_errors (none) and error_message."""
+def _v8_tail(record_indexes: tuple[int, ...], message: str | None) -> bytes:
+    """record_errors, each with the message of them all, and error_message."""
     if message is None:
         return _V8_TAIL.pack(0, -1)
     encoded = message.encode()[:1000]
-    return _V8_TAIL.pack(0, len(encoded)) + encoded
+    text = _I16.pack(len(encoded)) + encoded
+    errors = b"".join(_I32.pack(index) + text for index in record_indexes)
+    return _I32.pack(len(record_indexes)) + errors + text

@@ -5,7 +5,7 @@ magic i8, CRC-32C u32 (over byte 21 to the end), attributes i16, last offset del
 max timestamp i64, producer id i64, producer epoch i16, base sequence i32, record count i32, records. The
 CRC does not cover the base offset and the leader epoch, so a broker sets both without touching a record.
 
-Nothing here is done per record, except in `build_batch` and `decode_records`.
+Nothing here is done per record, except in `build_batch` and `decode_records`; `wire.record_walk` checks them.
 Source: Kafka DefaultRecordBatch, DefaultRecord.
 """
 
@@ -201,6 +201,8 @@ def check_client_header(header: BatchHeader) -> None:
         fault = f"offset range 0..{header.last_offset_delta} does not match {header.record_count} records"
     elif header.attributes & CONTROL_BIT:
         fault = "clients may not write control records"
+    elif header.attributes & DELETE_HORIZON_BIT:
+        fault = "clients may not set a delete horizon"
     elif header.producer_id >= 0 and (header.base_sequence < 0 or header.producer_epoch < 0):
         fault = (
             f"sequence number {header.base_sequence} and epoch {header.producer_epoch} of producer id "

@@ -9,7 +9,7 @@ stalled (quota.md). Duplicates of idempotent producers get their original offset
 v1 (v0-2) become one record batch per partition. The first batch of a transaction waits until its coordinator
 has confirmed the partition (KIP-890).
 Versions: v1 throttle time; v2 log append time; v3 record batches; v5 log start offset; v7 zstd; v8 error
-messages (KIP-467).
+messages and the records they are about (KIP-467).
 """
 
 from asyncio import TimerHandle
@@ -21,7 +21,7 @@ from kio.schema.errors import ErrorCode
 
 from broker.call import Mute
 from broker.causes import CloseCause
-from broker.log.errors import LogError, StorageFailed
+from broker.log.errors import AppendRefused, LogError, StorageFailed
 from broker.log.partition_log import PartitionLog
 from broker.log.results import AppendOrigin
 from broker.produce_wire import PartitionAnswer, ProducePartition, produce_response, scan_produce
@@ -366,7 +366,8 @@ class _Request:
         except (LogError, BatchError) as error:
             if isinstance(error, StorageFailed):
                 self._broker.storage_failed("an append failed", error)
-            return self._error(each, error.error_code, error.message)
+            indexes = error.record_indexes if isinstance(error, AppendRefused) else ()
+            return self._error(each, error.error_code, error.message, indexes)
         metrics = self._broker.metrics
         metrics.append.observe(perf_counter_ns() - started_ns)
         if result.appended_bytes:
@@ -387,7 +388,13 @@ class _Request:
         records = self._frame[each.start : each.end]
         return record_batch_of(records) if self._call.api_version < _LEGACY_BELOW else records
 
-    def _error(self, each: ProducePartition, error_code: ErrorCode, message: str | None) -> PartitionAnswer:
+    def _error(
+        self,
+        each: ProducePartition,
+        error_code: ErrorCode,
+        message: str | None,
+        record_indexes: tuple[int, ...] = (),
+    ) -> PartitionAnswer:
         self._has_error = True
         self._broker.metrics.append_refused[error_code.name] += 1
         if (
@@ -395,4 +402,6 @@ class _Request:
             and self._call.api_version < _STORAGE_ERROR_FROM_VERSION
         ):
             error_code = ErrorCode.not_leader_or_follower
-        return PartitionAnswer(each.partition, int(error_code.value), error_message=message)
+        return PartitionAnswer(
+            each.partition, int(error_code.value), error_message=message, record_indexes=record_indexes
+        )

@@ -16,6 +16,11 @@ class LogError(Exception):
 class AppendRefused(LogError):  # noqa: N818 - a verdict about the records, not a fault of ours
     """The records break a rule; nothing was written."""
 
+    def __init__(self, error_code: ErrorCode, message: str, record_indexes: tuple[int, ...] = ()) -> None:
+        super().__init__(error_code, message)
+        self.record_indexes = record_indexes
+        """Which records of the batch it is about, where single ones can be named (KIP-467)."""
+
 
 class OffsetOutOfRange(LogError):  # noqa: N818 - Kafka's word
     """The offset is below the log start offset or above the log end offset."""

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from broker.log.batch_numbers import number_batches
 from broker.log.errors import OffsetOutOfRange
 from broker.log.log_compaction import CompactedLog
-from broker.log.payload import check_keys
+from broker.log.payload import check_payload
 from broker.log.results import AppendOrigin, AppendResult, LogSlice, TimestampOffset
 from broker.log.time_lookup import offset_for_timestamp
 from broker.log.validation import (
@@ -52,8 +52,7 @@ class PartitionLog(CompactedLog):
             return self._append_fetched(records, now_ms, leader_epoch)
         if origin is AppendOrigin.CLIENT:
             header = check_client_records(records, self.config, now_ms)
-            if self.config.is_compacted:
-                check_keys(records, header)
+            check_payload(records, header, needs_keys=self.config.is_compacted)
             if header.producer_id >= 0:
                 repeated = self._producers.check(header, verification)
                 if repeated is not None:

@@ -1,4 +1,4 @@
-"""Whether records may be appended. Pure, and O(1) per batch but for the CRC-32C over its bytes.
+"""Whether records may be appended. Pure. `broker.log.payload` looks at the records themselves.
 
 Source: Kafka UnifiedLog.analyzeAndValidateRecords, LogValidator, ProduceRequest.validateRecords.
 """
@@ -24,6 +24,7 @@ from wire.batch import (
     parse_header,
 )
 from wire.legacy.message_set import MAGIC_AT, MAGIC_V0, MAGIC_V1
+from wire.record_walk import check_count
 
 LOG_APPEND_TIME: Final = "LogAppendTime"
 
@@ -40,6 +41,7 @@ def check_client_records(records: Buffer, config: LogConfig, now_ms: int) -> Bat
         _check_length(header, len(records))
         check_client_header(header)
         _check_size(header, config)
+        check_count(header)
         check_crc(records, 0, header)
     except BatchError as error:
         raise AppendRefused(error.error_code, error.message) from error
