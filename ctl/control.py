@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import secrets
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from starlette.applications import Starlette
@@ -27,9 +28,11 @@ from master.settings import MasterSettings
 from runtime import process
 from runtime.config import format_host_port, parse_host_port
 from runtime.feed import FeedFollower
+from runtime.http_limits import HttpLimits, parse_proxies
 from runtime.http_server import http_server, stop_serving, until_serving
-from runtime.internal_http import BearerSecret, InternalClient
+from runtime.internal_http import INTERNAL_LIMITS, BearerSecret, InternalClient
 from runtime.logs import configure, get_logger
+from runtime.loop_thread import LoopThread
 from runtime.tasks import Supervised
 from runtime.tree.zookeeper import ZooKeeperTree
 from tenants.app import create_console_app, create_internal_routes
@@ -40,7 +43,8 @@ from tenants.vports import parse_vip
 _log = get_logger(__name__)
 
 
-def _arguments() -> argparse.Namespace:
+def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """The process's options; without arguments those of its command line."""
     parser = argparse.ArgumentParser(prog="python -m ctl.control")
     parser.add_argument("--data-dir", type=Path, required=True)
     parser.add_argument("--console", type=parse_host_port, required=True)
@@ -52,7 +56,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--usage-interval-ms", type=int, default=INTERVAL_MS_DEFAULT)
     parser.add_argument("--zookeeper", help="where quota masters are elected; without it: this one always")
     parser.add_argument("--session-timeout-ms", type=int, default=6_000)
-    return parser.parse_args()
+    parser.add_argument("--trusted-proxies", type=parse_proxies, default=(), metavar="CIDR,...")
+    return parser.parse_args(arguments)
 
 
 def _operator_key(layout: Layout) -> str:
@@ -74,6 +79,51 @@ def _gateways_run(layout: Layout) -> bool:
     return False
 
 
+class Internal:
+    """What brokers and gateways need of this process: feed, reports and the quota master, on a thread and an
+    event loop of their own. Whatever the public port is made to do, leases are renewed (docs/adr/0022)."""
+
+    def __init__(self, options: argparse.Namespace, layout: Layout, secret: str) -> None:
+        self.url = f"http://{format_host_port(*options.internal)}"
+        self._client = InternalClient(self.url, secret)
+        self._specs = FeedFollower(self._client, "master", ConsumerKind.MASTER, None)
+        journal = Journal(sqlite_url(str(layout.control_dir / "master.db")))
+        settings = MasterSettings(
+            policy=options.quota_policy,
+            period_ms=options.report_period_ms,
+            usage_interval_ms=options.usage_interval_ms,
+        )
+        self.master = MasterNode(
+            lambda: self._specs.instances,
+            journal,
+            settings,
+            url=self.url,
+            tree=ZooKeeperTree(options.zookeeper, options.session_timeout_ms) if options.zookeeper else None,
+            make_metering=lambda: Metering(self._specs, journal, settings.usage_interval_ms, secret),
+        )
+        self._secret = secret
+        self._address = options.internal
+
+    async def run(self, console: Console, serves: Callable[[], None]) -> None:
+        """Serve until cancelled; `serves` is called once it does."""
+        routes = [*create_internal_routes(console), Mount("/", create_app(self.master))]
+        app = BearerSecret(Starlette(routes=routes), self._secret)
+        server = http_server(app, self._address, INTERNAL_LIMITS)
+        tasks = Supervised()
+        serving = asyncio.create_task(server.serve())
+        try:
+            console.start_feed(tasks)
+            await until_serving([server], [serving])
+            tasks.spawn("specs", self._specs.run)
+            tasks.spawn("master", self.master.run)
+            serves()
+            await serving
+        finally:
+            await tasks.aclose()  # among them a follower of our own feed
+            await stop_serving([server], [serving])
+            await self._client.aclose()
+
+
 class Control:
     """The parts of the process, in the order they are made."""
 
@@ -90,28 +140,11 @@ class Control:
             secret=secret,
             tables_dir=options.data_dir / PIPELINE_DIR / TABLES_DIR,
         )
-        self.internal_url = f"http://{format_host_port(*options.internal)}"
-        self.client = InternalClient(self.internal_url, secret)
-        self.to_master = InternalClient(lambda: self.master.elected_url, secret)
+        self.internal = Internal(options, self.layout, secret)
+        self.to_master = InternalClient(lambda: self.internal.master.elected_url, secret)
         self.console = Console(config, self.to_master)
-        self.specs = FeedFollower(self.client, "master", ConsumerKind.MASTER, None)
-        journal = Journal(sqlite_url(str(self.layout.control_dir / "master.db")))
-        settings = MasterSettings(
-            policy=options.quota_policy,
-            period_ms=options.report_period_ms,
-            usage_interval_ms=options.usage_interval_ms,
-        )
-        self.master = MasterNode(
-            lambda: self.specs.instances,
-            journal,
-            settings,
-            url=self.internal_url,
-            tree=ZooKeeperTree(options.zookeeper, options.session_timeout_ms) if options.zookeeper else None,
-            make_metering=lambda: Metering(self.specs, journal, settings.usage_interval_ms, secret),
-        )
-        routes = [*create_internal_routes(self.console), Mount("/", create_app(self.master))]
-        self.internal = http_server(BearerSecret(Starlette(routes=routes), secret), options.internal)
-        self.public = http_server(create_console_app(self.console), options.console)
+        limits = HttpLimits(port="public", proxies=options.trusted_proxies)
+        self.public = http_server(create_console_app(self.console), options.console, limits)
 
     async def run(self) -> None:
         """Serve until cancelled."""
@@ -121,28 +154,40 @@ class Control:
             for failed in await asyncio.to_thread(self.console.withhold_taken_ports):
                 _log.warning("port in use", instance=failed.id, name=failed.name)
         tasks = Supervised()
-        servers = [asyncio.create_task(server.serve()) for server in (self.internal, self.public)]
+        serves = asyncio.get_running_loop().create_future()
+        internal = self._start_internal(serves)
+        serving = asyncio.create_task(self.public.serve())
         try:
             self.console.start(tasks)
-            await until_serving((self.internal, self.public), servers)
-            tasks.spawn("specs", self.specs.run)
-            tasks.spawn("master", self.master.run)
-            self._tell(key, made.admin_password)
-            await asyncio.wait(servers, return_when=asyncio.FIRST_COMPLETED)
+            await until_serving([self.public], [serving])
+            await asyncio.wait([serves, internal.ended], return_when=asyncio.FIRST_COMPLETED)
+            if serves.done():
+                self._tell(key, made.admin_password)
+                await asyncio.wait([serving, internal.ended], return_when=asyncio.FIRST_COMPLETED)
         finally:
-            await self._close(tasks, servers)
+            await self._close(tasks, serving, internal)
+        internal.ended.result()  # raises what ended it
+
+    def _start_internal(self, serves: asyncio.Future[None]) -> LoopThread:
+        loop = asyncio.get_running_loop()
+
+        def tell() -> None:
+            loop.call_soon_threadsafe(serves.set_result, None)
+
+        thread = LoopThread("internal", lambda: self.internal.run(self.console, tell))
+        thread.start()
+        return thread
 
     def _tell(self, key: str, password: str | None) -> None:
-        facts = {"pid": os.getpid(), "api_key": key, "metrics": f"{self.internal_url}/metrics"}
+        facts = {"pid": os.getpid(), "api_key": key, "metrics": f"{self.internal.url}/metrics"}
         if password is not None:
             facts["admin_password"] = password
         process.write_json(self.layout.run_file("control"), facts, mode=0o600)
 
-    async def _close(self, tasks: Supervised, servers: list[asyncio.Task[None]]) -> None:
+    async def _close(self, tasks: Supervised, serving: asyncio.Task[None], internal: LoopThread) -> None:
         self.console.closing.set()
-        await tasks.aclose()  # among them a follower of our own feed
-        await stop_serving((self.public, self.internal), servers)
-        await self.client.aclose()
+        await tasks.aclose()
+        await asyncio.gather(stop_serving([self.public], [serving]), internal.stop())
         await self.to_master.aclose()
         self.console.close()
 
@@ -150,7 +195,7 @@ class Control:
 def main() -> None:
     """Run the process."""
     configure("control")
-    options = _arguments()
+    options = parse_arguments()
     process.run(lambda: Control(options).run())
 
 

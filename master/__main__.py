@@ -21,7 +21,7 @@ from runtime import process
 from runtime.config import format_host_port, parse_host_port
 from runtime.feed import FeedFollower
 from runtime.http_server import http_server, stop_serving, until_serving
-from runtime.internal_http import BearerSecret, InternalClient
+from runtime.internal_http import INTERNAL_LIMITS, BearerSecret, InternalClient
 from runtime.logs import configure
 from runtime.tasks import Supervised
 from runtime.tree.zookeeper import ZooKeeperTree
@@ -77,7 +77,9 @@ class MasterProcess:
             make_metering=lambda: Metering(specs, journal, settings.usage_interval_ms, secret),
         )
         routes = [Route("/metrics", _metrics), Mount("/", create_app(self._node))]
-        self._server = http_server(BearerSecret(Starlette(routes=routes), secret), options.listen)
+        self._server = http_server(
+            BearerSecret(Starlette(routes=routes), secret), options.listen, INTERNAL_LIMITS
+        )
 
     async def run(self) -> None:
         """Serve until cancelled."""

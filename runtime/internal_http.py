@@ -2,12 +2,22 @@
 
 import hmac
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import httpx
 import msgspec
 
+from runtime.http_limits import HttpLimits
+
 T = TypeVar("T")
+INTERNAL_LIMITS: Final = HttpLimits(
+    port="internal",
+    body_bytes_max=17 * 1024 * 1024,
+    connections_max=4_096,
+    connections_per_address_max=2_048,
+    requests_max=3_072,
+)
+"""All processes of a machine are at one address, with some connections each and long polls among them."""
 
 
 class InternalError(Exception):
@@ -90,6 +100,10 @@ class BearerSecret:
 
 async def _refuse(send: Any) -> None:
     body = b'{"title":"Unauthorized","status":401,"detail":"the deployment secret is missing or wrong"}'
-    headers = [(b"content-type", b"application/problem+json"), (b"www-authenticate", b"Bearer")]
+    headers = [
+        (b"content-type", b"application/problem+json"),
+        (b"www-authenticate", b"Bearer"),
+        (b"connection", b"close"),  # a stranger's connection is not kept
+    ]
     await send({"type": "http.response.start", "status": 401, "headers": headers})
     await send({"type": "http.response.body", "body": body})

@@ -29,6 +29,7 @@ from tenants.internal import create_internal_routes
 
 __all__ = ["create_console_app", "create_internal_routes"]
 BODY_BYTES_MAX: Final = 1024 * 1024
+STRANGERS_BODY_BYTES_MAX: Final = 16 * 1024
 _ROUTERS: Final = (
     accounts.router,
     instances.router,
@@ -68,7 +69,7 @@ def create_console_app(console: Console) -> FastAPI:
     app.openapi = openapi(app)  # type: ignore[method-assign]
     _add_pages(app)
     # The last added runs first.
-    app.add_middleware(BodyLimit, bytes_max=BODY_BYTES_MAX)
+    app.add_middleware(BodyLimit, bytes_max=BODY_BYTES_MAX, strangers_bytes_max=STRANGERS_BODY_BYTES_MAX)
     app.add_middleware(Authenticate, accounts=console.accounts)
     app.add_middleware(SecurityHeaders)
     return app

@@ -12,11 +12,11 @@ from tenants.backend.cluster import Cluster, ConnectionPool
 from tenants.backend.facts import FactsSource
 from tenants.config import ConsoleConfig
 from tenants.feed import Feed
-from tenants.gateway_reports import GatewayLedger
 from tenants.hashing import HashingLine
 from tenants.model import Instance
 from tenants.purge import Purge
 from tenants.quota import QuotaSource
+from tenants.shared_ledger import SharedLedger
 from tenants.store import instances, registry
 from tenants.store.engine import Store
 from tenants.system_topics import SystemTopics
@@ -57,7 +57,7 @@ class Console:
         self.usage = UsageReports(self._tables)
         self.bills = BillReports(self._tables)
         self.advice = AdviceReports(self._tables)
-        self.gateways = GatewayLedger()
+        self.gateways = SharedLedger()
         self.quota = QuotaSource(master)
         self.topics = Topics(self.store, self.cluster)
         self.facts = FactsSource(self.cluster)
@@ -84,11 +84,14 @@ class Console:
         with self.store.write() as connection:
             return self.placement.withhold_taken_ports(connection, epoch_ms())
 
-    def start(self, tasks: Supervised) -> None:
-        """Start the background tasks, on the running loop."""
+    def start_feed(self, tasks: Supervised) -> None:
+        """Start what serves the followers of the feed, on the loop that its polls come on."""
         self.feed.start()
         tasks.spawn("feed", self.feed.run)
         tasks.spawn("port-releases", self.feed.run_port_releases)
+
+    def start(self, tasks: Supervised) -> None:
+        """Start what calls the brokers, on the loop of the console's routes."""
         tasks.spawn("purge", self._purge.run)
         tasks.spawn("system-topics", SystemTopics(self.store, self.cluster).run)
 

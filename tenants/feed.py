@@ -1,7 +1,7 @@
 """The feed of specs: long polls, acknowledgements, and what they make of instances.
 
-Lives on the event loop; every call of the store goes to a thread. Acknowledgements are kept in memory:
-after a restart the followers' next polls bring them again.
+Lives on one event loop; every call of the store goes to a thread. What other loops and threads may call says
+so. Acknowledgements are kept in memory: after a restart the followers' next polls bring them again.
 """
 
 import asyncio
@@ -126,13 +126,15 @@ class Feed:
         consumer.broker = (cluster_id, broker)
 
     def live(self, kind: ConsumerKind) -> dict[str, Consumer]:
-        """The followers of a kind that are to be waited for."""
+        """The followers of a kind that are to be waited for. May be called from any thread."""
         now_ms = monotonic_ms()
-        return {name: one for name, one in self.consumers.items() if one.kind is kind and one.is_live(now_ms)}
+        known = list(self.consumers.items())
+        return {name: one for name, one in known if one.kind is kind and one.is_live(now_ms)}
 
     def applied_everywhere(self, revision: int) -> bool:
-        """Whether every live gateway, and at least one, has applied a revision."""
-        return judge("", revision, self.consumers.values(), monotonic_ms())[0] is Outcome.SERVED
+        """Whether every live gateway, and at least one, has applied a revision. May be called from any
+        thread."""
+        return judge("", revision, list(self.consumers.values()), monotonic_ms())[0] is Outcome.SERVED
 
     # --- settling -------------------------------------------------------------------------------
 

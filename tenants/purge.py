@@ -16,9 +16,9 @@ from tenants.backend import groups, topics
 from tenants.backend.cluster import Cluster
 from tenants.errors import NotFound, Refused
 from tenants.feed import Feed
-from tenants.gateway_reports import GatewayLedger
 from tenants.lifecycle import Event, State
 from tenants.model import Instance
+from tenants.shared_ledger import SharedLedger
 from tenants.store import instances
 from tenants.store.engine import Store
 
@@ -35,7 +35,7 @@ class Purge:
         self,
         store: Store,
         feed: Feed,
-        gateways: GatewayLedger,
+        gateways: SharedLedger,
         cluster_of: Callable[[str], Awaitable[Cluster]],
     ) -> None:
         self._store = store

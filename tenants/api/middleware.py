@@ -155,20 +155,26 @@ def _known(method: str) -> str:
 
 
 class BodyLimit:
-    """Answers 413 to bodies that are too large, whether they say so first or not."""
+    """Answers 413 to bodies that are too large, whether they say so first or not.
 
-    def __init__(self, app: ASGIApp, bytes_max: int) -> None:
+    `strangers_bytes_max` is for requests without a known caller: who logs in has little to say.
+    """
+
+    def __init__(self, app: ASGIApp, bytes_max: int, strangers_bytes_max: int) -> None:
         self._app = app
         self._bytes_max = bytes_max
+        self._strangers_bytes_max = strangers_bytes_max
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Count what is received."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        detail = f"the body may have at most {self._bytes_max} bytes"
+        is_known = scope.get("state", {}).get("caller") is not None
+        bytes_max = self._bytes_max if is_known else self._strangers_bytes_max
+        detail = f"the body may have at most {bytes_max} bytes"
         told = Headers(scope=scope).get("content-length", "")
-        if told.isdecimal() and int(told) > self._bytes_max:
+        if told.isdecimal() and int(told) > bytes_max:
             await problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail, scope["path"])(scope, receive, send)
             return
         received = 0
@@ -177,7 +183,7 @@ class BodyLimit:
             nonlocal received
             message = await receive()
             received += len(message.get("body", b""))
-            if received > self._bytes_max:
+            if received > bytes_max:
                 raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail)
             return message
 

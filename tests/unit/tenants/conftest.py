@@ -141,6 +141,7 @@ async def plane(
     shutil.copyfile(new_store, tmp_path / "console.db")
     console = make_console()
     tasks = Supervised()
+    console.start_feed(tasks)
     console.start(tasks)
     yield console
     await tasks.aclose()

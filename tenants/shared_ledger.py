@@ -1,0 +1,45 @@
+"""The gateways' ledger for several threads: reports come on one loop, readers are on another."""
+
+import threading
+from collections.abc import Iterable
+
+from contracts.specs import GatewayReport
+from tenants.gateway_reports import GatewayLedger, Refusal
+
+
+class SharedLedger:
+    """`GatewayLedger` behind a lock; no call waits for anything else."""
+
+    def __init__(self) -> None:
+        self._ledger = GatewayLedger()
+        self._turn = threading.Lock()
+
+    def receive(self, report: GatewayReport, now_ms: int) -> None:
+        """Take a report; `now_ms` is monotonic."""
+        with self._turn:
+            self._ledger.receive(report, now_ms)
+
+    def connections(self, instance_id: str, now_ms: int) -> int:
+        """Open connections of an instance, over the workers that report."""
+        with self._turn:
+            return self._ledger.connections(instance_id, now_ms)
+
+    def connections_by_worker(self, now_ms: int) -> dict[str, int]:
+        """Open connections per worker that reports."""
+        with self._turn:
+            return self._ledger.connections_by_worker(now_ms)
+
+    def closed(self, instance_id: str) -> dict[str, int]:
+        """Closed connections by cause, since this control plane started."""
+        with self._turn:
+            return self._ledger.closed(instance_id)
+
+    def refusals(self, instance_id: str) -> list[Refusal]:
+        """The last refused addresses, newest first."""
+        with self._turn:
+            return self._ledger.refusals(instance_id)
+
+    def forget(self, instance_ids: Iterable[str]) -> None:
+        """Drop instances that are gone."""
+        with self._turn:
+            self._ledger.forget(instance_ids)

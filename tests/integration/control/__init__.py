@@ -1,0 +1,1 @@
+"""The control process, alone and as strangers meet it."""
