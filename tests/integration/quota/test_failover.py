@@ -77,7 +77,7 @@ async def elected(
     def found() -> list[MasterProcess]:
         return [one for one in masters if one.url == address.url and one is not other_than]
 
-    await until(lambda: bool(found()), 15)
+    await until(lambda: bool(found()), 60)
     return found()[0]
 
 
