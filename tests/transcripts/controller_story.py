@@ -169,12 +169,12 @@ class Story:
         self.world.post(events.Tick())
 
     def do_fail_dir(self, broker: str, topic: str, partition: str) -> None:
-        self.world.brokers[int(broker)].failed.add((topic, int(partition)))
+        self.world.brokers[int(broker)].fail_log((topic, int(partition)))
         event = encode_log_dir_event(int(broker))
         self.world.commit(0, [Create(LOG_DIR_EVENT_PREFIX, event, sequential=True)])
 
     def do_mend(self, word: str) -> None:
-        self.world.brokers[int(word)].failed.clear()
+        self.world.brokers[int(word)].disk.mend()
 
     def do_watches(self) -> str:
         """What the controller watches."""

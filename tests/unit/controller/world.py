@@ -1,7 +1,7 @@
 """A cluster of pure parts: one tree, a controller core per broker, brokers that do what they are told.
 
-The real core and the real tree model; only the brokers' logs are missing. Nothing happens by itself: the test
-says who acts next, so every order of events can be tried.
+The real core, the real tree model, and what fences and obeys in a real broker; only the brokers' logs are
+missing. Nothing happens by itself: the test says who acts next, so every order of events can be tried.
 """
 
 from collections import deque
@@ -11,7 +11,6 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
-from kio.schema.errors import ErrorCode
 
 from broker.controller.command_queue import CommandQueue
 from broker.controller.config import ControllerConfig
@@ -54,131 +53,10 @@ from broker.znodes import (
     encode_registration,
     encode_state,
 )
-from contracts.cluster import (
-    EPOCH_DURING_DELETE,
-    Command,
-    CommandResponse,
-    LeaderAndIsrPartitionState,
-    LeaderAndIsrRequest,
-    LeaderAndIsrResponse,
-    PartitionError,
-    StopReplicaRequest,
-    StopReplicaResponse,
-    UpdateMetadataRequest,
-    UpdateMetadataResponse,
-)
 from contracts.tree import Create, Delete, Op, SetData, TreeConflict
 from contracts.tree import Node as TreeNode
 from runtime.tree.pure import Change, PureTree
-
-Key = tuple[str, int]
-
-
-class FakeBroker:
-    """A broker's replicas as it has been told to play them."""
-
-    def __init__(self, world: "World", broker_id: int) -> None:
-        self._world = world
-        self.broker_id = broker_id
-        self.session = 0
-        self.broker_epoch = -1
-        self.controller_epoch = -1
-        self.roles: dict[Key, LeaderAndIsrPartitionState] = {}
-        self.logs: dict[Key, UUID] = {}
-        """Outlive the process."""
-        self.failed: set[Key] = set()
-        """Logs in a directory that failed."""
-        self.metadata: dict[Key, tuple[int, tuple[int, ...]]] = {}
-        self.leaving: set[int] = set()
-        """Brokers that shut down, as the last command says: they are not taken into ISRs."""
-
-    @property
-    def is_alive(self) -> bool:
-        return self.session != 0
-
-    def carry_out(self, command: Command) -> CommandResponse:
-        """As Kafka's brokers: stale controllers and epochs are refused."""
-        if command.broker_epoch != self.broker_epoch:
-            return _refusal(command, ErrorCode.stale_broker_epoch)
-        if command.controller_epoch < self.controller_epoch:
-            return _refusal(command, ErrorCode.stale_controller_epoch)
-        self.controller_epoch = command.controller_epoch
-        if isinstance(command, LeaderAndIsrRequest | UpdateMetadataRequest):
-            self.leaving = {each.broker_id for each in command.live_brokers if each.in_controlled_shutdown}
-        match command:
-            case LeaderAndIsrRequest():
-                return self._take_roles(command)
-            case StopReplicaRequest():
-                return self._stop(command)
-            case UpdateMetadataRequest():
-                return self._update(command)
-
-    def _take_roles(self, command: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
-        errors = []
-        for state in command.partition_states:
-            key = (state.topic, state.partition)
-            assert self.broker_id in state.replicas, f"{key} is none of broker {self.broker_id}'s"
-            known = self.roles.get(key)
-            if key in self.failed:
-                errors.append(_error(key, ErrorCode.kafka_storage_error))
-                self.roles.pop(key, None)
-            elif known is not None and known.topic_id == state.topic_id:
-                if state.leader_epoch > known.leader_epoch:
-                    self.roles[key] = state
-                elif state.leader_epoch < known.leader_epoch:
-                    errors.append(_error(key, ErrorCode.fenced_leader_epoch))
-            else:
-                self.roles[key] = state
-            self.logs[key] = state.topic_id
-        self._world.check(f"broker {self.broker_id} took roles")
-        return LeaderAndIsrResponse(partition_errors=tuple(errors))
-
-    def _stop(self, command: StopReplicaRequest) -> StopReplicaResponse:
-        errors = []
-        for state in command.partition_states:
-            key = (state.topic, state.partition)
-            role = self.roles.get(key)
-            if self.logs.get(key) not in (None, state.topic_id):
-                continue
-            if role is not None and EPOCH_DURING_DELETE != state.leader_epoch < role.leader_epoch:
-                errors.append(_error(key, ErrorCode.fenced_leader_epoch))
-                continue
-            self.roles.pop(key, None)
-            if state.delete_partition and key in self.failed:
-                errors.append(_error(key, ErrorCode.kafka_storage_error))
-            elif state.delete_partition:
-                self.logs.pop(key, None)
-        return StopReplicaResponse(partition_errors=tuple(errors))
-
-    def _update(self, command: UpdateMetadataRequest) -> UpdateMetadataResponse:
-        if command.is_full:
-            self.metadata.clear()
-        gone = {each.topic for each in command.deleted_topics}
-        self.metadata = {key: value for key, value in self.metadata.items() if key[0] not in gone}
-        for state in command.partition_states:
-            self.metadata[state.topic, state.partition] = (state.leader, state.isr)
-        return UpdateMetadataResponse()
-
-    def crash(self) -> None:
-        """The process is gone, its logs stay."""
-        self.session = 0
-        self.roles.clear()
-        self.metadata.clear()
-        self.leaving.clear()
-        self.controller_epoch = -1
-
-
-def _error(key: Key, code: ErrorCode) -> PartitionError:
-    return PartitionError(topic=key[0], partition=key[1], error_code=code.value)
-
-
-def _refusal(command: Command, code: ErrorCode) -> CommandResponse:
-    kinds: dict[type[Command], type[CommandResponse]] = {
-        LeaderAndIsrRequest: LeaderAndIsrResponse,
-        StopReplicaRequest: StopReplicaResponse,
-        UpdateMetadataRequest: UpdateMetadataResponse,
-    }
-    return kinds[type(command)](error_code=code.value)
+from tests.unit.controller.brokers import Key, PureBroker, Role
 
 
 @dataclass
@@ -206,7 +84,7 @@ class World:
         self.tree = PureTree()
         self.config = ControllerConfig(**config)
         self.now_ms = 0
-        self.brokers = {broker_id: FakeBroker(self, broker_id) for broker_id in broker_ids}
+        self.brokers = {broker_id: PureBroker(broker_id) for broker_id in broker_ids}
         self.nodes: dict[int, Node] = {}
         self.controller_id: int | None = None
         self.racks = racks or {}
@@ -288,7 +166,7 @@ class World:
         self.commit(broker.session, [Create(path, encode_registration(registration), ephemeral=True)])
         registered = self.tree.get(path)
         assert registered is not None
-        broker.broker_epoch = registered.stat.czxid
+        broker.registered(registered.stat.czxid)
 
     def _draw(self, below: int) -> int:
         return self.draw(below) % below
@@ -333,7 +211,7 @@ class World:
                 caught_up = [
                     each
                     for each in role.replicas
-                    if each not in broker.leaving and self._follows(each, key, role)
+                    if self._may_join(broker, each) and self._follows(each, key, role)
                 ]
                 isr = tuple(dict.fromkeys((*state.isr, *caught_up)))
                 if isr != state.isr:
@@ -341,9 +219,12 @@ class World:
                     changed = True
         return changed
 
-    def _follows(self, broker_id: int, key: Key, role: LeaderAndIsrPartitionState) -> bool:
+    def _may_join(self, leader: PureBroker, follower_id: int) -> bool:
+        return follower_id == leader.broker_id or leader.may_join_isr(self.brokers[follower_id])
+
+    def _follows(self, broker_id: int, key: Key, role: Role) -> bool:
         broker = self.brokers[broker_id]
-        known = broker.roles.get(key)
+        known = broker.role(key)
         return broker.is_alive and known is not None and known.leader_epoch == role.leader_epoch
 
     # -- controllers -------------------------------------------------------------------------------------
@@ -435,6 +316,7 @@ class World:
             return False
         command = node.queues[to].pop()
         response = self.brokers[to].carry_out(command)
+        self.check(f"broker {to} carried out {type(command).__name__}")
         node.events.append(Answered(to, command, response))
         return True
 
