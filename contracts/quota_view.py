@@ -1,7 +1,8 @@
 """What the console and its pages show of one instance's quota: inputs, the rule that fired, and results.
 
 The letters of the quota rule (docs/quota.md) are spelled out: T `purchased`, r `rate`, F `share`,
-P `proportion`, q `allocated`, n `partitions_led`; all rates in bytes/s. Times are epoch ms.
+P `proportion`, q `allocated`, n `partitions_led`; rates in bytes/s, of request time in us of CPU per second.
+Times are epoch ms.
 """
 
 from enum import StrEnum
@@ -33,25 +34,25 @@ class Rule(StrEnum):
     """Policy `static`: q = F always."""
 
 
-class BrokerDirection(msgspec.Struct, frozen=True, kw_only=True):
-    """One broker and direction."""
+class PointFlow(msgspec.Struct, frozen=True, kw_only=True):
+    """One point and direction."""
 
-    rate_bytes_per_s: int
-    """r: bytes between the last two reports over the time between them."""
-    share_bytes_per_s: int
-    """F: T * n_i / sum(n)."""
-    proportion_bytes_per_s: int
-    """P: T * r_i / sum(r); 0 while nothing flows, and for a silent broker."""
-    allocated_bytes_per_s: int
-    """q as decided last; a silent broker's is its reserved F."""
-    applied_bytes_per_s: int
-    """The rate the broker said it applies, in its last report."""
+    rate_per_s: int
+    """r: what was used between the last two reports over the time between them."""
+    share_per_s: int
+    """F: T * n_i / sum(n); of request time by `contracts.request_time.Weights`."""
+    proportion_per_s: int
+    """P: T * r_i / sum(r); 0 while nothing flows, and for a silent point."""
+    allocated_per_s: int
+    """q as decided last; a silent point's is its reserved F."""
+    applied_per_s: int
+    """The rate the point said it applies, in its last report."""
     throttled_ms_per_s: int
     """Milliseconds of each second in which clients were held back (0-1000)."""
     below_gate: bool
     """r < 0.8 F."""
-    bytes_total: int
-    """Since the broker started."""
+    used_total: int
+    """Since the point started."""
     refused_total: int
     """Produce requests refused because the instance was full, since the broker started."""
 
@@ -71,39 +72,67 @@ class BrokerQuota(msgspec.Struct, frozen=True, kw_only=True):
     """As the broker says."""
     lease_epoch: int
     report_age_ms: int
-    produce: BrokerDirection
-    consume: BrokerDirection
+    produce: PointFlow
+    consume: PointFlow
 
 
 class DirectionQuota(msgspec.Struct, frozen=True, kw_only=True):
     """The decision for one direction, with what it was decided from."""
 
-    purchased_bytes_per_s: int
+    purchased_per_s: int
     """T."""
-    rate_bytes_per_s: int
+    rate_per_s: int
     """sum(r)."""
-    allocated_bytes_per_s: int
-    """sum(q), reserved shares of silent brokers included."""
+    allocated_per_s: int
+    """sum(q), reserved shares of silent points included."""
     rule: Rule
     explanation: str
     """One sentence for people, with the numbers that made the rule fire."""
-    reserved_bytes_per_s: int
-    """sum(F) of the silent brokers; the others shared T minus this."""
-    p_min_bytes_per_s: int
-    p_max_bytes_per_s: int
+    reserved_per_s: int
+    """sum(F) of the silent points; the others shared T minus this."""
+    p_min_per_s: int
+    p_max_per_s: int
     p_ratio: float | None
     """Pmin / Pmax; None while nothing flows."""
     throttled_ms_per_s: int
-    """The largest of the brokers'."""
+    """The largest of the points'."""
+
+
+class CpuPoint(msgspec.Struct, frozen=True, kw_only=True):
+    """One broker or gateway worker that spent CPU time on the instance lately."""
+
+    point: str
+    node_id: int
+    """-1: a gateway worker."""
+    silent: bool
+    on_lease: bool
+    """False: it applies its static share F."""
+    lease_epoch: int
+    report_age_ms: int
+    flow: PointFlow
+
+
+class CpuQuota(msgspec.Struct, frozen=True, kw_only=True):
+    """Request time (ADR 0017)."""
+
+    request_percent: int
+    """T in percent of one core over the whole cluster."""
+    total: DirectionQuota
+    points: tuple[CpuPoint, ...] = ()
+    """Brokers in order of node id, then gateway workers."""
+    idle_points: int = 0
+    """Others at which the tenant may turn up: each applies its static share."""
+    idle_share_per_s: int = 0
+    """The sum of those shares."""
 
 
 class HistoryDirection(msgspec.Struct, frozen=True, kw_only=True):
-    """Series of one broker and direction, aligned with `History.at_ms`; None where it led nothing."""
+    """Series of one point and direction, aligned with `History.at_ms`; None where it took no part."""
 
-    rate_bytes_per_s: list[int | None] = []
-    share_bytes_per_s: list[int | None] = []
-    proportion_bytes_per_s: list[int | None] = []
-    allocated_bytes_per_s: list[int | None] = []
+    rate_per_s: list[int | None] = []
+    share_per_s: list[int | None] = []
+    proportion_per_s: list[int | None] = []
+    allocated_per_s: list[int | None] = []
     throttled_ms_per_s: list[int | None] = []
 
 
@@ -115,6 +144,13 @@ class HistoryBroker(msgspec.Struct, frozen=True, kw_only=True):
     consume: HistoryDirection
 
 
+class HistoryCpu(msgspec.Struct, frozen=True, kw_only=True):
+    """Request time of one point."""
+
+    point: str
+    flow: HistoryDirection
+
+
 class History(msgspec.Struct, frozen=True, kw_only=True):
     """The last hour at most, oldest first: every second for ten minutes, every ten seconds before that."""
 
@@ -122,6 +158,7 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
     stored_bytes: list[int] = []
     blocked: list[bool] = []
     brokers: tuple[HistoryBroker, ...] = ()
+    cpu: tuple[HistoryCpu, ...] = ()
 
 
 class QuotaView(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,6 +176,7 @@ class QuotaView(msgspec.Struct, frozen=True, kw_only=True):
     blocked: bool
     produce: DirectionQuota
     consume: DirectionQuota
+    cpu: CpuQuota
     brokers: tuple[BrokerQuota, ...] = ()
     """In order of node id."""
     history: History = History()

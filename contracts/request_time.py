@@ -7,8 +7,8 @@ second.
 
 from typing import Final
 
-PERCENT_US_PER_S: Final = 10_000
-"""One percent of a core."""
+CORE_US_PER_S: Final = 1_000_000
+PERCENT_US_PER_S: Final = CORE_US_PER_S // 100
 REQUEST_PERCENT_MIN: Final = 5
 REQUEST_PERCENT_MAX: Final = 100_000
 """A thousand cores."""

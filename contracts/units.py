@@ -38,6 +38,12 @@ def parse_bytes(text: str, *, rate: bool = False) -> int:
     return int(value)
 
 
+def format_cpu(us_per_s: int) -> str:
+    """CPU time per second, three significant digits: `12.5 ms/s`; 1,000 ms/s are one core."""
+    ms = us_per_s / 1000
+    return f"{ms:,.0f} ms/s" if ms >= 100 else f"{ms:.3g} ms/s"
+
+
 def format_bytes(count: int, *, rate: bool = False) -> str:
     """A size people read, three significant digits, decimal units: `12.5 MB/s`."""
     suffix = "/s" if rate else ""

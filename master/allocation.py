@@ -31,32 +31,32 @@ Policy = Callable[[int, Sequence[Demand]], Decision]
 
 def shares_of(purchased: int, demands: Sequence[Demand]) -> tuple[int, ...]:
     """F_i = T * n_i / sum(n)."""
-    total = sum(demand.partitions_led for demand in demands)
-    return tuple(purchased * demand.partitions_led // total for demand in demands)
+    total = sum(demand.weight for demand in demands)
+    return tuple(purchased * demand.weight // total for demand in demands)
 
 
 def proportions_of(purchased: int, demands: Sequence[Demand]) -> tuple[int, ...]:
     """P_i = T * r_i / sum(r); all zero while nothing flows."""
-    total = sum(demand.rate_bytes_per_s for demand in demands)
+    total = sum(demand.rate_per_s for demand in demands)
     if total == 0:
         return (0,) * len(demands)
-    return tuple(purchased * demand.rate_bytes_per_s // total for demand in demands)
+    return tuple(purchased * demand.rate_per_s // total for demand in demands)
 
 
-def is_below_gate(purchased: int, demand: Demand, partitions_total: int) -> bool:
+def is_below_gate(purchased: int, demand: Demand, weights_total: int) -> bool:
     """r_i < 0.8 * F_i, exactly: with floats a broker that is precisely at its gate is misjudged."""
-    return 10 * demand.rate_bytes_per_s * partitions_total < 8 * purchased * demand.partitions_led
+    return 10 * demand.rate_per_s * weights_total < 8 * purchased * demand.weight
 
 
 def seed(purchased: int, demands: Sequence[Demand]) -> Decision:
     """The rule of the founding design, steps 2 to 5. May issue up to T + 0.1 (n - 1) Pmax in sum."""
-    assert purchased > 0 and demands and all(demand.partitions_led > 0 for demand in demands)
+    assert purchased > 0 and demands and all(demand.weight > 0 for demand in demands)
     shares = shares_of(purchased, demands)
     proportions = proportions_of(purchased, demands)
-    partitions_total = sum(demand.partitions_led for demand in demands)
-    if all(is_below_gate(purchased, demand, partitions_total) for demand in demands):
+    weights_total = sum(demand.weight for demand in demands)
+    if all(is_below_gate(purchased, demand, weights_total) for demand in demands):
         return Decision(Rule.BELOW_GATE, shares, proportions, shares)
-    rates = [demand.rate_bytes_per_s for demand in demands]
+    rates = [demand.rate_per_s for demand in demands]
     busiest = max(rates)
     if 10 * min(rates) >= 8 * busiest:
         return Decision(Rule.RATIO_MET, shares, proportions, proportions)
@@ -105,7 +105,7 @@ def share_out(policy: Policy, purchased: int, demands: Sequence[Demand], silent:
 
     Demands that lead nothing get nothing. Without any broker that reports nothing is decided: each keeps F_i.
     """
-    leading = [index for index, demand in enumerate(demands) if demand.partitions_led > 0]
+    leading = [index for index, demand in enumerate(demands) if demand.weight > 0]
     shares = [0] * len(demands)
     proportions = [0] * len(demands)
     rates = [0] * len(demands)

@@ -12,8 +12,8 @@ from starlette.routing import Route
 from contracts.quota import TrafficReport
 from contracts.quota_view import PolicySetting
 from contracts.tree import TreeUnavailable
+from master.flows import Refusal, ReportRefusedError
 from master.history import COARSE_SPAN_MS
-from master.ledger import Refusal, ReportRefusedError
 from master.node import MasterNode, NotElectedError
 
 T = TypeVar("T")

@@ -1,4 +1,4 @@
-"""One instance's decision: capacity first, then the rule for each direction, from what the ledger knows."""
+"""One instance's decision: capacity first, then the rule for each direction of bytes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,8 +8,9 @@ from contracts.quota_view import Rule
 from contracts.specs import InstanceSpec
 from master.allocation import Decision, Policy, SharedOut, share_out
 from master.demand import Demand
+from master.flows import FlowEntry
 from master.leadership import Leadership
-from master.ledger import DirectionEntry, Entry
+from master.ledger import Entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class InstanceDecision:
         return _purchased(self.spec, direction)
 
 
-def side_of(entry: Entry, direction: Direction) -> DirectionEntry:
+def side_of(entry: Entry, direction: Direction) -> FlowEntry:
     """One direction of an entry."""
     return entry.produce if direction is Direction.PRODUCE else entry.consume
 
@@ -61,8 +62,14 @@ def decide(
     """The five steps, the first of them done."""
 
     def share(direction: Direction) -> SharedOut:
-        sides = [side_of(entry, direction) for entry in led.entries]
-        return _share(policy, _purchased(spec, direction), led, sides)
+        return share_flows(
+            policy,
+            _purchased(spec, direction),
+            [
+                Sharer(entry.partitions_led, side_of(entry, direction), age_ms, is_silent)
+                for entry, age_ms, is_silent in zip(led.entries, led.ages_ms, led.silent, strict=True)
+            ],
+        )
 
     return InstanceDecision(
         spec=spec,
@@ -75,38 +82,47 @@ def decide(
     )
 
 
-def _share(policy: Policy, purchased: int, led: Leadership, sides: Sequence[DirectionEntry]) -> SharedOut:
+@dataclass(frozen=True, slots=True)
+class Sharer:
+    """One point, as the rule sees it."""
+
+    weight: int
+    flow: FlowEntry
+    age_ms: int
+    is_silent: bool
+
+
+def share_flows(policy: Policy, purchased: int, sharers: Sequence[Sharer]) -> SharedOut:
+    """Share out T of one direction by a policy; while a rate is unknown, hold what is applied."""
+    silent = [each.is_silent for each in sharers]
     demands = [
         Demand(
-            partitions_led=entry.partitions_led,
-            rate_bytes_per_s=side.rate_bytes_per_s or 0,
-            wanted_bytes_per_s=side.wanted_bytes_per_s,
-            applied_bytes_per_s=side.applied_bytes_per_s,
-            age_ms=age_ms,
-            window_ms=side.window_ms,
-            waited_ms=side.waited_ms,
+            weight=each.weight,
+            rate_per_s=each.flow.rate_per_s or 0,
+            wanted_per_s=each.flow.wanted_per_s,
+            applied_per_s=each.flow.applied_per_s,
+            age_ms=each.age_ms,
+            window_ms=each.flow.window_ms,
+            waited_ms=each.flow.waited_ms,
         )
-        for entry, side, age_ms in zip(led.entries, sides, led.ages_ms, strict=True)
+        for each in sharers
     ]
-    shared = share_out(policy, purchased, demands, led.silent)
-    unknown = any(
-        side.rate_bytes_per_s is None and not is_silent
-        for side, is_silent in zip(sides, led.silent, strict=True)
-    )
-    return _hold(shared, purchased, sides, led.silent) if unknown else shared
+    shared = share_out(policy, purchased, demands, silent)
+    unknown = any(each.flow.rate_per_s is None and not each.is_silent for each in sharers)
+    return _hold(shared, purchased, sharers) if unknown else shared
 
 
-def _hold(
-    shared: SharedOut, purchased: int, sides: Sequence[DirectionEntry], silent: Sequence[bool]
-) -> SharedOut:
+def _hold(shared: SharedOut, purchased: int, sharers: Sequence[Sharer]) -> SharedOut:
     """A rate is still unknown: everyone keeps the q it reported, so that a new master jolts no one.
 
-    A broker that applies none yet gets its share; none keeps more than T, whatever it bought before.
+    A point that applies none yet gets its share; none keeps more than T, whatever it bought before.
     """
     decision = shared.decision
     rates = tuple(
-        share if is_silent or not side.counters.rate_per_s else min(side.counters.rate_per_s, purchased)
-        for share, side, is_silent in zip(decision.shares, sides, silent, strict=True)
+        share
+        if each.is_silent or not each.flow.counters.rate_per_s
+        else min(each.flow.counters.rate_per_s, purchased)
+        for share, each in zip(decision.shares, sharers, strict=True)
     )
     held = Decision(Rule.HOLD, decision.shares, decision.proportions, rates)
     return SharedOut(held, shared.reserved)

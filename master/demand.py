@@ -1,4 +1,4 @@
-"""What one broker's clients ask of an instance, as a policy sees it."""
+"""What one point's clients ask of an instance, as a policy sees it: bytes or us of CPU per second."""
 
 from typing import Final, NamedTuple
 
@@ -12,13 +12,13 @@ _LULL: Final = 4
 
 
 class Demand(NamedTuple):
-    """One broker: n_i partitions of the instance (at least one), r_i, and what else a policy may go by."""
+    """One point: its weight (n_i, at least one), r_i, and what else a policy may go by."""
 
-    partitions_led: int
-    rate_bytes_per_s: int
-    wanted_bytes_per_s: int = 0
+    weight: int
+    rate_per_s: int
+    wanted_per_s: int = 0
     """What its clients would send unhindered, see `expected`."""
-    applied_bytes_per_s: int = 0
+    applied_per_s: int = 0
     """q_i in force: as the broker said, or as it was answered since. 0: none yet."""
     age_ms: int = 0
     """Since its last report."""
@@ -36,15 +36,15 @@ class Demand(NamedTuple):
 class Sample(NamedTuple):
     """One report of one direction."""
 
-    rate_bytes_per_s: int
+    rate_per_s: int
     throttled_ms: int
     window_ms: int
 
     @property
-    def wanted_bytes_per_s(self) -> int:
+    def wanted_per_s(self) -> int:
         """All it carried came in the part of the time in which its bucket was not in debt."""
         free_ms = self.window_ms - self.throttled_ms
-        return self.rate_bytes_per_s * self.window_ms // free_ms if free_ms > 0 else WANTED_MAX
+        return self.rate_per_s * self.window_ms // free_ms if free_ms > 0 else WANTED_MAX
 
 
 def expected(recent: tuple[Sample, ...]) -> int:
@@ -56,12 +56,12 @@ def expected(recent: tuple[Sample, ...]) -> int:
     if not recent:
         return 0
     if _comes_and_goes(recent):
-        return max(sample.wanted_bytes_per_s for sample in recent)
+        return max(sample.wanted_per_s for sample in recent)
     last = recent[-_STEADY_REPORTS:]
-    rates = [sample.rate_bytes_per_s for sample in last]
+    rates = [sample.rate_per_s for sample in last]
     if 3 * min(rates) >= 2 * max(rates) and not any(sample.throttled_ms for sample in last):
         return sum(rates) // len(rates)
-    return recent[-1].wanted_bytes_per_s
+    return recent[-1].wanted_per_s
 
 
 def waited_ms(recent: tuple[Sample, ...]) -> int:
@@ -76,7 +76,7 @@ def waited_ms(recent: tuple[Sample, ...]) -> int:
 
 def _comes_and_goes(recent: tuple[Sample, ...]) -> bool:
     """Whether there was a lull between two bursts."""
-    rates = [sample.rate_bytes_per_s for sample in recent]
+    rates = [sample.rate_per_s for sample in recent]
     return any(
         min(max(rates[:middle]), max(rates[middle + 1 :])) > _LULL * rates[middle]
         for middle in range(1, len(rates) - 1)

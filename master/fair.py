@@ -22,9 +22,9 @@ _HEADROOM_PART: Final = 20
 
 def fair(purchased: int, demands: Sequence[Demand]) -> Decision:
     """Decide for one direction."""
-    assert purchased > 0 and demands and all(demand.partitions_led > 0 for demand in demands)
+    assert purchased > 0 and demands and all(demand.weight > 0 for demand in demands)
     shares = shares_of(purchased, demands)
-    wants = [min(purchased, demand.wanted_bytes_per_s) for demand in demands]
+    wants = [min(purchased, demand.wanted_per_s) for demand in demands]
     headrooms = [min(purchased // _HEADROOM_PART, share) for share in shares]
     if _nobody_wants_much(purchased, demands, wants):
         rule, targets = Rule.BELOW_GATE, list(shares)
@@ -34,18 +34,18 @@ def fair(purchased: int, demands: Sequence[Demand]) -> Decision:
         targets = _targets(purchased, wants, level, headrooms)
     rates = []
     for index, (target, demand) in enumerate(zip(targets, demands, strict=True)):
-        rise = target - demand.applied_bytes_per_s
+        rise = target - demand.applied_per_s
         if rise > 0:
             room = _room_for(index, purchased, headrooms[index], targets, demands)
-            target = demand.applied_bytes_per_s + max(0, min(rise, room))
+            target = demand.applied_per_s + max(0, min(rise, room))
         rates.append(target)
     return Decision(rule, shares, proportions_of(purchased, demands), tuple(rates))
 
 
 def _nobody_wants_much(purchased: int, demands: Sequence[Demand], wants: Sequence[int]) -> bool:
-    total = sum(demand.partitions_led for demand in demands)
+    total = sum(demand.weight for demand in demands)
     return all(
-        is_below_gate(purchased, demand._replace(rate_bytes_per_s=want), total)
+        is_below_gate(purchased, demand._replace(rate_per_s=want), total)
         for demand, want in zip(demands, wants, strict=True)
     )
 
@@ -89,7 +89,7 @@ def _room_for(
             may_use = _may_use(other, demand.waiting_ms)
             used += may_use
             lent += max(0, may_use - target)
-    return purchased + headroom + lent * 3 // 4 - used - demand.applied_bytes_per_s
+    return purchased + headroom + lent * 3 // 4 - used - demand.applied_per_s
 
 
 def _may_use(other: Demand, waiting_ms: int) -> int:
@@ -100,6 +100,6 @@ def _may_use(other: Demand, waiting_ms: int) -> int:
     """
     since_ms = min(waiting_ms - other.age_ms, other.window_ms)
     if since_ms > 0:
-        return min(other.applied_bytes_per_s, other.wanted_bytes_per_s * other.window_ms // since_ms)
-    used = min(other.applied_bytes_per_s, other.wanted_bytes_per_s)
-    return used + (other.applied_bytes_per_s - used) // 2
+        return min(other.applied_per_s, other.wanted_per_s * other.window_ms // since_ms)
+    used = min(other.applied_per_s, other.wanted_per_s)
+    return used + (other.applied_per_s - used) // 2

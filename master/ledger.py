@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from contracts.quota import MESSAGE_VERSION, FlowCounters, InstanceTraffic, TrafficReport
-from master.demand import RECENT_REPORTS, Sample, expected, waited_ms
+from contracts.quota import MESSAGE_VERSION, NO_NODE, FlowCounters, InstanceTraffic, TrafficReport
+from master.cpu_ledger import CpuLedger
+from master.flows import ELAPSED_MS_MIN, FlowEntry, Refusal, ReportRefusedError
 
-ELAPSED_MS_MIN: Final = 100
-"""Reports closer together are judged as if they were this far apart: a hiccup is not a peak."""
 PAST_BOOTS_MAX: Final = 8
+ANY_CLUSTER: Final = ""
+"""Of a gateway worker, and of a broker that has not said yet."""
 NO_BOOT: Final = ""
 """Of a point that was restored from the journal and has not reported yet."""
 
@@ -29,53 +30,6 @@ class Outcome(StrEnum):
     """From a run of the point that a later run has replaced: changes nothing."""
 
 
-class Refusal(StrEnum):
-    """Why a report was refused; also a metric label."""
-
-    MALFORMED = "malformed"
-    VERSION = "version"
-    COUNTER_WENT_BACK = "counter_went_back"
-    LISTED_TWICE = "listed_twice"
-
-
-class ReportRefusedError(Exception):
-    """The report contradicts itself or what the same run said before; nothing of it was taken."""
-
-    def __init__(self, reason: Refusal, detail: str) -> None:
-        super().__init__(detail)
-        self.reason = reason
-        self.detail = detail
-
-
-@dataclass(slots=True)
-class DirectionEntry:
-    """One direction of one instance on one point."""
-
-    counters: FlowCounters = field(default_factory=FlowCounters)
-    rate_bytes_per_s: int | None = None
-    """r_i; None until two reports of one run, or the first of a run, were seen."""
-    throttled_ms_per_s: int = 0
-    applied_bytes_per_s: int = 0
-    """q_i in force: as reported, or as granted since."""
-    recent: tuple[Sample, ...] = ()
-    """The last few reports, oldest first; what follows from them is kept, as decisions are many."""
-    wanted_bytes_per_s: int = 0
-    waited_ms: int = 0
-    window_ms: int = 0
-
-    def measure(self, counters: FlowCounters, elapsed_ms: int) -> None:
-        """The rates that newer counters of the same run make."""
-        self.rate_bytes_per_s = (counters.used - self.counters.used) * 1000 // elapsed_ms
-        throttled = (counters.throttled_ms - self.counters.throttled_ms) * 1000 // elapsed_ms
-        self.throttled_ms_per_s = min(1000, throttled)
-        held_back_ms = min(elapsed_ms, counters.throttled_ms - self.counters.throttled_ms)
-        latest = Sample(self.rate_bytes_per_s, held_back_ms, elapsed_ms)
-        self.recent = (*self.recent, latest)[-RECENT_REPORTS:]
-        self.wanted_bytes_per_s = expected(self.recent)
-        self.waited_ms = waited_ms(self.recent)
-        self.window_ms = elapsed_ms
-
-
 @dataclass(slots=True)
 class Entry:
     """One instance on one point, as last reported. Leads nothing: out of the rule."""
@@ -87,8 +41,8 @@ class Entry:
     stored_bytes: int = 0
     blocked: bool = False
     on_lease: bool = False
-    produce: DirectionEntry = field(default_factory=DirectionEntry)
-    consume: DirectionEntry = field(default_factory=DirectionEntry)
+    produce: FlowEntry = field(default_factory=FlowEntry)
+    consume: FlowEntry = field(default_factory=FlowEntry)
     leaders: Mapping[int, int] = field(default_factory=dict)
     """Node id -> partitions it leads, as the point's metadata has it; empty: unknown."""
     leaders_version: int = 0
@@ -98,10 +52,7 @@ class Entry:
     def advance(self, traffic: InstanceTraffic, elapsed_ms: int) -> None:
         """Take what a report says. Without a base r stays what it was: unknown, or of the run before."""
         for direction, counters in ((self.produce, traffic.produce), (self.consume, traffic.consume)):
-            if self.has_base:
-                direction.measure(counters, elapsed_ms)
-            direction.counters = counters
-            direction.applied_bytes_per_s = counters.rate_per_s
+            direction.advance(counters, elapsed_ms, has_base=self.has_base)
         self.partitions_led = traffic.partitions_led
         self.stored_bytes = traffic.stored_bytes
         self.blocked = traffic.blocked
@@ -113,17 +64,13 @@ class Entry:
     def rest(self) -> None:
         """Not listed in a report: idle and unchanged. Without a base nothing is known to be unchanged."""
         if self.has_base:
-            self.produce.measure(self.produce.counters, ELAPSED_MS_MIN)
-            self.consume.measure(self.consume.counters, ELAPSED_MS_MIN)
+            self.produce.rest()
+            self.consume.rest()
 
     def start_run(self, from_zero: bool) -> None:
-        """The point started anew; `from_zero`: this is its first report, so all counters began at zero.
-
-        The rate it applies is kept until it says another one: a new master holds it to that.
-        """
+        """The point started anew; `from_zero`: this is its first report, so all counters began at zero."""
         for direction in (self.produce, self.consume):
-            applied = direction.counters.rate_per_s
-            direction.counters = FlowCounters(rate_per_s=applied)
+            direction.start_run()
         self.has_base = from_zero
 
 
@@ -133,6 +80,8 @@ class Point:
 
     name: str
     node_id: int
+    """NO_NODE: a gateway worker."""
+    cluster_id: str
     boot_id: str
     sequence: int
     received_at_ms: int
@@ -145,10 +94,11 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What a report did. `listed` holds the instances it spoke of."""
+    """What a report did. `listed` and `cpu_listed`: the instances whose bytes, or CPU time, it spoke of."""
 
     outcome: Outcome
     listed: frozenset[str]
+    cpu_listed: frozenset[str]
     want_full: bool = False
 
 
@@ -158,12 +108,14 @@ class Ledger:
     def __init__(self) -> None:
         self._points: dict[str, Point] = {}
         self._by_instance: dict[str, dict[str, Entry]] = {}
+        self.cpu = CpuLedger()
+        """Request time, of the same reports."""
 
     # -- reading --------------------------------------------------------------------------------------
 
     def instances(self) -> Iterator[str]:
         """Every instance that some point spoke of."""
-        return iter(self._by_instance)
+        yield from {**self._by_instance, **dict.fromkeys(self.cpu.instances())}
 
     def entries_of(self, instance_id: str) -> list[Entry]:
         """The points that spoke of the instance, in order of node id."""
@@ -183,6 +135,28 @@ class Ledger:
         """Every point's name and node id."""
         return {point.name: point.node_id for point in self._points.values()}
 
+    def brokers_of(self, cluster_id: str, now_ms: int, within_ms: int) -> frozenset[str]:
+        """The brokers of a cluster that were heard of within the time."""
+        return frozenset(
+            point.name
+            for point in self._points.values()
+            if point.node_id != NO_NODE
+            and point.cluster_id in (cluster_id, ANY_CLUSTER)
+            and now_ms - point.received_at_ms < within_ms
+        )
+
+    def gateways(self) -> int:
+        """Gateway workers that are known."""
+        return sum(point.node_id == NO_NODE for point in self._points.values())
+
+    def lost_gateways(self, now_ms: int, within_ms: int) -> list[str]:
+        """Gateway workers that were not heard of within the time."""
+        return [
+            point.name
+            for point in self._points.values()
+            if point.node_id == NO_NODE and now_ms - point.received_at_ms >= within_ms
+        ]
+
     # -- changing -------------------------------------------------------------------------------------
 
     def receive(self, report: TrafficReport, now_ms: int) -> Receipt:
@@ -196,27 +170,30 @@ class Ledger:
                 f"the report has version {report.version}, this master reads {MESSAGE_VERSION}",
             )
         listed = frozenset(each.instance_id for each in report.instances)
-        if len(listed) != len(report.instances):
+        cpu_listed = frozenset(each.instance_id for each in report.cpu)
+        if len(listed) != len(report.instances) or len(cpu_listed) != len(report.cpu):
             raise ReportRefusedError(Refusal.LISTED_TWICE, "the report lists an instance twice")
         point = self._points.get(report.point)
         if point is None:
             point = self._add_point(report, now_ms)
         elif report.boot_id in point.past_boots:
-            return Receipt(Outcome.SUPERSEDED, listed)
+            return Receipt(Outcome.SUPERSEDED, listed, cpu_listed)
         same_run = point.boot_id == report.boot_id
         if same_run:
             if report.sequence <= point.sequence:
-                return Receipt(Outcome.REPEATED, listed)
+                return Receipt(Outcome.REPEATED, listed, cpu_listed)
             self._check_growth(point, report)
+            self.cpu.check(report)
         elapsed_ms = self._elapsed_ms(point, report, now_ms) if same_run else report.window_ms
         if not same_run:
             self._start_run(point, report)
         point.node_id = report.node_id
+        point.cluster_id = report.cluster_id
         point.sequence = report.sequence
         point.received_at_ms = now_ms
         point.sent_at_ms = report.sent_at_ms
         self._take(point, report, listed, max(ELAPSED_MS_MIN, elapsed_ms))
-        return Receipt(Outcome.ACCEPTED, listed, want_full=not point.is_complete)
+        return Receipt(Outcome.ACCEPTED, listed, cpu_listed, want_full=not point.is_complete)
 
     @staticmethod
     def _check_growth(point: Point, report: TrafficReport) -> None:
@@ -224,16 +201,11 @@ class Ledger:
             entry = point.entries.get(each.instance_id)
             if entry is None or not entry.has_base:
                 continue
-            for name, old, new in (
-                ("produce", entry.produce.counters, each.produce),
-                ("consume", entry.consume.counters, each.consume),
+            for name, flow, new in (
+                ("produce", entry.produce, each.produce),
+                ("consume", entry.consume, each.consume),
             ):
-                if new.used < old.used or new.throttled_ms < old.throttled_ms or new.refused < old.refused:
-                    raise ReportRefusedError(
-                        Refusal.COUNTER_WENT_BACK,
-                        f"a {name} counter of instance {each.instance_id} is smaller than in report "
-                        f"{point.sequence} of the same run",
-                    )
+                flow.check_growth(name, each.instance_id, new)
 
     @staticmethod
     def _elapsed_ms(point: Point, report: TrafficReport, now_ms: int) -> int:
@@ -246,24 +218,25 @@ class Ledger:
         return sent_ms if 2 * abs(sent_ms - received_ms) <= received_ms else received_ms
 
     def _add_point(self, report: TrafficReport, now_ms: int) -> Point:
-        point = Point(report.point, report.node_id, NO_BOOT, 0, now_ms, report.sent_at_ms)
+        point = Point(report.point, report.node_id, report.cluster_id, NO_BOOT, 0, now_ms, report.sent_at_ms)
         self._points[report.point] = point
         return point
 
-    @staticmethod
-    def _start_run(point: Point, report: TrafficReport) -> None:
+    def _start_run(self, point: Point, report: TrafficReport) -> None:
         if point.boot_id != NO_BOOT:
             point.past_boots = [*point.past_boots, point.boot_id][-PAST_BOOTS_MAX:]
         point.boot_id = report.boot_id
         point.is_complete = report.sequence == 1
         for entry in point.entries.values():
             entry.start_run(from_zero=point.is_complete)
+        self.cpu.start_run(point.name, from_zero=point.is_complete)
 
     def _take(self, point: Point, report: TrafficReport, listed: frozenset[str], elapsed_ms: int) -> None:
         for traffic in report.instances:
             entry = point.entries.get(traffic.instance_id) or self._add(point, traffic.instance_id)
             entry.node_id = report.node_id
             entry.advance(traffic, elapsed_ms)
+        self.cpu.take(report, elapsed_ms, is_complete=point.is_complete)
         for entry in point.entries.values():
             if entry.instance_id not in listed:
                 entry.rest()
@@ -293,7 +266,7 @@ class Ledger:
         """What the master before knew. It counts as heard of now, so a broker that is gone becomes silent."""
         known = self._points.get(point)
         if known is None:
-            known = self._points[point] = Point(point, node_id, NO_BOOT, 0, now_ms, 0)
+            known = self._points[point] = Point(point, node_id, ANY_CLUSTER, NO_BOOT, 0, now_ms, 0)
         entry = self._add(known, instance_id)
         entry.partitions_led = partitions_led
         entry.stored_bytes = stored_bytes
@@ -306,16 +279,18 @@ class Ledger:
     ) -> None:
         """The point was answered with these rates: until it says otherwise, it applies them."""
         entry = self._points[point].entries[instance_id]
-        entry.produce.applied_bytes_per_s = produce_bytes_per_s
-        entry.consume.applied_bytes_per_s = consume_bytes_per_s
+        entry.produce.applied_per_s = produce_bytes_per_s
+        entry.consume.applied_per_s = consume_bytes_per_s
 
     def forget_instance(self, instance_id: str) -> None:
         """The instance is deleted."""
+        self.cpu.forget_instance(instance_id)
         for name in self._by_instance.pop(instance_id, {}):
             del self._points[name].entries[instance_id]
 
     def forget_point(self, point: str) -> bool:
-        """The broker is gone for good: its shares are reserved no longer. Whether it was known."""
+        """The point is gone for good: its shares are reserved no longer. Whether it was known."""
+        self.cpu.forget_point(point)
         known = self._points.pop(point, None)
         if known is None:
             return False

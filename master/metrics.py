@@ -7,9 +7,12 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from contracts.quota import BYTE_DIRECTIONS
+from contracts.request_time import CORE_US_PER_S
+from master.cpu_decision import CpuDecision
 from master.decision import InstanceDecision, side_of
 
 _BROKER = ("instance", "node", "direction")
+_POINT = ("instance", "point")
 
 
 class Observed(Protocol):
@@ -17,6 +20,10 @@ class Observed(Protocol):
 
     @property
     def decisions(self) -> Sequence[InstanceDecision]:
+        """As of the last tick; replaced, never changed."""
+
+    @property
+    def cpu_decisions(self) -> Sequence[CpuDecision]:
         """As of the last tick; replaced, never changed."""
 
     @property
@@ -47,6 +54,7 @@ class MasterCollector(Collector):
         decisions = self._observed.decisions
         yield from _broker_metrics(decisions)
         yield from _instance_metrics(decisions)
+        yield from _cpu_metrics(self._observed.cpu_decisions)
         yield _counter(
             "portico_quota_reports", "Traffic reports by outcome", "outcome", self._observed.reports
         )
@@ -84,13 +92,41 @@ def _broker_metrics(decisions: Sequence[InstanceDecision]) -> Iterator[Metric]:
                 labels = (entry.instance_id, str(entry.node_id), direction.value)
                 result = decision.shared_out(direction).decision
                 side = side_of(entry, direction)
-                rate.add_metric(labels, side.rate_bytes_per_s or 0)
+                rate.add_metric(labels, side.rate_per_s or 0)
                 share.add_metric(labels, result.shares[index])
                 proportion.add_metric(labels, result.proportions[index])
                 allocated.add_metric(labels, result.rates[index])
                 throttled.add_metric(labels, side.throttled_ms_per_s / 1000)
             refused.add_metric((entry.instance_id, str(entry.node_id)), entry.produce.counters.refused)
     yield from (rate, share, proportion, allocated, throttled, refused)
+
+
+def _cpu_metrics(decisions: Sequence[CpuDecision]) -> Iterator[Metric]:
+    purchased = _cores("purchased", "T: request time bought", ("instance",))
+    rate = _cores("rate", "r: CPU time spent per second", _POINT)
+    share = _cores("share", "F: static share", _POINT)
+    proportion = _cores("proportion", "P: share in proportion to what is spent", _POINT)
+    allocated = _cores("allocated", "q: allocation", _POINT)
+    throttled = GaugeMetricFamily(
+        "portico_quota_cpu_throttled_ratio",
+        "Part of the time in which clients were held back for request time",
+        labels=_POINT,
+    )
+    for decision in decisions:
+        result = decision.shared.decision
+        purchased.add_metric([decision.spec.instance_id], decision.purchased / CORE_US_PER_S)
+        for index, entry in enumerate(decision.entries):
+            labels = (entry.instance_id, entry.point)
+            rate.add_metric(labels, (entry.flow.rate_per_s or 0) / CORE_US_PER_S)
+            share.add_metric(labels, result.shares[index] / CORE_US_PER_S)
+            proportion.add_metric(labels, result.proportions[index] / CORE_US_PER_S)
+            allocated.add_metric(labels, result.rates[index] / CORE_US_PER_S)
+            throttled.add_metric(labels, entry.flow.throttled_ms_per_s / 1000)
+    yield from (purchased, rate, share, proportion, allocated, throttled)
+
+
+def _cores(name: str, text: str, labels: Sequence[str]) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"portico_quota_cpu_{name}_cores", text, labels=labels)
 
 
 def _instance_metrics(decisions: Sequence[InstanceDecision]) -> Iterator[Metric]:

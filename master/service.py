@@ -7,22 +7,25 @@ from collections.abc import Callable, Mapping
 import prometheus_client
 from sqlalchemy.exc import SQLAlchemyError
 
-from contracts.quota import NO_NODE, Allocation, ReportAnswer, TrafficReport
+from contracts.quota import NO_NODE, Allocation, CpuAllocation, ReportAnswer, TrafficReport
 from contracts.quota_view import History, QuotaOverview, QuotaView
 from contracts.specs import InstanceSpec, InstanceState
 from contracts.usage import UsageRecord
 from master.capacity import Fill
+from master.cpu_decision import CpuDecision, Topology, topology
+from master.cpu_shares import GONE_PERIODS, CpuShares
 from master.decision import InstanceDecision, decide
+from master.flows import ReportRefusedError
 from master.history import InstanceHistory
 from master.journal import Journal, SavedAllocation
-from master.leadership import Heard, leadership
-from master.leases import LeaseBook
-from master.ledger import Ledger, Outcome, Receipt, ReportRefusedError
+from master.leadership import Heard, Leadership, leadership
+from master.leases import LeaseBook, byte_offer, byte_terms, cpu_terms
+from master.ledger import Ledger, Outcome, Receipt
 from master.metering import Metering
 from master.metrics import MasterCollector
 from master.policies import POLICIES
 from master.settings import MasterSettings
-from master.view import history_row, quota_view
+from master.view import cpu_view, history_row, quota_view
 from runtime.clock import epoch_ms, monotonic_ms
 from runtime.logs import get_logger
 
@@ -67,13 +70,22 @@ class MasterService:
         self.policy = journal.setting("policy") or self.settings.policy
         """The rule in force: an operator's choice outlives the settings."""
         period_ms = self.settings.period_ms
-        self._leases = LeaseBook(
-            term=term,
-            lease_ms=self.settings.lease_periods * period_ms,
-            renew_after_ms=period_ms * 3 // 2,
+        lease_ms, renew_after_ms = self.settings.lease_periods * period_ms, period_ms * 3 // 2
+        self._leases = LeaseBook(byte_terms, term=term, lease_ms=lease_ms, renew_after_ms=renew_after_ms)
+        self._cpu = CpuShares(
+            self._ledger.cpu,
+            LeaseBook(cpu_terms, term=term, lease_ms=lease_ms, renew_after_ms=renew_after_ms),
+            specs=specs,
+            policy=lambda: POLICIES[self.policy],
+            places_of=self._places,
+            age_of=self._ledger.report_age_ms,
+            period_ms=period_ms,
+            silent_periods=self.settings.silent_periods,
         )
         self.decisions: tuple[InstanceDecision, ...] = ()
         """As of the last tick; read by the metrics thread."""
+        self.cpu_decisions: tuple[CpuDecision, ...] = ()
+        """The same of request time, in the same order."""
         self._restore()
 
     def _restore(self) -> None:
@@ -111,6 +123,8 @@ class MasterService:
             self._metering.receive(report)
         return ReportAnswer(
             allocations=tuple(self._grant(report.point, receipt, now_ms)),
+            cpu=tuple(self._grant_cpu(report.point, receipt, now_ms)),
+            gateways=self._ledger.gateways(),
             want_full=receipt.want_full,
             period_ms=self.settings.period_ms,
         )
@@ -137,7 +151,9 @@ class MasterService:
             index = next((i for i, entry in enumerate(decision.entries) if entry.point == point), None)
             if index is None:
                 continue
-            lease = self._leases.grant(decision, index, now_ms, unasked=instance_id not in receipt.listed)
+            lease = self._leases.grant(
+                point, byte_offer(decision, index), now_ms, unasked=instance_id not in receipt.listed
+            )
             if lease is not None:
                 self._ledger.granted(
                     point, instance_id, lease.produce_rate_bytes_per_s, lease.consume_rate_bytes_per_s
@@ -145,21 +161,37 @@ class MasterService:
                 granted.append(lease)
         return granted
 
-    def _decide(self, instance_id: str, now_ms: int) -> InstanceDecision | None:
-        """The decision as of now, or None for an instance that no spec names."""
-        spec = self._specs().get(instance_id)
-        if spec is None or spec.state is InstanceState.DELETED:
-            return None
-        period_ms = self.settings.period_ms
-        silent_ms = self.settings.silent_periods * period_ms
-        led = leadership(
+    def _grant_cpu(self, point: str, receipt: Receipt, now_ms: int) -> list[CpuAllocation]:
+        """A run that another one has replaced gets none: it ends on its static shares."""
+        if receipt.outcome is Outcome.SUPERSEDED:
+            return []
+        return self._cpu.grant(point, receipt.cpu_listed, now_ms, only_listed=receipt.want_full)
+
+    def _leadership(self, instance_id: str, now_ms: int) -> Leadership:
+        silent_ms = self.settings.silent_periods * self.settings.period_ms
+        return leadership(
             [
                 Heard(entry, self._ledger.report_age_ms(entry.point, now_ms))
                 for entry in self._ledger.entries_of(instance_id)
             ],
             silent_ms=silent_ms,
-            late_ms=min(silent_ms, period_ms * 3 // 2),
+            late_ms=min(silent_ms, self.settings.period_ms * 3 // 2),
         )
+
+    def _places(self, spec: InstanceSpec, now_ms: int) -> Topology:
+        brokers = self._ledger.brokers_of(spec.cluster_id, now_ms, self._gone_ms)
+        return topology(self._leadership(spec.instance_id, now_ms), brokers, self._ledger.gateways())
+
+    @property
+    def _gone_ms(self) -> int:
+        return GONE_PERIODS * self.settings.period_ms
+
+    def _decide(self, instance_id: str, now_ms: int) -> InstanceDecision | None:
+        """The decision as of now, or None for an instance that no spec names."""
+        spec = self._specs().get(instance_id)
+        if spec is None or spec.state is InstanceState.DELETED:
+            return None
+        led = self._leadership(instance_id, now_ms)
         fill = self._fills.setdefault(instance_id, Fill())
         fill.update(
             sum(entry.stored_bytes for entry in led.entries),
@@ -167,7 +199,7 @@ class MasterService:
             is_settled=led.is_settled,
             capacity_bytes=spec.capacity_bytes,
             unblock_fraction=self.settings.unblock_fraction,
-            hold_ms=silent_ms,
+            hold_ms=self.settings.silent_periods * self.settings.period_ms,
             now_ms=now_ms,
         )
         return decide(
@@ -183,7 +215,10 @@ class MasterService:
     def allocations(self, point: str) -> ReportAnswer:
         """The leases that a point was given last."""
         return ReportAnswer(
-            allocations=tuple(self._leases.granted_to(point)), period_ms=self.settings.period_ms
+            allocations=tuple(self._leases.granted_to(point)),
+            cpu=tuple(self._cpu.granted_to(point)),
+            gateways=self._ledger.gateways(),
+            period_ms=self.settings.period_ms,
         )
 
     def view(self, instance_id: str, seconds: int = 0) -> QuotaView | None:
@@ -204,8 +239,10 @@ class MasterService:
 
     def _view(self, decision: InstanceDecision, history: History) -> QuotaView:
         now_ms = self._now_ms()
+        cpu = self._cpu.decide(decision.spec, now_ms)
         return quota_view(
             decision,
+            cpu_view(cpu, self._cpu.epoch_of, lambda point: self._ledger.report_age_ms(point, now_ms)),
             at_ms=self._wall_ms(),
             policy=self.policy,
             period_ms=self.settings.period_ms,
@@ -229,8 +266,9 @@ class MasterService:
         self.policy = policy
 
     def forget_point(self, point: str) -> bool:
-        """A broker is gone for good: reserve nothing for it. Whether it was known."""
+        """A point is gone for good: reserve nothing for it. Whether it was known."""
         self._leases.forget_point(point)
+        self._cpu.forget_point(point)
         if self._metering is not None:
             self._metering.forget_point(point)
         return self._ledger.forget_point(point)
@@ -241,21 +279,25 @@ class MasterService:
         """Once a period: forget deleted instances, decide anew (brokers fall silent), sample the history."""
         now_ms, at_ms = self._now_ms(), self._wall_ms()
         specs = self._specs()
+        for point in self._ledger.lost_gateways(now_ms, self._gone_ms):
+            self.forget_point(point)
         for instance_id in [*self._ledger.instances()]:
             spec = specs.get(instance_id)
             if spec is not None and spec.state is InstanceState.DELETED:
                 self._forget_instance(instance_id)
         decided = [self._decide(instance_id, now_ms) for instance_id in sorted(specs)]
         self.decisions = tuple(decision for decision in decided if decision is not None)
-        for decision in self.decisions:
+        self.cpu_decisions = tuple(self._cpu.decide(decision.spec, now_ms) for decision in self.decisions)
+        for decision, cpu in zip(self.decisions, self.cpu_decisions, strict=True):
             history = self._history.setdefault(decision.spec.instance_id, InstanceHistory())
-            history.record(at_ms, history_row(decision))
+            history.record(at_ms, history_row(decision, cpu))
         for instance_id in [each for each in self._history if each not in specs]:
             self._forget_instance(instance_id)
 
     def _forget_instance(self, instance_id: str) -> None:
         self._ledger.forget_instance(instance_id)
         self._leases.forget_instance(instance_id)
+        self._cpu.forget_instance(instance_id)
         self._history.pop(instance_id, None)
         self._fills.pop(instance_id, None)
 

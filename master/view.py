@@ -1,28 +1,42 @@
 """Builds what the console shows (`contracts/quota_view.py`) from decisions."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from contracts.quota import BYTE_DIRECTIONS, Direction
-from contracts.quota_view import BrokerDirection, BrokerQuota, DirectionQuota, History, QuotaView
-from master.allocation import is_below_gate
+from contracts.quota import Direction
+from contracts.quota_view import (
+    BrokerQuota,
+    CpuPoint,
+    CpuQuota,
+    DirectionQuota,
+    History,
+    PointFlow,
+    QuotaView,
+)
+from master.allocation import SharedOut, is_below_gate
+from master.cpu_decision import CpuDecision
 from master.decision import InstanceDecision, side_of
 from master.demand import Demand
-from master.explain import explain
+from master.explain import explain, explain_cpu
+from master.flows import FlowEntry
 from master.history import Row
+
+EpochOf = Callable[[str, str], int]
+"""(point, instance id) -> the epoch of the lease granted last."""
 
 
 def quota_view(
     decision: InstanceDecision,
+    cpu: CpuQuota,
     *,
     at_ms: int,
     policy: str,
     period_ms: int,
     unblock_fraction: float,
-    epoch_of: Callable[[str, str], int],
+    epoch_of: EpochOf,
     report_age_ms: Callable[[str], int],
     history: History,
 ) -> QuotaView:
-    """Everything about one instance. `epoch_of` (point, instance id) is the lease granted last."""
+    """Everything about one instance."""
     spec = decision.spec
     return QuotaView(
         instance_id=spec.instance_id,
@@ -36,6 +50,7 @@ def quota_view(
         blocked=decision.blocked,
         produce=_direction(decision, Direction.PRODUCE),
         consume=_direction(decision, Direction.CONSUME),
+        cpu=cpu,
         brokers=tuple(
             _broker(decision, index, epoch_of, report_age_ms) for index in range(len(decision.entries))
         ),
@@ -43,36 +58,77 @@ def quota_view(
     )
 
 
+def cpu_view(decision: CpuDecision, epoch_of: EpochOf, report_age_ms: Callable[[str], int]) -> CpuQuota:
+    """Request time of one instance."""
+    flows = [entry.flow for entry in decision.entries]
+    points = []
+    for index, entry in enumerate(decision.entries):
+        share, rate = decision.shared.decision.shares[index], entry.flow.rate_per_s or 0
+        below = decision.silent[index] or 10 * rate < 8 * share
+        points.append(
+            CpuPoint(
+                point=entry.point,
+                node_id=entry.node_id,
+                silent=decision.silent[index],
+                on_lease=entry.on_lease,
+                lease_epoch=epoch_of(entry.point, entry.instance_id),
+                report_age_ms=report_age_ms(entry.point),
+                flow=_flow(decision.shared, index, entry.flow, below_gate=below),
+            )
+        )
+    idle = [0] if decision.idle_points else []
+    return CpuQuota(
+        request_percent=decision.spec.request_percent_applied,
+        total=_total(
+            decision.purchased, decision.shared, flows, decision.silent, explain_cpu(decision), idle
+        ),
+        points=tuple(points),
+        idle_points=decision.idle_points,
+        idle_share_per_s=decision.idle_share_us_per_s,
+    )
+
+
 def _direction(decision: InstanceDecision, direction: Direction) -> DirectionQuota:
-    shared = decision.shared_out(direction)
-    sides = [side_of(entry, direction) for entry in decision.entries]
-    active = [
-        proportion
-        for proportion, silent in zip(shared.decision.proportions, decision.silent, strict=True)
-        if not silent
-    ]
-    rates = [
-        side.rate_bytes_per_s or 0 for side, silent in zip(sides, decision.silent, strict=True) if not silent
-    ]
+    return _total(
+        decision.purchased(direction),
+        decision.shared_out(direction),
+        [side_of(entry, direction) for entry in decision.entries],
+        decision.silent,
+        explain(decision, direction),
+    )
+
+
+def _total(
+    purchased: int,
+    shared: SharedOut,
+    flows: Sequence[FlowEntry],
+    silent: Sequence[bool],
+    explanation: str,
+    idle: Sequence[int] = (),
+) -> DirectionQuota:
+    """`idle`: r and P of points that use nothing and are not among `flows`."""
+    active = [index for index, gone in enumerate(silent) if not gone]
+    proportions = [*(shared.decision.proportions[index] for index in active), *idle]
+    rates = [*(flows[index].rate_per_s or 0 for index in active), *idle]
     busiest = max(rates, default=0)
     return DirectionQuota(
-        purchased_bytes_per_s=decision.purchased(direction),
-        rate_bytes_per_s=sum(rates),
-        allocated_bytes_per_s=sum(shared.decision.rates),
+        purchased_per_s=purchased,
+        rate_per_s=sum(rates),
+        allocated_per_s=sum(shared.decision.rates),
         rule=shared.decision.rule,
-        explanation=explain(decision, direction),
-        reserved_bytes_per_s=shared.reserved,
-        p_min_bytes_per_s=min(active, default=0),
-        p_max_bytes_per_s=max(active, default=0),
+        explanation=explanation,
+        reserved_per_s=shared.reserved,
+        p_min_per_s=min(proportions, default=0),
+        p_max_per_s=max(proportions, default=0),
         p_ratio=round(min(rates) / busiest, 4) if busiest else None,
-        throttled_ms_per_s=max((side.throttled_ms_per_s for side in sides), default=0),
+        throttled_ms_per_s=max((flow.throttled_ms_per_s for flow in flows), default=0),
     )
 
 
 def _broker(
     decision: InstanceDecision,
     index: int,
-    epoch_of: Callable[[str, str], int],
+    epoch_of: EpochOf,
     report_age_ms: Callable[[str], int],
 ) -> BrokerQuota:
     entry = decision.entries[index]
@@ -91,7 +147,7 @@ def _broker(
     )
 
 
-def _broker_direction(decision: InstanceDecision, index: int, direction: Direction) -> BrokerDirection:
+def _broker_direction(decision: InstanceDecision, index: int, direction: Direction) -> PointFlow:
     shared = decision.shared_out(direction)
     side = side_of(decision.entries[index], direction)
     active_total = sum(
@@ -99,38 +155,46 @@ def _broker_direction(decision: InstanceDecision, index: int, direction: Directi
         for entry, silent in zip(decision.entries, decision.silent, strict=True)
         if not silent
     )
-    rate = side.rate_bytes_per_s or 0
-    demand = Demand(decision.entries[index].partitions_led, rate)
+    demand = Demand(decision.entries[index].partitions_led, side.rate_per_s or 0)
     below = decision.silent[index] or is_below_gate(
         decision.purchased(direction) - shared.reserved, demand, active_total
     )
-    return BrokerDirection(
-        rate_bytes_per_s=rate,
-        share_bytes_per_s=shared.decision.shares[index],
-        proportion_bytes_per_s=shared.decision.proportions[index],
-        allocated_bytes_per_s=shared.decision.rates[index],
-        applied_bytes_per_s=side.counters.rate_per_s,
-        throttled_ms_per_s=side.throttled_ms_per_s,
-        below_gate=below,
-        bytes_total=side.counters.used,
-        refused_total=side.counters.refused,
+    return _flow(shared, index, side, below_gate=below)
+
+
+def _flow(shared: SharedOut, index: int, flow: FlowEntry, *, below_gate: bool) -> PointFlow:
+    return PointFlow(
+        rate_per_s=flow.rate_per_s or 0,
+        share_per_s=shared.decision.shares[index],
+        proportion_per_s=shared.decision.proportions[index],
+        allocated_per_s=shared.decision.rates[index],
+        applied_per_s=flow.counters.rate_per_s,
+        throttled_ms_per_s=flow.throttled_ms_per_s,
+        below_gate=below_gate,
+        used_total=flow.counters.used,
+        refused_total=flow.counters.refused,
     )
 
 
-def history_row(decision: InstanceDecision) -> Row:
+def history_row(decision: InstanceDecision, cpu: CpuDecision) -> Row:
     """One second of the history."""
-    brokers: dict[int, tuple[int, ...]] = {}
-    for index, entry in enumerate(decision.entries):
-        columns: list[int] = []
-        for direction in BYTE_DIRECTIONS:
-            result = decision.shared_out(direction).decision
-            side = side_of(entry, direction)
-            columns += (
-                side.rate_bytes_per_s or 0,
-                result.shares[index],
-                result.proportions[index],
-                result.rates[index],
-                side.throttled_ms_per_s,
-            )
-        brokers[entry.node_id] = tuple(columns)
-    return Row(decision.stored_bytes, decision.blocked, brokers)
+    brokers = {
+        entry.node_id: (
+            *_columns(decision.produce, index, entry.produce),
+            *_columns(decision.consume, index, entry.consume),
+        )
+        for index, entry in enumerate(decision.entries)
+    }
+    points = {entry.point: _columns(cpu.shared, index, entry.flow) for index, entry in enumerate(cpu.entries)}
+    return Row(decision.stored_bytes, decision.blocked, brokers, points)
+
+
+def _columns(shared: SharedOut, index: int, flow: FlowEntry) -> tuple[int, ...]:
+    result = shared.decision
+    return (
+        flow.rate_per_s or 0,
+        result.shares[index],
+        result.proportions[index],
+        result.rates[index],
+        flow.throttled_ms_per_s,
+    )

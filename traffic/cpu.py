@@ -13,7 +13,8 @@ from traffic.saved import SavedCpu
 
 CPU_BURST_MS: Final = 1_000
 """What the bucket holds when full, in time of its rate: connects and logins come in bursts."""
-RATE_MIN_US_PER_S: Final = 1
+RATE_MIN_US_PER_S: Final = 100
+"""A share that rounds to nothing still lets a request pass each few seconds: every debt is paid some day."""
 NEVER_MS: Final = 2**62
 
 

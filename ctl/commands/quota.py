@@ -64,8 +64,8 @@ def list_quotas(as_json: AsJson = False, data_dir: DataDir = DEFAULT_DATA_DIR) -
 
 
 def _of(direction: Any) -> str:
-    now = format_bytes(direction["rate_bytes_per_s"], rate=True)
-    return f"{now} of {format_bytes(direction['purchased_bytes_per_s'], rate=True)}"
+    now = format_bytes(direction["rate_per_s"], rate=True)
+    return f"{now} of {format_bytes(direction['purchased_per_s'], rate=True)}"
 
 
 def _show(view: Any) -> None:
@@ -85,7 +85,7 @@ def _show(view: Any) -> None:
 
 def _broker(side: Any) -> list[str]:
     names = ("rate", "share", "proportion", "allocated")
-    rates = [format_bytes(side[f"{name}_bytes_per_s"], rate=True) for name in names]
+    rates = [format_bytes(side[f"{name}_per_s"], rate=True) for name in names]
     return [*rates, str(side["throttled_ms_per_s"])]
 
 

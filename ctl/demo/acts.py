@@ -101,7 +101,7 @@ def overdrive(tenancy: Tenancy) -> tuple[Seen, Seen]:
             beside.append(percentile(clients.produce_latencies_ms(calm, TOPIC, 2.0), 0.99))
             view = tenancy.console.get(instance_path(tenancy.busy["id"], "quota"), seconds=3)
         throttle_ms = max(throttle_ms, greedy.throttle_ms_max)
-    rates = [rate or 0 for rate in view["history"]["brokers"][0]["produce"]["rate_bytes_per_s"]]
+    rates = [rate or 0 for rate in view["history"]["brokers"][0]["produce"]["rate_per_s"]]
     rate = round(sum(rates) / max(1, len(rates)))
     bought = tenancy.busy["produce_rate_bytes_per_s"]
     throttled = Seen(

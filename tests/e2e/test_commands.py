@@ -91,7 +91,7 @@ def test_topics_whitelist_groups_and_quota(stack: Stack) -> None:
     assert answer(stack, "whitelist", "remove", "cli-things", "10.0.0.0/8")["cidrs"] == ["127.0.0.1/32"]
     assert answer(stack, "group", "list", "cli-things") == []
     view = answer(stack, "quota", "show", "cli-things")
-    assert view["produce"]["purchased_bytes_per_s"] == 20_000_000
+    assert view["produce"]["purchased_per_s"] == 20_000_000
     assert portico(stack, "topic", "delete", "cli-things", "orders").returncode == 0
     answer(stack, "instance", "delete", "cli-things")
 

@@ -282,14 +282,14 @@ export type Direction = 'produce' | 'consume';
 export type Rule = 'no_brokers' | 'hold' | 'below_gate' | 'ratio_met' | 'headroom' | 'level' | 'room' | 'static';
 
 export interface BrokerDirection {
-  rate_bytes_per_s: number;
-  share_bytes_per_s: number;
-  proportion_bytes_per_s: number;
-  allocated_bytes_per_s: number;
-  applied_bytes_per_s: number;
+  rate_per_s: number;
+  share_per_s: number;
+  proportion_per_s: number;
+  allocated_per_s: number;
+  applied_per_s: number;
   throttled_ms_per_s: number;
   below_gate: boolean;
-  bytes_total: number;
+  used_total: number;
   refused_total: number;
 }
 export interface BrokerQuota {
@@ -306,23 +306,23 @@ export interface BrokerQuota {
   consume: BrokerDirection;
 }
 export interface DirectionQuota {
-  purchased_bytes_per_s: number;
-  rate_bytes_per_s: number;
-  allocated_bytes_per_s: number;
+  purchased_per_s: number;
+  rate_per_s: number;
+  allocated_per_s: number;
   rule: Rule;
   explanation: string;
-  reserved_bytes_per_s: number;
-  p_min_bytes_per_s: number;
-  p_max_bytes_per_s: number;
+  reserved_per_s: number;
+  p_min_per_s: number;
+  p_max_per_s: number;
   p_ratio: number | null;
   throttled_ms_per_s: number;
 }
 export type Series = (number | null)[];
 export interface HistoryDirection {
-  rate_bytes_per_s: Series;
-  share_bytes_per_s: Series;
-  proportion_bytes_per_s: Series;
-  allocated_bytes_per_s: Series;
+  rate_per_s: Series;
+  share_per_s: Series;
+  proportion_per_s: Series;
+  allocated_per_s: Series;
   throttled_ms_per_s: Series;
 }
 export interface HistoryBroker {

@@ -2,7 +2,7 @@
 
 import pytest
 
-from contracts.quota import Direction
+from contracts.quota import BYTE_DIRECTIONS, Direction
 from contracts.quota_view import Rule
 from tests.integration.quota.world import ID, Client, World, measure
 
@@ -19,7 +19,7 @@ def three_brokers(rate: int = 30 * MB, seed: int = 1, **settings: object) -> Wor
     return world
 
 
-@pytest.mark.parametrize("direction", list(Direction))
+@pytest.mark.parametrize("direction", BYTE_DIRECTIONS)
 @pytest.mark.parametrize("connections", [1, 8])
 @pytest.mark.parametrize("size_bytes", [16_384, MB])
 def test_thirty_seconds_at_full_load_are_what_was_bought(
@@ -59,9 +59,9 @@ def test_a_hot_partition_gets_nearly_all_within_five_rounds(policy: str) -> None
     view = world.master.view(ID)
     assert view is not None
     assert view.produce.rule is (Rule.LEVEL if policy == "fair" else Rule.HEADROOM)
-    assert [b.produce.proportion_bytes_per_s for b in view.brokers] == [30 * MB, 0, 0]
+    assert [b.produce.proportion_per_s for b in view.brokers] == [30 * MB, 0, 0]
     others = 3 * MB if policy == "seed" else MB * 3 // 2
-    assert [b.produce.allocated_bytes_per_s for b in view.brokers] == [30 * MB, others, others]
+    assert [b.produce.allocated_per_s for b in view.brokers] == [30 * MB, others, others]
 
 
 def test_static_policy_gives_the_hot_partition_its_third() -> None:
@@ -146,12 +146,12 @@ def test_failover_while_a_broker_is_gone_reserves_its_share() -> None:
     view = world.master.view(ID)  # type: ignore[union-attr]
     assert view is not None
     assert [broker.silent for broker in view.brokers] == [False, False, True]
-    assert view.produce.reserved_bytes_per_s == 10 * MB
+    assert view.produce.reserved_per_s == 10 * MB
     assert measure(world, clients, 20_000) == pytest.approx(20 * MB, rel=0.11)
     world.brokers[3].start()
     world.run(3_000)
     view = world.master.view(ID)  # type: ignore[union-attr]
-    assert view is not None and view.produce.reserved_bytes_per_s == 0
+    assert view is not None and view.produce.reserved_per_s == 0
 
 
 def test_broker_restart_forgets_neither_the_block_nor_the_lease() -> None:
@@ -230,7 +230,7 @@ def test_moved_partition_moves_the_share_within_two_periods() -> None:
     world.run(2_050)
     view = world.master.view(ID)  # type: ignore[union-attr]
     assert view is not None
-    assert [(b.node_id, b.produce.share_bytes_per_s) for b in view.brokers] == [(2, 20 * MB), (3, 10 * MB)]
+    assert [(b.node_id, b.produce.share_per_s) for b in view.brokers] == [(2, 20 * MB), (3, 10 * MB)]
 
 
 def test_polite_clients_are_never_throttled() -> None:

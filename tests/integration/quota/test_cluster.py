@@ -59,7 +59,7 @@ class Tenant:
 
     def allocated(self) -> dict[int, int]:
         """q of produce, by broker."""
-        return {each["node_id"]: each["produce"]["allocated_bytes_per_s"] for each in self.quota()["brokers"]}
+        return {each["node_id"]: each["produce"]["allocated_per_s"] for each in self.quota()["brokers"]}
 
     @contextmanager
     def load(self, *partitions: int) -> Iterator[list[PartitionLoad]]:
@@ -108,8 +108,8 @@ def test_a_hot_partition_gets_nearly_all_within_five_rounds(stack: Stack, policy
         time.sleep(2.5)
         assert rate(loads, 3) == pytest.approx(T / 3, rel=0.15), "what a static split gives it"
     series = {each["node_id"]: each["produce"] for each in tenant.quota(60)["history"]["brokers"]}
-    assert {T // 3, T} <= set(series[hot]["allocated_bytes_per_s"]), "the dashboard shows the move"
-    assert T // 10 in series[hot % 3 + 1]["allocated_bytes_per_s"]
+    assert {T // 3, T} <= set(series[hot]["allocated_per_s"]), "the dashboard shows the move"
+    assert T // 10 in series[hot % 3 + 1]["allocated_per_s"]
 
 
 def test_operators_see_what_each_broker_leads_and_holds(stack: Stack) -> None:
@@ -207,7 +207,7 @@ def test_a_silent_brokers_share_is_free_when_its_partition_has_moved(stack: Stac
             brokers = tenant.quota()["brokers"]
             assert gone not in [each["node_id"] for each in brokers], brokers
             assert sum(each["partitions_led"] for each in brokers) == PARTITIONS
-            assert tenant.quota()["produce"]["reserved_bytes_per_s"] == 0
+            assert tenant.quota()["produce"]["reserved_per_s"] == 0
             assert 0.93 * T < rate(loads, 5) < 1.07 * T
             lacking = stack.api("GET", "cluster/partitions", under_replicated=True, limit=1000)["items"]
             assert lacking[0]["instance_id"] is not None, "tenants' before the cluster's own"

@@ -63,7 +63,7 @@ class Shop:
 
     def reported_bytes(self) -> int:
         """What the broker said that it took since it started; zero until it says so."""
-        return sum(int(each["produce"]["bytes_total"]) for each in self.quota()["brokers"])
+        return sum(int(each["produce"]["used_total"]) for each in self.quota()["brokers"])
 
     def quota(self) -> dict[str, Any]:
         """The master's view of the instance."""

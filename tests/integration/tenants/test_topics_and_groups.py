@@ -231,7 +231,7 @@ def test_a_live_stream_over_a_real_connection(stack: Stack, instance: dict[str, 
                 break
     views = [one for one in events if "instance_id" in one]
     assert views[-1]["instance_id"] == instance["id"]
-    assert views[-1]["produce"]["purchased_bytes_per_s"] == 200_000_000
+    assert views[-1]["produce"]["purchased_per_s"] == 200_000_000
 
 
 def test_a_port_that_another_program_listens_on_is_not_given_out(stack: Stack) -> None:

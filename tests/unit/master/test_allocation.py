@@ -56,7 +56,7 @@ def test_seed_is_bounded_and_keeps_the_order(t: int, demands: list[Demand]) -> N
     assert sum(result.rates) <= t + len(demands) * (result.p_max // 10)
     assert sum(result.shares) <= t and sum(result.proportions) <= t
     if result.rule is not Rule.BELOW_GATE:
-        by_rate = sorted(zip(demands, result.rates, strict=True), key=lambda pair: pair[0].rate_bytes_per_s)
+        by_rate = sorted(zip(demands, result.rates, strict=True), key=lambda pair: pair[0].rate_per_s)
         allocated = [rate for _, rate in by_rate]
         assert allocated == sorted(allocated), "who carries more is never given less"
         assert max(allocated) == result.p_max, "nobody is given more than the busiest"

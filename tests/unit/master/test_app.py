@@ -54,7 +54,7 @@ async def test_views(http: httpx.AsyncClient, service: MasterService) -> None:
     service.tick()
     one = await http.get(f"/internal/v1/instances/{ID}/quota", params={"seconds": 60})
     view = msgspec.json.decode(one.content, type=QuotaView)
-    assert view.brokers[0].produce.rate_bytes_per_s == 9 and view.history.at_ms
+    assert view.brokers[0].produce.rate_per_s == 9 and view.history.at_ms
     every = await http.get("/internal/v1/quota")
     assert msgspec.json.decode(every.content, type=QuotaOverview).instances[0].instance_id == ID
 

@@ -23,10 +23,10 @@ def demand(
     """`wanted` None: held back all the time."""
     carried = min(applied, wanted if wanted is not None else applied)
     return Demand(
-        partitions_led=partitions,
-        rate_bytes_per_s=carried if rate is None else rate,
-        wanted_bytes_per_s=WANTED_MAX if wanted is None else wanted,
-        applied_bytes_per_s=applied,
+        weight=partitions,
+        rate_per_s=carried if rate is None else rate,
+        wanted_per_s=WANTED_MAX if wanted is None else wanted,
+        applied_per_s=applied,
         age_ms=age_ms,
         window_ms=1_000,
         waited_ms=waited,
@@ -90,7 +90,7 @@ def test_a_rise_waits_for_a_fall_but_for_a_part_of_it() -> None:
     result = fair(T, [hot, waking, idle(4_000_000, age_ms=100)])
     assert result.rates[0] == T // 2, "the fall is at once"
     assert 4_000_000 < result.rates[1] < T // 2, "the rise has to wait for it"
-    fallen = fair(T, [hot._replace(applied_bytes_per_s=T // 2), waking, idle(4_000_000, age_ms=100)])
+    fallen = fair(T, [hot._replace(applied_per_s=T // 2), waking, idle(4_000_000, age_ms=100)])
     assert fallen.rates[1] == T // 2
 
 
@@ -108,10 +108,10 @@ def test_what_is_left_goes_in_proportion() -> None:
 demands = st.lists(
     st.builds(
         Demand,
-        partitions_led=st.integers(1, 300),
-        rate_bytes_per_s=st.integers(0, 10**9),
-        wanted_bytes_per_s=st.integers(0, 10**9) | st.just(WANTED_MAX),
-        applied_bytes_per_s=st.integers(0, 10**9),
+        weight=st.integers(1, 300),
+        rate_per_s=st.integers(0, 10**9),
+        wanted_per_s=st.integers(0, 10**9) | st.just(WANTED_MAX),
+        applied_per_s=st.integers(0, 10**9),
         age_ms=st.integers(0, 3_000),
         window_ms=st.integers(100, 10_000),
         waited_ms=st.integers(0, 60_000),
@@ -126,11 +126,11 @@ demands = st.lists(
 def test_bounds(purchased: int, given_demands: list[Demand]) -> None:
     result = fair(purchased, given_demands)
     for rate, each in zip(result.rates, given_demands, strict=True):
-        assert 0 <= rate <= max(purchased, each.applied_bytes_per_s)
+        assert 0 <= rate <= max(purchased, each.applied_per_s)
     settled = given_demands
     for _ in range(30):
         rates = fair(purchased, settled).rates
-        settled = [each._replace(applied_bytes_per_s=q) for each, q in zip(settled, rates, strict=True)]
+        settled = [each._replace(applied_per_s=q) for each, q in zip(settled, rates, strict=True)]
     headrooms = sum(min(purchased // 20, share) for share in result.shares)
     assert sum(fair(purchased, settled).rates) <= purchased + headrooms, "once all that may use it have it"
 

@@ -10,7 +10,7 @@ from tests.unit.master.reports import ID, OTHER, a_report, traffic
 
 def rate(ledger: Ledger, instance_id: str = ID) -> int | None:
     (entry,) = ledger.entries_of(instance_id)
-    return entry.produce.rate_bytes_per_s
+    return entry.produce.rate_per_s
 
 
 def test_rate_is_the_difference_over_the_time_between() -> None:

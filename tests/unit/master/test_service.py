@@ -69,7 +69,7 @@ def harness(tmp_path: Path) -> Iterator[Harness]:
 def allocated(service: MasterService) -> list[int]:
     view = service.view(ID)
     assert view is not None
-    return [broker.produce.allocated_bytes_per_s for broker in view.brokers]
+    return [broker.produce.allocated_per_s for broker in view.brokers]
 
 
 def test_the_rule_over_reports_of_three_brokers(harness: Harness) -> None:
@@ -127,7 +127,7 @@ def test_silent_after_three_periods_and_back_with_its_next_report(harness: Harne
     assert allocated(harness.service) == [30 * MILLION] * 3, "the others share 60, by the same steps"
     assert "Broker 3 is silent: 30 MB/s stays reserved" in view.produce.explanation
     harness.service.receive(a_report(2, traffic(harness.counted[2]), node_id=3))
-    assert harness.service.view(ID).produce.reserved_bytes_per_s == 0  # type: ignore[union-attr]
+    assert harness.service.view(ID).produce.reserved_per_s == 0  # type: ignore[union-attr]
 
 
 def test_silence_begins_at_the_third_period_exactly(harness: Harness) -> None:
@@ -228,7 +228,7 @@ def test_deleted_suspended_and_unknown_instances(harness: Harness) -> None:
 def test_no_reports_yet_is_a_view_with_no_brokers(harness: Harness) -> None:
     view = harness.service.view(ID)
     assert view is not None and view.brokers == () and view.produce.rule is Rule.NO_BROKERS
-    assert view.produce.purchased_bytes_per_s == T and view.stored_left_bytes == 1_000_000
+    assert view.produce.purchased_per_s == T and view.stored_left_bytes == 1_000_000
 
 
 def test_a_spec_without_rates_stops_nobody(harness: Harness) -> None:
@@ -264,7 +264,7 @@ def test_overview_and_history(harness: Harness) -> None:
     view = harness.service.view(ID, 60)
     assert view is not None
     assert [broker.node_id for broker in view.history.brokers] == [1, 2, 3]
-    assert view.history.brokers[2].produce.rate_bytes_per_s == [s * MILLION for s in range(1, 6)]
+    assert view.history.brokers[2].produce.rate_per_s == [s * MILLION for s in range(1, 6)]
     assert len(harness.service.view(ID, 2).history.at_ms) == 3  # type: ignore[union-attr]
     assert harness.service.view(ID, 0).history.at_ms == []  # type: ignore[union-attr]
 

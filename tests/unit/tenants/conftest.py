@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from contracts.quota_view import DirectionQuota, QuotaOverview, QuotaView, Rule
+from contracts.quota_view import CpuQuota, DirectionQuota, QuotaOverview, QuotaView, Rule
 from runtime.internal_http import InternalClient
 from runtime.tasks import Supervised
 from tenants.app import create_console_app, create_internal_routes
@@ -46,14 +46,14 @@ class MasterServer:
 
     def knows(self, instance_id: str, stored_bytes: int = 0, *, blocked: bool = False) -> None:
         direction = DirectionQuota(
-            purchased_bytes_per_s=1_000_000,
-            rate_bytes_per_s=5,
-            allocated_bytes_per_s=1_000_000,
+            purchased_per_s=1_000_000,
+            rate_per_s=5,
+            allocated_per_s=1_000_000,
             rule=Rule.BELOW_GATE,
             explanation="quiet",
-            reserved_bytes_per_s=0,
-            p_min_bytes_per_s=0,
-            p_max_bytes_per_s=0,
+            reserved_per_s=0,
+            p_min_per_s=0,
+            p_max_per_s=0,
             p_ratio=None,
             throttled_ms_per_s=0,
         )
@@ -69,6 +69,7 @@ class MasterServer:
             blocked=blocked,
             produce=direction,
             consume=direction,
+            cpu=CpuQuota(request_percent=50, total=direction),
         )
 
     async def _overview(self, _request: Request) -> Response:

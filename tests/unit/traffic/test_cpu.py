@@ -124,7 +124,7 @@ def test_an_older_epoch_is_ignored_and_a_lease_of_nothing_is_not_nothing() -> No
     leased(point, 1, lease(1, epoch=6))
     assert rate(point) == 500_000
     leased(point, 2, lease(0, epoch=8))
-    assert rate(point) == 1
+    assert rate(point) == 100
 
 
 def test_leases_of_bytes_and_of_request_time_do_not_touch_each_other() -> None:

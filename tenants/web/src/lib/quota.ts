@@ -70,7 +70,7 @@ export type Pressure = 'calm' | 'busy' | 'throttled';
 /** How a direction does: held back at all, near what was bought, or neither. */
 export function pressureOf(direction: DirectionQuota): Pressure {
   if (direction.throttled_ms_per_s > 0) return 'throttled';
-  return direction.rate_bytes_per_s >= 0.8 * direction.purchased_bytes_per_s ? 'busy' : 'calm';
+  return direction.rate_per_s >= 0.8 * direction.purchased_per_s ? 'busy' : 'calm';
 }
 
 export interface Totals {
@@ -86,8 +86,8 @@ export interface Totals {
 export function totalsOf(views: readonly QuotaView[]): Totals {
   const totals: Totals = { produce: 0, consume: 0, stored: 0, capacity: 0, throttled: 0, blocked: 0 };
   for (const view of views) {
-    totals.produce += view.produce.rate_bytes_per_s;
-    totals.consume += view.consume.rate_bytes_per_s;
+    totals.produce += view.produce.rate_per_s;
+    totals.consume += view.consume.rate_per_s;
     totals.stored += view.stored_bytes;
     totals.capacity += view.capacity_bytes;
     if (view.produce.throttled_ms_per_s > 0 || view.consume.throttled_ms_per_s > 0) totals.throttled += 1;

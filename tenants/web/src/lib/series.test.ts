@@ -4,14 +4,14 @@ import { formatThrottle, pressureOf, totalsOf, verdictOf } from './quota';
 import { QuotaSeries } from './series';
 
 const flow = (rate: number, throttled = 0): BrokerDirection => ({
-  rate_bytes_per_s: rate,
-  share_bytes_per_s: 30,
-  proportion_bytes_per_s: 3 * rate,
-  allocated_bytes_per_s: 40,
-  applied_bytes_per_s: 40,
+  rate_per_s: rate,
+  share_per_s: 30,
+  proportion_per_s: 3 * rate,
+  allocated_per_s: 40,
+  applied_per_s: 40,
   throttled_ms_per_s: throttled,
   below_gate: rate < 24,
-  bytes_total: 0,
+  used_total: 0,
   refused_total: 0,
 });
 const broker = (nodeId: number, rate: number, throttled = 0): BrokerQuota => ({
@@ -28,14 +28,14 @@ const broker = (nodeId: number, rate: number, throttled = 0): BrokerQuota => ({
   consume: flow(0),
 });
 const direction = (rate: number, throttled = 0): DirectionQuota => ({
-  purchased_bytes_per_s: 100,
-  rate_bytes_per_s: rate,
-  allocated_bytes_per_s: 100,
+  purchased_per_s: 100,
+  rate_per_s: rate,
+  allocated_per_s: 100,
   rule: 'below_gate',
   explanation: '',
-  reserved_bytes_per_s: 0,
-  p_min_bytes_per_s: 0,
-  p_max_bytes_per_s: 0,
+  reserved_per_s: 0,
+  p_min_per_s: 0,
+  p_max_per_s: 0,
   p_ratio: null,
   throttled_ms_per_s: throttled,
 });
@@ -58,10 +58,10 @@ const view = (atS: number, brokers: BrokerQuota[], extra: Partial<QuotaView> = {
   ...extra,
 });
 const line = (values: (number | null)[]) => ({
-  rate_bytes_per_s: values,
-  share_bytes_per_s: values,
-  proportion_bytes_per_s: values,
-  allocated_bytes_per_s: values,
+  rate_per_s: values,
+  share_per_s: values,
+  proportion_per_s: values,
+  allocated_per_s: values,
   throttled_ms_per_s: values,
 });
 const history: History = {

@@ -18,10 +18,10 @@ const DIRECTIONS: readonly Direction[] = ['produce', 'consume'];
 const GAP_S = 30;
 
 const FIELD: Record<Measure, keyof HistoryDirection & keyof BrokerDirection> = {
-  rate: 'rate_bytes_per_s',
-  share: 'share_bytes_per_s',
-  proportion: 'proportion_bytes_per_s',
-  allocated: 'allocated_bytes_per_s',
+  rate: 'rate_per_s',
+  share: 'share_per_s',
+  proportion: 'proportion_per_s',
+  allocated: 'allocated_per_s',
   throttled: 'throttled_ms_per_s',
 };
 

@@ -6,7 +6,7 @@ const overview = (atS: number, ...rates: number[]): QuotaOverview => ({
   at_ms: atS * 1000,
   policy: 'seed',
   instances: rates.map((rate, index) => {
-    const direction = { rate_bytes_per_s: rate, throttled_ms_per_s: rate > 10 ? 5 : 0 };
+    const direction = { rate_per_s: rate, throttled_ms_per_s: rate > 10 ? 5 : 0 };
     return {
       instance_id: `i${index}`,
       produce: direction,
@@ -19,11 +19,11 @@ const overview = (atS: number, ...rates: number[]): QuotaOverview => ({
 });
 function history(atMs: number[], rates: number[]): History {
   const line = {
-    rate_bytes_per_s: rates,
+    rate_per_s: rates,
     throttled_ms_per_s: rates.map((rate) => (rate > 10 ? 5 : 0)),
-    share_bytes_per_s: [],
-    proportion_bytes_per_s: [],
-    allocated_bytes_per_s: [],
+    share_per_s: [],
+    proportion_per_s: [],
+    allocated_per_s: [],
   };
   return {
     at_ms: atMs,

@@ -23,7 +23,7 @@ function bySecond(history: History): Map<number, Sums> {
     const here: Sums = { produce: 0, consume: 0, throttled: 0, blocked: history.blocked[index] ? 1 : 0 };
     for (const broker of history.brokers) {
       for (const direction of ['produce', 'consume'] as const) {
-        here[direction] += broker[direction].rate_bytes_per_s[index] ?? 0;
+        here[direction] += broker[direction].rate_per_s[index] ?? 0;
         if ((broker[direction].throttled_ms_per_s[index] ?? 0) > 0) here.throttled = 1;
       }
     }
@@ -98,7 +98,7 @@ export class TotalSeries {
       seen.add(view.instance_id);
       const recent = this.#recent.get(view.instance_id) ?? { produce: [], consume: [] };
       for (const direction of ['produce', 'consume'] as const)
-        recent[direction] = [...recent[direction], view[direction].rate_bytes_per_s].slice(-RECENT);
+        recent[direction] = [...recent[direction], view[direction].rate_per_s].slice(-RECENT);
       this.#recent.set(view.instance_id, recent);
     }
     for (const id of this.#recent.keys()) if (!seen.has(id)) this.#recent.delete(id);
