@@ -2,7 +2,7 @@
 
 import asyncio
 import secrets
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Container, Coroutine, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -23,6 +23,7 @@ from broker.fetch_sessions import FetchSessionCache
 from broker.fetching import Fetches
 from broker.flusher import Flusher
 from broker.gauges import register_gauges
+from broker.instance_limits import InstanceLimits
 from broker.log.config import LogConfig
 from broker.log.load_report import LoadReport
 from broker.log.manager import LogManager
@@ -36,6 +37,8 @@ from broker.replication.partition import Partition
 from broker.replication.service import Replication
 from broker.server import Server
 from broker.traffic_leaders import TrafficLeaders
+from contracts.names import owner_of
+from contracts.specs import Limits
 from runtime.clock import epoch_ms, monotonic_ms
 from runtime.config import format_host_port
 from runtime.logs import get_logger
@@ -80,8 +83,10 @@ class Broker:
         self.metadata = MetadataCache()
         self.layers = ConfigLayers({}, {}, config.static_layer)
         """What lies below a topic's configs."""
-        self._log_configs: dict[tuple[tuple[str, str], ...], LogConfig] = {}
-        """By a topic's own layer: thousands of partitions share few."""
+        self.limits = InstanceLimits()
+        """What instances were sold; filled by the feed."""
+        self._log_configs: dict[tuple[Limits | None, tuple[tuple[str, str], ...]], LogConfig] = {}
+        """By limits and a topic's own layer: thousands of partitions share few."""
         self.replicas = ReplicaManager(
             config.node_id,
             self.logs,
@@ -163,7 +168,7 @@ class Broker:
         self._take_layers(await self.member.read_broker_configs())
         topics = await self.member.read_topic_configs()
         self.loaded = await asyncio.to_thread(
-            self.logs.load, lambda name: self._log_config(topics.get(name, {})), epoch_ms()
+            self.logs.load, lambda name: self._log_config(name, topics.get(name, {})), epoch_ms()
         )
         self.loaded.forget_deleted(await self.member.read_topics())
         self.metrics.recovered_bytes = self.loaded.recovered_bytes
@@ -210,13 +215,20 @@ class Broker:
         for go_on in waiting:
             go_on()
 
-    def _log_config(self, layer: Mapping[str, str]) -> LogConfig:
-        key = tuple(sorted(layer.items()))
+    def reconfigure_instances(self, instance_ids: Container[str | None]) -> None:
+        """The limits of instances have changed: their topics follow."""
+        for topic in self.metadata:
+            if owner_of(topic.name) in instance_ids:
+                self.replicas.reconfigure(topic.name, len(topic.partitions), topic.configs)
+
+    def _log_config(self, topic: str, layer: Mapping[str, str]) -> LogConfig:
+        limits = self.limits.of_topic(topic)
+        key = limits, tuple(sorted(layer.items()))
         config = self._log_configs.get(key)
         if config is None:
             if len(self._log_configs) >= _LAYERS_KEPT:
                 self._log_configs.clear()
-            config = self._log_configs[key] = self.layers.log_config(layer)
+            config = self._log_configs[key] = self.layers.log_config(layer, limits)
         return config
 
     def _take_layers(self, broker_configs: Mapping[str, Mapping[str, str]]) -> None:

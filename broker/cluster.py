@@ -83,6 +83,7 @@ class ClusterMember:
             secret=config.secret,
             deliver=broker.commands.deliver,
             state_changes=self.state_changes,
+            limits_of=broker.limits.of_topic,
         )
         self._is_unclean = False
         self._known = asyncio.Event()

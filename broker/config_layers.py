@@ -4,6 +4,7 @@ A layer is merged over those below it and never replaces them (KAFKA-9254).
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from broker.log.config import LogConfig
@@ -14,6 +15,8 @@ from broker.topic_configs import (
     ConfigSource,
     rate,
 )
+from contracts.specs import Limits
+from contracts.topic_policy import MAX_MESSAGE_BYTES, applied_message_bytes, applied_retention_ms
 
 _SYNONYMS: Final = {
     "cleanup.policy": "log.cleanup.policy",
@@ -102,14 +105,22 @@ class ConfigLayers(NamedTuple):
             found[-1] = found[-1]._replace(value=str(default_min_insync_replicas(replicas)))
         return found
 
-    def log_config(self, layer: Mapping[str, str]) -> LogConfig:
-        """What the log of a topic with this layer does."""
+    def log_config(self, layer: Mapping[str, str], limits: Limits | None = None) -> LogConfig:
+        """What the log of a topic with this layer does, within the limits of its instance."""
         configs: dict[str, str | None] = {}
         for topic_name, broker_name in _SYNONYMS.items():
             for below in (self.static, self.dynamic_default, self.dynamic):
                 if broker_name in below:
                     configs[topic_name] = below[broker_name]
-        return _LOG.overridden(configs | dict(layer))
+        config = _LOG.overridden(configs | dict(layer))
+        if limits is None:
+            return config
+        own_bytes = config.max_message_bytes if MAX_MESSAGE_BYTES in layer else None
+        return replace(
+            config,
+            retention_ms=applied_retention_ms(config.retention_ms, limits),
+            max_message_bytes=applied_message_bytes(own_bytes, limits),
+        )
 
 
 _LOG: Final = LogConfig()

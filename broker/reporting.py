@@ -73,6 +73,7 @@ class Reporting:
             if cluster is not None:
                 broker.traffic.broker_count = max(1, len(cluster.brokers))
         rates_changed = False
+        bounded_anew: set[str | None] = set()
         for instance_id in changed:
             spec = self.feed.instances[instance_id]
             if spec.state is InstanceState.DELETED:
@@ -80,6 +81,10 @@ class Reporting:
             elif spec.cluster_id != broker.config.cluster_id:
                 continue
             rates_changed |= broker.traffic.set_spec(spec, broker.now_ms())
+            if broker.limits.take(spec):
+                bounded_anew.add(instance_id)
+        if bounded_anew:
+            broker.reconfigure_instances(bounded_anew)
         if rates_changed:
             broker.server.check_mutes()
 

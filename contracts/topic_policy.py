@@ -1,7 +1,10 @@
 """What a tenant may set on a topic, with bounds (design: Names). Gateway and console share this table.
 
 `check` decides about one key and value, `check_all` about a whole set; both answer with a sentence that names
-the key and says what is allowed, fit for an `INVALID_CONFIG` message or a form field.
+the key and says what is allowed, fit for an `INVALID_CONFIG` message or a form field. `stored_value` is what
+reaches the cluster, brought into bounds; `NOT_KEPT_KEYS` do not reach it. `applied` says what a stored value
+means on an instance: brokers act by it and tenants are shown it, so topics follow when the limits of the
+instance change (ADR-0021).
 """
 
 from collections.abc import Callable, Mapping
@@ -13,10 +16,8 @@ MIB: Final = 1024 * 1024
 GIB: Final = 1024 * MIB
 SEGMENT_BYTES_MIN: Final = MIB
 SEGMENT_BYTES_MAX: Final = GIB
-KAFKA_MESSAGE_BYTES: Final = 1_048_588
-"""Kafka's default of max.message.bytes."""
-KAFKA_RETENTION_MS: Final = 7 * 24 * 3600 * 1000
-"""Kafka's default of retention.ms."""
+RETENTION_MS: Final = "retention.ms"
+MAX_MESSAGE_BYTES: Final = "max.message.bytes"
 SEGMENT_BYTES_DEFAULT_MIN: Final = 16 * MIB
 SEGMENT_MS_MIN: Final = 10 * 60 * 1000
 _I64_MAX: Final = 2**63 - 1
@@ -65,10 +66,6 @@ def _cleanup_policy(value: str, _limits: Limits) -> str | None:
     return f"must be delete, compact or both with a comma, not '{_shown(value)}'"
 
 
-def _retention_ms(value: str, limits: Limits) -> str | None:
-    return _integer(value, 0, limits.retention_ms_max)
-
-
 def _message_bytes(value: str, limits: Limits) -> str | None:
     return _integer(value, 0, limits.message_bytes_max)
 
@@ -83,16 +80,19 @@ def _ratio(value: str, _limits: Limits) -> str | None:
 
 ALLOWED: Final[dict[str, AllowedConfig]] = {
     "cleanup.policy": AllowedConfig("what happens to old segments: delete, compact or both", _cleanup_policy),
-    "retention.ms": AllowedConfig("how long records are kept, in milliseconds", _retention_ms),
+    RETENTION_MS: AllowedConfig(
+        "how long records are kept, in milliseconds; -1 and longer than the instance allows: what it allows",
+        _between(-1, _I64_MAX),
+    ),
     "retention.bytes": AllowedConfig(
         "bytes kept per partition, -1 for no bound of its own", _between(-1, _I64_MAX)
     ),
-    "max.message.bytes": AllowedConfig("the largest record batch, in bytes", _message_bytes),
+    MAX_MESSAGE_BYTES: AllowedConfig("the largest record batch, in bytes", _message_bytes),
     "segment.bytes": AllowedConfig(
-        "size at which a segment file is rolled, in bytes", _between(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX)
+        "size at which a segment file is rolled, in bytes (1 MiB to 1 GiB)", _between(1, _I32_MAX)
     ),
     "segment.ms": AllowedConfig(
-        "age at which a segment file is rolled, in milliseconds", _between(SEGMENT_MS_MIN, _I64_MAX)
+        "age at which a segment file is rolled, in milliseconds (10 minutes or more)", _between(1, _I64_MAX)
     ),
     "min.insync.replicas": AllowedConfig(
         "replicas that must have a write for acks=all", _between(1, _I32_MAX)
@@ -122,8 +122,39 @@ LIST_KEYS: Final = frozenset({"cleanup.policy"})
 """Keys whose value is a list: IncrementalAlterConfigs may append to and subtract from them."""
 
 
+IGNORED_KEYS: Final = frozenset(
+    {
+        "file.delete.delay.ms",
+        "flush.messages",
+        "flush.ms",
+        "index.interval.bytes",
+        "message.downconversion.enable",
+        "message.format.version",
+        "message.timestamp.after.max.ms",
+        "message.timestamp.before.max.ms",
+        "message.timestamp.difference.max.ms",
+        "preallocate",
+        "segment.index.bytes",
+        "segment.jitter.ms",
+    }
+)
+"""Keys that Kafka has and tools set, and that change nothing a tenant could notice here: taken, not kept."""
+_ONLY_FALSE: Final = frozenset({"remote.storage.enable", "unclean.leader.election.enable"})
+"""Taken when they ask for what is so anyway. Another value would promise what is not given: refused."""
+NOT_KEPT_KEYS: Final = IGNORED_KEYS | _ONLY_FALSE
+_CLAMPED: Final = {
+    "segment.bytes": (SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX),
+    "segment.ms": (SEGMENT_MS_MIN, _I64_MAX),
+}
+"""Keys whose value is brought into bounds instead of being refused: nobody relies on the exact number."""
+
+
 def check(name: str, value: str | None, limits: Limits) -> str | None:
     """Why a tenant may not set this key to this value, in one sentence that names the key, or None."""
+    if name in IGNORED_KEYS:
+        return None
+    if name in _ONLY_FALSE:
+        return None if value is not None and value.strip() == "false" else f"{name} can only be false here"
     allowed = ALLOWED.get(name)
     if allowed is None:
         return f"{_shown(name)} cannot be set here; what can be set: {', '.join(sorted(ALLOWED))}"
@@ -142,17 +173,57 @@ def check_all(configs: Mapping[str, str | None], limits: Limits) -> str | None:
     return None
 
 
+def is_settable(name: str) -> bool:
+    """Whether a tenant's request may name the key at all, to set it or to go back to the default."""
+    return name in ALLOWED or name in NOT_KEPT_KEYS
+
+
+def stored_value(name: str, value: str) -> str:
+    """A checked value as the cluster gets it."""
+    bounds = _CLAMPED.get(name)
+    return value if bounds is None else str(min(max(int(value), bounds[0]), bounds[1]))
+
+
+def applied_retention_ms(asked_ms: int, limits: Limits) -> int:
+    """How long a topic's records are kept; asking for ever (-1) is asking for what the instance allows."""
+    return limits.retention_ms_max if asked_ms < 0 else min(asked_ms, limits.retention_ms_max)
+
+
+def applied_message_bytes(asked: int | None, limits: Limits) -> int:
+    """The largest batch of a topic; None when it does not say, which means the instance's."""
+    return limits.message_bytes_max if asked is None else min(asked, limits.message_bytes_max)
+
+
+def applied(name: str, value: str | None, limits: Limits, *, is_own: bool) -> str | None:
+    """What a config of a topic means on its instance; `is_own`: set on the topic, not a default."""
+    if value is None:
+        return None
+    if name == RETENTION_MS:
+        return str(applied_retention_ms(int(value), limits))
+    if name == MAX_MESSAGE_BYTES:
+        return str(applied_message_bytes(int(value) if is_own else None, limits))
+    return value
+
+
 def default_segment_bytes(capacity_bytes: int) -> int:
     """`segment.bytes` when the creator names none: DeleteRecords and retention free whole segments."""
     assert capacity_bytes >= 0, capacity_bytes
     return min(max(capacity_bytes // 100, SEGMENT_BYTES_DEFAULT_MIN), SEGMENT_BYTES_MAX)
 
 
-def creation_defaults(capacity_bytes: int, limits: Limits) -> dict[str, str]:
-    """Configs of a new topic whose creator does not name them: where Kafka's own do not fit the instance."""
-    defaults = {"segment.bytes": str(default_segment_bytes(capacity_bytes))}
-    if limits.message_bytes_max != KAFKA_MESSAGE_BYTES:
-        defaults["max.message.bytes"] = str(limits.message_bytes_max)
-    if limits.retention_ms_max < KAFKA_RETENTION_MS:
-        defaults["retention.ms"] = str(limits.retention_ms_max)
-    return defaults
+def creation_defaults(capacity_bytes: int) -> dict[str, str]:
+    """Configs of a new topic whose creator does not name them: where Kafka's own do not fit the instance.
+
+    Limits are none of them: brokers apply those themselves, also when they change (`applied`).
+    """
+    return {"segment.bytes": str(default_segment_bytes(capacity_bytes))}
+
+
+def partitions_fault(present: int, wanted: int, limits: Limits) -> str | None:
+    """Why so many more partitions do not fit the instance, with the numbers, or None."""
+    assert present >= 0 and wanted >= 0
+    if present + wanted <= limits.partitions_max:
+        return None
+    return (
+        f"the instance has {present} of at most {limits.partitions_max} partitions; {wanted} more do not fit"
+    )

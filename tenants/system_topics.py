@@ -52,7 +52,7 @@ class SystemTopics:
         cluster = await self._cluster_of(instance.cluster_id)
         if USAGE_TOPIC in await cluster.topics(instance.id):
             return
-        configs = topic_policy.creation_defaults(instance.capacity_bytes, instance.limits)
+        configs = topic_policy.creation_defaults(instance.capacity_bytes)
         configs |= {
             "retention.ms": str(USAGE_RETENTION_MS),
             "segment.bytes": str(64 * 1024 * 1024),

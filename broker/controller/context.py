@@ -16,11 +16,20 @@ from contracts.cluster import (
     StopReplicaRequest,
     StopReplicaResponse,
 )
+from contracts.specs import Limits
 from contracts.tree import Check
 
 Log = tuple[str, UUID, int]
 """(topic, topic id, partition)."""
 UNCLEAN_KEY: Final = "unclean.leader.election.enable"
+
+
+LimitsOf = Callable[[str], Limits | None]
+"""What the instance that a topic belongs to was sold, as far as this broker knows."""
+
+
+def no_limits(_topic: str) -> None:
+    """Nobody was sold anything."""
 
 
 class Deposed(Exception):  # noqa: N818 - says what is so
@@ -120,12 +129,14 @@ class ControllerContext:
         config: ControllerConfig,
         draw: Callable[[int], int],
         draw_id: Callable[[], UUID],
+        limits_of: LimitsOf = no_limits,
     ) -> None:
         self.broker_id = broker_id
         self.config = config
         self.draw = draw
         """A number from 0 to below the argument."""
         self.draw_id = draw_id
+        self.limits_of = limits_of
         self.now_ms = 0
         self.controller_epoch = -1
         self.epoch_version = -1

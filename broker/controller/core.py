@@ -13,7 +13,7 @@ from broker.controller.announcements import announce
 from broker.controller.brokers import on_brokers_changed
 from broker.controller.config import ControllerConfig
 from broker.controller.configs import on_config_changes
-from broker.controller.context import ControllerContext, Deposed
+from broker.controller.context import ControllerContext, Deposed, LimitsOf, no_limits
 from broker.controller.deletion import on_delete_topics, on_deletions_marked, on_replicas_stopped
 from broker.controller.effects import Answer, Cause, Resign, Steps, note
 from broker.controller.failover import take_over
@@ -74,11 +74,13 @@ class ControllerCore:
         config: ControllerConfig,
         draw: Callable[[int], int],
         draw_id: Callable[[], UUID],
+        limits_of: LimitsOf = no_limits,
     ) -> None:
         self._broker_id = broker_id
         self._config = config
         self._draw = draw
         self._draw_id = draw_id
+        self._limits_of = limits_of
         self._context: ControllerContext | None = None
 
     @property
@@ -97,7 +99,9 @@ class ControllerCore:
             self._context = None
             return
         if isinstance(event, events.Elected):
-            self._context = ControllerContext(self._broker_id, self._config, self._draw, self._draw_id)
+            self._context = ControllerContext(
+                self._broker_id, self._config, self._draw, self._draw_id, self._limits_of
+            )
             self._context.controller_epoch = event.controller_epoch
             self._context.epoch_version = event.epoch_version
         context = self._context

@@ -26,7 +26,7 @@ def create_internal_topics(context: ControllerContext) -> Steps[None]:
             factor = min(wanted, len(context.brokers))
             asked = NewTopic(each.name, context.draw_id(), configs=each.configs)
             try:
-                topics.append((asked, Placement(context).by_default(each.partitions, factor)))
+                topics.append((asked, Placement(context).by_default(each.name, each.partitions, factor)))
             except Refused as refusal:
                 yield note(Cause.INTERNAL_TOPIC_REFUSED, topic=each.name, reason=str(refusal))
     yield from create_topics(context, topics)

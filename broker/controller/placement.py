@@ -10,6 +10,8 @@ from kio.schema.errors import ErrorCode
 from broker.assignment import assign_added, assign_replicas
 from broker.controller.api import NewPartitions, NewTopic, Verdict
 from broker.controller.context import ControllerContext, TopicRecord
+from contracts.names import owner_of
+from contracts.topic_policy import partitions_fault
 
 PARTITIONS_PER_TOPIC_MAX: Final = 10_000
 """A topic's node holds its whole assignment, three times over while it is reassigned, in less than 1 MiB."""
@@ -33,6 +35,8 @@ class Placement:
     def __init__(self, context: ControllerContext) -> None:
         self._context = context
         self._given_out = 0
+        self._partitions_of: dict[str, int] = {}
+        """Partitions of instances that have a limit, with those given out; counted when first asked for."""
 
     def topic(self, asked: NewTopic) -> Replicas:
         """The replicas of a new topic."""
@@ -43,7 +47,7 @@ class Placement:
             raise Refused(ErrorCode.topic_already_exists, f"Topic '{asked.name}' is marked for deletion.")
         if asked.assignment is not None:
             replicas = self._as_asked(asked, asked.assignment)
-            self._take(len(replicas), len(replicas[0]))
+            self._take(asked.name, len(replicas), len(replicas[0]))
             return replicas
         partitions = context.config.default_partitions if asked.partitions == -1 else asked.partitions
         if partitions <= 0:
@@ -52,15 +56,15 @@ class Placement:
                 "Number of partitions was set to an invalid non-positive value.",
             )
         if asked.replication_factor == -1:
-            return self.by_default(partitions)
+            return self.by_default(asked.name, partitions)
         if asked.replication_factor <= 0:
             raise Refused(
                 ErrorCode.invalid_replication_factor,
                 "Replication factor was set to an invalid non-positive value.",
             )
-        return self._spread(self._racks(), partitions, asked.replication_factor)
+        return self._spread(asked.name, self._racks(), partitions, asked.replication_factor)
 
-    def by_default(self, partitions: int, factor: int | None = None) -> Replicas:
+    def by_default(self, topic: str, partitions: int, factor: int | None = None) -> Replicas:
         """Replicas with the default factor, on live brokers; when these are too few, brokers known from other
         partitions get some too, so that a topic made while a broker is down has its factor once it is back.
         """
@@ -71,7 +75,7 @@ class Placement:
         for broker_id in self._known_brokers:
             if len(racks) < factor:
                 racks.setdefault(broker_id, None)
-        return self._spread(racks, partitions, factor)
+        return self._spread(topic, racks, partitions, factor)
 
     def added(self, asked: NewPartitions) -> Replicas:
         """The replicas of partitions added to a topic."""
@@ -94,7 +98,7 @@ class Placement:
                 "an increase.",
             )
         factor = len(topic.partitions[0].assignment.replicas)
-        self._take(asked.total - present, factor, present)
+        self._take(asked.topic, asked.total - present, factor, present)
         if asked.assignments is not None:
             return self._added_as_asked(asked.assignments, present, asked.total - present, factor)
         return self._added(topic, asked.total - present, factor)
@@ -120,14 +124,14 @@ class Placement:
         existing = [topic.partitions[index].assignment.replicas for index in sorted(topic.partitions)]
         return assign_added(racks, existing, added, start=self._context.draw(len(racks)))
 
-    def _spread(self, racks: Mapping[int, str | None], partitions: int, factor: int) -> Replicas:
+    def _spread(self, topic: str, racks: Mapping[int, str | None], partitions: int, factor: int) -> Replicas:
         if factor > len(racks):
             raise Refused(
                 ErrorCode.invalid_replication_factor,
                 f"Unable to replicate the partition {factor} time(s): The target replication factor of "
                 f"{factor} cannot be reached because only {len(racks)} broker(s) are registered.",
             )
-        self._take(partitions, factor)
+        self._take(topic, partitions, factor)
         start, shift = self._context.draw(len(racks)), self._context.draw(len(racks))
         return assign_replicas(racks, partitions, factor, start=start, shift=shift)
 
@@ -154,7 +158,8 @@ class Placement:
         held = sum(len(record.assignment.replicas) for _, record in context.every_partition())
         return max(0, context.config.partitions_per_broker_max * len(context.brokers) - held)
 
-    def _take(self, partitions: int, factor: int, present: int = 0) -> None:
+    def _take(self, topic: str, partitions: int, factor: int, present: int = 0) -> None:
+        """See that so many more partitions of a topic fit, and count them as given out."""
         left = self._room - self._given_out
         if partitions * factor > left:
             raise Refused(
@@ -165,7 +170,25 @@ class Placement:
             raise Refused(
                 ErrorCode.policy_violation, f"A topic has at most {PARTITIONS_PER_TOPIC_MAX} partitions."
             )
+        self._take_of_instance(topic, partitions)
         self._given_out += partitions * factor
+
+    def _take_of_instance(self, topic: str, partitions: int) -> None:
+        """The limit the instance was sold: nobody but the one controller can tell what all its creators, on
+        however many gateways and consoles, come to together."""
+        context = self._context
+        instance_id, limits = owner_of(topic), context.limits_of(topic)
+        if instance_id is None or limits is None:
+            return
+        in_use = self._partitions_of.get(instance_id)
+        if in_use is None:
+            in_use = sum(
+                len(each.partitions) for name, each in context.topics.items() if owner_of(name) == instance_id
+            )
+        fault = partitions_fault(in_use, partitions, limits)
+        if fault is not None:
+            raise Refused(ErrorCode.policy_violation, fault)
+        self._partitions_of[instance_id] = in_use + partitions
 
     def _as_asked(self, asked: NewTopic, assignment: Mapping[int, tuple[int, ...]]) -> Replicas:
         if asked.partitions != -1 or asked.replication_factor != -1:

@@ -22,6 +22,7 @@ from broker.controller.api import (
 )
 from broker.controller.channel import Channels, Deliver
 from broker.controller.config import ControllerConfig
+from broker.controller.context import LimitsOf, no_limits
 from broker.controller.core import ControllerCore
 from broker.controller.driver import Driver
 from broker.state_change_log import StateChangeLog
@@ -62,13 +63,14 @@ class Controller:
         secret: str | None,
         deliver: Deliver,
         state_changes: StateChangeLog,
+        limits_of: LimitsOf = no_limits,
         controller_changed: Callable[[int], None] = lambda _broker_id: None,
     ) -> None:
-        """`deliver` carries out a command to this broker itself; `controller_changed` hears who is
-        controller, -1 for nobody."""
+        """`deliver` carries out a command to this broker itself; `limits_of` knows what the instance of a
+        topic was sold; `controller_changed` hears who is controller, -1 for nobody."""
         random = SystemRandom()
         self._broker_id = broker_id
-        self._core = ControllerCore(broker_id, config, random.randrange, uuid4)
+        self._core = ControllerCore(broker_id, config, random.randrange, uuid4, limits_of)
         self._channels = Channels(broker_id, secret, deliver, self._broker_answered)
         self._driver = Driver(
             self._core,

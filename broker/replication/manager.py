@@ -78,12 +78,12 @@ class ReplicaManager(Replicas):
         logs: LogManager,
         cluster: ClusterView,
         *,
-        log_config: Callable[[Mapping[str, str]], LogConfig],
+        log_config: Callable[[str, Mapping[str, str]], LogConfig],
         replica_lag_max_ms: int,
         now_ms: Callable[[], int],
         epoch_ms: Callable[[], int],
     ) -> None:
-        """`log_config` makes a log's settings of a topic's own layer; `now_ms` is monotonic."""
+        """`log_config` makes a log's settings of a topic's name and own layer; `now_ms` is monotonic."""
         super().__init__(broker_id, cluster, replica_lag_max_ms)
         self.controller_epoch = -1
         """Of the newest controller that commanded."""
@@ -173,7 +173,8 @@ class ReplicaManager(Replicas):
             return partition
         if partition is not None:
             self._stop(partition, delete=True)
-        config = self._log_config(self._cluster.configs(state.topic) if configs is None else configs)
+        layer = self._cluster.configs(state.topic) if configs is None else configs
+        config = self._log_config(state.topic, layer)
         log = self._log_of(key, state.topic_id, config, is_new=state.is_new)
         log.reconfigure(config)
         partition = Partition(log, self)
@@ -269,7 +270,7 @@ class ReplicaManager(Replicas):
 
     def reconfigure(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
         """A topic's configs have changed."""
-        config = self._log_config(configs)
+        config = self._log_config(topic, configs)
         for index in range(partitions):
             partition = self._partitions.get((topic, index))
             if partition is not None:

@@ -1,8 +1,8 @@
 """AlterConfigs 0-2 and IncrementalAlterConfigs 0-1: what a tenant may set is a table with bounds.
 
-Others are INVALID_CONFIG naming the key; broker configs are CLUSTER_AUTHORIZATION_FAILED. AlterConfigs
-replaces all of a topic's configs, and a removed segment.bytes would fall back to the cluster's, so the
-instance's creation defaults are put back in both.
+Others are INVALID_CONFIG naming the key; harmless ones that Kafka has are taken and change nothing; broker
+configs are CLUSTER_AUTHORIZATION_FAILED. AlterConfigs replaces all of a topic's configs, and a removed
+segment.bytes would fall back to the cluster's, so the instance's creation defaults are put back in both.
 Deliberately not done: checking the outcome of APPEND and SUBTRACT here; the backend validates the list.
 """
 
@@ -11,7 +11,14 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from contracts.topic_policy import ALLOWED_KEYS, LIST_KEYS, check, creation_defaults
+from contracts.topic_policy import (
+    LIST_KEYS,
+    NOT_KEPT_KEYS,
+    check,
+    creation_defaults,
+    is_settable,
+    stored_value,
+)
 from gateway.answers import with_entries
 from gateway.call import Answer, Call, Forward, Outcome
 from gateway.config_resources import BROKER, READ_ONLY_BROKER, TOPIC, UNKNOWN_TYPE
@@ -65,16 +72,24 @@ def _config_fault(call: Call, config: Any) -> str | None:
     operation = getattr(config, "config_operation", _SET)
     limits = call.spec.limits
     if operation == _DELETE:
-        return None if config.name in ALLOWED_KEYS else check(config.name, None, limits)
-    if operation in (_APPEND, _SUBTRACT) and config.name in ALLOWED_KEYS - LIST_KEYS:
+        return None if is_settable(config.name) else check(config.name, None, limits)
+    if operation in (_APPEND, _SUBTRACT) and is_settable(config.name) and config.name not in LIST_KEYS:
         return f"{config.name} is not a list: it cannot be appended to or subtracted from"
     if operation not in (_SET, _APPEND, _SUBTRACT):
         return f"{config.name}: operation {operation} is unknown"
     return check(config.name, config.value, limits)
 
 
+def _as_stored(config: Any) -> Any:
+    if getattr(config, "config_operation", _SET) != _SET:
+        return config
+    return replace(config, value=stored_value(config.name, config.value))
+
+
 def _with_defaults(call: Call, resource: Any) -> Any:
-    defaults = creation_defaults(call.spec.capacity_bytes, call.spec.limits)
+    kept = tuple(_as_stored(config) for config in resource.configs if config.name not in NOT_KEPT_KEYS)
+    resource = replace(resource, configs=kept)
+    defaults = creation_defaults(call.spec.capacity_bytes)
     if call.api_key == ApiKey.INCREMENTAL_ALTER_CONFIGS:
         configs = tuple(
             replace(config, config_operation=_SET, value=defaults[config.name])

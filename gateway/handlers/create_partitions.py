@@ -5,11 +5,11 @@ from typing import Any, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
+from contracts.topic_policy import partitions_fault
 from gateway.answers import with_entries
 from gateway.call import Answer, Call, Later
 from gateway.partition_changes import ask_controller, partitions_counted
 from gateway.topic_access import REFUSED_TEXT
-from gateway.topic_rules import partitions_fault
 
 
 class _Refusal(NamedTuple):
@@ -51,5 +51,5 @@ def _refusal(call: Call, topic: Any, counts: dict[str, int], present: int) -> _R
     if topic.name not in counts:
         return None
     added = max(0, topic.count - counts[topic.name])
-    fault = partitions_fault(present, added, call.spec.limits.partitions_max) if added else None
+    fault = partitions_fault(present, added, call.spec.limits) if added else None
     return None if fault is None else _Refusal(topic.name, ErrorCode.policy_violation, fault)

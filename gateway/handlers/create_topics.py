@@ -1,23 +1,35 @@
 """CreateTopics 2-7: names by Kafka's rules before mapping, configs by the policy table, the partition limit.
 
-Refused topics are answered here, the others are asked for in the tenant's place, with segment.bytes and
-tighter defaults put in.
+Refused topics are answered here, the others are asked for in the tenant's place, with segment.bytes put in
+and without configs that change nothing here. From version 5 on the answer shows configs, as the limits of the
+instance let them apply.
 Replication factor is the cluster's (-1, or the same number); explicit assignments are refused: placement is
 the operator's.
 """
 
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
 from contracts.names import topic_name_fault
-from contracts.topic_policy import check_all, creation_defaults
+from contracts.topic_policy import (
+    NOT_KEPT_KEYS,
+    applied,
+    check_all,
+    creation_defaults,
+    partitions_fault,
+    stored_value,
+)
 from gateway.answers import with_entries
 from gateway.call import Answer, Call, Later
 from gateway.partition_changes import ask_controller, partitions_counted
 from gateway.topic_access import REFUSED_TEXT
-from gateway.topic_rules import partitions_fault, replication_factor
+from gateway.topic_rules import replication_factor
+
+_SHOWS_CONFIGS: Final = 5
+_TOPIC_SOURCE: Final = 1
+"""config_source of what is set on the topic itself."""
 
 
 class _Refusal(NamedTuple):
@@ -61,8 +73,14 @@ def _refusal(call: Call, topic: Any) -> _Refusal | None:
 
 
 def _with_defaults(call: Call, topic: Any) -> Any:
-    named = {config.name for config in topic.configs}
-    defaults = creation_defaults(call.spec.capacity_bytes, call.spec.limits)
+    kept = tuple(
+        replace(config, value=stored_value(config.name, config.value))
+        for config in topic.configs
+        if config.name not in NOT_KEPT_KEYS
+    )
+    topic = replace(topic, configs=kept)
+    named = {config.name for config in kept}
+    defaults = creation_defaults(call.spec.capacity_bytes)
     added = [{"name": name, "value": value} for name, value in defaults.items() if name not in named]
     return with_entries(topic, "configs", added)
 
@@ -74,7 +92,7 @@ async def _created(call: Call, request: Any, topics: list[Any], refusals: list[_
         accepted = []
         for topic in topics:
             wanted = max(1, topic.num_partitions) if topic.name not in counts else 0
-            fault = partitions_fault(present, wanted, call.spec.limits.partitions_max)
+            fault = partitions_fault(present, wanted, call.spec.limits)
             if fault is None:
                 present += wanted
                 accepted.append(topic)
@@ -83,7 +101,22 @@ async def _created(call: Call, request: Any, topics: list[Any], refusals: list[_
         if not accepted:
             return Answer(_merged(call.response(), refusals))
         response = await ask_controller(call, replace(request, topics=tuple(accepted)))
-        return Answer(_merged(response, refusals))
+        return Answer(_merged(_as_applied(call, response), refusals))
+
+
+def _as_applied(call: Call, response: Any) -> Any:
+    if call.api_version < _SHOWS_CONFIGS:
+        return response
+    topics = (replace(topic, configs=_applied(call, topic.configs)) for topic in response.topics)
+    return replace(response, topics=tuple(topics))
+
+
+def _applied(call: Call, configs: Any) -> Any:
+    limits = call.spec.limits
+    return configs and tuple(
+        replace(one, value=applied(one.name, one.value, limits, is_own=one.config_source == _TOPIC_SOURCE))
+        for one in configs
+    )
 
 
 def _merged(response: Any, refusals: list[_Refusal]) -> Any:

@@ -1,5 +1,6 @@
 """DescribeConfigs 1-4: topics go up; brokers have a short read-only list, answered here; other types are
-INVALID_REQUEST. A topic's keys that tenants may not set are shown as read-only. A resource named twice is
+INVALID_REQUEST. A topic's keys that tenants may not set are shown as read-only, and a value that the limits
+of the instance bound is shown as it applies; the synonyms tell what was set. A resource named twice is
 answered once, as clients keep one answer per resource: an answer about a broker is many times its question.
 """
 
@@ -8,13 +9,14 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from contracts.topic_policy import ALLOWED_KEYS
+from contracts.topic_policy import ALLOWED_KEYS, applied
 from gateway.answers import with_entries
 from gateway.call import Answer, Call, Forward, Outcome
 from gateway.config_resources import BROKER, TOPIC, UNKNOWN_TYPE, broker_configs
 from gateway.topic_access import split
 from gateway.topic_rules import replication_factor
 
+_TOPIC_CONFIG: Final = 1
 _STATIC_BROKER_CONFIG: Final = 4
 
 
@@ -58,15 +60,19 @@ def _is_node(call: Call, name: str) -> bool:
     return name in map(str, call.served.view.brokers)
 
 
+def _shown(call: Call, config: Any) -> Any:
+    if config.name not in ALLOWED_KEYS:
+        return replace(config, read_only=True)
+    value = applied(config.name, config.value, call.spec.limits, is_own=config.config_source == _TOPIC_CONFIG)
+    return config if value == config.value else replace(config, value=value)
+
+
 def on_response(call: Call, response: Any) -> Any:
     """Mark what cannot be set, add what was answered here."""
     results = tuple(
         replace(
             result,
-            configs=tuple(
-                config if config.name in ALLOWED_KEYS else replace(config, read_only=True)
-                for config in result.configs
-            ),
+            configs=tuple(_shown(call, config) for config in result.configs),
         )
         for result in response.results
     )

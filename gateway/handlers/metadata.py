@@ -59,8 +59,7 @@ async def _created(call: Call, request: Any) -> Forward:
 
 def _creation(call: Call, names: list[str]) -> Any:
     configs = [
-        {"name": name, "value": value}
-        for name, value in creation_defaults(call.spec.capacity_bytes, call.spec.limits).items()
+        {"name": name, "value": value} for name, value in creation_defaults(call.spec.capacity_bytes).items()
     ]
     topics = [
         {

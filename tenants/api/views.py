@@ -7,6 +7,7 @@ from kio.schema.metadata.v8.response import MetadataResponseTopic
 
 from contracts import topic_policy
 from contracts.quota_view import QuotaView
+from contracts.specs import Limits
 from runtime.clock import monotonic_ms
 from runtime.config import format_host_port
 from tenants.api import models, topic_models
@@ -92,7 +93,7 @@ def topic_view(
     return topic_models.TopicView(
         name=name,
         partitions=[_partition_view(one) for one in partitions],
-        configs=[_config_view(one) for one in configs],
+        configs=[_config_view(one, instance.limits) for one in configs],
         stored_bytes=sum(sizes) if len(sizes) == len(partitions) else None,
         whitelist=None if own is None else list(own),
     )
@@ -111,11 +112,11 @@ def _partition_view(facts: PartitionFacts) -> topic_models.PartitionView:
     )
 
 
-def _config_view(facts: ConfigFacts) -> topic_models.ConfigView:
+def _config_view(facts: ConfigFacts, limits: Limits) -> topic_models.ConfigView:
     allowed = topic_policy.ALLOWED.get(facts.name)
     return topic_models.ConfigView(
         name=facts.name,
-        value=facts.value,
+        value=topic_policy.applied(facts.name, facts.value, limits, is_own=not facts.is_default),
         is_default=facts.is_default,
         editable=allowed is not None,
         about=None if allowed is None else allowed.about,

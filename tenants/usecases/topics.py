@@ -1,7 +1,8 @@
 """What a tenant does to topics and groups through the console, by the rules of Kafka access."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeVar
 from weakref import WeakValueDictionary
 
 from kio.schema.errors import ErrorCode
@@ -19,6 +20,8 @@ from tenants.offset_reset import Planned, Wish, plan
 from tenants.store import audit
 from tenants.store.audit import Entry
 from tenants.store.engine import Store
+
+Value = TypeVar("Value", str, str | None)
 
 
 class Topics:
@@ -46,8 +49,8 @@ class Topics:
                 raise Conflict(f"topic '{name}' exists already")
             in_use = sum(len(one.partitions) for one in existing.values())
             _check_room(instance.limits, in_use, partitions)
-            defaults = topic_policy.creation_defaults(instance.capacity_bytes, instance.limits)
-            await topics.create(cluster, instance.id, name, partitions, defaults | configs)
+            defaults = topic_policy.creation_defaults(instance.capacity_bytes)
+            await topics.create(cluster, instance.id, name, partitions, defaults | _stored(configs))
         detail = f"{name}: {partitions} partitions {configs or ''}".rstrip()
         await self._audit(caller, instance, "topic.create", detail)
 
@@ -69,8 +72,9 @@ class Topics:
             topic = await topics.existing(cluster, instance.id, name)
             if partitions is not None and partitions != len(topic.partitions):
                 await self._grow(cluster, instance, name, len(topic.partitions), partitions)
-            if configs:
-                await topics.alter_configs(cluster, instance.id, name, configs)
+            kept = _stored(configs)
+            if kept:
+                await topics.alter_configs(cluster, instance.id, name, kept)
         detail = f"{name}: {f'{partitions} partitions ' if partitions else ''}{configs or ''}".rstrip()
         await self._audit(caller, instance, "topic.change", detail)
 
@@ -152,7 +156,7 @@ def _config_faults(configs: dict[str, str] | dict[str, str | None], limits: Limi
     for name, value in configs.items():
         if value is not None:
             fault = topic_policy.check(name, value, limits)
-        elif name not in topic_policy.ALLOWED_KEYS:
+        elif not topic_policy.is_settable(name):
             fault = topic_policy.check(name, "", limits)
         else:
             fault = None
@@ -161,8 +165,17 @@ def _config_faults(configs: dict[str, str] | dict[str, str | None], limits: Limi
     return faults
 
 
+def _stored(configs: Mapping[str, Value]) -> dict[str, Value]:
+    """Checked configs as the cluster gets them."""
+    return {
+        name: value if value is None else topic_policy.stored_value(name, value)
+        for name, value in configs.items()
+        if name not in topic_policy.NOT_KEPT_KEYS
+    }
+
+
 def _check_room(limits: Limits, in_use: int, more: int) -> None:
-    if in_use + more > limits.partitions_max:
+    if topic_policy.partitions_fault(in_use, more, limits) is not None:
         raise Conflict(
             f"{in_use} of {limits.partitions_max} partitions are in use, {more} more do not fit: "
             "delete topics or raise partitions_max"

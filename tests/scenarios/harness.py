@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from contracts.specs import BrokerAddress, ClusterSpec, InstanceSpec, InstanceState, Listener
+from contracts.specs import BrokerAddress, ClusterSpec, InstanceSpec, InstanceState, Limits, Listener
 from ctl.stack.layout import free_port
 from gateway.app import Gateway
 from gateway.config import GatewayConfig
@@ -29,6 +29,8 @@ def free_ports(count: int) -> list[int]:
 
 def instance_spec(instance_id: str, **changes: Any) -> InstanceSpec:
     """A spec with a bootstrap listener and one for the only broker, open to all."""
+    if isinstance(changes.get("limits"), dict):
+        changes["limits"] = Limits(**changes["limits"])
     if "listeners" not in changes:
         bootstrap, node = free_ports(2)
         changes["listeners"] = tuple(

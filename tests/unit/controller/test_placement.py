@@ -13,6 +13,7 @@ from broker.controller.context import BrokerRecord, ControllerContext, Partition
 from broker.controller.placement import PARTITIONS_PER_TOPIC_MAX, Placement, Refused
 from broker.znodes import Assignment
 from contracts.cluster import LiveBroker
+from contracts.specs import Limits
 
 ID = UUID(int=1)
 
@@ -196,3 +197,50 @@ def test_growing_goes_on_where_the_topic_began() -> None:
     grown = with_topic(context(1, 2, 3), (2, 3))
     assert Placement(grown).added(NewPartitions("t", 3)) == [(3, 2), (1, 3)]
     assert Placement(grown).added(NewPartitions("t", 2, [(1, 2)])) == [(1, 2)]
+
+
+A, B = "iaaaaaaaaaaa", "ibbbbbbbbbbb"
+
+
+def sold(**partitions_max: int) -> ControllerContext:
+    """A cluster of one broker with instances that may have so many partitions, and one topic of each."""
+    limits = {instance: Limits(partitions_max=most) for instance, most in partitions_max.items()}
+    there = context(1)
+    there.limits_of = lambda topic: limits.get(topic[:12])
+    for instance in (A, B):
+        name = f"{instance}.old"
+        partitions = {index: PartitionRecord(Assignment((1,))) for index in range(6)}
+        there.topics[name] = TopicRecord(name, ID, 0, {}, partitions)
+    return there
+
+
+def topic(name: str, partitions: int) -> NewTopic:
+    return NewTopic(name, ID, partitions)
+
+
+def test_an_instance_gets_no_more_partitions_than_it_was_sold() -> None:
+    placement = Placement(sold(iaaaaaaaaaaa=10))
+    assert len(placement.topic(topic(f"{A}.new", 3))) == 3
+    with pytest.raises(Refused, match="has 9 of at most 10 partitions; 2 more do not fit") as refused:
+        placement.topic(topic(f"{A}.more", 2))
+    assert refused.value.verdict.error_code is ErrorCode.policy_violation
+    with pytest.raises(Refused, match="has 9 of at most 10 partitions; 2 more"):
+        placement.added(NewPartitions(f"{A}.old", 8))
+    assert len(placement.added(NewPartitions(f"{A}.old", 7))) == 1
+    with pytest.raises(Refused, match="has 10 of at most 10"):
+        placement.topic(NewTopic(f"{A}.placed", ID, assignment={0: (1,)}))
+
+
+def test_what_one_instance_has_takes_nothing_from_another_or_from_who_has_no_limit() -> None:
+    placement = Placement(sold(iaaaaaaaaaaa=6, ibbbbbbbbbbb=300))
+    with pytest.raises(Refused, match="has 6 of at most 6"):
+        placement.topic(topic(f"{A}.new", 1))
+    assert len(placement.topic(topic(f"{B}.new", 294))) == 294
+    assert len(placement.topic(topic("iccccccccccc.unknown", 500))) == 500
+    assert len(placement.topic(topic("an.operators.own", 500))) == 500
+
+
+def test_an_instance_above_a_lowered_limit_keeps_what_it_has_and_gets_nothing() -> None:
+    placement = Placement(sold(iaaaaaaaaaaa=2))
+    with pytest.raises(Refused, match="has 6 of at most 2"):
+        placement.topic(topic(f"{A}.new", 1))

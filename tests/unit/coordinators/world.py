@@ -66,7 +66,7 @@ class Disk:
             ME,
             self.logs,
             self.metadata,
-            log_config=lambda _layer: CONFIG,
+            log_config=lambda _topic, _layer: CONFIG,
             replica_lag_max_ms=10_000,
             now_ms=monotonic_ms,
             epoch_ms=epoch_ms,

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
+from contracts.specs import Limits
+from contracts.topic_policy import partitions_fault
 from gateway.answers import response, with_entries
 from gateway.apis import APIS, Mode
 from gateway.causes import DisconnectCause
@@ -14,7 +16,6 @@ from gateway.config import GatewayConfig, Timeouts
 from gateway.handlers.api_versions import offered
 from gateway.lifecycle import TRANSITIONS, Event, Phase, next_phase
 from gateway.timers import overdue
-from gateway.topic_rules import partitions_fault
 from wire.api_table import ApiKey, version_range
 
 
@@ -125,8 +126,8 @@ def test_produce_0_and_join_group_0_are_advertised() -> None:
 
 
 def test_partition_limit_has_the_numbers() -> None:
-    assert partitions_fault(298, 2, 300) is None
-    assert partitions_fault(298, 3, 300) == (
+    assert partitions_fault(298, 2, Limits(partitions_max=300)) is None
+    assert partitions_fault(298, 3, Limits(partitions_max=300)) == (
         "the instance has 298 of at most 300 partitions; 3 more do not fit"
     )
 

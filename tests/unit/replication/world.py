@@ -96,7 +96,7 @@ class Node:
             self.node_id,
             self.logs,
             world.cluster,
-            log_config=lambda _: CONFIG,
+            log_config=lambda _topic, _layer: CONFIG,
             replica_lag_max_ms=LAG_MAX_MS,
             now_ms=self.now_ms,
             epoch_ms=lambda: 1_700_000_000_000 + world.now_ms,
