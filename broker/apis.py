@@ -7,6 +7,7 @@ met.
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, cast
 
+from broker.payer import Charged
 from wire.api_table import ApiKey, VersionRange, version_range
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ class Api(NamedTuple):
     """Served before the connection has authenticated."""
     peers_only: bool = False
     """Served to the brokers of this cluster; to everyone else the row does not exist."""
+    charged: Charged | None = None
+    """The bucket that an instance's frames are charged to."""
     is_ours: bool = False
     """The body is a message of `contracts.cluster` behind a request header v1; kio does not know the key."""
 
@@ -51,8 +54,15 @@ def _between_brokers(key: ApiKey, module: str) -> Api:
 
 
 _ROWS: Final = (
-    Api(ApiKey.PRODUCE, version_range(0, 8), "produce", raw=True, frame_bytes_max=None),
-    Api(ApiKey.FETCH, version_range(0, 11), "fetch", raw=True),
+    Api(
+        ApiKey.PRODUCE,
+        version_range(0, 8),
+        "produce",
+        raw=True,
+        frame_bytes_max=None,
+        charged=Charged.PRODUCE,
+    ),
+    Api(ApiKey.FETCH, version_range(0, 11), "fetch", raw=True, charged=Charged.CONSUME),
     Api(ApiKey.LIST_OFFSETS, version_range(0, 6), "list_offsets"),
     Api(ApiKey.METADATA, version_range(0, 12), "metadata"),
     _between_brokers(ApiKey.LEADER_AND_ISR, "cluster_command"),
@@ -64,7 +74,7 @@ _ROWS: Final = (
     Api(ApiKey.CREATE_TOPICS, version_range(2, 7), "create_topics"),
     Api(ApiKey.DELETE_TOPICS, version_range(1, 6), "delete_topics"),
     Api(ApiKey.DELETE_RECORDS, version_range(0, 2), "delete_records"),
-    Api(ApiKey.INIT_PRODUCER_ID, version_range(0, 4), "init_producer_id"),
+    Api(ApiKey.INIT_PRODUCER_ID, version_range(0, 4), "init_producer_id", charged=Charged.INTERNAL),
     Api(ApiKey.OFFSET_FOR_LEADER_EPOCH, version_range(2, 4), "offset_for_leader_epoch"),
     Api(ApiKey.DESCRIBE_CONFIGS, version_range(1, 4), "describe_configs"),
     Api(ApiKey.ALTER_CONFIGS, version_range(0, 2), "alter_configs"),
@@ -76,26 +86,51 @@ _ROWS: Final = (
     Api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, version_range(0, 0), "alter_partition_reassignments"),
     Api(ApiKey.LIST_PARTITION_REASSIGNMENTS, version_range(0, 0), "list_partition_reassignments"),
     Api(ApiKey.DESCRIBE_CLUSTER, version_range(0, 1), "describe_cluster"),
-    Api(ApiKey.OFFSET_COMMIT, version_range(2, 8), "offset_commit", frame_bytes_max=4 * MIB),
+    Api(
+        ApiKey.OFFSET_COMMIT,
+        version_range(2, 8),
+        "offset_commit",
+        frame_bytes_max=4 * MIB,
+        charged=Charged.INTERNAL,
+    ),
     Api(ApiKey.OFFSET_FETCH, version_range(1, 7), "offset_fetch"),
     Api(ApiKey.FIND_COORDINATOR, version_range(0, 3), "find_coordinator"),
-    Api(ApiKey.JOIN_GROUP, version_range(0, 7), "join_group", frame_bytes_max=8 * MIB),
+    Api(
+        ApiKey.JOIN_GROUP,
+        version_range(0, 7),
+        "join_group",
+        frame_bytes_max=8 * MIB,
+        charged=Charged.INTERNAL,
+    ),
     Api(ApiKey.HEARTBEAT, version_range(0, 4), "heartbeat"),
-    Api(ApiKey.LEAVE_GROUP, version_range(0, 4), "leave_group"),
-    Api(ApiKey.SYNC_GROUP, version_range(0, 5), "sync_group", frame_bytes_max=8 * MIB),
+    Api(ApiKey.LEAVE_GROUP, version_range(0, 4), "leave_group", charged=Charged.INTERNAL),
+    Api(
+        ApiKey.SYNC_GROUP,
+        version_range(0, 5),
+        "sync_group",
+        frame_bytes_max=8 * MIB,
+        charged=Charged.INTERNAL,
+    ),
     Api(ApiKey.DESCRIBE_GROUPS, version_range(0, 5), "describe_groups"),
     Api(ApiKey.LIST_GROUPS, version_range(0, 4), "list_groups"),
-    Api(ApiKey.DELETE_GROUPS, version_range(0, 2), "delete_groups"),
-    Api(ApiKey.OFFSET_DELETE, version_range(0, 0), "offset_delete"),
-    Api(ApiKey.ADD_PARTITIONS_TO_TXN, version_range(0, 4), "add_partitions_to_txn"),
-    Api(ApiKey.ADD_OFFSETS_TO_TXN, version_range(0, 3), "add_offsets_to_txn"),
-    Api(ApiKey.END_TXN, version_range(0, 3), "end_txn"),
+    Api(ApiKey.DELETE_GROUPS, version_range(0, 2), "delete_groups", charged=Charged.INTERNAL),
+    Api(ApiKey.OFFSET_DELETE, version_range(0, 0), "offset_delete", charged=Charged.INTERNAL),
+    Api(ApiKey.ADD_PARTITIONS_TO_TXN, version_range(0, 4), "add_partitions_to_txn", charged=Charged.INTERNAL),
+    Api(ApiKey.ADD_OFFSETS_TO_TXN, version_range(0, 3), "add_offsets_to_txn", charged=Charged.INTERNAL),
+    Api(ApiKey.END_TXN, version_range(0, 3), "end_txn", charged=Charged.INTERNAL),
     Api(ApiKey.WRITE_TXN_MARKERS, version_range(1, 1), "write_txn_markers"),
-    Api(ApiKey.TXN_OFFSET_COMMIT, version_range(0, 3), "txn_offset_commit", frame_bytes_max=4 * MIB),
+    Api(
+        ApiKey.TXN_OFFSET_COMMIT,
+        version_range(0, 3),
+        "txn_offset_commit",
+        frame_bytes_max=4 * MIB,
+        charged=Charged.INTERNAL,
+    ),
     Api(ApiKey.DESCRIBE_PRODUCERS, version_range(0, 0), "describe_producers"),
     Api(ApiKey.DESCRIBE_TRANSACTIONS, version_range(0, 0), "describe_transactions"),
     Api(ApiKey.LIST_TRANSACTIONS, version_range(0, 1), "list_transactions"),
 )
 
 APIS: Final[dict[int, Api]] = {int(row.key): row for row in _ROWS}
+CHARGED: Final[dict[int, Charged]] = {int(row.key): row.charged for row in _ROWS if row.charged is not None}
 assert len(APIS) == len(_ROWS), "an API stands twice in the table"

@@ -98,7 +98,7 @@ class Broker:
         )
         self.leaders = TrafficLeaders(self.traffic, self.replicas, self.metadata)
         self.commands = CommandReceiver(self)
-        self.groups = GroupCoordinators(self.metadata)
+        self.groups = GroupCoordinators(self.metadata, on_written=self._written)
         self.fetch_sessions = FetchSessionCache(
             config.fetch_sessions_max, lambda: secrets.randbelow(_SESSION_ID_MAX) + 1
         )
@@ -110,7 +110,9 @@ class Broker:
         self.replication = Replication(self, self.member.who)
         self.producer_ids = ProducerIds(self.member.tree, config.node_id)
         peers = Peers(self.metadata, config.secret, self.member.who)
-        self.transactions = TransactionCoordinators(self.replicas, self.groups, self.producer_ids, peers)
+        self.transactions = TransactionCoordinators(
+            self.replicas, self.groups, self.producer_ids, peers, on_written=self._written
+        )
         self.config_writer = ConfigWriter(self.member.tree, self.metadata)
         self.loaded: LoadReport
         """What starting found on the disk."""
@@ -238,6 +240,12 @@ class Broker:
             self.config.static_layer,
         )
         self._log_configs.clear()
+
+    def _written(self, key: str, size_bytes: int) -> None:
+        """Coordinators wrote to an internal topic: the group's or transactional id's instance pays."""
+        instance_id = owner_of(key)
+        if instance_id is not None:
+            self.traffic.charge_internal(instance_id, size_bytes, self.now_ms())
 
     def _isr_proposed(self, partition: Partition, change: IsrChange) -> None:
         direction = "shrink" if len(change.isr) < len(partition.isr) else "expand"

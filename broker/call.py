@@ -1,13 +1,19 @@
 """One request on its way through the broker. Every handler gets a `Call` and answers it, now or later."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from broker.causes import CloseCause
+from broker.entities import throttled
 from broker.sasl import PeerBroker
 from contracts.cluster import ClusterResponse
 from contracts.cluster import encode as encode_message
+from runtime.clock import monotonic_ms
 from wire.codec import RequestHeader, framed_response
+
+if TYPE_CHECKING:
+    from broker.payer import Payer
+    from broker.throttling import Debt, Reservation
 
 
 class ReplyFile(Protocol):
@@ -52,6 +58,8 @@ class Channel(Protocol):
     """A gateway at the other end passes on what a client asks."""
     peer_broker: PeerBroker | None
     """The broker of this cluster that speaks, if one does: it may fetch as a replica and give orders."""
+    payer: "Payer | None"
+    """The instance that a gateway named, if one did."""
 
     def begin_sasl(self, *, bare_token: bool) -> None:
         """SaslHandshake succeeded; with `bare_token` the next frame is the token itself (v0)."""
@@ -76,7 +84,7 @@ class Call:
     is valid only until `handle` returns; the body begins at `header.body_at`).
     """
 
-    __slots__ = ("channel", "done", "header", "received_at_ms", "request")
+    __slots__ = ("channel", "debt", "done", "header", "received_at_ms", "request", "reservation")
 
     def __init__(self, header: RequestHeader, request: Any, channel: Channel, received_at_ms: int) -> None:
         self.header = header
@@ -85,6 +93,10 @@ class Call:
         self.received_at_ms = received_at_ms
         """Monotonic."""
         self.done = False
+        self.reservation: Reservation | None = None
+        """The frame is charged already: it is the first of its kind on its connection."""
+        self.debt: Debt | None = None
+        """What the instance owes for coordinators' requests: the answer says it, then the channel waits."""
 
     @property
     def api_version(self) -> int:
@@ -123,6 +135,10 @@ class Call:
 
     def reply(self, entity: Any, *, mute: Mute | None = None) -> None:
         """Answer with a kio response, then leave the connection unread while `mute` says so."""
+        if self.debt is not None:
+            now_ms = monotonic_ms()
+            mute = self.debt.mute(now_ms)
+            entity = throttled(entity, self.debt.throttle_time_ms(now_ms))
         self.reply_parts([framed_response(entity, self.header.correlation_id)], mute=mute)
 
     def reply_message(self, message: ClusterResponse) -> None:

@@ -10,19 +10,24 @@ import socket
 import struct
 from typing import TYPE_CHECKING, Final
 
+from broker.apis import CHARGED
 from broker.call import Call, Mute, Ready, ReplyPart
 from broker.causes import CloseCause
 from broker.memory import SMALL_BYTES
 from broker.outbox import Outbox, PeerGone
+from broker.payer import Payer
 from broker.pending_replies import PendingReplies
-from broker.sasl import PeerBroker, client_address, peer_broker
+from broker.sasl import PeerBroker, client_of, peer_broker
 from broker.slow_frames import slow_frame
-from broker.socket_watch import SocketWatch
+from broker.socket_watch import SocketWatch, unread_bytes
 
 if TYPE_CHECKING:
     from broker.server import Server
 
 _SIZE: Final = struct.Struct(">i")
+_API_KEY: Final = struct.Struct(">h")
+_KEYED_BYTES: Final = 6
+"""Length prefix and API key."""
 _LARGE_FRAME_BYTES: Final = 128 * 1024
 _LARGE_HEAD_BYTES: Final = 4096
 _FRAMES_PER_TURN: Final = 32
@@ -56,6 +61,7 @@ class Connection:
         "idle_ms",
         "is_authenticated",
         "is_closed",
+        "payer",
         "peer_broker",
         "sasl_begun",
         "speaks_for_client",
@@ -73,6 +79,7 @@ class Connection:
         self.sasl_begun = self.expects_bare_token = False
         self.speaks_for_client = False
         self.peer_broker: PeerBroker | None = None
+        self.payer: Payer | None = None
         self.call: Call | None = None
         self.idle_ms = 0
         self._buffer: bytearray | None = None
@@ -147,8 +154,8 @@ class Connection:
             self._wait_for_memory(holds_memory=False)
             return
         limit = server.config.receive_buffer_bytes
-        if self._expects_large:
-            limit = _LARGE_HEAD_BYTES
+        if self._expects_large or (self.payer is not None and self.payer.is_new):
+            limit = _LARGE_HEAD_BYTES  # the rest may have to wait in the kernel
         elif server.memory.used_bytes >= server.memory.limit_bytes:
             limit = SMALL_BYTES
         received = self._socket.recv_into(server.shared, limit)
@@ -229,6 +236,8 @@ class Connection:
             if fault is not None:
                 self.close(fault)
                 break
+            if self.payer is not None and not self._is_admitted(view, start, end, 4 + size):
+                break
             if end - start < 4 + size:
                 break
             if handled == _FRAMES_PER_TURN:
@@ -241,6 +250,20 @@ class Connection:
             start += 4 + size
         self._handling = False
         return start
+
+    def _is_admitted(self, view: memoryview, start: int, end: int, frame_bytes: int) -> bool:
+        """Whether more of the frame may be read: the first of its kind waits for what is owed before it."""
+        payer = self.payer
+        assert payer is not None
+        if end - start < _KEYED_BYTES:
+            return True
+        charged = CHARGED.get(_API_KEY.unpack_from(view, start + 4)[0])
+        if charged is None:
+            return True
+        self._mute = payer.admit(charged, frame_bytes, self._server.now_ms())
+        if self._mute is not None:
+            self.check_mute()
+        return self._mute is None
 
     def _wait_for_memory(self, *, holds_memory: bool) -> None:
         self._watch.stop_reading()
@@ -356,9 +379,13 @@ class Connection:
         """The peer proved the secret; a broker says who it is, a gateway whom it speaks for."""
         self.is_authenticated = True
         self.peer_broker = peer_broker(authorization_id)
-        address = client_address(authorization_id)
-        self.speaks_for_client = address is not None
-        self.client_host = address or self.client_host
+        client = client_of(authorization_id)
+        if client is None:
+            return
+        self.speaks_for_client = True
+        self.client_host = client.address
+        if client.instance_id is not None:
+            self.payer = self._server.payer(self, client.instance_id)
 
     # -- timers and the end ------------------------------------------------------------------------------
 
@@ -386,6 +413,8 @@ class Connection:
         if self.is_closed:
             return
         self.is_closed = True
+        if self.payer is not None:
+            self._pay_for_rest(self.payer, cause)
         self._watch.stop_reading()
         self._watch.stop_writing()
         self._server.cancel_timer(self._mute_timer)
@@ -397,3 +426,16 @@ class Connection:
         self._server.memory.forget(self)
         self._server.connection_closed(self, cause)  # counted before the peer can know
         self._socket.close()
+
+    def _pay_for_rest(self, payer: Payer, cause: CloseCause) -> None:
+        """The frame that was being read will never be whole: what came of it is charged all the same."""
+        charged = None
+        received = 0
+        if self._buffer is not None and not self._handling and self._end - self._start >= _KEYED_BYTES:
+            charged = CHARGED.get(_API_KEY.unpack_from(self._buffer, self._start + 4)[0])
+            received = self._end - self._start
+        if charged is not None:
+            received += unread_bytes(self._socket)
+            payer.cut(charged, received, str(cause), self._server.now_ms())
+        else:
+            payer.withdraw(self._server.now_ms())

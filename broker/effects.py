@@ -62,6 +62,8 @@ class Batch(NamedTuple):
     """One record batch."""
     verification: int | None = None
     """The guard that lets it begin a transaction in the log (KIP-890)."""
+    key: str = ""
+    """The group or transactional id that it is about: its instance pays for the bytes."""
 
 
 class Core(Protocol[A]):

@@ -1,10 +1,11 @@
 """Build kio responses for whatever version the client speaks: values a version does not have are left out."""
 
 import sys
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from wire.codec import response_class
+from wire.codec import duration, response_class
 
 
 @lru_cache(maxsize=512)
@@ -16,6 +17,13 @@ def make(cls: Any, /, **values: Any) -> Any:
     """An entity of `cls` from those values that its version has."""
     names = _field_names(cls)
     return cls(**{name: value for name, value in values.items() if name in names})
+
+
+def throttled(entity: Any, throttle_time_ms: int) -> Any:
+    """The response with its throttle_time_ms, where its version has one."""
+    if not throttle_time_ms or "throttle_time" not in _field_names(entity.__class__):
+        return entity
+    return replace(entity, throttle_time=duration(throttle_time_ms))
 
 
 class ResponseShape:

@@ -39,7 +39,7 @@ class PartitionRead(NamedTuple):
 class FetchReply:
     """An answer being built. Raises: OSError, from its constructor, when records cannot be read."""
 
-    __slots__ = ("_parts", "_version", "body_bytes")
+    __slots__ = ("_parts", "_version", "body_bytes", "topics")
 
     def __init__(
         self,
@@ -66,6 +66,8 @@ class FetchReply:
                         copied += len(part)
                     parts.append(part)
         self._parts = parts
+        self.topics = len(topics)
+        """How many names it has."""
         self.body_bytes = len(fetch_wire.response_head(api_version, 0, 0, 0)) + sum(
             len(part) if isinstance(part, bytes) else part.size_bytes for part in parts
         )
@@ -78,9 +80,14 @@ class FetchReply:
         return _joined(self._parts)
 
 
-def error_frame(api_version: int, correlation_id: int, error_code: int) -> bytes:
+def error_frame_bytes(api_version: int) -> int:
+    """The size of `error_frame`."""
+    return len(error_frame(api_version, 0, 0))
+
+
+def error_frame(api_version: int, correlation_id: int, error_code: int, throttle_time_ms: int = 0) -> bytes:
     """What a Fetch gets whose session cannot be used."""
-    body = fetch_wire.response_head(api_version, 0, error_code, 0) + fetch_wire.EMPTY
+    body = fetch_wire.response_head(api_version, throttle_time_ms, error_code, 0) + fetch_wire.EMPTY
     return fetch_wire.frame_head(len(body), correlation_id) + body
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 
-from broker.call import Call
+from broker.call import Call, Mute
 from broker.causes import CloseCause
 from broker.fetch_reply import FetchReply, PartitionRead
 from broker.fetch_sessions import FetchContext
@@ -16,11 +16,12 @@ from broker.log.errors import LogError
 from broker.log.partition_log import PartitionLog
 from broker.log.results import LogSlice
 from broker.log.txn_index import AbortedTransaction
+from broker.payer import Charged, Payer, crossed_bytes
 from broker.purgatory import Purgatory, Waiting
 from broker.replication.partition import Partition
 from broker.replication.replicas import Replicas
 from broker.replication.sessions import ReplicaSessions
-from broker.throttling import charge
+from broker.throttling import Reservation, charge
 from contracts.names import owner_of
 from contracts.quota import Direction
 from wire.api_table import ApiKey
@@ -32,6 +33,10 @@ _READ_COMMITTED: Final = 1
 DEBUGGING_REPLICA_ID: Final = -2
 """A tool that compares replicas: followers answer too, and no tenant is charged. Gateways refuse it."""
 _NONE: Final = int(ErrorCode.none.value)
+_ENTRY_BYTES: Final = 50
+"""About what a partition takes in an answer beside its records."""
+_RATES_CHANGE_MS: Final = 1_000
+"""How often a wait is looked at: rates change meanwhile."""
 
 
 class DelayedFetch(Waiting[tuple[str, int]]):
@@ -51,6 +56,8 @@ class Fetches:
     def __init__(self, call_soon: Callable[..., object]) -> None:
         self._purgatory: Purgatory[DelayedFetch] = Purgatory()
         self._by_connection: dict[int, DelayedFetch] = {}
+        self._awaiting_turn: dict[int, tuple[Fetch, asyncio.TimerHandle]] = {}
+        """By connection, too: fetches whose answer waits until the instance has paid for what was before."""
         self._call_soon = call_soon
         self._sessions: ReplicaSessions | None = None
 
@@ -103,6 +110,8 @@ class Fetches:
         """Answer everyone who waits: the broker stops."""
         for waiting in list(self._by_connection.values()):
             self.expired(waiting.fetch)
+        for _fetch, timer in self._awaiting_turn.values():
+            timer.cancel()  # their connections close without an answer, as all do that are throttled
         if self._sessions is not None:
             self._sessions.rouse_all()
 
@@ -111,6 +120,18 @@ class Fetches:
         waiting = self._by_connection.get(connection_id)
         if waiting is not None:
             self._forget(waiting)
+        fetch, timer = self._awaiting_turn.pop(connection_id, (None, None))
+        if fetch is not None and timer is not None:
+            timer.cancel()
+            fetch.withdraw()
+
+    def await_turn(self, fetch: "Fetch", timer: asyncio.TimerHandle) -> None:
+        """The fetch's answer waits for its turn, or for rates to change."""
+        self._awaiting_turn[fetch.call.connection_id] = fetch, timer
+
+    def turn_comes(self, fetch: "Fetch") -> None:
+        """It is time to ask again."""
+        del self._awaiting_turn[fetch.call.connection_id]
 
     def _wake(self, waiting: DelayedFetch) -> None:
         if self._forget(waiting):
@@ -125,7 +146,16 @@ class Fetches:
 class Fetch:
     """One Fetch request in progress."""
 
-    __slots__ = ("_broker", "_deadline_ms", "_is_debugging", "_read_committed", "call", "context", "scan")
+    __slots__ = (
+        "_broker",
+        "_deadline_ms",
+        "_is_debugging",
+        "_read_committed",
+        "_reservation",
+        "call",
+        "context",
+        "scan",
+    )
 
     def __init__(self, broker: "Broker", call: Call, scan: FetchScan, context: FetchContext) -> None:
         self._broker = broker
@@ -135,6 +165,7 @@ class Fetch:
         self._deadline_ms = call.received_at_ms + max(0, scan.max_wait_ms)
         self._read_committed = scan.isolation_level == _READ_COMMITTED
         self._is_debugging = scan.replica_id == DEBUGGING_REPLICA_ID
+        self._reservation: Reservation | None = None
 
     def go_on(self, final: bool = False) -> None:
         """`attempt` outside of the dispatch that guards handlers."""
@@ -232,19 +263,57 @@ class Fetch:
             self.call.close(CloseCause.STORAGE_ERROR)
 
     def _answer(self, reads: list[PartitionRead], now_ms: int) -> None:
+        payer = self.call.channel.payer
+        if payer is not None and not self._is_due(payer, reads, now_ms):
+            return
         reply = FetchReply(
             self.call.api_version,
             self._chosen(reads),
             sendfile_bytes_min=self._broker.config.sendfile_bytes_min,
         )
-        throttle_time_ms, mute = charge(
-            self._broker.traffic, Direction.CONSUME, self._sizes(reads, reply.body_bytes + 8), now_ms
-        )
+        frame_bytes = reply.body_bytes + 8
+        if payer is not None:
+            throttled = self._pay(payer, crossed_bytes(frame_bytes, reply.topics), now_ms)
+        else:
+            sizes = self._sizes(reads, frame_bytes)
+            throttled = charge(self._broker.traffic, Direction.CONSUME, sizes, now_ms)
+        throttle_time_ms, mute = throttled
         self._broker.metrics.throttled_ms["consume"] += throttle_time_ms
         self.call.reply_parts(
             reply.framed(self.call.header.correlation_id, throttle_time_ms, self.context.session_id),
             mute=mute,
         )
+
+    def _is_due(self, payer: Payer, reads: list[PartitionRead], now_ms: int) -> bool:
+        """Whether the answer may leave: the first of a connection waits for what is owed before it.
+
+        It is charged as it would be now, and read anew when its turn has come.
+        """
+        if self._reservation is None:
+            estimate = sum(read.records_bytes for read in reads) + _ENTRY_BYTES * len(reads)
+            self._reservation = payer.reserve(Charged.CONSUME, estimate, now_ms)
+            if self._reservation is None:
+                return True
+        remaining_ms = self._reservation.remaining_ms(now_ms)
+        if remaining_ms <= 0:
+            return True
+        timer = self._broker.call_later(min(remaining_ms, _RATES_CHANGE_MS), self._turn_comes)
+        self._broker.fetches.await_turn(self, timer)
+        return False
+
+    def _turn_comes(self) -> None:
+        self._broker.fetches.turn_comes(self)
+        self.go_on(final=True)
+
+    def _pay(self, payer: Payer, size_bytes: int, now_ms: int) -> tuple[int, Mute | None]:
+        reservation, self._reservation = self._reservation, None
+        return payer.charge_fetch(size_bytes, reservation, now_ms)
+
+    def withdraw(self) -> None:
+        """The connection is gone: what was charged for the answer is given back."""
+        if self._reservation is not None:
+            self._reservation.release(self._broker.now_ms())
+            self._reservation = None
 
     def _chosen(self, reads: list[PartitionRead]) -> list[PartitionRead]:
         """What the answer names: everything, or in an incremental session what is new."""

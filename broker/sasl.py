@@ -4,6 +4,8 @@ import hmac
 import re
 from typing import Final, NamedTuple
 
+from contracts.names import is_instance_id
+
 MECHANISM: Final = "PLAIN"
 USER: Final = "portico"
 _PEER_BROKER: Final = re.compile(r"broker/([0-9]{1,9})/([0-9]{1,18})", re.ASCII)
@@ -19,6 +21,14 @@ class PeerBroker(NamedTuple):
     def authorization_id(self) -> str:
         """How it introduces itself."""
         return f"broker/{self.broker_id}/{self.broker_epoch}"
+
+
+class Client(NamedTuple):
+    """Whom a gateway at the other end of a connection speaks for."""
+
+    instance_id: str | None
+    """Who pays; None: nobody in particular."""
+    address: str
 
 
 def check_plain(token: bytes, secret: str) -> str | None:
@@ -39,9 +49,17 @@ def peer_broker(authorization_id: str) -> PeerBroker | None:
     return None if found is None else PeerBroker(int(found[1]), int(found[2]))
 
 
-def client_address(authorization_id: str) -> str | None:
-    """The IP address in `ip:port` or `[ip]:port`, None when there is none."""
-    host, separator, port = authorization_id.rpartition(":")
-    if not separator or not port.isdecimal() or len(host) > 64:
+def client_of(authorization_id: str) -> Client | None:
+    """The client in `<instance id>/ip:port` or `<instance id>/[ip]:port`, None when there is none.
+
+    The instance may be left out.
+    """
+    first, separator, rest = authorization_id.partition("/")
+    instance_id, peer = (first, rest) if separator else (None, first)
+    host, colon, port = peer.rpartition(":")
+    if not colon or not port.isdecimal() or len(host) > 64:
         return None
-    return host.removeprefix("[").removesuffix("]") or None
+    if instance_id is not None and not is_instance_id(instance_id):
+        return None
+    host = host.removeprefix("[").removesuffix("]")
+    return Client(instance_id, host) if host else None

@@ -4,14 +4,16 @@ import asyncio
 import contextlib
 import errno
 import socket
+from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from broker.apis import APIS, Api, Handler
+from broker.apis import APIS, CHARGED, Api, Handler
 from broker.call import Call, Channel
 from broker.causes import CloseCause
 from broker.connection import Connection
 from broker.memory import ReceiveMemory
+from broker.payer import Charged, Payer
 from broker.rate_limited import RateLimitedLog
 from broker.sasl import check_plain
 from runtime.clock import monotonic_ms
@@ -67,6 +69,8 @@ class Server:
         self.shared_view = memoryview(self.shared)
         self.connections: dict[int, Connection] = {}
         self.muted: set[Connection] = set()
+        self._paid_by: Counter[str] = Counter()
+        """Connections by the instance that pays for them."""
         self.call_soon = self.loop.call_soon
         self.now_ms = monotonic_ms
         self._next_connection_id = 1
@@ -174,12 +178,47 @@ class Server:
             if route.request_class is not None:
                 request = decode(route.request_class, bytes(frame), header.body_at)
             call = connection.call = Call(header, request, connection, self.now_ms())
+            payer = connection.payer
+            if payer is not None and route.api.charged is not None:
+                self._charge(payer, call, route.api.charged, len(frame) + 4)
             self.metrics.requests[api_key] += 1
             route.handler(self.broker, call)
         except MalformedFrame as error:
+            self._charge_malformed(connection, api_key, len(frame) + 4)
             self._refuse(connection, CloseCause.MALFORMED_REQUEST, str(error))
         except Exception:  # noqa: BLE001 - the boundary: a handler's bug costs one connection, not the process
             self.handler_failed(connection, api_key)
+
+    def _charge(self, payer: Payer, call: Call, charged: Charged, frame_bytes: int) -> None:
+        """Produce and Fetch charge for themselves, when they know what was carried."""
+        reservation = payer.take_reservation()
+        if charged is Charged.INTERNAL:
+            call.debt = payer.charge_request(frame_bytes, reservation, call.received_at_ms)
+        else:
+            call.reservation = reservation
+
+    def _charge_malformed(self, connection: Connection, api_key: int, frame_bytes: int) -> None:
+        payer, charged = connection.payer, CHARGED.get(api_key)
+        if payer is None or charged is None:
+            return
+        call = connection.call
+        if call is not None and call.reservation is not None:
+            payer.reservation, call.reservation = call.reservation, None
+        payer.cut(charged, frame_bytes, str(CloseCause.MALFORMED_REQUEST), self.now_ms())
+
+    def payer(self, connection: Connection, instance_id: str) -> Payer | None:
+        """Who pays for a connection that logs in; closes it when the instance has its connections.
+
+        Gateways hold an instance to its connections, too: here are also those whose clients have given up
+        while their requests wait their turn.
+        """
+        connections_max = self.broker.traffic.connections_max(instance_id)
+        if connections_max is not None and self._paid_by[instance_id] >= connections_max:
+            self.broker.traffic.refuse(instance_id, str(CloseCause.TOO_MANY_CONNECTIONS))
+            connection.close(CloseCause.TOO_MANY_CONNECTIONS)
+            return None
+        self._paid_by[instance_id] += 1
+        return Payer(self.broker.traffic, instance_id)
 
     def _route(self, api_key: int, api_version: int) -> Route | None:
         api = APIS.get(api_key)
@@ -256,6 +295,10 @@ class Server:
     def connection_closed(self, connection: Connection, cause: CloseCause) -> None:
         """Every connection ends here, once."""
         self.connections.pop(connection.connection_id, None)
+        if connection.payer is not None:
+            self._paid_by[connection.payer.instance_id] -= 1
+            if not self._paid_by[connection.payer.instance_id]:
+                del self._paid_by[connection.payer.instance_id]
         self.metrics.closed(cause)
         if cause not in _QUIET_CAUSES:
             self._warnings.warning(

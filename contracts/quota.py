@@ -37,7 +37,10 @@ class FlowCounters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Counters of one instance and direction on one point, and the rate it applies now."""
 
     used: Count = 0
-    """Bytes, or us of CPU."""
+    """Bytes, or us of CPU. Bytes are those that crossed the tenant's own socket, and they are billed."""
+    overhead: Count = 0
+    """Charged to the rate beside `used` and billed to nobody: requests to coordinators, what they make a
+    broker write into internal topics, large Fetch requests, frames that were cut."""
     requests: Count = 0
     throttled_ms: Count = 0
     """Time in which the bucket was in debt, so that clients were held back: at most 1000 per second."""
@@ -63,6 +66,8 @@ class InstanceTraffic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Node id -> partitions of the instance it leads, as the sender's metadata has it; {}: unknown."""
     leaders_version: Count = 0
     """Orders what several points say of leaders: a larger one is newer. See `leaders_version`."""
+    refusals: dict[str, Count] = {}
+    """Refused requests by error name or close cause; only grow."""
 
 
 class InstanceCpu(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

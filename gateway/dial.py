@@ -39,7 +39,7 @@ class Dial:
         upstream = Outbox(worker.loop, worker.buffer, sock, conn.adjust_reading, conn.upstream_broken)
         upstream.held = True
         conn.mark_ms = worker.now_ms
-        login = worker.login_frames(conn.peer)
+        login = worker.login_frames(conn.served.instance_id, conn.peer)
         conn.replies.login_replies_due = len(login)
         upstream.send(login)
         worker.loop.add_writer(sock.fileno(), self._connected)

@@ -1,7 +1,8 @@
 """How a gateway logs in at a broker without a round trip: two requests in front of the client's first one.
 
-SASL PLAIN with the deployment's secret; the authorization id carries the client's address, which the broker
-shows in DescribeGroups. Without a secret the broker is open on loopback and nothing is sent.
+SASL PLAIN with the deployment's secret; the authorization id, `<instance id>/<ip:port>`, says who pays for
+what comes on the connection, and the client's address, which the broker shows in DescribeGroups. Without a
+secret the broker is open on loopback and nothing is sent.
 """
 
 from typing import Final
@@ -26,11 +27,11 @@ class Login:
         self._secret = secret
         self._handshake = framed_request(SaslHandshakeRequest(mechanism="PLAIN"), 1, _CLIENT_ID)
 
-    def frames(self, peer: str) -> list[bytes]:
-        """What goes up first on a connection for the client at `peer`."""
+    def frames(self, instance_id: str, peer: str) -> list[bytes]:
+        """What goes up first on a connection for an instance's client at `peer`."""
         if self._secret is None:
             return []
-        request = SaslAuthenticateRequest(auth_bytes=plain_token(self._secret, peer))
+        request = SaslAuthenticateRequest(auth_bytes=plain_token(self._secret, f"{instance_id}/{peer}"))
         return [self._handshake, framed_request(request, 2, _CLIENT_ID)]
 
 

@@ -71,9 +71,9 @@ class Worker:
         """Where the upstream connection of a listener goes."""
         return self.backend(cluster_id).address(node_id)
 
-    def login_frames(self, peer: str) -> list[Buffer]:
+    def login_frames(self, instance_id: str, peer: str) -> list[Buffer]:
         """What goes up in front of a client's first request."""
-        return list(self._login.frames(peer))
+        return list(self._login.frames(instance_id, peer))
 
     # Connections
 

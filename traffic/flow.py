@@ -25,6 +25,7 @@ class Flow:
         "_burst_ms",
         "_level",
         "_owed",
+        "overhead",
         "rate_per_s",
         "refused",
         "requests",
@@ -36,6 +37,8 @@ class Flow:
         """`burst_ms` of the rate are what the bucket holds when full."""
         self._burst_ms = burst_ms
         self.used = 0
+        self.overhead = 0
+        """Charged to the rate beside `used`, billed to nobody: see `spend`."""
         self.requests = 0
         self.refused = 0
         self.throttled_ms = 0
@@ -50,6 +53,15 @@ class Flow:
         """Count and charge one request; answers throttle_time_ms."""
         self.used += amount
         self.requests += 1
+        return self._take(amount, now_ms)
+
+    def spend(self, amount: int, now_ms: int) -> int:
+        """Charge what is no frame of its own in a bill: what requests make the broker write, large Fetch
+        requests, frames that were cut. Answers throttle_time_ms."""
+        self.overhead += amount
+        return self._take(amount, now_ms)
+
+    def _take(self, amount: int, now_ms: int) -> int:
         rate = self.rate_per_s
         if rate == UNLIMITED:
             return 0
@@ -62,6 +74,40 @@ class Flow:
             return 0
         throttle_ms = -(level // rate)
         return throttle_ms if throttle_ms < REPORTED_THROTTLE_MS_MAX else REPORTED_THROTTLE_MS_MAX
+
+    def reserve(self, amount: int, now_ms: int) -> int | None:
+        """Charge a frame before it is carried; answers the ticket to wait for, None when nothing limits.
+
+        The ticket names what was charged before, so those who reserve at one moment are carried one after
+        the other. Afterwards `carry` or `release`.
+        """
+        if self.rate_per_s == UNLIMITED:
+            return None
+        ticket = self._owed
+        self._take(amount, now_ms)
+        return ticket
+
+    def carry(self, ticket: int, reserved: int, amount: int, now_ms: int) -> int:
+        """The frame reserved with `ticket` came to so many bytes: count it, set the charge right.
+
+        Answers the ticket that is due when the frame itself is paid.
+        """
+        self.used += amount
+        self.requests += 1
+        if reserved != amount:
+            self.release(reserved - amount, now_ms)
+        return ticket + amount * 1000
+
+    def release(self, amount: int, now_ms: int) -> None:
+        """Give back what a reservation did not use (negative: charge what it lacked).
+
+        Tickets taken before keep their place, and those taken since are due when they were: nobody is let
+        through on bytes that were never owed.
+        """
+        self.settle(now_ms)
+        released = amount * 1000
+        self._owed -= released
+        self._level = min(self._level + released, self.rate_per_s * self._burst_ms)
 
     def settle(self, now_ms: int) -> None:
         """Add what time has earned. A clock that steps back earns nothing until it has caught up."""

@@ -37,6 +37,7 @@ class InstancePoint:
         "consume",
         "cpu",
         "instance_id",
+        "internal",
         "is_deleted",
         "leaders",
         "leaders_version",
@@ -47,6 +48,7 @@ class InstancePoint:
         "own_stored_bytes",
         "partitions_led",
         "produce",
+        "refusals",
         "spec",
         "told_partitions_led",
         "told_stored_bytes",
@@ -57,6 +59,12 @@ class InstancePoint:
         self.produce = Flow()
         self.consume = Flow()
         self.cpu = CpuShare()
+        self.internal = Flow()
+        """Requests to coordinators and what they make the broker write into internal topics, at the produce
+        rate. They are charged to `produce` too, but wait for each other alone: producers over their rate
+        must not cost consumers their sessions."""
+        self.refusals: dict[str, int] = {}
+        """Requests that were refused, by error or close cause."""
         self.spec: InstanceSpec | None = None
         self.is_deleted = False
         self.blocked = False
@@ -151,6 +159,15 @@ class InstancePoint:
         behaviour = self.spec.full_behaviour if self.spec is not None else FullBehaviour.REJECT
         return Full(full_message(self.instance_id, stored, capacity), behaviour)
 
+    def refuse(self, reason: str) -> None:
+        """Count one refused request."""
+        self.refusals[reason] = self.refusals.get(reason, 0) + 1
+
+    def charge_internal(self, size_bytes: int, now_ms: int) -> None:
+        """Charge what a coordinator's request carries, or makes the broker write."""
+        self.internal.charge(size_bytes, now_ms)
+        self.produce.spend(size_bytes, now_ms)
+
     # -- rates --------------------------------------------------------------------------------------
 
     def set_spec(self, spec: InstanceSpec, broker_count: int, now_ms: int) -> bool:
@@ -181,7 +198,7 @@ class InstancePoint:
         self._base_left_bytes = allocation.stored_left_bytes
         self._base_own_bytes = self.told_stored_bytes
         self._has_base = True
-        self.produce.set_rate(max(RATE_MIN_BYTES_PER_S, allocation.produce_rate_bytes_per_s), now_ms)
+        self._set_produce_rate(allocation.produce_rate_bytes_per_s, now_ms)
         self.consume.set_rate(max(RATE_MIN_BYTES_PER_S, allocation.consume_rate_bytes_per_s), now_ms)
         self.blocked = allocation.blocked
         self._check_block()
@@ -193,6 +210,7 @@ class InstancePoint:
             self.fall_back(broker_count, now_ms)
         self.produce.settle(now_ms)
         self.consume.settle(now_ms)
+        self.internal.settle(now_ms)
 
     def fall_back(self, broker_count: int, now_ms: int) -> bool:
         """The lease ended: F_i of the last spec known, until another lease comes. A block stays in force."""
@@ -205,12 +223,13 @@ class InstancePoint:
     def _apply_share(self, broker_count: int, now_ms: int) -> None:
         if self.spec is None:
             return
-        for flow, purchased in (
-            (self.produce, self.spec.produce_rate_bytes_per_s),
-            (self.consume, self.spec.consume_rate_bytes_per_s),
-        ):
-            share = self._share(purchased, broker_count)
-            flow.set_rate(max(RATE_MIN_BYTES_PER_S, share), now_ms)
+        self._set_produce_rate(self._share(self.spec.produce_rate_bytes_per_s, broker_count), now_ms)
+        share = self._share(self.spec.consume_rate_bytes_per_s, broker_count)
+        self.consume.set_rate(max(RATE_MIN_BYTES_PER_S, share), now_ms)
+
+    def _set_produce_rate(self, rate_bytes_per_s: int, now_ms: int) -> None:
+        for flow in (self.produce, self.internal):
+            flow.set_rate(max(RATE_MIN_BYTES_PER_S, rate_bytes_per_s), now_ms)
 
     def _share(self, purchased: int, broker_count: int) -> int:
         """F_i = T * n_i / sum(n), with the others' partitions as last known; T / brokers when never told.
@@ -231,9 +250,12 @@ class InstancePoint:
         """Everything a change of which must reach the master."""
         return (
             self.produce.used,
+            self.produce.overhead,
             self.produce.throttled_ms,
             self.produce.refused,
+            sum(self.refusals.values()),
             self.consume.used,
+            self.consume.overhead,
             self.consume.throttled_ms,
             self.partitions_led,
             self.own_stored_bytes,
@@ -246,7 +268,9 @@ class InstancePoint:
     @property
     def is_idle(self) -> bool:
         """Nothing led and nothing carried: of no interest to a master that never heard of it."""
-        return not (self.partitions_led or self.own_stored_bytes or self.produce.used or self.consume.used)
+        carried = self.produce.used + self.produce.overhead
+        carried += self.consume.used + self.consume.overhead
+        return not (self.partitions_led or self.own_stored_bytes or carried or self.refusals)
 
     def traffic(self) -> InstanceTraffic:
         """This instance's part of a report; remembers what it told."""
@@ -262,11 +286,13 @@ class InstancePoint:
             on_lease=self.on_lease,
             leaders=dict(self.leaders),
             leaders_version=self.leaders_version,
+            refusals=dict(self.refusals),
         )
 
     def _counters(self, flow: Flow) -> FlowCounters:
         return FlowCounters(
             used=flow.used,
+            overhead=flow.overhead,
             requests=flow.requests,
             throttled_ms=flow.throttled_ms,
             refused=flow.refused,
@@ -311,6 +337,8 @@ class InstancePoint:
             (self.consume, saved.consume_rate_bytes_per_s, saved.consume_debt_bytes),
         ):
             if rate != UNLIMITED:
+                if flow is self.produce:
+                    self.internal.set_rate(rate, now_ms)
                 flow.set_rate(rate, now_ms)
                 flow.resume(max(0, debt - rate * elapsed_ms // 1000))
         if left_ms > 0:

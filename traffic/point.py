@@ -115,6 +115,32 @@ class TrafficPoint:
         if entry is not None:
             entry.count_appended(size_bytes)
 
+    def charge_internal(self, instance_id: str, size_bytes: int, now_ms: int) -> None:
+        """Charge the produce rate for a request to a coordinator, or for what was written on its behalf.
+
+        What is written about an instance that is not known (any more) is charged to nobody.
+        """
+        entry = self._instances.get(instance_id)
+        if entry is not None:
+            entry.charge_internal(size_bytes, now_ms)
+
+    def refuse(self, instance_id: str, reason: str) -> None:
+        """Count a refused request; `reason` is an error's or a close cause's name."""
+        self._entry(instance_id).refuse(reason)
+
+    def internal(self, instance_id: str) -> Flow:
+        """The bucket for which requests to coordinators wait."""
+        return self._entry(instance_id).internal
+
+    def charged_flow(self, instance_id: str, direction: Direction) -> Flow:
+        """The bucket of a direction, made when the instance is new here."""
+        return self._flow(self._entry(instance_id), direction)
+
+    def connections_max(self, instance_id: str) -> int | None:
+        """How many connections the instance bought; None while no spec is known."""
+        entry = self._instances.get(instance_id)
+        return None if entry is None or entry.spec is None else entry.spec.limits.connections_max
+
     def ticket(self, instance_id: str, direction: Direction) -> int:
         """Right after a charge: what names it in `unmute_at_ms`."""
         entry = self._instances.get(instance_id)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 from broker.coordinators.runtime import CoordinatorRuntime
-from broker.coordinators.shard import Shard, now
+from broker.coordinators.shard import Shard, Written, nobody_pays, now
 from broker.groups.config import GroupConfig
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.messages import ListedGroup
@@ -20,8 +20,13 @@ if TYPE_CHECKING:
 class GroupCoordinators(CoordinatorRuntime[GroupCoordinator]):
     """Every group of the cluster has its shard on one broker."""
 
-    def __init__(self, metadata: "MetadataCache", config: GroupConfig | None = None) -> None:
-        super().__init__(OFFSETS_TOPIC, metadata, self._new_coordinator, _no_command)
+    def __init__(
+        self,
+        metadata: "MetadataCache",
+        config: GroupConfig | None = None,
+        on_written: Written = nobody_pays,
+    ) -> None:
+        super().__init__(OFFSETS_TOPIC, metadata, self._new_coordinator, _no_command, on_written)
         self.config: Final = config or GroupConfig()
         self._usage = Usage()
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic
 
 from kio.schema.errors import ErrorCode
 
-from broker.coordinators.shard import C, Shard, now
+from broker.coordinators.shard import C, Shard, Written, nobody_pays, now
 from broker.java_hash import partition_for
 from runtime.logs import get_logger
 
@@ -33,11 +33,13 @@ class CoordinatorRuntime(Generic[C]):
         metadata: "MetadataCache",
         new_core: Callable[["Partition"], C],
         on_command: Callable[[Shard[C], Any], None],
+        on_written: Written = nobody_pays,
     ) -> None:
         self.topic: Final = topic
         self._metadata = metadata
         self._new_core = new_core
         self._on_command = on_command
+        self._on_written = on_written
         self._shards: dict[int, Shard[C]] = {}
         self._loads: set[asyncio.Task[None]] = set()
 
@@ -86,7 +88,8 @@ class CoordinatorRuntime(Generic[C]):
             self._begin(partition)
 
     def _begin(self, partition: "Partition") -> None:
-        shard = Shard(partition, self._new_core(partition), self._on_command, self._replace)
+        core = self._new_core(partition)
+        shard = Shard(partition, core, self._on_command, self._replace, self._on_written)
         self._shards[partition.index] = shard
         task = asyncio.get_running_loop().create_task(self._load(shard), name=f"load {self.topic}")
         self._loads.add(task)

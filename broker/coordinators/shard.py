@@ -28,6 +28,12 @@ COMMIT_TIMEOUT_MS: Final = 5_000
 """`offsets.commit.timeout.ms`: how long an answer waits for its records to be committed."""
 
 C = TypeVar("C", bound=Core[Any])
+Written = Callable[[str, int], None]
+"""Hears of bytes that were written, and of the group or transactional id they are about."""
+
+
+def nobody_pays(_key: str, _size_bytes: int) -> None:
+    """A broker without a quota."""
 
 
 def now() -> Moment:
@@ -58,6 +64,7 @@ class Shard(Generic[C]):
         core: C,
         on_command: Callable[["Shard[C]", Any], None],
         on_doubt: Callable[["Shard[C]"], None],
+        on_written: Written,
     ) -> None:
         """`on_doubt` is called when the core may no longer match the log: the shard must be replaced."""
         self.partition: Final = partition
@@ -67,6 +74,7 @@ class Shard(Generic[C]):
         self.is_closed = False
         self._on_command = on_command
         self._on_doubt = on_doubt
+        self._on_written = on_written
         self._queue: deque[Any] = deque()
         """Appends that wait for their turn to be written."""
         self._in_flight: deque[_InFlight] = deque()
@@ -162,6 +170,7 @@ class Shard(Generic[C]):
             )
             self.submit(self.core.refused(append, error.error_code, moment))
             return
+        self._on_written(batch.key, len(batch.records))
         deadline_ms = moment.monotonic_ms + COMMIT_TIMEOUT_MS
         flight = _InFlight(append, result.base_offset, result.last_offset + 1, deadline_ms)
         self._in_flight.append(flight)

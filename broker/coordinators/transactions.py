@@ -10,7 +10,7 @@ from broker.coordinators.marker_sending import MarkerSender
 from broker.coordinators.marker_writing import MarkerWriter
 from broker.coordinators.peers import Peers
 from broker.coordinators.runtime import CoordinatorRuntime
-from broker.coordinators.shard import Shard, now
+from broker.coordinators.shard import Shard, Written, nobody_pays, now
 from broker.coordinators.verification import Verifier
 from broker.transactions.config import TransactionConfig
 from broker.transactions.coordinator import TransactionCoordinator
@@ -23,12 +23,17 @@ from broker.transactions.messages import (
 )
 from broker.transactions.records import TRANSACTIONS_TOPIC
 from broker.transactions.state import TopicPartition
+from wire.control import EndMarker, build_marker
 
 if TYPE_CHECKING:
     from broker.coordinators.groups import GroupCoordinators
     from broker.coordinators.producer_ids import ProducerIds
     from broker.replication.manager import ReplicaManager
     from broker.replication.partition import Partition
+
+
+_MARKER_BYTES: Final = len(build_marker(0, 0, EndMarker(True, 0), now_ms=0))
+"""What each partition of a transaction gets, on whichever broker, in the name of the transactional id."""
 
 
 class TransactionCoordinators(CoordinatorRuntime[TransactionCoordinator]):
@@ -41,9 +46,10 @@ class TransactionCoordinators(CoordinatorRuntime[TransactionCoordinator]):
         producer_ids: "ProducerIds",
         peers: Peers,
         config: TransactionConfig | None = None,
+        on_written: Written = nobody_pays,
     ) -> None:
         metadata, broker_id = peers.metadata, replicas.broker_id
-        super().__init__(TRANSACTIONS_TOPIC, metadata, self._new_coordinator, self._command)
+        super().__init__(TRANSACTIONS_TOPIC, metadata, self._new_coordinator, self._command, on_written)
         self.config: Final = config or TransactionConfig()
         self.marker_writer: Final = MarkerWriter(replicas, groups)
         self._producer_ids = producer_ids
@@ -55,6 +61,7 @@ class TransactionCoordinators(CoordinatorRuntime[TransactionCoordinator]):
 
     def _command(self, shard: Shard[TransactionCoordinator], command: Any) -> None:
         if isinstance(command, SendMarkers):
+            self._on_written(command.transactional_id, _MARKER_BYTES * len(command.partitions))
             self._markers.send(command, shard, partial(_written, shard, command))
         else:
             assert isinstance(command, DrawProducerId), command

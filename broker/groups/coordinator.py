@@ -99,7 +99,7 @@ class GroupCoordinator:
 
     def encode(self, append: Append, now: Moment) -> Batch:
         """One batch of the offsets topic."""
-        return Batch(encode_batch(append, now.epoch_ms), append.verification)
+        return Batch(encode_batch(append, now.epoch_ms), append.verification, append.group_id)
 
     # -- requests
 

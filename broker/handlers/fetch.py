@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from kio.schema.errors import ErrorCode
 
 from broker import fetch_wire
-from broker.fetch_reply import FetchReply, PartitionRead, error_frame
+from broker.fetch_reply import FetchReply, PartitionRead, error_frame, error_frame_bytes
 from broker.fetch_sessions import NO_SESSION, SessionError
 from broker.fetching import Fetch
 from broker.legacy_fetching import LEGACY_BELOW, LegacyFetch, in_turn
@@ -34,16 +34,30 @@ def handle(broker: "Broker", call: "Call") -> None:
     if scan.replica_id >= 0:
         _replica(broker, call, scan)
         return
+    payer = call.channel.payer
+    if payer is not None:
+        payer.charge_fetch_request(len(call.request) + 4, broker.now_ms())
     is_legacy = call.api_version < LEGACY_BELOW
     if is_legacy:
         scan = in_turn(scan, call.header.correlation_id)
     try:
         context = broker.fetch_sessions.context(scan, broker.now_ms())
     except SessionError as error:
-        frame = error_frame(call.api_version, call.header.correlation_id, int(error.error_code.value))
-        call.reply_parts([frame])
+        _refuse(broker, call, error.error_code)
         return
     (LegacyFetch if is_legacy else Fetch)(broker, call, scan, context).attempt()
+
+
+def _refuse(broker: "Broker", call: "Call", error_code: ErrorCode) -> None:
+    """A session that cannot be used: the answer names nothing, and is charged with its request."""
+    throttle_time_ms, mute = 0, None
+    payer = call.channel.payer
+    if payer is not None:
+        size_bytes = error_frame_bytes(call.api_version)
+        throttle_time_ms, mute = payer.charge_fetch(size_bytes, None, broker.now_ms())
+        payer.refuse(error_code.name)
+    frame = error_frame(call.api_version, call.header.correlation_id, int(error_code.value), throttle_time_ms)
+    call.reply_parts([frame], mute=mute)
 
 
 def _replica(broker: "Broker", call: "Call", scan: fetch_wire.FetchScan) -> None:

@@ -4,15 +4,16 @@ Behaviour: batches are checked, get their offsets in place in the received buffe
 says where. acks=0 has no answer, and an error closes the connection. acks=all is answered once the records
 are below the high watermark, or REQUEST_TIMED_OUT after the request's timeout (they may be committed later);
 too few replicas in sync refuse it before (NOT_ENOUGH_REPLICAS) or after (NOT_ENOUGH_REPLICAS_AFTER_APPEND).
-With flush.messages=1 the answer waits for the leader's fdatasync too. An instance at capacity is refused or
-stalled (quota.md). Duplicates of idempotent producers get their original offset. Messages of formats v0 and
-v1 (v0-2) become one record batch per partition. The first batch of a transaction waits until its coordinator
-has confirmed the partition (KIP-890).
+With flush.messages=1 the answer waits for the leader's fdatasync too. Every frame is charged, refused ones
+included; an instance at capacity is refused or stalled (quota.md). Duplicates of idempotent producers get
+their original offset. Messages of formats v0 and v1 (v0-2) become one record batch per partition. The first
+batch of a transaction waits until its coordinator has confirmed the partition (KIP-890).
 Versions: v1 throttle time; v2 log append time; v3 record batches; v5 log start offset; v7 zstd; v8 error
 messages and the records they are about (KIP-467).
 """
 
 from asyncio import TimerHandle
+from collections.abc import Iterable
 from functools import partial
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Final
@@ -24,9 +25,11 @@ from broker.causes import CloseCause
 from broker.log.errors import AppendRefused, LogError, StorageFailed
 from broker.log.partition_log import PartitionLog
 from broker.log.results import AppendOrigin
+from broker.payer import crossed_bytes
 from broker.produce_wire import PartitionAnswer, ProducePartition, produce_response, scan_produce
 from broker.replication.partition import ACKS_ALL, Partition
 from broker.throttling import charge
+from contracts.names import owner_of
 from contracts.quota import Direction
 from contracts.specs import FullBehaviour
 from traffic.verdict import Full, stall_ms
@@ -111,8 +114,8 @@ class _Request:
         "_call",
         "_frame",
         "_has_error",
-        "_instance_bytes",
         "_mute",
+        "_refused",
         "_scan",
         "_stalled",
         "_throttle_time_ms",
@@ -129,12 +132,12 @@ class _Request:
         self._frame: memoryview = call.request
         self._scan = scan_produce(self._frame, call.header.body_at, call.api_version)
         self._answers: list[tuple[str, list[PartitionAnswer]]] = []
-        self._instance_bytes: dict[str, int] = {}
-        """Instance id -> its record bytes in this request."""
         self._verdicts: dict[str, Full | None] = {}
         self._throttle_time_ms = 0
         self._mute: Mute | None = None
         self._has_error = False
+        self._refused: str | None = None
+        """The first error of the request, by name."""
         self._stalled = False
         self._unsynced: list[PartitionLog] = []
         """Logs whose flush the answer waits for."""
@@ -156,16 +159,32 @@ class _Request:
                 answers.append(self._partition(name, each, refusal, answers))
 
     def charge(self) -> None:
-        """Charge each instance its part of the frame: its records, and what is around them to the first."""
-        sizes = self._instance_bytes
-        if not sizes:
-            return
-        first = next(iter(sizes))
-        sizes[first] += len(self._frame) + 4 - sum(sizes.values())
-        self._throttle_time_ms, self._mute = charge(
-            self._broker.traffic, Direction.PRODUCE, sizes.items(), self._broker.now_ms()
-        )
-        self._broker.metrics.throttled_ms["produce"] += self._throttle_time_ms
+        """Charge the frame, refused or not: to who pays for the connection, else by the names in it."""
+        broker, call = self._broker, self._call
+        frame_bytes = len(self._frame) + 4
+        payer = call.channel.payer
+        if payer is not None:
+            names = len(self._scan.topics) + (self._scan.transactional_id is not None)
+            size_bytes = crossed_bytes(frame_bytes, names)
+            throttled = payer.charge_produce(size_bytes, call.reservation, broker.now_ms())
+            if self._refused is not None:
+                payer.refuse(self._refused)
+        else:
+            throttled = charge(broker.traffic, Direction.PRODUCE, self._sizes(frame_bytes), broker.now_ms())
+        self._throttle_time_ms, self._mute = throttled
+        broker.metrics.throttled_ms["produce"] += self._throttle_time_ms
+
+    def _sizes(self, frame_bytes: int) -> Iterable[tuple[str, int]]:
+        """Each instance's part of a frame that may name several: records, and the rest to the first."""
+        sizes: dict[str, int] = {}
+        for name, partitions in self._scan.topics:
+            owner = owner_of(name)
+            if owner is not None:
+                records = sum(each.end - each.start for each in partitions if each.end >= 0)
+                sizes[owner] = sizes.get(owner, 0) + records
+        if sizes:
+            sizes[next(iter(sizes))] += frame_bytes - sum(sizes.values())
+        return sizes.items()
 
     def answer_when_done(self) -> None:
         """Answer now, or when the records are committed and synced, or the instance's stall is over."""
@@ -265,7 +284,7 @@ class _Request:
         if _LEGACY_BELOW <= self._call.api_version < _ZSTD_FROM_VERSION and self._is_zstd(each):
             return self._error(each, ErrorCode.unsupported_compression_type, None)
         if partition.instance_id is not None:
-            full = self._full(partition.instance_id, each)
+            full = self._full(partition.instance_id)
             if full is not None:
                 return self._full_answer(each, full)
         if self._scan.transactional_id is not None:
@@ -329,13 +348,11 @@ class _Request:
         at = each.start + _ATTRIBUTES_LOW_BYTE
         return at < each.end and self._frame[at] & CODEC_MASK == CODEC_ZSTD
 
-    def _full(self, instance_id: str, each: ProducePartition) -> Full | None:
-        """Count the bytes; whether the instance is full, asked once per request."""
+    def _full(self, instance_id: str) -> Full | None:
+        """Whether the instance is full, asked once per request."""
         if instance_id not in self._verdicts:
             verdict = self._broker.traffic.produce_verdict(instance_id)
             self._verdicts[instance_id] = verdict if isinstance(verdict, Full) else None
-            self._instance_bytes[instance_id] = 0
-        self._instance_bytes[instance_id] += each.end - each.start
         return self._verdicts[instance_id]
 
     def _full_answer(self, each: ProducePartition, full: Full) -> PartitionAnswer:
@@ -396,6 +413,7 @@ class _Request:
         record_indexes: tuple[int, ...] = (),
     ) -> PartitionAnswer:
         self._has_error = True
+        self._refused = self._refused or error_code.name
         self._broker.metrics.append_refused[error_code.name] += 1
         if (
             error_code is ErrorCode.kafka_storage_error

@@ -82,7 +82,7 @@ class TransactionCoordinator(Knowledge):
 
     def encode(self, append: Append, now: Moment) -> Batch:
         """One batch of the transaction log."""
-        return Batch(encode_batch(append.record, now.epoch_ms))
+        return Batch(encode_batch(append.record, now.epoch_ms), key=append.record.transactional_id)
 
     # -- requests
 

@@ -11,6 +11,7 @@ from broker.handlers import produce
 from broker.metrics import BrokerMetrics
 from tests.integration.broker.raw import batch, produce_body
 from tests.unit.replication.world import CONFIG, TOPIC, Call, Node, World
+from traffic.point import TrafficPoint
 from wire.codec import decode_response
 
 _VERSION = 8
@@ -22,6 +23,7 @@ class _Call(Call):
     def __init__(self, node: Node, frame: bytes) -> None:
         self.answers: list[bytes] = []
         super().__init__(node, 9, frame, self.answers.append)
+        self.channel: Any = SimpleNamespace(payer=None)
 
     def release(self) -> None:
         """The next request of the connection may be read."""
@@ -41,11 +43,15 @@ class _Shell:
     def __init__(self, node: Node) -> None:
         self.replicas = node.replicas
         self.metrics = BrokerMetrics()
+        self.traffic = TrafficPoint(point="broker-1", node_id=1, cluster_id="c", boot_id="b", now_ms=0)
         self.flushes: list[Callable[[bool], None]] = []
         self.flusher = SimpleNamespace(sync=lambda _logs, done: self.flushes.append(done))
         self.timers: list[Callable[[], None]] = []
         self.failed: list[object] = []
         self.server = SimpleNamespace(handler_failed=lambda *what: self.failed.append(what))
+
+    def now_ms(self) -> int:
+        return 0
 
     def epoch_ms(self) -> int:
         return int(time.time() * 1000)

@@ -11,7 +11,7 @@ from broker.causes import CloseCause
 from broker.config import BrokerConfig
 from broker.metrics import BrokerMetrics
 from broker.rate_limited import RateLimitedLog
-from broker.sasl import PeerBroker, check_plain, client_address, peer_broker
+from broker.sasl import PeerBroker, check_plain, client_of, peer_broker
 from broker.topic_names import name_fault
 
 
@@ -33,11 +33,23 @@ def test_plain_tokens(token: bytes, expected: str | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "address"),
-    [("10.0.0.1:5", "10.0.0.1"), ("[::1]:5", "::1"), ("", None), ("x", None), ("h:p", None), (":5", None)],
+    ("text", "client"),
+    [
+        ("10.0.0.1:5", (None, "10.0.0.1")),
+        ("[::1]:5", (None, "::1")),
+        ("iabcdefghijk/10.0.0.1:5", ("iabcdefghijk", "10.0.0.1")),
+        ("iabcdefghijk/[::1]:5", ("iabcdefghijk", "::1")),
+        ("iabcdefghij1/10.0.0.1:5", None),
+        ("/10.0.0.1:5", None),
+        ("broker/1/7", None),
+        ("", None),
+        ("x", None),
+        ("h:p", None),
+        (":5", None),
+    ],
 )
-def test_client_addresses(text: str, address: str | None) -> None:
-    assert client_address(text) == address
+def test_clients(text: str, client: tuple[str | None, str] | None) -> None:
+    assert client_of(text) == client
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a b", "é", "x" * 250, "a/b", "a\n"])

@@ -50,7 +50,7 @@ class Call:
         self.received_at_ms = node.world.now_ms
         self.done = self.is_gone = False
         self.connection_id = follower
-        self.channel = None
+        self.channel: Any = None
         self._answer = answer
 
     def reply_parts(self, parts: list[Any]) -> None:
