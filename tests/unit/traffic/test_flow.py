@@ -128,3 +128,75 @@ def test_nobody_who_obeys_gets_more_than_rate_and_burst(
         assert 0 <= throttle <= REPORTED_THROTTLE_MS_MAX
         assert flow.used * 1000 <= earned + largest_burst + largest * 1000
         assert flow.throttled_ms <= now
+
+
+def test_frames_reserved_at_one_moment_are_carried_one_after_the_other() -> None:
+    flow = flow_at(100_000)
+    flow.charge(25_000, 0)
+    tickets = [flow.reserve(50_000, 0) for _ in range(500)]
+    assert [flow.unmute_at_ms(0, ticket) for ticket in tickets] == [500 * number for number in range(500)]
+    assert flow.bytes == 25_000, "what is reserved is not carried yet"
+
+
+def test_a_carried_reservation_is_due_when_it_is_paid_itself() -> None:
+    flow = flow_at(100_000)
+    flow.charge(25_000, 0)
+    first, second = flow.reserve(50_000, 0), flow.reserve(50_000, 0)
+    assert first is not None and second is not None
+    paid = flow.carry(first, 50_000, 50_000, 0)
+    assert (flow.bytes, flow.requests) == (75_000, 2)
+    assert flow.unmute_at_ms(0, paid) == flow.unmute_at_ms(0, second) == 500
+
+
+def test_a_withdrawn_reservation_lets_nobody_through() -> None:
+    """Else a request could be followed by a reservation without a frame, and its debt were gone."""
+    flow = flow_at(100_000)
+    flow.charge(125_000, 0)
+    ticket = flow.ticket
+    assert flow.reserve(10_000_000, 0) == ticket
+    flow.release(10_000_000, 0)
+    assert flow.unmute_at_ms(0, ticket) == flow.unmute_at_ms(0) == 1_000
+
+
+def test_a_larger_answer_than_was_reserved_is_charged_in_full() -> None:
+    flow = flow_at(100_000)
+    flow.charge(25_000, 0)
+    ticket = flow.reserve(10_000, 0)
+    assert ticket is not None
+    assert flow.unmute_at_ms(0, flow.carry(ticket, 10_000, 60_000, 0)) == 600
+    assert flow.unmute_at_ms(0) == 600
+
+
+def test_overhead_is_owed_but_not_billed() -> None:
+    flow = flow_at(100_000)
+    assert flow.spend(125_000, 0) == 1_000
+    assert (flow.bytes, flow.overhead_bytes, flow.requests) == (0, 125_000, 0)
+
+
+def test_nothing_is_reserved_without_a_limit() -> None:
+    assert Flow().reserve(10**9, 0) is None
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 200_000), st.booleans(), st.integers(0, 50)), min_size=20, max_size=80)
+)
+@settings(max_examples=200)
+def test_reservations_let_through_what_the_rate_allows(frames: list[tuple[int, bool, int]]) -> None:
+    """Frames of any sizes, some withdrawn while they wait, each carried when its ticket is due."""
+    rate, now_ms, carried = 100_000, 0, 0
+    flow = flow_at(rate)
+    waiting: list[tuple[int, int, bool]] = []
+    for size, withdrawn, pause_ms in frames:
+        ticket = flow.reserve(size, now_ms)
+        assert ticket is not None
+        waiting.append((ticket, size, withdrawn))
+        now_ms += pause_ms
+        for each in list(waiting):
+            if each[2]:
+                flow.release(each[1], now_ms)
+                waiting.remove(each)
+            elif flow.unmute_at_ms(now_ms, each[0]) <= now_ms:
+                assert carried <= rate * (now_ms + BURST_MS) // 1000
+                flow.carry(each[0], each[1], each[1], now_ms)
+                carried += each[1]
+                waiting.remove(each)
