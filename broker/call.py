@@ -8,12 +8,11 @@ from broker.entities import throttled
 from broker.sasl import PeerBroker
 from contracts.cluster import ClusterResponse
 from contracts.cluster import encode as encode_message
-from runtime.clock import monotonic_ms
 from wire.codec import RequestHeader, framed_response
 
 if TYPE_CHECKING:
     from broker.payer import Payer
-    from broker.throttling import Debt, Reservation
+    from broker.throttling import Reservation
 
 
 class ReplyFile(Protocol):
@@ -95,8 +94,8 @@ class Call:
         self.done = False
         self.reservation: Reservation | None = None
         """The frame is charged already: it is the first of its kind on its connection."""
-        self.debt: Debt | None = None
-        """What the instance owes for coordinators' requests: the answer says it, then the channel waits."""
+        self.debt: Callable[[], tuple[int, Mute | None]] | None = None
+        """Asked when the request is answered: throttle_time_ms, and what then keeps the channel unread."""
 
     @property
     def api_version(self) -> int:
@@ -136,9 +135,8 @@ class Call:
     def reply(self, entity: Any, *, mute: Mute | None = None) -> None:
         """Answer with a kio response, then leave the connection unread while `mute` says so."""
         if self.debt is not None:
-            now_ms = monotonic_ms()
-            mute = self.debt.mute(now_ms)
-            entity = throttled(entity, self.debt.throttle_time_ms(now_ms))
+            throttle_time_ms, mute = self.debt()
+            entity = throttled(entity, throttle_time_ms)
         self.reply_parts([framed_response(entity, self.header.correlation_id)], mute=mute)
 
     def reply_message(self, message: ClusterResponse) -> None:

@@ -105,13 +105,16 @@ class Payer:
         flow = self.flow(Charged.CONSUME)
         return _throttled(Debt(flow, flow.ticket), now_ms)
 
-    def charge_request(self, size_bytes: int, reservation: Reservation | None, now_ms: int) -> Debt:
+    def charge_request(self, size_bytes: int, reservation: Reservation | None, now_ms: int) -> None:
         """Charge a request to a coordinator; what is written for it comes later (`charge_internal`)."""
         if reservation is not None:
             reservation.release(now_ms)
-        flow = self.flow(Charged.INTERNAL)
         self._traffic.charge_internal(self.instance_id, size_bytes, now_ms)
-        return Debt(flow)
+
+    def internal_debt(self, now_ms: int) -> "tuple[int, Mute | None]":
+        """What a coordinator's answer says, and what then keeps the channel unread."""
+        flow = self.flow(Charged.INTERNAL)
+        return _throttled(Debt(flow, flow.ticket), now_ms)
 
     def charge_fetch_request(self, size_bytes: int, now_ms: int) -> None:
         """A request of very many partitions is charged beside its answer."""

@@ -193,7 +193,8 @@ class Server:
         """Produce and Fetch charge for themselves, when they know what was carried."""
         reservation = payer.take_reservation()
         if charged is Charged.INTERNAL:
-            call.debt = payer.charge_request(frame_bytes, reservation, call.received_at_ms)
+            payer.charge_request(frame_bytes, reservation, call.received_at_ms)
+            call.debt = lambda: payer.internal_debt(self.now_ms())
         else:
             call.reservation = reservation
 

@@ -16,8 +16,7 @@ class Debt:
 
     __slots__ = ("_flow", "_ticket")
 
-    def __init__(self, flow: Flow, ticket: int | None = None) -> None:
-        """`ticket` None: everything charged until it is asked."""
+    def __init__(self, flow: Flow, ticket: int) -> None:
         self._flow = flow
         self._ticket = ticket
 
@@ -31,8 +30,6 @@ class Debt:
 
     def mute(self, now_ms: int) -> "Mute | None":
         """What keeps a channel unread until it is paid."""
-        if self._ticket is None:
-            return Debt(self._flow, self._flow.ticket).mute(now_ms)
         return self.remaining_ms if self.remaining_ms(now_ms) > 0 else None
 
 

@@ -135,7 +135,7 @@ def test_frames_reserved_at_one_moment_are_carried_one_after_the_other() -> None
     flow.charge(25_000, 0)
     tickets = [flow.reserve(50_000, 0) for _ in range(500)]
     assert [flow.unmute_at_ms(0, ticket) for ticket in tickets] == [500 * number for number in range(500)]
-    assert flow.bytes == 25_000, "what is reserved is not carried yet"
+    assert flow.used == 25_000, "what is reserved is not carried yet"
 
 
 def test_a_carried_reservation_is_due_when_it_is_paid_itself() -> None:
@@ -144,7 +144,7 @@ def test_a_carried_reservation_is_due_when_it_is_paid_itself() -> None:
     first, second = flow.reserve(50_000, 0), flow.reserve(50_000, 0)
     assert first is not None and second is not None
     paid = flow.carry(first, 50_000, 50_000, 0)
-    assert (flow.bytes, flow.requests) == (75_000, 2)
+    assert (flow.used, flow.requests) == (75_000, 2)
     assert flow.unmute_at_ms(0, paid) == flow.unmute_at_ms(0, second) == 500
 
 
@@ -170,7 +170,7 @@ def test_a_larger_answer_than_was_reserved_is_charged_in_full() -> None:
 def test_overhead_is_owed_but_not_billed() -> None:
     flow = flow_at(100_000)
     assert flow.spend(125_000, 0) == 1_000
-    assert (flow.bytes, flow.overhead_bytes, flow.requests) == (0, 125_000, 0)
+    assert (flow.used, flow.overhead, flow.requests) == (0, 125_000, 0)
 
 
 def test_nothing_is_reserved_without_a_limit() -> None:
