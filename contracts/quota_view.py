@@ -74,6 +74,8 @@ class BrokerQuota(msgspec.Struct, frozen=True, kw_only=True):
     report_age_ms: int
     produce: PointFlow
     consume: PointFlow
+    refusals: dict[str, int] = {}
+    """Requests refused since the broker started, by error or close cause: they were charged all the same."""
 
 
 class DirectionQuota(msgspec.Struct, frozen=True, kw_only=True):

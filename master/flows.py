@@ -47,7 +47,8 @@ class FlowEntry:
 
     def measure(self, counters: FlowCounters, elapsed_ms: int) -> None:
         """The rates that newer counters of the same run make."""
-        self.rate_per_s = (counters.used - self.counters.used) * 1000 // elapsed_ms
+        charged = counters.used + counters.overhead - self.counters.used - self.counters.overhead
+        self.rate_per_s = charged * 1000 // elapsed_ms
         throttled = (counters.throttled_ms - self.counters.throttled_ms) * 1000 // elapsed_ms
         self.throttled_ms_per_s = min(1000, throttled)
         held_back_ms = min(elapsed_ms, counters.throttled_ms - self.counters.throttled_ms)
@@ -75,7 +76,8 @@ class FlowEntry:
     def check_growth(self, name: str, instance_id: str, new: FlowCounters) -> None:
         """Raises: ReportRefusedError when a counter of the same run is smaller than before."""
         old = self.counters
-        if new.used < old.used or new.throttled_ms < old.throttled_ms or new.refused < old.refused:
+        grows = new.used >= old.used and new.overhead >= old.overhead and new.refused >= old.refused
+        if not grows or new.throttled_ms < old.throttled_ms:
             raise ReportRefusedError(
                 Refusal.COUNTER_WENT_BACK,
                 f"a {name} counter of instance {instance_id} is smaller than before in the same run",

@@ -46,6 +46,8 @@ class Entry:
     leaders: Mapping[int, int] = field(default_factory=dict)
     """Node id -> partitions it leads, as the point's metadata has it; empty: unknown."""
     leaders_version: int = 0
+    refusals: Mapping[str, int] = field(default_factory=dict)
+    """Refused requests of the point's present run, by error or close cause."""
     has_base: bool = False
     """The counters are those of the point's present run, as of its last report."""
 
@@ -59,6 +61,7 @@ class Entry:
         self.on_lease = traffic.on_lease
         self.leaders = traffic.leaders
         self.leaders_version = traffic.leaders_version
+        self.refusals = traffic.refusals
         self.has_base = True
 
     def rest(self) -> None:

@@ -86,6 +86,9 @@ def _broker_metrics(decisions: Sequence[InstanceDecision]) -> Iterator[Metric]:
     refused = CounterMetricFamily(
         "portico_quota_refused", "Produce requests refused because the instance was full", labels=_BROKER[:2]
     )
+    refusals = CounterMetricFamily(
+        "portico_quota_refusals", "Requests that were charged and refused", labels=[*_BROKER[:2], "reason"]
+    )
     for decision in decisions:
         for index, entry in enumerate(decision.entries):
             for direction in BYTE_DIRECTIONS:
@@ -98,7 +101,9 @@ def _broker_metrics(decisions: Sequence[InstanceDecision]) -> Iterator[Metric]:
                 allocated.add_metric(labels, result.rates[index])
                 throttled.add_metric(labels, side.throttled_ms_per_s / 1000)
             refused.add_metric((entry.instance_id, str(entry.node_id)), entry.produce.counters.refused)
-    yield from (rate, share, proportion, allocated, throttled, refused)
+            for reason, number in entry.refusals.items():
+                refusals.add_metric((entry.instance_id, str(entry.node_id), reason), number)
+    yield from (rate, share, proportion, allocated, throttled, refused, refusals)
 
 
 def _cpu_metrics(decisions: Sequence[CpuDecision]) -> Iterator[Metric]:

@@ -142,6 +142,7 @@ def _broker(
         blocked=entry.blocked,
         lease_epoch=epoch_of(entry.point, entry.instance_id),
         report_age_ms=report_age_ms(entry.point),
+        refusals=dict(entry.refusals),
         produce=_broker_direction(decision, index, Direction.PRODUCE),
         consume=_broker_direction(decision, index, Direction.CONSUME),
     )

@@ -304,6 +304,8 @@ export interface BrokerQuota {
   report_age_ms: number;
   produce: BrokerDirection;
   consume: BrokerDirection;
+  /** Refused requests by error or close cause. */
+  refusals: Record<string, number>;
 }
 export interface DirectionQuota {
   purchased_per_s: number;

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from contracts.quota import FlowCounters
 from master.ledger import Ledger, Outcome, Refusal, ReportRefusedError
 from tests.unit.master.reports import ID, OTHER, a_report, traffic
 
@@ -20,6 +21,14 @@ def test_rate_is_the_difference_over_the_time_between() -> None:
     ledger.receive(a_report(2, traffic(1_500, throttled=250)), 1_000)
     assert rate(ledger) == 1_000
     assert ledger.entries_of(ID)[0].produce.throttled_ms_per_s == 250
+
+
+def test_what_is_charged_beside_the_frames_is_part_of_the_rate() -> None:
+    """Else the rule would take the share of a broker that writes commits to be unused."""
+    ledger = Ledger()
+    counters = FlowCounters(used=100, overhead=400)
+    ledger.receive(a_report(1, traffic(0, produce=counters)), 0)
+    assert rate(ledger) == 500
 
 
 def test_senders_clock_is_used_unless_it_was_set() -> None:

@@ -291,6 +291,17 @@ def test_metrics_show_every_letter(harness: Harness) -> None:
     assert registry.get_sample_value("portico_quota_refused_total", {"instance": ID, "node": "2"}) == 2
 
 
+def test_refusals_are_told_by_reason(harness: Harness) -> None:
+    harness.round(1, [60, 20, 10], refusals={"invalid_required_acks": 7})
+    harness.service.tick()
+    registry = prometheus_client.CollectorRegistry()
+    registry.register(MasterCollector(harness.service))
+    labels = {"instance": ID, "node": "2", "reason": "invalid_required_acks"}
+    assert registry.get_sample_value("portico_quota_refusals_total", labels) == 7
+    view = harness.service.view(ID)
+    assert view is not None and view.brokers[1].refusals == {"invalid_required_acks": 7}
+
+
 async def test_a_journal_that_cannot_be_written_stops_nothing() -> None:
     journal = Journal("sqlite://")
     service = MasterService(lambda: {ID: a_spec()}, journal, MasterSettings(journal_periods=1), term=1)

@@ -21,6 +21,7 @@ const broker = (nodeId: number, rate: number, throttled = 0): BrokerQuota => ({
   stored_bytes: 5,
   silent: false,
   on_lease: true,
+  refusals: {},
   blocked: false,
   lease_epoch: 1,
   report_age_ms: 0,
