@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from contracts.names import ID_ALPHABET, ID_LENGTH, is_instance_id
+from contracts.request_time import REQUEST_PERCENT_MAX, REQUEST_PERCENT_MIN
 from contracts.specs import Limits
 from contracts.units import format_bytes
 
@@ -70,6 +71,8 @@ class Fault(NamedTuple):
 
 RATE_MIN_BYTES_PER_S: Final = 100_000
 RATE_MAX_BYTES_PER_S: Final = 10**12
+DERIVED_PERCENT: Final = 0
+"""Ordered request time: what goes with the byte rates."""
 CAPACITY_MIN_BYTES: Final = 1_000_000
 CAPACITY_MAX_BYTES: Final = 10**15
 WHITELIST_ENTRIES_MAX: Final = 512
@@ -122,6 +125,24 @@ def capacity_faults(capacity: int) -> list[Fault]:
         return [Fault("capacity_bytes", f"at least 1 MB, not {format_bytes(capacity)}")]
     if capacity > CAPACITY_MAX_BYTES:
         return [Fault("capacity_bytes", "at most 1000 TB")]
+    return []
+
+
+def request_percent_faults(percent: int, default: int, is_operator: bool) -> list[Fault]:
+    """What is wrong with ordered request time.
+
+    `default` goes with the byte rates. More is the operator's to give, or whoever bought the smallest rates
+    could take every core.
+    """
+    if percent == DERIVED_PERCENT:
+        return []
+    if not REQUEST_PERCENT_MIN <= percent <= REQUEST_PERCENT_MAX:
+        bounds = f"{REQUEST_PERCENT_MIN} to {REQUEST_PERCENT_MAX} percent of a core"
+        return [Fault("request_percent", f"{bounds}, or {DERIVED_PERCENT} for what goes with the rates")]
+    if percent > default and not is_operator:
+        return [
+            Fault("request_percent", f"at most {default}, which goes with the rates: operators give more")
+        ]
     return []
 
 

@@ -43,6 +43,8 @@ class Instance:
     produce_rate_bytes_per_s: int
     consume_rate_bytes_per_s: int
     capacity_bytes: int
+    request_percent: int | None = None
+    """Request time in percent of one core over the cluster; None: what goes with the byte rates."""
     limits: Limits = field(default_factory=Limits)
     full_behaviour: FullBehaviour = FullBehaviour.REJECT
     auto_create_topics: bool = False
@@ -85,6 +87,7 @@ def spec_of(instance: Instance) -> InstanceSpec:
         produce_rate_bytes_per_s=instance.produce_rate_bytes_per_s,
         consume_rate_bytes_per_s=instance.consume_rate_bytes_per_s,
         capacity_bytes=instance.capacity_bytes,
+        request_percent=instance.request_percent,
         limits=instance.limits,
         full_behaviour=instance.full_behaviour,
         auto_create_topics=instance.auto_create_topics,

@@ -21,6 +21,10 @@ Cidrs = Annotated[list[str] | None, typer.Option("--whitelist", metavar="CIDR", 
 AllowAll = Annotated[bool, typer.Option("--allow-all", help="Admit every address.")]
 Count = Annotated[int | None, typer.Option(min=1)]
 FullBehaviour = Annotated[str | None, typer.Option(metavar="reject|stall", help="What a full instance does.")]
+RequestPercent = Annotated[
+    int | None,
+    typer.Option(min=0, metavar="PERCENT", help="CPU time in % of a core; 0: by the rates."),
+]
 AutoCreate = Annotated[bool | None, typer.Option("--auto-create-topics/--no-auto-create-topics")]
 LegacyClients = Annotated[
     bool | None,
@@ -39,6 +43,7 @@ def create(
     partitions_max: Count = None,
     connections_max: Count = None,
     full_behaviour: FullBehaviour = None,
+    request_percent: RequestPercent = None,
     auto_create_topics: AutoCreate = None,
     legacy_clients: LegacyClients = None,
     as_json: AsJson = False,
@@ -57,6 +62,8 @@ def create(
         "allow_all": allow_all,
     }
     body |= _optional(full_behaviour, auto_create_topics, legacy_clients, partitions_max, connections_max)
+    if request_percent is not None:
+        body["request_percent"] = request_percent
     with Console.of(data_dir, tenant) as console:
         created = console.call("POST", "instances", body)
         _show(console.wait_until_serving(created["id"]), as_json)
@@ -143,6 +150,7 @@ def resize(
     partitions_max: Count = None,
     connections_max: Count = None,
     full_behaviour: FullBehaviour = None,
+    request_percent: RequestPercent = None,
     auto_create_topics: AutoCreate = None,
     legacy_clients: LegacyClients = None,
     as_json: AsJson = False,
@@ -157,6 +165,8 @@ def resize(
     }
     body = {field: value for field, value in sizes.items() if value is not None}
     body |= _optional(full_behaviour, auto_create_topics, legacy_clients, partitions_max, connections_max)
+    if request_percent is not None:
+        body["request_percent"] = request_percent
     if not body:
         raise usage("nothing to change: name at least one of --produce-rate, --consume-rate, --capacity, ...")
     with Console.of(data_dir, tenant) as console:
@@ -205,6 +215,11 @@ def delete(
         print_facts([("deleted", f"{found['name']} ({found['id']})")])
 
 
+def _request_time(item: Any) -> str:
+    derived = " (goes with the rates)" if item["request_percent_derived"] else ""
+    return f"{item['request_percent']} % of a core{derived}"
+
+
 def _stored(item: Any) -> str:
     return "unknown" if item["stored_bytes"] is None else format_bytes(item["stored_bytes"])
 
@@ -225,6 +240,7 @@ def _show(item: Any, as_json: bool) -> None:
             ("bootstrap servers", item["bootstrap_servers"]),
             ("produce rate", format_bytes(item["produce_rate_bytes_per_s"], rate=True)),
             ("consume rate", format_bytes(item["consume_rate_bytes_per_s"], rate=True)),
+            ("request time", _request_time(item)),
             ("capacity", format_bytes(item["capacity_bytes"])),
             (
                 "stored",

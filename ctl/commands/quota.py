@@ -1,11 +1,12 @@
-"""`portico quota`: what the master allots to each broker, and why."""
+"""`portico quota`: what the master allots to each broker and gateway worker, and why."""
 
 import time
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
 
-from contracts.units import format_bytes
+from contracts.units import format_bytes, format_cpu
 from ctl.commands.quota_simulate import simulate
 from ctl.console_client import Console, instance_path
 from ctl.options import DEFAULT_DATA_DIR, AsJson, DataDir, InstanceArgument, Tenant
@@ -13,6 +14,7 @@ from ctl.output import print_facts, print_json, print_table, terminal
 
 app = typer.Typer(no_args_is_help=True)
 app.command("simulate")(simulate)
+_COLUMNS = ("r", "F", "P", "q", "THROTTLED ms/s", "LEASE")
 
 
 @app.command()
@@ -23,7 +25,7 @@ def show(
     tenant: Tenant = None,
     data_dir: DataDir = DEFAULT_DATA_DIR,
 ) -> None:
-    """Show the last decision: r, F, P and q of each broker."""
+    """Show the last decision: r, F, P and q of each broker, and of each point that spends CPU time."""
     with Console.of(data_dir, tenant) as console:
         view = console.get(instance_path(instance, "quota"), seconds=seconds)
     if as_json:
@@ -54,18 +56,22 @@ def list_quotas(as_json: AsJson = False, data_dir: DataDir = DEFAULT_DATA_DIR) -
     rows = (
         [
             view["instance_id"],
-            *(_of(view[direction]) for direction in ("produce", "consume")),
+            *(_of(view[direction], _byte_rate) for direction in ("produce", "consume")),
+            _of(view["cpu"]["total"], format_cpu),
             f"{format_bytes(view['stored_bytes'])} of {format_bytes(view['capacity_bytes'])}",
             "full" if view["blocked"] else "",
         ]
         for view in overview["instances"]
     )
-    print_table(["INSTANCE", "PRODUCE", "CONSUME", "STORED", ""], rows, empty="No instances.")
+    print_table(["INSTANCE", "PRODUCE", "CONSUME", "REQUEST TIME", "STORED", ""], rows, empty="No instances.")
 
 
-def _of(direction: Any) -> str:
-    now = format_bytes(direction["rate_per_s"], rate=True)
-    return f"{now} of {format_bytes(direction['purchased_per_s'], rate=True)}"
+def _byte_rate(bytes_per_s: int) -> str:
+    return format_bytes(bytes_per_s, rate=True)
+
+
+def _of(direction: Any, text: Callable[[int], str]) -> str:
+    return f"{text(direction['rate_per_s'])} of {text(direction['purchased_per_s'])}"
 
 
 def _show(view: Any) -> None:
@@ -75,21 +81,31 @@ def _show(view: Any) -> None:
     )
     for direction in ("produce", "consume"):
         decision = view[direction]
-        print_facts([("", ""), (direction, _of(decision)), ("why", decision["explanation"])])
+        print_facts([("", ""), (direction, _of(decision, _byte_rate)), ("why", decision["explanation"])])
         rows = (
-            [broker["node_id"], *_broker(broker[direction]), _lease(broker)] for broker in view["brokers"]
+            [broker["node_id"], *_rates(broker[direction], _byte_rate), _lease(broker)]
+            for broker in view["brokers"]
         )
-        columns = ["BROKER", "r", "F", "P", "q", "THROTTLED ms/s", "LEASE"]
-        print_table(columns, rows, empty="no broker has reported yet")
+        print_table(["BROKER", *_COLUMNS], rows, empty="no broker has reported yet")
+    _show_cpu(view["cpu"])
 
 
-def _broker(side: Any) -> list[str]:
+def _show_cpu(cpu: Any) -> None:
+    bought = f"{_of(cpu['total'], format_cpu)} ({cpu['request_percent']} % of a core)"
+    print_facts([("", ""), ("request time", bought), ("why", cpu["total"]["explanation"])])
+    rows = ([point["point"], *_rates(point["flow"], format_cpu), _lease(point)] for point in cpu["points"])
+    print_table(["POINT", *_COLUMNS], rows, empty="nothing was spent lately")
+    if cpu["idle_points"]:
+        points = "1 other point" if cpu["idle_points"] == 1 else f"{cpu['idle_points']} other points"
+        print_facts([("idle", f"{points}, F together {format_cpu(cpu['idle_share_per_s'])}")])
+
+
+def _rates(flow: Any, text: Callable[[int], str]) -> list[str]:
     names = ("rate", "share", "proportion", "allocated")
-    rates = [format_bytes(side[f"{name}_per_s"], rate=True) for name in names]
-    return [*rates, str(side["throttled_ms_per_s"])]
+    return [*(text(flow[f"{name}_per_s"]) for name in names), str(flow["throttled_ms_per_s"])]
 
 
-def _lease(broker: Any) -> str:
-    if broker["silent"]:
-        return f"silent for {broker['report_age_ms'] / 1000:.0f} s"
-    return f"epoch {broker['lease_epoch']}" if broker["on_lease"] else "none, fell back to F"
+def _lease(point: Any) -> str:
+    if point["silent"]:
+        return f"silent for {point['report_age_ms'] / 1000:.0f} s"
+    return f"epoch {point['lease_epoch']}" if point["on_lease"] else "none, fell back to F"

@@ -9,12 +9,18 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from contracts.request_time import REQUEST_PERCENT_MAX
 from contracts.specs import FullBehaviour
 from tenants.model import Role
 
 Cidrs = Annotated[list[str], Field(max_length=512, examples=[["10.0.0.0/8", "2001:db8::/32"]])]
 Bytes = Annotated[int, Field(ge=0, lt=2**63)]
 Count = Annotated[int, Field(ge=0, lt=2**31)]
+Percent = Annotated[int, Field(ge=0, le=REQUEST_PERCENT_MAX)]
+_REQUEST_PERCENT = (
+    "CPU time for requests in percent of one core, over the whole cluster; 0: what goes with the byte rates. "
+    "More than that is the operators' to give"
+)
 
 
 class RequestModel(BaseModel):
@@ -179,6 +185,7 @@ class InstanceCreate(RequestModel):
     produce_rate_bytes_per_s: Bytes = Field(examples=[20_000_000])
     consume_rate_bytes_per_s: Bytes = Field(examples=[40_000_000])
     capacity_bytes: Bytes = Field(examples=[10_000_000_000])
+    request_percent: Percent = Field(default=0, description=_REQUEST_PERCENT, examples=[100])
     whitelist: Cidrs | None = None
     allow_all: bool | None = None
     limits: LimitsChange = LimitsChange()
@@ -197,6 +204,7 @@ class InstanceChange(RequestModel):
     produce_rate_bytes_per_s: Bytes | None = Field(default=None, examples=[30_000_000])
     consume_rate_bytes_per_s: Bytes | None = Field(default=None, examples=[60_000_000])
     capacity_bytes: Bytes | None = Field(default=None, examples=[20_000_000_000])
+    request_percent: Percent | None = Field(default=None, description=_REQUEST_PERCENT, examples=[150])
     limits: LimitsChange = LimitsChange()
     full_behaviour: FullBehaviour | None = Field(default=None, strict=False)
     auto_create_topics: bool | None = None
@@ -215,6 +223,8 @@ class InstanceView(ViewModel):
     produce_rate_bytes_per_s: int
     consume_rate_bytes_per_s: int
     capacity_bytes: int
+    request_percent: int = Field(description="CPU time for requests in percent of one core, over the cluster")
+    request_percent_derived: bool = Field(description="it goes with the byte rates: no other figure was set")
     stored_bytes: int | None = Field(description="null while the quota master does not answer")
     blocked: bool | None = Field(description="producers are blocked: the instance is full")
     limits: LimitsView

@@ -15,7 +15,7 @@ from tenants.api.context import at
 from tenants.backend.groups import MemberFacts, OffsetFacts
 from tenants.backend.topics import ConfigFacts, PartitionFacts
 from tenants.console import Console
-from tenants.model import Instance, Role
+from tenants.model import Instance, Role, spec_of
 from tenants.store.accounts import Key
 from tenants.store.audit import Recorded
 
@@ -43,6 +43,8 @@ def _instance_view(plane: Console, instance: Instance, usage: QuotaView | None) 
         produce_rate_bytes_per_s=instance.produce_rate_bytes_per_s,
         consume_rate_bytes_per_s=instance.consume_rate_bytes_per_s,
         capacity_bytes=instance.capacity_bytes,
+        request_percent=spec_of(instance).request_percent_applied,
+        request_percent_derived=instance.request_percent is None,
         stored_bytes=None if usage is None else usage.stored_bytes,
         blocked=None if usage is None else usage.blocked,
         limits=models.LimitsView.model_validate(instance.limits, from_attributes=True),

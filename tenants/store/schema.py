@@ -105,6 +105,7 @@ instances = Table(
     Column("produce_rate_bytes_per_s", BigInteger, nullable=False),
     Column("consume_rate_bytes_per_s", BigInteger, nullable=False),
     Column("capacity_bytes", BigInteger, nullable=False),
+    Column("request_percent", Integer),
     Column("limits", JSON, nullable=False),
     Column("full_behaviour", String(16), nullable=False),
     Column("auto_create_topics", Boolean, nullable=False),

@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from contracts.names import SYSTEM_INSTANCE_ID, is_instance_id, topic_name_fault
+from contracts.request_time import default_request_percent
 from contracts.specs import FullBehaviour, Limits
 from runtime.clock import epoch_ms
 from tenants import cidrs, lifecycle
@@ -34,6 +35,7 @@ class NewInstance:
     produce_rate_bytes_per_s: int
     consume_rate_bytes_per_s: int
     capacity_bytes: int
+    request_percent: int = lifecycle.DERIVED_PERCENT
     whitelist: list[str] | None = None
     allow_all: bool | None = None
     limits: dict[str, int] = field(default_factory=dict)
@@ -50,6 +52,8 @@ class Change:
     produce_rate_bytes_per_s: int | None = None
     consume_rate_bytes_per_s: int | None = None
     capacity_bytes: int | None = None
+    request_percent: int | None = None
+    """DERIVED_PERCENT: what goes with the byte rates again."""
     limits: dict[str, int] = field(default_factory=dict)
     full_behaviour: FullBehaviour | None = None
     auto_create_topics: bool | None = None
@@ -107,7 +111,7 @@ class Instances:
         """Raises: Invalid with every fault, Conflict when the name is taken, Unavailable without ports."""
         limits, faults = _limits(Limits(), order.limits)
         whitelist, cidr_faults = cidrs.normalise_all(order.whitelist or [], "whitelist")
-        faults += _order_faults(order) + cidr_faults
+        faults += _order_faults(caller, order) + cidr_faults
         if tenant == SYSTEM_TENANT:
             faults.append(Fault("tenant", "the system tenant has its one instance"))
         if faults:
@@ -125,6 +129,7 @@ class Instances:
                 produce_rate_bytes_per_s=order.produce_rate_bytes_per_s,
                 consume_rate_bytes_per_s=order.consume_rate_bytes_per_s,
                 capacity_bytes=order.capacity_bytes,
+                request_percent=order.request_percent or None,
                 limits=limits,
                 full_behaviour=order.full_behaviour,
                 auto_create_topics=order.auto_create_topics,
@@ -149,7 +154,7 @@ class Instances:
         def edit(connection: Any, instance: Instance) -> Instance:
             limits, faults = _limits(instance.limits, wanted.limits)
             changed = instance.with_(limits=limits, **_scalars(wanted))
-            faults += _change_faults(changed, wanted)
+            faults += _change_faults(caller, changed, wanted)
             if faults:
                 raise Invalid(faults)
             too_small = lifecycle.shrink_fault(
@@ -322,31 +327,39 @@ def _limits(current: Limits, wanted: dict[str, int]) -> tuple[Limits, list[Fault
     return limits, lifecycle.limit_faults(limits)
 
 
-def _order_faults(order: NewInstance) -> list[Fault]:
+def _order_faults(caller: Caller, order: NewInstance) -> list[Fault]:
     faults = []
     fault = lifecycle.name_fault(order.name)
     if fault is not None:
         faults.append(Fault("name", fault))
     faults += lifecycle.rate_faults(order.produce_rate_bytes_per_s, order.consume_rate_bytes_per_s)
     faults += lifecycle.capacity_faults(order.capacity_bytes)
+    default = default_request_percent(order.produce_rate_bytes_per_s, order.consume_rate_bytes_per_s)
+    faults += lifecycle.request_percent_faults(order.request_percent, default, caller.is_operator)
     if order.whitelist is None and not order.allow_all:
         faults.append(Fault("whitelist", NEITHER))
     return faults
 
 
-def _change_faults(changed: Instance, wanted: Change) -> list[Fault]:
+def _change_faults(caller: Caller, changed: Instance, wanted: Change) -> list[Fault]:
     faults = []
     fault = None if wanted.name is None else lifecycle.name_fault(wanted.name)
     if fault is not None:
         faults.append(Fault("name", fault))
     faults += lifecycle.rate_faults(changed.produce_rate_bytes_per_s, changed.consume_rate_bytes_per_s)
     faults += lifecycle.capacity_faults(changed.capacity_bytes)
+    if wanted.request_percent is not None:
+        default = default_request_percent(changed.produce_rate_bytes_per_s, changed.consume_rate_bytes_per_s)
+        faults += lifecycle.request_percent_faults(wanted.request_percent, default, caller.is_operator)
     return faults
 
 
 def _scalars(wanted: Change) -> dict[str, Any]:
     values = {name: getattr(wanted, name) for name in Change.__dataclass_fields__ if name != "limits"}
-    return {name: value for name, value in values.items() if value is not None}
+    scalars = {name: value for name, value in values.items() if value is not None}
+    if wanted.request_percent == lifecycle.DERIVED_PERCENT:
+        scalars["request_percent"] = None
+    return scalars
 
 
 def _name_taken(name: str) -> Conflict:

@@ -254,3 +254,41 @@ async def test_the_api_document_is_complete(client: httpx.AsyncClient) -> None:
             assert "application/problem+json" in operation["responses"]["422"]["content"]
             if "{" in path:
                 assert "404" in operation["responses"]
+
+
+async def test_request_time_goes_with_the_rates_until_another_figure_is_set(operator: Caller) -> None:
+    rates = {"produce_rate_bytes_per_s": 10_000_000, "consume_rate_bytes_per_s": 10_000_000}
+    made = (await operator("POST", "instances", json={**ORDER, **rates})).json()
+    assert (made["request_percent"], made["request_percent_derived"]) == (96, True)
+    path = f"instances/{made['id']}"
+    grown = (await operator("PATCH", path, json={"produce_rate_bytes_per_s": 30_000_000})).json()
+    assert (grown["request_percent"], grown["request_percent_derived"]) == (192, True)
+    fixed = (await operator("PATCH", path, json={"request_percent": 75})).json()
+    assert (fixed["request_percent"], fixed["request_percent_derived"]) == (75, False)
+    renamed = (await operator("PATCH", path, json={"name": "other"})).json()
+    assert renamed["request_percent"] == 75, "left out: as it is"
+    again = (await operator("PATCH", path, json={"request_percent": 0})).json()
+    assert (again["request_percent"], again["request_percent_derived"]) == (192, True)
+    ordered = (await operator("POST", "instances", json={**ORDER, "name": "b", "request_percent": 5})).json()
+    assert (ordered["request_percent"], ordered["request_percent_derived"]) == (5, False)
+
+
+async def test_more_request_time_than_goes_with_the_rates_is_the_operators_to_give(operator: Caller) -> None:
+    owner = await operator.tenant("acme")
+    rates = {"produce_rate_bytes_per_s": 10_000_000, "consume_rate_bytes_per_s": 10_000_000}
+    refused = await owner("POST", "instances", json={**ORDER, **rates, "request_percent": 97})
+    assert refused.status_code == 422
+    assert [one["field"] for one in refused.json()["errors"]] == ["request_percent"]
+    made = (await owner("POST", "instances", json={**ORDER, **rates, "request_percent": 96})).json()
+    path = f"instances/{made['id']}"
+    assert (await owner("PATCH", path, json={"request_percent": 100_000})).status_code == 422
+    given = await operator("PATCH", path, json={"request_percent": 100_000})
+    assert given.json()["request_percent"] == 100_000
+    assert (await owner("PATCH", path, json={"name": "mine"})).json()["request_percent"] == 100_000
+
+
+@pytest.mark.parametrize("percent", [4, 100_001, -1, 1.5, "50"])
+async def test_request_time_out_of_bounds_is_refused(operator: Caller, percent: object) -> None:
+    answer = await operator("POST", "instances", json={**ORDER, "request_percent": percent})
+    assert answer.status_code == 422
+    assert [one["field"] for one in answer.json()["errors"]] == ["request_percent"]

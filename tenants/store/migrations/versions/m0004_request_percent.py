@@ -1,0 +1,16 @@
+"""Instances say how much request time they bought."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0004"
+down_revision = "0003"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    """All have what goes with their byte rates until told."""
+    column: sa.Column[int] = sa.Column("request_percent", sa.Integer(), nullable=True)
+    with op.batch_alter_table("instances") as instances:
+        instances.add_column(column)
