@@ -10,6 +10,7 @@ from ctl.commands import (
     config,
     demo,
     doctor,
+    down,
     group,
     instance,
     leader,
@@ -21,6 +22,7 @@ from ctl.commands import (
     replica,
     selftest,
     statelog,
+    systemd_unit,
     tenant,
     topic,
     txn,
@@ -38,6 +40,8 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command("up")(up.up)
+app.command("down")(down.down)
+app.command("systemd-unit")(systemd_unit.systemd_unit)
 app.command("demo")(demo.demo)
 app.command("doctor")(doctor.doctor)
 app.command("loadtest")(loadtest.loadtest)

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import faulthandler
 import gc
 import os
 import resource
@@ -13,6 +14,8 @@ from typing import Any, Final
 import msgspec
 import uvloop
 
+from runtime.notify import Notifier
+
 _YOUNG_OBJECTS: Final = 10_000
 """Allocated in excess of those freed, before the young ones are looked through."""
 
@@ -23,6 +26,7 @@ def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
         raise SystemExit("portico does not run under python -O: its assertions guard stored data")
     raise_file_limit()
     _collect_seldom()
+    faulthandler.enable()  # a process that hangs is ended by SIGABRT: then its log says where
     with (
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
         contextlib.suppress(asyncio.CancelledError),
@@ -49,7 +53,11 @@ async def _until_signal(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, end)
-    await task
+    beats = asyncio.ensure_future(Notifier().beat())
+    try:
+        await task
+    finally:
+        beats.cancel()
 
 
 def raise_file_limit() -> int:

@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -138,6 +139,10 @@ def _stack(data_dir: Path) -> Iterator[Finding]:
         found = f"{living} of {wanted} running" if living < wanted else f"{living} running"
         advice = "" if level == "ok" else f"it is being restarted: see the logs in {data_dir / 'logs'}"
         yield Finding(level, group, found, advice)
+    for name, restart in stack.get("restarts", {}).items():
+        when = f"{datetime.fromtimestamp(restart['at_ms'] / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+        found = f"was started again {restart['count']} times, last at {when}: it {restart['reason']}"
+        yield Finding("warn", name, found, f"see {Layout(data_dir).log_file(name)}")
     if stack["zookeeper"] is not None:
         yield from _zookeeper(stack["zookeeper"])
     yield from _console(data_dir)

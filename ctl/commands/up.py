@@ -1,7 +1,10 @@
 """`portico up`: run the whole product on this machine until Ctrl-C."""
 
 import asyncio
+import contextlib
+import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,6 +14,7 @@ import typer
 from ctl.errors import CommandError, usage
 from ctl.options import DEFAULT_DATA_DIR
 from runtime.config import ConfigFault
+from runtime.notify import Notifier
 from runtime.process import write_json
 
 Text = Annotated[str | None, typer.Option()]
@@ -32,7 +36,17 @@ def up(
     quota_policy: Annotated[str | None, typer.Option(metavar="seed|capped|static|fair")] = None,
     report_period_ms: Annotated[str | None, typer.Option(metavar="MS", help="1000 to 10000.")] = None,
     usage_interval_ms: Annotated[str | None, typer.Option(metavar="MS", help="1000 to 300000.")] = None,
+    hang_timeout_ms: Annotated[
+        str | None, typer.Option(metavar="MS", help="Restart a process without a sign of life; 0: never.")
+    ] = None,
     ready_file: Annotated[Path | None, typer.Option(help="Written when everything serves.")] = None,
+    detach: Annotated[
+        bool,
+        typer.Option(
+            "--detach", help="Go on in the background, restarted when killed; `portico down` stops it."
+        ),
+    ] = False,
+    greeting_fd: Annotated[int, typer.Option(hidden=True)] = -1,
 ) -> None:
     """Start control plane, quota master, brokers and gateway; stay in the foreground; Ctrl-C stops all."""
     from ctl.stack.settings import load
@@ -50,15 +64,48 @@ def up(
         "quota_policy": quota_policy,
         "report_period_ms": report_period_ms,
         "usage_interval_ms": usage_interval_ms,
+        "hang_timeout_ms": hang_timeout_ms,
     }
     try:
         settings = load(data_dir, flags)
     except ConfigFault as fault:
         raise usage("; ".join(fault.faults)) from fault
-    asyncio.run(_serve(data_dir.resolve(), settings, ready_file))
+    if detach:
+        _detach(data_dir.resolve(), [argument for argument in sys.argv[2:] if argument != "--detach"])
+        return
+    asyncio.run(_serve(data_dir.resolve(), settings, ready_file, greeting_fd))
 
 
-async def _serve(data_dir: Path, settings: Any, ready_file: Path | None) -> None:
+def _detach(data_dir: Path, arguments: list[str]) -> None:
+    """Raises: CommandError with the end of its log when it does not start."""
+    from ctl.stack.children import tail
+    from ctl.stack.keeper import command, running_pid
+    from ctl.stack.layout import Layout
+
+    layout = Layout(data_dir)
+    if running_pid(layout) is not None:
+        raise CommandError(f"a stack is already running on {data_dir}: `portico down` stops it")
+    layout.logs_dir.mkdir(parents=True, exist_ok=True)
+    log = layout.log_file("supervisor")
+    reading, writing = os.pipe()
+    with log.open("ab") as output:
+        subprocess.Popen(
+            command(data_dir, arguments, writing),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            pass_fds=(writing,),
+            start_new_session=True,
+        )
+    os.close(writing)
+    with os.fdopen(reading) as greeting:
+        text = greeting.read()
+    if not text:
+        raise CommandError(f"the stack does not start. The end of {log}:\n{tail(log)}")
+    print(text, flush=True)
+
+
+async def _serve(data_dir: Path, settings: Any, ready_file: Path | None, greeting_fd: int) -> None:
     from ctl.stack.layout import Layout
     from ctl.stack.supervisor import Stack
 
@@ -68,6 +115,8 @@ async def _serve(data_dir: Path, settings: Any, ready_file: Path | None) -> None
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopped.set)
+    notifier = Notifier()
+    beats = asyncio.create_task(notifier.beat())
     starting = asyncio.create_task(stack.start())
     waiting = asyncio.create_task(stopped.wait())
     try:
@@ -76,10 +125,13 @@ async def _serve(data_dir: Path, settings: Any, ready_file: Path | None) -> None
             content = starting.result()
             if ready_file is not None:
                 _write_ready_file(ready_file, content)
-            _greet(content, data_dir)
+            _greet(_greeting(content, data_dir, is_detached=greeting_fd >= 0), greeting_fd)
+            notifier.tell("READY=1")
             await waiting
             _say("stopping")
     finally:
+        notifier.tell("STOPPING=1")
+        beats.cancel()
         starting.cancel()
         await stack.stop()
         await asyncio.to_thread(_remove, ready_file)
@@ -102,7 +154,16 @@ def _say(text: str) -> None:
     print(f"portico: {text}", file=sys.stderr, flush=True)
 
 
-def _greet(content: dict[str, Any], data_dir: Path) -> None:
+def _greet(text: str, descriptor: int) -> None:
+    """To whom started the stack: a terminal, or the command that goes on without it."""
+    if descriptor < 0:
+        print(text, flush=True)
+        return
+    with contextlib.suppress(BrokenPipeError), os.fdopen(descriptor, "w") as greeting:
+        greeting.write(text)
+
+
+def _greeting(content: dict[str, Any], data_dir: Path, *, is_detached: bool) -> str:
     password = content.get("admin_password")
     login = (
         f"admin / {password}   (shown once)"
@@ -111,8 +172,8 @@ def _greet(content: dict[str, Any], data_dir: Path) -> None:
     )
     option = "" if data_dir == DEFAULT_DATA_DIR.resolve() else f" --data-dir {data_dir}"
     create = "--produce-rate 20MB/s --consume-rate 40MB/s --capacity 10GB --whitelist 127.0.0.1/32"
-    print(
-        f"""
+    end = f"`portico down{option}` stops it." if is_detached else "Ctrl-C stops everything."
+    return f"""
 Portico serves.
 
   console   {content["console"]}
@@ -125,6 +186,4 @@ Next, in another terminal:
   ./portico demo{option}
   ./portico doctor{option}
 
-Ctrl-C stops everything.""",
-        flush=True,
-    )
+{end}"""

@@ -12,12 +12,16 @@ from typing import Any, Final
 
 from ctl.errors import CommandError
 from ctl.stack.layout import Layout
-from runtime.clock import monotonic_ms
+from ctl.stack.liveness import LOOK_S, Liveness, NotifySocket
+from runtime.clock import epoch_ms, monotonic_ms
+from runtime.config import environment
+from runtime.notify import VARIABLE
 
 _READY_TIMEOUT_MS: Final = 60_000
 _BACKOFF_FIRST_S: Final = 0.1
 _BACKOFF_LAST_S: Final = 10.0
 _STEADY_MS: Final = 10_000
+_ABORT_S: Final = 3.0
 _PR_SET_PDEATHSIG: Final = 1
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -32,6 +36,8 @@ class ChildSpec:
     """Its working directory; None: the supervisor's."""
     serves: Callable[[], bool] | None = None
     """Whether it serves, for a process that writes no run file. Runs in a thread."""
+    beats: bool = False
+    """Whether its loop gives signs of life."""
 
     @property
     def group(self) -> str:
@@ -41,7 +47,17 @@ class ChildSpec:
 
 def module(name: str, python_module: str, *arguments: str) -> ChildSpec:
     """One of our own processes."""
-    return ChildSpec(name, (sys.executable, "-m", "runtime.start", python_module, *arguments))
+    command = (sys.executable, "-m", "runtime.start", python_module, *arguments)
+    return ChildSpec(name, command, beats=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """Why a child was started again."""
+
+    reason: str
+    at_ms: int
+    """Epoch."""
 
 
 def _die_with_parent() -> None:
@@ -53,9 +69,13 @@ def _die_with_parent() -> None:
 class Child:
     """A supervised process. `run` keeps it alive until `stop`."""
 
-    def __init__(self, spec: ChildSpec, layout: Layout, say: Any) -> None:
+    def __init__(self, spec: ChildSpec, layout: Layout, say: Any, hang_timeout_ms: int = 0) -> None:
+        """`hang_timeout_ms`: without a sign of life for so long it is killed; 0: never."""
         self.spec = spec
         self.restarts = 0
+        self.last_restart: Restart | None = None
+        self._hang_timeout_ms = hang_timeout_ms if spec.beats else 0
+        self._hung = ""
         self._run_file = layout.run_file(spec.name)
         self._log_path = layout.log_file(spec.name)
         self._process: asyncio.subprocess.Process | None = None
@@ -85,7 +105,8 @@ class Child:
                 return
             if monotonic_ms() - started_ms > _STEADY_MS:
                 backoff_s = _BACKOFF_FIRST_S
-            ended = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
+            ended = self._hung or (f"was killed by signal {-code}" if code < 0 else f"ended with code {code}")
+            self.last_restart = Restart(ended, epoch_ms())
             self._say(
                 f"{self.spec.name} {ended}, starting it again in {backoff_s:.1f} s (see {self._log_path})"
             )
@@ -96,17 +117,46 @@ class Child:
     async def _run_once(self) -> int:
         self._run_file.unlink(missing_ok=True)
         self._log_path.parent.mkdir(parents=True, exist_ok=True)
-        with self._log_path.open("ab") as log:
-            self._process = await asyncio.create_subprocess_exec(
-                *self.spec.command,
-                cwd=self.spec.directory,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                preexec_fn=_die_with_parent,
-                start_new_session=True,
-            )
-        return await self._process.wait()
+        self._hung = ""
+        signs = NotifySocket()
+        try:
+            with self._log_path.open("ab") as log:
+                self._process = await asyncio.create_subprocess_exec(
+                    *self.spec.command,
+                    cwd=self.spec.directory,
+                    env={**environment(), VARIABLE: signs.address},
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    preexec_fn=_die_with_parent,
+                    start_new_session=True,
+                )
+            return await self._watched(self._process, signs)
+        finally:
+            signs.close()
+
+    async def _watched(self, process: asyncio.subprocess.Process, signs: NotifySocket) -> int:
+        """Its exit code, once it has ended or was found to hang."""
+        life = Liveness(round(self._hang_timeout_ms / 1000 / LOOK_S))
+        signs.listen(life.beat)
+        ending = asyncio.ensure_future(process.wait())
+        try:
+            while not (await asyncio.wait({ending}, timeout=LOOK_S))[0]:
+                if life.look(is_serving=self.facts() is not None) and not self._stopping.is_set():
+                    self._hung = (
+                        f"hung (no sign of life for {self._hang_timeout_ms // 1000} s) and was killed"
+                    )
+                    await self._kill_hung(process, ending)
+            return ending.result()
+        finally:
+            ending.cancel()
+
+    async def _kill_hung(self, process: asyncio.subprocess.Process, ending: "asyncio.Future[int]") -> None:
+        """SIGABRT has it write where it hangs into its log."""
+        process.send_signal(signal.SIGABRT)
+        if not (await asyncio.wait({ending}, timeout=_ABORT_S))[0]:
+            process.kill()
+            await asyncio.wait({ending})
 
     async def until_ready(self) -> dict[str, Any]:
         """Wait until it serves; returns its run file. Raises: CommandError with the end of the log."""

@@ -36,6 +36,11 @@ class Layout:
         return self.data_dir / "stack.lock"
 
     @property
+    def keeper_lock(self) -> Path:
+        """Held while a detached stack is kept running."""
+        return self.data_dir / "keeper.lock"
+
+    @property
     def settings_file(self) -> Path:
         """Settings a person may edit."""
         return self.data_dir / "portico.toml"
@@ -73,9 +78,21 @@ class Layout:
         """What a serving process says of itself."""
         return self.data_dir / "run" / f"{process}.json"
 
+    @property
+    def logs_dir(self) -> Path:
+        """What processes say."""
+        return self.data_dir / "logs"
+
     def log_file(self, process: str) -> Path:
         """Where a child's stderr goes."""
-        return self.data_dir / "logs" / f"{process}.log"
+        return self.logs_dir / f"{process}.log"
+
+    def pid_of(self, process: str) -> int | None:
+        """What its run file says."""
+        try:
+            return int(json.loads(self.run_file(process).read_text())["pid"])
+        except (OSError, ValueError, KeyError):
+            return None
 
     def ensure_secret(self) -> str:
         """The deployment's secret, drawn at the first start."""

@@ -91,6 +91,12 @@ SETTINGS: Final = (
     ),
     Setting("replication_factor", None, _count(1, BROKERS_MAX), "Replicas of a partition; min(3, brokers)."),
     Setting("min_insync_replicas", None, _count(1, BROKERS_MAX), "Replicas that acks=all needs at least."),
+    Setting(
+        "hang_timeout_ms",
+        30_000,
+        _count(0, 3_600_000),
+        "A process that gives no sign of life for so long is started again; 0: never.",
+    ),
     Setting("report_period_ms", 1000, _count(1000, 10000), "How often brokers report traffic."),
     Setting(
         "usage_interval_ms",

@@ -5,22 +5,26 @@ import contextlib
 import fcntl
 import os
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any, Final
 
 from ctl.errors import CommandError
 from ctl.stack.children import Child, ChildSpec
 from ctl.stack.cluster import OWN, Cluster, planned, remember, remembered
 from ctl.stack.layout import Layout, bind_fault
+from ctl.stack.leftovers import until_ended
+from ctl.stack.log_files import rotate
 from ctl.stack.moving import move_local_metadata
 from ctl.stack.processes import Processes, broker_name
 from ctl.stack.registration import until_registered
 from runtime.config import Resolved, format_host_port
-from runtime.process import write_json
+from runtime.process import write_json, write_run_file
 
 _STOP_GRACE_S: Final = {"gateway": 3.0, "broker": 4.5, "control": 2.0, "zookeeper": 1.5}
 _PIDS: Final = {"control": "control", "broker": "brokers", "gateway": "gateways", "zookeeper": "zookeeper"}
 """Groups of processes as the stack file names them; ZooKeeper only when there is one."""
 _REFRESH_S: Final = 0.5
+_LOOK_AT_LOGS_S: Final = 5.0
 
 
 class Stack:
@@ -56,9 +60,12 @@ class Stack:
                 f"a stack is already running on {self.layout.data_dir}: stop it, or name another --data-dir "
                 "(with other --console and --vports)"
             ) from None
+        write_run_file(self.layout.run_file("supervisor"), {})
 
     async def start(self) -> dict[str, Any]:
         """Start everything; returns the stack file's content plus `admin_password` at the first start."""
+        if stubborn := await until_ended(self.layout):
+            self._say(f"{', '.join(stubborn)} of a supervisor that was killed did not end: killed")
         host, port = self.value("console")
         if fault := bind_fault(port, host):
             address = format_host_port(host, port)
@@ -83,6 +90,7 @@ class Stack:
         await until_registered(content["console"], content["api_key"], cluster.brokers)
         write_json(self.layout.stack_file, content, mode=0o600)
         self._tasks.append(asyncio.create_task(self._keep_stack_file(control)))
+        self._tasks.append(asyncio.create_task(self._keep_logs_small()))
         password = control.pop("admin_password", None)
         if password is not None:  # shown once, kept nowhere but as its hash
             write_json(self.layout.run_file("control"), control, mode=0o600)
@@ -116,6 +124,11 @@ class Stack:
             "zookeeper": self._zookeeper,
             "metrics": metrics,
             "supervisor": os.getpid(),
+            "restarts": {
+                child.spec.name: {"count": child.restarts, **asdict(child.last_restart)}
+                for child in self._children
+                if child.last_restart is not None
+            },
         }
 
     async def _keep_stack_file(self, control: dict[str, Any]) -> None:
@@ -128,6 +141,15 @@ class Stack:
                 write_json(self.layout.stack_file, now, mode=0o600)
                 written = now
 
+    async def _keep_logs_small(self) -> None:
+        while True:
+            await asyncio.sleep(_LOOK_AT_LOGS_S)
+            for path in sorted(self.layout.logs_dir.glob("*.log")):
+                try:
+                    await asyncio.to_thread(rotate, path)
+                except OSError as error:
+                    self._say(f"{path} cannot be cut: {error}")
+
     async def stop(self) -> None:
         """Stop gateways first, so that clients see closed connections and not errors; ZooKeeper last."""
         for groups in (("gateway",), ("broker", "control"), ("zookeeper",)):
@@ -136,11 +158,12 @@ class Stack:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        with contextlib.suppress(FileNotFoundError):
-            self.layout.stack_file.unlink()
+        for path in (self.layout.stack_file, self.layout.run_file("supervisor")):
+            with contextlib.suppress(FileNotFoundError):
+                path.unlink()
 
     def _spawn(self, spec: ChildSpec) -> Child:
-        child = Child(spec, self.layout, self._say)
+        child = Child(spec, self.layout, self._say, self.value("hang_timeout_ms"))
         self._children.append(child)
         self._tasks.append(asyncio.create_task(child.run(), name=spec.name))
         return child

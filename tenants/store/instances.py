@@ -125,6 +125,19 @@ def withheld(connection: Connection) -> list[Instance]:
     return _load(connection, query)
 
 
+def lacking_listeners(connection: Connection, cluster_id: str, wanted: int) -> list[Instance]:
+    """Visible instances of a cluster that have fewer listeners than wanted."""
+    table, ports = schema.instances, schema.ports
+    query = (
+        select(table)
+        .outerjoin(ports, (ports.c.instance_id == table.c.id) & ports.c.freed_at_ms.is_(None))
+        .where(table.c.cluster_id == cluster_id, table.c.state.not_in(_GONE))
+        .group_by(table.c.id)
+        .having(func.count(ports.c.port) < wanted)
+    )
+    return _load(connection, query)
+
+
 def of_cluster(connection: Connection, cluster_id: str) -> list[Instance]:
     """Visible instances placed on a cluster."""
     table = schema.instances

@@ -145,15 +145,32 @@ class Placement:
         return failed
 
     def release_freed_ports(self, connection: Connection, now_ms: int) -> int:
-        """Publish withheld listeners whose ports are free again; of how many instances."""
+        """Publish withheld listeners whose ports are free again, and give those that nobody had a port for.
+
+        Returns of how many instances.
+        """
         released = 0
         for instance in instances.withheld(connection):
             if self._trouble(instance) is None:
-                state = State.CREATING if instance.state is State.FAILED else instance.state
-                back = instance.with_(state=state, state_reason=None, listeners_withheld=False)
-                instances.save(connection, back, now_ms)
+                self._serve_again(connection, instance, now_ms)
+                released += 1
+        for cluster in registry.clusters(connection):
+            for instance in instances.lacking_listeners(
+                connection, cluster.cluster_id, len(cluster.brokers) + 1
+            ):
+                try:
+                    self.give_listeners(connection, instance, now_ms)
+                except Unavailable:
+                    break  # no port is free yet; the reason stands at the instance
+                self._serve_again(connection, instance, now_ms)
                 released += 1
         return released
+
+    @staticmethod
+    def _serve_again(connection: Connection, instance: Instance, now_ms: int) -> None:
+        state = State.CREATING if instance.state is State.FAILED else instance.state
+        back = instance.with_(state=state, state_reason=None, listeners_withheld=False)
+        instances.save(connection, back, now_ms)
 
     def _trouble(self, instance: Instance) -> str | None:
         """Why gateways could not bind an instance's listeners, or None."""

@@ -72,6 +72,25 @@ def test_ports_that_were_taken_over_fail_their_instances_until_they_are_free(
     assert plane.instances.get(_CALLER, instance.id).state is State.CREATING
 
 
+def test_an_instance_that_no_port_was_left_for_gets_one_later(plane: Console, taken: set[Endpoint]) -> None:
+    """A broker came while every vport was taken."""
+    instance = _create(plane)
+    taken |= {Endpoint("127.0.0.1", port) for port in range(21001, 65536)}
+    with plane.store.write() as connection:
+        address = BrokerAddress(node_id=4, host="127.0.0.1", port=1)
+        plane.placement.register_broker(connection, "builtin-1", address, epoch_ms())
+    failed = plane.instances.get(_CALLER, instance.id)
+    assert failed.state is State.FAILED and len(failed.listeners) == 1
+    with plane.store.write() as connection:
+        assert plane.placement.release_freed_ports(connection, epoch_ms()) == 0
+        taken.clear()
+        assert plane.placement.release_freed_ports(connection, epoch_ms()) >= 1
+        assert plane.placement.release_freed_ports(connection, epoch_ms()) == 0
+    after = plane.instances.get(_CALLER, instance.id)
+    assert after.state is State.CREATING and after.state_reason is None
+    assert [one.node_id for one in after.listeners] == [None, 4]
+
+
 def test_a_suspended_instance_stays_suspended_through_a_taken_port(
     plane: Console, taken: set[Endpoint]
 ) -> None:
