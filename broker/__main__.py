@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from broker.app import Broker
-from broker.config import BrokerConfig
+from broker.config import PRODUCERS_PER_INSTANCE_MAX, BrokerConfig
 from broker.log.errors import LogDirectoryUnusable, StorageFailed
 from broker.membership import BrokerIdTaken, ForeignCluster
 from broker.znodes import ZnodeDamaged
@@ -44,6 +44,10 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--request-memory-bytes", type=int, default=256 * 1024 * 1024)
     parser.add_argument("--frame-progress-timeout-ms", type=int, default=30_000)
     parser.add_argument("--connections-max-idle-ms", type=int, default=600_000)
+    parser.add_argument(
+        "--producers-per-instance-max", type=int, default=PRODUCERS_PER_INSTANCE_MAX, metavar="N",
+        help="producers of one instance that are remembered, once per partition",
+    )  # fmt: skip
     parser.add_argument("--default-partitions", type=int, default=1)
     parser.add_argument("--log-json", action="store_true", default=None)
     _add_cluster_arguments(parser)
@@ -91,6 +95,7 @@ def _config(options: argparse.Namespace) -> BrokerConfig:
         frame_progress_timeout_ms=options.frame_progress_timeout_ms,
         connections_max_idle_ms=options.connections_max_idle_ms,
         default_partitions=options.default_partitions,
+        producers_per_instance_max=options.producers_per_instance_max,
         zookeeper=options.zookeeper,
         session_timeout_ms=options.session_timeout_ms,
         rack=options.rack,

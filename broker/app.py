@@ -78,6 +78,7 @@ class Broker:
             cluster_id=config.cluster_id,
             node_id=config.node_id,
             full_is_failure=config.zookeeper is not None,
+            producers_per_instance_max=config.producers_per_instance_max,
             on_offline=lambda path, keys, reason: self._on_loop(self._directory_failed, path, keys, reason),
         )
         self.metadata = MetadataCache()

@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Final
 
 MIB: Final = 1024 * 1024
+PRODUCERS_PER_INSTANCE_MAX: Final = 20_000
+"""About a kilobyte each at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,10 @@ class BrokerConfig:
     partitions_max: int = 20_000
     """Replicas on one broker; more are refused with POLICY_VIOLATION. Each costs file descriptors."""
 
+    producers_per_instance_max: int = PRODUCERS_PER_INSTANCE_MAX
+    """Idempotent and transactional producers of one instance that this broker remembers, each once per
+    partition that it writes to. Beyond it those idle for longest are forgotten before they expire."""
+
     default_replication_factor: int | None = None
     """For CreateTopics with -1; None: three, or as many as there are brokers if there are fewer."""
     min_insync_replicas: int | None = None
@@ -156,6 +162,7 @@ class BrokerConfig:
             (self.receive_buffer_bytes >= 4096, "receive_buffer_bytes is below 4096"),
             (self.flush_interval_ms >= 10, "flush_interval_ms is below 10"),
             (1_000 <= self.report_period_ms <= 10_000, "report_period_ms is not between 1 s and 10 s"),
+            (self.producers_per_instance_max >= 16, "producers_per_instance_max is below 16"),
             (self.default_partitions >= 1, "default_partitions is below 1"),
             *self._cluster_rules(),
         ]

@@ -17,6 +17,27 @@ def register_gauges(broker: "Broker") -> None:
     gauges["replicas"] = ("Replicas hosted.", lambda: len(replicas))
     gauges["partitions"] = ("Partitions led.", lambda: sum(each.is_leader for each in replicas))
     gauges["log_bytes"] = ("Bytes of all logs.", lambda: broker.logs.size_bytes)
+    gauges["log_segments"] = (
+        "Segments of all logs; each has three files and more.",
+        lambda: broker.logs.segment_count,
+    )
+    gauges["producers"] = (
+        "Idempotent and transactional producers remembered, once per partition.",
+        lambda: broker.logs.shares.producers,
+    )
+    evicted = broker.logs.shares.evicted
+    broker.metrics.totals = lambda: (
+        (
+            "producers_forgotten",
+            evicted.forgotten,
+            "Idle producers forgotten before they expired: their instance had too many.",
+        ),
+        (
+            "producers_refused",
+            evicted.refused,
+            "New producers refused: too many of their instance have a transaction open.",
+        ),
+    )
     gauges["fetches_delayed"] = ("Fetches that wait for data.", lambda: len(broker.fetches))
     gauges["fetch_sessions"] = ("Incremental fetch sessions.", lambda: len(broker.fetch_sessions))
     gauges["under_replicated_partitions"] = (

@@ -59,6 +59,8 @@ class BrokerMetrics:
         self.storage_errors = 0
         self.recovered_bytes = 0
         self.isr_changes: dict[str, int] = {"shrink": 0, "expand": 0}
+        self.totals: Callable[[], Iterable[tuple[str, float, str]]] = tuple
+        """Totals that others count: (name, value, help)."""
         self.gauges: dict[str, tuple[str, Callable[[], float]]] = {}
         self.labelled_gauges: dict[str, tuple[str, str, Callable[[], Iterable[tuple[str, float]]]]] = {}
 
@@ -123,6 +125,7 @@ class BrokerMetrics:
         from prometheus_client.core import CounterMetricFamily
 
         for name, value, text in (
+            *self.totals(),
             ("connections_accepted", self.connections_accepted, "Accepted connections."),
             ("appended_bytes", self.appended_bytes, "Record bytes written to logs."),
             ("recovered_bytes", self.recovered_bytes, "Bytes that recovery read at start."),

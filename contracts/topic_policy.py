@@ -111,7 +111,7 @@ ALLOWED: Final[dict[str, AllowedConfig]] = {
         "how long a record stays uncompacted at least, in milliseconds", _between(0, _I64_MAX)
     ),
     "max.compaction.lag.ms": AllowedConfig(
-        "how long a record may stay uncompacted, in milliseconds", _between(1, _I64_MAX)
+        "how long a record may stay uncompacted, in milliseconds", _between(SEGMENT_MS_MIN, _I64_MAX)
     ),
     "min.cleanable.dirty.ratio": AllowedConfig(
         "share of uncompacted bytes that starts a compaction, 0 to 1", _ratio

@@ -13,13 +13,19 @@ from broker.log.files import FileHandle, write_atomically
 from broker.log.loading import EPOCH_CHECKPOINT, LoadedLog
 from broker.log.offset_index import RELATIVE_MAX
 from broker.log.producer_loading import aborted_transaction
+from broker.log.producer_state import ProducerStates
 from broker.log.results import FlushJob
-from broker.log.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX
+from broker.log.segment import INDEX_SUFFIX, SMALL_SEGMENT_BYTES, TIME_INDEX_SUFFIX
 from wire.batch import BatchHeader, Buffer
 from wire.control import marker_at
 
 SNAPSHOT_BYTES: Final = 16 * 1024 * 1024
 """Producer snapshots are written with a flush after so much was appended, and at every roll."""
+SNAPSHOTS_KEPT: Final = 16
+"""Of the newest segments: a truncation that goes further back reads the log instead."""
+ROLL_AGE_MIN_MS: Final = 600_000
+"""How old a small segment must be by our clock to be closed for its records' timestamps, which clients choose
+freely: who makes them leap would get files for every batch. `segment.ms` where that is less."""
 
 
 class LogOwner(Protocol):
@@ -30,6 +36,9 @@ class LogOwner(Protocol):
 
     def log_shrinks(self, log: "LogBase") -> None:
         """Make checkpoints on the disk true of what a truncation will leave. Raises: OSError."""
+
+    def small_segments_max(self, log: "LogBase") -> int:
+        """How many segments below `SMALL_SEGMENT_BYTES` the log may have before it rolls by size alone."""
 
     def log_refused(self, log: "LogBase", error: OSError) -> None:
         """The disk did not do what the log wanted."""
@@ -181,6 +190,11 @@ class LogBase:
         """Forget the open files, for the directory is about to be renamed; they open again when needed."""
         self._segments.release()
 
+    @property
+    def producers(self) -> ProducerStates:
+        """What is known of its producers, for whoever bounds them."""
+        return self._producers
+
     def abandon(self) -> None:
         """The partition is deleted: slices being sent go on, nothing else does."""
         self.go_offline("the partition is deleted")
@@ -222,8 +236,21 @@ class LogBase:
                 self._segments.replace_empty(first_offset, now_ms)
             return
         fits = active.has_room(size_bytes, last_offset, config.segment_bytes, config.segment_index_bytes)
-        if not fits or active.waited_ms(timestamp_ms, now_ms) > config.roll_ms:
+        if not fits or (
+            active.waited_ms(timestamp_ms, now_ms) > config.roll_ms and self._may_roll_by_time(now_ms)
+        ):
             self._roll(first_offset, now_ms)
+
+    def _may_roll_by_time(self, now_ms: int) -> bool:
+        """Whether a segment whose time has come may be closed: a small one must be of some age, and one of
+        few. What waits goes with the next size or the next time that allows it."""
+        active = self._segments.active
+        if active.size_bytes >= SMALL_SEGMENT_BYTES:
+            return True
+        age_ms = abs(now_ms - active.created_ms)  # a clock that was set back must not stop it for long
+        return age_ms >= min(
+            self.config.roll_ms, ROLL_AGE_MIN_MS
+        ) and self._segments.small_count < self._owner.small_segments_max(self)
 
     def _roll(self, base_offset: int, now_ms: int) -> None:
         """Raises: OSError; the log goes on in its active segment then."""
@@ -233,6 +260,7 @@ class LogBase:
         self._tail = None
         self._directory_dirty = True
         self._mark_dirty()
+        self._prune_snapshots()
 
     def roll_if_due(self, now_ms: int) -> bool:
         """Close an active segment that is older than `segment.ms` without waiting for the next append.
@@ -241,6 +269,8 @@ class LogBase:
         """
         active = self._segments.active
         if active.size_bytes == 0 or active.waited_ms(now_ms, now_ms) <= self.config.roll_ms:
+            return False
+        if not self._may_roll_by_time(now_ms):
             return False
         try:
             self._roll(self.log_end_offset, now_ms)
@@ -318,8 +348,11 @@ class LogBase:
 
     def _write_snapshot(self) -> None:
         self._snapshots.write(self.log_end_offset, self._producers)
-        self._snapshots.prune(self._segments.base_offsets())
+        self._prune_snapshots()
         self._bytes_since_snapshot = 0
+
+    def _prune_snapshots(self) -> None:
+        self._snapshots.prune(self._segments.base_offsets()[-SNAPSHOTS_KEPT:])
 
     def expire_producers(self, now_ms: int) -> int:
         """Forget producers silent for `producer.id.expiration.ms`; how many."""

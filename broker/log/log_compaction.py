@@ -99,7 +99,7 @@ class CompactedLog(TransactionalLog):
         try:
             for group in job.result.groups:
                 self._segments.adopt_cleaned(group.replaced, group.size_bytes)
-            self._snapshots.prune(self._segments.base_offsets())
+            self._prune_snapshots()
         except OSError as error:
             self.failure = f"replacing compacted segments failed half way: {error.strerror or error}"
             raise self._storage_failed(error) from error

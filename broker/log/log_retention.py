@@ -65,7 +65,7 @@ class RetainedLog(LogBase):
         try:
             if self._snapshots.newest < self._segments.first.base_offset:
                 self._write_snapshot()
-            self._snapshots.prune(self._segments.base_offsets())
+            self._prune_snapshots()
         except OSError:
             # A full disk must not keep records from being deleted; the next flush writes the snapshot.
             self._bytes_since_snapshot = SNAPSHOT_BYTES

@@ -61,7 +61,7 @@ class TruncatedLog(RetainedLog):
         created_ms = self._segments.active.created_ms
         try:
             self._segments.replace_all(offset, created_ms)
-            self._producers = ProducerStates()
+            self._take_producers(ProducerStates())
             self._snapshots.remove_all()
             self._forget_epochs_from(0)
             self._end_at(offset)
@@ -100,12 +100,16 @@ class TruncatedLog(RetainedLog):
             self._epochs_dirty = True
             self._mark_dirty()
 
+    def _take_producers(self, producers: ProducerStates) -> None:
+        producers.replace(self._producers)
+        self._producers = producers
+
     def _renew_producers(self) -> None:
         before = self._producers
         latest_ms = max((entry.active_ms for entry in before.entries.values()), default=0)
         end = self.log_end_offset
-        self._producers = load_producers(
-            self._segments, self._snapshots, end, latest_ms, index_from=end, until=end
+        self._take_producers(
+            load_producers(self._segments, self._snapshots, end, latest_ms, index_from=end, until=end)
         )
         self._producers.transactions.committed_to(self.high_watermark)
         for producer_id, entry in self._producers.entries.items():

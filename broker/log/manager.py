@@ -4,19 +4,17 @@ Work that may block for long comes as a job: the loop takes it (`begin_...`), a 
 loop hands it back (`complete_...`). Logs themselves are touched by the loop only.
 """
 
-import os
 import shutil
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Final
 
-from broker.log.checkpoint_text import CheckpointCorrupt, format_partition_metadata, parse_partition_metadata
 from broker.log.checkpointing import Checkpointing
 from broker.log.config import LogConfig
 from broker.log.errors import LogError, StorageFailed
-from broker.log.files import LogFiles, machine_boot_id, write_fully
+from broker.log.files import LogFiles, machine_boot_id
 from broker.log.flushing import Flushing
+from broker.log.instance_shares import InstanceShares
 from broker.log.jobs import CheckpointJob, FlushRound, RemovalJob
 from broker.log.load_report import LoadReport
 from broker.log.loading import load_log, new_log
@@ -24,11 +22,7 @@ from broker.log.log_base import LogBase
 from broker.log.log_directories import LogDirectories
 from broker.log.log_directory import Checkpoints, LogDirectory
 from broker.log.partition_log import PartitionLog
-
-PARTITION_METADATA: Final = "partition.metadata"
-NO_TOPIC_ID: Final = uuid.UUID(int=0)
-_SMALL_FILE_BYTES: Final = 4096
-
+from broker.log.partition_metadata import read_topic_id, sync_file, write_topic_id
 
 Key = tuple[str, int]
 OnOffline = Callable[[Path, list[Key], str], None]
@@ -50,6 +44,7 @@ class LogManager:
         files: LogFiles | None = None,
         boot_id: str | None = None,
         full_is_failure: bool = False,
+        producers_per_instance_max: int = 20_000,
         on_offline: OnOffline | None = None,
     ) -> None:
         """`boot_id` (default: asked of the kernel) names this run of the machine, "" when it is not known.
@@ -65,6 +60,7 @@ class LogManager:
         """Logs that exist and cannot be used, and why."""
         self.files = LogFiles() if files is None else files
         self._on_offline = on_offline
+        self.shares = InstanceShares(producers_per_instance_max)
         self._flushing = Flushing(self._is_mine)
         self._deleted: list[Path] = []
         self._directories = LogDirectories(
@@ -162,7 +158,7 @@ class LogManager:
         )
         log = PartitionLog(
             *key,
-            _read_topic_id(path),
+            read_topic_id(path),
             config,
             loaded,
             high_watermark=high_watermark,
@@ -171,8 +167,12 @@ class LogManager:
             owner=self,
         )
         log.settle()
-        self.logs[key] = log
+        self._serve(key, log)
         return log
+
+    def _serve(self, key: Key, log: PartitionLog) -> None:
+        self.logs[key] = log
+        self.shares.log_added(log.topic, log.producers)
 
     # What logs say (LogOwner)
 
@@ -181,6 +181,9 @@ class LogManager:
 
     def log_shrinks(self, log: LogBase) -> None:
         self._checkpointing.lower(log)
+
+    def small_segments_max(self, log: LogBase) -> int:
+        return self.shares.small_segments_max(log.topic)
 
     def log_refused(self, log: LogBase, error: OSError) -> None:
         if self._directories.is_failure(error):
@@ -192,6 +195,7 @@ class LogManager:
         keys = [key for key, log in self.logs.items() if log.directory.parent == path]
         for key in keys:
             log = self.logs.pop(key)
+            self.shares.log_removed(log.topic, log.producers)
             self._flushing.discard(log)
             log.go_offline(f"log directory {path} has failed: {reason}")
             self.offline[key] = f"log directory {path} has failed: {reason}"
@@ -238,15 +242,14 @@ class LogManager:
         path = directory.partition_path(*key)
         path.mkdir()
         try:
-            metadata = f"{path}/{PARTITION_METADATA}"
-            _write_file(metadata, format_partition_metadata(topic_id).encode())
+            metadata = write_topic_id(path, topic_id)
             loaded = new_log(path, self.files, now_ms)
         except OSError:
             shutil.rmtree(path, ignore_errors=True)
             raise
         log = PartitionLog(*key, topic_id, config, loaded, owner=self)
-        self.logs[key] = log
-        log.sync_with_first_flush(lambda: _sync_file(metadata), directory.path)
+        self._serve(key, log)
+        log.sync_with_first_flush(lambda: sync_file(metadata), directory.path)
         return log
 
     def delete(self, topic: str, partition: int) -> None:
@@ -262,6 +265,7 @@ class LogManager:
             raise StorageFailed(f"{topic}-{partition}: {error.strerror or error}") from error
         log.abandon()
         del self.logs[topic, partition]
+        self.shares.log_removed(topic, log.producers)
         self._flushing.discard(log)
         self._deleted.append(target)
 
@@ -326,6 +330,10 @@ class LogManager:
         return sum(log.expire_producers(now_ms) for log in self.logs.values())
 
     @property
+    def segment_count(self) -> int:
+        return sum(log.segment_count for log in self.logs.values())
+
+    @property
     def size_bytes(self) -> int:
         return sum(log.size_bytes for log in self.logs.values())
 
@@ -360,34 +368,3 @@ class LogManager:
             return []
         flush_round.run()
         return self._flushing.complete(flush_round)
-
-
-def _read_topic_id(path: Path) -> uuid.UUID:
-    try:
-        return parse_partition_metadata(_read_file(f"{path}/{PARTITION_METADATA}").decode())
-    except (FileNotFoundError, CheckpointCorrupt, UnicodeDecodeError):
-        return NO_TOPIC_ID
-
-
-def _read_file(path: str) -> bytes:
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        return os.read(fd, _SMALL_FILE_BYTES)
-    finally:
-        os.close(fd)
-
-
-def _write_file(path: str, content: bytes) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-    try:
-        write_fully(fd, content, 0)
-    finally:
-        os.close(fd)
-
-
-def _sync_file(path: str) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -7,7 +7,7 @@ is taken only into an open transaction, or once the coordinator has confirmed th
 Source: Kafka ProducerStateManager, ProducerAppendInfo.
 """
 
-from typing import Final, NamedTuple, NoReturn
+from typing import Final, NamedTuple, NoReturn, Protocol
 
 from kio.schema.errors import ErrorCode
 
@@ -19,7 +19,8 @@ from wire.control import EndMarker
 
 BATCHES_KEPT: Final = 5
 PRODUCERS_MAX: Final = 10_000
-"""Beyond it the producer silent for longest is forgotten: hostile clients must not grow the process."""
+"""Of one log. Beyond it the producer silent for longest is forgotten: hostile clients must not grow the
+process. What all logs of an instance have together is bounded by its share."""
 
 
 class CachedBatch(NamedTuple):
@@ -50,16 +51,54 @@ class ProducerEntry:
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
 
+class Share(Protocol):
+    """What all logs of an instance may remember together (`instance_shares`)."""
+
+    def joined(self, states: "ProducerStates") -> None: ...
+
+    def left(self, states: "ProducerStates") -> None: ...
+
+    def grew(self, count: int) -> None:
+        """May forget others, never the newest."""
+
+    def shrank(self, count: int) -> None: ...
+
+    def transaction_ended(self) -> None: ...
+
+    def admits(self) -> bool:
+        """Whether one more producer may come."""
+
+
 class ProducerStates:
     """All producers of one log, the most recently active last."""
 
-    __slots__ = ("entries", "producers_max", "transactions", "verifications")
+    __slots__ = ("_share", "entries", "producers_max", "transactions", "verifications")
 
     def __init__(self, producers_max: int = PRODUCERS_MAX) -> None:
         self.entries: dict[int, ProducerEntry] = {}
         self.producers_max = producers_max
         self.transactions = Transactions()
         self.verifications = Verifications()
+        self._share: Share | None = None
+
+    def join(self, share: Share) -> None:
+        """Count in an instance's share from now on."""
+        assert self._share is None
+        self._share = share
+        share.joined(self)
+
+    def leave(self) -> None:
+        """Count there no longer."""
+        share, self._share = self._share, None
+        if share is not None:
+            share.left(self)
+
+    def replace(self, former: "ProducerStates") -> None:
+        """Stand in the place of what the log knew of its producers before."""
+        share = former._share
+        former.leave()
+        if share is not None:
+            self.join(share)
 
     def is_ongoing(self, producer_id: int, producer_epoch: int) -> bool:
         """Whether the producer has a transaction open here in this epoch."""
@@ -73,8 +112,8 @@ class ProducerStates:
     def check(self, header: BatchHeader, verification: int | None = None) -> CachedBatch | None:
         """The batch of which this one of a client is a repetition, None when it is the producer's next.
 
-        Raises: AppendRefused INVALID_PRODUCER_EPOCH (fenced), OUT_OF_ORDER_SEQUENCE_NUMBER or
-        INVALID_TXN_STATE.
+        Raises: AppendRefused INVALID_PRODUCER_EPOCH (fenced), OUT_OF_ORDER_SEQUENCE_NUMBER,
+        INVALID_TXN_STATE, or POLICY_VIOLATION where the instance has no room for one more producer.
         """
         entry = self.entries.get(header.producer_id)
         if entry is not None and header.producer_epoch == entry.epoch:
@@ -86,6 +125,11 @@ class ProducerStates:
                 return None  # what nearly every batch is
         self.check_own(header, verification)
         if entry is None:
+            if self._share is not None and not self._share.admits():
+                raise AppendRefused(
+                    ErrorCode.policy_violation,
+                    "the instance has too many producers with open transactions at this broker",
+                )
             if header.is_transactional and not self.verifications.in_order(header):
                 self._refuse_sequence(header, "an earlier batch of the transaction is on its way")
         elif header.producer_epoch == entry.epoch:
@@ -146,6 +190,7 @@ class ProducerStates:
     def record(self, header: BatchHeader, base_offset: int, active_ms: int) -> None:
         """Note a data batch that is in the log, checked before or (in recovery) long ago."""
         entry = self.entries.pop(header.producer_id, None)
+        is_new = entry is None
         if entry is None or entry.epoch != header.producer_epoch:
             entry = self._renewed(entry, header, active_ms)
         self.entries[header.producer_id] = entry
@@ -161,19 +206,31 @@ class ProducerStates:
         if header.is_transactional and header.record_count > 0:  # compaction keeps empty ones
             self.transactions.begin(header.producer_id, base_offset)
             self.verifications.forget(header.producer_id)
+        if is_new:
+            self._one_more()
+
+    def _one_more(self) -> None:
         if len(self.entries) > self.producers_max:
             self._forget_silent()
+        if self._share is not None:
+            self._share.grew(1)
 
     def record_marker(
         self, header: BatchHeader, base_offset: int, active_ms: int, marker: EndMarker
     ) -> EndedTransaction | None:
         """Note a marker that is in the log; the transaction that it ended if it has records here."""
-        entry = self._renewed(self.entries.pop(header.producer_id, None), header, active_ms)
+        known = self.entries.pop(header.producer_id, None)
+        entry = self._renewed(known, header, active_ms)
         self.entries[header.producer_id] = entry
         entry.active_ms = max(entry.active_ms, active_ms)
         entry.coordinator_epoch = max(entry.coordinator_epoch, marker.coordinator_epoch)
         self.verifications.forget(header.producer_id)
-        return self.transactions.end(header.producer_id, base_offset, is_aborted=not marker.is_commit)
+        ended = self.transactions.end(header.producer_id, base_offset, is_aborted=not marker.is_commit)
+        if known is None:
+            self._one_more()
+        if self._share is not None:
+            self._share.transaction_ended()
+        return ended
 
     @staticmethod
     def _renewed(entry: ProducerEntry | None, header: BatchHeader, active_ms: int) -> ProducerEntry:
@@ -189,6 +246,8 @@ class ProducerStates:
         for producer_id in self.entries:
             if self.transactions.first_offset(producer_id) is None:
                 del self.entries[producer_id]
+                if self._share is not None:
+                    self._share.shrank(1)
                 return
 
     def remember_batches(self, earlier: "ProducerStates") -> None:
@@ -211,6 +270,8 @@ class ProducerStates:
         ]
         for producer_id in expired:
             del self.entries[producer_id]
+        if expired and self._share is not None:
+            self._share.shrank(len(expired))
         return len(expired)
 
 

@@ -22,6 +22,8 @@ from wire.batch import NO_TIMESTAMP, BatchHeader, Buffer
 POSITION_MAX: Final = 2**31 - 1
 _ABORTED_BYTES: Final = 240
 """In memory."""
+SMALL_SEGMENT_BYTES: Final = 1024 * 1024
+"""A segment of less is hardly worth its files; tenants may set no smaller `segment.bytes`."""
 REMOVED_AT_ONCE_BYTES: Final = 8 * 1024 * 1024
 LOG_SUFFIX: Final = ".log"
 INDEX_SUFFIX: Final = ".index"

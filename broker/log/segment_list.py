@@ -8,7 +8,7 @@ from pathlib import Path
 from broker.log.cleaned_segment import SEGMENT_SUFFIXES, SWAP_SUFFIX
 from broker.log.files import LogFiles
 from broker.log.retention import SegmentFacts
-from broker.log.segment import Segment
+from broker.log.segment import SMALL_SEGMENT_BYTES, Segment
 from broker.log.txn_index import AbortedTransaction, find_aborted
 from wire.batch import BatchHeader, Buffer
 
@@ -25,6 +25,7 @@ class SegmentList:
         self.files = files
         self._segments = segments
         self.size_bytes = sum(segment.size_bytes for segment in segments)
+        self._small_count: int | None = None
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -39,6 +40,14 @@ class SegmentList:
     @property
     def first(self) -> Segment:
         return self._segments[0]
+
+    @property
+    def small_count(self) -> int:
+        """Segments below `SMALL_SEGMENT_BYTES`, but for the active one."""
+        if self._small_count is None:
+            sealed = self._segments[:-1]
+            self._small_count = sum(segment.size_bytes < SMALL_SEGMENT_BYTES for segment in sealed)
+        return self._small_count
 
     def base_offsets(self) -> list[int]:
         return [segment.base_offset for segment in self._segments]
@@ -59,11 +68,13 @@ class SegmentList:
         active.seal()
         self._segments.append(Segment.create(self.directory, base_offset, self.files, now_ms))
         active.drop_indexes()
+        self._small_count = None
 
     def begin_anew(self, base_offset: int, now_ms: int) -> None:
         """Start another segment without finishing the active one, which is to be dropped: on a full disk
         there may be no room for its indexes. Raises: OSError."""
         assert base_offset > self._segments[-1].base_offset
+        self._small_count = None
         self._segments.append(Segment.create(self.directory, base_offset, self.files, now_ms))
 
     def replace_empty(self, base_offset: int, now_ms: int) -> None:
@@ -71,6 +82,7 @@ class SegmentList:
         assert self._segments[-1].size_bytes == 0 and base_offset > self._segments[-1].base_offset
         self._segments.append(Segment.create(self.directory, base_offset, self.files, now_ms))
         self._segments.pop(-2).remove()
+        self._small_count = None
 
     def number_of(self, offset: int) -> int:
         """Which segment would hold the offset."""
@@ -133,6 +145,7 @@ class SegmentList:
         The active one is never dropped: roll first.
         """
         assert 0 <= count < len(self._segments)
+        self._small_count = None
         freed = 0
         for _ in range(count):
             segment = self._segments[0]
@@ -150,6 +163,7 @@ class SegmentList:
         """Delete this segment and the later ones, the last one first, so that a crash leaves no hole; bytes
         freed. The one in front becomes the active segment. Raises: OSError."""
         assert number > 0
+        self._small_count = None
         freed = 0
         while len(self._segments) > number:
             segment = self._segments[-1]
@@ -163,6 +177,7 @@ class SegmentList:
     def replace_all(self, base_offset: int, now_ms: int) -> None:
         """Delete every segment, the last one first, and begin an empty one. Raises: OSError."""
         self.drop_from(1)
+        self._small_count = None
         self._segments[0].remove()
         self.size_bytes = 0
         self._segments[0] = Segment.create(self.directory, base_offset, self.files, now_ms)
@@ -173,6 +188,7 @@ class SegmentList:
         first = self.first_from(replaced[0])
         old = self._segments[first : first + len(replaced)]
         assert [segment.base_offset for segment in old] == replaced, "nothing else changed sealed segments"
+        self._small_count = None
         for segment in old:
             segment.remove()
         for suffix in SEGMENT_SUFFIXES:

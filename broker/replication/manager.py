@@ -12,8 +12,9 @@ from kio.schema.errors import ErrorCode
 
 from broker.log.config import LogConfig
 from broker.log.errors import StorageFailed
-from broker.log.manager import NO_TOPIC_ID, LogManager
+from broker.log.manager import LogManager
 from broker.log.partition_log import PartitionLog
+from broker.log.partition_metadata import NO_TOPIC_ID
 from broker.replication.partition import Partition
 from broker.replication.replicas import ClusterView, Key, Replicas
 from contracts.cluster import (

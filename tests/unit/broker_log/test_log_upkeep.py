@@ -37,7 +37,7 @@ def test_segments_roll_by_record_time_and_by_ours(tmp_path: Path) -> None:
     append(log, batch("a", at_ms=NOW_MS))
     append(log, batch("b", at_ms=NOW_MS + 1000))
     assert log.segment_count == 1
-    append(log, batch("c", at_ms=NOW_MS + 1001))
+    append(log, batch("c", at_ms=NOW_MS + 1001), now_ms=NOW_MS + 1000)
     assert log.segment_count == 2
     assert not log.roll_if_due(NOW_MS + 2001)
     assert log.roll_if_due(NOW_MS + 2002)
