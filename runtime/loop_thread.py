@@ -7,6 +7,8 @@ from typing import Any
 
 import uvloop
 
+from runtime.notify import Notifier
+
 
 class LoopThread:
     """One thread that runs a coroutine until it ends or is stopped. Made on the loop that waits for it."""
@@ -52,7 +54,11 @@ class LoopThread:
                 return
             self._loop = asyncio.get_running_loop()
             self._task = asyncio.ensure_future(self._main())
-        await self._task
+        beats = asyncio.ensure_future(Notifier().beat(self._thread.name))
+        try:
+            await self._task
+        finally:
+            beats.cancel()
 
     def _tell(self, failure: BaseException | None) -> None:
         if self.ended.done():

@@ -33,8 +33,9 @@ class Notifier:
         with contextlib.suppress(OSError):  # who listens may be gone or busy, and will hear the next one
             self._socket.sendto("\n".join(states).encode(), address)
 
-    async def beat(self) -> None:
-        """A sign of life of the running loop once a second, for ever."""
+    async def beat(self, loop_name: str = "main") -> None:
+        """A sign of life of the running loop once a second, for ever. Each loop of a process gives its own:
+        while one of them is silent, the process hangs."""
         while True:
-            self.tell("WATCHDOG=1")
+            self.tell("WATCHDOG=1", f"X_PORTICO_LOOP={loop_name}")
             await asyncio.sleep(BEAT_S)

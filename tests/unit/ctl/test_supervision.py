@@ -14,6 +14,15 @@ def test_a_process_hangs_that_served_and_says_nothing() -> None:
     assert [life.look(is_serving=True) for _ in range(4)] == [False, False, False, True]
 
 
+def test_a_process_hangs_when_one_of_its_loops_does() -> None:
+    life = Liveness(2)
+    life.beat("internal")
+    for _ in range(2):
+        assert not life.look(is_serving=True)
+        life.beat()
+    assert life.look(is_serving=True)
+
+
 def test_nobody_hangs_where_that_is_switched_off() -> None:
     life = Liveness(0)
     assert not any(life.look(is_serving=True) for _ in range(1000))
