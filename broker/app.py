@@ -23,6 +23,7 @@ from broker.fetch_sessions import FetchSessionCache
 from broker.fetching import Fetches
 from broker.flusher import Flusher
 from broker.gauges import register_gauges
+from broker.held import HeldInstances
 from broker.instance_limits import InstanceLimits
 from broker.log.config import LogConfig
 from broker.log.load_report import LoadReport
@@ -99,7 +100,8 @@ class Broker:
         )
         self.leaders = TrafficLeaders(self.traffic, self.replicas, self.metadata)
         self.commands = CommandReceiver(self)
-        self.groups = GroupCoordinators(self.metadata, on_written=self._written)
+        self.held = HeldInstances()
+        self.groups = GroupCoordinators(self.metadata, on_written=self._written, is_held=self.held.owns)
         self.fetch_sessions = FetchSessionCache(
             config.fetch_sessions_max, lambda: secrets.randbelow(_SESSION_ID_MAX) + 1
         )

@@ -15,7 +15,7 @@ class InstanceLimits:
 
     def take(self, spec: InstanceSpec) -> bool:
         """Follow the feed; whether the settings of the instance's logs change with it."""
-        if spec.state is InstanceState.DELETED:
+        if spec.state is InstanceState.PURGED:
             self._limits.pop(spec.instance_id, None)
             return False
         before = self._limits.get(spec.instance_id)

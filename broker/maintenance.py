@@ -59,7 +59,9 @@ class Maintenance:
         broker = self._broker
         while True:
             await asyncio.sleep(broker.config.retention_check_interval_ms / 1000)
-            for number, (log, outcome) in enumerate(broker.logs.retain(broker.epoch_ms()), 1):
+            for number, (log, outcome) in enumerate(
+                broker.logs.retain(broker.epoch_ms(), broker.held.owns), 1
+            ):
                 if isinstance(outcome, StorageFailed):
                     broker.storage_failed("retention failed", outcome)
                 elif outcome:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Final
 
 from broker.log.files import write_atomically
 from contracts.quota import ReportAnswer
-from contracts.specs import BrokerAddress, ConsumerKind, InstanceState
+from contracts.specs import BrokerAddress, ConsumerKind, InstanceSpec
 from runtime.feed import FeedFollower
 from runtime.internal_http import InternalClient, InternalError
 from runtime.logs import get_logger
 from runtime.master_address import MasterAddress
+from runtime.spec_book import Changed
 from runtime.tasks import Supervised
 
 if TYPE_CHECKING:
@@ -66,27 +67,50 @@ class Reporting:
                 "the kept leases cannot be read; shares apply until the master answers", error=str(error)
             )
 
-    def _specs_changed(self, changed: set[str], clusters_changed: bool) -> None:
+    def _specs_changed(self, changed: Changed) -> None:
         broker = self._broker
-        if clusters_changed:
+        if changed.clusters:
             cluster = self.feed.clusters.get(broker.config.cluster_id)
             if cluster is not None:
                 broker.traffic.broker_count = max(1, len(cluster.brokers))
         rates_changed = False
         bounded_anew: set[str | None] = set()
-        for instance_id in changed:
-            spec = self.feed.instances[instance_id]
-            if spec.state is InstanceState.DELETED:
-                broker.maintenance.purge_instance(instance_id)
-            elif spec.cluster_id != broker.config.cluster_id:
-                continue
-            rates_changed |= broker.traffic.set_spec(spec, broker.now_ms())
-            if broker.limits.take(spec):
-                bounded_anew.add(instance_id)
+        for instance_id in changed.instance_ids:
+            spec = self.feed.instances.get(instance_id)
+            if instance_id in changed.purged:
+                self._purge(changed.purged[instance_id])
+            elif spec is None:
+                self._hold(instance_id)
+            elif spec.cluster_id == broker.config.cluster_id or spec.state.is_gone:
+                rates_changed |= self._follow(spec)
+                if broker.limits.take(spec):
+                    bounded_anew.add(instance_id)
         if bounded_anew:
             broker.reconfigure_instances(bounded_anew)
         if rates_changed:
             broker.server.check_mutes()
+
+    def _follow(self, spec: InstanceSpec) -> bool:
+        """Whether a rate or the block changed."""
+        if spec.state.is_gone:
+            self._broker.held.hold(spec.instance_id)
+        else:
+            self._broker.held.release(spec.instance_id)
+        return self._broker.traffic.set_spec(spec, self._broker.now_ms())
+
+    def _hold(self, instance_id: str) -> None:
+        """The feed tells of it no more: its data and its limits stay as they are."""
+        broker, spec = self._broker, self.feed.absent[instance_id].spec
+        if spec.cluster_id == broker.config.cluster_id:
+            broker.held.hold(instance_id)
+            broker.traffic.hold(instance_id, spec, broker.now_ms())
+
+    def _purge(self, order: InstanceSpec) -> None:
+        broker = self._broker
+        _log.warning("an instance is purged", instance=order.instance_id, deletion=str(order.deletion))
+        broker.held.release(order.instance_id)
+        broker.traffic.set_spec(order, broker.now_ms())
+        broker.maintenance.purge_instance(order.instance_id)
 
     async def _report(self) -> None:
         saved_ms = 0

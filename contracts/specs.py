@@ -19,6 +19,14 @@ class InstanceState(StrEnum):
     ACTIVE = "active"
     SUSPENDED = "suspended"
     DELETED = "deleted"
+    """Not served, and kept whole: it may still come back."""
+    PURGED = "purged"
+    """An order: what is left of it is removed, where `Deletion` allows."""
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether nobody is served any more, data or not."""
+        return self in (InstanceState.DELETED, InstanceState.PURGED)
 
 
 class FullBehaviour(StrEnum):
@@ -51,6 +59,18 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     retention_ms_max: int = 30 * 24 * 3600 * 1000
 
 
+class Deletion(msgspec.Struct, frozen=True, kw_only=True):
+    """That somebody deleted an instance, and when. Nothing is ever removed without one (ADR-0015)."""
+
+    deleted_at_ms: int
+    purge_after_ms: int
+    """The end of its grace; the control plane then orders to purge it. No clock of others decides."""
+    lineage: str
+    """The feed in which it was deleted. In another one the deletion is a hint, never an order."""
+    confirmed: bool = False
+    """An operator named this very data and said so: it is removed whatever was known of it."""
+
+
 class InstanceSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a data-plane process must know of one instance. `revision` orders the feed."""
 
@@ -76,6 +96,8 @@ class InstanceSpec(msgspec.Struct, frozen=True, kw_only=True):
     topic_whitelists: dict[str, tuple[str, ...]] = {}
     """Tenant's topic name -> CIDRs; a topic that is absent inherits."""
     listeners: tuple[Listener, ...] = ()
+    deletion: Deletion | None = None
+    """Set in the states `deleted` and `purged`."""
     version: int = MESSAGE_VERSION
 
     @property
@@ -123,6 +145,13 @@ class ListenerFailure(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
+class PurgeRefusal(msgspec.Struct, frozen=True, kw_only=True):
+    """A follower knew a deleted instance in another history: it would not obey an order to purge it."""
+
+    instance_id: str
+    reason: str
+
+
 class FeedRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """POST /internal/v1/feed: long poll for revisions after `applied_revision`, which acknowledges them.
 
@@ -135,19 +164,38 @@ class FeedRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     applied_revision: int
     feed_id: str = ""
     """The feed the applied revision belongs to; another one starts anew."""
+    mark: str = ""
+    """The mark of the applied revision, as it was told."""
     wait_ms: int = 0
     broker: BrokerAddress | None = None
     cluster_id: str | None = None
     failures: tuple[ListenerFailure, ...] = ()
+    purge_refusals: tuple[PurgeRefusal, ...] = ()
     version: int = MESSAGE_VERSION
 
 
-class FeedResponse(msgspec.Struct, frozen=True, kw_only=True):
-    """Changes since the asked revision; `full` means: forget what you had, this is everything."""
+class Parent(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a lineage began: behind a revision of another one."""
 
     feed_id: str
     revision: int
+
+
+class FeedResponse(msgspec.Struct, frozen=True, kw_only=True):
+    """Changes since the asked revision, or with `full` everything that is served or waits for its purge.
+
+    What a full answer leaves out is absent, not deleted: it is served no longer, and kept.
+    """
+
+    feed_id: str
+    """The lineage: one history of revisions, written by one store that never went back."""
+    revision: int
     full: bool
+    mark: str = ""
+    """Drawn with the revision: a store that was restored draws another one under the same number."""
+    continues: bool = False
+    """Whether the acknowledged position is part of this history. Changes (not `full`) always continue."""
+    parent: Parent | None = None
     instances: tuple[InstanceSpec, ...] = ()
     clusters: tuple[ClusterSpec, ...] = ()
     version: int = MESSAGE_VERSION

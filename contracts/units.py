@@ -1,4 +1,5 @@
-"""Sizes and rates as people write them: `20MB/s`, `10GB`, `512 KiB` (design: Command contract)."""
+"""Sizes, rates and durations as people write them: `20MB/s`, `10GB`, `512 KiB`, `7d` (design: Command
+contract)."""
 
 import re
 from decimal import Decimal
@@ -17,6 +18,8 @@ _FACTORS: Final = {
     "GiB": 2**30,
     "TiB": 2**40,
 }
+_DURATION_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_DURATION: Final = re.compile(r"\s*(\d{1,12}(?:\.\d{1,6})?)(ms|s|m|h|d)?\s*\Z", re.ASCII)
 _TEXT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*(/s)?\s*\Z", re.ASCII)
 
 
@@ -51,3 +54,14 @@ def format_bytes(count: int, *, rate: bool = False) -> str:
         if abs(count) >= factor:
             return f"{count / factor:.3g} {unit}{suffix}"
     return f"{count} B{suffix}"
+
+
+def parse_duration_ms(text: str) -> int:
+    """Milliseconds of a duration such as `10s`, `500ms`, `2m`, `1h` or `7d`; a bare number is seconds.
+
+    Raises: ValueError with a sentence fit for the command line.
+    """
+    match = _DURATION.match(text)
+    if match is None:
+        raise ValueError(f"'{text}' is no duration like 10s, 500ms, 2m, 1h or 7d")
+    return int(Decimal(match[1]) * _DURATION_MS[match[2] or "s"])

@@ -36,7 +36,7 @@ from runtime.loop_thread import LoopThread
 from runtime.tasks import Supervised
 from runtime.tree.zookeeper import ZooKeeperTree
 from tenants.app import create_console_app, create_internal_routes
-from tenants.config import ConsoleConfig, sqlite_url
+from tenants.config import DELETION_GRACE_MS, ConsoleConfig, sqlite_url
 from tenants.console import Console
 from tenants.vports import parse_vip
 
@@ -53,6 +53,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     parser.add_argument("--vports", required=True)
     parser.add_argument("--quota-policy", required=True)
     parser.add_argument("--report-period-ms", type=int, required=True)
+    parser.add_argument("--deletion-grace-ms", type=int, default=DELETION_GRACE_MS)
     parser.add_argument("--usage-interval-ms", type=int, default=INTERVAL_MS_DEFAULT)
     parser.add_argument("--zookeeper", help="where quota masters are elected; without it: this one always")
     parser.add_argument("--session-timeout-ms", type=int, default=6_000)
@@ -138,6 +139,7 @@ class Control:
             vip_pool=parse_vip(options.vip, int(first), int(last)),
             default_cluster_id=CLUSTER_ID,
             secret=secret,
+            deletion_grace_ms=options.deletion_grace_ms,
             tables_dir=options.data_dir / PIPELINE_DIR / TABLES_DIR,
         )
         self.internal = Internal(options, self.layout, secret)

@@ -1,14 +1,13 @@
 """Options that many commands share."""
 
 import datetime
-import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
 
-from contracts.units import parse_bytes
+from contracts.units import parse_bytes, parse_duration_ms
 
 DataDir = Annotated[
     Path,
@@ -23,8 +22,6 @@ Tenant = Annotated[
 InstanceArgument = Annotated[str, typer.Argument(metavar="ID", help="An instance's id or unique name.")]
 
 DEFAULT_DATA_DIR = Path("data")
-_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)?", re.ASCII)
 
 
 def _parser(*, rate: bool) -> Callable[[Any], int]:
@@ -62,7 +59,7 @@ def parse_duration(text: Any) -> float:
     """Seconds of a duration as people write it: `10s`, `500ms`, `2m`, `1h`; a bare number is seconds."""
     if isinstance(text, int | float):
         return float(text)
-    match = _DURATION.fullmatch(text.strip())
-    if match is None:
-        raise typer.BadParameter(f"'{text}' is no duration like 10s, 500ms, 2m or 1h")
-    return float(match[1]) * _SECONDS[match[2] or "s"]
+    try:
+        return parse_duration_ms(text) / 1000
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error

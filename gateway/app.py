@@ -9,6 +9,7 @@ import msgspec
 
 from contracts.specs import ClusterSpec, ConsumerKind, InstanceSpec
 from gateway import metrics as gateway_metrics
+from gateway.causes import DisconnectCause
 from gateway.config import GatewayConfig
 from gateway.listeners import ListenerSet
 from gateway.reporter import Reporter
@@ -19,6 +20,7 @@ from runtime.feed import FeedFollower
 from runtime.internal_http import InternalClient
 from runtime.logs import get_logger
 from runtime.process import read_secret, write_run_file
+from runtime.spec_book import Changed
 from runtime.tasks import Supervised
 from wire.classify import check_kio_version
 
@@ -65,13 +67,19 @@ class Gateway:
             self._tasks.spawn("specs file", self._watch_specs)
         self._tasks.spawn("ticks", self._tick)
 
-    def _changed(self, instance_ids: set[str], clusters_changed: bool) -> None:
-        if clusters_changed:
+    def _changed(self, changed: Changed) -> None:
+        if changed.clusters:
             for cluster in self.follower.clusters.values():
                 backend = self.worker.apply_cluster(cluster)
                 self._tasks.spawn("resolve brokers", backend.resolve)
-        for instance_id in sorted(instance_ids):
-            self.listeners.apply(self.follower.instances[instance_id])
+        for instance_id in sorted(changed.instance_ids):
+            spec = self.follower.instances.get(instance_id)
+            if spec is None:
+                purged = instance_id in changed.purged
+                cause = DisconnectCause.INSTANCE_DELETED if purged else DisconnectCause.INSTANCE_ABSENT
+                self.listeners.stop(instance_id, cause)
+            else:
+                self.listeners.apply(spec)
         self._tell_failures()
 
     def _tell_failures(self) -> None:

@@ -21,6 +21,7 @@ class DisconnectCause(StrEnum):
     # The instance changed under a live connection.
     WHITELIST_CHANGED = "whitelist_changed"
     INSTANCE_DELETED = "instance_deleted"
+    INSTANCE_ABSENT = "instance_absent"
     LISTENER_REMOVED = "listener_removed"
     GATEWAY_STOPPED = "gateway_stopped"
 

@@ -35,6 +35,7 @@ _RESET_CAUSES: Final = frozenset(
         DisconnectCause.WHITELIST_CHANGED,
         DisconnectCause.INSTANCE_SUSPENDED,
         DisconnectCause.INSTANCE_DELETED,
+        DisconnectCause.INSTANCE_ABSENT,
     }
 )
 

@@ -36,11 +36,10 @@ class ListenerSet:
 
     def apply(self, spec: InstanceSpec) -> None:
         """Make the world as a revision of one instance says."""
-        served = self._worker.served.get(spec.instance_id)
-        if spec.state is InstanceState.DELETED:
-            if served is not None:
-                self.remove(served, DisconnectCause.INSTANCE_DELETED)
+        if spec.state.is_gone:
+            self.stop(spec.instance_id, DisconnectCause.INSTANCE_DELETED)
             return
+        served = self._worker.served.get(spec.instance_id)
         if served is None:
             served = self._worker.served[spec.instance_id] = ServedInstance(spec)
         else:
@@ -52,6 +51,12 @@ class ListenerSet:
             served.cut(DisconnectCause.INSTANCE_SUSPENDED)
         else:
             served.cut_unwelcome()
+
+    def stop(self, instance_id: str, cause: DisconnectCause) -> None:
+        """Serve an instance no more, if it was."""
+        served = self._worker.served.get(instance_id)
+        if served is not None:
+            self.remove(served, cause)
 
     def retry_failed(self) -> None:
         """Try again what could not be bound; another process may have let go of the port."""

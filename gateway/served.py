@@ -68,7 +68,7 @@ class ServedInstance:
         """Why a client from this address may not have a connection, limits aside."""
         if self.spec.state is InstanceState.SUSPENDED:
             return DisconnectCause.INSTANCE_SUSPENDED
-        if self.spec.state is InstanceState.DELETED:
+        if self.spec.state.is_gone:
             return DisconnectCause.INSTANCE_NOT_SERVED
         return None if self.whitelist.admits(address) else DisconnectCause.NOT_WHITELISTED
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from contracts.quota import CpuAllocation
-from contracts.specs import InstanceSpec, InstanceState
+from contracts.specs import InstanceSpec
 from master.allocation import Policy
 from master.cpu_decision import CpuDecision, Topology, decide_cpu
 from master.cpu_ledger import CpuLedger
@@ -87,7 +87,7 @@ class CpuShares:
 
     def _offer(self, point: str, instance_id: str, now_ms: int) -> CpuAllocation | None:
         spec = self._specs().get(instance_id)
-        if spec is None or spec.state is InstanceState.DELETED:
+        if spec is None or spec.state.is_gone:
             return None
         for _ in range(2):
             decision = self.decide(spec, now_ms)

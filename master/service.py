@@ -9,7 +9,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from contracts.quota import NO_NODE, Allocation, CpuAllocation, ReportAnswer, TrafficReport
 from contracts.quota_view import History, QuotaOverview, QuotaView
-from contracts.specs import InstanceSpec, InstanceState
+from contracts.specs import InstanceSpec
 from contracts.usage import UsageRecord
 from master.capacity import Fill
 from master.cpu_decision import CpuDecision, Topology, topology
@@ -189,7 +189,7 @@ class MasterService:
     def _decide(self, instance_id: str, now_ms: int) -> InstanceDecision | None:
         """The decision as of now, or None for an instance that no spec names."""
         spec = self._specs().get(instance_id)
-        if spec is None or spec.state is InstanceState.DELETED:
+        if spec is None or spec.state.is_gone:
             return None
         led = self._leadership(instance_id, now_ms)
         fill = self._fills.setdefault(instance_id, Fill())
@@ -283,7 +283,7 @@ class MasterService:
             self.forget_point(point)
         for instance_id in [*self._ledger.instances()]:
             spec = specs.get(instance_id)
-            if spec is not None and spec.state is InstanceState.DELETED:
+            if spec is not None and spec.state.is_gone:
                 self._forget_instance(instance_id)
         decided = [self._decide(instance_id, now_ms) for instance_id in sorted(specs)]
         self.decisions = tuple(decision for decision in decided if decision is not None)

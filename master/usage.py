@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from contracts.quota import InstanceTraffic, TrafficReport
-from contracts.specs import InstanceSpec, InstanceState
+from contracts.specs import InstanceSpec
 from contracts.usage import UsageRecord
 from master.usage_meter import ZERO, Counters, Meter, Source, between, counters_of, rate_bytes_per_s
 
@@ -196,7 +196,7 @@ class UsageAggregator:
         if meter.known_ms == meter.start_ms:
             return
         spec = self._specs().get(meter.instance_id)
-        lives = spec is None or spec.state is not InstanceState.DELETED
+        lives = spec is None or not spec.state.is_gone
         is_time = lives and meter.counters != ZERO and meter.known_ms - meter.said_ms >= SAID_EVERY_MS
         if meter.is_worth_a_record or is_time:
             self._ready.append(meter.record(point.source, spec, self._interval_ms, self._now_ms))

@@ -11,34 +11,28 @@ from typing import Final
 import msgspec
 
 from contracts.specs import (
-    MESSAGE_VERSION,
     BrokerAddress,
     ClusterSpec,
     ConsumerKind,
     FeedRequest,
     FeedResponse,
     InstanceSpec,
-    InstanceState,
     ListenerFailure,
+    PurgeRefusal,
 )
+from runtime.clock import epoch_ms
 from runtime.internal_http import InternalClient, InternalError
 from runtime.logs import get_logger
 from runtime.process import write_json
+from runtime.spec_book import Absent, Changed, OutOfStepError, SavedBook, SpecBook
 
 _log = get_logger(__name__)
 _WAIT_MS: Final = 10_000
 _RETRY_S: Final = 0.5
+_CACHE_VERSION: Final = 1
 
-OnChange = Callable[[set[str], bool], None]
-"""Called with the ids of changed instances and whether any cluster changed."""
-
-
-class _Cache(msgspec.Struct, frozen=True):
-    feed_id: str
-    revision: int
-    instances: tuple[InstanceSpec, ...]
-    clusters: tuple[ClusterSpec, ...]
-    version: int = MESSAGE_VERSION
+OnChange = Callable[[Changed], None]
+"""Called with what changed: an id that is then in neither `instances` nor `purged` is absent."""
 
 
 class FeedFollower:
@@ -54,8 +48,6 @@ class FeedFollower:
         broker: BrokerAddress | None = None,
         cluster_id: str | None = None,
     ) -> None:
-        self.instances: dict[str, InstanceSpec] = {}
-        self.clusters: dict[str, ClusterSpec] = {}
         self.failures: dict[str, str] = {}
         """Instance id -> why this process cannot serve it; told with the next poll."""
         self.connected = False
@@ -65,9 +57,28 @@ class FeedFollower:
         self._cache_path = cache_path
         self._broker = broker
         self._cluster_id = cluster_id
-        self._feed_id = ""
-        self._revision = 0
+        self._book = SpecBook()
         self._listeners: list[OnChange] = []
+
+    @property
+    def instances(self) -> dict[str, InstanceSpec]:
+        """What the feed tells of, deleted ones that wait for their purge included."""
+        return self._book.instances
+
+    @property
+    def absent(self) -> dict[str, Absent]:
+        """What it told of once and tells of no more: not to be served, to be kept."""
+        return self._book.absent
+
+    @property
+    def clusters(self) -> dict[str, ClusterSpec]:
+        """The backend clusters."""
+        return self._book.clusters
+
+    @property
+    def position(self) -> tuple[str, int, str]:
+        """(feed id, revision, its mark) as applied last."""
+        return self._book.feed_id, self._book.revision, self._book.mark
 
     def on_change(self, callback: OnChange) -> None:
         """Have `callback` called after each change, in the order of registration."""
@@ -78,19 +89,18 @@ class FeedFollower:
         if self._cache_path is None or not self._cache_path.exists():
             return False
         try:
-            cache = msgspec.json.decode(self._cache_path.read_bytes(), type=_Cache)
+            cache = msgspec.json.decode(self._cache_path.read_bytes(), type=SavedBook)
         except (OSError, msgspec.MsgspecError) as error:
             _log.warning("the cached specs cannot be read, waiting for the control plane", error=str(error))
             return False
-        if cache.version != MESSAGE_VERSION:
+        if cache.version != _CACHE_VERSION:
             return False
-        self._feed_id, self._revision = cache.feed_id, cache.revision
-        self._apply(cache.instances, cache.clusters, full=True)
+        self._tell(self._book.restore(cache))
         return True
 
     def apply_static(self, instances: Iterable[InstanceSpec], clusters: Iterable[ClusterSpec]) -> None:
         """Serve given specs without a control plane (benchmarks, tests)."""
-        self._apply(instances, clusters, full=True)
+        self._tell(self._book.take_static(instances, clusters, epoch_ms()))
 
     async def run(self) -> None:
         """Follow the feed for ever; without a client there is nothing to follow."""
@@ -113,58 +123,52 @@ class FeedFollower:
             self._take(response)
 
     async def _poll(self, client: InternalClient) -> FeedResponse:
+        feed_id, revision, mark = self.position
         request = FeedRequest(
             consumer=self._consumer,
             kind=self._kind,
-            applied_revision=self._revision,
-            feed_id=self._feed_id,
+            feed_id=feed_id,
+            applied_revision=revision,
+            mark=mark,
             wait_ms=_WAIT_MS if self.connected else 0,
             broker=self._broker,
             cluster_id=self._cluster_id,
             failures=tuple(
                 ListenerFailure(instance_id=i, reason=r) for i, r in sorted(self.failures.items())
             ),
+            purge_refusals=tuple(
+                PurgeRefusal(instance_id=i, reason=r) for i, r in sorted(self._book.refusals.items())
+            ),
         )
         return await client.post("/internal/v1/feed", request, FeedResponse, timeout_s=_WAIT_MS / 1000 + 5)
 
     def _take(self, response: FeedResponse) -> None:
-        changed = response.full or response.instances or response.clusters
-        self._feed_id, self._revision = response.feed_id, response.revision
-        if changed:
-            self._apply(response.instances, response.clusters, full=response.full)
+        moved = (response.feed_id, response.revision, response.mark) != self.position
+        if self._book.feed_id not in ("", response.feed_id):
+            _log.warning("another feed is followed", before=self._book.feed_id, now=response.feed_id)
+        try:
+            changed = self._book.take(response, epoch_ms())
+        except OutOfStepError as error:
+            _log.warning("an answer of the feed was not taken: everything is asked for", error=str(error))
+            self._book.revision = 0
+            return
+        self._tell(changed)
+        if moved or changed.instance_ids or changed.clusters:
             self._save()
 
-    def _apply(
-        self, instances: Iterable[InstanceSpec], clusters: Iterable[ClusterSpec], *, full: bool
-    ) -> None:
-        changed_ids: set[str] = set()
-        new_instances = {spec.instance_id: spec for spec in instances}
-        new_clusters = {spec.cluster_id: spec for spec in clusters}
-        if full:
-            for gone in self.instances.keys() - new_instances.keys():
-                new_instances[gone] = msgspec.structs.replace(
-                    self.instances[gone], state=InstanceState.DELETED
-                )
-            self.clusters.clear()
-        for instance_id, spec in new_instances.items():
-            if self.instances.get(instance_id) != spec:
-                changed_ids.add(instance_id)
-                self.instances[instance_id] = spec
-        self.clusters.update(new_clusters)
+    def _tell(self, changed: Changed) -> None:
+        absent = sorted(changed.instance_ids & self._book.absent.keys())
+        if absent:
+            _log.error("the feed tells no more of instances: not served, kept", instances=absent)
         for callback in self._listeners:
-            callback(changed_ids, bool(new_clusters))
-        for instance_id in changed_ids:
-            if self.instances[instance_id].state is InstanceState.DELETED:
-                self.instances.pop(instance_id)
-                self.failures.pop(instance_id, None)
+            callback(changed)
+        for instance_id in changed.instance_ids - self._book.instances.keys():
+            self.failures.pop(instance_id, None)
 
     def _save(self) -> None:
         if self._cache_path is None:
             return
-        cache = _Cache(
-            self._feed_id, self._revision, tuple(self.instances.values()), tuple(self.clusters.values())
-        )
         try:
-            write_json(self._cache_path, cache, mode=0o600)
+            write_json(self._cache_path, self._book.save(), mode=0o600)
         except OSError as error:
             _log.warning("the specs cannot be kept on disk", path=str(self._cache_path), error=str(error))

@@ -17,8 +17,12 @@ class Consumer:
 
     kind: ConsumerKind
     applied_revision: int = 0
+    feed_id: str = ""
+    """Of the applied revision."""
     failures: dict[str, str] = field(default_factory=dict)
     """Instance id -> why it cannot be served."""
+    objections: dict[str, str] = field(default_factory=dict)
+    """Deleted instance id -> why it would not be purged."""
     seen_ms: int = 0
     polls_open: int = 0
     broker: tuple[str, BrokerAddress] | None = None

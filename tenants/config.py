@@ -2,8 +2,11 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from tenants.vports import VipPool
+
+DELETION_GRACE_MS: Final = 7 * 24 * 3600 * 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +21,8 @@ class ConsoleConfig:
     """The cluster that instances are placed on before any broker has registered."""
     secret: str | None
     """The deployment's secret, to log in at brokers; None: brokers on loopback that ask for none."""
+    deletion_grace_ms: int = DELETION_GRACE_MS
+    """How long a deleted instance is kept before it is purged; 0: not at all."""
     tables_dir: Path | None = None
     """Where the pipeline writes its tables of usage, bills and advice; None: there is no pipeline here."""
 

@@ -51,7 +51,9 @@ class Console:
         self.placement = Placement(config.vip_pool, config.default_cluster_id, is_free)
         self.feed = Feed(self.store, self.placement)
         self.accounts = Accounts(self.store)
-        self.instances = Instances(self.store, self.placement, self.feed.notify)
+        self.instances = Instances(
+            self.store, self.placement, self.feed.notify, deletion_grace_ms=config.deletion_grace_ms
+        )
         self.pipeline_runs = PipelineRuns(self.store)
         self._tables = DeltaTables(config.tables_dir)
         self.usage = UsageReports(self._tables)
@@ -66,7 +68,13 @@ class Console:
         self.closing = asyncio.Event()
         """Set when the process stops: live streams end by themselves."""
         self._pool = ConnectionPool(config.secret)
-        self._purge = Purge(self.store, self.feed, self.gateways, self.cluster)
+        self.purge = Purge(
+            self.store,
+            self.gateways,
+            self.cluster,
+            ordered=self.feed.notify,
+            started_at_ms=epoch_ms(),
+        )
 
     def bootstrap(self, operator_key: str) -> Bootstrap:
         """Prepare the store; before `start`. The admin's password is in the answer at the first start."""
@@ -92,7 +100,7 @@ class Console:
 
     def start(self, tasks: Supervised) -> None:
         """Start what calls the brokers, on the loop of the console's routes."""
-        tasks.spawn("purge", self._purge.run)
+        tasks.spawn("purge", self.purge.run)
         tasks.spawn("system-topics", SystemTopics(self.store, self.cluster).run)
 
     async def cluster(self, cluster_id: str) -> Cluster:

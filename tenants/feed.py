@@ -1,7 +1,9 @@
 """The feed of specs: long polls, acknowledgements, and what they make of instances.
 
 Lives on one event loop; every call of the store goes to a thread. What other loops and threads may call says
-so. Acknowledgements are kept in memory: after a restart the followers' next polls bring them again.
+so. Acknowledgements are judged from memory: after a restart the followers' next polls bring them again. They
+are also written to the store, where the purge looks: another control plane on the same store may have heard
+what we have not.
 """
 
 import asyncio
@@ -21,8 +23,11 @@ from tenants.acknowledgement import Consumer, Outcome, judge
 from tenants.errors import Refused
 from tenants.lifecycle import Event, State
 from tenants.model import Instance
-from tenants.store import changes, instances
+from tenants.purge_rule import FORGET_AFTER_MS, HEARD_EVERY_MS
+from tenants.store import changes, followers, instances, lineages
 from tenants.store.engine import Store
+from tenants.store.followers import Follower
+from tenants.store.lineages import Position, Verdict
 from tenants.usecases.placement import Placement
 from tenants.waiting import wait_until
 
@@ -30,7 +35,6 @@ _log = get_logger(__name__)
 WAIT_MAX_MS: Final = 30_000
 _SETTLE_EVERY_S: Final = 0.5
 _RELEASE_EVERY_S: Final = 5.0
-_FORGET_AFTER_MS: Final = 600_000
 _EVENTS: Final = {Outcome.SERVED: Event.SERVED, Outcome.REFUSED: Event.REFUSED}
 
 
@@ -43,6 +47,8 @@ class Feed:
 
     def __init__(self, store: Store, placement: Placement) -> None:
         self.consumers: dict[str, Consumer] = {}
+        self._written: dict[str, Follower] = {}
+        """As the store has them from us."""
         self.revision = 0
         """The newest known to this process."""
         self._store = store
@@ -88,27 +94,48 @@ class Feed:
     async def _answer(self, request: FeedRequest, consumer: Consumer) -> FeedResponse:
         deadline_ms = monotonic_ms() + min(max(request.wait_ms, 0), WAIT_MAX_MS)
         first = True
+        position = Position(request.feed_id, request.applied_revision, request.mark)
         while True:
             wake = self._wake  # taken before reading: a commit in between wakes us
-            response = await asyncio.to_thread(self._changes, request)
-            self.revision = max(self.revision, response.revision)
+            response = await asyncio.to_thread(self._changes, position)
+            self.revision = response.revision
             if first:
-                self._acknowledge(request, consumer, goes_on=not response.full)
+                self._acknowledge(request, consumer, response)
                 first = False
             left_ms = deadline_ms - monotonic_ms()
             if response.full or response.instances or response.clusters or left_ms <= 0:
                 return response
             await wait_until(wake, left_ms / 1000)
 
-    def _changes(self, request: FeedRequest) -> FeedResponse:
+    def _changes(self, position: Position) -> FeedResponse:
         with self._store.read() as connection:
-            return changes.since(connection, request.feed_id, request.applied_revision)
+            if lineages.judge(connection, position) is not Verdict.NEVER_WRITTEN:
+                return changes.since(connection, position)
+        self._begin_lineage(position)
+        with self._store.read() as connection:
+            return changes.since(connection, position)
 
-    def _acknowledge(self, request: FeedRequest, consumer: Consumer, *, goes_on: bool) -> None:
-        """`goes_on` false: what the follower has applied is not of this feed, it starts anew."""
+    def _begin_lineage(self, position: Position) -> None:
+        """A follower has applied what this store never wrote: it is an older copy, and goes on by itself."""
+        with self._store.write() as connection:
+            if lineages.judge(connection, position) is not Verdict.NEVER_WRITTEN:
+                return  # another poll was faster
+            feed_id = lineages.begin(connection, epoch_ms())
+        _log.error(
+            "the database is an older copy: what was deleted before is not purged without an operator",
+            applied_revision=position.revision,
+            before=position.feed_id,
+            now=feed_id,
+        )
+        self.notify()
+
+    def _acknowledge(self, request: FeedRequest, consumer: Consumer, answer: FeedResponse) -> None:
+        """What the follower has applied counts only when it is part of this feed."""
         consumer.kind = request.kind
-        consumer.applied_revision = request.applied_revision if goes_on else 0
+        consumer.feed_id = answer.feed_id
+        consumer.applied_revision = 0 if answer.full else request.applied_revision
         consumer.failures = {failure.instance_id: failure.reason for failure in request.failures}
+        consumer.objections = {refusal.instance_id: refusal.reason for refusal in request.purge_refusals}
         self._to_settle.set()
 
     async def _register(self, request: FeedRequest, consumer: Consumer) -> None:
@@ -162,11 +189,47 @@ class Feed:
         """Move instances as the live gateways' acknowledgements say; whether some still wait."""
         now_ms = monotonic_ms()
         for name, one in list(self.consumers.items()):
-            if now_ms - one.seen_ms > _FORGET_AFTER_MS and one.polls_open == 0:
+            if now_ms - one.seen_ms > FORGET_AFTER_MS and one.polls_open == 0:
                 del self.consumers[name]
+                self._written.pop(name, None)
         # The thread works on a copy: polls go on meanwhile.
         consumers = [replace(one, failures=dict(one.failures)) for one in self.consumers.values()]
-        return await asyncio.to_thread(self._settle, consumers, now_ms)
+        news = self._unwritten(now_ms)
+        waiting = await asyncio.to_thread(self._settle, consumers, now_ms)
+        if news:
+            await asyncio.to_thread(self._write, news)
+        return waiting
+
+    def _unwritten(self, now_ms: int) -> list[Follower]:
+        """Acknowledgements that the store lacks, and now and then that a follower still lives."""
+        news = []
+        offset_ms = epoch_ms() - now_ms
+        for name, one in self.consumers.items():
+            heard_ms = now_ms if one.polls_open else one.seen_ms
+            cluster_id, address = one.broker or (None, None)
+            follower = Follower(
+                consumer=name,
+                kind=one.kind,
+                feed_id=one.feed_id,
+                applied_revision=one.applied_revision,
+                heard_at_ms=heard_ms + offset_ms,
+                cluster_id=cluster_id,
+                node_id=None if address is None else address.node_id,
+                objections=dict(one.objections),
+            )
+            before = self._written.get(name)
+            if (
+                before is None
+                or follower.heard_at_ms - before.heard_at_ms >= HEARD_EVERY_MS
+                or replace(follower, heard_at_ms=before.heard_at_ms) != before
+            ):
+                news.append(follower)
+        return news
+
+    def _write(self, news: list[Follower]) -> None:
+        with self._store.write() as connection:
+            followers.save(connection, news, epoch_ms() - FORGET_AFTER_MS)
+        self._written |= {one.consumer: one for one in news}
 
     def _settle(self, consumers: list[Consumer], now_ms: int) -> bool:
         failing = {instance_id for one in consumers for instance_id in one.failures}

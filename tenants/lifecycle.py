@@ -15,14 +15,17 @@ from contracts.units import format_bytes
 
 
 class State(StrEnum):
-    """Where an instance is. `deleted` rows stay for ever: ids are never reused."""
+    """Where an instance is. `purged` rows stay for ever: ids are never reused."""
 
     CREATING = "creating"
     RUNNING = "running"
     SUSPENDED = "suspended"
     FAILED = "failed"
-    DELETING = "deleting"
     DELETED = "deleted"
+    """Gone for its tenant; its data waits for the end of its grace, or to be taken back."""
+    PURGING = "purging"
+    """Ordered for good: its data is being removed."""
+    PURGED = "purged"
 
 
 class Event(StrEnum):
@@ -35,6 +38,9 @@ class Event(StrEnum):
     SUSPEND = "suspend"
     RESUME = "resume"
     DELETE = "delete"
+    UNDELETE = "undelete"
+    PURGE = "purge"
+    """Its grace is over, or an operator said so."""
     PURGED = "purged"
     """Nothing of it is left on its cluster."""
 
@@ -43,18 +49,23 @@ TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
     (State.CREATING, Event.SERVED): State.RUNNING,
     (State.CREATING, Event.REFUSED): State.FAILED,
     (State.CREATING, Event.SUSPEND): State.SUSPENDED,
-    (State.CREATING, Event.DELETE): State.DELETING,
+    (State.CREATING, Event.DELETE): State.DELETED,
     (State.RUNNING, Event.REFUSED): State.FAILED,
     (State.RUNNING, Event.SUSPEND): State.SUSPENDED,
-    (State.RUNNING, Event.DELETE): State.DELETING,
+    (State.RUNNING, Event.DELETE): State.DELETED,
     (State.SUSPENDED, Event.RESUME): State.CREATING,
-    (State.SUSPENDED, Event.DELETE): State.DELETING,
+    (State.SUSPENDED, Event.DELETE): State.DELETED,
     (State.FAILED, Event.SERVED): State.RUNNING,
     (State.FAILED, Event.SUSPEND): State.SUSPENDED,
-    (State.FAILED, Event.DELETE): State.DELETING,
-    (State.DELETING, Event.PURGED): State.DELETED,
+    (State.FAILED, Event.DELETE): State.DELETED,
+    (State.DELETED, Event.UNDELETE): State.CREATING,
+    (State.DELETED, Event.PURGE): State.PURGING,
+    (State.PURGING, Event.PURGE): State.PURGING,
+    (State.PURGING, Event.PURGED): State.PURGED,
+    (State.PURGED, Event.PURGE): State.PURGING,
 }
-"""Resume goes through `creating`: an instance is `running` only once gateways serve it again."""
+"""Resume and undelete go through `creating`: an instance is `running` only once gateways serve it again.
+A purge is repeated when data of it turns up later, on a broker that was away."""
 
 
 def transition(state: State, event: Event) -> State | None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
-from contracts.specs import FullBehaviour, InstanceSpec, InstanceState, Limits, Listener
+from contracts.specs import Deletion, FullBehaviour, InstanceSpec, InstanceState, Limits, Listener
 from tenants.lifecycle import State
 
 DEFAULT_TENANT: Final = "default"
@@ -25,8 +25,9 @@ _SPEC_STATES: Final = {
     State.RUNNING: InstanceState.ACTIVE,
     State.FAILED: InstanceState.ACTIVE,
     State.SUSPENDED: InstanceState.SUSPENDED,
-    State.DELETING: InstanceState.DELETED,
     State.DELETED: InstanceState.DELETED,
+    State.PURGING: InstanceState.PURGED,
+    State.PURGED: InstanceState.PURGED,
 }
 
 
@@ -56,14 +57,18 @@ class Instance:
     listeners_withheld: bool = False
     """A port is in use by somebody else: gateways are not told of the listeners, since SO_REUSEPORT
     would let them bind in silence and share the port."""
+    deletion: Deletion | None = None
+    """Of what is deleted, purging or purged."""
+    was_suspended: bool = False
+    """Whether it was suspended when it was deleted: so it comes back."""
     created_at_ms: int
     updated_at_ms: int
     revision: int = 0
 
     @property
     def is_visible(self) -> bool:
-        """Deleted instances are gone for everybody at once, while their data is purged."""
-        return self.state not in (State.DELETING, State.DELETED)
+        """Deleted instances are gone for everybody at once, while their data is kept or purged."""
+        return self.state not in (State.DELETED, State.PURGING, State.PURGED)
 
     @property
     def bootstrap(self) -> Listener | None:
@@ -95,7 +100,8 @@ def spec_of(instance: Instance) -> InstanceSpec:
         allow_all=instance.allow_all,
         whitelist=instance.whitelist,
         topic_whitelists=dict(instance.topic_whitelists),
-        listeners=() if instance.listeners_withheld else instance.listeners,
+        listeners=instance.listeners if instance.is_visible and not instance.listeners_withheld else (),
+        deletion=instance.deletion,
     )
 
 

@@ -1,81 +1,119 @@
-"""Deleting for good: what a deleted instance left on its cluster, topics and groups, until nothing is left.
+"""Purging what is deleted: the order when its grace is over, then what is left of it until nothing is.
 
-The built-in broker purges by itself when the feed says so; this pass works with any cluster, finishes what a
-dead broker left undone, and is how the control plane knows that nothing is left.
+The built-in broker purges by itself when the feed orders it; this pass works with any cluster, finishes what
+a dead broker left undone, and is how the control plane knows that nothing is left. `purge_rule` says when.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Any, Final
 
-from contracts.specs import ConsumerKind
-from runtime.clock import monotonic_ms
+from runtime.clock import epoch_ms
 from runtime.logs import get_logger
-from tenants import lifecycle
+from tenants import lifecycle, purge_rule
 from tenants.backend import groups, topics
 from tenants.backend.cluster import Cluster
 from tenants.errors import NotFound, Refused
-from tenants.feed import Feed
 from tenants.lifecycle import Event, State
 from tenants.model import Instance
+from tenants.purge_rule import World
 from tenants.shared_ledger import SharedLedger
-from tenants.store import instances
-from tenants.store.engine import Store
+from tenants.store import followers, instances, registry
+from tenants.store.engine import Store, feed_position
 
 _log = get_logger(__name__)
 _EVERY_S: Final = 1.0
-_LEARN_MS: Final = 10_000
-"""After a start, gateways that run get this long to be heard of: none may still serve what is purged."""
 
 
 class Purge:
-    """The background task."""
+    """The background task. `started_at_ms` is epoch time; `ordered` is called after an order is committed."""
 
     def __init__(
         self,
         store: Store,
-        feed: Feed,
         gateways: SharedLedger,
         cluster_of: Callable[[str], Awaitable[Cluster]],
+        *,
+        ordered: Callable[[], None],
+        started_at_ms: int,
     ) -> None:
+        self.waiting: dict[str, str] = {}
+        """Why the purge of an instance that is due waits; logged once, not every second."""
         self._store = store
-        self._feed = feed
         self._gateways = gateways
         self._cluster_of = cluster_of
-        self._started_ms = monotonic_ms()
-        self._told: dict[str, str] = {}
-        """Why an instance's purge waits, as logged: once, not every second."""
+        self._ordered = ordered
+        self._started_at_ms = started_at_ms
 
     async def run(self) -> None:
-        """Purge what is deleted; for ever."""
+        """Purge what is deleted and due; for ever."""
         while True:
-            for instance in await asyncio.to_thread(self._deleting):
-                if self._is_served(instance):
-                    continue
+            for instance in await asyncio.to_thread(self._begin):
                 try:
                     if await self._purge(instance):
                         await asyncio.to_thread(self._finish, instance)
                         self._gateways.forget([instance.id])
-                        self._told.pop(instance.id, None)
+                        self.waiting.pop(instance.id, None)
                         _log.info("instance purged", instance=instance.id)
                 except Refused as error:
-                    self._tell(instance.id, error.detail)
+                    self._wait(instance.id, error.detail)
             await asyncio.sleep(_EVERY_S)
 
-    def _tell(self, instance_id: str, reason: str) -> None:
-        if self._told.get(instance_id) != reason:
-            self._told[instance_id] = reason
+    def _wait(self, instance_id: str, reason: str) -> None:
+        if self.waiting.get(instance_id) != reason:
+            self.waiting[instance_id] = reason
             _log.warning("purge goes on later", instance=instance_id, reason=reason)
 
-    def _deleting(self) -> list[Instance]:
+    def _begin(self) -> list[Instance]:
+        """Order what is due; what was ordered and is heard of by everybody who matters."""
+        now_ms = epoch_ms()
         with self._store.read() as connection:
-            return instances.in_states(connection, [State.DELETING])
+            due = instances.by_ids(connection, instances.due(connection, now_ms))
+            ordered = instances.in_states(connection, [State.PURGING])
+            world = self._world(connection, now_ms) if due or ordered else None
+        for forgotten in self.waiting.keys() - {one.id for one in (*due, *ordered)}:
+            del self.waiting[forgotten]
+        if world is None:
+            return []
+        for instance in due:
+            if self._may_go_on(instance, world):
+                self._order(instance, world)
+        return [one for one in ordered if self._may_go_on(one, world)]
 
-    def _is_served(self, instance: Instance) -> bool:
-        gateways = self._feed.live(ConsumerKind.GATEWAY).values()
-        if not gateways:
-            return monotonic_ms() - self._started_ms < _LEARN_MS
-        return any(one.applied_revision < instance.revision for one in gateways)
+    def _world(self, connection: Any, now_ms: int) -> World:
+        return World(
+            feed_id=feed_position(connection)[0],
+            started_at_ms=self._started_at_ms,
+            now_ms=now_ms,
+            brokers=frozenset(
+                (cluster.cluster_id, broker.node_id)
+                for cluster in registry.clusters(connection)
+                for broker in cluster.brokers
+            ),
+            followers=tuple(followers.all_of(connection)),
+        )
+
+    def _may_go_on(self, instance: Instance, world: World) -> bool:
+        reason = purge_rule.hindrance(instance, world)
+        if reason is None:
+            return True
+        self._wait(instance.id, reason)
+        return False
+
+    def _order(self, instance: Instance, world: World) -> None:
+        """From here on it cannot be taken back."""
+        with self._store.write() as connection:
+            now = instances.by_id(connection, instance.id)
+            if now != instance or feed_position(connection)[0] != world.feed_id:
+                return  # taken back meanwhile, or the history changed: looked at again soon
+            state = lifecycle.transition(now.state, Event.PURGE)
+            assert state is not None
+            registry.free_endpoints(connection, now.id, world.now_ms)
+            instances.save(connection, now.with_(state=state), world.now_ms)
+        _log.warning(
+            "instance is ordered to be purged", instance=instance.id, deletion=str(instance.deletion)
+        )
+        self._ordered()
 
     async def _purge(self, instance: Instance) -> bool:
         """One pass; whether nothing was left when it began."""
@@ -98,4 +136,6 @@ class Purge:
         state = lifecycle.transition(instance.state, Event.PURGED)
         assert state is not None
         with self._store.write() as connection:
-            instances.set_state(connection, instance.id, state, None)
+            now = instances.by_id(connection, instance.id)
+            if now is not None and now.revision == instance.revision:
+                instances.set_state(connection, instance.id, state, None)

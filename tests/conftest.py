@@ -10,5 +10,5 @@ from tests.integration.stack import Stack, running_stack
 @pytest.fixture(scope="session")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """One whole product for all end-to-end tests that leave it as healthy as they found it."""
-    with running_stack(tmp_path_factory.mktemp("stack") / "data") as running:
+    with running_stack(tmp_path_factory.mktemp("stack") / "data", "--deletion-grace", "0") as running:
         yield running

@@ -38,7 +38,8 @@ class InstancePoint:
         "cpu",
         "instance_id",
         "internal",
-        "is_deleted",
+        "is_held",
+        "is_purged",
         "leaders",
         "leaders_version",
         "lease_ends_at_ms",
@@ -66,7 +67,9 @@ class InstancePoint:
         self.refusals: dict[str, int] = {}
         """Requests that were refused, by error or close cause."""
         self.spec: InstanceSpec | None = None
-        self.is_deleted = False
+        self.is_held = False
+        """Deleted or absent: it keeps its rates, block and counters, and may come back."""
+        self.is_purged = False
         self.blocked = False
         self.on_lease = False
         self.lease_epoch = 0
@@ -173,6 +176,10 @@ class InstancePoint:
     def set_spec(self, spec: InstanceSpec, broker_count: int, now_ms: int) -> bool:
         """Another revision of the spec; whether a rate or the block changed."""
         before = self._effects()
+        if self.is_held or self.is_purged:
+            self.is_held = self.is_purged = False
+            # The master may have forgotten it: tell all of it again.
+            self.acknowledged = self.cpu.acknowledged = None
         old_capacity = self.spec.capacity_bytes if self.spec is not None else None
         self.spec = spec
         if self._base_left_bytes is None or old_capacity is None:
@@ -183,6 +190,14 @@ class InstancePoint:
         if not self.on_lease:
             self._apply_share(broker_count, now_ms)
         return self._effects() != before
+
+    def hold(self, now_ms: int) -> None:
+        """Nobody is served now. What was never told a rate gets the lowest one, not none."""
+        self.is_held = True
+        if self.spec is None:
+            for flow in (self.produce, self.internal, self.consume):
+                if flow.rate_per_s == UNLIMITED:
+                    flow.set_rate(RATE_MIN_BYTES_PER_S, now_ms)
 
     def apply(self, allocation: Allocation, now_ms: int) -> bool:
         """Take a lease; whether a rate or the block changed. An older epoch is ignored altogether."""

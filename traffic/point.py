@@ -170,21 +170,28 @@ class TrafficPoint:
     def set_spec(self, spec: InstanceSpec, now_ms: int) -> bool:
         """Follow the feed; whether a rate or the block changed.
 
-        A deleted instance is forgotten when its data is gone: counters never go back within a run.
-
-        An instance without a spec is only metered: there is no T to hold it to, and no gateway serves it.
+        A deleted instance keeps its rates: it may come back. A purged one is forgotten when its data is gone:
+        counters never go back within a run. An instance without a spec is only metered: there is no T to
+        hold it to, and no gateway serves it.
         """
-        if spec.state is InstanceState.DELETED:
+        if spec.state.is_gone:
             entry = self._instances.get(spec.instance_id)
             if entry is not None:
-                entry.is_deleted = True
+                entry.is_purged = spec.state is InstanceState.PURGED
+                entry.hold(now_ms)
             return False
         entry = self._entry(spec.instance_id)
-        entry.is_deleted = False
         changed = entry.set_spec(spec, self.broker_count, now_ms)
         if not entry.cpu.on_lease:
             changed |= self._fall_back_cpu(entry, now_ms)
         return changed
+
+    def hold(self, instance_id: str, spec: InstanceSpec | None, now_ms: int) -> None:
+        """An instance is absent: it keeps the limits of the last spec known, and is never unlimited."""
+        entry = self._entry(instance_id)
+        if spec is not None and entry.spec is None:
+            self.set_spec(spec, now_ms)
+        entry.hold(now_ms)
 
     def set_led(self, instance_id: str, partitions_led: int, stored_bytes: int) -> None:
         """What this broker leads of an instance, and the sum of those logs' sizes (about every second)."""
@@ -274,11 +281,11 @@ class TrafficPoint:
         self._told, self._told_cpu = {}, {}
 
     def _drop_orphans(self) -> None:
-        """Forget instances that are deleted, purged, and known to the master to be so."""
+        """Forget instances that were purged, when nothing is left and the master knows it."""
         orphans = [
             entry.instance_id
             for entry in self._instances.values()
-            if entry.is_deleted
+            if entry.is_purged
             and not entry.partitions_led
             and (entry.is_idle or entry.acknowledged == entry.state())
             and not entry.cpu.is_due(full=False)

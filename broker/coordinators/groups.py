@@ -1,13 +1,13 @@
 """The group coordinators of this broker: one for each partition of `__consumer_offsets` that it leads."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 from broker.coordinators.runtime import CoordinatorRuntime
 from broker.coordinators.shard import Shard, Written, nobody_pays, now
 from broker.groups.config import GroupConfig
-from broker.groups.coordinator import GroupCoordinator
+from broker.groups.coordinator import GroupCoordinator, none_held
 from broker.groups.messages import ListedGroup
 from broker.groups.records import OFFSETS_TOPIC
 from broker.groups.usage import Usage
@@ -25,13 +25,17 @@ class GroupCoordinators(CoordinatorRuntime[GroupCoordinator]):
         metadata: "MetadataCache",
         config: GroupConfig | None = None,
         on_written: Written = nobody_pays,
+        *,
+        is_held: Callable[[str], bool] = none_held,
     ) -> None:
+        """`is_held` says of a group's name whether its offsets must not expire now."""
         super().__init__(OFFSETS_TOPIC, metadata, self._new_coordinator, _no_command, on_written)
         self.config: Final = config or GroupConfig()
         self._usage = Usage()
+        self._is_held = is_held
 
     def _new_coordinator(self, _partition: "Partition") -> GroupCoordinator:
-        return GroupCoordinator(self.config, lambda: str(uuid4()), self._usage)
+        return GroupCoordinator(self.config, lambda: str(uuid4()), self._usage, is_held=self._is_held)
 
     def list_groups(self, states: frozenset[str]) -> list[ListedGroup]:
         """All groups that are coordinated and served here."""

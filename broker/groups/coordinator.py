@@ -52,13 +52,25 @@ from wire.batch import BatchHeader
 from wire.control import EndMarker
 
 
+def none_held(_group_id: str) -> bool:
+    """Where no instance is ever withheld."""
+    return False
+
+
 class GroupCoordinator:
     """All groups of one partition."""
 
     def __init__(
-        self, config: GroupConfig, new_member_suffix: Callable[[], str], usage: Usage | None = None
+        self,
+        config: GroupConfig,
+        new_member_suffix: Callable[[], str],
+        usage: Usage | None = None,
+        *,
+        is_held: Callable[[str], bool] = none_held,
     ) -> None:
-        """`new_member_suffix` returns a new unguessable text each time (the shell's uuid4)."""
+        """`new_member_suffix` returns a new unguessable text each time (the shell's uuid4). `is_held` says of
+        a group that its instance is served to nobody now: what it committed does not expire meanwhile."""
+        self._is_held = is_held
         self._registry = Registry(config, new_member_suffix, usage or Usage())
         rebalance = Rebalance(self._registry)
         self._rebalance = rebalance
@@ -225,7 +237,7 @@ class GroupCoordinator:
     def sweep(self, now: Moment) -> Effects:
         """Every `expiry_interval_ms`: offsets past their retention go, and groups left with nothing."""
         turn = Turn(now)
-        self._offsets.expire(turn)
+        self._offsets.expire(turn, self._is_held)
         return self._finish(turn)
 
     def next_deadline_ms(self) -> int | None:

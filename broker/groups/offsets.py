@@ -3,7 +3,7 @@
 Source: KIP-211 (retention counts from when the group became empty), KIP-496 (OffsetDelete).
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from kio.schema.errors import ErrorCode
 
@@ -176,9 +176,11 @@ class Offsets:
             if records:
                 turn.append(group_id, records, AfterHousekeeping())
 
-    def expire(self, turn: Turn) -> None:
-        """Remove offsets past their retention, and empty groups that have none left."""
+    def expire(self, turn: Turn, is_held: Callable[[str], bool]) -> None:
+        """Remove offsets past their retention, and empty groups that have none left; of held groups none."""
         for group_id in self._registry.durable.group_ids():
+            if is_held(group_id):
+                continue
             group = self._registry.groups[group_id]
             records = self._expired(group, turn.now.epoch_ms)
             if records:

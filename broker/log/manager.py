@@ -313,10 +313,15 @@ class LogManager:
 
     # Other ticks
 
-    def retain(self, now_ms: int) -> Iterator[tuple[PartitionLog, int | StorageFailed]]:
-        """Apply retention and roll what is due, one log per step; what was freed or went wrong."""
+    def retain(
+        self, now_ms: int, is_held: Callable[[str], bool]
+    ) -> Iterator[tuple[PartitionLog, int | StorageFailed]]:
+        """Apply retention and roll what is due, one log per step; what was freed or went wrong.
+
+        `is_held` says of a topic that its logs stay as they are.
+        """
         for log in list(self.logs.values()):
-            if not self._is_mine(log):
+            if not self._is_mine(log) or is_held(log.topic):
                 continue
             outcome: int | StorageFailed
             try:

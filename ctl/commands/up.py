@@ -35,6 +35,9 @@ def up(
     min_insync_replicas: Annotated[str | None, typer.Option(metavar="N")] = None,
     quota_policy: Annotated[str | None, typer.Option(metavar="seed|capped|static|fair")] = None,
     report_period_ms: Annotated[str | None, typer.Option(metavar="MS", help="1000 to 10000.")] = None,
+    deletion_grace: Annotated[
+        str | None, typer.Option(metavar="TIME", help="7d by default; 0 purges at once what is deleted.")
+    ] = None,
     usage_interval_ms: Annotated[str | None, typer.Option(metavar="MS", help="1000 to 300000.")] = None,
     hang_timeout_ms: Annotated[
         str | None, typer.Option(metavar="MS", help="Restart a process without a sign of life; 0: never.")
@@ -63,6 +66,7 @@ def up(
         "min_insync_replicas": min_insync_replicas,
         "quota_policy": quota_policy,
         "report_period_ms": report_period_ms,
+        "deletion_grace": deletion_grace,
         "usage_interval_ms": usage_interval_ms,
         "hang_timeout_ms": hang_timeout_ms,
     }

@@ -54,6 +54,7 @@ class Processes:
             *("--internal", f"{_LOOPBACK}:{self._ports['internal']}", "--vip", str(self._value("vip"))),
             *("--vports", f"{first}-{last}", "--quota-policy", self._value("quota_policy")),
             *("--report-period-ms", str(self._value("report_period_ms"))),
+            *("--deletion-grace-ms", str(self._value("deletion_grace"))),
             *("--usage-interval-ms", str(self._value("usage_interval_ms"))),
             *(("--zookeeper", self._zookeeper) if self._zookeeper else ()),
             *("--session-timeout-ms", str(self._value("session_timeout_ms"))),

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
+from contracts.units import parse_duration_ms
 from contracts.usage import INTERVAL_MS_DEFAULT, INTERVAL_MS_MAX, INTERVAL_MS_MIN
 from ctl.stack.cluster import remembered, settle
 from ctl.stack.layout import Layout
@@ -12,6 +13,7 @@ from ctl.stack.zookeeper import SESSION_TIMEOUT_MS_MAX, SESSION_TIMEOUT_MS_MIN
 from gateway.shared_table import WORKERS_MAX
 from master.policies import POLICIES
 from runtime.config import Resolved, Setting, environment, parse_host_port, read_toml, resolve
+from tenants.config import DELETION_GRACE_MS
 from tenants.vports import parse_vip
 
 
@@ -96,6 +98,12 @@ SETTINGS: Final = (
         30_000,
         _count(0, 3_600_000),
         "A process that gives no sign of life for so long is started again; 0: never.",
+    ),
+    Setting(
+        "deletion_grace",
+        DELETION_GRACE_MS,
+        parse_duration_ms,
+        "How long deleted instances can be taken back, such as 7d or 12h; 0: they are purged at once.",
     ),
     Setting("report_period_ms", 1000, _count(1000, 10000), "How often brokers report traffic."),
     Setting(

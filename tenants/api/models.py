@@ -41,8 +41,10 @@ class ConsoleState(StrEnum):
     CREATING = "creating"
     RUNNING = "running"
     SUSPENDED = "suspended"
-    DELETING = "deleting"
     FAILED = "failed"
+    DELETED = "deleted"
+    PURGING = "purging"
+    PURGED = "purged"
 
 
 class FieldFault(ViewModel):

@@ -1,36 +1,37 @@
 """What followers of the feed have not seen yet, read from the outbox."""
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, select
 
 from contracts.specs import FeedResponse
 from tenants.model import spec_of
-from tenants.store import instances, registry, schema
-from tenants.store.engine import feed_position
+from tenants.store import instances, lineages, registry, schema
+from tenants.store.engine import feed_position, newest
+from tenants.store.lineages import Position, Verdict
 
 
-def since(connection: Connection, feed_id: str, applied_revision: int) -> FeedResponse:
-    """The changes behind a revision of a feed, or everything for a follower that cannot go on from there."""
-    current_id, newest = feed_position(connection)
-    oldest = connection.scalar(select(func.min(schema.outbox.c.revision)))
-    goes_on = (
-        feed_id == current_id
-        and 0 < applied_revision <= newest
-        and (oldest is None or applied_revision >= oldest - 1)
-    )
-    if not goes_on:
+def since(connection: Connection, position: Position) -> FeedResponse:
+    """The changes behind a position, or everything for a follower that cannot go on from there."""
+    feed_id, _revision = feed_position(connection)
+    latest = newest(connection)
+    if lineages.judge(connection, position) is not Verdict.GOES_ON:
         return FeedResponse(
-            feed_id=current_id,
-            revision=newest,
+            feed_id=feed_id,
+            revision=latest.revision,
+            mark=latest.mark,
             full=True,
+            parent=lineages.parent(connection),
             instances=tuple(spec_of(one) for one in instances.not_purged(connection)),
             clusters=tuple(registry.clusters(connection)),
         )
-    changed = _subjects(connection, applied_revision)
+    changed = _subjects(connection, position.revision)
     wanted_clusters = changed[instances.OUTBOX_CLUSTER]
     return FeedResponse(
-        feed_id=current_id,
-        revision=newest,
+        feed_id=feed_id,
+        revision=latest.revision,
+        mark=latest.mark,
         full=False,
+        continues=True,
+        parent=lineages.parent(connection),
         instances=tuple(
             sorted(
                 map(spec_of, instances.by_ids(connection, changed[instances.OUTBOX_INSTANCE])),

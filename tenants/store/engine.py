@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.resources import as_file, files
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from alembic import command
 from alembic.config import Config
@@ -24,6 +24,15 @@ _WRITER_LOCK: Final = 7_274_001
 """Writers of several control planes on one Postgres take turns by this advisory lock."""
 _FEED_ID: Final = "feed_id"
 _REVISION: Final = "revision"
+_MARK: Final = "mark"
+"""Of the newest revision."""
+
+
+class Drawn(NamedTuple):
+    """A revision and its mark. A store that went back draws the same numbers again, other marks."""
+
+    revision: int
+    mark: str
 
 
 class StoreUnavailable(Exception):  # noqa: N818 - a state of the database
@@ -100,9 +109,14 @@ def _migrate(connection: Connection) -> None:
 
 
 def _first_settings(connection: Connection) -> None:
-    for key, value in ((_FEED_ID, secrets.token_hex(8)), (_REVISION, "0")):
+    for key, value in ((_FEED_ID, new_feed_id()), (_REVISION, "0"), (_MARK, "")):
         if setting(connection, key) is None:
             connection.execute(insert(schema.settings).values(key=key, value=value))
+
+
+def new_feed_id() -> str:
+    """The name of a history that nobody has written yet."""
+    return secrets.token_hex(8)
 
 
 def setting(connection: Connection, key: str) -> str | None:
@@ -117,11 +131,24 @@ def feed_position(connection: Connection) -> tuple[str, int]:
     return feed_id, int(revision)
 
 
-def next_revision(connection: Connection) -> int:
+def newest(connection: Connection) -> Drawn:
+    """The newest revision."""
+    return Drawn(feed_position(connection)[1], setting(connection, _MARK) or "")
+
+
+def next_revision(connection: Connection) -> Drawn:
     """Draw the next revision, in a write transaction."""
+    drawn = Drawn(newest(connection).revision + 1, secrets.token_hex(8))
+    _set(connection, _REVISION, str(drawn.revision))
+    _set(connection, _MARK, drawn.mark)
+    return drawn
+
+
+def set_feed_id(connection: Connection, feed_id: str) -> None:
+    """Go on under another name, in a write transaction."""
+    _set(connection, _FEED_ID, feed_id)
+
+
+def _set(connection: Connection, key: str, value: str) -> None:
     table = schema.settings
-    current = connection.scalar(select(table.c.value).where(table.c.key == _REVISION))
-    assert current is not None
-    revision = int(current) + 1
-    connection.execute(update(table).where(table.c.key == _REVISION).values(value=str(revision)))
-    return revision
+    connection.execute(update(table).where(table.c.key == key).values(value=value))

@@ -6,13 +6,13 @@ from typing import Any, NamedTuple
 import msgspec
 from sqlalchemy import Connection, RowMapping, delete, func, insert, select, tuple_, update
 
-from contracts.specs import FullBehaviour, Limits, Listener
+from contracts.specs import Deletion, FullBehaviour, Limits, Listener
 from tenants.lifecycle import State
 from tenants.model import SYSTEM_TENANT, Instance
 from tenants.store import schema
-from tenants.store.engine import next_revision
+from tenants.store.engine import Drawn, next_revision
 
-_GONE = (State.DELETING.value, State.DELETED.value)
+_GONE = (State.DELETED.value, State.PURGING.value, State.PURGED.value)
 OUTBOX_INSTANCE = "instance"
 OUTBOX_CLUSTER = "cluster"
 OUTBOX_KEPT = 10_000
@@ -20,12 +20,13 @@ OUTBOX_KEPT = 10_000
 
 
 def append_outbox(
-    connection: Connection, revision: int, kind: str, subject_id: str, tenant: str | None, now_ms: int
+    connection: Connection, drawn: Drawn, kind: str, subject_id: str, tenant: str | None, now_ms: int
 ) -> None:
     """Record that a subject changed, and forget changes long past."""
+    revision, mark = drawn
     connection.execute(
         insert(schema.outbox).values(
-            revision=revision, kind=kind, subject_id=subject_id, tenant=tenant, at_ms=now_ms
+            revision=revision, mark=mark, kind=kind, subject_id=subject_id, tenant=tenant, at_ms=now_ms
         )
     )
     connection.execute(delete(schema.outbox).where(schema.outbox.c.revision <= revision - OUTBOX_KEPT))
@@ -33,13 +34,14 @@ def append_outbox(
 
 def save(connection: Connection, instance: Instance, now_ms: int, *, new: bool = False) -> Instance:
     """Write an instance under the next revision, with its outbox row. Returns it with the revision."""
-    saved = instance.with_(revision=next_revision(connection), updated_at_ms=now_ms)
+    drawn = next_revision(connection)
+    saved = instance.with_(revision=drawn.revision, updated_at_ms=now_ms)
     table = schema.instances
     if new:
         connection.execute(insert(table).values(_values(saved)))
     else:
         connection.execute(update(table).where(table.c.id == saved.id).values(_values(saved)))
-    append_outbox(connection, saved.revision, OUTBOX_INSTANCE, saved.id, saved.tenant, now_ms)
+    append_outbox(connection, drawn, OUTBOX_INSTANCE, saved.id, saved.tenant, now_ms)
     return saved
 
 
@@ -71,6 +73,8 @@ def _values(instance: Instance) -> dict[str, Any]:
         "whitelist": list(instance.whitelist),
         "topic_whitelists": {topic: list(cidrs) for topic, cidrs in instance.topic_whitelists.items()},
         "listeners_withheld": instance.listeners_withheld,
+        "deletion": None if instance.deletion is None else msgspec.to_builtins(instance.deletion),
+        "was_suspended": instance.was_suspended,
         "revision": instance.revision,
         "created_at_ms": instance.created_at_ms,
         "updated_at_ms": instance.updated_at_ms,
@@ -145,10 +149,42 @@ def of_cluster(connection: Connection, cluster_id: str) -> list[Instance]:
     return _load(connection, query.order_by(table.c.id))
 
 
+def gone(
+    connection: Connection, tenant: str | None, after: tuple[str, str] | None, limit: int
+) -> list[Instance]:
+    """Deleted instances that are not purged, by tenant and id, behind the key `after`."""
+    table = schema.instances
+    query = select(table).where(table.c.state.in_((State.DELETED.value, State.PURGING.value)))
+    if tenant is not None:
+        query = query.where(table.c.tenant == tenant)
+    if after is not None:
+        query = query.where(tuple_(table.c.tenant, table.c.id) > after)
+    return _load(connection, query.order_by(table.c.tenant, table.c.id).limit(limit))
+
+
+def due(connection: Connection, now_ms: int) -> list[str]:
+    """The ids of deleted instances whose grace is over and that nobody was ordered to purge yet."""
+    table = schema.instances
+    rows = connection.execute(
+        select(table.c.id, table.c.deletion).where(table.c.state == State.DELETED.value)
+    )
+    return [row[0] for row in rows if row[1] is not None and row[1]["purge_after_ms"] <= now_ms]
+
+
+def states(connection: Connection, instance_ids: Iterable[str]) -> dict[str, State]:
+    """Where these instances are; ids that the store does not know are left out."""
+    table, ids = schema.instances, list(instance_ids)
+    found: dict[str, State] = {}
+    for start in range(0, len(ids), 500):
+        query = select(table.c.id, table.c.state).where(table.c.id.in_(ids[start : start + 500]))
+        found |= {row[0]: State(row[1]) for row in connection.execute(query)}
+    return found
+
+
 def not_purged(connection: Connection) -> list[Instance]:
     """Everything the data plane must know of: visible instances and those being deleted."""
     table = schema.instances
-    return _load(connection, select(table).where(table.c.state != State.DELETED.value).order_by(table.c.id))
+    return _load(connection, select(table).where(table.c.state != State.PURGED.value).order_by(table.c.id))
 
 
 def names(connection: Connection) -> dict[str, tuple[str, str]]:
@@ -237,6 +273,8 @@ def _instance(row: RowMapping, listeners: tuple[Listener, ...]) -> Instance:
         topic_whitelists={topic: tuple(cidrs) for topic, cidrs in row["topic_whitelists"].items()},
         listeners=listeners,
         listeners_withheld=row["listeners_withheld"],
+        deletion=None if row["deletion"] is None else msgspec.convert(row["deletion"], Deletion),
+        was_suspended=row["was_suspended"],
         created_at_ms=row["created_at_ms"],
         updated_at_ms=row["updated_at_ms"],
         revision=row["revision"],

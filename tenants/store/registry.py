@@ -30,13 +30,15 @@ def cluster(connection: Connection, cluster_id: str) -> ClusterSpec | None:
 
 def touch_cluster(connection: Connection, cluster_id: str, now_ms: int) -> int:
     """Create a cluster or mark it changed: its next revision, with the outbox row."""
-    revision = next_revision(connection)
+    drawn = next_revision(connection)
     table = schema.clusters
-    changed = connection.execute(update(table).where(table.c.id == cluster_id).values(revision=revision))
+    changed = connection.execute(
+        update(table).where(table.c.id == cluster_id).values(revision=drawn.revision)
+    )
     if changed.rowcount == 0:
-        connection.execute(insert(table).values(id=cluster_id, revision=revision))
-    append_outbox(connection, revision, OUTBOX_CLUSTER, cluster_id, None, now_ms)
-    return revision
+        connection.execute(insert(table).values(id=cluster_id, revision=drawn.revision))
+    append_outbox(connection, drawn, OUTBOX_CLUSTER, cluster_id, None, now_ms)
+    return drawn.revision
 
 
 def save_broker(connection: Connection, cluster_id: str, address: BrokerAddress, now_ms: int) -> None:

@@ -114,6 +114,8 @@ instances = Table(
     Column("whitelist", JSON, nullable=False),
     Column("topic_whitelists", JSON, nullable=False),
     Column("listeners_withheld", Boolean, nullable=False),
+    Column("deletion", JSON),
+    Column("was_suspended", Boolean, nullable=False, server_default=false()),
     Column("revision", BigInteger, nullable=False),
     Column("created_at_ms", BigInteger, nullable=False),
     Column("updated_at_ms", BigInteger, nullable=False),
@@ -122,8 +124,8 @@ instances = Table(
         "tenant",
         "name",
         unique=True,
-        sqlite_where=text("state NOT IN ('deleting', 'deleted')"),
-        postgresql_where=text("state NOT IN ('deleting', 'deleted')"),
+        sqlite_where=text("state NOT IN ('deleted', 'purging', 'purged')"),
+        postgresql_where=text("state NOT IN ('deleted', 'purging', 'purged')"),
     ),
 )
 
@@ -144,12 +146,37 @@ outbox = Table(
     "outbox",
     metadata,
     Column("revision", BigInteger, primary_key=True, autoincrement=False),
+    Column("mark", String(16), nullable=False, server_default=""),
     Column("kind", String(16), nullable=False),
     Column("subject_id", String(64), nullable=False),
     Column("tenant", String(64)),
     Column("at_ms", BigInteger, nullable=False),
 )
 """One row per change, written with it: what the feed tells those who follow."""
+
+lineages = Table(
+    "lineages",
+    metadata,
+    Column("feed_id", String(32), primary_key=True),
+    Column("parent_feed_id", String(32), nullable=False),
+    Column("parent_revision", BigInteger, nullable=False),
+    Column("began_at_ms", BigInteger, nullable=False),
+)
+"""Where each feed of this store went on from another one: the store was restored from an older copy."""
+
+followers = Table(
+    "followers",
+    metadata,
+    Column("consumer", String(128), primary_key=True),
+    Column("kind", String(16), nullable=False),
+    Column("cluster_id", String(64)),
+    Column("node_id", Integer),
+    Column("feed_id", String(32), nullable=False),
+    Column("applied_revision", BigInteger, nullable=False),
+    Column("objections", JSON, nullable=False),
+    Column("heard_at_ms", BigInteger, nullable=False),
+)
+"""What gateways, brokers and masters acknowledged, to whichever control plane of this store."""
 
 audit = Table(
     "audit",

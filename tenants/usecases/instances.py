@@ -9,15 +9,15 @@ import msgspec
 
 from contracts.names import SYSTEM_INSTANCE_ID, is_instance_id, topic_name_fault
 from contracts.request_time import default_request_percent
-from contracts.specs import FullBehaviour, Limits
+from contracts.specs import Deletion, FullBehaviour, Limits
 from runtime.clock import epoch_ms
 from tenants import cidrs, lifecycle
 from tenants.errors import Conflict, Invalid, no_instance
 from tenants.lifecycle import Event, Fault, State
 from tenants.model import DEFAULT_TENANT, SYSTEM_TENANT, Caller, Instance
-from tenants.store import audit, instances, registry
+from tenants.store import audit, instances
 from tenants.store.audit import Entry
-from tenants.store.engine import Store
+from tenants.store.engine import Store, feed_position
 from tenants.store.instances import Named
 from tenants.usecases.placement import Placement
 
@@ -71,10 +71,18 @@ class Usage:
 class Instances:
     """The use cases. Each returns the instance as stored; `changed` is called after each commit."""
 
-    def __init__(self, store: Store, placement: Placement, changed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        placement: Placement,
+        changed: Callable[[], None],
+        *,
+        deletion_grace_ms: int,
+    ) -> None:
         self._store = store
         self._placement = placement
         self._changed = changed
+        self._deletion_grace_ms = deletion_grace_ms
 
     # --- reading --------------------------------------------------------------------------------
 
@@ -180,7 +188,7 @@ class Instances:
         return self._move(caller, reference, tenant, Event.RESUME)
 
     def delete(self, caller: Caller, reference: str, tenant: str | None) -> Instance:
-        """At once invisible and its name free; its data is purged later. Raises: NotFound."""
+        """At once invisible and its name free; it is kept for its grace, then purged. Raises: NotFound."""
         return self._move(caller, reference, tenant, Event.DELETE)
 
     def _move(self, caller: Caller, reference: str, tenant: str | None, event: Event) -> Instance:
@@ -191,10 +199,20 @@ class Instances:
                     f"instance '{instance.name}' is {instance.state.value}: cannot {event.value} it"
                 )
             if event is Event.DELETE:
-                registry.free_endpoints(connection, instance.id, epoch_ms())
+                instance = self._deleted(connection, instance)
             return instance.with_(state=after, state_reason=None)
 
         return self._edit(caller, reference, tenant, f"instance.{event.value}", edit)
+
+    def _deleted(self, connection: Any, instance: Instance) -> Instance:
+        """Its vports stay its own until it is purged."""
+        now_ms = epoch_ms()
+        deletion = Deletion(
+            deleted_at_ms=now_ms,
+            purge_after_ms=now_ms + self._deletion_grace_ms,
+            lineage=feed_position(connection)[0],
+        )
+        return instance.with_(deletion=deletion, was_suspended=instance.state is State.SUSPENDED)
 
     # --- whitelists -----------------------------------------------------------------------------
 

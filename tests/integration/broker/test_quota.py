@@ -4,9 +4,10 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 
-from contracts.specs import FullBehaviour, InstanceState
+from contracts.specs import Deletion, FullBehaviour, InstanceState
 from tests.integration.broker.fake_control import SECRET, FakeControl, running_control, spec, wait_until
 from tests.integration.broker.process import BrokerProcess, running_broker
 from tests.integration.broker.raw import (
@@ -238,11 +239,19 @@ def test_a_request_over_two_instances_charges_each_its_part(
     )
 
 
-def test_a_deleted_instance_is_purged(control: FakeControl, governed: BrokerProcess) -> None:
+def test_a_deleted_instance_is_kept_until_it_is_purged(control: FakeControl, governed: BrokerProcess) -> None:
     topic = _serve(control, governed, "ijjjjjjjjjj2")
+    partition = governed.data_dir / "logs" / f"{topic}-0"
+    deletion = Deletion(deleted_at_ms=1, purge_after_ms=2, lineage="fake")
     with _connect(governed) as client:
         _produce(client, topic, batch(b"x"))
-        control.set(spec("ijjjjjjjjjj2", state=InstanceState.DELETED))
+        control.set(spec("ijjjjjjjjjj2", state=InstanceState.DELETED, deletion=deletion))
+        wait_until(lambda: control.applied_revision == control.revision)
+        elsewhere = msgspec.structs.replace(deletion, lineage="another feed")
+        control.set(spec("ijjjjjjjjjj2", state=InstanceState.PURGED, deletion=elsewhere))
+        wait_until(lambda: control.applied_revision == control.revision)
+        assert partition.is_dir(), "deleted is kept, and another feed's order is none"
+        control.set(spec("ijjjjjjjjjj2", state=InstanceState.PURGED, deletion=deletion))
 
         def gone() -> bool:
             answer = client.call(request(3, 1, topics=[{"name": topic}]))

@@ -153,12 +153,16 @@ async def test_deletion_reaches_gateways_and_the_name_is_free(
     created = await operator.order()
     async with _following(internal, "gateway-0") as follower:
         await _until_state(operator, created["id"], "running")
-        assert (await operator("DELETE", "instances/shop")).json()["state"] == "deleting"
+        assert (await operator("DELETE", "instances/shop")).json()["state"] == "deleted"
         assert (await operator("GET", f"instances/{created['id']}")).status_code == 404
         again = await operator.order()
         assert again["id"] != created["id"]
         assert again["bootstrap_servers"] != created["bootstrap_servers"]
-        await _until(lambda: created["id"] not in follower.instances and again["id"] in follower.instances)
+        await _until(lambda: again["id"] in follower.instances)
+        told = follower.instances[str(created["id"])]
+        assert (told.state, told.listeners) == ("deleted", ())
+        assert told.deletion is not None
+        assert told.deletion.purge_after_ms - told.deletion.deleted_at_ms == 7 * 24 * 3600 * 1000
 
 
 async def test_a_broker_registers_and_every_instance_gets_a_listener_for_it(
@@ -202,8 +206,9 @@ async def test_after_a_restart_followers_go_on_and_running_stays_running(
         FeedRequest(
             consumer="gateway-0",
             kind=ConsumerKind.GATEWAY,
-            applied_revision=follower._revision,
-            feed_id=follower._feed_id,
+            applied_revision=follower.position[1],
+            feed_id=follower.position[0],
+            mark=follower.position[2],
         ),
         FeedResponse,
     )
@@ -223,6 +228,7 @@ async def test_a_follower_that_hangs_up_is_no_longer_waited_for(
         kind=ConsumerKind.GATEWAY,
         applied_revision=answer.revision,
         feed_id=answer.feed_id,
+        mark=answer.mark,
         wait_ms=20_000,
     )
     poll = asyncio.create_task(plane.feed.poll(waiting))

@@ -12,21 +12,22 @@ from tenants import lifecycle
 from tenants.lifecycle import TRANSITIONS, Event, State
 
 
-def test_every_state_can_be_reached_and_only_deleted_is_final() -> None:
+def test_every_state_can_be_reached_and_only_purged_is_at_rest() -> None:
     reached = {State.CREATING} | set(TRANSITIONS.values())
     assert reached == set(State)
     leaving = {state for state, _event in TRANSITIONS}
-    assert set(State) - leaving == {State.DELETED}
+    assert leaving == set(State)
+    assert {event for state, event in TRANSITIONS if state is State.PURGED} == {Event.PURGE}
 
 
 def test_everything_visible_can_be_deleted() -> None:
     for state in (State.CREATING, State.RUNNING, State.SUSPENDED, State.FAILED):
-        assert lifecycle.transition(state, Event.DELETE) is State.DELETING
-    assert lifecycle.transition(State.DELETING, Event.DELETE) is None
+        assert lifecycle.transition(state, Event.DELETE) is State.DELETED
+    assert lifecycle.transition(State.DELETED, Event.DELETE) is None
 
 
 def test_acknowledgements_never_wake_what_was_suspended_or_deleted() -> None:
-    for state in (State.SUSPENDED, State.DELETING, State.DELETED):
+    for state in (State.SUSPENDED, State.DELETED, State.PURGING, State.PURGED):
         assert lifecycle.transition(state, Event.SERVED) is None
         assert lifecycle.transition(state, Event.REFUSED) is None
 

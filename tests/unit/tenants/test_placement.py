@@ -12,6 +12,7 @@ from tenants.errors import Unavailable
 from tenants.lifecycle import State
 from tenants.model import DEFAULT_TENANT, Caller, Instance, Role
 from tenants.store import changes
+from tenants.store.lineages import Position
 from tenants.usecases.instances import NewInstance
 from tenants.usecases.placement import port_is_free
 from tenants.vports import Endpoint
@@ -60,14 +61,14 @@ def test_ports_that_were_taken_over_fail_their_instances_until_they_are_free(
     assert failed.state is State.FAILED
     assert "port in use" in (failed.state_reason or "")
     with plane.store.read() as connection:
-        told = {spec.instance_id: spec for spec in changes.since(connection, "", 0).instances}
+        told = {spec.instance_id: spec for spec in changes.since(connection, Position("", 0, "")).instances}
     assert told[instance.id].listeners == ()
     assert told[other.id].listeners == other.listeners
     with plane.store.write() as connection:
         assert plane.placement.release_freed_ports(connection, epoch_ms()) == 0
         taken.clear()
         assert plane.placement.release_freed_ports(connection, epoch_ms()) == 1
-        told = {spec.instance_id: spec for spec in changes.since(connection, "", 0).instances}
+        told = {spec.instance_id: spec for spec in changes.since(connection, Position("", 0, "")).instances}
     assert told[instance.id].listeners == instance.listeners
     assert plane.instances.get(_CALLER, instance.id).state is State.CREATING
 

@@ -11,8 +11,9 @@ from sqlalchemy import create_engine, func, select
 from tenants.console import Console
 from tenants.lifecycle import State
 from tenants.model import DEFAULT_TENANT, Caller, Role
-from tenants.store import changes, instances, schema
-from tenants.store.engine import Store, StoreUnavailable, feed_position, next_revision
+from tenants.store import changes, instances, lineages, schema
+from tenants.store.engine import Store, StoreUnavailable, feed_position, newest, next_revision
+from tenants.store.lineages import Position, Verdict
 from tenants.usecases.instances import NewInstance
 
 _CALLER = Caller("key", "k", DEFAULT_TENANT, Role.OWNER, None)
@@ -82,7 +83,7 @@ def test_writers_in_threads_draw_different_revisions(tmp_path: Path) -> None:
     def draw() -> None:
         for _ in range(10):
             with store.write() as connection:
-                drawn.append(next_revision(connection))
+                drawn.append(next_revision(connection).revision)
 
     threads = [threading.Thread(target=draw) for _ in range(4)]
     for thread in threads:
@@ -96,51 +97,61 @@ def test_writers_in_threads_draw_different_revisions(tmp_path: Path) -> None:
 def test_followers_get_everything_first_and_then_what_changed(plane: Console) -> None:
     first = plane.instances.create(_CALLER, DEFAULT_TENANT, _order("one"))
     with plane.store.read() as connection:
-        everything = changes.since(connection, "", 0)
+        everything = changes.since(connection, Position("", 0, ""))
         assert everything.full
         assert {spec.name for spec in everything.instances} == {"one", "system"}
         assert [cluster.cluster_id for cluster in everything.clusters] == ["builtin-1"]
     plane.instances.create(_CALLER, DEFAULT_TENANT, _order("two"))
     plane.instances.suspend(_CALLER, first.id, None)
     with plane.store.read() as connection:
-        news = changes.since(connection, everything.feed_id, everything.revision)
+        news = changes.since(connection, Position(everything.feed_id, everything.revision, everything.mark))
     assert not news.full
     assert [(spec.name, spec.state) for spec in news.instances] == [("two", "active"), ("one", "suspended")]
     assert news.clusters == ()
     assert news.revision == everything.revision + 2
 
 
-def test_another_feeds_or_a_future_revision_starts_anew(plane: Console) -> None:
+def test_another_feeds_position_starts_anew_and_a_future_one_was_never_written(plane: Console) -> None:
     with plane.store.read() as connection:
         feed_id, revision = feed_position(connection)
-        assert changes.since(connection, "other", revision).full
-        assert changes.since(connection, feed_id, revision + 1).full
-        assert not changes.since(connection, feed_id, revision).full
+        mark = newest(connection).mark
+        assert lineages.judge(connection, Position("other", revision, mark)) is Verdict.STARTS_ANEW
+        assert lineages.judge(connection, Position(feed_id, 0, "")) is Verdict.STARTS_ANEW
+        assert lineages.judge(connection, Position(feed_id, revision + 1, mark)) is Verdict.NEVER_WRITTEN
+        assert lineages.judge(connection, Position(feed_id, revision, "forged")) is Verdict.NEVER_WRITTEN
+        assert lineages.judge(connection, Position(feed_id, revision - 1, mark)) is Verdict.NEVER_WRITTEN
+        assert changes.since(connection, Position("other", revision, mark)).full
+        assert not changes.since(connection, Position(feed_id, revision, mark)).full
 
 
 def test_a_follower_behind_the_kept_changes_starts_anew(
     plane: Console, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(instances, "OUTBOX_KEPT", 3)
-    with plane.store.read() as connection:
-        feed_id, start = feed_position(connection)
-    for name in ("a", "b", "c", "d"):
+    positions = []
+    for name in ("a", "b", "c", "d", "e"):
+        with plane.store.read() as connection:
+            positions.append(Position(feed_position(connection)[0], *newest(connection)))
         plane.instances.create(_CALLER, DEFAULT_TENANT, _order(name))
     with plane.store.read() as connection:
         assert connection.scalar(select(func.count()).select_from(schema.outbox)) == 3
-        assert changes.since(connection, feed_id, start).full
-        news = changes.since(connection, feed_id, start + 1)
+        old, youngest_kept = positions[2], positions[3]
+        assert lineages.judge(connection, old) is Verdict.STARTS_ANEW
+        assert changes.since(connection, old).full
+        news = changes.since(connection, youngest_kept)
         assert not news.full
-        assert [spec.name for spec in news.instances] == ["b", "c", "d"]
+        assert [spec.name for spec in news.instances] == ["d", "e"]
 
 
 def test_deleted_instances_stay_in_the_feed_until_they_are_purged(plane: Console) -> None:
     made = plane.instances.create(_CALLER, DEFAULT_TENANT, _order("one"))
     plane.instances.delete(_CALLER, made.id, None)
     with plane.store.read() as connection:
-        told = {spec.instance_id: spec for spec in changes.since(connection, "", 0).instances}
+        told = {spec.instance_id: spec for spec in changes.since(connection, Position("", 0, "")).instances}
     assert told[made.id].state == "deleted"
     assert told[made.id].listeners == ()
     with plane.store.write() as connection:
-        instances.set_state(connection, made.id, State.DELETED, None)
-        assert made.id not in {spec.instance_id for spec in changes.since(connection, "", 0).instances}
+        instances.set_state(connection, made.id, State.PURGED, None)
+        assert made.id not in {
+            spec.instance_id for spec in changes.since(connection, Position("", 0, "")).instances
+        }

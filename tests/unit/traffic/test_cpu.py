@@ -181,12 +181,12 @@ def test_a_gateway_tells_nothing_of_bytes() -> None:
     assert report.instances == () and len(report.cpu) == 1 and report.node_id == NO_NODE
 
 
-def test_a_deleted_instance_is_kept_until_its_last_microsecond_is_told() -> None:
+def test_a_purged_instance_is_kept_until_its_last_microsecond_is_told() -> None:
     point = a_gateway()
     point.charge_cpu(ID, 30, 1)
     point.report(2, 2)
     point.charge_cpu(ID, 5, 3)
-    point.set_spec(cpu_spec(state=InstanceState.DELETED), 3)
+    point.set_spec(cpu_spec(state=InstanceState.PURGED), 3)
     point.apply(ReportAnswer(), 4)
     assert [each.counters.used for each in listed(point, 5)] == [35]
     point.apply(ReportAnswer(), 6)

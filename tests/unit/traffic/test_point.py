@@ -5,6 +5,7 @@ import pytest
 
 from contracts.quota import Allocation, Direction, ReportAnswer, TrafficReport
 from contracts.specs import FullBehaviour, InstanceSpec, InstanceState
+from traffic.instance import RATE_MIN_BYTES_PER_S
 from traffic.point import FETCH_UNLIMITED_BYTES, TrafficPoint
 from traffic.verdict import Admit, Full, stall_ms
 
@@ -288,14 +289,54 @@ def test_losing_leadership_is_reported() -> None:
     assert [(each.partitions_led, each.stored_bytes) for each in listed] == [(0, 0)]
 
 
-def test_a_deleted_instance_is_kept_until_its_data_is_purged() -> None:
+@pytest.mark.parametrize("is_absent", [False, True])
+def test_who_is_deleted_or_absent_keeps_its_limits_and_comes_back(is_absent: bool) -> None:
+    point = a_point()
+    point.set_spec(a_spec(produce_rate_bytes_per_s=1_000), 0)
+    point.charge_produce(ID, 10, 0)
+    point.report(0, 0)
+    point.apply(ReportAnswer(), 0)
+    if is_absent:
+        point.hold(ID, a_spec(), 0)
+    else:
+        point.set_spec(a_spec(state=InstanceState.DELETED), 0)
+    point.report(1, 1)
+    point.apply(ReportAnswer(), 1)
+    flow = point.flow(ID, Direction.PRODUCE)
+    assert flow is not None and flow.rate_per_s == 1_000, "limited, and not forgotten"
+    point.set_spec(a_spec(produce_rate_bytes_per_s=1_000), 2)
+    assert [each.produce.used for each in point.report(2, 2).instances] == [10], "told all again"
+
+
+def test_data_that_nobody_ever_told_a_rate_of_is_never_unlimited() -> None:
+    point = a_point()
+    point.set_all_led({ID: (1, 50)})
+    point.hold(ID, None, 0)
+    flow = point.flow(ID, Direction.PRODUCE)
+    assert flow is not None and flow.rate_per_s == RATE_MIN_BYTES_PER_S
+    point.set_spec(a_spec(produce_rate_bytes_per_s=1_000), 1)
+    assert flow.rate_per_s == 1_000
+
+
+def test_leases_of_the_disk_hold_who_is_absent() -> None:
+    point = a_point()
+    point.set_spec(a_spec(produce_rate_bytes_per_s=1_000), 0)
+    point.hold(ID, a_spec(), 0)
+    again = a_point()
+    again.restore_leases(point.save_leases(0, 0), 0, 10)
+    again.hold(ID, a_spec(produce_rate_bytes_per_s=1_000), 0)
+    flow = again.flow(ID, Direction.PRODUCE)
+    assert flow is not None and flow.rate_per_s == 1_000
+
+
+def test_a_purged_instance_is_kept_until_its_data_is_gone() -> None:
     point = a_point()
     point.set_spec(a_spec(), 0)
     point.set_all_led({ID: (1, 50)})
     point.charge_produce(ID, 10, 0)
     point.report(0, 0)
     point.apply(ReportAnswer(), 0)
-    point.set_spec(a_spec(state=InstanceState.DELETED), 0)
+    point.set_spec(a_spec(state=InstanceState.PURGED), 0)
     point.set_all_led({ID: (1, 40)})
     listed = point.report(1, 1).instances
     assert [each.produce.used for each in listed] == [10], "counters never go back within a run"

@@ -1,0 +1,85 @@
+"""Deleted instances wait for their purge; marks, lineages and acknowledgements of the feed.
+
+What was being purged waits again, its grace counted from its deletion: nobody ordered that with the words it
+takes now. Its ports rest already.
+"""
+
+import json
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0005"
+down_revision = "0004"
+branch_labels = None
+depends_on = None
+_GRACE_MS = 7 * 24 * 3600 * 1000
+_VISIBLE = "state NOT IN ('deleted', 'purging', 'purged')"
+
+
+def upgrade() -> None:
+    """Rename states, and add what is new."""
+    op.drop_index("uq_instances_tenant_name_visible", "instances")
+    deletion: sa.Column[object] = sa.Column("deletion", sa.JSON(), nullable=True)
+    was_suspended: sa.Column[bool] = sa.Column(
+        "was_suspended", sa.Boolean(), nullable=False, server_default=sa.false()
+    )
+    with op.batch_alter_table("instances") as instances:
+        instances.add_column(deletion)
+        instances.add_column(was_suspended)
+    _rename_states()
+    op.create_index(
+        "uq_instances_tenant_name_visible",
+        "instances",
+        ["tenant", "name"],
+        unique=True,
+        sqlite_where=sa.text(_VISIBLE),
+        postgresql_where=sa.text(_VISIBLE),
+    )
+    mark: sa.Column[str] = sa.Column("mark", sa.String(length=16), nullable=False, server_default="")
+    with op.batch_alter_table("outbox") as outbox:
+        outbox.add_column(mark)
+    _create_tables()
+
+
+def _create_tables() -> None:
+    op.create_table(
+        "lineages",
+        sa.Column("feed_id", sa.String(length=32), nullable=False),
+        sa.Column("parent_feed_id", sa.String(length=32), nullable=False),
+        sa.Column("parent_revision", sa.BigInteger(), nullable=False),
+        sa.Column("began_at_ms", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("feed_id", name=op.f("pk_lineages")),
+    )
+    op.create_table(
+        "followers",
+        sa.Column("consumer", sa.String(length=128), nullable=False),
+        sa.Column("kind", sa.String(length=16), nullable=False),
+        sa.Column("cluster_id", sa.String(length=64), nullable=True),
+        sa.Column("node_id", sa.Integer(), nullable=True),
+        sa.Column("feed_id", sa.String(length=32), nullable=False),
+        sa.Column("applied_revision", sa.BigInteger(), nullable=False),
+        sa.Column("objections", sa.JSON(), nullable=False),
+        sa.Column("heard_at_ms", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("consumer", name=op.f("pk_followers")),
+    )
+
+
+def _rename_states() -> None:
+    connection = op.get_bind()
+    feed_id = connection.scalar(sa.text("SELECT value FROM settings WHERE key = 'feed_id'"))
+    connection.execute(sa.text("UPDATE instances SET state = 'purged' WHERE state = 'deleted'"))
+    waiting = connection.execute(
+        sa.text("SELECT id, updated_at_ms FROM instances WHERE state = 'deleting'")
+    ).all()
+    for instance_id, deleted_at_ms in waiting:
+        deletion = {
+            "deleted_at_ms": deleted_at_ms,
+            "purge_after_ms": deleted_at_ms + _GRACE_MS,
+            "lineage": feed_id,
+            "confirmed": False,
+        }
+        connection.execute(
+            sa.text("UPDATE instances SET state = 'deleted', deletion = :deletion WHERE id = :id"),
+            {"deletion": json.dumps(deletion), "id": instance_id},
+        )
