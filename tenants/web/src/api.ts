@@ -66,6 +66,8 @@ export interface InstanceCreate {
   produce_rate_bytes_per_s: number;
   consume_rate_bytes_per_s: number;
   capacity_bytes: number;
+  /** 0: what goes with the byte rates. */
+  request_percent?: number;
   whitelist?: string[];
   allow_all?: boolean;
   limits?: Partial<Limits>;
@@ -78,6 +80,7 @@ export interface InstanceChange {
   produce_rate_bytes_per_s?: number;
   consume_rate_bytes_per_s?: number;
   capacity_bytes?: number;
+  request_percent?: number;
   limits?: Partial<Limits>;
   full_behaviour?: FullBehaviour;
   auto_create_topics?: boolean;
@@ -93,6 +96,8 @@ export interface Instance {
   produce_rate_bytes_per_s: number;
   consume_rate_bytes_per_s: number;
   capacity_bytes: number;
+  request_percent: number;
+  request_percent_derived: boolean;
   stored_bytes: number | null;
   blocked: boolean | null;
   limits: Limits;
@@ -307,6 +312,25 @@ export interface BrokerQuota {
   /** Refused requests by error or close cause. */
   refusals: Record<string, number>;
 }
+/** Request time of one broker or gateway worker; rates are us of CPU per second. */
+export interface CpuPoint {
+  point: string;
+  /** -1: a gateway worker. */
+  node_id: number;
+  silent: boolean;
+  on_lease: boolean;
+  lease_epoch: number;
+  report_age_ms: number;
+  flow: BrokerDirection;
+}
+export interface CpuQuota {
+  request_percent: number;
+  total: DirectionQuota;
+  points: CpuPoint[];
+  /** Others at which the tenant may turn up, and the sum of the static shares that they apply. */
+  idle_points: number;
+  idle_share_per_s: number;
+}
 export interface DirectionQuota {
   purchased_per_s: number;
   rate_per_s: number;
@@ -332,11 +356,16 @@ export interface HistoryBroker {
   produce: HistoryDirection;
   consume: HistoryDirection;
 }
+export interface HistoryCpu {
+  point: string;
+  flow: HistoryDirection;
+}
 export interface History {
   at_ms: number[];
   stored_bytes: number[];
   blocked: boolean[];
   brokers: HistoryBroker[];
+  cpu: HistoryCpu[];
 }
 export interface QuotaView {
   instance_id: string;
@@ -352,6 +381,7 @@ export interface QuotaView {
   blocked: boolean;
   produce: DirectionQuota;
   consume: DirectionQuota;
+  cpu: CpuQuota;
   brokers: BrokerQuota[];
   history: History;
 }

@@ -1,35 +1,35 @@
 // What the steps of the quota rule mean, in words; the numbers come with the API's own explanation.
 
-import type { Direction, DirectionQuota, QuotaView, Rule } from '../api';
+import type { DirectionQuota, QuotaView, Rule } from '../api';
+import type { Flow } from './series';
 import { formatBytes } from './units';
 
 export const RULES: Record<Rule, { title: string; about: string }> = {
   no_brokers: { title: 'Nothing to share yet', about: 'No broker has reported a partition of this instance.' },
   hold: {
     title: 'Holding',
-    about: 'A new quota master waits for two reports of every broker; until then each keeps the rate it applies.',
+    about: 'A new quota master waits for two reports of everybody; until then each keeps the rate it applies.',
   },
   below_gate: {
     title: 'Static shares: q = F',
-    about: 'Every broker carries less than 80 % of its static share, so each may use that share.',
+    about: 'Each uses less than 80 % of its static share, so it may use that share.',
   },
   ratio_met: {
     title: 'Shares follow traffic: q = P',
-    about: 'Some broker passed 80 % of its share and the traffic is even (Pmin / Pmax is at least 0.8).',
+    about: 'One passed 80 % of its share and the traffic is even (Pmin / Pmax is at least 0.8).',
   },
   headroom: {
     title: 'Uneven traffic: headroom',
     about:
-      'Some broker passed 80 % of its share and the traffic is uneven: the busiest get P, the others P plus a tenth of Pmax, so that they can show they want more.',
+      'One passed 80 % of its share and the traffic is uneven: the busiest get P, the others P plus a tenth of Pmax, so that they can show they want more.',
   },
   level: {
     title: 'More is wanted than T: water level',
-    about:
-      'Policy fair: each broker gets what its clients want, but none more than the level at which it all adds up to T.',
+    about: 'Policy fair: each gets what its clients want, but none more than the level at which it all adds up to T.',
   },
   room: {
     title: 'Everybody gets what it wants',
-    about: 'Policy fair: less is wanted than T; each broker gets what its clients want and a part of what is left.',
+    about: 'Policy fair: less is wanted than T; each gets what its clients want and a part of what is left.',
   },
   static: { title: 'Static policy: q = F', about: 'The operator chose fixed shares, whatever the traffic.' },
 };
@@ -41,9 +41,12 @@ export interface Verdict {
   explanation: string;
 }
 
-/** The step that decides over one direction now: a full instance's block comes before any share. */
-export function verdictOf(view: QuotaView, direction: Direction): Verdict {
-  if (view.blocked && direction === 'produce') {
+/** One direction of bytes, or request time, over all points. */
+export const totalOf = (view: QuotaView, flow: Flow): DirectionQuota => (flow === 'cpu' ? view.cpu.total : view[flow]);
+
+/** The step that decides over one flow now: a full instance's block comes before any share. */
+export function verdictOf(view: QuotaView, of: Flow): Verdict {
+  if (view.blocked && of === 'produce') {
     return {
       title: 'Blocked: the instance is full',
       about:
@@ -51,7 +54,7 @@ export function verdictOf(view: QuotaView, direction: Direction): Verdict {
       explanation: `${formatBytes(view.stored_bytes)} of ${formatBytes(view.capacity_bytes)} are stored; produce resumes below ${formatBytes(view.unblock_below_bytes)}.`,
     };
   }
-  const flow = view[direction];
+  const flow = totalOf(view, of);
   const rule = RULES[flow.rule] ?? { title: flow.rule, about: '' };
   return { ...rule, explanation: flow.explanation || rule.about };
 }
@@ -59,11 +62,13 @@ export function verdictOf(view: QuotaView, direction: Direction): Verdict {
 /** What the letters of the rule stand for; shown beside every chart and table that uses them. */
 export const LETTERS: [string, string][] = [
   ['T', 'the rate the instance bought'],
-  ['r', 'rate now: bytes between the last two reports over the time between them'],
-  ['F', 'static share: T by partitions led'],
+  ['r', 'rate now: what was used between the last two reports over the time between them'],
+  ['F', 'static share: T by partitions led; of request time half for brokers, half for gateway workers'],
   ['P', 'share in proportion to traffic'],
-  ['q', 'allocated: what the broker lets through'],
+  ['q', 'allocated: what the broker or worker lets through'],
 ];
+
+export const FLOWS: readonly Flow[] = ['produce', 'consume', 'cpu'];
 
 export type Pressure = 'calm' | 'busy' | 'throttled';
 
@@ -72,6 +77,10 @@ export function pressureOf(direction: DirectionQuota): Pressure {
   if (direction.throttled_ms_per_s > 0) return 'throttled';
   return direction.rate_per_s >= 0.8 * direction.purchased_per_s ? 'busy' : 'calm';
 }
+
+/** Milliseconds of each second in which the instance was held back, for whatever it uses most. */
+export const heldBackMs = (view: QuotaView): number =>
+  Math.max(...FLOWS.map((flow) => totalOf(view, flow).throttled_ms_per_s));
 
 export interface Totals {
   produce: number;
@@ -90,7 +99,7 @@ export function totalsOf(views: readonly QuotaView[]): Totals {
     totals.consume += view.consume.rate_per_s;
     totals.stored += view.stored_bytes;
     totals.capacity += view.capacity_bytes;
-    if (view.produce.throttled_ms_per_s > 0 || view.consume.throttled_ms_per_s > 0) totals.throttled += 1;
+    if (heldBackMs(view) > 0) totals.throttled += 1;
     if (view.blocked) totals.blocked += 1;
   }
   return totals;

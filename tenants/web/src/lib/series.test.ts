@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import type { BrokerDirection, BrokerQuota, DirectionQuota, History, QuotaView } from '../api';
-import { formatThrottle, pressureOf, totalsOf, verdictOf } from './quota';
+import type { BrokerDirection, BrokerQuota, CpuPoint, CpuQuota, DirectionQuota, History, QuotaView } from '../api';
+import { formatThrottle, heldBackMs, pressureOf, totalsOf, verdictOf } from './quota';
 import { QuotaSeries } from './series';
 
 const flow = (rate: number, throttled = 0): BrokerDirection => ({
@@ -40,6 +40,22 @@ const direction = (rate: number, throttled = 0): DirectionQuota => ({
   p_ratio: null,
   throttled_ms_per_s: throttled,
 });
+const point = (name: string, rate: number, throttled = 0): CpuPoint => ({
+  point: name,
+  node_id: -1,
+  silent: false,
+  on_lease: true,
+  lease_epoch: 1,
+  report_age_ms: 0,
+  flow: flow(rate, throttled),
+});
+const cpu = (points: CpuPoint[], throttled = 0): CpuQuota => ({
+  request_percent: 50,
+  total: direction(10, throttled),
+  points,
+  idle_points: 0,
+  idle_share_per_s: 0,
+});
 const view = (atS: number, brokers: BrokerQuota[], extra: Partial<QuotaView> = {}): QuotaView => ({
   instance_id: 'i1',
   tenant: 'default',
@@ -54,8 +70,9 @@ const view = (atS: number, brokers: BrokerQuota[], extra: Partial<QuotaView> = {
   blocked: false,
   produce: direction(10),
   consume: direction(20),
+  cpu: cpu([]),
   brokers,
-  history: { at_ms: [], stored_bytes: [], blocked: [], brokers: [] },
+  history: { at_ms: [], stored_bytes: [], blocked: [], brokers: [], cpu: [] },
   ...extra,
 });
 const line = (values: (number | null)[]) => ({
@@ -70,6 +87,7 @@ const history: History = {
   stored_bytes: [1, 2],
   blocked: [false, false],
   brokers: [{ node_id: 1, produce: line([10, 11]), consume: line([null, null]) }],
+  cpu: [{ point: 'gateway-0', flow: line([null, 70]) }],
 };
 
 describe('QuotaSeries', () => {
@@ -95,6 +113,17 @@ describe('QuotaSeries', () => {
     expect(series.column('produce', 'rate', null, 0)).toEqual([17]);
     expect(series.column('produce', 'throttled', null, 0)).toEqual([300]);
     expect(series.column('produce', 'rate', 9, 0)).toEqual([]);
+  });
+  it('keeps request time by point, of brokers and gateway workers alike', () => {
+    const series = new QuotaSeries(10, history);
+    series.append(view(3, [], { cpu: cpu([point('gateway-0', 80, 5), point('broker-1', 20, 9)]) }));
+    series.append(view(4, [], { cpu: cpu([point('broker-1', 21)]) }));
+    expect([...series.byPoint.keys()]).toEqual(['gateway-0', 'broker-1']);
+    expect(series.byPoint.get('gateway-0')!.rate).toEqual([null, 70, 80, null]);
+    expect(series.column('cpu', 'rate', null, 0)).toEqual([null, 70, 100, 21]);
+    expect(series.column('cpu', 'throttled', 1, 0)).toEqual([null, 70, 9, 0]);
+    series.append(view(14, [], { cpu: cpu([point('broker-1', 22)]) }));
+    expect(series.byPoint.get('gateway-0')!.rate).toEqual([null, null]);
   });
   it('leaves a gap after a pause', () => {
     const series = new QuotaSeries(3600);
@@ -129,6 +158,13 @@ describe('quota words', () => {
     const told = view(1, [], { produce: { ...direction(1), rule: 'headroom', explanation: 'broker 1 carries most' } });
     expect(verdictOf(told, 'produce').explanation).toBe('broker 1 carries most');
     expect(verdictOf(told, 'consume').explanation).toContain('80 %');
+  });
+  it('tells of request time by the same words', () => {
+    const spent = view(1, [], { cpu: cpu([], 40) });
+    expect(verdictOf(spent, 'cpu').title).toBe('Static shares: q = F');
+    expect(heldBackMs(spent)).toBe(40);
+    expect(totalsOf([spent]).throttled).toBe(1);
+    expect(verdictOf({ ...spent, blocked: true }, 'cpu').title).toBe('Static shares: q = F');
   });
   it('sums instances', () => {
     const views = [view(1, []), view(1, [], { blocked: true, produce: direction(5, 9) })];

@@ -11,6 +11,8 @@ export interface Track {
 }
 export type Measure = keyof Track;
 type Tracks = Record<Direction, Track>;
+/** A direction of bytes, or request time. */
+export type Flow = Direction | 'cpu';
 
 const MEASURES: readonly Measure[] = ['rate', 'share', 'proportion', 'allocated', 'throttled'];
 const DIRECTIONS: readonly Direction[] = ['produce', 'consume'];
@@ -27,6 +29,9 @@ const FIELD: Record<Measure, keyof HistoryDirection & keyof BrokerDirection> = {
 
 const emptyTrack = (length: number): Track =>
   Object.fromEntries(MEASURES.map((measure) => [measure, Array<number | null>(length).fill(null)])) as unknown as Track;
+const each = (track: Track, change: (series: Series, measure: Measure) => void): void => {
+  for (const measure of MEASURES) change(track[measure], measure);
+};
 const emptyTracks = (length: number): Tracks => ({ produce: emptyTrack(length), consume: emptyTrack(length) });
 
 /** Invariant: every column is as long as `atS`, whose times only grow. */
@@ -34,6 +39,8 @@ export class QuotaSeries {
   readonly atS: number[] = [];
   readonly stored: Series = [];
   readonly byNode = new Map<number, Tracks>();
+  /** Request time of brokers and gateway workers. */
+  readonly byPoint = new Map<string, Track>();
   #keepS: number;
 
   constructor(keepS: number, history?: History) {
@@ -44,9 +51,14 @@ export class QuotaSeries {
     for (const broker of history.brokers) {
       const tracks = emptyTracks(0);
       for (const direction of DIRECTIONS) {
-        for (const measure of MEASURES) tracks[direction][measure].push(...broker[direction][FIELD[measure]]);
+        each(tracks[direction], (series, measure) => series.push(...broker[direction][FIELD[measure]]));
       }
       this.byNode.set(broker.node_id, tracks);
+    }
+    for (const { point, flow } of history.cpu) {
+      const track = emptyTrack(0);
+      each(track, (series, measure) => series.push(...flow[FIELD[measure]]));
+      this.byPoint.set(point, track);
     }
   }
 
@@ -68,14 +80,20 @@ export class QuotaSeries {
     for (const broker of view?.brokers ?? []) {
       if (!this.byNode.has(broker.node_id)) this.byNode.set(broker.node_id, emptyTracks(this.atS.length));
     }
+    for (const { point } of view?.cpu.points ?? []) {
+      if (!this.byPoint.has(point)) this.byPoint.set(point, emptyTrack(this.atS.length));
+    }
     this.atS.push(atS);
     this.stored.push(view?.stored_bytes ?? null);
     for (const [node, tracks] of this.byNode) {
       const broker = view?.brokers.find((found) => found.node_id === node);
       for (const direction of DIRECTIONS) {
-        for (const measure of MEASURES)
-          tracks[direction][measure].push(broker ? broker[direction][FIELD[measure]] : null);
+        each(tracks[direction], (series, measure) => series.push(broker ? broker[direction][FIELD[measure]] : null));
       }
+    }
+    for (const [point, track] of this.byPoint) {
+      const flow = view?.cpu.points.find((found) => found.point === point)?.flow;
+      each(track, (series, measure) => series.push(flow ? flow[FIELD[measure]] : null));
     }
   }
 
@@ -85,8 +103,9 @@ export class QuotaSeries {
     this.atS.splice(0, first);
     this.stored.splice(0, first);
     for (const tracks of this.byNode.values()) {
-      for (const direction of DIRECTIONS) for (const measure of MEASURES) tracks[direction][measure].splice(0, first);
+      for (const direction of DIRECTIONS) each(tracks[direction], (series) => series.splice(0, first));
     }
+    for (const track of this.byPoint.values()) each(track, (series) => series.splice(0, first));
   }
 
   #indexOf(sinceS: number): number {
@@ -103,11 +122,25 @@ export class QuotaSeries {
     return this.stored.slice(this.#indexOf(sinceS));
   }
 
-  /** One measure of one broker, or of all: rates add up, of throttled time the worst counts. */
-  column(direction: Direction, measure: Measure, node: number | null, sinceS: number): Series {
+  /** One measure of one broker, or of all. Of request time it is of all points: they are not brokers alone. */
+  column(flow: Flow, measure: Measure, node: number | null, sinceS: number): Series {
     const from = this.#indexOf(sinceS);
-    if (node !== null) return this.byNode.get(node)?.[direction][measure].slice(from) ?? [];
-    const columns = [...this.byNode.values()].map((tracks) => tracks[direction][measure]);
+    if (flow === 'cpu')
+      return this.#sum(
+        [...this.byPoint.values()].map((track) => track[measure]),
+        measure,
+        from,
+      );
+    if (node !== null) return this.byNode.get(node)?.[flow][measure].slice(from) ?? [];
+    return this.#sum(
+      [...this.byNode.values()].map((tracks) => tracks[flow][measure]),
+      measure,
+      from,
+    );
+  }
+
+  /** Rates add up, of throttled time the worst counts. */
+  #sum(columns: Series[], measure: Measure, from: number): Series {
     const together = (a: number, b: number): number => (measure === 'throttled' ? Math.max(a, b) : a + b);
     return this.atS.slice(from).map((_, offset) =>
       columns.reduce<number | null>((sum, column) => {

@@ -11,6 +11,7 @@ const overview = (atS: number, ...rates: number[]): QuotaOverview => ({
       instance_id: `i${index}`,
       produce: direction,
       consume: direction,
+      cpu: { total: { rate_per_s: 0, throttled_ms_per_s: 0 } },
       stored_bytes: 0,
       capacity_bytes: 1,
       blocked: false,
@@ -30,6 +31,7 @@ function history(atMs: number[], rates: number[]): History {
     stored_bytes: rates,
     blocked: rates.map(() => false),
     brokers: [{ node_id: 1, produce: line, consume: line }],
+    cpu: [],
   };
 }
 

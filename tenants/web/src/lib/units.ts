@@ -41,6 +41,12 @@ export function formatBytes(count: number): string {
   return `${Math.round(count)} B`;
 }
 
+/** CPU time per second out of microseconds: 1,000 ms/s are one core. */
+export function formatCpu(usPerS: number): string {
+  const ms = usPerS / 1000;
+  return `${ms >= 100 ? formatCount(ms) : significant(ms)} ms/s`;
+}
+
 export const formatRate = (bytesPerS: number): string => `${formatBytes(bytesPerS)}/s`;
 
 /** The shortest text that parses back to exactly this many bytes; for forms. */
