@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import secrets
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -140,6 +141,7 @@ class Control:
             default_cluster_id=CLUSTER_ID,
             secret=secret,
             deletion_grace_ms=options.deletion_grace_ms,
+            disk_bytes=shutil.disk_usage(options.data_dir).total,
             tables_dir=options.data_dir / PIPELINE_DIR / TABLES_DIR,
         )
         self.internal = Internal(options, self.layout, secret)

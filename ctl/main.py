@@ -7,6 +7,7 @@ import typer
 from ctl.commands import (
     admin,
     bench,
+    cluster,
     config,
     demo,
     doctor,
@@ -60,6 +61,7 @@ app.add_typer(statelog.app, name="statelog", help="What the controller told the 
 app.add_typer(pipeline.app, name="pipeline", help="Jobs on Spark: lake, usage, bills, mirrors, advice.")
 app.add_typer(quota.app, name="quota", help="What the quota master allots and why.")
 app.add_typer(tenant.app, name="tenant", help="Tenants (operators).")
+app.add_typer(cluster.app, name="cluster", help="What clusters may sell (operators).")
 app.add_typer(tenant.keys, name="key", help="API keys.")
 app.add_typer(admin.app, name="admin", help="Administration of this stack.")
 app.add_typer(config.app, name="config", help="Settings of this stack.")

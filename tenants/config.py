@@ -23,6 +23,9 @@ class ConsoleConfig:
     """The deployment's secret, to log in at brokers; None: brokers on loopback that ask for none."""
     deletion_grace_ms: int = DELETION_GRACE_MS
     """How long a deleted instance is kept before it is purged; 0: not at all."""
+    disk_bytes: int | None = None
+    """Size of the disk that holds the data of all brokers, which bounds the capacity that is sold; None: they
+    have disks of their own."""
     tables_dir: Path | None = None
     """Where the pipeline writes its tables of usage, bills and advice; None: there is no pipeline here."""
 

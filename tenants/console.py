@@ -24,6 +24,7 @@ from tenants.tables import DeltaTables
 from tenants.usecases.accounts import Accounts, Bootstrap
 from tenants.usecases.advice import AdviceReports
 from tenants.usecases.bills import BillReports
+from tenants.usecases.ceilings import Ceilings
 from tenants.usecases.instances import Instances
 from tenants.usecases.pipeline_runs import PipelineRuns
 from tenants.usecases.placement import Placement, port_is_free
@@ -51,8 +52,13 @@ class Console:
         self.placement = Placement(config.vip_pool, config.default_cluster_id, is_free)
         self.feed = Feed(self.store, self.placement)
         self.accounts = Accounts(self.store)
+        self.ceilings = Ceilings(self.store, config.disk_bytes)
         self.instances = Instances(
-            self.store, self.placement, self.feed.notify, deletion_grace_ms=config.deletion_grace_ms
+            self.store,
+            self.placement,
+            self.ceilings,
+            self.feed.notify,
+            deletion_grace_ms=config.deletion_grace_ms,
         )
         self.pipeline_runs = PipelineRuns(self.store)
         self._tables = DeltaTables(config.tables_dir)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from tenants.ceilings import Excess
 from tenants.lifecycle import Fault
 
 
@@ -47,6 +48,17 @@ class TooMany(Refused):
 
 class Unavailable(Refused):
     """Something this answer needs does not answer itself: a broker, the quota master, free ports."""
+
+
+class LimitReached(Refused):
+    """An order is beyond what a tenant may have or a cluster may sell; `excesses` has the numbers, which
+    of a cluster are the operators' business: others are told theirs only (`is_told` False)."""
+
+    def __init__(self, owner: str, excesses: Sequence[Excess], *, is_told: bool = True) -> None:
+        self.sentences = tuple(one.sentence(owner) if is_told else one.refusal(owner) for one in excesses)
+        super().__init__(f"{'; '.join(self.sentences)}: order less, or ask the operator")
+        self.excesses = tuple(excesses)
+        self.is_told = is_told
 
 
 def no_instance(reference: str) -> NotFound:

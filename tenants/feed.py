@@ -255,6 +255,8 @@ class Feed:
                     continue  # changed meanwhile: judged again soon
                 state = lifecycle.transition(instance.state, event) or instance.state
                 instances.set_state(connection, instance.id, state, reason)
+                if event is Event.SERVED:
+                    instances.mark_served(connection, instance.id, epoch_ms())
                 _log.info("instance settled", instance=instance.id, state=state.value, reason=reason)
 
 

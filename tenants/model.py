@@ -63,6 +63,8 @@ class Instance:
     """Whether it was suspended when it was deleted: so it comes back."""
     created_at_ms: int
     updated_at_ms: int
+    served_at_ms: int | None = None
+    """When gateways served it for the first time: since then clients may know its ports, and it has data."""
     revision: int = 0
 
     @property

@@ -1,16 +1,19 @@
 """Which vip:vport a listener gets. Pure: the ports in use and the probe are arguments.
 
 The port is a tenant's identity, so a freed one rests before it means somebody else: never used ports go
-first in order, then the one freed longest ago, once its rest is over.
+first in order, then the one freed longest ago, once its rest is over. Resting ports are bounded per tenant:
+who has more than a share of the pool at rest gets its own back, the longest rested first.
 """
 
 import ipaddress
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 REST_MS: Final = 7 * 24 * 3600 * 1000
 _POOL_ADDRESSES_MAX: Final = 65_536
+RESTING_SHARE: Final = 10
+"""A tenant's ports at rest are at most one in so many of the pool."""
 
 
 class Endpoint(NamedTuple):
@@ -34,6 +37,12 @@ class VipPool:
     """What clients are told instead of the bind address; None: the bind address."""
     port_first: int
     port_last: int
+
+    @property
+    def resting_max(self) -> int:
+        """How many ports one tenant may have at rest."""
+        ports = (self.port_last - self.port_first + 1) * len(self.hosts)
+        return max(1, ports // RESTING_SHARE)
 
     def endpoints(self) -> Iterator[Endpoint]:
         """All of them, one port of every address before the next port."""
@@ -89,25 +98,36 @@ def allocate(
     now_ms: int,
     is_free: Callable[[Endpoint], bool],
     *,
+    own: Mapping[Endpoint, int] | None = None,
     from_end: bool = False,
 ) -> Endpoint:
     """The endpoint to take. `known` maps every endpoint ever used to when it was freed, None: in use.
 
-    `is_free` probes for other programs; what it refuses is skipped. `from_end`: the last one first, for our
-    own listeners, so that tenants get the ports that people expect.
+    `is_free` probes for other programs; what it refuses is skipped. `own` are those at rest that were the
+    same tenant's last, with since when. `from_end`: the last one first, for our own, so that
+    tenants get the ports that people expect.
     Raises: PortsExhausted.
     """
+    resting = _longest_first((since_ms, one) for one, since_ms in (own or {}).items() if one in pool)
+    if len(resting) > pool.resting_max:
+        for endpoint in resting:
+            if is_free(endpoint):
+                return endpoint
     for endpoint in reversed([*pool.endpoints()]) if from_end else pool.endpoints():
         if endpoint not in known and is_free(endpoint):
             return endpoint
-    rested = sorted(
+    rested = _longest_first(
         (freed_at_ms, endpoint)
         for endpoint, freed_at_ms in known.items()
         if freed_at_ms is not None and now_ms - freed_at_ms >= REST_MS and endpoint in pool
     )
-    for _freed_at_ms, endpoint in rested:
+    for endpoint in [*rested, *resting]:
         if is_free(endpoint):
             return endpoint
     raise PortsExhausted(
         f"no vport of {pool.port_first}-{pool.port_last} is free; freed ones rest 7 days: widen --vports"
     )
+
+
+def _longest_first(freed: Iterable[tuple[int, Endpoint]]) -> list[Endpoint]:
+    return [endpoint for _since_ms, endpoint in sorted(freed)]

@@ -1,13 +1,16 @@
 """`portico tenant` and `portico key`: who owns instances, and with which keys."""
 
 from typing import Annotated
+from urllib.parse import quote
 
 import typer
 
+from ctl import ceilings
 from ctl.console_client import Console
 from ctl.options import DEFAULT_DATA_DIR, AsJson, DataDir, Tenant
 from ctl.output import print_facts, print_json, print_table
 
+TenantName = Annotated[str, typer.Argument(metavar="TENANT")]
 app = typer.Typer(no_args_is_help=True)
 keys = typer.Typer(no_args_is_help=True)
 
@@ -32,6 +35,40 @@ def list_tenants(as_json: AsJson = False, data_dir: DataDir = DEFAULT_DATA_DIR) 
         print_json(items)
     else:
         print_table(["TENANT", "CREATED"], ([t["name"], t["created_at"]] for t in items), empty="No tenants.")
+
+
+@app.command("show")
+def show_tenant(name: TenantName, as_json: AsJson = False, data_dir: DataDir = DEFAULT_DATA_DIR) -> None:
+    """What a tenant may have, has, and may still order."""
+    with Console.of(data_dir) as console:
+        standing = console.get(f"tenants/{quote(name, safe='')}/ceilings")
+    ceilings.show(standing, as_json)
+
+
+@app.command("set-limits")
+def set_limits(
+    name: TenantName,
+    instances: ceilings.InstancesOption = None,
+    produce_rate: ceilings.ProduceRateOption = None,
+    consume_rate: ceilings.ConsumeRateOption = None,
+    capacity: ceilings.CapacityOption = None,
+    partitions: ceilings.PartitionsOption = None,
+    connections: ceilings.ConnectionsOption = None,
+    as_json: AsJson = False,
+    data_dir: DataDir = DEFAULT_DATA_DIR,
+) -> None:
+    """Set how much a tenant may have in all; `default` undoes it. Instances keep what they have."""
+    body = ceilings.change(
+        instances=instances,
+        produce_rate_bytes_per_s=produce_rate,
+        consume_rate_bytes_per_s=consume_rate,
+        capacity_bytes=capacity,
+        partitions=partitions,
+        connections=connections,
+    )
+    with Console.of(data_dir) as console:
+        changed = console.call("PATCH", f"tenants/{quote(name, safe='')}/ceilings", body)
+    ceilings.show(changed, as_json)
 
 
 @keys.command("create")

@@ -52,6 +52,9 @@ class FieldFault(ViewModel):
 
     field: str = Field(examples=["limits.partitions_max"])
     message: str
+    ceiling: int | None = Field(default=None, description="where a limit is reached: what may be had in all")
+    taken: int | None = Field(default=None, description="what is had already")
+    asked: int | None = None
 
 
 class Problem(ViewModel):

@@ -16,6 +16,7 @@ from tenants.errors import (
     Conflict,
     Forbidden,
     Invalid,
+    LimitReached,
     NotFound,
     Refused,
     TooMany,
@@ -29,6 +30,7 @@ STATUS_OF: Final[dict[type[Refused], HTTPStatus]] = {
     Invalid: HTTPStatus.UNPROCESSABLE_ENTITY,
     NotFound: HTTPStatus.NOT_FOUND,
     Conflict: HTTPStatus.CONFLICT,
+    LimitReached: HTTPStatus.CONFLICT,
     Unauthenticated: HTTPStatus.UNAUTHORIZED,
     Forbidden: HTTPStatus.FORBIDDEN,
     TooMany: HTTPStatus.TOO_MANY_REQUESTS,
@@ -49,12 +51,13 @@ def problem(
     detail: str,
     path: str,
     *,
-    errors: Sequence[Mapping[str, str]] | None = None,
+    errors: Sequence[Mapping[str, str | int]] | None = None,
     headers: Mapping[str, str] | None = None,
+    title: str | None = None,
 ) -> Response:
     """A response with problem details."""
     known = HTTPStatus(status)
-    title = _TITLES.get(known, known.phrase)
+    title = title or _TITLES.get(known, known.phrase)
     body: dict[str, Any] = {
         "type": "urn:portico:problem:" + title.lower().replace(" ", "-"),
         "title": title,
@@ -79,6 +82,8 @@ def of_refusal(refusal: Refused, scope: Scope) -> Response:
     if isinstance(refusal, Invalid):
         errors = [{"field": fault.field, "message": fault.message} for fault in refusal.faults]
         return problem(status, _first(errors), path, errors=errors)
+    if isinstance(refusal, LimitReached):
+        return problem(status, refusal.detail, path, errors=_numbers(refusal), title="Limit reached")
     headers = {}
     if isinstance(refusal, Unauthenticated):
         headers["WWW-Authenticate"] = "Bearer"
@@ -87,6 +92,15 @@ def of_refusal(refusal: Refused, scope: Scope) -> Response:
     if isinstance(refusal, Unavailable):
         headers["Retry-After"] = "2"
     return problem(status, refusal.detail, path, headers=headers)
+
+
+def _numbers(refusal: LimitReached) -> list[dict[str, str | int]]:
+    found: list[dict[str, str | int]] = []
+    for one, sentence in zip(refusal.excesses, refusal.sentences, strict=True):
+        found.append({"field": one.field, "message": sentence, "asked": one.asked})
+        if refusal.is_told:
+            found[-1] |= {"ceiling": one.ceiling, "taken": one.sold}
+    return found
 
 
 def _first(errors: Sequence[Mapping[str, str]]) -> str:

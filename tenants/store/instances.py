@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import msgspec
-from sqlalchemy import Connection, RowMapping, delete, func, insert, select, tuple_, update
+from sqlalchemy import ColumnElement, Connection, RowMapping, delete, func, insert, select, tuple_, update
 
 from contracts.specs import Deletion, FullBehaviour, Limits, Listener
 from tenants.lifecycle import State
@@ -12,7 +12,7 @@ from tenants.model import SYSTEM_TENANT, Instance
 from tenants.store import schema
 from tenants.store.engine import Drawn, next_revision
 
-_GONE = (State.DELETED.value, State.PURGING.value, State.PURGED.value)
+GONE = (State.DELETED.value, State.PURGING.value, State.PURGED.value)
 OUTBOX_INSTANCE = "instance"
 OUTBOX_CLUSTER = "cluster"
 OUTBOX_KEPT = 10_000
@@ -53,6 +53,13 @@ def set_state(connection: Connection, instance_id: str, state: State, reason: st
     )
 
 
+def mark_served(connection: Connection, instance_id: str, now_ms: int) -> None:
+    """Remember when gateways served an instance for the first time."""
+    table = schema.instances
+    first = (table.c.id == instance_id) & table.c.served_at_ms.is_(None)
+    connection.execute(update(table).where(first).values(served_at_ms=now_ms))
+
+
 def _values(instance: Instance) -> dict[str, Any]:
     return {
         "id": instance.id,
@@ -78,6 +85,7 @@ def _values(instance: Instance) -> dict[str, Any]:
         "revision": instance.revision,
         "created_at_ms": instance.created_at_ms,
         "updated_at_ms": instance.updated_at_ms,
+        "served_at_ms": instance.served_at_ms,
     }
 
 
@@ -99,7 +107,7 @@ def by_ids(connection: Connection, instance_ids: Iterable[str]) -> list[Instance
 def by_name(connection: Connection, tenant: str, name: str) -> Instance | None:
     """The visible instance of a tenant's name."""
     table = schema.instances
-    query = select(table).where(table.c.tenant == tenant, table.c.name == name, table.c.state.not_in(_GONE))
+    query = select(table).where(table.c.tenant == tenant, table.c.name == name, table.c.state.not_in(GONE))
     return next(iter(_load(connection, query)), None)
 
 
@@ -108,7 +116,7 @@ def page(
 ) -> list[Instance]:
     """Visible instances by tenant and name, behind the key `after`; `tenant` None: everybody's."""
     table = schema.instances
-    query = select(table).where(table.c.state.not_in(_GONE))
+    query = select(table).where(table.c.state.not_in(GONE))
     if tenant is not None:
         query = query.where(table.c.tenant == tenant)
     if after is not None:
@@ -125,7 +133,7 @@ def in_states(connection: Connection, states: Iterable[State]) -> list[Instance]
 def withheld(connection: Connection) -> list[Instance]:
     """Visible instances whose listeners are withheld."""
     table = schema.instances
-    query = select(table).where(table.c.listeners_withheld, table.c.state.not_in(_GONE))
+    query = select(table).where(table.c.listeners_withheld, table.c.state.not_in(GONE))
     return _load(connection, query)
 
 
@@ -135,7 +143,7 @@ def lacking_listeners(connection: Connection, cluster_id: str, wanted: int) -> l
     query = (
         select(table)
         .outerjoin(ports, (ports.c.instance_id == table.c.id) & ports.c.freed_at_ms.is_(None))
-        .where(table.c.cluster_id == cluster_id, table.c.state.not_in(_GONE))
+        .where(table.c.cluster_id == cluster_id, table.c.state.not_in(GONE))
         .group_by(table.c.id)
         .having(func.count(ports.c.port) < wanted)
     )
@@ -145,7 +153,7 @@ def lacking_listeners(connection: Connection, cluster_id: str, wanted: int) -> l
 def of_cluster(connection: Connection, cluster_id: str) -> list[Instance]:
     """Visible instances placed on a cluster."""
     table = schema.instances
-    query = select(table).where(table.c.cluster_id == cluster_id, table.c.state.not_in(_GONE))
+    query = select(table).where(table.c.cluster_id == cluster_id, table.c.state.not_in(GONE))
     return _load(connection, query.order_by(table.c.id))
 
 
@@ -187,10 +195,16 @@ def not_purged(connection: Connection) -> list[Instance]:
     return _load(connection, select(table).where(table.c.state != State.PURGED.value).order_by(table.c.id))
 
 
+def not_purged_where(connection: Connection, which: ColumnElement[bool]) -> list[Instance]:
+    """Some of them."""
+    table = schema.instances
+    return _load(connection, select(table).where(table.c.state != State.PURGED.value, which))
+
+
 def names(connection: Connection) -> dict[str, tuple[str, str]]:
     """Instance id -> (tenant, name), of visible ones."""
     table = schema.instances
-    query = select(table.c.id, table.c.tenant, table.c.name).where(table.c.state.not_in(_GONE))
+    query = select(table.c.id, table.c.tenant, table.c.name).where(table.c.state.not_in(GONE))
     return {row[0]: (row[1], row[2]) for row in connection.execute(query)}
 
 
@@ -207,7 +221,7 @@ def all_names(connection: Connection, tenant: str | None) -> dict[str, Named]:
     table = schema.instances
     query = select(table.c.id, table.c.tenant, table.c.name, table.c.state)
     query = query.where(table.c.tenant != SYSTEM_TENANT if tenant is None else table.c.tenant == tenant)
-    return {row[0]: Named(row[1], row[2], row[3] not in _GONE) for row in connection.execute(query)}
+    return {row[0]: Named(row[1], row[2], row[3] not in GONE) for row in connection.execute(query)}
 
 
 def count_by_state(connection: Connection) -> dict[str, int]:
@@ -221,7 +235,7 @@ def count_by_tenant(connection: Connection) -> dict[str, int]:
     """How many visible instances each tenant has."""
     table = schema.instances
     rows = connection.execute(
-        select(table.c.tenant, func.count()).where(table.c.state.not_in(_GONE)).group_by(table.c.tenant)
+        select(table.c.tenant, func.count()).where(table.c.state.not_in(GONE)).group_by(table.c.tenant)
     )
     return {row[0]: row[1] for row in rows}
 
@@ -277,5 +291,6 @@ def _instance(row: RowMapping, listeners: tuple[Listener, ...]) -> Instance:
         was_suspended=row["was_suspended"],
         created_at_ms=row["created_at_ms"],
         updated_at_ms=row["updated_at_ms"],
+        served_at_ms=row["served_at_ms"],
         revision=row["revision"],
     )

@@ -1,11 +1,11 @@
 """Clusters, brokers, and the vports given to listeners."""
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, delete, insert, select, update
 
 from contracts.specs import BrokerAddress, ClusterSpec
 from tenants.store import schema
 from tenants.store.engine import next_revision
-from tenants.store.instances import OUTBOX_CLUSTER, append_outbox
+from tenants.store.instances import GONE, OUTBOX_CLUSTER, append_outbox
 from tenants.vports import Endpoint
 
 
@@ -87,14 +87,31 @@ def take_endpoint(
         connection.execute(insert(table).values(bind_host=endpoint.bind_host, port=endpoint.port, **values))
 
 
-def free_endpoints(connection: Connection, instance_id: str, now_ms: int) -> None:
-    """Let the endpoints of an instance rest."""
-    table = schema.ports
-    connection.execute(
-        update(table)
-        .where(table.c.instance_id == instance_id, table.c.freed_at_ms.is_(None))
-        .values(freed_at_ms=now_ms)
+def at_rest(connection: Connection, tenant: str) -> dict[Endpoint, int]:
+    """Endpoints that were a tenant's last and serve nobody, with when that began: freed ones, and those of
+    deleted instances, which get them back while they may be taken back."""
+    ports, owners = schema.ports, schema.instances
+    query = select(
+        ports.c.bind_host, ports.c.port, ports.c.freed_at_ms, owners.c.state, owners.c.updated_at_ms
     )
+    rows = connection.execute(query.join_from(ports, owners).where(ports.c.tenant == tenant))
+    return {
+        Endpoint(host, port): deleted_at_ms if freed_at_ms is None else freed_at_ms
+        for host, port, freed_at_ms, state, deleted_at_ms in rows
+        if freed_at_ms is not None or state in GONE
+    }
+
+
+def free_endpoints(connection: Connection, instance_id: str, now_ms: int) -> None:
+    """Let the endpoints of an instance rest. Those that no gateway has served mean nothing to anybody: they
+    are as if they had never been given out."""
+    table, owners = schema.ports, schema.instances
+    its = (table.c.instance_id == instance_id) & table.c.freed_at_ms.is_(None)
+    served_at_ms = connection.scalar(select(owners.c.served_at_ms).where(owners.c.id == instance_id))
+    if served_at_ms is not None:
+        connection.execute(update(table).where(its).values(freed_at_ms=now_ms))
+    else:
+        connection.execute(delete(table).where(its))
 
 
 def move_host(connection: Connection, bind_host: str, advertised_host: str) -> set[str]:

@@ -42,7 +42,9 @@ tenants = Table(
     metadata,
     Column("name", String(64), primary_key=True),
     Column("created_at_ms", BigInteger, nullable=False),
+    Column("ceilings", JSON),
 )
+"""`ceilings`: those that an operator has set (`tenants.ceilings.Amounts`); null: none."""
 
 users = Table(
     "users",
@@ -81,6 +83,7 @@ clusters = Table(
     metadata,
     Column("id", String(64), primary_key=True),
     Column("revision", BigInteger, nullable=False),
+    Column("ceilings", JSON),
 )
 
 brokers = Table(
@@ -119,6 +122,7 @@ instances = Table(
     Column("revision", BigInteger, nullable=False),
     Column("created_at_ms", BigInteger, nullable=False),
     Column("updated_at_ms", BigInteger, nullable=False),
+    Column("served_at_ms", BigInteger),
     Index(
         "uq_instances_tenant_name_visible",
         "tenant",

@@ -15,10 +15,11 @@ from tenants import cidrs, lifecycle
 from tenants.errors import Conflict, Invalid, no_instance
 from tenants.lifecycle import Event, Fault, State
 from tenants.model import DEFAULT_TENANT, SYSTEM_TENANT, Caller, Instance
-from tenants.store import audit, instances
+from tenants.store import audit, instances, registry
 from tenants.store.audit import Entry
 from tenants.store.engine import Store, feed_position
 from tenants.store.instances import Named
+from tenants.usecases.ceilings import Ceilings
 from tenants.usecases.placement import Placement
 
 TOPIC_WHITELISTS_MAX: Final = 1_000
@@ -75,12 +76,14 @@ class Instances:
         self,
         store: Store,
         placement: Placement,
+        ceilings: Ceilings,
         changed: Callable[[], None],
         *,
         deletion_grace_ms: int,
     ) -> None:
         self._store = store
         self._placement = placement
+        self._ceilings = ceilings
         self._changed = changed
         self._deletion_grace_ms = deletion_grace_ms
 
@@ -116,7 +119,8 @@ class Instances:
     # --- writing --------------------------------------------------------------------------------
 
     def create(self, caller: Caller, tenant: str, order: NewInstance) -> Instance:
-        """Raises: Invalid with every fault, Conflict when the name is taken, Unavailable without ports."""
+        """Raises: Invalid with every fault, Conflict when the name is taken, LimitReached when it is more
+        than the tenant may have or the cluster may sell, Unavailable without ports."""
         limits, faults = _limits(Limits(), order.limits)
         whitelist, cidr_faults = cidrs.normalise_all(order.whitelist or [], "whitelist")
         faults += _order_faults(caller, order) + cidr_faults
@@ -133,7 +137,7 @@ class Instances:
                 tenant=tenant,
                 name=order.name,
                 state=State.CREATING,
-                cluster_id=self._placement.choose_cluster(connection),
+                cluster_id="",
                 produce_rate_bytes_per_s=order.produce_rate_bytes_per_s,
                 consume_rate_bytes_per_s=order.consume_rate_bytes_per_s,
                 capacity_bytes=order.capacity_bytes,
@@ -147,6 +151,8 @@ class Instances:
                 created_at_ms=now_ms,
                 updated_at_ms=now_ms,
             )
+            instance = self._placed(connection, instance)
+            self._ceilings.check(connection, caller, instance)
             saved = instances.save(connection, instance, now_ms, new=True)
             self._placement.give_listeners(connection, saved, now_ms)
             _audit(connection, caller, saved, "instance.create", saved.name, now_ms)
@@ -154,10 +160,16 @@ class Instances:
         self._changed()
         return saved
 
+    def _placed(self, connection: Any, instance: Instance) -> Instance:
+        def fits(cluster_id: str) -> bool:
+            return self._ceilings.fits(connection, instance.with_(cluster_id=cluster_id))
+
+        return instance.with_(cluster_id=self._placement.choose_cluster(connection, fits))
+
     def change(
         self, caller: Caller, reference: str, tenant: str | None, wanted: Change, usage: Usage
     ) -> Instance:
-        """Resize and switches. Raises: NotFound, Invalid, Conflict."""
+        """Resize and switches. Raises: NotFound, Invalid, Conflict, LimitReached."""
 
         def edit(connection: Any, instance: Instance) -> Instance:
             limits, faults = _limits(instance.limits, wanted.limits)
@@ -175,6 +187,7 @@ class Instances:
                 raise Conflict(too_small)
             if changed.name != instance.name and instances.by_name(connection, instance.tenant, changed.name):
                 raise _name_taken(changed.name)
+            self._ceilings.check(connection, caller, changed, before=instance)
             return changed
 
         return self._edit(caller, reference, tenant, "instance.change", edit)
@@ -205,11 +218,15 @@ class Instances:
         return self._edit(caller, reference, tenant, f"instance.{event.value}", edit)
 
     def _deleted(self, connection: Any, instance: Instance) -> Instance:
-        """Its vports stay its own until it is purged."""
+        """Its vports stay its own until it is purged, unless its tenant has too many such. One that was never
+        served has nothing to keep."""
         now_ms = epoch_ms()
+        was_served = instance.served_at_ms is not None
+        if not was_served:
+            registry.free_endpoints(connection, instance.id, now_ms)
         deletion = Deletion(
             deleted_at_ms=now_ms,
-            purge_after_ms=now_ms + self._deletion_grace_ms,
+            purge_after_ms=now_ms + (self._deletion_grace_ms if was_served else 0),
             lineage=feed_position(connection)[0],
         )
         return instance.with_(deletion=deletion, was_suspended=instance.state is State.SUSPENDED)

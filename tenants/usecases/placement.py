@@ -55,13 +55,14 @@ class Placement:
         self._default_cluster_id = default_cluster_id
         self._is_free = is_free
 
-    def choose_cluster(self, connection: Connection) -> str:
-        """The cluster with the fewest instances among those with brokers, else the default one."""
+    def choose_cluster(self, connection: Connection, fits: Callable[[str], bool]) -> str:
+        """The cluster with the fewest instances among those with brokers, else the default one; one with
+        room for the order goes before those without."""
         with_brokers = [one.cluster_id for one in registry.clusters(connection) if one.brokers]
         if len(with_brokers) < 2:
             return with_brokers[0] if with_brokers else self._default_cluster_id
         load = Counter(one.cluster_id for one in instances.not_purged(connection) if one.is_visible)
-        return min(with_brokers, key=lambda cluster_id: (load[cluster_id], cluster_id))
+        return min(with_brokers, key=lambda cluster_id: (not fits(cluster_id), load[cluster_id], cluster_id))
 
     def give_listeners(self, connection: Connection, instance: Instance, now_ms: int) -> bool:
         """Give an instance the bootstrap listener and one per broker it lacks; whether any was lacking.
@@ -76,14 +77,15 @@ class Placement:
         if not missing:
             return False
         known = registry.known_endpoints(connection)
+        own = registry.at_rest(connection, instance.tenant)
+        is_system = instance.id == SYSTEM_INSTANCE_ID
         for node_id in missing:
             try:
-                endpoint = allocate(
-                    self._pool, known, now_ms, self._is_free, from_end=instance.id == SYSTEM_INSTANCE_ID
-                )
+                endpoint = allocate(self._pool, known, now_ms, self._is_free, own=own, from_end=is_system)
             except PortsExhausted as error:
                 raise Unavailable(str(error)) from error
             known[endpoint] = None
+            own.pop(endpoint, None)
             advertised = self._pool.advertised_for(endpoint.bind_host)
             registry.take_endpoint(connection, endpoint, advertised, instance.tenant, instance.id, node_id)
         return True

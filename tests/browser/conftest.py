@@ -22,7 +22,7 @@ FLAGS: Final = (
     "--disable-component-update",
     "--disable-sync",
 )
-PROVOKED: Final = ("status of 401", "status of 404", "status of 422", "status of 503")
+PROVOKED: Final = ("status of 401", "status of 404", "status of 409", "status of 422", "status of 503")
 """What the browser itself logs about refusals: each has a place of its own on the page."""
 
 

@@ -101,6 +101,13 @@ def test_instance_from_form_to_copied_address(page: Page) -> None:
 def test_faults_stand_next_to_their_fields(page: Page) -> None:
     page.get_by_role("button", name="Create instance").first.click()
     form = page.get_by_role("dialog")
+    for what in (
+        "Unique within the tenant",
+        "Bytes written per second",
+        "Bytes read per second",
+        "Bytes kept",
+    ):
+        expect(form.get_by_text(re.compile(f"{what}; .* left"))).to_be_visible()
     form.get_by_label("Produce rate").fill("fast")
     form.get_by_label("Whitelist").fill("10.0.0.300")
     form.get_by_role("button", name="Create instance").click()

@@ -40,6 +40,21 @@ export interface Tenant {
   instances: number;
   created_at: string;
 }
+export interface Amounts {
+  instances: number;
+  produce_rate_bytes_per_s: number;
+  consume_rate_bytes_per_s: number;
+  capacity_bytes: number;
+  partitions: number;
+  connections: number;
+}
+export interface Ceilings {
+  name: string;
+  ceilings: Amounts;
+  sold: Amounts;
+  left: Amounts;
+  own: string[];
+}
 export interface Key {
   id: string;
   name: string;

@@ -1,0 +1,82 @@
+"""What a tenant may have and a cluster may sell, on the command line: shown, and set by operators."""
+
+from collections.abc import Callable
+from typing import Annotated, Any, Final
+
+import typer
+
+from contracts.units import format_bytes
+from ctl.errors import usage
+from ctl.options import parse_rate, parse_size
+from ctl.output import print_json, print_table
+
+DEFAULT: Final = "default"
+"""What is given to undo a setting."""
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise usage(f"'{text}' is not a number, nor '{DEFAULT}'")
+    return int(text)
+
+
+_PARSERS: Final[dict[str, Callable[[str], int]]] = {
+    "instances": _count,
+    "produce_rate_bytes_per_s": parse_rate,
+    "consume_rate_bytes_per_s": parse_rate,
+    "capacity_bytes": parse_size,
+    "partitions": _count,
+    "connections": _count,
+}
+_WORDS: Final = {
+    "instances": "instances",
+    "produce_rate_bytes_per_s": "produce rate",
+    "consume_rate_bytes_per_s": "consume rate",
+    "capacity_bytes": "capacity",
+    "partitions": "partitions",
+    "connections": "connections",
+}
+InstancesOption = Annotated[str | None, typer.Option("--instances", metavar="N|default")]
+ProduceRateOption = Annotated[str | None, typer.Option("--produce-rate", metavar="RATE|default")]
+ConsumeRateOption = Annotated[str | None, typer.Option("--consume-rate", metavar="RATE|default")]
+CapacityOption = Annotated[str | None, typer.Option("--capacity", metavar="SIZE|default")]
+PartitionsOption = Annotated[
+    str | None, typer.Option("--partitions", metavar="N|default", help="Sum of partitions_max.")
+]
+ConnectionsOption = Annotated[
+    str | None, typer.Option("--connections", metavar="N|default", help="Sum of connections_max.")
+]
+
+
+def change(**given: str | None) -> dict[str, int | None]:
+    """The body of a change from options by the names of the API. Raises: CommandError, BadParameter."""
+    wanted = {
+        name: None if text == DEFAULT else _PARSERS[name](text)
+        for name, text in given.items()
+        if text is not None
+    }
+    if not wanted:
+        raise usage("say what to change, for example --instances 50 or --capacity default")
+    return wanted
+
+
+def show(standing: dict[str, Any], as_json: bool) -> None:
+    """Print what may be had, is had, and is left."""
+    if as_json:
+        print_json(standing)
+        return
+    rows = [
+        [
+            words,
+            *(_format(name, standing[column][name]) for column in ("ceilings", "sold", "left")),
+            "operator" if name in standing["own"] else DEFAULT,
+        ]
+        for name, words in _WORDS.items()
+    ]
+    print_table([standing["name"].upper(), "MAY HAVE", "HAS", "LEFT", "SET BY"], rows, empty="")
+
+
+def _format(name: str, value: int) -> str:
+    if name.endswith("bytes_per_s"):
+        return format_bytes(value, rate=True)
+    return format_bytes(value) if name == "capacity_bytes" else f"{value:,}"

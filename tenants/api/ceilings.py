@@ -1,0 +1,61 @@
+"""How much a tenant may have and a cluster may sell."""
+
+import asyncio
+from typing import Annotated
+
+from fastapi import APIRouter, Path
+
+from tenants.api.ceiling_models import AmountsView, CeilingsChange, CeilingsView, ClusterCeilingsList
+from tenants.api.context import Asker, Operator, Plane
+from tenants.ceilings import Amounts
+from tenants.usecases.ceilings import Standing
+
+router = APIRouter(prefix="/v1", tags=["ceilings"])
+Name = Annotated[str, Path(max_length=64)]
+
+
+@router.get("/tenants/{name}/ceilings")
+async def tenant_ceilings(plane: Plane, caller: Asker, name: Name) -> CeilingsView:
+    """A tenant's own: what it may have, has, and may still order."""
+    tenant = await asyncio.to_thread(plane.accounts.tenant_for, caller, name)
+    return _view(await asyncio.to_thread(plane.ceilings.tenant, tenant))
+
+
+@router.patch("/tenants/{name}/ceilings")
+async def set_tenant_ceilings(
+    plane: Plane, operator: Operator, name: Name, body: CeilingsChange
+) -> CeilingsView:
+    """Change what a tenant may have."""
+    wanted = body.model_dump(exclude_unset=True)
+    return _view(await asyncio.to_thread(plane.ceilings.set_tenant, operator, name, wanted))
+
+
+@router.get("/clusters")
+async def clusters(plane: Plane, _operator: Operator) -> ClusterCeilingsList:
+    """What every cluster may sell, has sold, and has left."""
+    found = await asyncio.to_thread(plane.ceilings.clusters)
+    return ClusterCeilingsList(items=[_view(one) for one in found])
+
+
+@router.patch("/clusters/{name}/ceilings")
+async def set_cluster_ceilings(
+    plane: Plane, operator: Operator, name: Name, body: CeilingsChange
+) -> CeilingsView:
+    """Change what a cluster may sell."""
+    wanted = body.model_dump(exclude_unset=True)
+    return _view(await asyncio.to_thread(plane.ceilings.set_cluster, operator, name, wanted))
+
+
+def _view(standing: Standing) -> CeilingsView:
+    room = standing.room
+    return CeilingsView(
+        name=standing.name,
+        ceilings=_amounts(room.ceilings),
+        sold=_amounts(room.sold),
+        left=_amounts(room.left),
+        own=sorted(standing.own),
+    )
+
+
+def _amounts(amounts: Amounts) -> AmountsView:
+    return AmountsView.model_validate(amounts, from_attributes=True)

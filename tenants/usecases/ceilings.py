@@ -1,0 +1,133 @@
+"""Ceilings of tenants and clusters: what operators set, what is left, and whether an order fits."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from sqlalchemy import Connection
+
+from runtime.clock import epoch_ms
+from tenants.ceilings import CEILING_MAX, WHAT, Room, asked
+from tenants.errors import Invalid, LimitReached, NotFound
+from tenants.lifecycle import Fault
+from tenants.model import SYSTEM_TENANT, Caller, Instance
+from tenants.store import accounts, audit, ceilings, registry
+from tenants.store.audit import Entry
+from tenants.store.engine import Store
+
+
+class Standing(NamedTuple):
+    """A tenant or cluster, and what an operator has set for it."""
+
+    name: str
+    room: Room
+    own: dict[str, int]
+
+
+class Ceilings:
+    """The use cases. `disk_bytes` is the size of the disk that the built-in brokers' data is on, if known."""
+
+    def __init__(self, store: Store, disk_bytes: int | None) -> None:
+        self._store = store
+        self._disk_bytes = disk_bytes
+
+    # --- orders: inside the transaction that writes them, so that two at once are one after the other --
+
+    def check(
+        self, connection: Connection, caller: Caller, wanted: Instance, before: Instance | None = None
+    ) -> None:
+        """Whether an instance may be had as ordered. `before`: as it is now, for a change.
+
+        Raises: LimitReached with every number that is beyond.
+        """
+        if wanted.tenant == SYSTEM_TENANT:
+            return
+        asks, has = asked(wanted), None if before is None else asked(before)
+        of_tenant = ceilings.room_of_tenant(connection, wanted.tenant).excesses(asks, has)
+        if of_tenant:
+            raise LimitReached(f"tenant '{wanted.tenant}'", of_tenant)
+        of_cluster = self.room_of_cluster(connection, wanted.cluster_id).excesses(asks, has)
+        if of_cluster:
+            owner = f"cluster '{wanted.cluster_id}'"
+            raise LimitReached(owner, of_cluster, is_told=caller.is_operator)
+
+    def fits(self, connection: Connection, wanted: Instance) -> bool:
+        """Whether its cluster has room for a new instance."""
+        return not self.room_of_cluster(connection, wanted.cluster_id).excesses(asked(wanted))
+
+    def room_of_cluster(self, connection: Connection, cluster_id: str) -> Room:
+        """What a cluster may sell and has sold."""
+        return ceilings.room_of_cluster(connection, cluster_id, self._disk_bytes)
+
+    # --- views and settings ----------------------------------------------------------------------------
+
+    def tenant(self, tenant: str) -> Standing:
+        """One tenant, which exists."""
+        with self._store.read() as connection:
+            return self._tenant(connection, tenant)
+
+    def cluster(self, cluster_id: str) -> Standing:
+        """One cluster. Raises: NotFound."""
+        with self._store.read() as connection:
+            return self._cluster(connection, cluster_id)
+
+    def clusters(self) -> list[Standing]:
+        """All of them."""
+        with self._store.read() as connection:
+            return [self._cluster(connection, one.cluster_id) for one in registry.clusters(connection)]
+
+    def set_tenant(self, caller: Caller, tenant: str, wanted: Mapping[str, int | None]) -> Standing:
+        """Set some ceilings; None: the default again. Lower than what is sold takes nothing away.
+
+        Raises: NotFound, Invalid.
+        """
+        faults = _faults(wanted)
+        if faults:
+            raise Invalid(faults)
+        with self._store.write() as connection:
+            if not accounts.tenant_exists(connection, tenant) or tenant == SYSTEM_TENANT:
+                raise NotFound(f"there is no tenant '{tenant[:80]}'")
+            own = _merged(ceilings.of_tenant(connection, tenant), wanted)
+            ceilings.set_of_tenant(connection, tenant, own)
+            entry = Entry(caller.actor, tenant, "tenant.ceilings", tenant, _words(wanted), caller.address)
+            audit.record(connection, entry, epoch_ms())
+            return self._tenant(connection, tenant)
+
+    def set_cluster(self, caller: Caller, cluster_id: str, wanted: Mapping[str, int | None]) -> Standing:
+        """The same of a cluster. Raises: NotFound, Invalid."""
+        faults = _faults(wanted)
+        if faults:
+            raise Invalid(faults)
+        with self._store.write() as connection:
+            own = _merged(self._cluster(connection, cluster_id).own, wanted)
+            ceilings.set_of_cluster(connection, cluster_id, own)
+            entry = Entry(caller.actor, None, "cluster.ceilings", cluster_id, _words(wanted), caller.address)
+            audit.record(connection, entry, epoch_ms())
+            return self._cluster(connection, cluster_id)
+
+    def _tenant(self, connection: Connection, tenant: str) -> Standing:
+        room = ceilings.room_of_tenant(connection, tenant)
+        return Standing(tenant, room, ceilings.of_tenant(connection, tenant))
+
+    def _cluster(self, connection: Connection, cluster_id: str) -> Standing:
+        if registry.cluster(connection, cluster_id) is None:
+            raise NotFound(f"there is no cluster '{cluster_id[:80]}'")
+        own = ceilings.of_cluster(connection, cluster_id)
+        return Standing(cluster_id, self.room_of_cluster(connection, cluster_id), own)
+
+
+def _faults(wanted: Mapping[str, int | None]) -> list[Fault]:
+    faults = [Fault(name, "there is no such ceiling") for name in wanted if name not in WHAT]
+    return faults + [
+        Fault(name, f"must be between 0 and {CEILING_MAX}")
+        for name, value in wanted.items()
+        if value is not None and not 0 <= value <= CEILING_MAX
+    ]
+
+
+def _merged(own: Mapping[str, int], wanted: Mapping[str, int | None]) -> dict[str, int]:
+    both = {**own, **wanted}
+    return {name: value for name, value in both.items() if value is not None}
+
+
+def _words(wanted: Mapping[str, int | None]) -> str:
+    return "; ".join(f"{name}: {'default' if value is None else value}" for name, value in wanted.items())
