@@ -39,10 +39,16 @@ class Api(NamedTuple):
     """Served before the connection has authenticated."""
     peers_only: bool = False
     """Served to the brokers of this cluster; to everyone else the row does not exist."""
+    payers_only: bool = False
+    """The same for gateways that have named an instance."""
     charged: Charged | None = None
     """The bucket that an instance's frames are charged to."""
     is_ours: bool = False
-    """The body is a message of `contracts.cluster` behind a request header v1; kio does not know the key."""
+    """The body is a message of `contracts` behind a request header v1; kio does not know the key."""
+
+    def exists_for(self, *, is_peer: bool, is_payer: bool) -> bool:
+        """Whether a connection may know of the row: it is a broker's, or an instance pays for it."""
+        return (is_peer or not self.peers_only) and (is_payer or not self.payers_only)
 
     def load(self) -> Handler:
         """The row's handler."""
@@ -129,6 +135,7 @@ _ROWS: Final = (
     Api(ApiKey.DESCRIBE_PRODUCERS, version_range(0, 0), "describe_producers"),
     Api(ApiKey.DESCRIBE_TRANSACTIONS, version_range(0, 0), "describe_transactions"),
     Api(ApiKey.LIST_TRANSACTIONS, version_range(0, 1), "list_transactions"),
+    Api(ApiKey.CHARGE, version_range(0, 0), "charge", frame_bytes_max=1024, payers_only=True, is_ours=True),
 )
 
 APIS: Final[dict[int, Api]] = {int(row.key): row for row in _ROWS}

@@ -141,9 +141,12 @@ class Call:
 
     def reply_message(self, message: ClusterResponse) -> None:
         """Answer with one of our own messages between brokers."""
-        body = encode_message(message)
+        self.reply_body(encode_message(message))
+
+    def reply_body(self, body: bytes, *, mute: Mute | None = None) -> None:
+        """Answer with a body that is not Kafka's behind a response header v0."""
         head = (4 + len(body)).to_bytes(4, "big") + self.header.correlation_id.to_bytes(4, "big", signed=True)
-        self.reply_parts([head + body])
+        self.reply_parts([head + body], mute=mute)
 
     def reply_parts(self, parts: list[ReplyPart], *, mute: Mute | None = None) -> None:
         """Answer with a whole frame, length prefix and header included, in parts."""

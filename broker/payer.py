@@ -105,6 +105,15 @@ class Payer:
         flow = self.flow(Charged.CONSUME)
         return _throttled(Debt(flow, flow.ticket), now_ms)
 
+    def charge_answered(self, charged: Charged, size_bytes: int, now_ms: int) -> tuple[Debt | None, Debt]:
+        """Charge what a gateway carried and answers itself: what the first of a connection waits for, and
+        what is owed behind it."""
+        flow = self.flow(charged)
+        before = Debt(flow, flow.ticket) if self._unpaid & charged else None
+        self._unpaid &= ~charged
+        flow.charge(size_bytes, now_ms)
+        return before, Debt(flow, flow.ticket)
+
     def charge_request(self, size_bytes: int, reservation: Reservation | None, now_ms: int) -> None:
         """Charge a request to a coordinator; what is written for it comes later (`charge_internal`)."""
         if reservation is not None:

@@ -165,7 +165,7 @@ class Server:
             if not (connection.is_authenticated or route.api.before_auth):
                 self._refuse(connection, CloseCause.NOT_AUTHENTICATED, route.api.key.name)
                 return
-            if route.api.peers_only and connection.peer_broker is None:
+            if route.api.is_ours and not _may_know(route.api, connection):
                 self._unserved(connection, api_key, api_version, correlation_id)
                 return
             if len(frame) > route.frame_bytes_max:
@@ -238,7 +238,7 @@ class Server:
     def _unserved(self, connection: Connection, api_key: int, api_version: int, correlation_id: int) -> None:
         """Not in the table: no answer has a known form, except that of ApiVersions."""
         api = APIS.get(api_key)
-        if api is None or (api.peers_only and connection.peer_broker is None):
+        if api is None or not _may_know(api, connection):
             self._refuse(connection, CloseCause.UNKNOWN_API, f"api key {api_key}")
         elif api_key == ApiKey.API_VERSIONS:
             header = RequestHeader(api_key, api_version, correlation_id, None, 0, False)
@@ -339,3 +339,7 @@ class Server:
                     connection.close(CloseCause.SHUTDOWN)
         for connection in list(self.connections.values()):
             connection.close(CloseCause.SHUTDOWN)
+
+
+def _may_know(api: Api, connection: Connection) -> bool:
+    return api.exists_for(is_peer=connection.peer_broker is not None, is_payer=connection.payer is not None)

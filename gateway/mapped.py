@@ -43,6 +43,7 @@ def take_request(
     body = frame[4:]
     api_key, api_version, correlation_id, _ = _HEAD.unpack_from(body)
     exchange = Exchange(api_key, api_version, correlation_id)
+    exchange.frame_bytes = len(frame)
     handler = _handler(row)
     call = Call(conn, exchange)
     before_decoding = getattr(handler, "take_frame", None)

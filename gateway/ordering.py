@@ -5,6 +5,7 @@ the head leaves at once.
 """
 
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from wire.framing import Buffer
@@ -13,7 +14,17 @@ from wire.framing import Buffer
 class Exchange:
     """One request and what is known of it until its reply has left."""
 
-    __slots__ = ("api_key", "api_version", "client_id", "correlation_id", "handler", "notes", "reply")
+    __slots__ = (
+        "api_key",
+        "api_version",
+        "charged",
+        "client_id",
+        "correlation_id",
+        "frame_bytes",
+        "handler",
+        "notes",
+        "reply",
+    )
 
     def __init__(self, api_key: int, api_version: int, correlation_id: int) -> None:
         self.api_key = api_key
@@ -24,6 +35,10 @@ class Exchange:
         """The API's module when its response wants more than the derived rewrite."""
         self.notes: Any = None
         """What the handler's request half leaves for its response half."""
+        self.frame_bytes = 0
+        """Of a decoded request, on the client's socket."""
+        self.charged: Callable[[bytes], None] | None = None
+        """Takes the broker's answer to a charge of our own; nothing of it goes to the client."""
         self.reply: bytes | None = None
         """A local answer's whole frame, once it is known."""
 

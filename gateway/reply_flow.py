@@ -123,6 +123,10 @@ class ReplyFlow:
             check_login_reply(frame, self.login_replies_due)
             self.login_replies_due -= 1
             return
+        if exchange.charged is not None:
+            exchange.charged(bytes(frame[_HEAD_BYTES:]))
+            out += conn.queue.finish_head()
+            return
         mode = APIS[exchange.api_key].mode
         if exchange.handler is not None or mode is Mode.MAPPED:
             out.append(mapped_reply(conn, exchange, frame))

@@ -47,6 +47,8 @@ class Worker:
         self.served: dict[str, ServedInstance] = {}
         self._backends: dict[str, Backend] = {}
         self._secret = secret
+        self.has_secret = secret is not None
+        """Whether we log in at brokers, which then know who pays."""
         self._login = Login(secret)
         self._table = table
         self._logged_in_second = (0, 0)

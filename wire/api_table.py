@@ -55,6 +55,8 @@ class ApiKey(IntEnum):
     DESCRIBE_PRODUCERS = 61
     DESCRIBE_TRANSACTIONS = 65
     LIST_TRANSACTIONS = 66
+    CHARGE = 20_000
+    """Ours, not Kafka's: see `contracts.charging`."""
 
 
 class VersionRange(NamedTuple):

@@ -33,7 +33,7 @@ def _answer(api_version: int, error_code: ErrorCode) -> Any:
             max_version=api.versions.highest,
         )
         for _, api in sorted(APIS.items())
-        if not api.peers_only
+        if not api.is_ours
     )
     return shape.make(error_code=error_code, api_keys=keys, throttle_time=duration(0))
 

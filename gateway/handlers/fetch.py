@@ -1,8 +1,8 @@
 """Fetch 0-11: names edited in place; fetch sessions and topics with address lists.
 
 Session ids are guessable numbers without an owner in Apache Kafka, so only ids that this connection received
-go up. An unknown id with epoch 0 or -1 goes up as id 0; with a higher epoch it is FETCH_SESSION_ID_NOT_FOUND,
-after which clients fetch in full. Instances with topic lists are served without sessions: in an
+go up. An unknown id goes up as id 0, which with an epoch above 0 is FETCH_SESSION_ID_NOT_FOUND, after which
+clients fetch in full. Instances with topic lists are served without sessions: in an
 incremental fetch a topic that was refused meanwhile would not be named any more.
 """
 
@@ -11,12 +11,13 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from contracts.charging import ChargeRequest
 from gateway.answers import build
-from gateway.call import Call, Forward, Outcome
-from gateway.mapped import answer_locally
+from gateway.call import Answer, Call, Forward, Later, Outcome
+from gateway.charging import charge, throttled
 from gateway.topic_access import split
 from wire.api_table import ApiKey
-from wire.codec import encode, response_class
+from wire.codec import encode, framed_response, response_class
 from wire.edits import AddedTopics, edit_fetch_request, fetch_session
 from wire.framing import Buffer
 from wire.schema import fields_of
@@ -34,10 +35,8 @@ def take_frame(call: Call, frame: memoryview, out: list[Buffer]) -> bool:
     if call.served.topic_whitelists:
         if epoch in (_FULL_FETCH, _NO_SESSION):
             return False
-        return _not_found(call)
-    if session_id and (owned is None or session_id not in owned):
-        if epoch not in (_FULL_FETCH, _NO_SESSION):
-            return _not_found(call)
+        replacement = 0  # the backend says that there is no such session
+    elif session_id and (owned is None or session_id not in owned):
         replacement = 0
     elif session_id and owned is not None and epoch == _NO_SESSION:
         owned.discard(session_id)  # closed by this request; the id may become somebody else's
@@ -47,22 +46,26 @@ def take_frame(call: Call, frame: memoryview, out: list[Buffer]) -> bool:
     return True
 
 
-def _not_found(call: Call) -> bool:
-    answer_locally(call.conn, call.exchange, call.response(error_code=ErrorCode.fetch_session_id_not_found))
-    return True
-
-
-def on_request(call: Call, request: Any) -> Outcome:
+def on_request(call: Call, request: Any) -> Outcome | Later:
     """Topics with lists: leave out what this client may not read, and ask for no session."""
     kept, refused = split(request.topics, lambda topic: call.refuses_topic(topic.topic))
     changes: dict[str, Any] = {"topics": kept, "replica_id": _CONSUMER}
     if hasattr(request, "session_id"):
         changes |= {"session_id": 0, "session_epoch": _NO_SESSION, "forgotten_topics_data": ()}
     request = replace(request, **changes)
-    if not kept:
-        return call.answer(responses=[_refused(topic) for topic in refused])
-    if refused:
-        call.exchange.notes = _added(call, refused)
+    return _charged(call, request, refused) if refused else Forward(request)
+
+
+async def _charged(call: Call, request: Any, refused: list[Any]) -> Outcome:
+    """Answer for what is refused, once that is charged, and pass on the rest."""
+    reason = ErrorCode.topic_authorization_failed.name
+    if not request.topics:
+        response = call.response(responses=[_refused(topic) for topic in refused])
+        size_bytes = len(framed_response(response, call.exchange.correlation_id))
+        charged = ChargeRequest(consume_bytes=size_bytes, reason=reason)
+        return Answer(throttled(response, await charge(call.conn, charged)))
+    call.exchange.notes = _added(call, refused)
+    await charge(call.conn, ChargeRequest(consume_bytes=len(call.exchange.notes.encoded), reason=reason))
     return Forward(request)
 
 

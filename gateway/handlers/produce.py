@@ -11,9 +11,11 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from contracts.charging import ChargeRequest
 from gateway.answers import with_entries
 from gateway.call import Answer, Call, Forward, Outcome
 from gateway.causes import DisconnectCause
+from gateway.charging import charge, throttled
 from gateway.stops import ConnectionStop
 from wire.edits import edit_produce_request
 from wire.faults import NameFault
@@ -39,22 +41,36 @@ def take_frame(call: Call, frame: memoryview, out: list[Buffer]) -> bool:
     return True
 
 
-def on_request(call: Call, request: Any) -> Outcome:
-    """Answer for what is refused, pass on the rest."""
-    if request.acks == 0:
-        raise ConnectionStop(DisconnectCause.ACKS_ZERO_REFUSED)
+async def on_request(call: Call, request: Any) -> Outcome:
+    """Answer for what is refused, once it is charged, and pass on the rest."""
     kept: list[Any] = []
     entries: list[dict[str, Any]] = []
+    refused_bytes = 0
+    reason = ErrorCode.none
     for topic in request.topic_data:
         error_code = _error(call, request, topic)
         if error_code is ErrorCode.none:
             kept.append(topic)
         else:
+            reason = error_code
+            refused_bytes += _size_bytes(topic)
             entries.append(_entry(topic, error_code))
+    passes = kept and request.acks != 0
+    size_bytes = refused_bytes if passes else call.exchange.frame_bytes
+    charged = ChargeRequest(produce_bytes=size_bytes, reason=reason.name)
+    throttle_time_ms = await charge(call.conn, charged)
+    if request.acks == 0:
+        raise ConnectionStop(DisconnectCause.ACKS_ZERO_REFUSED)
     if not kept:
-        return Answer(with_entries(call.response(), "responses", entries))
+        return Answer(throttled(with_entries(call.response(), "responses", entries), throttle_time_ms))
     call.exchange.notes = entries
     return Forward(replace(request, topic_data=tuple(kept)))
+
+
+def _size_bytes(topic: Any) -> int:
+    """What the topic takes in a request."""
+    records = sum(8 + len(partition.records or b"") for partition in topic.partition_data)
+    return 6 + len(topic.name.encode()) + records
 
 
 def _error(call: Call, request: Any, topic: Any) -> ErrorCode:

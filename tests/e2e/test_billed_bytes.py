@@ -144,7 +144,9 @@ def _fetch_sessions(bill: Bill) -> None:
         _fetch_sessions,
     ],
 )
-def test_the_bill_is_what_the_client_sent_and_received(stack: Stack, exchange: Callable[[Bill], None]) -> None:
+def test_the_bill_is_what_the_client_sent_and_received(
+    stack: Stack, exchange: Callable[[Bill], None]
+) -> None:
     bill = _bill(stack, exchange.__name__.strip("_").replace("_", "-"))
     exchange(bill)
     bill.check()
@@ -156,6 +158,7 @@ def test_topics_with_address_lists_are_billed_as_others(stack: Stack) -> None:
     bill = _bill(stack, "lists")
     path = f"instances/{bill.instance_id}/topics/a/whitelist"
     stack.api("PUT", path, {"cidrs": ["192.0.2.0/24"]})
+    stack.wait_for_state(bill.instance_id, "running")
     one = batch(b"x" * 100)
     both = {"a": {0: one}, "topic-with-a-longer-name": {0: one}}
     bill.produce(produce_frame(7, {"a": {0: one}}))

@@ -131,7 +131,7 @@ def test_api_versions_answers_the_table(raw: RawClient) -> None:
     assert found == {
         int(key): (api.versions.advertised_min, api.versions.highest)
         for key, api in APIS.items()
-        if not api.peers_only
+        if not api.is_ours
     }
     assert not {4, 5, 6, 7} & found.keys(), "what brokers tell each other is nobody else's business"
     assert found[0] == (0, 8), "librdkafka turns compression off without Produce v0 (KAFKA-18659)"
@@ -143,7 +143,7 @@ def test_unknown_api_versions_version_gets_the_v0_body_and_error_35(raw: RawClie
     raw.send_frame(18, version, b"\xff\xff nonsense")
     _, answer = decode_response(raw.receive_frame(), 18, 0)
     assert answer.error_code.value == 35
-    assert len(answer.api_keys) == sum(not api.peers_only for api in APIS.values())
+    assert len(answer.api_keys) == sum(not api.is_ours for api in APIS.values())
     assert raw.call(request(18, 0)).error_code.value == 0, "the connection goes on"
 
 
