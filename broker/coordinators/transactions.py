@@ -23,6 +23,7 @@ from broker.transactions.messages import (
 )
 from broker.transactions.records import TRANSACTIONS_TOPIC
 from broker.transactions.state import TopicPartition
+from broker.transactions.usage import Usage
 from wire.control import EndMarker, build_marker
 
 if TYPE_CHECKING:
@@ -52,12 +53,13 @@ class TransactionCoordinators(CoordinatorRuntime[TransactionCoordinator]):
         super().__init__(TRANSACTIONS_TOPIC, metadata, self._new_coordinator, self._command, on_written)
         self.config: Final = config or TransactionConfig()
         self.marker_writer: Final = MarkerWriter(replicas, groups)
+        self._usage = Usage()
         self._producer_ids = producer_ids
         self._markers = MarkerSender(broker_id, metadata, self.marker_writer, peers)
         self._verifier = Verifier(broker_id, self, peers)
 
     def _new_coordinator(self, partition: "Partition") -> TransactionCoordinator:
-        return TransactionCoordinator(self.config, partition.leader_epoch)
+        return TransactionCoordinator(self.config, partition.leader_epoch, self._usage)
 
     def _command(self, shard: Shard[TransactionCoordinator], command: Any) -> None:
         if isinstance(command, SendMarkers):

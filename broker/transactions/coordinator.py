@@ -43,6 +43,7 @@ from broker.transactions.state import (
     TopicPartition,
     Transaction,
 )
+from broker.transactions.usage import Usage
 from contracts.names import owner_of
 from wire.batch import BatchHeader, Record
 from wire.control import EndMarker
@@ -51,9 +52,9 @@ from wire.control import EndMarker
 class TransactionCoordinator(Knowledge):
     """All transactional ids of one partition."""
 
-    def __init__(self, config: TransactionConfig, coordinator_epoch: int) -> None:
+    def __init__(self, config: TransactionConfig, coordinator_epoch: int, usage: Usage | None = None) -> None:
         """`coordinator_epoch` is the partition's leader epoch: markers carry it, and fence older ones."""
-        super().__init__(Registry(config))
+        super().__init__(Registry(config, usage or Usage()))
         self._coordinator_epoch = coordinator_epoch
         self._timers: Timers[str] = Timers()
         """By transactional id: when its transaction times out, or its end is written again."""
@@ -368,4 +369,5 @@ class TransactionCoordinator(Knowledge):
 
     def resigned(self, pending: Iterable[Append]) -> list[Reply]:
         """Everyone who waits is told to look for the coordinator again."""
+        self._registry.release()
         return [reply for each in pending for reply in failure_replies(each, ErrorCode.not_coordinator)]

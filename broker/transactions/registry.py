@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from broker.transactions.config import TransactionConfig
 from broker.transactions.records import TransactionRecord
 from broker.transactions.state import TRANSITIONS, State, TopicPartition, Transaction
+from broker.transactions.usage import Usage
 from contracts.names import owner_of
 
 
@@ -38,12 +39,14 @@ class Entry:
 class Registry:
     """The entries by transactional id. `replay` is the only thing that changes what they say."""
 
-    def __init__(self, config: TransactionConfig) -> None:
+    def __init__(self, config: TransactionConfig, usage: Usage) -> None:
         faults = config.faults()
         assert not faults, "; ".join(faults)
         self.config = config
         self._entries: dict[str, Entry] = {}
         self.by_instance: Counter[str | None] = Counter()
+        self._usage = usage
+        usage.add(self.by_instance)
 
     def __iter__(self) -> Iterator[tuple[str, Entry]]:
         return iter(tuple(self._entries.items()))
@@ -70,7 +73,11 @@ class Registry:
     def may_create(self, transactional_id: str) -> bool:
         """Whether the id's instance may have one more."""
         owner = owner_of(transactional_id)
-        return owner is None or self.by_instance[owner] < self.config.ids_per_instance_max
+        return owner is None or self._usage.ids(owner) < self.config.ids_per_instance_max
+
+    def release(self) -> None:
+        """These ids are coordinated elsewhere from now on."""
+        self._usage.remove(self.by_instance)
 
     def replay(self, record: TransactionRecord) -> None:
         """Apply one record that is below the high watermark."""

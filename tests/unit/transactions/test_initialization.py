@@ -3,8 +3,11 @@
 import pytest
 from kio.schema.errors import ErrorCode
 
+from broker.transactions.config import TransactionConfig
 from broker.transactions.messages import Producer
+from broker.transactions.registry import Registry
 from broker.transactions.state import EPOCH_MAX, LAST_USABLE_EPOCH, State
+from broker.transactions.usage import Usage
 from tests.unit.transactions.world import A, World
 
 
@@ -246,6 +249,18 @@ def test_one_instance_does_not_fill_the_memory_of_all() -> None:
     assert world.init("ibbbbbbbbbbb.c").error is ErrorCode.none
     for number in range(3):
         assert world.init(f"standalone-{number}").error is ErrorCode.none
+
+
+def test_partitions_count_an_instances_ids_together() -> None:
+    """Else an instance could have so many in each partition of the log."""
+    config, usage = TransactionConfig(ids_per_instance_max=2), Usage()
+    one, other = Registry(config, usage), Registry(config, usage)
+    one.create("iaaaaaaaaaaa.a")
+    other.create("iaaaaaaaaaaa.b")
+    assert not one.may_create("iaaaaaaaaaaa.c") and not other.may_create("iaaaaaaaaaaa.c")
+    assert one.may_create("ibbbbbbbbbbb.c")
+    other.release()
+    assert one.may_create("iaaaaaaaaaaa.c"), "what is coordinated elsewhere counts there"
 
 
 def test_an_id_of_which_no_record_came_to_be_is_nothing() -> None:
