@@ -177,7 +177,12 @@ async def test_a_flood_of_local_requests_without_reading_is_bounded(gateway: Run
 
 
 async def test_fetch_sessions_belong_to_their_connection(broker: FakeBroker, gateway: RunningGateway) -> None:
-    broker.intercept(ApiKey.FETCH, lambda one: response(ApiKey.FETCH, one.api_version, session_id=99))
+    def answer(one: Received) -> Any:
+        if one.request.session_id or one.request.session_epoch <= 0:
+            return response(ApiKey.FETCH, one.api_version, session_id=99)
+        return response(ApiKey.FETCH, one.api_version, error_code=ErrorCode.fetch_session_id_not_found)
+
+    broker.intercept(ApiKey.FETCH, answer)
     mine, other = await gateway.client(A), await gateway.client(A)
     assert (await mine.call(fetch(session_epoch=0))).session_id == 99
     assert (await mine.call(fetch(session_id=99, session_epoch=1))).error_code is ErrorCode.none
@@ -185,8 +190,8 @@ async def test_fetch_sessions_belong_to_their_connection(broker: FakeBroker, gat
     assert refused.error_code is ErrorCode.fetch_session_id_not_found
     await mine.call(fetch(session_id=99, session_epoch=-1))
     refused = await mine.call(fetch(session_id=99, session_epoch=2))
-    assert refused.error_code is ErrorCode.fetch_session_id_not_found or refused.session_id == 99
-    assert [one.request.session_id for one in broker.of(ApiKey.FETCH)][:3] == [0, 99, 99]
+    assert refused.error_code is ErrorCode.fetch_session_id_not_found
+    assert [one.request.session_id for one in broker.of(ApiKey.FETCH)] == [0, 99, 0, 99, 0]
 
 
 async def test_the_list_for_an_unknown_api_versions_version_is_whole_from_the_first_request(
@@ -254,7 +259,7 @@ async def test_a_foreign_name_in_a_reply_never_reaches_the_client(
     assert gateway.closed(A) == {"upstream_malformed": 1}
 
 
-async def test_the_login_goes_up_first_and_carries_the_clients_address(
+async def test_the_login_goes_up_first_and_says_who_pays_and_the_clients_address(
     broker: FakeBroker, tmp_path: Any
 ) -> None:
     secret = tmp_path / "internal.key"
@@ -264,7 +269,7 @@ async def test_the_login_goes_up_first_and_carries_the_clients_address(
         await client.call(produce([("orders", b"abc")]))
         host, port = client.writer.get_extra_info("sockname")
     authenticated = [one for one in broker.received if one.api_key == ApiKey.SASL_AUTHENTICATE]
-    assert authenticated[-1].request.auth_bytes == f"{host}:{port}\0portico\0s3cret".encode()
+    assert authenticated[-1].request.auth_bytes == f"{A}/{host}:{port}\0portico\0s3cret".encode()
     assert [one.api_key for one in broker.received][-3:] == [17, 36, 0]
 
 
