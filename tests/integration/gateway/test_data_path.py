@@ -178,9 +178,10 @@ async def test_a_flood_of_local_requests_without_reading_is_bounded(gateway: Run
 
 async def test_fetch_sessions_belong_to_their_connection(broker: FakeBroker, gateway: RunningGateway) -> None:
     def answer(one: Received) -> Any:
-        if one.request.session_id or one.request.session_epoch <= 0:
-            return response(ApiKey.FETCH, one.api_version, session_id=99)
-        return response(ApiKey.FETCH, one.api_version, error_code=ErrorCode.fetch_session_id_not_found)
+        epoch = one.request.session_epoch
+        if epoch > 0 and not one.request.session_id:
+            return response(ApiKey.FETCH, one.api_version, error_code=ErrorCode.fetch_session_id_not_found)
+        return response(ApiKey.FETCH, one.api_version, session_id=99 if epoch >= 0 else 0)
 
     broker.intercept(ApiKey.FETCH, answer)
     mine, other = await gateway.client(A), await gateway.client(A)
