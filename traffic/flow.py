@@ -163,7 +163,6 @@ class Flow:
         return -(self._level // 1000) if self._level < 0 else 0
 
     def resume(self, debt: int) -> None:
-        """Start with the debt of the run before. Only for a flow that was not charged yet."""
+        """Start with the debt of the run before, or empty: a restart earns no burst. Before any charge."""
         assert self._owed == 0 and debt >= 0
-        if debt:
-            self._level = -debt * 1000
+        self._level = -debt * 1000

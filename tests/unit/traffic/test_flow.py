@@ -100,6 +100,13 @@ def test_debt_of_the_run_before_is_resumed() -> None:
     assert flow.debt == 500_000
 
 
+def test_a_restart_earns_no_burst() -> None:
+    flow = flow_at(1_000_000)
+    flow.resume(0)
+    assert flow.charge(1_000, 0) == 1
+    assert flow.charge(0, 250) == 0, "it fills as time passes"
+
+
 steps = st.lists(
     st.tuples(st.integers(0, 2_000), st.integers(1, 3_000_000), st.integers(1, 10_000_000) | st.none()),
     max_size=40,
