@@ -64,6 +64,11 @@ class CpuShare:
         self.end_lease()
         return self.flow.set_rate(max(RATE_MIN_US_PER_S, share_us_per_s), now_ms)
 
+    def hold(self, now_ms: int) -> None:
+        """The instance is gone, its spec was never known: what was never told a rate gets the lowest one."""
+        if self.flow.rate_per_s == UNLIMITED:
+            self.flow.set_rate(RATE_MIN_US_PER_S, now_ms)
+
     # -- reports ------------------------------------------------------------------------------------
 
     @property

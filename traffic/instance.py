@@ -198,6 +198,7 @@ class InstancePoint:
             for flow in (self.produce, self.internal, self.consume):
                 if flow.rate_per_s == UNLIMITED:
                     flow.set_rate(RATE_MIN_BYTES_PER_S, now_ms)
+            self.cpu.hold(now_ms)
 
     def apply(self, allocation: Allocation, now_ms: int) -> bool:
         """Take a lease; whether a rate or the block changed. An older epoch is ignored altogether."""

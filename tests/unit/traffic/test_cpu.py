@@ -202,6 +202,14 @@ def test_a_deleted_instance_that_comes_back_is_kept() -> None:
     assert point.flow(ID, Direction.CPU) is not None
 
 
+def test_an_absent_instance_that_was_never_known_is_not_unlimited() -> None:
+    point = TrafficPoint(point="gateway-0", node_id=NO_NODE, cluster_id="", boot_id="b", now_ms=0)
+    point.hold(ID, None, 0)
+    assert rate(point) == 100
+    point.set_spec(cpu_spec(), 1)
+    assert rate(point) == T // 2
+
+
 def test_debt_and_lease_survive_a_restart() -> None:
     point = a_gateway(2)
     leased(point, 0, lease(100_000))
