@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from broker.log.files import write_atomically
+from broker.strays import Holdings
 from contracts.quota import ReportAnswer
 from contracts.specs import BrokerAddress, ConsumerKind, InstanceSpec
 from runtime.feed import FeedFollower
+from runtime.holdings import HoldingsTeller
 from runtime.internal_http import InternalClient, InternalError
 from runtime.logs import get_logger
 from runtime.master_address import MasterAddress
@@ -47,6 +49,14 @@ class Reporting:
             cluster_id=config.cluster_id,
         )
         self.feed.on_change(self._specs_changed)
+        self._holdings = HoldingsTeller(
+            self.feed,
+            self._client,
+            f"broker-{node_id}",
+            ConsumerKind.BROKER,
+            cluster_id=config.cluster_id,
+            measure=Holdings(broker, self.feed, broker.epoch_ms),
+        )
 
     def start(self, tasks: Supervised) -> None:
         """Start from what the disk remembers, then follow and report."""
@@ -55,6 +65,7 @@ class Reporting:
         tasks.spawn("feed", self.feed.run)
         tasks.spawn("master's address", self._address.run)
         tasks.spawn("reports", self._report)
+        tasks.spawn("holdings", self._holdings.run)
 
     def _restore(self) -> None:
         broker = self._broker

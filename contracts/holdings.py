@@ -24,6 +24,8 @@ class Holding(msgspec.Struct, frozen=True, kw_only=True):
     """Of the partitions led here."""
     partitions: int = 0
     """Led here."""
+    has_spec: bool = False
+    """Whether this process knows how it was served last."""
     spec: InstanceSpec | None = None
     """As it was served last; only when it was asked for."""
 

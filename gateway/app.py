@@ -17,6 +17,7 @@ from gateway.shared_table import SharedTable
 from gateway.worker import Worker
 from runtime import metrics
 from runtime.feed import FeedFollower
+from runtime.holdings import HoldingsTeller
 from runtime.internal_http import InternalClient
 from runtime.logs import get_logger
 from runtime.process import read_secret, write_run_file
@@ -62,6 +63,8 @@ class Gateway:
             self._tasks.spawn("feed", self.follower.run)
             reporter = Reporter(self.worker, self._client, self.config.name, os.urandom(8).hex())
             self._tasks.spawn("reports", reporter.run)
+            teller = HoldingsTeller(self.follower, self._client, self.config.name, ConsumerKind.GATEWAY)
+            self._tasks.spawn("holdings", teller.run)
         if self.config.specs_file is not None:
             self._load_specs()
             self._tasks.spawn("specs file", self._watch_specs)

@@ -14,6 +14,7 @@ from tenants.api import (
     bills,
     ceilings,
     clusters,
+    deletions,
     instances,
     operations,
     pipeline,
@@ -34,6 +35,7 @@ STRANGERS_BODY_BYTES_MAX: Final = 16 * 1024
 _ROUTERS: Final = (
     accounts.router,
     instances.router,
+    deletions.router,
     whitelist.router,
     topics.router,
     quota.router,

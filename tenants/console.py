@@ -5,14 +5,16 @@ from collections.abc import Callable
 
 from contracts.names import SYSTEM_INSTANCE_ID
 from contracts.specs import ClusterSpec
-from runtime.clock import epoch_ms
+from runtime.clock import epoch_ms, monotonic_ms
 from runtime.internal_http import InternalClient
 from runtime.tasks import Supervised
 from tenants.backend.cluster import Cluster, ConnectionPool
 from tenants.backend.facts import FactsSource
 from tenants.config import ConsoleConfig
 from tenants.feed import Feed
+from tenants.found import Found, FoundLedger
 from tenants.hashing import HashingLine
+from tenants.lifecycle import State
 from tenants.model import Instance
 from tenants.purge import Purge
 from tenants.quota import QuotaSource
@@ -25,6 +27,7 @@ from tenants.usecases.accounts import Accounts, Bootstrap
 from tenants.usecases.advice import AdviceReports
 from tenants.usecases.bills import BillReports
 from tenants.usecases.ceilings import Ceilings
+from tenants.usecases.deletions import Deletions
 from tenants.usecases.instances import Instances
 from tenants.usecases.pipeline_runs import PipelineRuns
 from tenants.usecases.placement import Placement, port_is_free
@@ -49,11 +52,21 @@ class Console:
         """Opens and migrates the store. Raises: StoreUnavailable."""
         self.config = config
         self.store = Store.open(config.database_url)
-        self.placement = Placement(config.vip_pool, config.default_cluster_id, is_free)
+        self.found = FoundLedger()
+        self.placement = Placement(
+            config.vip_pool, config.default_cluster_id, is_free, reserved=self.found.endpoints
+        )
         self.feed = Feed(self.store, self.placement)
         self.accounts = Accounts(self.store)
         self.ceilings = Ceilings(self.store, config.disk_bytes)
         self.instances = Instances(
+            self.store,
+            self.placement,
+            self.ceilings,
+            self.feed.notify,
+            deletion_grace_ms=config.deletion_grace_ms,
+        )
+        self.deletions = Deletions(
             self.store,
             self.placement,
             self.ceilings,
@@ -118,6 +131,20 @@ class Console:
             return Cluster(self._pool, () if spec is None else spec.brokers)
 
         return await asyncio.to_thread(load)
+
+    def absent(self) -> list[tuple[Found, State | None]]:
+        """What is held of instances that the store does not know, or has purged; with where it has them.
+        Blocks."""
+        found = self.found.found(monotonic_ms())
+        if not found:
+            return []
+        states = self.deletions.states(list(found))
+        unserved = {key: states.get(key) for key in found if states.get(key) in (None, State.PURGED)}
+        return [
+            (found[key], state)
+            for key, state in sorted(unserved.items())
+            if state is None or found[key].partitions
+        ]
 
     def clusters(self) -> list[ClusterSpec]:
         """Every cluster. Blocks."""

@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from contracts.holdings import HoldingsAnswer, HoldingsReport
 from contracts.specs import MESSAGE_VERSION, FeedRequest, GatewayReport
 from runtime.clock import monotonic_ms
 from tenants.api.problems import problem
@@ -38,6 +39,7 @@ def create_internal_routes(console: Console) -> list[Route]:
     return [
         Route("/internal/v1/feed", handlers.feed, methods=["POST"]),
         Route("/internal/v1/gateway-reports", handlers.gateway_report, methods=["POST"]),
+        Route("/internal/v1/holdings", handlers.holdings, methods=["POST"]),
         Route("/metrics", handlers.metrics, methods=["GET"]),
     ]
 
@@ -78,6 +80,17 @@ class _Handlers:
             return problem(HTTPStatus.UNPROCESSABLE_ENTITY, error.detail, request.url.path)
         self._console.gateways.receive(report, monotonic_ms())
         return Response(b"{}", media_type="application/json")
+
+    async def holdings(self, request: Request) -> Response:
+        """What a broker or gateway holds and does not serve."""
+        try:
+            report = await _decode(request, HoldingsReport)
+            if report.version != MESSAGE_VERSION:
+                raise _Malformed(f"reports of version {report.version} are not understood here")
+        except _Malformed as error:
+            return problem(HTTPStatus.UNPROCESSABLE_ENTITY, error.detail, request.url.path)
+        wanted = self._console.found.receive(report, monotonic_ms())
+        return Response(msgspec.json.encode(HoldingsAnswer(wanted=wanted)), media_type="application/json")
 
     async def metrics(self, request: Request) -> Response:  # noqa: ARG002 - Starlette's signature
         """Prometheus metrics of this process."""

@@ -25,6 +25,7 @@ class ConsoleCollector(Collector):
         for state in State:
             by_state.add_metric([state.value], counts.get(state.value, 0))
         yield by_state
+        yield from self._kept()
         feed = self._console.feed
         yield GaugeMetricFamily("portico_feed_revision", "Newest revision of the feed", value=feed.revision)
         applied = GaugeMetricFamily(
@@ -39,4 +40,23 @@ class ConsoleCollector(Collector):
         yield live
         yield GaugeMetricFamily(
             "portico_console_streams_open", "Live views open", value=self._console.streams_open
+        )
+
+    def _kept(self) -> Iterator[Metric]:
+        """What is not served and not purged either."""
+        absent = self._console.absent()
+        ids = {found.instance_id for found, _state in absent}
+        held = self._console.found.found(monotonic_ms()).values()
+        yield GaugeMetricFamily(
+            "portico_absent_instances", "Instances that brokers hold and no database knows", value=len(absent)
+        )
+        yield GaugeMetricFamily(
+            "portico_absent_stored_bytes",
+            "Bytes of absent instances",
+            value=sum(found.stored_bytes for found, _state in absent),
+        )
+        yield GaugeMetricFamily(
+            "portico_deleted_stored_bytes",
+            "Bytes of deleted instances that are not purged",
+            value=sum(one.stored_bytes for one in held if one.instance_id not in ids),
         )

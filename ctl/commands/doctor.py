@@ -172,6 +172,8 @@ def _console(data_dir: Path) -> Iterator[Finding]:
         with Console.of(data_dir, "*") as console:
             health = console.get("health")
             instances = console.all_items("instances")
+            absent = console.get("absent-instances")["items"] if health.get("absent_instances") else []
+            deleted = console.all_items("deleted-instances")
     except CommandError as error:
         yield Finding("bad", "console", error.sentence, f"see {data_dir / 'logs' / 'control.log'}")
         return
@@ -179,6 +181,8 @@ def _console(data_dir: Path) -> Iterator[Finding]:
     yield Finding(level, "console", health["status"], "" if level == "ok" else _why_degraded(health))
     for item in instances:
         yield from _instance(item)
+    yield from _absent(absent)
+    yield from _deleted(deleted)
 
 
 def _why_degraded(health: Any) -> str:
@@ -189,6 +193,8 @@ def _why_degraded(health: Any) -> str:
         parts.append("no gateway follows the feed")
     if health.get("quota_master") is False:
         parts.append("the quota master does not answer")
+    if health.get("absent_instances"):
+        parts.append("instances are absent")
     return ", ".join(parts) or "see the console's log"
 
 
@@ -202,6 +208,27 @@ def _instance(item: Any) -> Iterator[Finding]:
         yield Finding(
             "warn", subject, "full, producers blocked", "delete records, shorten retention or resize"
         )
+
+
+def _absent(items: list[Any]) -> Iterator[Finding]:
+    """Data that the console's database does not know: it was exchanged, restored or lost."""
+    for item in items:
+        stored = f"{format_bytes(item['stored_bytes'])} in {item['partitions']} partitions"
+        subject = f"instance {item['name'] or 'of unknown name'} ({item['id']})"
+        if item["purged"]:
+            advice = f"`portico instance purge {item['id']} --yes` removes it"
+            yield Finding("warn", subject, f"was purged, and {stored} are left", advice)
+        else:
+            advice = "`portico instance adopt` or `discard`; see docs/operations.md, The console's database"
+            yield Finding("bad", subject, f"absent: not served, {stored} are kept", advice)
+
+
+def _deleted(items: list[Any]) -> Iterator[Finding]:
+    """What is due and cannot be purged; the rest waits as it should."""
+    for item in items:
+        if item["waits_for"] is not None:
+            subject = f"instance {item['name']} ({item['id']})"
+            yield Finding("warn", subject, f"deleted, its purge waits for: {item['waits_for']}")
 
 
 def _alive(pid: int) -> bool:

@@ -1,10 +1,11 @@
-"""`portico instance`: create, list, show, resize, suspend, resume, delete."""
+"""`portico instance`: create, list, show, resize, suspend, resume, delete; `deletions` adds the way back."""
 
 from typing import Annotated, Any
 
 import typer
 
 from contracts.units import format_bytes
+from ctl.commands.deletions import add_commands, list_kept
 from ctl.console_client import Console, instance_path
 from ctl.errors import usage
 from ctl.options import DEFAULT_DATA_DIR, AsJson, DataDir, InstanceArgument, Tenant, parse_rate, parse_size
@@ -91,9 +92,20 @@ def _optional(
 
 @app.command("list")
 def list_instances(
-    as_json: AsJson = False, tenant: Tenant = None, data_dir: DataDir = DEFAULT_DATA_DIR
+    deleted: Annotated[
+        bool, typer.Option("--deleted", help="Those that wait for their purge, and until when.")
+    ] = False,
+    absent: Annotated[
+        bool, typer.Option("--absent", help="Those that brokers hold and the console does not know.")
+    ] = False,
+    as_json: AsJson = False,
+    tenant: Tenant = None,
+    data_dir: DataDir = DEFAULT_DATA_DIR,
 ) -> None:
     """List instances."""
+    if deleted or absent:
+        list_kept(absent=absent, as_json=as_json, tenant=tenant, data_dir=data_dir)
+        return
     with Console.of(data_dir, tenant) as console:
         items = console.all_items("instances")
     if as_json:
@@ -205,14 +217,27 @@ def delete(
     tenant: Tenant = None,
     data_dir: DataDir = DEFAULT_DATA_DIR,
 ) -> None:
-    """Delete an instance and all its data."""
+    """Delete an instance. Its data is kept for a grace (7 days by default), then purged: see `undelete`."""
     with Console.of(data_dir, tenant) as console:
         found = console.get(instance_path(instance))
-        console.call("DELETE", instance_path(found["id"]))
+        gone = console.call("DELETE", instance_path(found["id"]))
     if as_json:
-        print_json({"id": found["id"], "name": found["name"], "deleted": True})
+        print_json(
+            {
+                "id": found["id"],
+                "name": found["name"],
+                "deleted": True,
+                "purge_after": gone["deletion"]["purge_after"],
+            }
+        )
     else:
-        print_facts([("deleted", f"{found['name']} ({found['id']})")])
+        print_facts(
+            [
+                ("deleted", f"{found['name']} ({found['id']})"),
+                ("kept until", gone["deletion"]["purge_after"]),
+                ("take it back", f"portico instance undelete {found['id']}"),
+            ]
+        )
 
 
 def _request_time(item: Any) -> str:
@@ -254,3 +279,6 @@ def _show(item: Any, as_json: bool) -> None:
             ("clients before Kafka 0.11", "served" if item["legacy_clients"] else "refused"),
         ]
     )
+
+
+add_commands(app, _show)

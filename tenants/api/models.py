@@ -216,6 +216,13 @@ class InstanceChange(RequestModel):
     legacy_clients: bool | None = None
 
 
+class DeletionView(ViewModel):
+    """When an instance was deleted, and until when it can be taken back."""
+
+    deleted_at: datetime
+    purge_after: datetime
+
+
 class InstanceView(ViewModel):
     """An instance: what was bought, where it is reached, how it does."""
 
@@ -240,6 +247,7 @@ class InstanceView(ViewModel):
     legacy_clients: bool
     allow_all: bool
     whitelist: list[str]
+    deletion: DeletionView | None = Field(default=None, description="of a deleted instance")
     created_at: datetime
     updated_at: datetime
     revision: int
@@ -327,6 +335,9 @@ class HealthView(ViewModel):
     brokers_live: int | None = None
     gateways: list[GatewayView] | None = None
     quota_master: bool | None = Field(default=None, description="whether the quota master answers")
+    absent_instances: int | None = Field(
+        default=None, description="held by brokers or gateways, and not known to the database"
+    )
 
 
 class AuditView(ViewModel):

@@ -1,5 +1,7 @@
 """Health."""
 
+import asyncio
+
 from fastapi import APIRouter, Request
 
 from contracts.specs import ConsumerKind
@@ -21,7 +23,8 @@ async def health(request: Request, plane: Plane) -> models.HealthView:
     caller = maybe_caller(request)
     is_operator = caller is not None and caller.is_operator
     has_master = await _has_master(plane)
-    status = "ok" if gateways and brokers and has_master else "degraded"
+    absent = await asyncio.to_thread(plane.absent)
+    status = "ok" if gateways and brokers and has_master and not absent else "degraded"
     if not is_operator:
         return models.HealthView(status=status)
     connections = plane.gateways.connections_by_worker(monotonic_ms())
@@ -40,6 +43,7 @@ async def health(request: Request, plane: Plane) -> models.HealthView:
             if one.kind is ConsumerKind.GATEWAY
         ],
         quota_master=has_master,
+        absent_instances=len(absent),
     )
 
 

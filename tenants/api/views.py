@@ -7,7 +7,7 @@ from kio.schema.metadata.v8.response import MetadataResponseTopic
 
 from contracts import topic_policy
 from contracts.quota_view import QuotaView
-from contracts.specs import Limits
+from contracts.specs import Deletion, Limits
 from runtime.clock import monotonic_ms
 from runtime.config import format_host_port
 from tenants.api import models, topic_models
@@ -55,11 +55,18 @@ def _instance_view(plane: Console, instance: Instance, usage: QuotaView | None) 
         legacy_clients=instance.legacy_clients,
         allow_all=instance.allow_all,
         whitelist=list(instance.whitelist),
+        deletion=_deletion_view(instance.deletion),
         created_at=at(instance.created_at_ms),
         updated_at=at(instance.updated_at_ms),
         revision=instance.revision,
         applied=plane.feed.applied_everywhere(instance.revision),
     )
+
+
+def _deletion_view(deletion: Deletion | None) -> models.DeletionView | None:
+    if deletion is None:
+        return None
+    return models.DeletionView(deleted_at=at(deletion.deleted_at_ms), purge_after=at(deletion.purge_after_ms))
 
 
 def whitelist_view(instance: Instance) -> models.WhitelistView:

@@ -170,6 +170,14 @@ def gone(
     return _load(connection, query.order_by(table.c.tenant, table.c.id).limit(limit))
 
 
+def gone_by_name(connection: Connection, tenant: str, name: str) -> list[Instance]:
+    """Deleted instances that had a name and are not purged, in order of id."""
+    table = schema.instances
+    is_gone = table.c.state.in_((State.DELETED.value, State.PURGING.value))
+    query = select(table).where(table.c.tenant == tenant, table.c.name == name, is_gone)
+    return _load(connection, query.order_by(table.c.id))
+
+
 def due(connection: Connection, now_ms: int) -> list[str]:
     """The ids of deleted instances whose grace is over and that nobody was ordered to purge yet."""
     table = schema.instances

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from sqlalchemy import Connection
 
 from runtime.clock import epoch_ms
-from tenants.ceilings import CEILING_MAX, WHAT, Room, asked
+from tenants.ceilings import CEILING_MAX, WHAT, Amounts, Room, asked, kept
 from tenants.errors import Invalid, LimitReached, NotFound
 from tenants.lifecycle import Fault
 from tenants.model import SYSTEM_TENANT, Caller, Instance
@@ -35,13 +35,14 @@ class Ceilings:
     def check(
         self, connection: Connection, caller: Caller, wanted: Instance, before: Instance | None = None
     ) -> None:
-        """Whether an instance may be had as ordered. `before`: as it is now, for a change.
+        """Whether an instance may be had as ordered. `before`: as it is now, for a change; deleted, for one
+        that is taken back.
 
         Raises: LimitReached with every number that is beyond.
         """
         if wanted.tenant == SYSTEM_TENANT:
             return
-        asks, has = asked(wanted), None if before is None else asked(before)
+        asks, has = asked(wanted), None if before is None else _taken(before)
         of_tenant = ceilings.room_of_tenant(connection, wanted.tenant).excesses(asks, has)
         if of_tenant:
             raise LimitReached(f"tenant '{wanted.tenant}'", of_tenant)
@@ -113,6 +114,10 @@ class Ceilings:
             raise NotFound(f"there is no cluster '{cluster_id[:80]}'")
         own = ceilings.of_cluster(connection, cluster_id)
         return Standing(cluster_id, self.room_of_cluster(connection, cluster_id), own)
+
+
+def _taken(instance: Instance) -> Amounts:
+    return asked(instance) if instance.is_visible else kept(instance)
 
 
 def _faults(wanted: Mapping[str, int | None]) -> list[Fault]:

@@ -218,15 +218,14 @@ class Instances:
         return self._edit(caller, reference, tenant, f"instance.{event.value}", edit)
 
     def _deleted(self, connection: Any, instance: Instance) -> Instance:
-        """Its vports stay its own until it is purged, unless its tenant has too many such. One that was never
-        served has nothing to keep."""
+        """Its vports stay its own until it is purged, unless its tenant has too many such. Those of one that
+        was never served mean nothing to anybody."""
         now_ms = epoch_ms()
-        was_served = instance.served_at_ms is not None
-        if not was_served:
+        if instance.served_at_ms is None:
             registry.free_endpoints(connection, instance.id, now_ms)
         deletion = Deletion(
             deleted_at_ms=now_ms,
-            purge_after_ms=now_ms + (self._deletion_grace_ms if was_served else 0),
+            purge_after_ms=now_ms + self._deletion_grace_ms,
             lineage=feed_position(connection)[0],
         )
         return instance.with_(deletion=deletion, was_suspended=instance.state is State.SUSPENDED)

@@ -3,13 +3,13 @@
 import errno
 import socket
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from sqlalchemy import Connection
 
 from contracts.names import SYSTEM_INSTANCE_ID
-from contracts.specs import BrokerAddress
+from contracts.specs import BrokerAddress, Listener
 from tenants import lifecycle
 from tenants.errors import Unavailable
 from tenants.lifecycle import Event, State
@@ -50,10 +50,14 @@ class Placement:
         pool: VipPool,
         default_cluster_id: str,
         is_free: Callable[[Endpoint], bool] = port_is_free,
+        *,
+        reserved: Callable[[], Iterable[Endpoint]] = tuple,
     ) -> None:
+        """`reserved` are endpoints of instances that may be taken back: nobody else gets them."""
         self._pool = pool
         self._default_cluster_id = default_cluster_id
         self._is_free = is_free
+        self._reserved = reserved
 
     def choose_cluster(self, connection: Connection, fits: Callable[[str], bool]) -> str:
         """The cluster with the fewest instances among those with brokers, else the default one; one with
@@ -77,6 +81,8 @@ class Placement:
         if not missing:
             return False
         known = registry.known_endpoints(connection)
+        for endpoint in self._reserved():
+            known.setdefault(endpoint, None)
         own = registry.at_rest(connection, instance.tenant)
         is_system = instance.id == SYSTEM_INSTANCE_ID
         for node_id in missing:
@@ -89,6 +95,18 @@ class Placement:
             advertised = self._pool.advertised_for(endpoint.bind_host)
             registry.take_endpoint(connection, endpoint, advertised, instance.tenant, instance.id, node_id)
         return True
+
+    def take_back(self, connection: Connection, instance: Instance, listeners: Iterable[Listener]) -> None:
+        """Give an instance the endpoints it had, those that nobody else has been given or uses."""
+        known = registry.known_endpoints(connection)
+        for listener in listeners:
+            endpoint = Endpoint(listener.bind_host, listener.port)
+            if endpoint in known or endpoint not in self._pool or not self._is_free(endpoint):
+                continue
+            advertised = self._pool.advertised_for(endpoint.bind_host)
+            registry.take_endpoint(
+                connection, endpoint, advertised, instance.tenant, instance.id, listener.node_id
+            )
 
     def register_broker(
         self, connection: Connection, cluster_id: str, address: BrokerAddress, now_ms: int

@@ -19,7 +19,14 @@ _BODIES = {
     ("POST", "/v1/instances/{instance}/topics"): {"name": "orders"},
     ("PATCH", "/v1/instances/{instance}/topics/{topic}"): {"partitions": 2},
     ("POST", "/v1/instances/{instance}/topics/{topic}/delete-records"): {},
+    ("POST", "/v1/absent-instances/{instance}/adopt"): {"tenant": "other"},
 }
+_OPERATORS = {
+    "/v1/deleted-instances/{instance}/purge",
+    "/v1/absent-instances/{instance}/adopt",
+    "/v1/absent-instances/{instance}/discard",
+}
+"""Forbidden to all others, whatever they name."""
 
 
 async def _routes(client: httpx.AsyncClient) -> list[tuple[str, str]]:
@@ -45,7 +52,7 @@ async def test_not_yours_is_not_there(
     made = await owner.order()
     theirs = str(made[by])
     write(tables, "bill", [metered.bill(str(made["id"]))], by="month")
-    absent = {"id": "izzzzzzzzzzz", "name": "absent"}[by]
+    absent = {"id": "izzzzzzzzzzz", "name": "nowhere"}[by]
     routes = await _routes(client)
     assert len(routes) > 20
     for method, path in routes:
@@ -54,7 +61,8 @@ async def test_not_yours_is_not_there(
             assert body is not None, f"{method} {path} needs a body in this test"
         foreign = await stranger(method, _filled(path, theirs), json=body)
         missing = await stranger(method, _filled(path, absent), json=body)
-        assert foreign.status_code == missing.status_code == 404, f"{method} {path}: {foreign.text}"
+        status = 403 if path in _OPERATORS else 404
+        assert foreign.status_code == missing.status_code == status, f"{method} {path}: {foreign.text}"
         assert foreign.text.replace(theirs, "?") == missing.text.replace(absent, "?"), path
         same_headers = {"content-length", "content-type", "cache-control"}
         assert {name for name in foreign.headers if name in same_headers} == same_headers
@@ -66,8 +74,10 @@ async def test_not_yours_is_not_there(
 async def test_listings_show_only_ones_own(operator: Caller, tables: Path) -> None:
     owner, stranger = await operator.tenant("acme"), await operator.tenant("other")
     theirs = await owner.order("secret-project")
+    gone = await owner.order("secret-project-of-before")
+    await owner("DELETE", f"instances/{gone['id']}")
     write(tables, "bill", [metered.bill(str(theirs["id"]))], by="month")
-    for path in ("instances", "keys", "me", "bills", f"bills?month={metered.MONTH}"):
+    for path in ("instances", "deleted-instances", "keys", "me", "bills", f"bills?month={metered.MONTH}"):
         text = json.dumps((await stranger("GET", path)).json())
         assert str(theirs["id"]) not in text
         assert "secret-project" not in text
