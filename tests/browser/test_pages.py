@@ -195,7 +195,8 @@ def test_live_quota_draws_traffic(page: Page) -> None:
         )
         wait_until_drawn(page, "Produce and consume rate of all instances")
         page.get_by_role("button", name=f"Brokers of {name}").click()
-        expect(page.get_by_role("columnheader", name="applied")).to_be_visible()
+        expect(page.get_by_role("columnheader", name="applied").first).to_be_visible()
+        expect(page.get_by_test_id("request-time")).to_be_visible()
 
 
 COLOURED = """plot => {
