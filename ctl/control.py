@@ -13,6 +13,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from sqlalchemy.exc import SQLAlchemyError
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
@@ -39,6 +40,7 @@ from runtime.tree.zookeeper import ZooKeeperTree
 from tenants.app import create_console_app, create_internal_routes
 from tenants.config import DELETION_GRACE_MS, ConsoleConfig, sqlite_url
 from tenants.console import Console
+from tenants.store.engine import StoreUnavailable
 from tenants.vports import parse_vip
 
 _log = get_logger(__name__)
@@ -200,7 +202,22 @@ def main() -> None:
     """Run the process."""
     configure("control")
     options = parse_arguments()
-    process.run(lambda: Control(options).run())
+    process.run(lambda: _made(options).run())
+
+
+def _made(options: argparse.Namespace) -> Control:
+    """The process's parts. Raises: SystemExit with a sentence when its files are not its own."""
+    try:
+        return Control(options)
+    except StoreUnavailable as error:
+        raise SystemExit(f"{error}: does it belong to the user who starts Portico?") from error
+    except SQLAlchemyError as error:
+        reason = str(getattr(error, "orig", None) or error).partition("\n")[0]
+        raise SystemExit(
+            f"the quota master's journal in {options.data_dir} cannot be opened: {reason}"
+        ) from error
+    except OSError as error:
+        raise SystemExit(f"{error.filename or options.data_dir} cannot be used: {error.strerror}") from error
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from tenants.api import (
     usage,
     whitelist,
 )
-from tenants.api.middleware import Authenticate, BodyLimit, SecurityHeaders
+from tenants.api.middleware import Authenticate, BodyLimit, SecurityHeaders, Turns
 from tenants.api.schema import openapi
 from tenants.console import Console
 from tenants.internal import create_internal_routes
@@ -74,6 +74,7 @@ def create_console_app(console: Console) -> FastAPI:
     _add_pages(app)
     # The last added runs first.
     app.add_middleware(BodyLimit, bytes_max=BODY_BYTES_MAX, strangers_bytes_max=STRANGERS_BODY_BYTES_MAX)
+    app.add_middleware(Turns, requests=console.requests)
     app.add_middleware(Authenticate, accounts=console.accounts)
     app.add_middleware(SecurityHeaders)
     return app

@@ -10,6 +10,7 @@ from runtime.internal_http import InternalClient
 from runtime.tasks import Supervised
 from tenants.backend.cluster import Cluster, ConnectionPool
 from tenants.backend.facts import FactsSource
+from tenants.callers import OpenStreams, RequestsUnderWay
 from tenants.config import ConsoleConfig
 from tenants.feed import Feed
 from tenants.found import Found, FoundLedger
@@ -83,7 +84,8 @@ class Console:
         self.topics = Topics(self.store, self.cluster)
         self.facts = FactsSource(self.cluster)
         self.hashing = HashingLine()
-        self.streams_open = 0
+        self.streams = OpenStreams()
+        self.requests = RequestsUnderWay()
         self.closing = asyncio.Event()
         """Set when the process stops: live streams end by themselves."""
         self._pool = ConnectionPool(config.secret)

@@ -39,7 +39,7 @@ class ConsoleCollector(Collector):
         yield applied
         yield live
         yield GaugeMetricFamily(
-            "portico_console_streams_open", "Live views open", value=self._console.streams_open
+            "portico_console_streams_open", "Live views open", value=len(self._console.streams)
         )
 
     def _kept(self) -> Iterator[Metric]:

@@ -23,6 +23,9 @@ Text = Annotated[str | None, typer.Option()]
 def up(
     data_dir: Annotated[Path, typer.Option(envvar="PORTICO_DATA_DIR")] = DEFAULT_DATA_DIR,
     console: Annotated[str | None, typer.Option(metavar="HOST:PORT")] = None,
+    trusted_proxies: Annotated[
+        str | None, typer.Option(metavar="CIDR,...", help="Proxies before the console that are believed.")
+    ] = None,
     vip: Annotated[str | None, typer.Option(metavar="ADDRESS")] = None,
     vports: Annotated[str | None, typer.Option(metavar="FIRST-LAST")] = None,
     workers: Annotated[str | None, typer.Option(metavar="N", help="Gateway processes.")] = None,
@@ -56,6 +59,7 @@ def up(
 
     flags = {
         "console": console,
+        "trusted_proxies": trusted_proxies,
         "vip": vip,
         "vports": vports,
         "workers": workers,

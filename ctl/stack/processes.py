@@ -56,6 +56,7 @@ class Processes:
             *("--report-period-ms", str(self._value("report_period_ms"))),
             *("--deletion-grace-ms", str(self._value("deletion_grace"))),
             *("--usage-interval-ms", str(self._value("usage_interval_ms"))),
+            *("--trusted-proxies", ",".join(self._value("trusted_proxies"))),
             *(("--zookeeper", self._zookeeper) if self._zookeeper else ()),
             *("--session-timeout-ms", str(self._value("session_timeout_ms"))),
         )

@@ -13,6 +13,7 @@ from ctl.stack.zookeeper import SESSION_TIMEOUT_MS_MAX, SESSION_TIMEOUT_MS_MIN
 from gateway.shared_table import WORKERS_MAX
 from master.policies import POLICIES
 from runtime.config import Resolved, Setting, environment, parse_host_port, read_toml, resolve
+from runtime.http_limits import parse_proxies
 from tenants.config import DELETION_GRACE_MS
 from tenants.vports import parse_vip
 
@@ -72,6 +73,12 @@ BROKERS_MAX: Final = 9
 
 SETTINGS: Final = (
     Setting("console", ("127.0.0.1", 8080), _console, "Where the console listens, HOST:PORT."),
+    Setting(
+        "trusted_proxies",
+        (),
+        parse_proxies,
+        "Proxies before the console whose X-Forwarded-For and -Proto are believed: addresses, CIDRs.",
+    ),
     Setting("vip", "127.0.0.1", _vip, "Address of the instances: one, BIND=ADVERTISED, or a CIDR pool."),
     Setting("vports", (20000, 29999), _vports, "Ports that instances get, FIRST-LAST."),
     Setting(

@@ -72,7 +72,10 @@ class Stack:
             raise CommandError(
                 f"the console cannot listen on {address}: {fault}; name another with --console HOST:PORT"
             )
-        self.layout.ensure_secret()
+        try:
+            self.layout.ensure_secret()
+        except OSError as error:
+            raise CommandError(f"{self.layout.secret_file} cannot be used: {error.strerror}") from error
         kept = remembered(self.layout)
         cluster = planned({name: found.value for name, found in self._settings.items()}, kept)
         processes = self._processes(cluster)

@@ -1,6 +1,7 @@
 """Pure ASGI middleware of the console: who asks, security headers, counted requests."""
 
 import asyncio
+import contextlib
 import ipaddress
 from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
@@ -14,6 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tenants import credentials
 from tenants.api.problems import no_store, of_refusal, problem
+from tenants.callers import RequestsUnderWay
 from tenants.errors import Forbidden, Refused, Unauthenticated
 from tenants.model import Caller
 from tenants.usecases.accounts import Accounts
@@ -113,6 +115,31 @@ def _check_role(scope: Scope, caller: Caller | None) -> None:
         return
     if request not in _OPEN and request != _LOG_OUT:
         raise Forbidden("viewers may only read: use an owner's key or login")
+
+
+class Turns:
+    """So many requests of a tenant at once: one that sends more gets 429, and nobody else waits for it.
+
+    Live views are counted for themselves: they last.
+    """
+
+    def __init__(self, app: ASGIApp, requests: RequestsUnderWay) -> None:
+        self._app = app
+        self._requests = requests
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Count requests of known callers."""
+        caller = scope.get("state", {}).get("caller") if scope["type"] == "http" else None
+        if caller is None or scope["path"].endswith("/stream"):
+            await self._app(scope, receive, send)
+            return
+        with contextlib.ExitStack() as held:
+            try:
+                held.enter_context(self._requests.one(caller))
+            except Refused as refusal:
+                await of_refusal(refusal, scope)(scope, receive, send)
+                return
+            await self._app(scope, receive, send)
 
 
 class SecurityHeaders:

@@ -1,24 +1,27 @@
 """Quota: what the master decided and why, as JSON and as a live stream."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Annotated, Any, Final
 
 import msgspec
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from contracts.quota_view import QuotaOverview, QuotaView
 from runtime.clock import epoch_ms
 from tenants.api.context import Asker, Found, Operator, Plane
 from tenants.api.middleware import credential_caller
+from tenants.api.problems import of_refusal
+from tenants.callers import OpenStreams
 from tenants.console import Console
 from tenants.errors import Refused, Unavailable
 from tenants.model import Caller, Instance
 from tenants.waiting import wait_until
 
 router = APIRouter(prefix="/v1", tags=["quota"])
-STREAMS_MAX: Final = 500
 _PERIOD_MS: Final = 1_000
 _RECHECK_EVERY: Final = 10
 """A stream looks this often, in messages, whether its caller may still see it."""
@@ -91,9 +94,6 @@ def _stream(
     instance: Instance | None,
     message: Callable[[], Awaitable[Any]],
 ) -> StreamingResponse:
-    if plane.streams_open >= STREAMS_MAX:
-        raise Unavailable("too many live views are open: close some pages")
-
     async def still_allowed() -> bool:
         try:
             if await asyncio.to_thread(credential_caller, plane.accounts, request.scope) != caller:
@@ -104,29 +104,43 @@ def _stream(
             return False
         return True
 
-    events = _events(plane, message, still_allowed)
-    return StreamingResponse(events, media_type="text/event-stream", headers=_HEADERS)
+    return _LiveView(_events(plane, message, still_allowed), plane.streams, caller)
+
+
+class _LiveView(StreamingResponse):
+    """A stream that is counted while it is sent, to whoever looks; refused when there are too many."""
+
+    def __init__(self, events: AsyncIterator[bytes], streams: OpenStreams, caller: Caller) -> None:
+        super().__init__(events, media_type="text/event-stream", headers=_HEADERS)
+        self._streams = streams
+        self._caller = caller
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it."""
+        with contextlib.ExitStack() as held:
+            try:
+                held.enter_context(self._streams.one(self._caller))
+            except Refused as refusal:
+                await of_refusal(refusal, scope)(scope, receive, send)
+                return
+            await super().__call__(scope, receive, send)
 
 
 async def _events(
     plane: Console, message: Callable[[], Awaitable[Any]], still_allowed: Callable[[], Awaitable[bool]]
 ) -> AsyncIterator[bytes]:
-    plane.streams_open += 1
     sent = 0
-    try:
-        yield b"retry: 2000\n\n"
-        while not plane.closing.is_set():
-            try:
-                yield b"data: " + msgspec.json.encode(await message()) + b"\n\n"
-            except Unavailable as error:
-                detail = msgspec.json.encode({"status": 503, "detail": error.detail})
-                yield b"event: problem\ndata: " + detail + b"\n\n"
-            sent += 1
-            if sent % _RECHECK_EVERY == 0 and not await still_allowed():
-                return
-            await _until_next_period(plane.closing)
-    finally:
-        plane.streams_open -= 1
+    yield b"retry: 2000\n\n"
+    while not plane.closing.is_set():
+        try:
+            yield b"data: " + msgspec.json.encode(await message()) + b"\n\n"
+        except Unavailable as error:
+            detail = msgspec.json.encode({"status": 503, "detail": error.detail})
+            yield b"event: problem\ndata: " + detail + b"\n\n"
+        sent += 1
+        if sent % _RECHECK_EVERY == 0 and not await still_allowed():
+            return
+        await _until_next_period(plane.closing)
 
 
 async def _until_next_period(closing: asyncio.Event) -> None:

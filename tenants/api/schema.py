@@ -90,7 +90,7 @@ def _add_problems(path: str, method: str, operation: dict[str, Any]) -> None:
         statuses |= {"403", "409"}
     if "{" in path:
         statuses.add("404")
-    if path.endswith(("/session", "/reset-password")):
+    if path.endswith(("/session", "/reset-password", "/stream")):
         statuses.add("429")
     if any(word in path for word in _ASKS_OTHERS) or path == "/v1/instances":
         statuses.add("503")

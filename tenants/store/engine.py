@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from alembic import command
 from alembic.config import Config
+from alembic.util.exc import CommandError
 from sqlalchemy import Connection, Engine, create_engine, event, insert, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -49,16 +50,19 @@ class Store:
     @classmethod
     def open(cls, url: str) -> "Store":
         """Open and migrate. Raises: StoreUnavailable with a sentence."""
+        engine = create_engine(url, pool_pre_ping=not url.startswith("sqlite"))
         try:
-            engine = create_engine(url, pool_pre_ping=not url.startswith("sqlite"))
             if engine.dialect.name == "sqlite":
                 _prepare_sqlite(engine)
             store = cls(engine)
             with store.write() as connection:
                 _migrate(connection)
                 _first_settings(connection)
-        except SQLAlchemyError as error:
-            raise StoreUnavailable(f"the console's database cannot be opened: {error}") from error
+        except (SQLAlchemyError, CommandError) as error:
+            engine.dispose()
+            where = engine.url.render_as_string(hide_password=True)
+            reason = str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
+            raise StoreUnavailable(f"the console's database {where} cannot be opened: {reason}") from error
         return store
 
     @contextmanager

@@ -8,6 +8,7 @@ from sqlalchemy.exc import OperationalError
 
 from contracts.names import SYSTEM_INSTANCE_ID
 from runtime.clock import epoch_ms, monotonic_ms
+from runtime.http_limits import holder_of
 from runtime.logs import get_logger
 from tenants import credentials
 from tenants.errors import Conflict, Forbidden, Invalid, NotFound, TooMany, Unauthenticated
@@ -83,8 +84,9 @@ class Accounts:
 
     def log_in(self, name: str, password: str, address: str) -> Session:
         """Raises: Unauthenticated, TooMany."""
+        holder = holder_of(address)
         with self._limit_turn:
-            wait_ms = self._limit.retry_after_ms(address, name, monotonic_ms())
+            wait_ms = self._limit.retry_after_ms(holder, name, monotonic_ms())
         if wait_ms > 0:
             raise TooMany("too many wrong passwords from your address: wait a minute", wait_ms // 1000 + 1)
         with self._store.read() as connection:
@@ -92,10 +94,10 @@ class Accounts:
         stored = None if user is None else user.password_hash
         if not credentials.password_matches(stored, password) or user is None:
             with self._limit_turn:
-                self._limit.failed(address, name, monotonic_ms())
+                self._limit.failed(holder, name, monotonic_ms())
             raise Unauthenticated("user or password is wrong")
         with self._limit_turn:
-            self._limit.succeeded(address, name)
+            self._limit.succeeded(holder, name)
         token = credentials.new_session_token()
         stale = credentials.needs_rehash(user.password_hash)
         rehashed = credentials.hash_password(password) if stale else None

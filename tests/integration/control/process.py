@@ -81,6 +81,11 @@ class ControlProcess:
         """The local operator key."""
         return str(json.loads(self.layout.run_file("control").read_text())["api_key"])
 
+    @property
+    def admin_password(self) -> str:
+        """As it was drawn at the first start."""
+        return str(json.loads(self.layout.run_file("control").read_text())["admin_password"])
+
     def rss_bytes(self) -> int:
         """Resident memory."""
         assert self._process is not None

@@ -1,5 +1,6 @@
 """A control plane on a temporary SQLite file, and callers of its API."""
 
+import asyncio
 import shutil
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -37,6 +38,8 @@ class MasterServer:
         self.views: dict[str, QuotaView] = {}
         self.is_down = False
         self.questions = 0
+        self._go_on = asyncio.Event()
+        self._go_on.set()
         self.app = Starlette(
             routes=[
                 Route("/internal/v1/quota", self._overview),
@@ -72,6 +75,11 @@ class MasterServer:
             cpu=CpuQuota(request_percent=50, total=direction),
         )
 
+    def hold(self) -> asyncio.Event:
+        """Questions about one instance wait until the event is set."""
+        self._go_on = asyncio.Event()
+        return self._go_on
+
     async def _overview(self, _request: Request) -> Response:
         self.questions += 1
         if self.is_down:
@@ -80,6 +88,7 @@ class MasterServer:
         return Response(msgspec.json.encode(overview))
 
     async def _instance(self, request: Request) -> Response:
+        await self._go_on.wait()
         view = self.views.get(request.path_params["instance"])
         if self.is_down or view is None:
             return Response(status_code=503 if self.is_down else 404)

@@ -1,13 +1,18 @@
 """Quota views and live streams."""
 
 import asyncio
+import contextlib
 import json
 
 import httpx
 import pytest
 
+from tenants import callers
 from tenants.api import quota
 from tenants.console import Console
+from tenants.errors import TooMany
+from tenants.model import Caller as Asker
+from tenants.model import Role
 
 from .conftest import Caller, MasterServer
 
@@ -62,7 +67,7 @@ def short_period(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def _opened(plane: Console) -> None:
     for _ in range(1000):
-        if plane.streams_open:
+        if len(plane.streams):
             return
         await asyncio.sleep(0.005)
     raise AssertionError("no stream was opened")
@@ -75,7 +80,7 @@ async def _events(plane: Console, answer: "asyncio.Task[httpx.Response]") -> lis
     plane.closing.set()
     response = await answer
     assert response.headers["content-type"].startswith("text/event-stream")
-    assert plane.streams_open == 0
+    assert len(plane.streams) == 0
     return [part for part in response.text.split("\n\n") if part]
 
 
@@ -120,5 +125,64 @@ async def test_a_stream_ends_when_its_key_is_revoked_or_its_instance_deleted(
 
 
 async def test_streams_are_bounded(plane: Console, operator: Caller) -> None:
-    plane.streams_open = quota.STREAMS_MAX
-    assert (await operator("GET", "quota/stream")).status_code == 503
+    with contextlib.ExitStack() as held:
+        for number in range(callers.STREAMS_MAX):
+            looker = Asker("key", str(number), f"tenant-{number % 10}", Role.VIEWER, None)
+            held.enter_context(plane.streams.one(looker))
+        assert (await operator("GET", "quota/stream")).status_code == 503
+    assert len(plane.streams) == 0
+
+
+@pytest.mark.usefixtures("short_period")
+async def test_one_viewers_key_takes_no_stream_from_another_tenant(
+    plane: Console, operator: Caller, master: MasterServer
+) -> None:
+    greedy, polite = await operator.tenant("greedy"), await operator.tenant("polite")
+    for one in (greedy, polite):
+        master.knows(str((await one.order())["id"]))
+    viewer = await operator.tenant("greedy", "viewer")
+    path = "instances/shop/quota/stream"
+    streams = [asyncio.create_task(viewer("GET", path)) for _ in range(464)]
+    async with asyncio.timeout(20):
+        while sum(one.done() for one in streams) < 464 - callers.STREAMS_MAX_PER_CALLER:
+            await asyncio.sleep(0.01)
+    assert len(plane.streams) == callers.STREAMS_MAX_PER_CALLER
+    other = asyncio.create_task(polite("GET", path))
+    async with asyncio.timeout(20):
+        while len(plane.streams) == callers.STREAMS_MAX_PER_CALLER:
+            await asyncio.sleep(0.01)
+    plane.closing.set()
+    assert (await other).status_code == 200
+    answers = [(await one).status_code for one in streams]
+    assert answers.count(200) == callers.STREAMS_MAX_PER_CALLER
+    assert answers.count(429) == 464 - callers.STREAMS_MAX_PER_CALLER
+    assert len(plane.streams) == 0
+
+
+async def test_keys_of_one_tenant_share_its_streams(plane: Console) -> None:
+    with contextlib.ExitStack() as held:
+        for number in range(callers.STREAMS_MAX_PER_TENANT):
+            held.enter_context(plane.streams.one(Asker("key", str(number % 7), "acme", Role.VIEWER, None)))
+        with pytest.raises(TooMany, match="of your tenant"):
+            held.enter_context(plane.streams.one(Asker("key", "new", "acme", Role.VIEWER, None)))
+        held.enter_context(plane.streams.one(Asker("key", "new", "other", Role.VIEWER, None)))
+
+
+async def test_one_tenants_requests_at_once_are_bounded(
+    plane: Console, operator: Caller, master: MasterServer
+) -> None:
+    """All of them wait for the quota master; a neighbour's request is taken all the same."""
+    greedy, polite = await operator.tenant("greedy"), await operator.tenant("polite")
+    for one in (greedy, polite):
+        master.knows(str((await one.order())["id"]))
+    go_on = master.hold()
+    asked = [asyncio.create_task(greedy("GET", "instances/shop/quota")) for _ in range(200)]
+    async with asyncio.timeout(20):
+        while sum(one.done() for one in asked) < 200 - callers.REQUESTS_MAX_PER_TENANT:
+            await asyncio.sleep(0.01)
+    assert (await polite("GET", "me")).status_code == 200
+    go_on.set()
+    answers = [(await one).status_code for one in asked]
+    assert answers.count(200) == callers.REQUESTS_MAX_PER_TENANT
+    assert answers.count(429) == 200 - callers.REQUESTS_MAX_PER_TENANT
+    assert (await greedy("GET", "instances/shop/quota")).status_code == 200
