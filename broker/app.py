@@ -36,6 +36,8 @@ from broker.replication.host import IsrChange
 from broker.replication.manager import ReplicaManager
 from broker.replication.partition import Partition
 from broker.replication.service import Replication
+from broker.scanning.messages import Answer
+from broker.scanning.scanner import Scanner
 from broker.server import Server
 from broker.traffic_leaders import TrafficLeaders
 from contracts.names import owner_of
@@ -107,6 +109,7 @@ class Broker:
         )
         self.fetches = Fetches(self.loop.call_soon)
         self.flusher = Flusher(self.logs, self.loop, epoch_ms, self.storage_failed)
+        self.scanner = Scanner(self.loop, self._scanned)
         self.server = Server(self)
         self.maintenance = Maintenance(self)
         self.member = ClusterMember(self)
@@ -297,6 +300,14 @@ class Broker:
         self.fetches.connection_closed(connection_id)
         self.replication.connection_closed(connection_id)
 
+    def _scanned(self, instance_id: str, answer: Answer) -> None:
+        """The scanning process has worked for an instance."""
+        self.metrics.scans += 1
+        self.metrics.scan_steps += answer.steps
+        self.metrics.scan_cpu_us += answer.cpu_us
+        if instance_id:
+            self.traffic.charge_cpu(instance_id, answer.cpu_us, self.now_ms())
+
     def storage_failed(self, what: str, error: Exception) -> None:
         """The disk refused something; clients hear it as KAFKA_STORAGE_ERROR."""
         self.metrics.storage_errors += 1
@@ -325,6 +336,7 @@ class Broker:
         await self._tasks.aclose()
         if self.reporting is not None:
             await self.reporting.aclose()
+        self.scanner.close()
         self.groups.close()
         self.transactions.close()
         self.producer_ids.close()

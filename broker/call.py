@@ -66,6 +66,9 @@ class Channel(Protocol):
     def authenticated(self, authorization_id: str) -> None:
         """The peer proved the secret and may have told who it is or whom it speaks for."""
 
+    def hold_frame(self, call: "Call") -> memoryview:
+        """Keep the bytes of the call's request until its reply."""
+
     def release(self, call: "Call") -> None:
         """Only the call's reply is outstanding: go on with the next request."""
 
@@ -159,6 +162,11 @@ class Call:
         assert not self.done, "a call is answered once"
         self.done = True
         self.channel.reply(self, Ready(None, mute))
+
+    def hold_frame(self) -> memoryview:
+        """The request's frame, from now on valid until the call is answered or released; it stays accounted
+        for as receive memory. Only for rows with `raw=True`, from within `handle`."""
+        return self.channel.hold_frame(self)
 
     def release(self) -> None:
         """What was asked is done, only the reply has to wait: the connection's next request is handled

@@ -44,6 +44,7 @@ class Connection:
         "_expects_large",
         "_frame_ms",
         "_handling",
+        "_held",
         "_mute",
         "_mute_timer",
         "_outbox",
@@ -89,6 +90,8 @@ class Connection:
         self._frame_ms = self._stalled_ms = 0
         self._handling = False
         """Frames are being handled further up the stack: that loop goes on by itself."""
+        self._held: bytearray | None = None
+        """Holds the frame of the call that is being handled; may be `_buffer`."""
         self._mute: Mute | None = None
         self._mute_timer: asyncio.TimerHandle | None = None
         self._turn_queued = False
@@ -217,7 +220,13 @@ class Connection:
         if self.is_closed:
             return
         assert self._buffer is buffer
-        if start == self._end:
+        if self._held is buffer:
+            with memoryview(buffer) as view:
+                end, self._buffer = self._end, None
+                self._start = self._end = 0
+                if start < end:
+                    self._keep(view[start:end])
+        elif start == self._end:
             self._buffer = None
             self._start = self._end = 0
             self._server.memory.give_back(buffer, self)
@@ -271,11 +280,30 @@ class Connection:
 
     # -- replying --------------------------------------------------------------------------------------
 
+    def hold_frame(self, call: Call) -> memoryview:
+        """Keep the frame that is being handled; what was received in the shared buffer is copied."""
+        assert self.call is call and self._held is None
+        frame: memoryview = call.request
+        if self._buffer is not None:
+            self._held = self._buffer
+            return frame
+        size = len(frame)
+        self._held = self._server.memory.take(size)
+        self._held[:size] = frame
+        return memoryview(self._held)[:size]
+
+    def _let_go(self) -> None:
+        """The frame is not needed any more. While it is being handled, `_handle_buffer` gives it back."""
+        held, self._held = self._held, None
+        if held is not None and held is not self._buffer:
+            self._server.memory.give_back(held, self)
+
     def release(self, call: Call) -> None:
         """Only the reply is outstanding: the next request may be handled, its reply leaves after this one."""
         assert self.call is call, "a call is released once, while it is in flight"
         self._pending.add(call)
         self.call = None
+        self._let_go()
         self._resume()
 
     def reply(self, call: Call, reply: Ready) -> None:
@@ -284,6 +312,7 @@ class Connection:
             return
         if self.call is call:
             self.call = None
+            self._let_go()
         if not self._pending:
             self._send(call, reply)
             return
@@ -422,7 +451,10 @@ class Connection:
         self._outbox.clear()
         if self._buffer is not None:
             buffer, self._buffer = self._buffer, None
+            if self._held is buffer:
+                self._held = None
             self._server.memory.give_back(buffer, self)
+        self._let_go()
         self._server.memory.forget(self)
         self._server.connection_closed(self, cause)  # counted before the peer can know
         self._socket.close()

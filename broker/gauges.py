@@ -54,6 +54,8 @@ def register_gauges(broker: "Broker") -> None:
     )
     gauges["active_controller"] = ("1 on the controller.", lambda: int(broker.controller.is_active))
     gauges["live_brokers"] = ("Registered brokers.", lambda: len(metadata.brokers))
+    scanner = broker.scanner
+    gauges["scans_waiting"] = ("Looks into records without a result.", lambda: scanner.waiting)
     broker.metrics.labelled_gauges["follower_lag_records"] = (
         "Records the slowest partition of a follower lacks, by its broker.",
         "follower",

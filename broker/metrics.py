@@ -58,6 +58,10 @@ class BrokerMetrics:
         self.throttled_ms: dict[str, int] = {"produce": 0, "consume": 0}
         self.storage_errors = 0
         self.recovered_bytes = 0
+        self.scans = 0
+        """Looks into records by the scanning process."""
+        self.scan_steps = 0
+        self.scan_cpu_us = 0
         self.isr_changes: dict[str, int] = {"shrink": 0, "expand": 0}
         self.totals: Callable[[], Iterable[tuple[str, float, str]]] = tuple
         """Totals that others count: (name, value, help)."""
@@ -130,6 +134,9 @@ class BrokerMetrics:
             ("appended_bytes", self.appended_bytes, "Record bytes written to logs."),
             ("recovered_bytes", self.recovered_bytes, "Bytes that recovery read at start."),
             ("storage_errors", self.storage_errors, "Operations the disk refused."),
+            ("scans", self.scans, "Looks into records by the scanning process."),
+            ("scan_steps", self.scan_steps, "How often these let others have their turn."),
+            ("scan_cpu_seconds", self.scan_cpu_us / 1e6, "CPU time of the scanning process."),
         ):
             yield CounterMetricFamily(f"portico_broker_{name}", text, value=value)
 

@@ -24,14 +24,19 @@ _LZ4_HEAD: Final = b"\x04\x22\x4d\x18\x60\x40\x82"
 _LZ4_BLOCK_BYTES: Final = 64 * 1024
 _LZ4_STORED: Final = 0x8000_0000
 """The bit of a block's length that says it is not compressed."""
+_TOO_SMALL: Final = "failed to write whole buffer"
 
 
 class PayloadUnreadable(Exception):  # noqa: N818 - states what is so
     """The bytes do not decompress, or to more than we look at."""
 
 
+class PayloadTooLarge(PayloadUnreadable):
+    """They decompress to more than we look at."""
+
+
 def decompress(payload: bytes, codec: int, bytes_max: int = PAYLOAD_BYTES_MAX) -> Buffer:
-    """Raises: PayloadUnreadable."""
+    """Raises: PayloadUnreadable, of which PayloadTooLarge above `bytes_max`."""
     if codec == CODEC_NONE:
         return payload
     if codec == CODEC_GZIP:
@@ -67,7 +72,9 @@ def _gunzip(payload: bytes, bytes_max: int) -> bytes:
     except zlib.error as error:
         raise PayloadUnreadable(f"gzip: {error}") from error
     if not stream.eof:
-        raise PayloadUnreadable(f"gzip: cut off, or more than {bytes_max} bytes")
+        if len(data) >= bytes_max:
+            raise PayloadTooLarge(f"gzip: more than {bytes_max} bytes")
+        raise PayloadUnreadable("gzip: cut off")
     return data
 
 
@@ -91,7 +98,7 @@ def _unsnappy_block(block: bytes, bytes_max: int) -> bytes:
     try:
         size = cramjam.snappy.decompress_raw_len(block)
         if size > bytes_max:
-            raise PayloadUnreadable(f"snappy: more than {bytes_max} bytes")
+            raise PayloadTooLarge(f"snappy: more than {bytes_max} bytes")
         return bytes(cramjam.snappy.decompress_raw(block))
     except cramjam.DecompressionError as error:
         raise PayloadUnreadable(f"snappy: {error}") from error
@@ -120,13 +127,15 @@ def _lz4_frame(payload: bytes) -> bytes:
 def _into_growing(
     decompress_into: Callable[[bytes, bytearray], int], payload: bytes, bytes_max: int
 ) -> Buffer:
-    """cramjam tells a buffer that is too small and bad input apart by text only, so both try larger ones."""
+    """Buffers grow while cramjam says, by text only, that one is too small."""
     size = min(max(8 * len(payload), _FIRST_GUESS_BYTES), bytes_max)
     while True:
         out = bytearray(size)
         try:
             return memoryview(out)[: decompress_into(payload, out)]
         except cramjam.DecompressionError as error:
+            if _TOO_SMALL not in str(error):
+                raise PayloadUnreadable(str(error)) from error
             if size == bytes_max:
-                raise PayloadUnreadable(f"{error} (at most {bytes_max} bytes are looked at)") from error
+                raise PayloadTooLarge(f"more than {bytes_max} bytes") from error
         size = min(8 * size, bytes_max)

@@ -7,7 +7,9 @@ too few replicas in sync refuse it before (NOT_ENOUGH_REPLICAS) or after (NOT_EN
 With flush.messages=1 the answer waits for the leader's fdatasync too. Every frame is charged, refused ones
 included; an instance at capacity is refused or stalled (quota.md). Duplicates of idempotent producers get
 their original offset. Messages of formats v0 and v1 (v0-2) become one record batch per partition. The first
-batch of a transaction waits until its coordinator has confirmed the partition (KIP-890).
+batch of a transaction waits until its coordinator has confirmed the partition (KIP-890). Records of compacted
+topics, and of one compressed batch in many of others, are looked at one by one, elsewhere when that takes
+long (`broker.scanning`); a large request lets others have their turn between its partitions.
 Versions: v1 throttle time; v2 log append time; v3 record batches; v5 log start offset; v7 zstd; v8 error
 messages and the records they are about (KIP-467).
 """
@@ -24,17 +26,19 @@ from broker.call import Mute
 from broker.causes import CloseCause
 from broker.log.errors import AppendRefused, LogError, StorageFailed
 from broker.log.partition_log import PartitionLog
+from broker.log.payload import Look
 from broker.log.results import AppendOrigin
 from broker.payer import crossed_bytes
 from broker.produce_wire import PartitionAnswer, ProducePartition, produce_response, scan_produce
 from broker.replication.partition import ACKS_ALL, Partition
+from broker.scanning.messages import CheckRecords, Failed, Refused, Result
 from broker.throttling import charge
 from contracts.names import owner_of
 from contracts.quota import Direction
 from contracts.specs import FullBehaviour
 from traffic.verdict import Full, stall_ms
 from wire.api_table import ApiKey
-from wire.batch import CODEC_MASK, CODEC_ZSTD, BatchError, parse_header
+from wire.batch import CODEC_MASK, CODEC_ZSTD, HEADER_SIZE, BatchError, parse_header
 from wire.legacy.conversion import record_batch_of
 
 if TYPE_CHECKING:
@@ -48,14 +52,15 @@ _STORAGE_ERROR_FROM_VERSION: Final = 4
 _ZSTD_FROM_VERSION: Final = 7
 _ATTRIBUTES_LOW_BYTE: Final = 22
 """Of a batch of magic 2."""
+_TURN_BYTES: Final = 4 * 1024 * 1024
+"""Of one request, before others get their turn: two or three milliseconds of checking and writing."""
+_PARTITION_COST_BYTES: Final = 16 * 1024
+"""What a partition costs beside its bytes, in bytes of that turn."""
 
 
 def handle(broker: "Broker", call: "Call") -> None:
     """Append what may be appended, then answer."""
-    request = _Request(broker, call)
-    request.append_all()
-    request.charge()
-    request.answer_when_done()
+    _Request(broker, call).go_on()
 
 
 class _Uncommitted:
@@ -75,7 +80,17 @@ class _Uncommitted:
 class _Verified:
     """Takes the coordinator's answer about one partition, at once or later."""
 
-    __slots__ = ("_records", "_request", "answers", "each", "error_code", "guard", "partition", "position")
+    __slots__ = (
+        "_records",
+        "_request",
+        "answers",
+        "each",
+        "error_code",
+        "guard",
+        "is_looked",
+        "partition",
+        "position",
+    )
 
     def __init__(
         self,
@@ -84,6 +99,8 @@ class _Verified:
         each: ProducePartition,
         answers: list[PartitionAnswer],
         guard: int,
+        *,
+        is_looked: bool,
     ) -> None:
         self._request = request
         self._records: bytearray | None = None
@@ -92,6 +109,7 @@ class _Verified:
         self.answers = answers
         self.position = len(answers)
         self.guard = guard
+        self.is_looked = is_looked
         self.error_code: ErrorCode | None = None
 
     def wait(self, records: bytearray) -> None:
@@ -114,6 +132,8 @@ class _Request:
         "_call",
         "_frame",
         "_has_error",
+        "_is_held",
+        "_is_through",
         "_mute",
         "_refused",
         "_scan",
@@ -148,15 +168,53 @@ class _Request:
         self._timer: TimerHandle | None = None
         self._verifying = 0
         """Partitions whose transaction the coordinator is being asked about."""
+        self._is_held = False
+        """The frame stays until we release it: other requests come in between."""
+        self._is_through = False
+        """Every partition was looked at."""
 
-    def append_all(self) -> None:
-        """Append every partition's records."""
+    def go_on(self) -> None:
+        """Append what is left, then answer when the answer is known."""
+        if self._append_on():
+            self._is_through = True
+            self.charge()
+            self.answer_when_done()
+
+    def _append_on(self) -> bool:
+        """Append the records of the partitions without an answer; False: it goes on later by itself."""
         refusal = self._refusal()
-        for name, partitions in self._scan.topics:
-            answers: list[PartitionAnswer] = []
-            self._answers.append((name, answers))
-            for each in partitions:
-                answers.append(self._partition(name, each, refusal, answers))
+        turn_bytes = _TURN_BYTES
+        at = max(len(self._answers) - 1, 0)
+        for name, partitions in self._scan.topics[at:]:
+            if at == len(self._answers):
+                self._answers.append((name, []))
+            answers = self._answers[at][1]
+            for each in partitions[len(answers) :]:
+                if turn_bytes <= 0:
+                    self._hold()
+                    self._broker.loop.call_soon(self._resume)
+                    return False
+                turn_bytes -= _PARTITION_COST_BYTES + max(each.end - each.start, 0)
+                answer = self._partition(name, each, refusal, answers)
+                if answer is None:
+                    return False
+                answers.append(answer)
+            at += 1
+        return True
+
+    def _hold(self) -> None:
+        if not self._is_held:
+            self._is_held = True
+            self._frame = self._call.hold_frame()
+
+    def _resume(self) -> None:
+        """Others had their turn."""
+        if self._call.is_gone:
+            return
+        try:
+            self.go_on()
+        except Exception:  # noqa: BLE001 - as in dispatch: a bug costs one connection
+            self._broker.server.handler_failed(self._call.channel, ApiKey.PRODUCE)
 
     def charge(self) -> None:
         """Charge the frame, refused or not: to who pays for the connection, else by the names in it."""
@@ -268,7 +326,8 @@ class _Request:
 
     def _partition(
         self, topic: str, each: ProducePartition, refusal: ErrorCode | None, answers: list[PartitionAnswer]
-    ) -> PartitionAnswer:
+    ) -> PartitionAnswer | None:
+        """None: `_looked` comes back."""
         if refusal is not None:
             return self._error(each, refusal, None)
         try:
@@ -287,9 +346,62 @@ class _Request:
             full = self._full(partition.instance_id)
             if full is not None:
                 return self._full_answer(each, full)
-        if self._scan.transactional_id is not None:
-            return self._verify(partition, each, answers, self._scan.transactional_id)
-        return self._append(partition, each, answers)
+        codec_at = each.start + _ATTRIBUTES_LOW_BYTE
+        if self._call.api_version >= _LEGACY_BELOW and (
+            partition.log.config.is_compacted or (codec_at < each.end and self._frame[codec_at] & CODEC_MASK)
+        ):
+            try:
+                look = partition.log.look_here(self._frame[each.start : each.end], self._broker.epoch_ms())
+            except AppendRefused as error:
+                return self._error(each, error.error_code, error.message, error.record_indexes)
+            if isinstance(look, Look):
+                self._look(partition, each, answers, look)
+                return None
+            return self._carry(partition, each, answers, is_looked=look)
+        return self._carry(partition, each, answers)
+
+    def _look(
+        self, partition: Partition, each: ProducePartition, answers: list[PartitionAnswer], look: Look
+    ) -> None:
+        """Have the records looked at elsewhere. The connection's next request waits for this one."""
+        self._hold()
+        payload = self._frame[each.start + HEADER_SIZE : each.end]
+        self._broker.scanner.submit(
+            partition.instance_id,
+            CheckRecords(payload, *look),
+            partial(self._looked, partition, each, answers),
+        )
+
+    def _looked(
+        self, partition: Partition, each: ProducePartition, answers: list[PartitionAnswer], result: Result
+    ) -> None:
+        if self._call.is_gone:
+            return
+        try:
+            if isinstance(result, Refused):
+                error_code = ErrorCode(result.error_code)
+                answer = self._error(each, error_code, result.message, result.record_indexes)
+            elif isinstance(result, Failed):
+                answer = self._error(each, ErrorCode.request_timed_out, result.message)
+            else:
+                answer = self._carry(partition, each, answers, is_looked=True)
+            answers.append(answer)
+            self.go_on()
+        except Exception:  # noqa: BLE001 - as in dispatch: a bug costs one connection
+            self._broker.server.handler_failed(self._call.channel, ApiKey.PRODUCE)
+
+    def _carry(
+        self,
+        partition: Partition,
+        each: ProducePartition,
+        answers: list[PartitionAnswer],
+        *,
+        is_looked: bool = False,
+    ) -> PartitionAnswer:
+        """Append, in a transaction if it is one."""
+        if self._scan.transactional_id is None:
+            return self._append(partition, each, answers, is_looked=is_looked)
+        return self._verify(partition, each, answers, self._scan.transactional_id, is_looked=is_looked)
 
     def _verify(
         self,
@@ -297,6 +409,8 @@ class _Request:
         each: ProducePartition,
         answers: list[PartitionAnswer],
         transactional_id: str,
+        *,
+        is_looked: bool,
     ) -> PartitionAnswer:
         """Append once the coordinator has confirmed that the partition is in the transaction (KIP-890).
 
@@ -313,8 +427,8 @@ class _Request:
             now_ms = self._broker.epoch_ms()
             guard = partition.log.begin_verification(*producer, header.base_sequence, now_ms)
         if guard is None:
-            return self._append(partition, each, answers)
-        verified = _Verified(self, partition, each, answers, guard)
+            return self._append(partition, each, answers, is_looked=is_looked)
+        verified = _Verified(self, partition, each, answers, guard, is_looked=is_looked)
         self._broker.transactions.verify(*partition.key, transactional_id, *producer, verified)
         if verified.error_code is None:
             verified.wait(bytearray(self._frame[each.start : each.end]))
@@ -322,24 +436,30 @@ class _Request:
             return PartitionAnswer(each.partition, 0)
         if verified.error_code is not ErrorCode.none:
             return self._error(each, verified.error_code, None)
-        return self._append(partition, each, answers, verification=guard)
+        return self._append(partition, each, answers, verification=guard, is_looked=is_looked)
 
     def verified(self, one: "_Verified", records: bytearray, error_code: ErrorCode) -> None:
         """The coordinator's answer came later; `one` says where its answer belongs."""
         if self._call.is_gone:
             return
+        frame, self._frame = self._frame, memoryview(records)
         try:
             whole = ProducePartition(one.each.partition, 0, len(records))
-            self._frame = memoryview(records)
             if error_code is not ErrorCode.none:
                 answer = self._error(whole, error_code, None)
             else:
                 answer = self._append(
-                    one.partition, whole, one.answers, position=one.position, verification=one.guard
+                    one.partition,
+                    whole,
+                    one.answers,
+                    position=one.position,
+                    verification=one.guard,
+                    is_looked=one.is_looked,
                 )
             one.answers[one.position] = answer
+            self._frame = frame
             self._verifying -= 1
-            if self._verifying == 0:
+            if self._verifying == 0 and self._is_through:
                 self.answer_when_done()
         except Exception:  # noqa: BLE001 - as in dispatch: a bug costs one connection
             self._broker.server.handler_failed(self._call.channel, ApiKey.PRODUCE)
@@ -369,6 +489,7 @@ class _Request:
         *,
         position: int | None = None,
         verification: int | None = None,
+        is_looked: bool,
     ) -> PartitionAnswer:
         """Append; the answer's place is the next one unless `position` says where."""
         started_ns = perf_counter_ns()
@@ -379,6 +500,7 @@ class _Request:
                 origin=AppendOrigin.CLIENT,
                 acks=self._scan.acks,
                 verification=verification,
+                is_looked=is_looked,
             )
         except (LogError, BatchError) as error:
             if isinstance(error, StorageFailed):

@@ -93,6 +93,8 @@ class LogBase:
         self._bytes_since_snapshot = 0
         self._lineage = 0
         """Grows with every truncation: a flush that began before says nothing of what came after."""
+        self._until_sample = 0
+        """Compressed batches before one is looked into."""
         self._tail: tuple[int, int, int] | None = None
         """(offset, position, size) of the last batch, in the active segment: what waiting fetches read."""
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from broker.log.batch_numbers import number_batches
 from broker.log.errors import OffsetOutOfRange
 from broker.log.log_compaction import CompactedLog
-from broker.log.payload import check_payload
+from broker.log.payload import SAMPLE_EVERY, Look, check_payload, is_right, look_at
 from broker.log.results import AppendOrigin, AppendResult, LogSlice, TimestampOffset
 from broker.log.time_lookup import offset_for_timestamp
 from broker.log.validation import (
@@ -37,6 +37,7 @@ class PartitionLog(CompactedLog):
         leader_epoch: int,
         origin: AppendOrigin,
         verification: int | None = None,
+        is_looked: bool = False,
     ) -> AppendResult:
         """Check the records, number them in place and put them at the end of the log.
 
@@ -52,7 +53,10 @@ class PartitionLog(CompactedLog):
             return self._append_fetched(records, now_ms, leader_epoch)
         if origin is AppendOrigin.CLIENT:
             header = check_client_records(records, self.config, now_ms)
-            check_payload(records, header, needs_keys=self.config.is_compacted)
+            if not is_looked:
+                check_payload(records, header, self._look(header))
+            if header.codec:
+                self._until_sample = (self._until_sample or SAMPLE_EVERY) - 1
             if header.producer_id >= 0:
                 repeated = self._producers.check(header, verification)
                 if repeated is not None:
@@ -69,6 +73,22 @@ class PartitionLog(CompactedLog):
         self._write(records, batches, now_ms)
         time_ms = now_ms if origin is AppendOrigin.CLIENT and self._stamps_time else NO_TIMESTAMP
         return self._result(base_offset, self.log_end_offset - 1, time_ms, len(records))
+
+    def look_here(self, records: WritableBuffer, now_ms: int) -> Look | bool:
+        """What has to be asked elsewhere about a client's records before they are appended; else whether they
+        need no look any more, because they had it or none is due. Raises: AppendRefused."""
+        if self._until_sample and not self.config.is_compacted:
+            return True
+        header = check_client_records(records, self.config, now_ms)
+        look = self._look(header)
+        return True if look is None else is_right(records, header, look) or look
+
+    def _look(self, header: BatchHeader) -> Look | None:
+        """Whether every record is looked at: of compacted topics, and of one compressed batch in many. A
+        client that was refused is looked at again."""
+        if not self.config.is_compacted and (self._until_sample or not header.codec):
+            return None
+        return look_at(header, self.config)
 
     def _check_own_producers(
         self, records: WritableBuffer, batches: Sequence[tuple[int, BatchHeader]], verification: int | None

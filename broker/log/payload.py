@@ -1,13 +1,42 @@
 """Looking at the records inside a batch, for the questions that a header cannot answer."""
 
 from collections.abc import Iterator
+from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
+from broker.log.config import LogConfig
 from broker.log.errors import AppendRefused
 from wire.batch import CODEC_NONE, HEADER_SIZE, BatchError, BatchHeader, Buffer, Record, decode_records
-from wire.compression import PayloadUnreadable, decompress
+from wire.compression import PAYLOAD_BYTES_MAX, PayloadTooLarge, PayloadUnreadable, decompress
 from wire.record_walk import KeylessRecords, RecordScan, ScanTask, check_lengths
+
+SAMPLE_EVERY: Final = 256
+"""Of a topic that is not compacted, one compressed batch in so many is looked into, and a log's first."""
+_RECORDS_HERE_MAX: Final = 500
+"""A quarter of a millisecond."""
+_COMPRESSED_HERE_MAX: Final = 16 * 1024
+_DECOMPRESSED_HERE_MAX: Final = 128 * 1024
+_EXPANSION_MAX: Final = 32
+"""Decompressed bytes for each that a batch of the topic may have."""
+
+
+class Look(NamedTuple):
+    """What is to be found out about the records behind a header."""
+
+    codec: int
+    record_count: int
+    needs_keys: bool
+    """A compacted topic takes no record without a key."""
+    bytes_max: int
+    """Decompressed; above it MESSAGE_TOO_LARGE, upon which Java's producer splits the batch."""
+
+
+def look_at(header: BatchHeader, config: LogConfig) -> Look:
+    """At every record of a batch that a client sent."""
+    largest = config.max_message_bytes
+    bytes_max = max(largest, min(PAYLOAD_BYTES_MAX, _EXPANSION_MAX * largest))
+    return Look(header.codec, header.record_count, config.is_compacted, bytes_max)
 
 
 def records_of(batch: Buffer, header: BatchHeader) -> Iterator[Record]:
@@ -16,12 +45,12 @@ def records_of(batch: Buffer, header: BatchHeader) -> Iterator[Record]:
     return decode_records(header, decompress(payload, header.codec))
 
 
-def check_payload(batch: Buffer, header: BatchHeader, *, needs_keys: bool) -> None:
-    """Whether the records that a client sent are what the header declares; a compacted topic (`needs_keys`)
-    takes none without a key. Raises: AppendRefused."""
+def check_payload(batch: Buffer, header: BatchHeader, look: Look | None) -> None:
+    """Whether the records that a client sent are what the header declares. Without a `look`, those of a
+    compressed batch are left alone. Raises: AppendRefused."""
     try:
-        if needs_keys:
-            _scan(batch, header)
+        if look is not None:
+            _scan(batch, header, look)
         elif header.codec == CODEC_NONE:
             with memoryview(batch) as view:
                 check_lengths(view, header)
@@ -29,11 +58,32 @@ def check_payload(batch: Buffer, header: BatchHeader, *, needs_keys: bool) -> No
         raise AppendRefused(error.error_code, error.message, error.indexes) from error
     except BatchError as error:
         raise AppendRefused(error.error_code, error.message) from error
+    except PayloadTooLarge as error:
+        raise AppendRefused(ErrorCode.message_too_large, f"the records cannot be read: {error}") from error
     except PayloadUnreadable as error:
         raise AppendRefused(ErrorCode.invalid_record, f"the records cannot be read: {error}") from error
 
 
-def _scan(batch: Buffer, header: BatchHeader) -> None:
-    payload = decompress(bytes(batch[HEADER_SIZE : header.size_bytes]), header.codec)
-    scan = RecordScan(payload, 0, len(payload), ScanTask(header.record_count, needs_keys=True))
-    assert scan.step(header.record_count)
+def is_right(batch: Buffer, header: BatchHeader, look: Look) -> bool:
+    """The same where it is little work, whatever the records are; False: it may be more, nothing is known.
+
+    Raises: AppendRefused.
+    """
+    if header.record_count > _RECORDS_HERE_MAX or (
+        header.codec != CODEC_NONE and header.size_bytes > _COMPRESSED_HERE_MAX
+    ):
+        return False
+    here = look._replace(bytes_max=min(look.bytes_max, _DECOMPRESSED_HERE_MAX))
+    try:
+        check_payload(batch, header, here)
+    except AppendRefused as refused:
+        if refused.error_code is ErrorCode.message_too_large and here.bytes_max < look.bytes_max:
+            return False
+        raise
+    return True
+
+
+def _scan(batch: Buffer, header: BatchHeader, look: Look) -> None:
+    payload = decompress(bytes(batch[HEADER_SIZE : header.size_bytes]), look.codec, look.bytes_max)
+    scan = RecordScan(payload, 0, len(payload), ScanTask(look.record_count, look.needs_keys))
+    assert scan.step(look.record_count)

@@ -192,8 +192,10 @@ class Partition:
         origin: "AppendOrigin",
         acks: int = ACKS_ALL,
         verification: int | None = None,
+        is_looked: bool = False,
     ) -> "AppendResult":
-        """Append as leader; `verification` is the guard of a transaction's first batch here (KIP-890).
+        """Append as leader; `verification` is the guard of a transaction's first batch here (KIP-890), and
+        `is_looked` says that the records were found to be right.
 
         Raises: NotLeader, AppendRefused (also NOT_ENOUGH_REPLICAS), StorageFailed.
         """
@@ -213,6 +215,7 @@ class Partition:
             leader_epoch=self.leader_epoch,
             origin=origin,
             verification=verification,
+            is_looked=is_looked,
         )
         if result.appended_bytes:
             self._committed_bytes += result.appended_bytes

@@ -87,6 +87,7 @@ def test_a_scanned_produce_is_what_was_encoded(
                     st.just(-1),
                     _i64,
                     st.none() | st.text(max_size=20),
+                    st.lists(st.integers(0, 2**31 - 1), max_size=3).map(tuple),
                 ),
                 max_size=3,
             ),
@@ -105,6 +106,9 @@ def test_kio_reads_a_produce_response(version: int, topics: Any) -> None:
         for found, answer in zip(topic.partition_responses, answers, strict=True):
             assert (found.index, found.error_code.value) == answer[:2]
             assert found.base_offset == answer.base_offset
+            if version == 8 and answer.error_message is not None:
+                told = [(each.batch_index, each.batch_index_error_message) for each in found.record_errors]
+                assert told == [(index, answer.error_message) for index in answer.record_indexes]
             if version >= 5:
                 assert found.log_start_offset == answer.log_start_offset
             if version >= 8:

@@ -293,7 +293,9 @@ def test_unordered_timestamps_are_found(tmp_path: Path) -> None:
 def test_a_payload_that_cannot_be_read_answers_with_its_batch(tmp_path: Path) -> None:
     log = new_log(tmp_path)
     two = records("a", "b", at_ms=1000, step_ms=10)
-    append(log, build_batch(two, attributes=4, payload=b"garbage"))
+    garbage = build_batch(two, attributes=4, payload=b"garbage")
+    log.append(garbage, now_ms=NOW_MS, leader_epoch=0, origin=AppendOrigin.CLIENT, is_looked=True)
+    log.advance_high_watermark()
     assert log.offset_for_timestamp(1005) == (1000, 0)
 
 

@@ -1,0 +1,183 @@
+"""Records that cost a lot to look at: by whom they are looked at, and what the neighbour notices."""
+
+import os
+import select
+import signal
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from confluent_kafka import Producer
+
+from tests.integration.broker.process import BrokerProcess
+from tests.integration.broker.raw import RawClient, create_topic, fetch, produce, produce_body
+from tests.unit.wire.malformed import NOW_MS, batch_of, record
+from wire.batch import Record, build_batch, encode_records
+from wire.codec import decode_response
+from wire.compression import compress
+
+GREEDY, POLITE = "igreedyaaaaa", "ipoliteaaaaa"
+_COUNT = 60_000
+
+
+def _scanners(broker: BrokerProcess) -> list[int]:
+    """The scanning processes of this broker."""
+    threads = Path(f"/proc/{broker.pid}/task").iterdir()
+    children = [pid for thread in threads for pid in (thread / "children").read_text().split()]
+    return [
+        int(pid) for pid in children if "broker.scanning.process" in Path(f"/proc/{pid}/cmdline").read_text()
+    ]
+
+
+@contextmanager
+def _stopped(pid: int) -> Iterator[None]:
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def _large(count: int = _COUNT, codec: int = 4) -> bytes:
+    """A right batch, small on the wire, that nobody may look at on the event loop."""
+    rows = [Record(0, NOW_MS, b"key", b"v")] * count
+    return bytes(build_batch(rows, attributes=codec, payload=compress(encode_records(rows), codec)))
+
+
+def _warm(client: RawClient, topic: str) -> None:
+    """Have the scanning process running."""
+    assert produce(client, topic, _large(1_000)).error_code.name == "none"
+
+
+def _send(client: RawClient, topic: str, records: bytes) -> None:
+    client.send_frame(0, 8, produce_body(topic, 0, records))
+
+
+def _answer(client: RawClient) -> tuple[str, int]:
+    _, response = decode_response(client.receive_frame(), 0, 8)
+    (answer,) = response.responses[0].partition_responses
+    return answer.error_code.name, answer.base_offset
+
+
+def test_a_bomb_is_refused_by_its_header(broker: BrokerProcess, raw: RawClient) -> None:
+    """342 bytes that claim millions of records: neither the loop nor the scanning process sees them."""
+    topic = f"{GREEDY}.bombs"
+    create_topic(raw, topic, cleanup_policy="compact")
+    payload = record(0) * 4_000_000
+    before = broker.metrics()["portico_broker_scans_total"]
+    for codec in (1, 2, 3, 4):
+        bomb = batch_of(payload, 4_000_000, codec=codec)
+        answer = produce(raw, topic, bomb) if len(bomb) < 1_000_000 else None
+        if answer is not None:
+            assert answer.error_code.name in ("invalid_record", "message_too_large")
+    assert broker.metrics()["portico_broker_scans_total"] == before
+
+
+def test_a_payload_that_decompresses_to_too_much(raw: RawClient) -> None:
+    create_topic(raw, f"{GREEDY}.zeros", cleanup_policy="compact", max_message_bytes="100000")
+    for codec in (1, 3, 4):
+        bomb = batch_of(bytes(8_000_000), 100, codec=codec)
+        assert produce(raw, f"{GREEDY}.zeros", bomb).error_code.name == "message_too_large"
+
+
+def test_others_are_served_while_records_are_looked_at(broker: BrokerProcess, raw: RawClient) -> None:
+    """The one who looks stands still: whoever was not served by the loop alone would wait for ever."""
+    create_topic(raw, f"{GREEDY}.compacted", cleanup_policy="compact")
+    create_topic(raw, f"{POLITE}.compacted", cleanup_policy="compact")
+    create_topic(raw, f"{POLITE}.plain")
+    _warm(raw, f"{GREEDY}.compacted")
+    (scanner,) = _scanners(broker)
+    with RawClient(broker.port, 60) as greedy, RawClient(broker.port, 60) as polite:
+        with _stopped(scanner):
+            _send(greedy, f"{GREEDY}.compacted", _large())
+            small = bytes(build_batch([Record(0, NOW_MS, b"k", b"v")] * 100))
+            for number in range(50):
+                assert produce(polite, f"{POLITE}.compacted", small).base_offset == 100 * number
+                assert produce(polite, f"{POLITE}.plain", small).base_offset == 100 * number
+            assert fetch(polite, f"{POLITE}.plain", 0).high_watermark == 5_000
+            assert broker.metrics()["portico_broker_scans_waiting"] == 1
+            assert not select.select([greedy.socket], [], [], 0)[0]
+        assert _answer(greedy) == ("none", 1_000)
+
+
+def test_requests_of_a_connection_keep_their_order(broker: BrokerProcess, raw: RawClient) -> None:
+    topic = f"{GREEDY}.order"
+    create_topic(raw, topic, cleanup_policy="compact")
+    _warm(raw, topic)
+    expected = 1_000
+    for _ in range(5):
+        for batch in (_large(), bytes(build_batch([Record(0, NOW_MS, b"k", b"v")])), _large(2_000, 3)):
+            _send(raw, topic, batch)
+    for _ in range(5):
+        for count in (_COUNT, 1, 2_000):
+            assert _answer(raw) == ("none", expected)
+            expected += count
+
+
+def test_a_scanning_process_that_is_killed_costs_nobody_anything(
+    broker: BrokerProcess, raw: RawClient
+) -> None:
+    topic = f"{GREEDY}.killed"
+    create_topic(raw, topic, cleanup_policy="compact")
+    _warm(raw, topic)
+    (scanner,) = _scanners(broker)
+    os.kill(scanner, signal.SIGSTOP)
+    _send(raw, topic, _large())
+    assert produce_elsewhere(broker, f"{POLITE}.meanwhile") == 0
+    os.kill(scanner, signal.SIGKILL)
+    assert _answer(raw) == ("none", 1_000)
+    assert _scanners(broker) != [scanner]
+
+
+def produce_elsewhere(broker: BrokerProcess, topic: str) -> int:
+    with RawClient(broker.port) as client:
+        create_topic(client, topic)
+        return int(produce(client, topic, bytes(build_batch([Record(0, NOW_MS, None, b"v")]))).base_offset)
+
+
+def test_a_client_that_leaves_while_its_records_are_looked_at(broker: BrokerProcess, raw: RawClient) -> None:
+    topic = f"{GREEDY}.leaves"
+    create_topic(raw, topic, cleanup_policy="compact")
+    _warm(raw, topic)
+    (scanner,) = _scanners(broker)
+    with _stopped(scanner), RawClient(broker.port) as greedy:
+        _send(greedy, topic, _large())
+        assert produce_elsewhere(broker, f"{POLITE}.leaves") == 0
+    assert produce(raw, topic, _large(600)).base_offset == 1_000, "what nobody waits for is not appended"
+    assert broker.closed_by("internal_error") == 0
+    assert broker.metrics()["portico_broker_receive_memory_bytes"] < 8 * 2**20
+
+
+def test_a_request_of_many_partitions_takes_turns(broker: BrokerProcess, raw: RawClient) -> None:
+    """Five thousand batches for one partition: all are appended, in order; the frame outlives the turns."""
+    topic = f"{GREEDY}.many"
+    create_topic(raw, topic)
+    batch = bytes(build_batch([Record(0, NOW_MS, None, b"v")]))
+    one = struct.pack(">ii", 0, len(batch)) + batch
+    name = struct.pack(">h", len(topic)) + topic.encode()
+    for count in (255, 256, 257, 5_000):
+        body = struct.pack(">hhii", -1, -1, 5_000, 1) + name + struct.pack(">i", count) + one * count
+        start = fetch(raw, topic, 0).high_watermark
+        raw.send_frame(0, 8, body)
+        _, response = decode_response(raw.receive_frame(), 0, 8)
+        answers = response.responses[0].partition_responses
+        assert [answer.base_offset for answer in answers] == list(range(start, start + count))
+
+
+def test_librdkafka_fills_a_compacted_topic(broker: BrokerProcess, raw: RawClient) -> None:
+    topic = f"{POLITE}.librdkafka"
+    create_topic(raw, topic, cleanup_policy="compact")
+    for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
+        producer = Producer(
+            {
+                "bootstrap.servers": broker.address,
+                "compression.type": codec,
+                "enable.idempotence": True,
+                "linger.ms": 50,
+            }
+        )
+        for number in range(10_000):
+            producer.produce(topic, b"value", key=b"%d" % number)
+        assert producer.flush(60) == 0
+    assert fetch(raw, topic, 0).high_watermark == 50_000
