@@ -245,7 +245,13 @@ class Connection:
             if fault is not None:
                 self.close(fault)
                 break
-            if self.payer is not None and not self._is_admitted(view, start, end, 4 + size):
+            payer = self.payer  # the login may have been the frame before
+            if (
+                payer is not None
+                and end - start >= _KEYED_BYTES
+                and (api_key := _API_KEY.unpack_from(view, start + 4)[0]) != payer.paid_key
+                and not self._is_admitted(payer, api_key, 4 + size)
+            ):
                 break
             if end - start < 4 + size:
                 break
@@ -260,19 +266,17 @@ class Connection:
         self._handling = False
         return start
 
-    def _is_admitted(self, view: memoryview, start: int, end: int, frame_bytes: int) -> bool:
+    def _is_admitted(self, payer: Payer, api_key: int, frame_bytes: int) -> bool:
         """Whether more of the frame may be read: the first of its kind waits for what is owed before it."""
-        payer = self.payer
-        assert payer is not None
-        if end - start < _KEYED_BYTES:
-            return True
-        charged = CHARGED.get(_API_KEY.unpack_from(view, start + 4)[0])
+        charged = CHARGED.get(api_key)
         if charged is None:
             return True
         self._mute = payer.admit(charged, frame_bytes, self._server.now_ms())
         if self._mute is not None:
             self.check_mute()
-        return self._mute is None
+            return self._mute is None
+        payer.paid_key = api_key
+        return True
 
     def _wait_for_memory(self, *, holds_memory: bool) -> None:
         self._watch.stop_reading()

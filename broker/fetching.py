@@ -16,13 +16,13 @@ from broker.log.errors import LogError
 from broker.log.partition_log import PartitionLog
 from broker.log.results import LogSlice
 from broker.log.txn_index import AbortedTransaction
-from broker.payer import Charged, Payer, crossed_bytes
+from broker.payer import Charged, Payer
 from broker.purgatory import Purgatory, Waiting
 from broker.replication.partition import Partition
 from broker.replication.replicas import Replicas
 from broker.replication.sessions import ReplicaSessions
 from broker.throttling import Reservation, charge
-from contracts.names import owner_of
+from contracts.names import SCOPE_LENGTH, owner_of
 from contracts.quota import Direction
 from wire.api_table import ApiKey
 
@@ -264,7 +264,11 @@ class Fetch:
 
     def _answer(self, reads: list[PartitionRead], now_ms: int) -> None:
         payer = self.call.channel.payer
-        if payer is not None and not self._is_due(payer, reads, now_ms):
+        if (
+            payer is not None
+            and not (payer.has_fetched and self._reservation is None)
+            and not self._is_due(payer, reads, now_ms)
+        ):
             return
         reply = FetchReply(
             self.call.api_version,
@@ -273,7 +277,7 @@ class Fetch:
         )
         frame_bytes = reply.body_bytes + 8
         if payer is not None:
-            throttled = self._pay(payer, crossed_bytes(frame_bytes, reply.topics), now_ms)
+            throttled = self._pay(payer, frame_bytes - reply.topics * SCOPE_LENGTH, now_ms)
         else:
             sizes = self._sizes(reads, frame_bytes)
             throttled = charge(self._broker.traffic, Direction.CONSUME, sizes, now_ms)

@@ -9,7 +9,6 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
 from broker.throttling import Debt, Reservation
-from contracts.names import SCOPE_LENGTH
 from contracts.quota import Direction
 
 if TYPE_CHECKING:
@@ -32,19 +31,22 @@ class Charged(IntEnum):
     """Requests that make a coordinator write into internal topics."""
 
 
+_CONSUME: Final = int(Charged.CONSUME)
 _ALL: Final = Charged.PRODUCE | Charged.CONSUME | Charged.INTERNAL
 
 
 class Payer:
     """The instance behind one connection, and which of its buckets this connection has waited for."""
 
-    __slots__ = ("_traffic", "_unpaid", "instance_id", "reservation")
+    __slots__ = ("_traffic", "_unpaid", "instance_id", "paid_key", "reservation")
 
     def __init__(self, traffic: "TrafficPoint", instance_id: str) -> None:
         self._traffic = traffic
         self._unpaid: int = _ALL
         """Kinds of which no frame has come."""
         self.instance_id: Final = instance_id
+        self.paid_key: int | None = None
+        """The API of which frames came last: they need not be looked at again."""
         self.reservation: Reservation | None = None
         """For the frame that is to be read next."""
 
@@ -52,6 +54,11 @@ class Payer:
     def is_new(self) -> bool:
         """Whether no frame that is charged has come yet."""
         return self._unpaid == _ALL
+
+    @property
+    def has_fetched(self) -> bool:
+        """Whether a Fetch was answered, or waits to be."""
+        return not self._unpaid & _CONSUME
 
     def flow(self, charged: Charged) -> "Flow":
         """The bucket of one kind."""
@@ -126,9 +133,8 @@ class Payer:
         return _throttled(Debt(flow, flow.ticket), now_ms)
 
     def charge_fetch_request(self, size_bytes: int, now_ms: int) -> None:
-        """A request of very many partitions is charged beside its answer."""
-        if size_bytes > FREE_FETCH_REQUEST_BYTES:
-            self.flow(Charged.CONSUME).spend(size_bytes, now_ms)
+        """A request of very many partitions, above FREE_FETCH_REQUEST_BYTES, is charged beside its answer."""
+        self.flow(Charged.CONSUME).spend(size_bytes, now_ms)
 
     def refuse(self, reason: str) -> None:
         """Count a refused request."""
@@ -149,8 +155,3 @@ class Payer:
 
 def _throttled(debt: Debt, now_ms: int) -> "tuple[int, Mute | None]":
     return debt.throttle_time_ms(now_ms), debt.mute(now_ms)
-
-
-def crossed_bytes(frame_bytes: int, names: int) -> int:
-    """What crossed the tenant's socket of a frame with so many names that carry a scope on our side of it."""
-    return frame_bytes - names * SCOPE_LENGTH

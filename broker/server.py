@@ -54,6 +54,8 @@ class Route(NamedTuple):
     request_class: Any
     """None: the handler scans the frame."""
     frame_bytes_max: int
+    is_internal: bool
+    """Charged when it comes; the others charge for themselves."""
 
 
 class Server:
@@ -179,8 +181,8 @@ class Server:
                 request = decode(route.request_class, bytes(frame), header.body_at)
             call = connection.call = Call(header, request, connection, self.now_ms())
             payer = connection.payer
-            if payer is not None and route.api.charged is not None:
-                self._charge(payer, call, route.api.charged, len(frame) + 4)
+            if payer is not None and (route.is_internal or payer.reservation is not None):
+                self._charge(payer, call, len(frame) + 4, is_internal=route.is_internal)
             self.metrics.requests[api_key] += 1
             route.handler(self.broker, call)
         except MalformedFrame as error:
@@ -189,10 +191,10 @@ class Server:
         except Exception:  # noqa: BLE001 - the boundary: a handler's bug costs one connection, not the process
             self.handler_failed(connection, api_key)
 
-    def _charge(self, payer: Payer, call: Call, charged: Charged, frame_bytes: int) -> None:
+    def _charge(self, payer: Payer, call: Call, frame_bytes: int, *, is_internal: bool) -> None:
         """Produce and Fetch charge for themselves, when they know what was carried."""
         reservation = payer.take_reservation()
-        if charged is Charged.INTERNAL:
+        if is_internal:
             payer.charge_request(frame_bytes, reservation, call.received_at_ms)
             call.debt = lambda: payer.internal_debt(self.now_ms())
         else:
@@ -232,6 +234,7 @@ class Server:
             not api.is_ours and is_flexible(api_key, api_version),
             None if api.raw or api.is_ours else request_class(api_key, api_version),
             limit if api.frame_bytes_max is None else min(limit, api.frame_bytes_max),
+            api.charged is Charged.INTERNAL,
         )
         return route
 

@@ -21,6 +21,7 @@ from broker.fetch_reply import FetchReply, PartitionRead, error_frame, error_fra
 from broker.fetch_sessions import NO_SESSION, SessionError
 from broker.fetching import Fetch
 from broker.legacy_fetching import LEGACY_BELOW, LegacyFetch, in_turn
+from broker.payer import FREE_FETCH_REQUEST_BYTES
 from broker.replication import replica_fetch
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def handle(broker: "Broker", call: "Call") -> None:
         _replica(broker, call, scan)
         return
     payer = call.channel.payer
-    if payer is not None:
+    if payer is not None and len(call.request) > FREE_FETCH_REQUEST_BYTES:
         payer.charge_fetch_request(len(call.request) + 4, broker.now_ms())
     is_legacy = call.api_version < LEGACY_BELOW
     if is_legacy:

@@ -28,12 +28,11 @@ from broker.log.errors import AppendRefused, LogError, StorageFailed
 from broker.log.partition_log import PartitionLog
 from broker.log.payload import Look
 from broker.log.results import AppendOrigin
-from broker.payer import crossed_bytes
 from broker.produce_wire import PartitionAnswer, ProducePartition, produce_response, scan_produce
 from broker.replication.partition import ACKS_ALL, Partition
 from broker.scanning.messages import CheckRecords, Failed, Refused, Result
 from broker.throttling import charge
-from contracts.names import owner_of
+from contracts.names import SCOPE_LENGTH, owner_of
 from contracts.quota import Direction
 from contracts.specs import FullBehaviour
 from traffic.verdict import Full, stall_ms
@@ -223,7 +222,7 @@ class _Request:
         payer = call.channel.payer
         if payer is not None:
             names = len(self._scan.topics) + (self._scan.transactional_id is not None)
-            size_bytes = crossed_bytes(frame_bytes, names)
+            size_bytes = frame_bytes - names * SCOPE_LENGTH  # what crossed the tenant's own socket
             throttled = payer.charge_produce(size_bytes, call.reservation, broker.now_ms())
             if self._refused is not None:
                 payer.refuse(self._refused)
@@ -235,6 +234,9 @@ class _Request:
     def _sizes(self, frame_bytes: int) -> Iterable[tuple[str, int]]:
         """Each instance's part of a frame that may name several: records, and the rest to the first."""
         sizes: dict[str, int] = {}
+        if len(self._scan.topics) == 1:
+            owner = owner_of(self._scan.topics[0][0])
+            return () if owner is None else ((owner, frame_bytes),)
         for name, partitions in self._scan.topics:
             owner = owner_of(name)
             if owner is not None:
