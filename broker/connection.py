@@ -157,8 +157,8 @@ class Connection:
             self._wait_for_memory(holds_memory=False)
             return
         limit = server.config.receive_buffer_bytes
-        if self._expects_large or (self.payer is not None and self.payer.is_new):
-            limit = _LARGE_HEAD_BYTES  # the rest may have to wait in the kernel
+        if self._expects_large or not self.is_authenticated or (self.payer is not None and self.payer.is_new):
+            limit = _LARGE_HEAD_BYTES  # the rest of a first frame may have to wait in the kernel
         elif server.memory.used_bytes >= server.memory.limit_bytes:
             limit = SMALL_BYTES
         received = self._socket.recv_into(server.shared, limit)
