@@ -95,7 +95,7 @@ class Reporting:
     def _follow(self, spec: InstanceSpec) -> bool:
         """Whether a rate or the block changed."""
         if spec.state.is_gone:
-            self._broker.held.hold(spec.instance_id)
+            self._broker.hold(spec.instance_id)
         else:
             self._broker.held.release(spec.instance_id)
         return self._broker.traffic.set_spec(spec, self._broker.now_ms())
@@ -104,7 +104,7 @@ class Reporting:
         """The feed tells of it no more: its data and its limits stay as they are."""
         broker, spec = self._broker, self.feed.absent[instance_id].spec
         if spec.cluster_id == broker.config.cluster_id:
-            broker.held.hold(instance_id)
+            broker.hold(instance_id)
             broker.traffic.hold(instance_id, spec, broker.now_ms())
 
     def _purge(self, order: InstanceSpec) -> None:
