@@ -13,6 +13,7 @@ what they cost:
 Source: Kafka LogValidator, DefaultRecordBatch (uncompressedIterator), DefaultRecord.readFrom.
 """
 
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
@@ -309,3 +310,28 @@ def _malformed(error: Exception) -> BatchError:
     if isinstance(error, IndexError):
         return _invalid("malformed records: they are cut off")
     return _invalid(f"malformed records: {error}")
+
+
+def find_timestamp(
+    payload: Buffer, header: BatchHeader, timestamp_ms: int, from_offset: int
+) -> Iterator[tuple[int, int] | None]:
+    """None for each record that is too old or in front of `from_offset`, then (timestamp, offset) of the
+    first that is not. Raises: BatchError (INVALID_RECORD)."""
+    delta_min, offset_min = timestamp_ms - header.base_timestamp_ms, from_offset - header.base_offset
+    at, end = 0, len(payload)
+    try:
+        for _ in range(header.record_count):
+            size, at = read_varint(payload, at)
+            behind = at + size
+            if size < _BODY_BYTES_MIN or behind > end:
+                raise ValueError(f"a record of {size} bytes where {end - at} are left")
+            delta, at = read_varint(payload, at + 1)
+            if delta >= delta_min:
+                offset_delta, _ = read_varint(payload, at)
+                if offset_delta >= offset_min:
+                    yield header.base_timestamp_ms + delta, header.base_offset + offset_delta
+                    return
+            yield None
+            at = behind
+    except (IndexError, ValueError) as error:
+        raise _malformed(error) from error

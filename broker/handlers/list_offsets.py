@@ -3,12 +3,15 @@
 Behaviour: timestamp -2 earliest, -1 latest (the high watermark, or the last stable offset with
 read_committed), else the first committed record at or after the timestamp (KAFKA-5522). While a new leader's
 high watermark has not come to where it began, the latest offset would seem to go back: OFFSET_NOT_AVAILABLE
-(KIP-207; LEADER_NOT_AVAILABLE to those who do not know it).
+(KIP-207; LEADER_NOT_AVAILABLE to those who do not know it). Where a time takes long to find it is looked for
+elsewhere (`broker.scanning`). A partition that is named twice is refused, as Kafka does.
 Deliberately not done: -3 max timestamp (v7, KIP-734).
 Versions: v0 offsets of segments (`broker.legacy_offsets`); v2 isolation level; v4 leader epoch and its
 fencing (KIP-320); v5 OFFSET_NOT_AVAILABLE; v6 flexible.
 """
 
+from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -16,7 +19,10 @@ from kio.schema.errors import ErrorCode
 from broker import legacy_offsets
 from broker.entities import ResponseShape, response_shape
 from broker.log.errors import LogError
+from broker.log.results import TimestampOffset
+from broker.log.time_lookup import TimeSearch
 from broker.replication.partition import Partition
+from broker.scanning.messages import FindTime, Found, Result
 from wire.api_table import ApiKey
 from wire.codec import duration
 
@@ -28,65 +34,148 @@ _LATEST: Final = -1
 _EARLIEST: Final = -2
 _READ_COMMITTED: Final = 1
 _OFFSET_NOT_AVAILABLE_FROM: Final = 5
+_PARTITIONS_PER_TURN: Final = 200
+"""Of one request, before others get their turn: a few milliseconds."""
 
 
 def handle(broker: "Broker", call: "Call") -> None:
     """Look up each partition."""
     if call.api_version == 0:
         call.reply(legacy_offsets.answer(broker, call.request))
-        return
-    shape = response_shape(ApiKey.LIST_OFFSETS, call.api_version)
-    read_committed = getattr(call.request, "isolation_level", 0) == _READ_COMMITTED
-    topics = tuple(
-        shape.nested(
-            "ListOffsetsTopicResponse",
-            name=topic.name,
-            partitions=tuple(
-                _partition(broker, call, shape, topic.name, asked, read_committed)
-                for asked in topic.partitions
-            ),
-        )
-        for topic in call.request.topics
-    )
-    call.reply(shape.make(throttle_time=duration(0), topics=topics))
+    else:
+        _Request(broker, call).go_on()
 
 
-def _partition(
-    broker: "Broker", call: "Call", shape: ResponseShape, topic: str, asked: Any, read_committed: bool
-) -> Any:
-    timestamp_ms = offset = leader_epoch = -1
-    error_code = ErrorCode.none
-    try:
-        partition = broker.replicas.leader(
-            topic, asked.partition_index, getattr(asked, "current_leader_epoch", -1)
+class _Request:
+    """One ListOffsets request in progress."""
+
+    __slots__ = ("_answers", "_broker", "_call", "_read_committed", "_repeated", "_shape")
+
+    def __init__(self, broker: "Broker", call: "Call") -> None:
+        self._broker = broker
+        self._call = call
+        self._shape: ResponseShape = response_shape(ApiKey.LIST_OFFSETS, call.api_version)
+        self._read_committed = getattr(call.request, "isolation_level", 0) == _READ_COMMITTED
+        self._repeated = _repeated(call.request.topics)
+        self._answers: list[list[Any]] = []
+
+    def go_on(self) -> None:
+        """Look up the partitions without an answer, then answer; others get their turn in between."""
+        left = _PARTITIONS_PER_TURN
+        topics, answers = self._call.request.topics, self._answers
+        for at in range(max(len(answers) - 1, 0), len(topics)):
+            if at == len(answers):
+                answers.append([])
+            topic = topics[at]
+            for asked in topic.partitions[len(answers[at]) :]:
+                if not left:
+                    self._broker.loop.call_soon(self._resume)
+                    return
+                left -= 1
+                answer = self._partition(topic.name, asked)
+                if answer is None:
+                    return
+                answers[at].append(answer)
+        self._reply()
+
+    def _resume(self) -> None:
+        if self._call.is_gone:
+            return
+        try:
+            self.go_on()
+        except Exception:  # noqa: BLE001 - as in dispatch: a bug costs one connection
+            self._broker.server.handler_failed(self._call.channel, ApiKey.LIST_OFFSETS)
+
+    def _reply(self) -> None:
+        topics = tuple(
+            self._shape.nested("ListOffsetsTopicResponse", name=topic.name, partitions=tuple(partitions))
+            for topic, partitions in zip(self._call.request.topics, self._answers, strict=True)
         )
-        timestamp_ms, offset, leader_epoch = _look_up(partition, asked.timestamp, read_committed)
-    except LogError as error:
-        error_code = error.error_code
-        if error_code is ErrorCode.offset_not_available and call.api_version < _OFFSET_NOT_AVAILABLE_FROM:
+        self._call.reply(self._shape.make(throttle_time=duration(0), topics=topics))
+
+    def _partition(self, topic: str, asked: Any) -> Any | None:
+        """None: `_found` comes back."""
+        if (topic, asked.partition_index) in self._repeated:
+            return self._answer(asked, error_code=ErrorCode.invalid_request)
+        try:
+            partition = self._broker.replicas.leader(
+                topic, asked.partition_index, getattr(asked, "current_leader_epoch", -1)
+            )
+            found = _look_up(partition, asked.timestamp, self._read_committed)
+        except LogError as error:
+            return self._answer(asked, error_code=error.error_code)
+        if not isinstance(found, TimeSearch):
+            return self._answer(asked, *found)
+        self._broker.scanner.submit(
+            partition.instance_id, FindTime(found), partial(self._found, partition, asked)
+        )
+        return None
+
+    def _found(self, partition: Partition, asked: Any, result: Result) -> None:
+        if self._call.is_gone:
+            return
+        if not isinstance(result, Found):  # a file has gone meanwhile: the client asks again
+            answer = self._answer(asked, error_code=ErrorCode.offset_not_available)
+        elif result.record is not None:
+            answer = self._answer(asked, *_of_record(partition, result.record))
+        elif not partition.has_reached_epoch:
+            answer = self._answer(asked, error_code=ErrorCode.offset_not_available)
+        else:
+            answer = self._answer(asked)
+        self._answers[-1].append(answer)
+        self._resume()
+
+    def _answer(
+        self,
+        asked: Any,
+        timestamp_ms: int = -1,
+        offset: int = -1,
+        leader_epoch: int = -1,
+        *,
+        error_code: ErrorCode = ErrorCode.none,
+    ) -> Any:
+        if (
+            error_code is ErrorCode.offset_not_available
+            and self._call.api_version < _OFFSET_NOT_AVAILABLE_FROM
+        ):
             error_code = ErrorCode.leader_not_available
-    return shape.nested(
-        "ListOffsetsPartitionResponse",
-        partition_index=asked.partition_index,
-        error_code=error_code,
-        timestamp=timestamp_ms,
-        offset=offset,
-        leader_epoch=leader_epoch,
-    )
+        return self._shape.nested(
+            "ListOffsetsPartitionResponse",
+            partition_index=asked.partition_index,
+            error_code=error_code,
+            timestamp=timestamp_ms,
+            offset=offset,
+            leader_epoch=leader_epoch,
+        )
 
 
-def _look_up(partition: Partition, timestamp_ms: int, read_committed: bool) -> tuple[int, int, int]:
-    """(timestamp, offset, its leader epoch), all -1 when there is no such record. Raises: LogError."""
+def _repeated(topics: Any) -> frozenset[tuple[str, int]]:
+    """Partitions that are named more than once: Kafka refuses them, and nobody pays for the same twice."""
+    named = Counter((topic.name, asked.partition_index) for topic in topics for asked in topic.partitions)
+    return frozenset(key for key, count in named.items() if count > 1)
+
+
+def _look_up(
+    partition: Partition, timestamp_ms: int, read_committed: bool
+) -> tuple[int, int, int] | TimeSearch:
+    """(timestamp, offset, its leader epoch), all -1 when there is no such record; a TimeSearch where that may
+    be much work. Raises: LogError."""
     log = partition.log
     latest = log.last_stable_offset if read_committed else log.high_watermark
     if timestamp_ms == _EARLIEST:
         return -1, log.log_start_offset, log.epoch_of(log.log_start_offset)
     if timestamp_ms >= 0:
         found = log.offset_for_timestamp(timestamp_ms, up_to=latest)
+        if isinstance(found, TimeSearch):
+            return found
         if found is not None:
-            return found.timestamp_ms, found.offset, log.epoch_of(found.offset)
+            return _of_record(partition, found)
     if timestamp_ms >= _LATEST and not partition.has_reached_epoch:
         raise LogError(ErrorCode.offset_not_available, "a new leader has not committed yet")
     if timestamp_ms == _LATEST:
         return -1, latest, partition.leader_epoch
     return -1, -1, -1
+
+
+def _of_record(partition: Partition, found: TimestampOffset) -> tuple[int, int, int]:
+    return found.timestamp_ms, found.offset, partition.log.epoch_of(found.offset)

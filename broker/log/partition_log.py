@@ -15,7 +15,7 @@ from broker.log.errors import OffsetOutOfRange
 from broker.log.log_compaction import CompactedLog
 from broker.log.payload import SAMPLE_EVERY, Look, check_payload, is_right, look_at
 from broker.log.results import AppendOrigin, AppendResult, LogSlice, TimestampOffset
-from broker.log.time_lookup import offset_for_timestamp
+from broker.log.time_lookup import TimeSearch, find_here, time_search
 from broker.log.validation import (
     LOG_APPEND_TIME,
     check_client_records,
@@ -186,12 +186,14 @@ class PartitionLog(CompactedLog):
         except OSError as error:
             raise self._storage_failed(error) from error
 
-    def offset_for_timestamp(self, timestamp_ms: int, *, up_to: int | None = None) -> TimestampOffset | None:
-        """The first record at or after a time, below `up_to` (default: the high watermark). Raises:
-        StorageFailed."""
+    def offset_for_timestamp(
+        self, timestamp_ms: int, *, up_to: int | None = None
+    ) -> TimestampOffset | TimeSearch | None:
+        """The first record at or after a time, below `up_to` (default: the high watermark); where finding it
+        may be much work, what has to be searched elsewhere. Raises: StorageFailed."""
         limit = self.high_watermark if up_to is None else up_to
         try:
-            return offset_for_timestamp(self._segments, timestamp_ms, self.log_start_offset, limit)
+            return find_here(time_search(self._segments, timestamp_ms, self.log_start_offset, limit))
         except OSError as error:
             raise self._storage_failed(error) from error
 

@@ -5,7 +5,8 @@ from typing import Final, TypeAlias
 
 from kio.schema.errors import ErrorCode
 
-from broker.scanning.messages import CheckRecords, Job, Refused, Result, Right
+from broker.log.time_lookup import find
+from broker.scanning.messages import CheckRecords, Failed, FindTime, Found, Job, Refused, Result, Right
 from wire.batch import BatchError
 from wire.compression import PayloadTooLarge, PayloadUnreadable, decompress
 from wire.record_walk import KeylessRecords, RecordScan, ScanTask
@@ -18,7 +19,7 @@ RECORDS_PER_STEP: Final = 1_000
 
 def begun(job: Job) -> Steps:
     """The job, to be driven step by step."""
-    return check_records(job)
+    return check_records(job) if isinstance(job, CheckRecords) else find_time(job)
 
 
 def check_records(job: CheckRecords) -> Steps:
@@ -38,3 +39,11 @@ def check_records(job: CheckRecords) -> Steps:
     except PayloadUnreadable as error:
         return Refused(int(ErrorCode.invalid_record.value), f"the records cannot be read: {error}")
     return Right()
+
+
+def find_time(job: FindTime) -> Steps:
+    """Walk the files. One that retention or compaction has taken meanwhile: the client asks again."""
+    try:
+        return Found((yield from find(job.search)))
+    except OSError as error:
+        return Failed(f"a segment cannot be read: {error}")

@@ -5,6 +5,9 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from broker.log.results import TimestampOffset
+from broker.log.time_lookup import TimeSearch
+
 LENGTH: Final = struct.Struct(">I")
 
 
@@ -20,7 +23,13 @@ class CheckRecords(msgspec.Struct, frozen=True, tag="check", array_like=True):
     """Decompressed."""
 
 
-Job: TypeAlias = CheckRecords
+class FindTime(msgspec.Struct, frozen=True, tag="find", array_like=True):
+    """`broker.log.time_lookup.find` with this search."""
+
+    search: TimeSearch
+
+
+Job: TypeAlias = CheckRecords | FindTime
 
 
 class Request(msgspec.Struct, frozen=True, array_like=True):
@@ -43,13 +52,19 @@ class Right(msgspec.Struct, frozen=True, tag="right", array_like=True):
     """The records are what they should be."""
 
 
+class Found(msgspec.Struct, frozen=True, tag="found", array_like=True):
+    """What a search for a time has found."""
+
+    record: TimestampOffset | None
+
+
 class Failed(msgspec.Struct, frozen=True, tag="failed", array_like=True):
     """The job could not be done: nothing is known of the bytes."""
 
     message: str
 
 
-Result: TypeAlias = Refused | Right | Failed
+Result: TypeAlias = Refused | Right | Found | Failed
 
 
 class Answer(msgspec.Struct, frozen=True, array_like=True):

@@ -11,7 +11,7 @@ from pathlib import Path
 from confluent_kafka import Producer
 
 from tests.integration.broker.process import BrokerProcess
-from tests.integration.broker.raw import RawClient, create_topic, fetch, produce, produce_body
+from tests.integration.broker.raw import RawClient, create_topic, fetch, produce, produce_body, request
 from tests.unit.wire.malformed import NOW_MS, batch_of, record
 from wire.batch import Record, build_batch, encode_records
 from wire.codec import decode_response
@@ -181,3 +181,59 @@ def test_librdkafka_fills_a_compacted_topic(broker: BrokerProcess, raw: RawClien
             producer.produce(topic, b"value", key=b"%d" % number)
         assert producer.flush(60) == 0
     assert fetch(raw, topic, 0).high_watermark == 50_000
+
+
+def _list_offsets(topic: str, *timestamps: int, version: int = 5) -> object:
+    partitions = [
+        {"partition_index": 0, "current_leader_epoch": -1, "timestamp": timestamp} for timestamp in timestamps
+    ]
+    return request(
+        2, version, replica_id=-1, isolation_level=0, topics=[{"name": topic, "partitions": partitions}]
+    )
+
+
+def test_others_are_served_while_a_time_is_looked_for(broker: BrokerProcess, raw: RawClient) -> None:
+    """A batch of a few hundred bytes that decompresses to much: it is opened by the scanning process."""
+    create_topic(raw, f"{GREEDY}.times")
+    create_topic(raw, f"{POLITE}.times")
+    rows = [Record(0, NOW_MS + (number == _COUNT - 1), None, b"v") for number in range(_COUNT)]
+    large = bytes(build_batch(rows, attributes=4, payload=compress(encode_records(rows), 4)))
+    assert produce(raw, f"{GREEDY}.times", large).base_offset == 0
+    polite_batch = bytes(build_batch([Record(0, NOW_MS + number, None, b"v") for number in range(100)]))
+    assert produce(raw, f"{POLITE}.times", polite_batch).base_offset == 0
+    (scanner,) = _scanners(broker)
+    with RawClient(broker.port, 60) as greedy, RawClient(broker.port, 60) as polite:
+        with _stopped(scanner):
+            greedy.send(_list_offsets(f"{GREEDY}.times", NOW_MS + 1))
+            for number in range(100):
+                found = polite.call(_list_offsets(f"{POLITE}.times", NOW_MS + number))
+                assert found.topics[0].partitions[0].offset == number
+            assert broker.metrics()["portico_broker_scans_waiting"] == 1
+            assert not select.select([greedy.socket], [], [], 0)[0]
+        (answer,) = greedy.receive().topics[0].partitions
+        assert (answer.error_code.name, answer.offset, answer.leader_epoch) == ("none", _COUNT - 1, 0)
+
+
+def test_a_partition_is_looked_up_once_per_request(broker: BrokerProcess, raw: RawClient) -> None:
+    topic = f"{GREEDY}.repeated"
+    create_topic(raw, topic)
+    assert produce(raw, topic, _large(2_000)).base_offset == 0
+    before = broker.metrics()["portico_broker_scans_total"]
+    answers = raw.call(_list_offsets(topic, *[NOW_MS] * 1_000)).topics[0].partitions
+    assert {answer.error_code.name for answer in answers} == {"invalid_request"}
+    assert len(answers) == 1_000
+    assert broker.metrics()["portico_broker_scans_total"] == before
+
+
+def test_a_lookup_that_loses_its_process(broker: BrokerProcess, raw: RawClient) -> None:
+    topic = f"{GREEDY}.lost"
+    create_topic(raw, topic)
+    rows = [Record(0, NOW_MS + number, None, b"v") for number in range(2_000)]
+    compressed = bytes(build_batch(rows, attributes=4, payload=compress(encode_records(rows), 4)))
+    assert produce(raw, topic, compressed).base_offset == 0
+    (scanner,) = _scanners(broker)
+    os.kill(scanner, signal.SIGSTOP)
+    raw.send(_list_offsets(topic, NOW_MS + 1_500))
+    assert produce_elsewhere(broker, f"{POLITE}.lost") == 0
+    os.kill(scanner, signal.SIGKILL)
+    assert raw.receive().topics[0].partitions[0].offset == 1_500

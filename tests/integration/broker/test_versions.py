@@ -10,6 +10,7 @@ from kio.static.primitive import i32Timedelta
 from broker.apis import APIS
 from tests.integration.broker.process import BrokerProcess
 from tests.integration.broker.raw import RawClient, batch, create_topic, fetch_request, produce, request
+from tests.unit.wire.malformed import batch_of, record
 from wire.api_table import ApiKey
 from wire.batch import CODEC_ZSTD
 from wire.codec import decode_response
@@ -111,7 +112,7 @@ def test_every_version_of_produce_is_answered(raw: RawClient, topic: str, versio
 def test_zstd_is_refused_before_the_version_that_has_it(
     raw: RawClient, topic: str, version: int, error_code: int
 ) -> None:
-    records = batch(b"one", attributes=CODEC_ZSTD)
+    records = batch_of(record(0), 1, codec=CODEC_ZSTD)
     assert produce(raw, topic, records, version=version).error_code.value == error_code
 
 

@@ -3,14 +3,15 @@
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from broker.log.config import LogConfig
 from broker.log.load_report import LoadReport
 from broker.log.manager import LogManager
 from broker.log.partition_log import PartitionLog
 from broker.log.payload import records_of
-from broker.log.results import AppendOrigin, AppendResult
+from broker.log.results import AppendOrigin, AppendResult, TimestampOffset
+from broker.log.time_lookup import TimeSearch, find
 from wire.batch import Record, build_batch, iterate_batches
 
 NOW_MS = 1_700_000_000_000
@@ -119,6 +120,19 @@ def whole_batches(data: bytes) -> list[Record]:
         for at, header in iterate_batches(data[:end])
         for record in records_of(data[at : at + header.size_bytes], header)
     ]
+
+
+def time_found(log: PartitionLog, timestamp_ms: int, *, up_to: int | None = None) -> TimestampOffset | None:
+    """What a look-up answers in the end, wherever it is done."""
+    found = log.offset_for_timestamp(timestamp_ms, up_to=up_to)
+    if not isinstance(found, TimeSearch):
+        return found
+    steps = find(found)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return cast("TimestampOffset | None", end.value)
 
 
 def values(found: Sequence[Record]) -> list[str]:

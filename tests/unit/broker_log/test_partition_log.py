@@ -11,6 +11,7 @@ from broker.log.config import LogConfig
 from broker.log.errors import AppendRefused, OffsetOutOfRange
 from broker.log.partition_log import PartitionLog
 from broker.log.results import AppendOrigin
+from broker.log.time_lookup import TimeSearch
 from tests.unit.broker_log.builders import (
     NOW_MS,
     append,
@@ -20,10 +21,19 @@ from tests.unit.broker_log.builders import (
     new_log,
     read_all,
     records,
+    time_found,
     values,
     whole_batches,
 )
-from wire.batch import Record, build_batch, encode_records, iterate_batches, parse_header
+from wire.batch import (
+    HEADER_SIZE,
+    Record,
+    build_batch,
+    encode_records,
+    iterate_batches,
+    parse_header,
+    seal_batch,
+)
 
 
 def refused(log: PartitionLog, data: bytearray, **options: int) -> ErrorCode:
@@ -274,10 +284,10 @@ def test_a_timestamp_finds_the_first_record_at_or_after_it(tmp_path: Path, codec
     for timestamp in range(990, 1000 + 30 * 30):
         offset = max(0, -(-(timestamp - 1000) // 10))
         expected = (1000 + offset * 10, offset) if offset < 90 else None
-        assert log.offset_for_timestamp(timestamp) == expected
+        assert time_found(log, timestamp) == expected
     log.delete_records_before(50)
-    assert log.offset_for_timestamp(0) == (1500, 50)
-    assert log.offset_for_timestamp(1700, up_to=70) is None
+    assert time_found(log, 0) == (1500, 50)
+    assert time_found(log, 1700, up_to=70) is None
 
 
 def test_unordered_timestamps_are_found(tmp_path: Path) -> None:
@@ -287,7 +297,7 @@ def test_unordered_timestamps_are_found(tmp_path: Path) -> None:
         append(log, batch("x" * 600, at_ms=stamp))
     for wanted in range(100):
         first = next(((stamp, at) for at, stamp in enumerate(stamps) if stamp >= wanted), None)
-        assert log.offset_for_timestamp(wanted) == first
+        assert time_found(log, wanted) == first
 
 
 def test_a_payload_that_cannot_be_read_answers_with_its_batch(tmp_path: Path) -> None:
@@ -296,7 +306,8 @@ def test_a_payload_that_cannot_be_read_answers_with_its_batch(tmp_path: Path) ->
     garbage = build_batch(two, attributes=4, payload=b"garbage")
     log.append(garbage, now_ms=NOW_MS, leader_epoch=0, origin=AppendOrigin.CLIENT, is_looked=True)
     log.advance_high_watermark()
-    assert log.offset_for_timestamp(1005) == (1000, 0)
+    assert isinstance(log.offset_for_timestamp(1005), TimeSearch), "what is compressed is not opened here"
+    assert time_found(log, 1005) == (1000, 0)
 
 
 def test_leader_epochs_and_their_ends(tmp_path: Path) -> None:
@@ -311,3 +322,24 @@ def test_leader_epochs_and_their_ends(tmp_path: Path) -> None:
     assert log.epoch_of(2) == 2
     log.delete_records_before(3)
     assert log.end_offset_for_epoch(0) == (0, 3)
+
+
+def test_a_header_that_promises_times_it_has_not_is_believed_in_the_end(tmp_path: Path) -> None:
+    """Else every batch of the log would be opened, for each look-up again."""
+    log = new_log(tmp_path, LogConfig())
+    for _ in range(40):
+        liar = build_batch(records("a", at_ms=NOW_MS))
+        header = parse_header(liar)._replace(base_timestamp_ms=NOW_MS - 10, max_timestamp_ms=NOW_MS + 1_000)
+        append(log, seal_batch(header, bytes(liar[HEADER_SIZE:]))[1])
+    assert log.offset_for_timestamp(NOW_MS + 500) == (NOW_MS + 1_000, 16)
+
+
+def test_many_headers_are_walked_elsewhere(tmp_path: Path) -> None:
+    """One old time in front keeps the time index from growing: the headers behind it have to be walked."""
+    log = new_log(tmp_path, LogConfig())
+    append(log, batch("a", at_ms=NOW_MS + 10))
+    for _ in range(1_200):
+        append(log, batch("a", at_ms=NOW_MS))
+    append(log, batch("a", at_ms=NOW_MS + 20))
+    assert isinstance(log.offset_for_timestamp(NOW_MS + 15), TimeSearch)
+    assert time_found(log, NOW_MS + 15) == (NOW_MS + 20, 1_201)
