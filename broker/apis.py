@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, cast
 
 from broker.payer import Charged
 from wire.api_table import ApiKey, VersionRange, version_range
+from wire.request_bounds import bound_of
 
 if TYPE_CHECKING:
     from broker.app import Broker
     from broker.call import Call
-
-
-MIB: Final = 1024 * 1024
 
 
 class Handler(Protocol):
@@ -33,8 +31,6 @@ class Api(NamedTuple):
     module: str
     raw: bool = False
     """The handler scans the frame itself instead of getting a decoded entity."""
-    frame_bytes_max: int | None = MIB
-    """Bounds what one request may cost to decode; None: `request_bytes_max` alone."""
     before_auth: bool = False
     """Served before the connection has authenticated."""
     peers_only: bool = False
@@ -50,13 +46,18 @@ class Api(NamedTuple):
         """Whether a connection may know of the row: it is a broker's, or an instance pays for it."""
         return (is_peer or not self.peers_only) and (is_payer or not self.payers_only)
 
+    @property
+    def frame_bytes_max(self) -> int | None:
+        """Bounds what one request may cost to decode; None: `request_bytes_max` alone."""
+        return bound_of(self.key).physical_frame_bytes_max
+
     def load(self) -> Handler:
         """The row's handler."""
         return cast("Handler", import_module(f"broker.handlers.{self.module}").handle)
 
 
 def _between_brokers(key: ApiKey, module: str) -> Api:
-    return Api(key, version_range(0, 0), module, frame_bytes_max=None, peers_only=True, is_ours=True)
+    return Api(key, version_range(0, 0), module, peers_only=True, is_ours=True)
 
 
 _ROWS: Final = (
@@ -65,7 +66,6 @@ _ROWS: Final = (
         version_range(0, 8),
         "produce",
         raw=True,
-        frame_bytes_max=None,
         charged=Charged.PRODUCE,
     ),
     Api(ApiKey.FETCH, version_range(0, 11), "fetch", raw=True, charged=Charged.CONSUME),
@@ -96,7 +96,6 @@ _ROWS: Final = (
         ApiKey.OFFSET_COMMIT,
         version_range(2, 8),
         "offset_commit",
-        frame_bytes_max=4 * MIB,
         charged=Charged.INTERNAL,
     ),
     Api(ApiKey.OFFSET_FETCH, version_range(1, 7), "offset_fetch"),
@@ -105,7 +104,6 @@ _ROWS: Final = (
         ApiKey.JOIN_GROUP,
         version_range(0, 7),
         "join_group",
-        frame_bytes_max=8 * MIB,
         charged=Charged.INTERNAL,
     ),
     Api(ApiKey.HEARTBEAT, version_range(0, 4), "heartbeat"),
@@ -114,7 +112,6 @@ _ROWS: Final = (
         ApiKey.SYNC_GROUP,
         version_range(0, 5),
         "sync_group",
-        frame_bytes_max=8 * MIB,
         charged=Charged.INTERNAL,
     ),
     Api(ApiKey.DESCRIBE_GROUPS, version_range(0, 5), "describe_groups"),
@@ -129,13 +126,12 @@ _ROWS: Final = (
         ApiKey.TXN_OFFSET_COMMIT,
         version_range(0, 3),
         "txn_offset_commit",
-        frame_bytes_max=4 * MIB,
         charged=Charged.INTERNAL,
     ),
     Api(ApiKey.DESCRIBE_PRODUCERS, version_range(0, 0), "describe_producers"),
     Api(ApiKey.DESCRIBE_TRANSACTIONS, version_range(0, 0), "describe_transactions"),
     Api(ApiKey.LIST_TRANSACTIONS, version_range(0, 1), "list_transactions"),
-    Api(ApiKey.CHARGE, version_range(0, 0), "charge", frame_bytes_max=1024, payers_only=True, is_ours=True),
+    Api(ApiKey.CHARGE, version_range(0, 0), "charge", payers_only=True, is_ours=True),
 )
 
 APIS: Final[dict[int, Api]] = {int(row.key): row for row in _ROWS}

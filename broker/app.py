@@ -13,6 +13,7 @@ from broker.cluster import ClusterMember
 from broker.commands import CommandReceiver
 from broker.config import BrokerConfig
 from broker.config_layers import ConfigLayers
+from broker.config_view import ConfigEntries
 from broker.config_writer import ConfigWriter
 from broker.controller.api import ControllerApi
 from broker.coordinators.groups import GroupCoordinators
@@ -88,7 +89,7 @@ class Broker:
         self.layers = ConfigLayers({}, {}, config.static_layer)
         """What lies below a topic's configs."""
         self.limits = InstanceLimits()
-        """What instances were sold; filled by the feed."""
+        self.config_entries = ConfigEntries()
         self._log_configs: dict[tuple[Limits | None, tuple[tuple[str, str], ...]], LogConfig] = {}
         """By limits and a topic's own layer: thousands of partitions share few."""
         self.replicas = ReplicaManager(
@@ -223,12 +224,6 @@ class Broker:
         for go_on in waiting:
             go_on()
 
-    def hold(self, instance_id: str) -> None:
-        """An instance is deleted or absent: nobody is served, nothing expires."""
-        if instance_id not in self.held:
-            self.held.hold(instance_id)
-            self.server.cut(instance_id)
-
     def reconfigure_instances(self, instance_ids: Container[str | None]) -> None:
         """The limits of instances have changed: their topics follow."""
         for topic in self.metadata:
@@ -252,6 +247,7 @@ class Broker:
             self.config.static_layer,
         )
         self._log_configs.clear()
+        self.config_entries.forget()
 
     def _written(self, key: str, size_bytes: int) -> None:
         """Coordinators wrote to an internal topic: the group's or transactional id's instance pays."""

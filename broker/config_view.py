@@ -1,12 +1,14 @@
 """What DescribeConfigs and CreateTopics show of configs: value, source, synonyms. Pure."""
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from broker.config import BrokerConfig
 from broker.config_layers import BROKER_DEFINITIONS, ConfigLayers, Synonym
 from broker.entities import ResponseShape
 from broker.topic_configs import DEFINITIONS, ConfigDefinition, ConfigSource, ConfigType
+
+_LAYERS_KEPT: Final = 256
 
 
 class ConfigValue(NamedTuple):
@@ -101,24 +103,78 @@ def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def describe(
-    shape: ResponseShape, value: ConfigValue, *, with_synonyms: bool, with_documentation: bool
-) -> Any:
-    """One entry of a DescribeConfigs answer."""
-    synonyms: tuple[Any, ...] = ()
-    if with_synonyms:
-        synonyms = tuple(
-            shape.nested("DescribeConfigsSynonym", name=name, value=text, source=int(source))
-            for name, text, source in value.synonyms
+class Shown(NamedTuple):
+    """How one DescribeConfigs answer shows configs."""
+
+    shape: ResponseShape
+    with_synonyms: bool
+    with_documentation: bool
+
+    def entries(self, values: Iterable[ConfigValue]) -> tuple[Any, ...]:
+        """The entries of these configs."""
+        return tuple(map(self._entry, values))
+
+    def _entry(self, value: ConfigValue) -> Any:
+        synonyms: tuple[Any, ...] = ()
+        if self.with_synonyms:
+            synonyms = tuple(
+                self.shape.nested("DescribeConfigsSynonym", name=name, value=text, source=int(source))
+                for name, text, source in value.synonyms
+            )
+        return self.shape.nested(
+            "DescribeConfigsResourceResult",
+            name=value.name,
+            value=value.value,
+            read_only=value.read_only,
+            config_source=int(value.source),
+            is_sensitive=False,
+            synonyms=synonyms,
+            config_type=int(value.kind),
+            documentation=value.documentation if self.with_documentation else None,
         )
-    return shape.nested(
-        "DescribeConfigsResourceResult",
-        name=value.name,
-        value=value.value,
-        read_only=value.read_only,
-        config_source=int(value.source),
-        is_sensitive=False,
-        synonyms=synonyms,
-        config_type=int(value.kind),
-        documentation=value.documentation if with_documentation else None,
-    )
+
+
+class ShownWhenCreated(NamedTuple):
+    """How an answer to CreateTopics shows configs."""
+
+    shape: ResponseShape
+
+    def entries(self, values: Iterable[ConfigValue]) -> tuple[Any, ...]:
+        """The entries of these configs."""
+        return tuple(map(self._entry, values))
+
+    def _entry(self, value: ConfigValue) -> Any:
+        return self.shape.nested(
+            "CreatableTopicConfigs",
+            name=value.name,
+            value=value.value,
+            read_only=value.read_only,
+            config_source=int(value.source),
+            is_sensitive=False,
+        )
+
+
+AnyShown: TypeAlias = Shown | ShownWhenCreated
+
+
+class ConfigEntries:
+    """The entries of topics, kept: one request may ask for a thousand, and most have the same configs."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[AnyShown, int, tuple[tuple[str, str], ...]], tuple[Any, ...]] = {}
+
+    def forget(self) -> None:
+        """What lies below topics' own configs has changed."""
+        self._kept.clear()
+
+    def of_topic(
+        self, layers: ConfigLayers, shown: AnyShown, layer: Mapping[str, str], replicas: int
+    ) -> tuple[Any, ...]:
+        """All configs of a topic with this layer of its own."""
+        key = shown, replicas, tuple(sorted(layer.items()))
+        entries = self._kept.get(key)
+        if entries is None:
+            if len(self._kept) >= _LAYERS_KEPT:
+                self._kept.clear()
+            entries = self._kept[key] = shown.entries(topic_config_values(layers, layer, replicas))
+        return entries

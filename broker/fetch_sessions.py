@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from broker.fetch_wire import FetchPartition, FetchScan
+from broker.fetch_wire import CLIENT_ENTRIES_MAX, FetchPartition, FetchScan
 
 NO_SESSION: Final = 0
 _INITIAL_EPOCH: Final = 0
@@ -127,7 +127,8 @@ class FetchSessionCache:
         before = len(session.partitions)
         session.update(scan)
         self.partitions_cached += len(session.partitions) - before
-        if self.partitions_cached > PARTITIONS_CACHED_MAX:
+        if self.partitions_cached > PARTITIONS_CACHED_MAX or len(session.partitions) > CLIENT_ENTRIES_MAX:
+            # Every fetch of a session looks at all of its partitions, however little it asks for.
             self._forget(scan.session_id)
             raise SessionError(ErrorCode.fetch_session_id_not_found)
         session.epoch = 1 if session.epoch == _EPOCH_MAX else session.epoch + 1

@@ -9,8 +9,11 @@ import struct
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from broker.produce_wire import PARTITIONS_MAX, read_count, read_string
+from broker.produce_wire import read_count, read_string
+from wire.api_table import ApiKey
 from wire.codec import MalformedFrame
+from wire.faults import TooManyEntries
+from wire.request_bounds import bound_of
 
 if TYPE_CHECKING:
     from broker.log.txn_index import AbortedTransaction
@@ -33,6 +36,10 @@ EMPTY: Final = _I32.pack(0)
 NO_PREFERRED_REPLICA: Final = _I32.pack(-1)
 PREFERRED_REPLICA_FROM: Final = 11
 _NO_LIMIT: Final = 2**31 - 1
+CLIENT_ENTRIES_MAX: Final = bound_of(ApiKey.FETCH).entries_max
+"""Topics and partitions of one request of a consumer, and partitions of one of its sessions."""
+_OF_REPLICA_MAX: Final = 20_000
+"""The same of a broker that follows: as many replicas as one has."""
 
 
 class FetchPartition(NamedTuple):
@@ -86,7 +93,8 @@ def _scan(frame: memoryview, at: int, api_version: int) -> FetchScan:
     if api_version >= 7:
         session_id, session_epoch = _SESSION.unpack_from(frame, at)
         at += _SESSION.size
-    partitions, at = _scan_partitions(frame, at, api_version)
+    entries_max = _OF_REPLICA_MAX if replica_id >= 0 else CLIENT_ENTRIES_MAX
+    partitions, at = _scan_partitions(frame, at, api_version, entries_max)
     forgotten: list[tuple[str, int]] = []
     if api_version >= 7:
         forgotten, at = _scan_forgotten(frame, at)
@@ -107,7 +115,9 @@ def _scan(frame: memoryview, at: int, api_version: int) -> FetchScan:
     )
 
 
-def _scan_partitions(frame: memoryview, at: int, api_version: int) -> tuple[list[FetchPartition], int]:
+def _scan_partitions(
+    frame: memoryview, at: int, api_version: int, entries_max: int
+) -> tuple[list[FetchPartition], int]:
     found: list[FetchPartition] = []
     topic_count = read_count(frame, at, 6)
     at += 4
@@ -117,8 +127,8 @@ def _scan_partitions(frame: memoryview, at: int, api_version: int) -> tuple[list
         if topic is None:
             raise MalformedFrame("a null topic name")
         partition_count = read_count(frame, at, shape.size)
-        if topic_count + len(found) + partition_count > PARTITIONS_MAX:
-            raise MalformedFrame("more partitions than a broker has")
+        if topic_count + len(found) + partition_count > entries_max:
+            raise TooManyEntries("more topics and partitions than one Fetch may have")
         at += 4
         for _ in range(partition_count):
             values = shape.unpack_from(frame, at)

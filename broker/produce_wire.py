@@ -7,7 +7,10 @@ Source: Kafka ProduceRequest.json, ProduceResponse.json.
 import struct
 from typing import Final, NamedTuple
 
+from wire.api_table import ApiKey
 from wire.codec import MalformedFrame
+from wire.faults import TooManyEntries
+from wire.request_bounds import bound_of
 
 _I16: Final = struct.Struct(">h")
 _I32: Final = struct.Struct(">i")
@@ -21,8 +24,7 @@ _SINGLE_TAIL: Final = struct.Struct(">iihqqqi")
 _V8_TAIL: Final = struct.Struct(">ih")
 
 
-PARTITIONS_MAX: Final = 20_000
-"""In one request: more than a broker has would only cost time."""
+_ENTRIES_MAX: Final = bound_of(ApiKey.PRODUCE).entries_max
 
 
 class ProducePartition(NamedTuple):
@@ -104,8 +106,8 @@ def _scan(frame: memoryview, at: int, api_version: int) -> ProduceScan:
             raise MalformedFrame("a null topic name")
         partition_count = read_count(frame, at, 8)
         named += partition_count
-        if named > PARTITIONS_MAX:
-            raise MalformedFrame("more partitions than a broker has")
+        if named > _ENTRIES_MAX:
+            raise TooManyEntries("more topics and partitions than one Produce may have")
         at += 4
         partitions = []
         for _ in range(partition_count):

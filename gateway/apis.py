@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Final, NamedTuple
 
 from wire.api_table import ApiKey, VersionRange, version_range
+from wire.request_bounds import RequestBound, bound_of
 
 
 class Mode(Enum):
@@ -32,6 +33,11 @@ class Row(NamedTuple):
     handler: str | None = None
     legacy_lowest: int | None = None
     """From here up to the lowest version: served for instances with `legacy_clients`, refused for others."""
+
+    @property
+    def bound(self) -> RequestBound:
+        """What one request may hold."""
+        return bound_of(self.key)
 
     def load_handler(self) -> ModuleType | None:
         """The handler's module, imported when its API is first met."""

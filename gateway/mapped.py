@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 from gateway.apis import Row
 from gateway.call import Answer, Call, Forward, Later, Outcome
 from gateway.ordering import Exchange
-from traffic.turns import Hold
 from wire.codec import (
     decode,
     decode_response,
@@ -20,22 +19,14 @@ from wire.codec import (
     request_class,
 )
 from wire.framing import Buffer
+from wire.request_bounds import bound_of
 from wire.rewrite import rewrite_request, rewrite_response
-from wire.throttle_time import raised
 
 if TYPE_CHECKING:
     from gateway.connection import Connection
 
 _HEAD: Final = struct.Struct(">hhih")
 _I32: Final = struct.Struct(">i")
-_DECODING_WORK: Final = 8
-_WORK_BYTES: Final = 512
-_COSTLY_BYTES: Final = 4096
-
-
-def decoding_work(size_bytes: int) -> int:
-    """What a frame costs that is decoded and encoded again, one that is edited in place costing one."""
-    return _DECODING_WORK + size_bytes // _WORK_BYTES
 
 
 @lru_cache(maxsize=64)
@@ -77,7 +68,9 @@ def _decoded(exchange: Exchange, body: memoryview) -> tuple[bytes, Any]:
     exchange.client_id = header.client_id
     client_id_bytes = _HEAD.unpack_from(frame)[3]
     head = frame[: 10 + max(client_id_bytes, 0)] + (b"\0" if flexible else b"")
-    return head, decode(request_class(exchange.api_key, exchange.api_version), frame, header.body_at)
+    message_class = request_class(exchange.api_key, exchange.api_version)
+    entries_max = bound_of(exchange.api_key).entries_max
+    return head, decode(message_class, frame, header.body_at, entries_max=entries_max)
 
 
 async def _later(conn: "Connection", exchange: Exchange, head: bytes, outcome: Later) -> None:
@@ -104,17 +97,9 @@ def answer_locally(conn: "Connection", exchange: Exchange, response: Any) -> Non
 
 def reply_locally(conn: "Connection", exchange: Exchange, frame: bytes) -> None:
     """The same with a frame."""
-    reply = conn.queue.answered(exchange, _throttled(conn, exchange, frame))
+    reply = conn.queue.answered(exchange, frame)
     if reply is not None:
         conn.send_client([reply])
-
-
-def _throttled(conn: "Connection", exchange: Exchange, frame: bytes) -> bytes:
-    """The reply, which says so when the instance is in debt. A large one counts what it has cost itself."""
-    if conn.turn.hold is Hold.NONE and len(frame) < _COSTLY_BYTES:
-        return frame
-    throttle_ms = conn.worker.pacing.throttle_ms(conn.turn)
-    return raised(frame, exchange.api_key, exchange.api_version, throttle_ms) if throttle_ms else frame
 
 
 def mapped_reply(conn: "Connection", exchange: Exchange, frame: memoryview) -> bytes:
@@ -126,4 +111,4 @@ def mapped_reply(conn: "Connection", exchange: Exchange, frame: memoryview) -> b
     response = rewrite_response(decoded, conn.served.scope, conn.served.view)
     if exchange.handler is not None:
         response = exchange.handler.on_response(Call(conn, exchange), response)
-    return _throttled(conn, exchange, framed_response(response, exchange.correlation_id))
+    return framed_response(response, exchange.correlation_id)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from gateway.apis import APIS, LEGACY, SERVED, Mode, Row
 from gateway.causes import DisconnectCause
-from gateway.mapped import decoding_work, take_request
+from gateway.mapped import take_request
 from gateway.ordering import Exchange
 from gateway.stops import ConnectionStop
 from wire.api_table import ApiKey
@@ -22,11 +22,8 @@ _I32: Final = struct.Struct(">i")
 _HEAD_BYTES: Final = _HEAD.size
 _SIZE_MIN: Final = 10
 """Header v1 with a null client id."""
-WORK_AT_ONCE: Final = 128
-"""Of one connection's requests before others get their turn: one each, and more for those that are decoded.
-A megabyte of tiny requests takes a second."""
-COLLECTED_BYTES_MAX: Final = 16 * 1024 * 1024
-"""One request that has to be decoded. The largest right ones are group assignments of a few MB."""
+FRAMES_AT_ONCE: Final = 128
+"""Requests of one connection before others get their turn: a megabyte of tiny ones takes a second."""
 
 _PRODUCE: Final = int(ApiKey.PRODUCE)
 _API_VERSIONS: Final = int(ApiKey.API_VERSIONS)
@@ -41,7 +38,6 @@ class RequestFlow:
         "_conn",
         "_editor",
         "_missing",
-        "decoding_work",
         "frames",
         "sent_unanswered",
         "stash",
@@ -56,8 +52,6 @@ class RequestFlow:
         self._api_version = 0
         self.frames = 0
         """Requests begun."""
-        self.decoding_work = 0
-        """Counts what requests have cost beyond one each."""
         self.sent_unanswered = False
         """Whether acks=0 data went up: nothing ever says that it has arrived."""
         self.stash: bytes = b""
@@ -77,7 +71,7 @@ class RequestFlow:
         """
         at, end = 0, len(chunk)
         conn = self._conn
-        last_work = self.frames + self.decoding_work + WORK_AT_ONCE
+        last_frame = self.frames + FRAMES_AT_ONCE
         while at < end:
             if self._missing:
                 take = min(self._missing, end - at)
@@ -89,12 +83,7 @@ class RequestFlow:
                 return end
             else:
                 at = self._begin(chunk, at, out)
-            if (
-                conn.task is not None
-                or conn.closed
-                or self.frames + self.decoding_work >= last_work
-                or conn.is_congested()
-            ):
+            if conn.task is not None or conn.closed or self.frames >= last_frame or conn.is_congested():
                 break
         return at
 
@@ -121,9 +110,8 @@ class RequestFlow:
         if api_key == _PRODUCE and not conn.served.topic_whitelists:
             self._editor = produce_request_editor(api_version, conn.served.scope)
             self._api_version = api_version
-        elif size > COLLECTED_BYTES_MAX and api_key != _PRODUCE:
-            raise ConnectionStop(DisconnectCause.REQUEST_TOO_LARGE, f"{row.key.name} of {size} bytes")
         else:
+            _check_frame_bytes(row, size)
             self._collected = bytearray()
         self._missing = 4 + size
         return at
@@ -187,7 +175,7 @@ class RequestFlow:
                     self.sent_unanswered = True
                 out += edit.buffers
                 return
-        self.decoding_work += decoding_work(len(frame))
+        _check_frame_bytes(row, len(frame) - 4)
         work = take_request(conn, row, frame, out)
         if work is not None:
             conn.wait_for(work)
@@ -213,3 +201,10 @@ class RequestFlow:
             self._conn.served.release(len(self._collected))
         self._collected = self._editor = None
         self.stash = b""
+
+
+def _check_frame_bytes(row: Row, size: int) -> None:
+    """Refuse what would cost more to decode than a request of this API may."""
+    most = row.bound.frame_bytes_max
+    if most is not None and size > most:
+        raise ConnectionStop(DisconnectCause.REQUEST_TOO_LARGE, f"{row.key.name} of {size} bytes")

@@ -119,12 +119,13 @@ def response_header_size(api_key: int, api_version: int) -> int:
     return 5 if flexible else 4
 
 
-def decode(cls: Any, frame: Any, at: int = 0) -> Any:
+def decode(cls: Any, frame: Any, at: int = 0, *, entries_max: int | None = None) -> Any:
     """Decode one entity that must fill the frame from `at` to its end. Unknown tagged fields are left out.
+    `entries_max` bounds a request's lists; None: what a broker takes (`wire.request_bounds`).
 
     Raises: MalformedFrame for whatever is not the message, hostile bytes included (`wire.walk` says how).
     """
-    frame, at = clean_message(cls, frame, at)
+    frame, at = clean_message(cls, frame, at, entries_max)
     try:
         entity, size = entity_reader(cls)(frame, at)
     except (SerialError, ValueError, TypeError, KeyError, OverflowError, IndexError) as error:

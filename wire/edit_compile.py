@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 from wire.classify import FieldClass
-from wire.faults import EmptyName, ForeignName, MalformedFrame, NameTooLong
+from wire.faults import EmptyName, ForeignName, MalformedFrame, NameTooLong, TooManyEntries
 from wire.framing import Buffer
 from wire.layout import Array, Fixed, Layout, Step, Text
 from wire.scope import SCOPE_BYTES, STRING_BYTES_MAX, Scope
@@ -49,8 +49,9 @@ def edited_text(raw: memoryview, scope: Scope) -> bytes | None:
 class _Source:
     """Collects the scanner's source and the constants it uses."""
 
-    def __init__(self, captured: Mapping[str, int], *, strip: bool) -> None:
+    def __init__(self, captured: Mapping[str, int], *, strip: bool, entries_max: int | None) -> None:
         self.captured = captured
+        self.entries_max = entries_max
         self.strip = strip
         self.lines: list[str] = []
         self.constants: dict[str, Any] = {
@@ -59,6 +60,7 @@ class _Source:
             "ForeignName": ForeignName,
             "NameTooLong": NameTooLong,
             "EmptyName": EmptyName,
+            "TooManyEntries": TooManyEntries,
             "edited_text": edited_text,
         }
         self.loops = 0
@@ -111,14 +113,21 @@ class _Source:
             self.add(depth, "if n > 0: at += n")
 
     def array(self, depth: int, step: Array) -> None:
+        counted = "" if self.entries_max is None else "; seen += n"
         if step.element_size is not None:
-            self.add(depth, f"if n > 0: at += n * {step.element_size}")
+            self.add(depth, f"if n > 0: at += n * {step.element_size}{counted}")
             return
         self.loops += 1
         if any(isinstance(inner, Text) and inner.what in NAMES for inner in step.element):
             self.add(depth, f"if n > {NAMED_ENTRIES_MAX}: raise MalformedFrame(f'{{n}} names in one list')")
+        if counted:
+            self.add(depth, "if n > 0: seen += n")
+            self.check_entries(depth)
         self.add(depth, f"for i{self.loops} in range(n):")
         self.steps(depth + 1, step.element)
+
+    def check_entries(self, depth: int) -> None:
+        self.add(depth, f"if seen > {self.entries_max}: raise TooManyEntries(f'{{seen}} list entries')")
 
     def name(self, depth: int, what: FieldClass) -> None:
         if self.strip:
@@ -145,14 +154,18 @@ class _Source:
 
 
 @lru_cache(maxsize=256)
-def _compiled(layout: Layout, captured: tuple[tuple[str, int], ...], strip: bool) -> Scan:
-    source = _Source(dict(captured), strip=strip)
+def _compiled(
+    layout: Layout, captured: tuple[tuple[str, int], ...], strip: bool, entries_max: int | None
+) -> Scan:
+    source = _Source(dict(captured), strip=strip, entries_max=entries_max)
     source.add(0, "def scan(frame, at, scope):")
-    source.add(1, "prefix = scope.prefix_bytes; out = []; names = []; cut = 4; grown = 0")
+    source.add(1, "prefix = scope.prefix_bytes; out = []; names = []; cut = 4; grown = seen = 0")
     for name, absent in captured:
         source.add(1, f"{name} = {absent}")
     source.steps(1, layout)
     source.add(1, "if at != len(frame): raise MalformedFrame(f'the body ends at {at} of {len(frame)} bytes')")
+    if entries_max is not None:
+        source.check_entries(1)
     source.add(1, "out.append(frame[cut:])")
     source.add(1, f"return ({', '.join(('out', 'grown', 'names', *dict(captured)))})")
     exec(compile("\n".join(source.lines), "<frame scanner>", "exec"), source.constants)
@@ -160,12 +173,15 @@ def _compiled(layout: Layout, captured: tuple[tuple[str, int], ...], strip: bool
     return scan
 
 
-def compile_scan(layout: Layout, captured: Mapping[str, int], *, strip: bool) -> Scan:
+def compile_scan(
+    layout: Layout, captured: Mapping[str, int], *, strip: bool, entries_max: int | None = None
+) -> Scan:
     """A scanner for one layout. `captured`: top-level fields to read -> their value where there is none.
+    `entries_max` bounds the entries of all lists together.
 
     The scanner raises struct.error, too, for a frame that ends early.
     """
-    return _compiled(layout, tuple(captured.items()), strip)
+    return _compiled(layout, tuple(captured.items()), strip, entries_max)
 
 
 def assembled(frame: memoryview, pieces: list[Buffer], grown: int) -> list[Buffer]:

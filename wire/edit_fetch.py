@@ -11,6 +11,7 @@ from wire.edit_stream import AddedTopics, FrameEditor, fetch_response_editor
 from wire.faults import MalformedFrame, NotMappable
 from wire.framing import Buffer
 from wire.layout import Fixed, layout_of
+from wire.request_bounds import bound_of
 from wire.scope import Scope
 
 _REQUEST_HEAD: Final = struct.Struct(">ihhih").unpack_from
@@ -47,11 +48,11 @@ class FetchResponseEdit(NamedTuple):
 
 @lru_cache(maxsize=32)
 def _scan(version: int, response: bool) -> Scan:
-    captured = {"session_id": 0, "error_code": 0}
-    if not response:
-        captured = {"replica_id": -1, "max_wait": 0, "session_id": 0, "session_epoch": -1}
     layout = layout_of(payload_class(ApiKey.FETCH, version, response=response))
-    return compile_scan(layout, captured, strip=response)
+    if response:
+        return compile_scan(layout, {"session_id": 0, "error_code": 0}, strip=True)
+    captured = {"replica_id": -1, "max_wait": 0, "session_id": 0, "session_epoch": -1}
+    return compile_scan(layout, captured, strip=False, entries_max=bound_of(ApiKey.FETCH).entries_max)
 
 
 @lru_cache(maxsize=32)

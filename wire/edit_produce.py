@@ -10,6 +10,7 @@ from wire.edit_compile import Scan, assembled, compile_scan
 from wire.faults import MalformedFrame
 from wire.framing import Buffer
 from wire.layout import layout_of
+from wire.request_bounds import bound_of
 from wire.scope import Scope
 
 _REQUEST_HEAD: Final = struct.Struct(">ihhih").unpack_from
@@ -37,7 +38,9 @@ class ProduceResponseEdit(NamedTuple):
 @lru_cache(maxsize=32)
 def _scan(version: int, response: bool) -> Scan:
     layout = layout_of(payload_class(ApiKey.PRODUCE, version, response=response))
-    return compile_scan(layout, {} if response else {"acks": 0}, strip=response)
+    if response:
+        return compile_scan(layout, {}, strip=True)
+    return compile_scan(layout, {"acks": 0}, strip=False, entries_max=bound_of(ApiKey.PRODUCE).entries_max)
 
 
 def edit_produce_request(frame: memoryview, scope: Scope) -> ProduceRequestEdit:

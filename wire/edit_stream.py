@@ -13,9 +13,10 @@ from wire.api_table import ApiKey
 from wire.classify import FieldClass
 from wire.codec import payload_class
 from wire.edit_compile import NAMED_ENTRIES_MAX, NAMES
-from wire.faults import EmptyName, ForeignName, MalformedFrame, NameTooLong
+from wire.faults import EmptyName, ForeignName, MalformedFrame, NameTooLong, TooManyEntries
 from wire.framing import Buffer
 from wire.layout import Array, Blob, Fixed, Step, Text, layout_of, least_size
+from wire.request_bounds import bound_of
 from wire.scope import SCOPE_BYTES, STRING_BYTES_MAX, Scope
 
 _I16: Final = struct.Struct(">h")
@@ -26,6 +27,7 @@ _RESPONSE_HEAD: Final = struct.Struct(">ii").unpack_from
 JOIN_BYTES: Final = 128 * 1024
 """More than the longest head: a client id, a transactional id and the fields between them."""
 
+NO_BOUND: Final = 1 << 62
 TOPICS_SEEN_MAX: Final = 1000
 _SHORT_BYTES: Final = 512
 
@@ -101,7 +103,13 @@ class FrameEditor:
     """Edits one frame that arrives in pieces. Feed it from the length prefix on; make a new one per frame."""
 
     def __init__(
-        self, program: _Program, scope: Scope, *, response: bool, added: AddedTopics | None = None
+        self,
+        program: _Program,
+        scope: Scope,
+        *,
+        response: bool,
+        added: AddedTopics | None = None,
+        entries_max: int = NO_BOUND,
     ) -> None:
         self._head = program.head
         self._ops = program.ops
@@ -115,6 +123,7 @@ class FrameEditor:
         self._skip = 0
         self._at_op = 0
         self._left: list[int] = []
+        self._entries_left = entries_max
         self._cut = 0
         self.head_done = False
         """The length prefix has left, and the facts below hold."""
@@ -292,6 +301,9 @@ class FrameEditor:
 
     def _array(self, at: int, count: int, op: _Op) -> int:
         self._check_room(at, count * op.size)
+        self._entries_left -= count
+        if self._entries_left < 0:
+            raise TooManyEntries("more list entries than one request of this API may have")
         if count:
             self._left.append(count)
             self._at_op += 1
@@ -339,7 +351,10 @@ def _compact(out: list[Buffer]) -> list[Buffer]:
 
 def produce_request_editor(version: int, scope: Scope) -> FrameEditor:
     """An editor of one Produce request, version 0-8."""
-    return FrameEditor(_program(ApiKey.PRODUCE, version, False), scope, response=False)
+    entries_max = bound_of(ApiKey.PRODUCE).entries_max
+    return FrameEditor(
+        _program(ApiKey.PRODUCE, version, False), scope, response=False, entries_max=entries_max
+    )
 
 
 def fetch_response_editor(version: int, scope: Scope, added: AddedTopics | None = None) -> FrameEditor:

@@ -21,6 +21,12 @@ class FrameTooLarge(MalformedFrame):
     cause = "frame_too_large"
 
 
+class TooManyEntries(MalformedFrame):
+    """A request with more list entries than one turn of a loop has time for (`wire.request_bounds`)."""
+
+    cause = "too_many_entries"
+
+
 class ForeignName(MalformedFrame):
     """A response names something of another instance where only our own can stand."""
 

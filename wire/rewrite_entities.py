@@ -12,6 +12,7 @@ from kio.schema.errors import ErrorCode
 
 from wire.classify import FieldClass
 from wire.faults import EmptyName, NotMappable
+from wire.request_bounds import SUBSCRIBED_NAMES_MAX
 from wire.rewrite_values import DROP
 from wire.schema import MessageKind
 from wire.scope import Scope, View
@@ -77,8 +78,9 @@ def _node_down(entity: Any, _: Scope, view: View) -> Any:
 def _join_group_up(entity: Any, scope: Scope, _: View) -> Any:
     if entity.protocol_type != CONSUMER or not entity.protocols:
         return entity
+    budget = [SUBSCRIBED_NAMES_MAX]
     protocols = tuple(
-        replace(protocol, metadata=physical_subscription(protocol.metadata, scope))
+        replace(protocol, metadata=physical_subscription(protocol.metadata, scope, budget))
         for protocol in entity.protocols
     )
     return replace(entity, protocols=protocols)

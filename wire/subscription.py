@@ -9,6 +9,7 @@ import struct
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
+from wire.faults import TooManyEntries
 from wire.scope import SCOPE_BYTES, STRING_BYTES_MAX, Scope
 
 CONSUMER: Final = "consumer"
@@ -17,6 +18,8 @@ CONSUMER: Final = "consumer"
 _I16: Final = struct.Struct(">h")
 _I32: Final = struct.Struct(">i")
 
+Budget: TypeAlias = list[int]
+"""One number: how many names may still come."""
 NameEdit: TypeAlias = Callable[[bytes], bytes]
 
 
@@ -32,6 +35,15 @@ def _counted(data: bytes, at: int, least_size: int) -> tuple[int, int]:
     return count, at
 
 
+def _counted_names(data: bytes, at: int, least_size: int, budget: Budget | None) -> tuple[int, int]:
+    count, at = _counted(data, at, least_size)
+    if budget is not None:
+        budget[0] -= count
+        if budget[0] < 0:
+            raise TooManyEntries("more topics in subscriptions than one request may name")
+    return count, at
+
+
 def _edit_name(data: bytes, at: int, out: list[bytes], edit: NameEdit) -> int:
     (size,) = _I16.unpack_from(data, at)
     end: int = at + 2 + size
@@ -44,9 +56,9 @@ def _edit_name(data: bytes, at: int, out: list[bytes], edit: NameEdit) -> int:
     return end
 
 
-def _edit_subscription(data: bytes, edit: NameEdit) -> bytes:
+def _edit_subscription(data: bytes, edit: NameEdit, budget: Budget | None = None) -> bytes:
     (version,) = _I16.unpack_from(data)
-    count, at = _counted(data, 2, 2)
+    count, at = _counted_names(data, 2, 2, budget)
     out = [data[:at]]
     for _ in range(count):
         at = _edit_name(data, at, out, edit)
@@ -55,7 +67,7 @@ def _edit_subscription(data: bytes, edit: NameEdit) -> bytes:
     if user_data_size < -1 or at > len(data):
         raise _Unreadable
     if version >= 1:
-        count, at = _counted(data, at, 6)
+        count, at = _counted_names(data, at, 6, budget)
         out.append(data[start:at])
         for _ in range(count):
             start = _edit_name(data, at, out, edit)
@@ -67,10 +79,13 @@ def _edit_subscription(data: bytes, edit: NameEdit) -> bytes:
     return b"".join(out)
 
 
-def physical_subscription(data: bytes, scope: Scope) -> bytes:
-    """A member's metadata with the scope in front of its topics; the same bytes when they do not parse."""
+def physical_subscription(data: bytes, scope: Scope, budget: Budget | None = None) -> bytes:
+    """A member's metadata with the scope in front of its topics; the same bytes when they do not parse.
+
+    Raises: TooManyEntries when the budget of the request is spent.
+    """
     try:
-        return _edit_subscription(data, scope.prefix_bytes.__add__)
+        return _edit_subscription(data, scope.prefix_bytes.__add__, budget)
     except (_Unreadable, struct.error):
         return data
 

@@ -12,11 +12,9 @@ from typing import Any, Final
 
 from kio.static.constants import EntityType
 
-from wire.faults import MalformedFrame
+from wire.faults import MalformedFrame, TooManyEntries
+from wire.request_bounds import bound_of
 from wire.walk_compile import step_of
-
-REQUEST_ELEMENTS_MAX: Final = 50_000
-"""List entries of one request, all lists together: what a client of 10,000 partitions sends is far below."""
 
 RESPONSE_ELEMENTS_MAX: Final = 5_000_000
 
@@ -37,7 +35,7 @@ class Walk:
         """Count entries against the message's budget."""
         self.budget[0] -= elements
         if self.budget[0] < 0:
-            raise MalformedFrame("too many list entries")
+            raise TooManyEntries("more list entries than one message of this API may have")
 
     def replace(self, start: int, end: int, replacement: bytes) -> None:
         """The bytes from `start` to `end` become others."""
@@ -53,7 +51,7 @@ class Walk:
         return b"".join((*self.pieces, self.frame[self.cut : end])) if self.pieces else None
 
 
-def clean_message(message_class: Any, frame: Any, at: int) -> tuple[Any, int]:
+def clean_message(message_class: Any, frame: Any, at: int, entries_max: int | None = None) -> tuple[Any, int]:
     """(buffer, offset) of a message that kio can decode: `frame` and `at` unless something had to go.
 
     Bytes behind a request go, too: Kafka's own parser ignores them, and librdkafka (2.16 among others) sends
@@ -62,11 +60,17 @@ def clean_message(message_class: Any, frame: Any, at: int) -> tuple[Any, int]:
     """
     view = memoryview(frame)
     is_request = message_class.__type__ is EntityType.request
-    walk = Walk(view, [REQUEST_ELEMENTS_MAX if is_request else RESPONSE_ELEMENTS_MAX], at)
+    if not is_request:
+        entries_max = RESPONSE_ELEMENTS_MAX
+    elif entries_max is None:
+        entries_max = bound_of(message_class.__api_key__).physical_entries_max
+    walk = Walk(view, [entries_max], at)
     try:
         behind = step_of(message_class)(walk, at)
         if behind > len(view):
             raise MalformedFrame("a field runs past the end")
+    except TooManyEntries:
+        raise
     except (MalformedFrame, IndexError, struct.error) as fault:
         raise MalformedFrame(f"{message_class.__name__} v{message_class.__version__}: {fault}") from fault
     if behind != len(view) and not is_request:

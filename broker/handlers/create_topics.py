@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from kio.schema.errors import ErrorCode
 
-from broker.config_view import topic_config_values
+from broker.config_view import ShownWhenCreated
 from broker.controller.api import CreatedTopic, NewTopic, Verdict
 from broker.entities import ResponseShape, response_shape
 from broker.topic_configs import ConfigFault, check_configs
@@ -138,14 +138,4 @@ def _configs(broker: "Broker", shape: ResponseShape, topic: NewTopic, replicas: 
     """From v5 on the answer shows what the topic has got."""
     if not shape.has("CreatableTopicConfigs"):
         return None
-    return tuple(
-        shape.nested(
-            "CreatableTopicConfigs",
-            name=value.name,
-            value=value.value,
-            read_only=value.read_only,
-            config_source=int(value.source),
-            is_sensitive=False,
-        )
-        for value in topic_config_values(broker.layers, topic.configs, replicas)
-    )
+    return broker.config_entries.of_topic(broker.layers, ShownWhenCreated(shape), topic.configs, replicas)

@@ -11,13 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
-from broker.config_view import (
-    ConfigValue,
-    broker_config_values,
-    default_broker_config_values,
-    describe,
-    topic_config_values,
-)
+from broker.config_view import Shown, broker_config_values, default_broker_config_values
 from broker.entities import response_shape
 from broker.resources import BROKER, TOPIC, broker_fault
 from wire.api_table import ApiKey
@@ -32,20 +26,12 @@ def handle(broker: "Broker", call: "Call") -> None:
     """Describe each resource."""
     shape = response_shape(ApiKey.DESCRIBE_CONFIGS, call.api_version)
     request = call.request
+    shown = Shown(shape, request.include_synonyms, getattr(request, "include_documentation", False))
     results = []
     for resource in request.resources:
-        error_code, message, values = _values(broker, resource)
-        keys = resource.configuration_keys
-        configs = tuple(
-            describe(
-                shape,
-                value,
-                with_synonyms=request.include_synonyms,
-                with_documentation=getattr(request, "include_documentation", False),
-            )
-            for value in values
-            if not keys or value.name in keys
-        )
+        error_code, message, entries = _entries(broker, shown, resource)
+        keys = frozenset(resource.configuration_keys or ())
+        configs = tuple(entry for entry in entries if entry.name in keys) if keys else entries
         results.append(
             shape.nested(
                 "DescribeConfigsResult",
@@ -59,18 +45,20 @@ def handle(broker: "Broker", call: "Call") -> None:
     call.reply(shape.make(throttle_time=duration(0), results=tuple(results)))
 
 
-def _values(broker: "Broker", resource: Any) -> tuple[ErrorCode, str | None, list[ConfigValue]]:
+def _entries(broker: "Broker", shown: Shown, resource: Any) -> tuple[ErrorCode, str | None, tuple[Any, ...]]:
     name = resource.resource_name
     if resource.resource_type == TOPIC:
         topic = broker.metadata.topic(name)
         if topic is None:
-            return ErrorCode.unknown_topic_or_partition, None, []
-        return ErrorCode.none, None, topic_config_values(broker.layers, topic.configs, topic.replicas)
+            return ErrorCode.unknown_topic_or_partition, None, ()
+        entries = broker.config_entries.of_topic(broker.layers, shown, topic.configs, topic.replicas)
+        return ErrorCode.none, None, entries
     if resource.resource_type == BROKER:
         if name == "":
-            return ErrorCode.none, None, default_broker_config_values(broker.layers.dynamic_default)
+            values = default_broker_config_values(broker.layers.dynamic_default)
+            return ErrorCode.none, None, shown.entries(values)
         fault = broker_fault(name, broker.config.node_id, empty_allowed=True)
         if fault is not None:
-            return ErrorCode.invalid_request, fault, []
-        return ErrorCode.none, None, broker_config_values(broker.config, broker.layers)
-    return ErrorCode.invalid_request, f"Unsupported resource type: {resource.resource_type}", []
+            return ErrorCode.invalid_request, fault, ()
+        return ErrorCode.none, None, shown.entries(broker_config_values(broker.config, broker.layers))
+    return ErrorCode.invalid_request, f"Unsupported resource type: {resource.resource_type}", ()

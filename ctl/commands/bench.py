@@ -70,6 +70,14 @@ def pipeline(
     _run(chosen, "pipeline", "", (), rounds, megabytes, json)
 
 
+@app.command()
+def requests(json: Json = None) -> None:
+    """Every API in its most expensive shapes: how long one request holds the loop, in ms of CPU."""
+    from ctl.bench import requests as bench
+
+    _run(bench, "requests", "", (), 1, 1, json)
+
+
 def _run(
     bench: Any,
     name: str,

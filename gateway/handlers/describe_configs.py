@@ -11,25 +11,50 @@ from kio.schema.errors import ErrorCode
 
 from contracts.topic_policy import ALLOWED_KEYS, applied
 from gateway.answers import with_entries
-from gateway.call import Answer, Call, Forward, Outcome
+from gateway.call import Answer, Call, Forward, Later, Outcome
+from gateway.causes import DisconnectCause
 from gateway.config_resources import BROKER, TOPIC, UNKNOWN_TYPE, broker_configs
+from gateway.stops import ConnectionStop
 from gateway.topic_access import split
 from gateway.topic_rules import replication_factor
+from runtime.kafka_client import KafkaUnavailable
+from wire.rewrite import rewrite_request, rewrite_response
 
+_PORTION: Final = 50
+"""Topics asked for at once."""
 _TOPIC_CONFIG: Final = 1
 _STATIC_BROKER_CONFIG: Final = 4
 
 
-def on_request(call: Call, request: Any) -> Outcome:
-    """Answer for everything that is no topic."""
+def on_request(call: Call, request: Any) -> Outcome | Later:
+    """Answer for everything that is no topic; ask for many topics in portions."""
     once = {(one.resource_type, one.resource_name): one for one in request.resources}
     forwarded, ours = split(once.values(), lambda one: not _goes_up(call, one))
     of_broker = broker_configs(call.spec, replication_factor(len(call.backend.spec.brokers)))
     local = [_described(call, one, of_broker) for one in ours]
     if not forwarded:
         return Answer(with_entries(call.response(), "results", local))
+    if len(forwarded) > _PORTION:
+        return _in_portions(call, request, forwarded, local)
     call.exchange.notes = local
     return Forward(replace(request, resources=forwarded))
+
+
+async def _in_portions(
+    call: Call, request: Any, topics: tuple[Any, ...], local: list[dict[str, Any]]
+) -> Answer:
+    """The answer about a topic is fifty times its question: neither the broker's loop nor ours is held by
+    more than a portion of it. Raises: ConnectionStop."""
+    served = call.served
+    results: list[Any] = []
+    for start in range(0, len(topics), _PORTION):
+        portion = replace(request, resources=topics[start : start + _PORTION])
+        try:
+            answer = await call.backend.ask_any(rewrite_request(portion, served.scope))
+        except KafkaUnavailable as error:
+            raise ConnectionStop(DisconnectCause.UPSTREAM_UNREACHABLE, str(error)) from error
+        results += _as_shown(call, rewrite_response(answer, served.scope, served.view))
+    return Answer(with_entries(call.response(results=results), "results", local))
 
 
 def _goes_up(call: Call, resource: Any) -> bool:
@@ -69,11 +94,12 @@ def _shown(call: Call, config: Any) -> Any:
 
 def on_response(call: Call, response: Any) -> Any:
     """Mark what cannot be set, add what was answered here."""
-    results = tuple(
-        replace(
-            result,
-            configs=tuple(_shown(call, config) for config in result.configs),
-        )
+    results = _as_shown(call, response)
+    return with_entries(replace(response, results=results), "results", call.exchange.notes)
+
+
+def _as_shown(call: Call, response: Any) -> tuple[Any, ...]:
+    return tuple(
+        replace(result, configs=tuple(_shown(call, config) for config in result.configs))
         for result in response.results
     )
-    return with_entries(replace(response, results=results), "results", call.exchange.notes)

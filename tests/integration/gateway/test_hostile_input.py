@@ -54,8 +54,8 @@ FRAMES = {
         struct.pack(">ihhih", 16, ApiKey.METADATA, 1, 1, 2) + b"\xff\xfe\xff\xff\xff\xff",
         "malformed_request",
     ),
-    "absurd array": (head(ApiKey.METADATA, 1, struct.pack(">i", 2**31 - 1)), "malformed_request"),
-    "absurd compact array": (head(ApiKey.METADATA, 9, b"\0\xff\xff\xff\xff\x07"), "malformed_request"),
+    "absurd array": (head(ApiKey.METADATA, 1, struct.pack(">i", 2**31 - 1)), "request_too_large"),
+    "absurd compact array": (head(ApiKey.METADATA, 9, b"\0\xff\xff\xff\xff\x07"), "request_too_large"),
     "endless varint": (head(ApiKey.METADATA, 9, b"\xff" * 30), "malformed_request"),
     "Produce with absurd topics": (
         head(ApiKey.PRODUCE, 7, struct.pack(">hhii", -1, 1, 1, 2**31 - 1)),
@@ -188,11 +188,60 @@ async def test_a_length_alone_ends_a_connection(gateway: RunningGateway, size: i
     assert gateway.closed(A) == {cause: 2} and gateway.closed(B) == {}
 
 
+@pytest.mark.parametrize(
+    ("api_key", "size", "cause"),
+    [
+        (ApiKey.METADATA, 2_000_000, "request_too_large"),
+        (ApiKey.DESCRIBE_CONFIGS, 1_100_000, "request_too_large"),
+        (ApiKey.SYNC_GROUP, 9_000_000, "request_too_large"),
+    ],
+)
+async def test_a_frame_beyond_its_apis_bound_is_refused_by_its_head(
+    gateway: RunningGateway, api_key: int, size: int, cause: str
+) -> None:
+    neighbour = await gateway.client(B)
+    client = await gateway.client(A)
+    client.writer.write(head(api_key, 1, size=size))
+    assert await client.ended()
+    await neighbour.call(metadata())
+    assert gateway.closed(A) == {cause: 1} and gateway.closed(B) == {}
+
+
+@pytest.mark.parametrize(
+    ("api_key", "known"),
+    [
+        (ApiKey.METADATA, {"topics": [{"name": "x"}] * 10_001}),
+        (ApiKey.FETCH, {"replica_id": -1, "topics": [{"topic": "x"}] * 6_501}),
+        (ApiKey.PRODUCE, {"acks": 1, "topic_data": [{"name": "x"}] * 8_001}),
+        (ApiKey.DESCRIBE_CONFIGS, {"resources": [{"resource_type": 4}] * 1_001}),
+        (
+            ApiKey.JOIN_GROUP,
+            {
+                "group_id": "g",
+                "protocol_type": "consumer",
+                "protocols": [{"name": "r", "metadata": struct.pack(">hi", 0, 20_000) + bytes(40_004)}],
+            },
+        ),
+    ],
+)
+async def test_more_entries_than_a_turn_has_time_for_are_refused(
+    broker: FakeBroker, gateway: RunningGateway, api_key: int, known: dict[str, Any]
+) -> None:
+    """The same bounds hold in the broker: both count with one table."""
+    neighbour = await gateway.client(B)
+    client = await gateway.client(A)
+    client.send(build(request_class(api_key, 4), known))
+    assert await client.ended()
+    await neighbour.call(metadata())
+    assert gateway.closed(A) == {"request_too_large": 1} and gateway.closed(B) == {}
+    assert not broker.of(api_key) or api_key == ApiKey.METADATA
+
+
 async def test_half_received_requests_have_a_budget_per_instance(gateway: RunningGateway) -> None:
-    part = head(ApiKey.SYNC_GROUP, 0, size=16_000_000)
-    clients = [await gateway.client(A) for _ in range(6)]
+    part = head(ApiKey.SYNC_GROUP, 0, size=8_000_000)
+    clients = [await gateway.client(A) for _ in range(10)]
     for client in clients:
-        client.writer.write(part + bytes(15_000_000))
+        client.writer.write(part + bytes(7_500_000))
     await until(lambda: bool(gateway.closed(A)))
     assert set(gateway.closed(A)) == {"buffer_budget"}
     await (await gateway.client(B)).call(metadata())

@@ -13,11 +13,12 @@ from kio.serial._serialize import get_field_writer
 
 from tests.unit.wire.messages import SERVED, messages
 from wire import codec
-from wire.faults import MalformedFrame
+from wire.faults import MalformedFrame, TooManyEntries
+from wire.request_bounds import USUAL, bound_of
 from wire.schema import Field, fields_of, payload_apis, versions_of
 from wire.tags import strip_unknown_tags
 from wire.uvarint import pack_uvarint, read_uvarint
-from wire.walk import REQUEST_ELEMENTS_MAX, clean_message
+from wire.walk import clean_message
 
 KEYS = {api: key for key, api in payload_apis().items()}
 CLASSES = [
@@ -76,16 +77,20 @@ def test_absurd_claims_are_refused(api_key: int, version: int, body: bytes) -> N
 
 
 def test_the_entries_of_a_request_are_bounded() -> None:
-    cls = codec.request_class(20, 1)
-    body = struct.pack(">i", REQUEST_ELEMENTS_MAX + 1) + bytes(2 * (REQUEST_ELEMENTS_MAX + 1)) + bytes(4)
-    with pytest.raises(MalformedFrame):
-        codec.decode(cls, body)
+    cls, most = codec.request_class(20, 1), bound_of(20).entries_max
+
+    def body(names: int) -> bytes:
+        return struct.pack(">i", names) + bytes(2 * names) + bytes(4)
+
+    assert len(codec.decode(cls, body(most)).topic_names) == most
+    with pytest.raises(TooManyEntries):
+        codec.decode(cls, body(most + 1))
 
 
 def test_the_numbers_of_a_request_are_bounded() -> None:
-    head = struct.pack(">h1si h1si", 1, b"g", 1, 1, b"t", REQUEST_ELEMENTS_MAX + 1)
-    with pytest.raises(MalformedFrame, match="too many"):
-        codec.decode(codec.request_class(9, 1), head + bytes(4 * (REQUEST_ELEMENTS_MAX + 1)))
+    head = struct.pack(">h1si h1si", 1, b"g", 1, 1, b"t", USUAL.entries_max + 1)
+    with pytest.raises(TooManyEntries):
+        codec.decode(codec.request_class(9, 1), head + bytes(4 * (USUAL.entries_max + 1)))
 
 
 @pytest.mark.parametrize("size", [1, 3, 4, 200])
