@@ -118,7 +118,7 @@ def _config(options: argparse.Namespace) -> BrokerConfig:
 async def _serve(config: BrokerConfig, options: argparse.Namespace) -> None:
     try:
         broker = Broker(config)
-        metrics_port = _serve_metrics(broker, options.metrics)
+        metrics_port = _serve_metrics(broker, options.metrics, config.secret)
         port = await broker.start()
     except _START_FAILURES as error:
         raise SystemExit(f"the broker cannot start: {error}") from error
@@ -131,7 +131,7 @@ async def _serve(config: BrokerConfig, options: argparse.Namespace) -> None:
         await broker.stop()
 
 
-def _serve_metrics(broker: Broker, address: str | None) -> int | None:
+def _serve_metrics(broker: Broker, address: str | None, secret: str | None) -> int | None:
     if address is None:
         return None
     import prometheus_client
@@ -140,7 +140,7 @@ def _serve_metrics(broker: Broker, address: str | None) -> int | None:
 
     prometheus_client.REGISTRY.register(broker.metrics)
     host, port = parse_host_port(address)
-    return metrics.serve(host, port)
+    return metrics.serve(host, port, secret)
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -134,6 +134,8 @@ class Control:
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
         self.layout = Layout(options.data_dir)
+        options.data_dir.mkdir(parents=True, exist_ok=True)
+        process.close_to_others(options.data_dir)
         secret = self.layout.ensure_secret()
         self.layout.control_dir.mkdir(parents=True, exist_ok=True)
         first, _, last = options.vports.partition("-")

@@ -31,6 +31,7 @@ from ctl.commands import (
     whitelist,
 )
 from ctl.errors import EXIT_FAILED, EXIT_USAGE, CommandError
+from runtime.process import own_files_only
 
 app = typer.Typer(
     name="portico",
@@ -69,6 +70,7 @@ app.add_typer(config.app, name="config", help="Settings of this stack.")
 
 def main() -> None:
     """Run a command: 0 done, 1 the operation failed (one sentence on stderr), 2 wrong usage."""
+    own_files_only()
     try:
         code = app(prog_name="portico", standalone_mode=False)
     except CommandError as error:

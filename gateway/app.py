@@ -129,7 +129,8 @@ async def serve(config: GatewayConfig) -> None:
     """Run a worker until it is cancelled."""
     gateway = Gateway(config)
     gateway_metrics.register(gateway.worker)
-    metrics_port = None if config.metrics is None else metrics.serve(*config.metrics)
+    secret = read_secret(config.secret_file)
+    metrics_port = None if config.metrics is None else metrics.serve(*config.metrics, secret)
     gateway.start()
     # What is loaded by now stays: the collector need not look at it again and again.
     gc.freeze()

@@ -61,6 +61,7 @@ class MasterProcess:
         except ValueError as error:
             raise SystemExit(str(error)) from error
         options.data_dir.mkdir(parents=True, exist_ok=True)
+        process.close_to_others(options.data_dir)
         self._client = InternalClient(options.control, secret)
         address = format_host_port(*options.listen)
         specs = FeedFollower(

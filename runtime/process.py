@@ -7,6 +7,7 @@ import gc
 import os
 import resource
 import signal
+import stat
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, Final
@@ -14,8 +15,12 @@ from typing import Any, Final
 import msgspec
 import uvloop
 
+from runtime.logs import get_logger
 from runtime.notify import Notifier
 
+_log = get_logger(__name__)
+OTHERS: Final = 0o077
+"""The permissions of everybody but the owner."""
 _YOUNG_OBJECTS: Final = 10_000
 """Allocated in excess of those freed, before the young ones are looked through."""
 
@@ -24,6 +29,7 @@ def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """Run `main` on uvloop until it ends; SIGTERM and SIGINT cancel it so that it can clean up."""
     if __debug__ is False:
         raise SystemExit("portico does not run under python -O: its assertions guard stored data")
+    own_files_only()
     raise_file_limit()
     _collect_seldom()
     faulthandler.enable()  # a process that hangs is ended by SIGABRT: then its log says where
@@ -32,6 +38,24 @@ def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
         contextlib.suppress(asyncio.CancelledError),
     ):
         runner.run(_until_signal(main))
+
+
+def own_files_only() -> None:
+    """What this process and its children write is for its own user: tenants' records, keys, logs."""
+    os.umask(OTHERS)
+
+
+def close_to_others(directory: Path) -> None:
+    """Let nobody else into a directory, whatever an earlier start left readable below it. Where it is
+    somebody else's that is logged, and `portico doctor` says so, too. One that all users share, such as
+    /tmp, is left as it is."""
+    mode = stat.S_IMODE(directory.stat().st_mode)
+    if not mode & OTHERS or mode & stat.S_ISVTX:
+        return
+    try:
+        directory.chmod(mode & ~OTHERS)
+    except PermissionError:
+        _log.warning("others may read our files: only the owner can change that", directory=str(directory))
 
 
 def _collect_seldom() -> None:
@@ -68,7 +92,7 @@ def raise_file_limit() -> int:
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
-def write_json(path: Path, value: Any, *, mode: int = 0o644) -> None:
+def write_json(path: Path, value: Any, *, mode: int = 0o600) -> None:
     """Replace a small JSON file atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(path.name + ".tmp")

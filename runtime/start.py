@@ -7,9 +7,12 @@ each process a third of a second and helps none: here it is as if it were not in
 import runpy
 import sys
 
+from runtime.process import own_files_only
+
 
 def main() -> None:
     """Run the module that the first argument names."""
+    own_files_only()
     sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type] # what makes an import fail
     del sys.argv[0]
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

@@ -42,7 +42,7 @@ class CleanedSegment:
         self._largest = (NO_TIMESTAMP, base_offset)
         self._bytes_since_index = 0
         self._pending = bytearray()
-        self._fd = os.open(self._path(LOG_SUFFIX), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        self._fd = os.open(self._path(LOG_SUFFIX), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         self.size_bytes = 0
 
     def _path(self, suffix: str) -> Path:

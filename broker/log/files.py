@@ -31,7 +31,7 @@ class FileHandle:
     def __init__(self, path: Path, *, create: bool = False) -> None:
         self.fd = -1
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        self.fd = os.open(path, flags, 0o644)
+        self.fd = os.open(path, flags, 0o600)
 
     def __del__(self) -> None:
         if self.fd >= 0:
@@ -126,7 +126,7 @@ def sync_directory(path: Path) -> None:
 def write_atomically(path: Path, content: bytes) -> None:
     """Replace a file so that a crash leaves the old content or the new: temporary file, fsync, rename."""
     temporary = path.with_name(path.name + ".tmp")
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
         write_fully(fd, content, 0)
         os.fsync(fd)

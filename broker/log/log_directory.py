@@ -21,6 +21,7 @@ from broker.log.checkpoint_text import (
 )
 from broker.log.errors import LogDirectoryUnusable
 from broker.log.files import sync_directory, write_atomically
+from runtime.process import close_to_others
 
 LOCK: Final = ".lock"
 META_PROPERTIES: Final = "meta.properties"
@@ -63,7 +64,8 @@ class LogDirectory:
         self._checkpoint_lock = threading.Lock()
         self._checkpoint_number = 0
         path.mkdir(parents=True, exist_ok=True)
-        self._lock_fd = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        close_to_others(path)
+        self._lock_fd = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             try:
                 fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

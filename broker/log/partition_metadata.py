@@ -46,7 +46,7 @@ def _read_file(path: str) -> bytes:
 
 
 def _write_file(path: str, content: bytes) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
         write_fully(fd, content, 0)
     finally:

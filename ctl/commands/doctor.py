@@ -27,7 +27,7 @@ from ctl.tools.cluster_check import check
 from ctl.tools.findings import Finding
 from runtime.config import ConfigFault, format_host_port, parse_host_port
 from runtime.logs import configure
-from runtime.process import raise_file_limit
+from runtime.process import OTHERS, raise_file_limit
 
 _DISK_FREE_BYTES_MIN: Final = 1_000_000_000
 _FILES_MIN: Final = 4096
@@ -53,7 +53,12 @@ def doctor(
         reach = Reach(data_dir, bootstrap, secret_file)
         findings = with_cluster(reach, lambda cluster: check(cluster, reach, zookeeper))
     else:
-        findings = [*_machine(data_dir), *_settings_and_ports(data_dir), *_stack(data_dir)]
+        findings = [
+            *_machine(data_dir),
+            *_permissions(data_dir),
+            *_settings_and_ports(data_dir),
+            *_stack(data_dir),
+        ]
     if as_json:
         print_json([finding._asdict() for finding in findings])
     else:
@@ -83,6 +88,15 @@ def _machine(data_dir: Path) -> Iterator[Finding]:
     if not writable:
         yield Finding(
             "bad", "data directory", f"{parent} is not writable", "change its owner or name another"
+        )
+
+
+def _permissions(data_dir: Path) -> Iterator[Finding]:
+    """Records, keys and logs are for the owner alone."""
+    if data_dir.exists() and data_dir.stat().st_mode & OTHERS:
+        found = f"{data_dir} is open to other users of this machine"
+        yield Finding(
+            "warn", "data directory", found, f"chmod go= {data_dir}, or start as its owner: up does it"
         )
 
 

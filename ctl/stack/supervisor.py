@@ -18,7 +18,7 @@ from ctl.stack.moving import move_local_metadata
 from ctl.stack.processes import Processes, broker_name
 from ctl.stack.registration import until_registered
 from runtime.config import Resolved, format_host_port
-from runtime.process import write_json, write_run_file
+from runtime.process import close_to_others, write_json, write_run_file
 
 _STOP_GRACE_S: Final = {"gateway": 3.0, "broker": 4.5, "control": 2.0, "zookeeper": 1.5}
 _PIDS: Final = {"control": "control", "broker": "brokers", "gateway": "gateways", "zookeeper": "zookeeper"}
@@ -47,6 +47,7 @@ class Stack:
         """Take the data directory. Raises: CommandError when another stack runs on it."""
         try:
             self.layout.data_dir.mkdir(parents=True, exist_ok=True)
+            close_to_others(self.layout.data_dir)
             self._lock = self.layout.lock_file.open("a")
         except OSError as error:
             raise CommandError(

@@ -1,0 +1,50 @@
+"""The metrics of brokers and gateways: behind the secret, and bounded."""
+
+import contextlib
+import socket
+import threading
+
+import httpx
+import pytest
+
+from runtime import metrics
+
+SECRET = "of the deployment"
+
+
+def _get(port: int, secret: str | None) -> httpx.Response:
+    headers = {} if secret is None else {"Authorization": f"Bearer {secret}"}
+    return httpx.get(f"http://127.0.0.1:{port}/metrics", headers=headers, trust_env=False, timeout=20)
+
+
+def test_without_the_secret_nothing_is_told() -> None:
+    port = metrics.serve("127.0.0.1", 0, SECRET)
+    for wrong in (None, "wrong", "of the deploymen", SECRET * 2):
+        answer = _get(port, wrong)
+        assert answer.status_code == 401
+        assert "python_info" not in answer.text
+    answer = _get(port, SECRET)
+    assert answer.status_code == 200
+    assert "python_info" in answer.text
+
+
+def test_where_there_is_no_secret_none_is_asked_for() -> None:
+    assert _get(metrics.serve("127.0.0.1", 0, None), None).status_code == 200
+
+
+def test_stalled_requests_cost_few_threads_and_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics, "REQUEST_TIMEOUT_S", 0.5)
+    port = metrics.serve("127.0.0.1", 0, SECRET)
+    before = threading.active_count()
+    with contextlib.ExitStack() as held:
+        stalled = []
+        for _ in range(200):
+            connection = held.enter_context(socket.create_connection(("127.0.0.1", port), 20))
+            connection.sendall(b"GET /metrics HTTP/1.1\r\n")
+            stalled.append(connection)
+        # each has its thread and its timer
+        assert threading.active_count() <= before + 2 * metrics.THREADS_MAX
+        for connection in stalled:
+            with contextlib.suppress(ConnectionError):
+                assert connection.recv(1) == b""
+    assert _get(port, SECRET).status_code == 200
