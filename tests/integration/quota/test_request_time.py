@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from tests.integration.quota.spender import Spender, spec_of
 from tests.integration.quota.test_cluster import internal, master_url
@@ -148,6 +149,22 @@ def test_reports_of_workers_leave_the_bytes_alone(
     wait_for(lambda: all(each.name in points(stack, instance) for each in spenders), brokers)
     (only,) = brokers()
     assert only["produce"]["allocated_per_s"] == only["produce"]["share_per_s"] == 200_000_000
+
+
+def test_what_a_client_asks_for_is_spent_by_the_stacks_own_worker(
+    stack: Stack, instance: dict[str, Any]
+) -> None:
+    client = AdminClient({"bootstrap.servers": instance["bootstrap_servers"]})
+
+    def own() -> list[dict[str, Any]]:
+        for _ in range(50):
+            client.list_topics(timeout=10)
+        return [each for name, each in points(stack, instance).items() if name.startswith("gateway-")]
+
+    wait_for(lambda: any(each["flow"]["rate_per_s"] > 0 and each["on_lease"] for each in own()), own)
+    spent = {each["point"]: each["flow"] for each in own()}
+    assert all(0 < flow["share_per_s"] <= T // 2 for flow in spent.values())
+    assert all(flow["throttled_ms_per_s"] == 0 for flow in spent.values()), "an honest client never meets it"
 
 
 def test_strangers_report_nothing(stack: Stack) -> None:
