@@ -4,6 +4,7 @@ import asyncio
 import random
 import resource
 import struct
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -263,19 +264,38 @@ async def test_requests_up_to_the_limit_pass_and_no_further(broker: FakeBroker) 
         assert gateway.closed(A) == {"request_too_large": 1}
 
 
-async def test_two_thousand_idle_connections_cost_little(gateway: RunningGateway) -> None:
+IDLE = 2000
+IDLE_BYTES_MAX = 4096
+"""Of our own objects, for each idle connection; a socket and its buffers are the kernel's."""
+
+
+async def test_two_thousand_idle_connections_cost_little(gateway: RunningGateway, broker: FakeBroker) -> None:
+    """Bytes that the gateway's own code holds, and not one connection to a broker before a request."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 20_000), hard))
+    dialled = broker.connections
+    ours = (tracemalloc.Filter(True, "*/gateway/*"), tracemalloc.Filter(True, "*/runtime/*"))
+    writers: list[asyncio.StreamWriter] = []
+    tracemalloc.start()
     try:
-        writers = []
-        for _ in range(2000):
+        before = sum(
+            one.size for one in tracemalloc.take_snapshot().filter_traces(ours).statistics("filename")
+        )
+        for _ in range(IDLE):
             writers.append((await asyncio.open_connection("127.0.0.1", gateway.port(A)))[1])
-        await until(lambda: gateway.connections(A) == 2000, 20)
+        await until(lambda: gateway.connections(A) == IDLE, 60)
+        held = (
+            sum(one.size for one in tracemalloc.take_snapshot().filter_traces(ours).statistics("filename"))
+            - before
+        )
+        assert held < IDLE * IDLE_BYTES_MAX, f"{held / IDLE:.0f} bytes each"
+        assert broker.connections == dialled
         await (await gateway.client(B)).call(metadata())
         for writer in writers:
             writer.transport.abort()
-        await until(lambda: gateway.connections(A) == 0, 20)
+        await until(lambda: gateway.connections(A) == 0, 60)
     finally:
+        tracemalloc.stop()
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
