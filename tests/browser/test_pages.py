@@ -228,7 +228,7 @@ def test_suspend_resume_delete(page: Page) -> None:
     page.get_by_role("button", name="Delete", exact=True).click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_role("textbox").fill(name)
-    dialog.get_by_role("button", name="Delete for good").click()
+    dialog.get_by_role("button", name="Delete instance").click()
     expect(page.get_by_role("heading", name="Instances")).to_be_visible()
     expect(page.get_by_role("row").filter(has_text=name).filter(has_text="running")).to_have_count(0)
 

@@ -2,7 +2,7 @@
 // Sizes are bytes, rates bytes/s, `..._at` and `at` RFC 3339 in UTC, `..._ms` epoch ms or durations.
 
 export type Role = 'owner' | 'viewer' | 'operator';
-export type InstanceState = 'creating' | 'running' | 'suspended' | 'deleting' | 'failed';
+export type InstanceState = 'creating' | 'running' | 'suspended' | 'failed' | 'deleted' | 'purging' | 'purged';
 export type FullBehaviour = 'reject' | 'stall';
 
 export interface FieldFault {
@@ -54,6 +54,27 @@ export interface Ceilings {
   sold: Amounts;
   left: Amounts;
   own: string[];
+}
+export interface DeletedInstance {
+  id: string;
+  name: string;
+  tenant: string;
+  state: InstanceState;
+  deleted_at: string;
+  purge_after: string;
+  stored_bytes: number | null;
+  waits_for: string | null;
+}
+export interface AbsentInstance {
+  id: string;
+  tenant: string | null;
+  name: string | null;
+  cluster_id: string | null;
+  absent_since: string | null;
+  stored_bytes: number;
+  partitions: number;
+  holders: string[];
+  purged: boolean;
 }
 export interface Key {
   id: string;
