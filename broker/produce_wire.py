@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from wire.api_table import ApiKey
 from wire.codec import MalformedFrame
 from wire.faults import TooManyEntries
+from wire.readable import readable
 from wire.request_bounds import bound_of
 
 _I16: Final = struct.Struct(">h")
@@ -70,8 +71,8 @@ def read_string(frame: memoryview, at: int) -> tuple[str | None, int]:
         raise MalformedFrame("a string runs past the end")
     try:
         return str(frame[at:end], "utf-8"), end
-    except UnicodeDecodeError as error:
-        raise MalformedFrame("a string is not UTF-8") from error
+    except UnicodeDecodeError:
+        return readable(frame[at:end]), end
 
 
 def read_count(frame: memoryview, at: int, element_bytes: int) -> int:

@@ -12,7 +12,7 @@ import kio.schema.index
 from kio.index import load_payload_module
 from kio.schema.index import PayloadEntityType
 from kio.serial import entity_reader
-from kio.serial.errors import SerialError
+from kio.serial.errors import InvalidUnicode, SerialError
 from kio.static.constants import EntityType
 from kio.static.primitive import i32Timedelta
 
@@ -70,10 +70,7 @@ def parse_request_header(frame: Any, flexible: bool) -> RequestHeader:
     if size >= 0:
         if at + size > len(frame):
             raise MalformedFrame("the client id runs past the end")
-        try:
-            client_id = bytes(frame[at : at + size]).decode()
-        except UnicodeDecodeError as error:
-            raise MalformedFrame("the client id is not UTF-8") from error
+        client_id = bytes(frame[at : at + size]).decode(errors="replace")  # as Java does; only shown
         at += size
     elif size != -1:
         raise MalformedFrame("negative client id length")
@@ -125,9 +122,16 @@ def decode(cls: Any, frame: Any, at: int = 0, *, entries_max: int | None = None)
 
     Raises: MalformedFrame for whatever is not the message, hostile bytes included (`wire.walk` says how).
     """
+    given, given_at = frame, at
     frame, at = clean_message(cls, frame, at, entries_max)
     try:
-        entity, size = entity_reader(cls)(frame, at)
+        try:
+            entity, size = entity_reader(cls)(frame, at)
+        except InvalidUnicode:
+            if cls.__type__ is not EntityType.request:
+                raise
+            frame, at = clean_message(cls, given, given_at, entries_max, reads_texts=True)
+            entity, size = entity_reader(cls)(frame, at)
     except (SerialError, ValueError, TypeError, KeyError, OverflowError, IndexError) as error:
         raise MalformedFrame(f"{cls.__name__} v{cls.__version__}: {error}") from error
     if at + size != len(frame):

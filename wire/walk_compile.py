@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Any, Final, Protocol, TypeAlias
 
 from wire.faults import MalformedFrame
+from wire.readable import Text, treatment_of
 from wire.schema import SIZES, Field, fields_of
 from wire.scope import STRING_BYTES_MAX
 from wire.uvarint import pack_uvarint, read_uvarint
@@ -29,6 +30,9 @@ class Walk(Protocol):
     def replace(self, start: int, end: int, replacement: bytes) -> None:
         """The bytes from `start` to `end` become others."""
 
+    def text(self, start: int, at: int, size: int, treatment: Text | None) -> None:
+        """A string of `size` bytes at `at`, its length at `start`: put into readable form if need be."""
+
     def within(self, start: int) -> "Walk":
         """A walk of a part that begins at `start`, on the same budget."""
 
@@ -43,8 +47,9 @@ Step: TypeAlias = Callable[[Walk, int], int]
 class _Source:
     """Collects the walker's source and the constants it uses."""
 
-    def __init__(self, flexible: bool) -> None:
+    def __init__(self, flexible: bool, *, reads_texts: bool) -> None:
         self.flexible = flexible
+        self.reads_texts = reads_texts
         self.lines = ["def step(walk, at):", "    frame = walk.frame"]
         self.constants: dict[str, Any] = {"MalformedFrame": MalformedFrame, "uvarint": read_uvarint}
         self.run = 0
@@ -87,18 +92,23 @@ class _Source:
             self.run += SIZES[field.kafka_type]
         elif field.kafka_type == "entity":
             self.jump(depth)
-            step = self.constant(step_of(field.value_type))
+            step = self.constant(step_of(field.value_type, reads_texts=self.reads_texts))
             if nullable:  # a struct behind a byte that is negative for null (KIP-893)
                 self.add(depth, f"at = at + 1 if frame[at] >= 0x80 else {step}(walk, at + 1)")
             else:
                 self.add(depth, f"at = {step}(walk, at)")
         else:
             is_string = field.kafka_type == "string"
+            if is_string and self.reads_texts:
+                self.jump(depth)
+                self.add(depth, "start = at")
             self.length(depth, "h" if is_string else "i", nullable=nullable)
             if is_string and self.flexible:
                 self.add(
                     depth, f"if n > {STRING_BYTES_MAX}: raise MalformedFrame(f'a string of {{n}} bytes')"
                 )
+            if is_string and self.reads_texts:
+                self.add(depth, f"if n: walk.text(start, at, n, {self.constant(treatment_of(field))})")
             self.add(depth, "at += n")
 
     def list(self, field: Field) -> None:
@@ -149,14 +159,14 @@ def _tags(known: dict[int, Step]) -> Step:
     return step
 
 
-def _compiled(fields: tuple[Field, ...], flexible: bool, *, tag_section: bool) -> Step:
-    source = _Source(flexible)
+def _compiled(fields: tuple[Field, ...], flexible: bool, *, tag_section: bool, reads_texts: bool) -> Step:
+    source = _Source(flexible, reads_texts=reads_texts)
     known: dict[int, Step] = {}
     for field in fields:
         if field.tag is not None and tag_section:
             # Inside a tag, null is told by the tag's absence: there is no byte for it.
             alone = field._replace(tag=None, nullable=field.nullable and field.kafka_type != "entity")
-            known[field.tag] = _compiled((alone,), flexible, tag_section=False)
+            known[field.tag] = _compiled((alone,), flexible, tag_section=False, reads_texts=reads_texts)
         elif field.is_array:
             source.list(field)
         else:
@@ -172,6 +182,10 @@ def _compiled(fields: tuple[Field, ...], flexible: bool, *, tag_section: bool) -
 
 
 @lru_cache(maxsize=8192)
-def step_of(message_class: Any) -> Step:
-    """The walker of a message or nested message. It raises MalformedFrame, IndexError or struct.error."""
-    return _compiled(fields_of(message_class), bool(message_class.__flexible__), tag_section=True)
+def step_of(message_class: Any, *, reads_texts: bool = False) -> Step:
+    """The walker of a message or nested message. It raises MalformedFrame, IndexError or struct.error.
+
+    With `reads_texts` it looks into strings, too (`wire.readable`).
+    """
+    flexible = bool(message_class.__flexible__)
+    return _compiled(fields_of(message_class), flexible, tag_section=True, reads_texts=reads_texts)

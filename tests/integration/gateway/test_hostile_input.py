@@ -51,10 +51,6 @@ FRAMES = {
         struct.pack(">ihhih", 14, ApiKey.METADATA, 1, 1, -2) + b"\xff\xff\xff\xff",
         "malformed_request",
     ),
-    "client id not UTF-8": (
-        struct.pack(">ihhih", 16, ApiKey.METADATA, 1, 1, 2) + b"\xff\xfe\xff\xff\xff\xff",
-        "malformed_request",
-    ),
     "absurd array": (head(ApiKey.METADATA, 1, struct.pack(">i", 2**31 - 1)), "request_too_large"),
     "absurd compact array": (head(ApiKey.METADATA, 9, b"\0\xff\xff\xff\xff\x07"), "request_too_large"),
     "endless varint": (head(ApiKey.METADATA, 9, b"\xff" * 30), "malformed_request"),

@@ -222,3 +222,38 @@ def test_uvarints(value: int) -> None:
     assert read_uvarint(b"x" + raw, 1) == (value, 1 + len(raw))
     with pytest.raises(MalformedFrame):
         read_uvarint(raw[:-1], 0)
+
+
+@pytest.mark.parametrize(("version", "length"), [(1, struct.pack(">h", 4)), (4, b"\5")])
+def test_a_name_that_is_not_utf8_is_written_out(version: int, length: bytes) -> None:
+    cls = codec.request_class(20, version)
+    plain = codec.encode(cls(topic_names=("abcd", "e"), timeout=codec.duration(0)))
+    assert plain.count(length + b"abcd") == 1
+    broken = codec.decode(cls, plain.replace(b"abcd", b"a\xff\xc3d"))
+    assert broken.topic_names == ("a\ufffdff\ufffdc3d", "e")
+    assert codec.decode(cls, plain.replace(b"abcd", b"a\xff\xc4d")).topic_names != broken.topic_names
+
+
+def test_an_id_that_is_not_utf8_is_empty_and_other_words_are_malformed() -> None:
+    cls = codec.request_class(12, 4)
+    request = cls(group_id="abcd", generation_id=1, member_id="efgh", group_instance_id="ijkl")
+    plain = codec.encode(request)
+    assert codec.decode(cls, plain.replace(b"abcd", b"a\xff\xffd")).group_id == ""
+    assert codec.decode(cls, plain.replace(b"efgh", b"e\xff\xffh")).member_id == "e\ufffdff\ufffdffh"
+    with pytest.raises(MalformedFrame):
+        codec.decode(cls, plain.replace(b"ijkl", b"i\xff\xffl"))
+
+
+def test_a_long_name_that_is_not_utf8_is_still_one_of_kafkas_strings() -> None:
+    cls = codec.request_class(20, 1)
+    body = struct.pack(">ih", 1, 32_767) + b"\xff" * 32_767 + bytes(4)
+    (name,) = codec.decode(cls, body).topic_names
+    assert 249 < len(name.encode()) <= 32_767 - 13
+
+
+def test_a_response_that_is_not_utf8_is_malformed() -> None:
+    cls = codec.response_class(12, 0)
+    assert codec.encode(cls(error_code=codec.decode(cls, bytes(2)).error_code)) == bytes(2)
+    find = codec.response_class(10, 0)
+    with pytest.raises(MalformedFrame):
+        codec.decode(find, struct.pack(">hih", 0, 1, 2) + b"\xff\xff" + bytes(4))
