@@ -13,6 +13,8 @@ class CloseCause(StrEnum):
     FRAME_TOO_SMALL = "frame_too_small"
     FRAME_STALLED = "frame_stalled"
     FRAME_TOO_SLOW = "frame_too_slow"
+    FRAME_GIVEN_UP = "frame_given_up"
+    """It stood still while others needed its memory."""
     MALFORMED_REQUEST = "malformed_request"
     UNKNOWN_API = "unknown_api"
     UNSUPPORTED_VERSION = "unsupported_version"

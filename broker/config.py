@@ -66,6 +66,9 @@ class BrokerConfig:
     request_memory_bytes: int = 256 * MIB
     """Buffers of all frames being received together; beyond it sockets stay unread.
     At least `request_bytes_max`."""
+    instance_memory_bytes: int = 100 * MIB
+    """Of these, what the frames of one instance may hold. At least `request_bytes_max`, and less than half
+    of `request_memory_bytes` if one instance is not to be noticed by the others."""
     receive_buffer_bytes: int = MIB
     """The one buffer small frames are received into."""
     connections_max: int = 20_000
@@ -78,6 +81,8 @@ class BrokerConfig:
     """A frame that gains no byte for so long, while we read, closes its connection."""
     frame_rate_min_bytes_per_s: int = 32 * 1024
     """A frame may take `frame_progress_timeout_ms` plus its size at this rate."""
+    frame_time_max_ms: int = 60_000
+    """Large frames have to be faster: their whole size within so long, beside `frame_progress_timeout_ms`."""
 
     fetch_sessions_max: int = 1_000
     """Kafka's max.incremental.fetch.session.cache.slots."""
@@ -158,6 +163,10 @@ class BrokerConfig:
             (
                 self.request_memory_bytes >= self.request_bytes_max,
                 "request_memory_bytes is smaller than one request of request_bytes_max",
+            ),
+            (
+                self.instance_memory_bytes >= self.request_bytes_max,
+                "instance_memory_bytes is smaller than one request of request_bytes_max",
             ),
             (self.receive_buffer_bytes >= 4096, "receive_buffer_bytes is below 4096"),
             (self.flush_interval_ms >= 10, "flush_interval_ms is below 10"),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from broker.apis import CHARGED
 from broker.call import Call, Mute, Ready, ReplyPart
 from broker.causes import CloseCause
-from broker.memory import SMALL_BYTES
+from broker.memory import SMALL_BYTES, Lack
 from broker.outbox import Outbox, PeerGone
 from broker.payer import Payer
 from broker.pending_replies import PendingReplies
@@ -28,6 +28,9 @@ _SIZE: Final = struct.Struct(">i")
 _API_KEY: Final = struct.Struct(">h")
 _KEYED_BYTES: Final = 6
 """Length prefix and API key."""
+STALLED_MS_MIN: Final = 2_500
+"""Of a frame that may be given up when memory is short. Counted in ticks of a second, the first of which may
+have been shorter."""
 _LARGE_FRAME_BYTES: Final = 128 * 1024
 _LARGE_HEAD_BYTES: Final = 4096
 _FRAMES_PER_TURN: Final = 32
@@ -50,6 +53,7 @@ class Connection:
         "_outbox",
         "_pending",
         "_server",
+        "_share",
         "_socket",
         "_stalled_ms",
         "_start",
@@ -86,6 +90,8 @@ class Connection:
         self._buffer: bytearray | None = None
         """Bytes received and not yet handled: `_start` to `_end`, beginning at a frame's length prefix."""
         self._start = self._end = 0
+        self._share = ""
+        """Whose receive memory our buffers are."""
         self._expects_large = False
         self._frame_ms = self._stalled_ms = 0
         self._handling = False
@@ -153,13 +159,13 @@ class Connection:
 
     def _receive_fresh(self) -> None:
         server = self._server
-        if server.memory.is_exhausted:
-            self._wait_for_memory(holds_memory=False)
+        if server.memory.is_exhausted(self._share):
+            self._wait_for_memory(server.memory.lack, holds_memory=False)
             return
         limit = server.config.receive_buffer_bytes
         if self._expects_large or not self.is_authenticated or (self.payer is not None and self.payer.is_new):
             limit = _LARGE_HEAD_BYTES  # the rest of a first frame may have to wait in the kernel
-        elif server.memory.used_bytes >= server.memory.limit_bytes:
+        elif server.memory.is_short(self._share):
             limit = SMALL_BYTES
         received = self._socket.recv_into(server.shared, limit)
         if received == 0:
@@ -178,9 +184,9 @@ class Connection:
         assert buffer is not None
         wanted = self._wanted()
         if wanted > len(buffer) and self._end == len(buffer):
-            larger = self._server.memory.grow(buffer, self._end, wanted, self)
-            if larger is None:
-                self._wait_for_memory(holds_memory=True)
+            larger = self._server.memory.grow(buffer, self._end, wanted, self, self._share)
+            if isinstance(larger, Lack):
+                self._wait_for_memory(larger, holds_memory=True)
                 return
             self._buffer = buffer = larger
         with memoryview(buffer) as view, view[self._end : min(wanted, len(buffer))] as room:
@@ -206,7 +212,7 @@ class Connection:
         """Copy unhandled bytes out of the shared buffer."""
         assert self._buffer is None
         wanted = 4 + int(_SIZE.unpack_from(rest, 0)[0]) if self._expects_large and len(rest) >= 4 else 0
-        self._buffer = self._server.memory.take(len(rest), wanted)
+        self._buffer = self._server.memory.take(len(rest), self._share, wanted)
         self._buffer[: len(rest)] = rest
         self._start, self._end = 0, len(rest)
         self._frame_ms = self._stalled_ms = 0
@@ -229,7 +235,7 @@ class Connection:
         elif start == self._end:
             self._buffer = None
             self._start = self._end = 0
-            self._server.memory.give_back(buffer, self)
+            self._server.memory.give_back(buffer, self, self._share)
         elif start > 0:
             buffer[: self._end - start] = buffer[start : self._end]
             self._start, self._end = 0, self._end - start
@@ -278,9 +284,23 @@ class Connection:
         payer.paid_key = api_key
         return True
 
-    def _wait_for_memory(self, *, holds_memory: bool) -> None:
+    def _wait_for_memory(self, lack: Lack, *, holds_memory: bool) -> None:
         self._watch.stop_reading()
-        self._server.memory.wait(self, self._resume, holds_memory=holds_memory)
+        self._server.memory.wait(self, self._resume, lack, self._share, holds_memory=holds_memory)
+        if lack is Lack.BUDGET:
+            self._server.make_room()
+
+    @property
+    def stalled_bytes(self) -> int:
+        """What a frame holds of which nothing has come for a while, although we would have read it."""
+        if self._buffer is None or self._stalled_ms < STALLED_MS_MIN or not self._watch.reads:
+            return 0
+        return len(self._buffer)
+
+    @property
+    def share(self) -> str:
+        """Whose receive memory our buffers are: the instance's that pays for the connection."""
+        return self._share
 
     # -- replying --------------------------------------------------------------------------------------
 
@@ -292,7 +312,7 @@ class Connection:
             self._held = self._buffer
             return frame
         size = len(frame)
-        self._held = self._server.memory.take(size)
+        self._held = self._server.memory.take(size, self._share)
         self._held[:size] = frame
         return memoryview(self._held)[:size]
 
@@ -300,7 +320,7 @@ class Connection:
         """The frame is not needed any more. While it is being handled, `_handle_buffer` gives it back."""
         held, self._held = self._held, None
         if held is not None and held is not self._buffer:
-            self._server.memory.give_back(held, self)
+            self._server.memory.give_back(held, self, self._share)
 
     def release(self, call: Call) -> None:
         """Only the reply is outstanding: the next request may be handled, its reply leaves after this one."""
@@ -419,6 +439,9 @@ class Connection:
         self.client_host = client.address
         if client.instance_id is not None:
             self.payer = self._server.payer(self, client.instance_id)
+            if self._buffer is not None:
+                self._server.memory.move(self._buffer, self._share, client.instance_id)
+            self._share = client.instance_id
 
     # -- timers and the end ------------------------------------------------------------------------------
 
@@ -434,7 +457,8 @@ class Connection:
         if self._buffer is not None:
             self._frame_ms += elapsed_ms
             self._stalled_ms += elapsed_ms
-            fault = slow_frame(config, self._frame_ms, self._stalled_ms, self._end)
+            wanted = self._wanted() if self._start == 0 else self._end
+            fault = slow_frame(config, self._frame_ms, self._stalled_ms, self._end, wanted)
             if fault is not None:
                 return fault
         if not self.is_authenticated and self.idle_ms > config.auth_timeout_ms:
@@ -457,9 +481,9 @@ class Connection:
             buffer, self._buffer = self._buffer, None
             if self._held is buffer:
                 self._held = None
-            self._server.memory.give_back(buffer, self)
+            self._server.memory.give_back(buffer, self, self._share)
         self._let_go()
-        self._server.memory.forget(self)
+        self._server.memory.forget(self, self._share)
         self._server.connection_closed(self, cause)  # counted before the peer can know
         self._socket.close()
 

@@ -66,7 +66,7 @@ class Server:
         self.config = broker.config
         self.metrics = broker.metrics
         self.loop = asyncio.get_running_loop()
-        self.memory = ReceiveMemory(self.config.request_memory_bytes)
+        self.memory = ReceiveMemory(self.config.request_memory_bytes, self.config.instance_memory_bytes)
         self.shared = bytearray(self.config.receive_buffer_bytes)
         self.shared_view = memoryview(self.shared)
         self.connections: dict[int, Connection] = {}
@@ -126,6 +126,22 @@ class Server:
         self._next_connection_id += 1
         self.connections[connection.connection_id] = connection
         connection.start()
+
+    def make_room(self) -> None:
+        """Memory is short: of the instance that holds most, the largest frame that stands still goes."""
+        if not self.memory.waits_for_budget:
+            return
+        share = self.memory.largest_share
+        if share is None:
+            return
+        stalled = max(
+            (each for each in self.connections.values() if each.share == share),
+            key=lambda each: each.stalled_bytes,
+            default=None,
+        )
+        if stalled is not None and stalled.stalled_bytes:
+            self.broker.traffic.refuse(share, str(CloseCause.FRAME_GIVEN_UP))
+            stalled.close(CloseCause.FRAME_GIVEN_UP)
 
     def _pause_accepting(self, error: OSError) -> None:
         """Out of file descriptors or memory: look again in a moment instead of spinning."""
@@ -320,6 +336,7 @@ class Server:
                 cause = connection.tick(now_ms - before_ms)
                 if cause is not None:
                     connection.close(cause)
+            self.make_room()
             self.check_mutes()
             before_ms = now_ms
 

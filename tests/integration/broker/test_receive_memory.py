@@ -1,0 +1,103 @@
+"""Frames that stand still: what one instance's hold, and what another's producer notices of it."""
+
+import struct
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.integration.broker.fake_control import SECRET
+from tests.integration.broker.process import BrokerProcess, running_broker
+from tests.integration.broker.raw import RawClient, batch, create_topic, produce, request
+
+MIB = 1024 * 1024
+GREEDY, ALSO_GREEDY, THIRD, POLITE = "igreedyaaaaa", "igreedybbbbb", "igreedyccccc", "ipoliteaaaaa"
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    secret = tmp_path / "secret"
+    secret.write_text(SECRET)
+    with running_broker(tmp_path, "--secret-file", str(secret)) as running:
+        yield running
+
+
+def _connect(broker: BrokerProcess, instance_id: str) -> RawClient:
+    """As a gateway connects for a client."""
+    client = RawClient(broker.port, timeout_s=60)
+    assert client.call(request(17, 1, mechanism="PLAIN")).error_code.value == 0
+    token = f"{instance_id}/127.0.0.1:1\0portico\0{SECRET}".encode()
+    assert client.call(request(36, 1, auth_bytes=token)).error_code.value == 0
+    return client
+
+
+def _wait_until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 120
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def _held(broker: BrokerProcess) -> float:
+    return broker.metrics()["portico_broker_receive_memory_bytes"]
+
+
+def _stall(broker: BrokerProcess, held: ExitStack, instance_id: str, count: int) -> list[RawClient]:
+    """Frames of 90 MiB, of which the first 19 MiB come, and then nothing."""
+    clients = [held.enter_context(_connect(broker, instance_id)) for _ in range(count)]
+    piece = memoryview(bytes(19 * MIB))
+    for client in clients:
+        client.socket.sendall(struct.pack(">ihh", 90 * MIB, 0, 8))
+        client.socket.setblocking(False)
+    sent = dict.fromkeys(clients, 0)
+    idle_since = time.monotonic()
+    while any(number < len(piece) for number in sent.values()) and time.monotonic() - idle_since < 1.5:
+        for client, at in sent.items():
+            if at == len(piece):
+                continue
+            try:
+                sent[client] += client.socket.send(piece[at : at + MIB])
+                idle_since = time.monotonic()
+            except BlockingIOError:
+                time.sleep(0.001)
+    return clients
+
+
+def _produce(broker: BrokerProcess, instance_id: str, topic: str) -> int:
+    """200 kB of another instance."""
+    with _connect(broker, instance_id) as client:
+        answer = produce(client, f"{instance_id}.{topic}", batch(bytes(200_000)))
+        assert answer.error_code.name == "none"
+        return int(answer.base_offset)
+
+
+def test_another_tenants_produce_does_not_wait_for_stalled_frames(broker: BrokerProcess) -> None:
+    """Served while every stalled frame is still there: not because one of them was given up."""
+    with _connect(broker, POLITE) as client:
+        create_topic(client, f"{POLITE}.t")
+    with ExitStack() as held:
+        _stall(broker, held, GREEDY, 14)
+        _wait_until(lambda: _held(broker) > 80 * MIB)
+        for number in range(5):
+            assert _produce(broker, POLITE, "t") == number
+        assert _held(broker) <= (100 + 32 + 20) * MIB, "its share, small ones, and one frame beyond"
+        assert broker.closed_by("frame_given_up") == broker.closed_by("frame_stalled") == 0
+    _wait_until(lambda: _held(broker) == 0)
+
+
+def test_the_largest_staller_goes_when_memory_is_short(broker: BrokerProcess) -> None:
+    """Three instances hold all there is. A fourth one's frame comes: the largest that stands still goes."""
+    with _connect(broker, POLITE) as client:
+        create_topic(client, f"{POLITE}.t")
+    with ExitStack() as held:
+        for instance_id in (GREEDY, ALSO_GREEDY, THIRD):
+            _stall(broker, held, instance_id, 6)
+        _wait_until(lambda: _held(broker) >= 250 * MIB)
+        assert _produce(broker, POLITE, "t") == 0
+        assert broker.closed_by("frame_given_up") >= 1
+        assert broker.closed_by("frame_stalled") == broker.closed_by("frame_too_slow") == 0
+        assert _produce(broker, POLITE, "t") == 1
+    _wait_until(lambda: _held(broker) == 0)
+    assert broker.closed_by("internal_error") == 0
