@@ -224,6 +224,12 @@ class Broker:
         for go_on in waiting:
             go_on()
 
+    def hold(self, instance_id: str) -> None:
+        """An instance is deleted or absent: nobody is served, nothing expires."""
+        if instance_id not in self.held:
+            self.held.hold(instance_id)
+            self.server.cut(instance_id)
+
     def reconfigure_instances(self, instance_ids: Container[str | None]) -> None:
         """The limits of instances have changed: their topics follow."""
         for topic in self.metadata:

@@ -25,6 +25,7 @@ class CloseCause(StrEnum):
     IDLE = "idle"
     REPLY_NOT_READ = "reply_not_read"
     TOO_MANY_CONNECTIONS = "too_many_connections"
+    INSTANCE_NOT_SERVED = "instance_not_served"
     STORAGE_ERROR = "storage_error"
     INTERNAL_ERROR = "internal_error"
     SHUTDOWN = "shutdown"

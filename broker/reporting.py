@@ -1,31 +1,25 @@
-"""The broker's side of the control plane: follow the feed, report traffic, apply leases, keep both on disk.
+"""The broker's side of the control plane: follow the feed, report traffic, apply leases.
 
 A thin shell: `TrafficPoint` decides. Without a control plane none of it runs and nothing is limited.
 """
 
-import asyncio
-import contextlib
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from broker.log.files import write_atomically
 from broker.strays import Holdings
-from contracts.quota import ReportAnswer
 from contracts.specs import BrokerAddress, ConsumerKind, InstanceSpec
 from runtime.feed import FeedFollower
 from runtime.holdings import HoldingsTeller
-from runtime.internal_http import InternalClient, InternalError
+from runtime.internal_http import InternalClient
 from runtime.logs import get_logger
-from runtime.master_address import MasterAddress
+from runtime.master_address import WatchedAddress
 from runtime.spec_book import Changed
 from runtime.tasks import Supervised
+from runtime.traffic_reports import TrafficReports
 
 if TYPE_CHECKING:
     from broker.app import Broker
 
 _log = get_logger(__name__)
-_TIMEOUT_S: Final = 4.0
-_SAVE_EVERY_MS: Final = 1_000
 
 
 class Reporting:
@@ -36,10 +30,18 @@ class Reporting:
         config = broker.config
         node_id, host, port = broker.node
         self._client = InternalClient(control_url, secret)
-        self._address = MasterAddress(broker.member.tree, control_url)
-        self._to_master = InternalClient(lambda: self._address.url, secret)
-        self._leases: Path = config.data_dir / "leases.json"
-        self._is_heard = True
+        self._address = WatchedAddress(broker.member.tree, control_url)
+        self._reports = TrafficReports(
+            broker.traffic,
+            self._address,
+            secret,
+            config.data_dir / "leases.json",
+            before_report=broker.leaders.measure_all,
+            rates_changed=lambda _: broker.server.check_mutes(),
+            offload=broker.flusher.run,
+            now_ms=broker.now_ms,
+            epoch_ms=broker.epoch_ms,
+        )
         self.feed = FeedFollower(
             self._client,
             f"broker-{node_id}",
@@ -60,23 +62,12 @@ class Reporting:
 
     def start(self, tasks: Supervised) -> None:
         """Start from what the disk remembers, then follow and report."""
-        self._restore()
+        self._reports.restore()
         self.feed.load_cache()
         tasks.spawn("feed", self.feed.run)
         tasks.spawn("master's address", self._address.run)
-        tasks.spawn("reports", self._report)
+        tasks.spawn("reports", self._reports.run)
         tasks.spawn("holdings", self._holdings.run)
-
-    def _restore(self) -> None:
-        broker = self._broker
-        try:
-            broker.traffic.restore_leases(self._leases.read_bytes(), broker.now_ms(), broker.epoch_ms())
-        except FileNotFoundError:
-            return
-        except (OSError, ValueError) as error:
-            _log.warning(
-                "the kept leases cannot be read; shares apply until the master answers", error=str(error)
-            )
 
     def _specs_changed(self, changed: Changed) -> None:
         broker = self._broker
@@ -104,7 +95,7 @@ class Reporting:
     def _follow(self, spec: InstanceSpec) -> bool:
         """Whether a rate or the block changed."""
         if spec.state.is_gone:
-            self._broker.held.hold(spec.instance_id)
+            self._broker.hold(spec.instance_id)
         else:
             self._broker.held.release(spec.instance_id)
         return self._broker.traffic.set_spec(spec, self._broker.now_ms())
@@ -113,7 +104,7 @@ class Reporting:
         """The feed tells of it no more: its data and its limits stay as they are."""
         broker, spec = self._broker, self.feed.absent[instance_id].spec
         if spec.cluster_id == broker.config.cluster_id:
-            broker.held.hold(instance_id)
+            broker.hold(instance_id)
             broker.traffic.hold(instance_id, spec, broker.now_ms())
 
     def _purge(self, order: InstanceSpec) -> None:
@@ -123,56 +114,7 @@ class Reporting:
         broker.traffic.set_spec(order, broker.now_ms())
         broker.maintenance.purge_instance(order.instance_id)
 
-    async def _report(self) -> None:
-        saved_ms = 0
-        while True:
-            await asyncio.sleep(self._broker.traffic.period_ms / 1000)
-            await self._report_once()
-            now_ms = self._broker.now_ms()
-            if now_ms - saved_ms >= _SAVE_EVERY_MS:
-                saved_ms = now_ms
-                await self._broker.flusher.run(self._saver())
-
-    async def _report_once(self) -> None:
-        broker = self._broker
-        broker.leaders.measure_all()
-        report = broker.traffic.report(broker.now_ms(), broker.epoch_ms())
-        try:
-            answer = await self._to_master.post(
-                "/internal/v1/reports", report, ReportAnswer, timeout_s=_TIMEOUT_S
-            )
-        except InternalError as error:
-            if self._is_heard:
-                _log.warning("the quota master does not answer; leases, then shares apply", error=str(error))
-            self._is_heard = False
-            return
-        if not self._is_heard:
-            _log.info("the quota master answers again")
-        self._is_heard = True
-        if broker.traffic.apply(answer, broker.now_ms()):
-            broker.server.check_mutes()
-
-    def _saver(self) -> "_Save":
-        broker = self._broker
-        return _Save(self._leases, broker.traffic.save_leases(broker.now_ms(), broker.epoch_ms()))
-
     async def aclose(self) -> None:
         """Keep the leases and close the connections."""
-        with contextlib.suppress(OSError):
-            self._saver()()
+        await self._reports.aclose()
         await self._client.aclose()
-        await self._to_master.aclose()
-
-
-class _Save:
-    """Write the leases, on a thread. A full disk costs memory of leases, nothing else."""
-
-    def __init__(self, path: Path, content: bytes) -> None:
-        self._path = path
-        self._content = content
-
-    def __call__(self) -> None:
-        try:
-            write_atomically(self._path, self._content)
-        except OSError as error:
-            _log.warning("the leases cannot be kept on disk", error=str(error))

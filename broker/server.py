@@ -226,11 +226,16 @@ class Server:
         payer.cut(charged, frame_bytes, str(CloseCause.MALFORMED_REQUEST), self.now_ms())
 
     def payer(self, connection: Connection, instance_id: str) -> Payer | None:
-        """Who pays for a connection that logs in; closes it when the instance has its connections.
+        """Who pays for a connection that logs in; closes it when the instance has its connections, or is
+        deleted or absent.
 
         Gateways hold an instance to its connections, too: here are also those whose clients have given up
         while their requests wait their turn.
         """
+        if instance_id in self.broker.held:
+            self.broker.traffic.refuse(instance_id, str(CloseCause.INSTANCE_NOT_SERVED))
+            connection.close(CloseCause.INSTANCE_NOT_SERVED)
+            return None
         connections_max = self.broker.traffic.connections_max(instance_id)
         if connections_max is not None and self._paid_by[instance_id] >= connections_max:
             self.broker.traffic.refuse(instance_id, str(CloseCause.TOO_MANY_CONNECTIONS))
@@ -238,6 +243,12 @@ class Server:
             return None
         self._paid_by[instance_id] += 1
         return Payer(self.broker.traffic, instance_id)
+
+    def cut(self, instance_id: str) -> None:
+        """Close what an instance's clients have open: a gateway that has not heard may still serve it."""
+        for connection in list(self.connections.values()):
+            if connection.payer is not None and connection.payer.instance_id == instance_id:
+                connection.close(CloseCause.INSTANCE_NOT_SERVED)
 
     def _route(self, api_key: int, api_version: int) -> Route | None:
         api = APIS.get(api_key)

@@ -8,7 +8,7 @@ from runtime.feed import FeedFollower
 if TYPE_CHECKING:
     from broker.app import Broker
 
-_LOOKS: Final = 4
+_LOOKS: Final = 3
 """An instance is created on gateways and brokers at slightly different times: it must be unknown at several
 looks in a row, seconds apart, before it is taken for a stray."""
 
@@ -49,5 +49,5 @@ class Holdings:
             since_ms, looks = self._unknown.get(instance_id, (self._epoch_ms(), 0))
             self._unknown[instance_id] = (since_ms, min(looks + 1, _LOOKS))
             if looks + 1 >= _LOOKS:
-                broker.held.hold(instance_id)
+                broker.hold(instance_id)
                 broker.traffic.hold(instance_id, None, broker.now_ms())

@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-import os
 from typing import Final
 
 import msgspec
@@ -20,9 +19,11 @@ from runtime.feed import FeedFollower
 from runtime.holdings import HoldingsTeller
 from runtime.internal_http import InternalClient
 from runtime.logs import get_logger
+from runtime.master_address import ReferredAddress
 from runtime.process import read_secret, write_run_file
 from runtime.spec_book import Changed
 from runtime.tasks import Supervised
+from runtime.traffic_reports import TrafficReports
 from wire.classify import check_kio_version
 
 _log = get_logger(__name__)
@@ -52,23 +53,43 @@ class Gateway:
             if config.control_url is not None and secret is not None
             else None
         )
+        self._traffic = self._traffic_reports(secret)
         cache = None if config.state_dir is None else config.state_dir / f"{config.name}-specs.json"
         self.follower = FeedFollower(self._client, config.name, ConsumerKind.GATEWAY, cache)
         self.follower.on_change(self._changed)
 
     def start(self) -> None:
         """Begin to serve; specs from the disk or the file are applied before this returns."""
+        if self._traffic is not None:
+            self._traffic.restore()
         if self._client is not None:
             self.follower.load_cache()
             self._tasks.spawn("feed", self.follower.run)
-            reporter = Reporter(self.worker, self._client, self.config.name, os.urandom(8).hex())
+            reporter = Reporter(self.worker, self._client, self.config.name, self.worker.point.boot_id)
             self._tasks.spawn("reports", reporter.run)
             teller = HoldingsTeller(self.follower, self._client, self.config.name, ConsumerKind.GATEWAY)
             self._tasks.spawn("holdings", teller.run)
+        if self._traffic is not None:
+            self._tasks.spawn("traffic reports", self._traffic.run)
         if self.config.specs_file is not None:
             self._load_specs()
             self._tasks.spawn("specs file", self._watch_specs)
         self._tasks.spawn("ticks", self._tick)
+
+    def _traffic_reports(self, secret: str | None) -> TrafficReports | None:
+        """Request time is told to the quota master; without a control plane the static share applies."""
+        config = self.config
+        if config.control_url is None or secret is None:
+            return None
+        return TrafficReports(
+            self.worker.point,
+            ReferredAddress(config.control_url),
+            secret,
+            None if config.state_dir is None else config.state_dir / f"{config.name}-leases.json",
+            before_report=self.worker.bill_all,
+            rates_changed=self.worker.rates_changed,
+            offload=asyncio.to_thread,
+        )
 
     def _changed(self, changed: Changed) -> None:
         if changed.clusters:
@@ -81,7 +102,10 @@ class Gateway:
                 purged = instance_id in changed.purged
                 cause = DisconnectCause.INSTANCE_DELETED if purged else DisconnectCause.INSTANCE_ABSENT
                 self.listeners.stop(instance_id, cause)
+                if purged:
+                    self.worker.limit(changed.purged[instance_id])
             else:
+                self.worker.limit(spec)
                 self.listeners.apply(spec)
         self._tell_failures()
 
@@ -121,6 +145,8 @@ class Gateway:
         await self._tasks.aclose()
         self.listeners.close()
         self.worker.close()
+        if self._traffic is not None:
+            await self._traffic.aclose()
         if self._client is not None:
             await self._client.aclose()
 

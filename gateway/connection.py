@@ -1,7 +1,10 @@
-"""One client connection and its one upstream connection: sockets, back-pressure, end of life.
+"""One client connection and its one upstream connection: sockets, back-pressure, turns, end of life.
 
 What the bytes mean is `request_flow` and `reply_flow`; this module moves them. Reading from one side stops
 while the other side's socket is full, so a connection holds at most one receive window in each direction.
+
+Each read is a step of the instance (`runtime/pacing.py`). One that has to wait leaves its socket unread and
+has one place in the queue of the instance per side: requests begin something, replies only go on with it.
 """
 
 import asyncio
@@ -48,6 +51,7 @@ class Connection:
         "bytes_in",
         "client",
         "client_ended",
+        "client_waits",
         "closed",
         "counted",
         "dial",
@@ -65,10 +69,13 @@ class Connection:
         "requests",
         "served",
         "task",
+        "turn",
         "unhandled",
+        "unhandled_replies",
         "upstream",
         "upstream_ended",
         "upstream_told",
+        "upstream_waits",
         "worker",
     )
 
@@ -91,7 +98,16 @@ class Connection:
         self.counted: tuple[str, ...] = ()
         """The names in the shared table that this connection was counted under."""
         self.queue = ReplyQueue()
-        self.client = Outbox(worker.loop, worker.buffer, sock, self.adjust_reading, self._client_broken)
+        self.turn = served.turn
+        self.client = Outbox(
+            worker.loop,
+            worker.buffer,
+            worker.pacing,
+            served.turn,
+            sock,
+            self.adjust_reading,
+            self._client_broken,
+        )
         self.upstream: Outbox | None = None
         self.dial: Dial | None = None
         self.requests = RequestFlow(self)
@@ -101,13 +117,74 @@ class Connection:
         self.task: asyncio.Task[None] | None = None
         """A request that needs an answer from elsewhere before it can go on; nothing is read meanwhile."""
         self.unhandled: memoryview | None = None
-        """Bytes that were read and have to wait, at most one receive window."""
+        """Requests that were read and have to wait, at most one receive window."""
+        self.unhandled_replies: memoryview | None = None
+        """The same of replies."""
+        self.client_waits = self.upstream_waits = False
+        """Whether a step of this side is in the instance's queue: its socket is not to be read meanwhile."""
         self.bytes_in = 0
         self.mark_ms, self.mark_bytes, self.mark_frames, self.mark_in_frame = now_ms, 0, 0, False
         self.client_ended = self.upstream_told = self.upstream_ended = self.closed = False
         self.reading_client = True
         self.reading_upstream = False
-        worker.loop.add_reader(sock.fileno(), self._client_readable)
+        worker.loop.add_reader(sock.fileno(), self._client_ready)
+
+    # Turns
+
+    def _client_ready(self) -> None:
+        """The client has sent something, or has gone."""
+        pacing, turn = self.worker.pacing, self.turn
+        if turn.may_begin or pacing.may_begin(turn):
+            pacing.began_ns = pacing.clock_ns()
+            self._client_readable()
+            pacing.end(turn)
+        elif self.client_waits:
+            self._read_client(False)  # it need not be said again
+        else:
+            self._wait_client()
+
+    def _wait_client(self) -> None:
+        self.client_waits = True
+        self.worker.pacing.wait(self.turn, self._client_turn, begins=True)
+
+    def _client_turn(self) -> None:
+        self.client_waits = False
+        if self.closed:
+            return
+        upstream_clear = self.upstream is None or self.upstream.is_empty
+        if upstream_clear and self.task is None and not self.is_congested():
+            if self.unhandled is not None:
+                self._go_on()
+            elif not self.client_ended and not self.upstream_ended:
+                self._client_readable()
+        self.adjust_reading()
+
+    def _upstream_ready(self) -> None:
+        """The broker has sent something, or has gone."""
+        pacing, turn = self.worker.pacing, self.turn
+        if turn.may_go_on or pacing.may_go_on(turn):
+            pacing.began_ns = pacing.clock_ns()
+            self._upstream_readable()
+            pacing.end(turn)
+        elif self.upstream_waits:
+            self._read_upstream(False)
+        else:
+            self._wait_upstream()
+
+    def _wait_upstream(self) -> None:
+        self.upstream_waits = True
+        self.worker.pacing.wait(self.turn, self._upstream_turn, begins=False)
+
+    def _upstream_turn(self) -> None:
+        self.upstream_waits = False
+        if self.closed:
+            return
+        if self.client.is_empty:
+            if self.unhandled_replies is not None:
+                self._replies_go_on(self.unhandled_replies)
+            elif not self.upstream_ended:
+                self._upstream_readable()
+        self.adjust_reading()
 
     # Reading
 
@@ -143,14 +220,12 @@ class Connection:
     def _go_on(self) -> None:
         """Handle more of what was read before."""
         unhandled = self.unhandled
-        if self.closed or unhandled is None or self.task is not None:
-            return
+        assert unhandled is not None
         self.unhandled = None
         assert not self.requests.stash, "a stash is the end of a chunk"
         used = self._take_requests(unhandled)
         if used < len(unhandled) and not self.closed:
             self.unhandled = unhandled[used:]
-        self.adjust_reading()
 
     def is_congested(self) -> bool:
         """Whether requests must wait because replies do."""
@@ -197,10 +272,26 @@ class Connection:
             self._upstream_eof()
             return
         replies.stash = b""
+        chunk = buffer.memory[: reserved + count]
+        used = self._pass_replies(chunk)
+        if used < len(chunk) and not self.closed:
+            self.unhandled_replies = memoryview(bytearray(chunk[used:]))
+        self.adjust_reading()
+
+    def _replies_go_on(self, unhandled: memoryview) -> None:
+        """Pass on more of what was read before."""
+        self.unhandled_replies = None
+        used = self._pass_replies(unhandled)
+        if used < len(unhandled) and not self.closed:
+            self.unhandled_replies = unhandled[used:]
+
+    def _pass_replies(self, chunk: memoryview) -> int:
+        """Handle reply bytes; what they become leaves before this returns or is copied."""
         pieces: list[Buffer] = []
         try:
-            replies.feed(buffer.memory[: reserved + count], pieces)
+            used = self.replies.feed(chunk, pieces)
             self.send_client(pieces)
+            return used
         except ConnectionStop as stop:
             self.close(stop.cause, stop.detail)
         except MalformedFrame as fault:
@@ -208,7 +299,7 @@ class Connection:
         except Exception:  # noqa: BLE001 - one connection's failure must not be another's
             _log.exception("reply handling failed", instance=self.served.instance_id)
             self.close(DisconnectCause.INTERNAL_ERROR)
-        self.adjust_reading()
+        return len(chunk)
 
     def _splice_request(self, upstream: Outbox) -> None:
         try:
@@ -246,11 +337,16 @@ class Connection:
         if self.closed:
             return
         client_clear = self.client.is_empty
-        upstream_clear = self.upstream is None or self.upstream.is_empty
-        can_take = client_clear and upstream_clear and self.task is None and len(self.queue) < UNANSWERED_MAX
+        upstream = self.upstream
+        can_take = (
+            client_clear
+            and (upstream is None or upstream.is_empty)
+            and self.task is None
+            and len(self.queue) < UNANSWERED_MAX
+        )
         if self.unhandled is not None:
-            if can_take:
-                self.worker.loop.call_soon(self._go_on)
+            if can_take and not self.client_waits:
+                self._wait_client()
             can_take = False
         elif self.client_ended and can_take and not len(self.queue) and self._all_is_taken():
             self.close(DisconnectCause.CLIENT_CLOSED)
@@ -259,13 +355,16 @@ class Connection:
             self.close(DisconnectCause.UPSTREAM_CLOSED)
             return
         want_client = can_take and not self.client_ended and not self.upstream_ended
-        if want_client != self.reading_client:
+        if want_client != self.reading_client and not self.client_waits:
             self._read_client(want_client)
-        upstream = self.upstream
         want_upstream = (
             upstream is not None and not upstream.held and client_clear and not self.upstream_ended
         )
-        if want_upstream != self.reading_upstream:
+        if self.unhandled_replies is not None:
+            if want_upstream and not self.upstream_waits:
+                self._wait_upstream()
+            want_upstream = False
+        if want_upstream != self.reading_upstream and not self.upstream_waits:
             self._read_upstream(want_upstream)
 
     def _read_client(self, wanted: bool) -> None:
@@ -274,7 +373,7 @@ class Connection:
         if wanted:
             # Time we did not read is not the client's: its window starts now.
             self.mark_ms, self.mark_bytes = self.worker.now_ms, self.bytes_in
-            loop.add_reader(descriptor, self._client_readable)
+            loop.add_reader(descriptor, self._client_ready)
         else:
             loop.remove_reader(descriptor)
 
@@ -283,7 +382,7 @@ class Connection:
         self.reading_upstream = wanted
         loop, descriptor = self.worker.loop, self.upstream.sock.fileno()
         if wanted:
-            loop.add_reader(descriptor, self._upstream_readable)
+            loop.add_reader(descriptor, self._upstream_ready)
         else:
             loop.remove_reader(descriptor)
 
@@ -310,7 +409,7 @@ class Connection:
     def wait_for(self, work: Coroutine[Any, Any, None]) -> None:
         """Handle no further request until `work` is done."""
         assert self.task is None
-        self.task = self.worker.loop.create_task(self._await(work))
+        self.task = self.worker.pacing.task(self.turn, self._await(work))
 
     async def _await(self, work: Coroutine[Any, Any, None]) -> None:
         try:
@@ -377,6 +476,7 @@ class Connection:
                 outbox.discard()
                 outbox.sock.close() if cause not in _RESET_CAUSES else reset(outbox.sock)
         self.requests.discard()
+        self.unhandled = self.unhandled_replies = None
         if self.dial is not None:
             self.dial.cancel()
         if self.task is not None:

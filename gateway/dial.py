@@ -36,13 +36,21 @@ class Dial:
         conn = self._conn
         worker = conn.worker
         sock = self._connecting()
-        upstream = Outbox(worker.loop, worker.buffer, sock, conn.adjust_reading, conn.upstream_broken)
+        upstream = Outbox(
+            worker.loop,
+            worker.buffer,
+            worker.pacing,
+            conn.turn,
+            sock,
+            conn.adjust_reading,
+            conn.upstream_broken,
+        )
         upstream.held = True
         conn.mark_ms = worker.now_ms
         login = worker.login_frames(conn.served.instance_id, conn.peer)
         conn.replies.login_replies_due = len(login)
         upstream.send(login)
-        worker.loop.add_writer(sock.fileno(), self._connected)
+        worker.loop.add_writer(sock.fileno(), self._answered)
         return upstream
 
     def _connecting(self) -> socket.socket:
@@ -55,13 +63,17 @@ class Dial:
         except OSError as error:
             raise ConnectionStop(DisconnectCause.UPSTREAM_UNREACHABLE, str(error)) from error
 
+    def _answered(self) -> None:
+        self._conn.worker.pacing.run_now(self._conn.turn, self._connected)
+
     def _connected(self) -> None:
         conn = self._conn
         upstream = conn.upstream
         assert upstream is not None
         conn.worker.loop.remove_writer(upstream.sock.fileno())
         if upstream.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
-            self._timer = conn.worker.loop.call_later(RETRY_S, self._again)
+            pacing = conn.worker.pacing
+            self._timer = conn.worker.loop.call_later(RETRY_S, pacing.run_now, conn.turn, self._again)
             return
         upstream.release()
         conn.adjust_reading()
@@ -77,7 +89,7 @@ class Dial:
             return
         upstream.sock.close()
         upstream.sock = sock
-        conn.worker.loop.add_writer(sock.fileno(), self._connected)
+        conn.worker.loop.add_writer(sock.fileno(), self._answered)
 
     def cancel(self) -> None:
         """The connection is gone."""

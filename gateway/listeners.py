@@ -7,20 +7,23 @@ connections. A suspended instance keeps its ports; clients are turned away at ac
 import errno
 import os
 import socket
+from functools import partial
 from typing import Final
 
 from contracts.specs import InstanceSpec, InstanceState, Listener
 from gateway.causes import DisconnectCause
 from gateway.lifecycle import Event, Phase
 from gateway.served import ServedInstance
+from gateway.strangers import STRANGERS
 from gateway.worker import Worker
+from runtime.clock import monotonic_ms
 from runtime.config import format_host_port
 from runtime.logs import get_logger
 
 _log = get_logger(__name__)
 _BACKLOG: Final = 1024
-_ACCEPTS_AT_ONCE: Final = 64
-"""Per readiness of a listener: a flood on one port must not starve the others."""
+_ACCEPTS_AT_ONCE: Final = 8
+"""In one step of an instance: about a millisecond."""
 _OUT_OF_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _PAUSE_S: Final = 0.2
 
@@ -41,7 +44,8 @@ class ListenerSet:
             return
         served = self._worker.served.get(spec.instance_id)
         if served is None:
-            served = self._worker.served[spec.instance_id] = ServedInstance(spec)
+            turn = self._worker.pacing.join(spec.instance_id)
+            served = self._worker.served[spec.instance_id] = ServedInstance(spec, turn)
         else:
             served.apply(spec)
         for fault in served.whitelist.faults:
@@ -105,6 +109,26 @@ class ListenerSet:
         self._worker.loop.add_reader(sock.fileno(), self._acceptable, sock, served, listener)
 
     def _acceptable(self, sock: socket.socket, served: ServedInstance, listener: Listener) -> None:
+        """Connections wait: accept them when it is the instance's turn, and its debt is paid."""
+        pacing, turn = self._worker.pacing, served.turn
+        if pacing.may_begin(turn):
+            pacing.run_now(turn, partial(self._accept, sock, served, listener))
+            return
+        self._worker.loop.remove_reader(sock.fileno())
+        pacing.wait(turn, partial(self._accept_in_turn, sock, served, listener), begins=True)
+
+    def _accept_in_turn(self, sock: socket.socket, served: ServedInstance, listener: Listener) -> None:
+        if sock.fileno() >= 0:
+            self._read(sock, served, listener)
+            self._accept(sock, served, listener)
+
+    def _accept(self, sock: socket.socket, served: ServedInstance, listener: Listener) -> None:
+        worker = self._worker
+        now_ms = worker.now_ms = monotonic_ms()
+        pause_ms = served.strangers.pause_ms(now_ms)
+        if pause_ms > 0:
+            self._pause(pause_ms / 1000, sock, served, listener)
+            return
         for _ in range(_ACCEPTS_AT_ONCE):
             try:
                 client, address = sock.accept()
@@ -115,11 +139,17 @@ class ListenerSet:
                     raise
                 # The connection stays in the kernel's queue; asking again at once would spin.
                 _log.error("no descriptors left to accept with", instance=served.instance_id)
-                loop = self._worker.loop
-                loop.remove_reader(sock.fileno())
-                loop.call_later(_PAUSE_S, self._resume, sock, served, listener)
+                self._pause(_PAUSE_S, sock, served, listener)
                 return
-            self._worker.accept(served, listener, client, address[0], address[1])
+            cause = worker.accept(served, listener, client, address[0], address[1])
+            if cause in STRANGERS:
+                served.strangers.charge(worker.pacing.end_unbilled(served.turn), now_ms)
+            else:
+                worker.pacing.end(served.turn)
+
+    def _pause(self, pause_s: float, sock: socket.socket, served: ServedInstance, listener: Listener) -> None:
+        self._worker.loop.remove_reader(sock.fileno())
+        self._worker.loop.call_later(pause_s, self._resume, sock, served, listener)
 
     def _resume(self, sock: socket.socket, served: ServedInstance, listener: Listener) -> None:
         if sock.fileno() >= 0:
@@ -142,6 +172,7 @@ class ListenerSet:
         served.cut(cause)
         assert not served.connections
         served.move(Event.DRAINED)
+        self._worker.pacing.leave(served.turn)
         self.failures.pop(served.instance_id, None)
         del self._worker.served[served.instance_id]
         _log.info("instance removed", instance=served.instance_id, cause=str(cause))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from gateway.apis import Row
 from gateway.call import Answer, Call, Forward, Later, Outcome
 from gateway.ordering import Exchange
+from traffic.turns import Hold
 from wire.codec import (
     decode,
     decode_response,
@@ -21,12 +22,21 @@ from wire.codec import (
 from wire.framing import Buffer
 from wire.request_bounds import bound_of
 from wire.rewrite import rewrite_request, rewrite_response
+from wire.throttle_time import raised
 
 if TYPE_CHECKING:
     from gateway.connection import Connection
 
 _HEAD: Final = struct.Struct(">hhih")
 _I32: Final = struct.Struct(">i")
+_DECODING_WORK: Final = 8
+_WORK_BYTES: Final = 512
+_COSTLY_BYTES: Final = 4096
+
+
+def decoding_work(size_bytes: int) -> int:
+    """What a frame costs that is decoded and encoded again, one that is edited in place costing one."""
+    return _DECODING_WORK + size_bytes // _WORK_BYTES
 
 
 @lru_cache(maxsize=64)
@@ -97,9 +107,17 @@ def answer_locally(conn: "Connection", exchange: Exchange, response: Any) -> Non
 
 def reply_locally(conn: "Connection", exchange: Exchange, frame: bytes) -> None:
     """The same with a frame."""
-    reply = conn.queue.answered(exchange, frame)
+    reply = conn.queue.answered(exchange, _throttled(conn, exchange, frame))
     if reply is not None:
         conn.send_client([reply])
+
+
+def _throttled(conn: "Connection", exchange: Exchange, frame: bytes) -> bytes:
+    """The reply, which says so when the instance is in debt. A large one counts what it has cost itself."""
+    if conn.turn.hold is Hold.NONE and len(frame) < _COSTLY_BYTES:
+        return frame
+    throttle_ms = conn.worker.pacing.throttle_ms(conn.turn)
+    return raised(frame, exchange.api_key, exchange.api_version, throttle_ms) if throttle_ms else frame
 
 
 def mapped_reply(conn: "Connection", exchange: Exchange, frame: memoryview) -> bytes:
@@ -111,4 +129,4 @@ def mapped_reply(conn: "Connection", exchange: Exchange, frame: memoryview) -> b
     response = rewrite_response(decoded, conn.served.scope, conn.served.view)
     if exchange.handler is not None:
         response = exchange.handler.on_response(Call(conn, exchange), response)
-    return framed_response(response, exchange.correlation_id)
+    return _throttled(conn, exchange, framed_response(response, exchange.correlation_id))

@@ -6,6 +6,7 @@ from typing import Any
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import REGISTRY, Collector
 
+from contracts.quota import Direction
 from gateway.apis import APIS
 from gateway.causes import REFUSED_AT_ACCEPT
 from gateway.worker import Worker
@@ -49,11 +50,41 @@ class WorkerCollector(Collector):
             for api_key, count in tuple(served.requests.items()):
                 requests.add_metric([instance_id, APIS[api_key].key.name.lower()], count)
             serving.add_metric([instance_id, str(served.phase)], 1)
+        yield from self._request_time()
         backlog = GaugeMetricFamily(
             "portico_gateway_backlog_bytes", "Copied and waiting for full sockets, whole worker"
         )
         backlog.add_metric([], self._worker.buffer.backlog_bytes)
         yield from (connections, closed, refused, carried, requests, serving, backlog)
+
+    def _request_time(self) -> Iterator[Any]:
+        """CPU time, in seconds as Prometheus wants it."""
+        spent = CounterMetricFamily(
+            "portico_gateway_cpu_seconds",
+            "CPU time of the loop spent on an instance, or on turning strangers away from its ports",
+            labels=["instance", "for"],
+        )
+        throttled = CounterMetricFamily(
+            "portico_gateway_cpu_throttled_seconds",
+            "Time in which an instance, or strangers at its ports, had to wait for their request time",
+            labels=["instance", "for"],
+        )
+        waiting = GaugeMetricFamily(
+            "portico_gateway_steps_waiting", "Steps that wait for their instance's turn", labels=["instance"]
+        )
+        for instance_id, served in tuple(self._worker.served.items()):
+            strangers = served.strangers.flow
+            flow = self._worker.point.flow(instance_id, Direction.CPU)
+            spent.add_metric([instance_id, "tenant"], 0 if flow is None else flow.used / 1e6)
+            spent.add_metric([instance_id, "strangers"], strangers.used / 1e6)
+            throttled.add_metric([instance_id, "tenant"], 0 if flow is None else flow.throttled_ms / 1e3)
+            throttled.add_metric([instance_id, "strangers"], strangers.throttled_ms / 1e3)
+            waiting.add_metric([instance_id], served.turn.waiting)
+        pumped = CounterMetricFamily(
+            "portico_gateway_steps_waited", "Steps that had to wait for a turn, whole worker"
+        )
+        pumped.add_metric([], self._worker.pacing.pumped_steps)
+        yield from (spent, throttled, waiting, pumped)
 
 
 def register(worker: Worker) -> None:

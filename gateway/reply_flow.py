@@ -5,13 +5,15 @@ from typing import TYPE_CHECKING, Final
 
 from gateway.apis import APIS, Mode
 from gateway.causes import DisconnectCause
-from gateway.mapped import mapped_reply
+from gateway.mapped import decoding_work, mapped_reply
 from gateway.ordering import Exchange
 from gateway.stops import ConnectionStop
 from gateway.upstream_login import check_login_reply
+from traffic.turns import Hold
 from wire.api_table import ApiKey
 from wire.edits import FrameEditor, edit_fetch_response, edit_produce_response, fetch_response_editor
 from wire.framing import Buffer
+from wire.throttle_time import HEAD_BYTES_MAX, raise_in
 
 if TYPE_CHECKING:
     from gateway.connection import Connection
@@ -20,6 +22,8 @@ _HEAD: Final = struct.Struct(">ii")
 """Length prefix, correlation id."""
 _HEAD_BYTES: Final = _HEAD.size
 _SIZE_MIN: Final = 4
+WORK_AT_ONCE: Final = 128
+"""Of one connection's replies before others get their turn: one each, and more for those that are decoded."""
 COLLECTED_BYTES_MAX: Final = 128 * 1024 * 1024
 """One reply that has to be decoded: listings of a cluster with very many partitions."""
 _FETCH: Final = int(ApiKey.FETCH)
@@ -28,7 +32,7 @@ _FETCH: Final = int(ApiKey.FETCH)
 class ReplyFlow:
     """The reply half of one connection."""
 
-    __slots__ = ("_collected", "_conn", "_editor", "_missing", "login_replies_due", "stash")
+    __slots__ = ("_collected", "_conn", "_editor", "_missing", "login_replies_due", "stash", "work")
 
     def __init__(self, conn: "Connection") -> None:
         self._conn = conn
@@ -38,31 +42,37 @@ class ReplyFlow:
         self.login_replies_due = 0
         """Replies to our own login that come before any of the client's."""
         self.stash: bytes = b""
+        self.work = 0
+        """Counts what replies have cost, in units of one that is edited in place."""
 
-    def feed(self, chunk: memoryview, out: list[Buffer]) -> None:
+    def feed(self, chunk: memoryview, out: list[Buffer]) -> int:
         """Handle a chunk; `out` gets what goes to the client, slices of the chunk among it.
 
+        The answer is where to go on later, when this connection's turn comes again.
         Raises: ConnectionStop, MalformedFrame.
         """
         at, end = 0, len(chunk)
-        while at < end:
+        last_work = self.work + WORK_AT_ONCE
+        while at < end and self.work < last_work:
             if self._missing:
                 take = min(self._missing, end - at)
                 self._continue(chunk[at : at + take], out)
                 at += take
-            elif end - at < _HEAD_BYTES:
+            elif end - at < HEAD_BYTES_MAX and _is_cut(chunk, at):
                 self.stash = bytes(chunk[at:])
-                return
+                return end
             else:
                 at = self._begin(chunk, at, out)
+        return at
 
     def _begin(self, chunk: memoryview, at: int, out: list[Buffer]) -> int:
         size, correlation_id = _HEAD.unpack_from(chunk, at)
         if size < _SIZE_MIN:
             raise ConnectionStop(DisconnectCause.UPSTREAM_MALFORMED, f"a reply of {size} bytes")
+        conn = self._conn
         exchange = None
         if not self.login_replies_due:
-            exchange = self._conn.queue.head()
+            exchange = conn.queue.head()
             if exchange is None or exchange.correlation_id != correlation_id:
                 raise ConnectionStop(
                     DisconnectCause.UPSTREAM_MALFORMED, f"nobody waits for reply {correlation_id}"
@@ -72,9 +82,9 @@ class ReplyFlow:
             self._whole(exchange, chunk[at:behind], out)
             return behind
         if exchange is not None and exchange.api_key == _FETCH:
-            self._editor = fetch_response_editor(
-                exchange.api_version, self._conn.served.scope, exchange.notes
-            )
+            if conn.turn.hold is not Hold.NONE:
+                self._tell_throttle(exchange, chunk[at:])
+            self._editor = fetch_response_editor(exchange.api_version, conn.served.scope, exchange.notes)
         elif size > COLLECTED_BYTES_MAX:
             raise ConnectionStop(DisconnectCause.UPSTREAM_MALFORMED, f"a reply of {size} bytes")
         else:
@@ -123,14 +133,20 @@ class ReplyFlow:
             check_login_reply(frame, self.login_replies_due)
             self.login_replies_due -= 1
             return
+        self.work += 1
         if exchange.charged is not None:
             exchange.charged(bytes(frame[_HEAD_BYTES:]))
             out += conn.queue.finish_head()
             return
         mode = APIS[exchange.api_key].mode
         if exchange.handler is not None or mode is Mode.MAPPED:
+            self.work += decoding_work(len(frame))
             out.append(mapped_reply(conn, exchange, frame))
-        elif mode is Mode.FETCH:
+            out += conn.queue.finish_head()
+            return
+        if conn.turn.hold is not Hold.NONE:
+            self._tell_throttle(exchange, frame)
+        if mode is Mode.FETCH:
             fetched = edit_fetch_response(frame, exchange.api_version, conn.served.scope, exchange.notes)
             self._session_begins(fetched.session_id)
             out += fetched.buffers
@@ -139,9 +155,24 @@ class ReplyFlow:
             out += edit_produce_response(frame, exchange.api_version, conn.served.scope).buffers
         out += conn.queue.finish_head()
 
+    def _tell_throttle(self, exchange: Exchange, frame: memoryview) -> None:
+        """The instance is in debt: let a reply say so that is passed on as it is."""
+        conn = self._conn
+        throttle_ms = conn.worker.pacing.throttle_ms(conn.turn)
+        raise_in(frame, exchange.api_key, exchange.api_version, throttle_ms)
+
     def _session_begins(self, session_id: int) -> None:
         """The backend has given this connection a fetch session."""
         if session_id:
             if self._conn.fetch_sessions is None:
                 self._conn.fetch_sessions = set()
             self._conn.fetch_sessions.add(session_id)
+
+
+def _is_cut(chunk: memoryview, at: int) -> bool:
+    """Whether too little of a frame is here to begin: the place of throttle_time_ms in Fetch is wanted."""
+    here = len(chunk) - at
+    if here < _HEAD_BYTES:
+        return True
+    size: int = _HEAD.unpack_from(chunk, at)[0]
+    return here < min(4 + size, HEAD_BYTES_MAX)

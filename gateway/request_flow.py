@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from gateway.apis import APIS, LEGACY, SERVED, Mode, Row
 from gateway.causes import DisconnectCause
-from gateway.mapped import take_request
+from gateway.mapped import decoding_work, take_request
 from gateway.ordering import Exchange
 from gateway.stops import ConnectionStop
 from wire.api_table import ApiKey
@@ -22,8 +22,9 @@ _I32: Final = struct.Struct(">i")
 _HEAD_BYTES: Final = _HEAD.size
 _SIZE_MIN: Final = 10
 """Header v1 with a null client id."""
-FRAMES_AT_ONCE: Final = 128
-"""Requests of one connection before others get their turn: a megabyte of tiny ones takes a second."""
+WORK_AT_ONCE: Final = 128
+"""Of one connection's requests before others get their turn: one each, and more for those that are decoded.
+A megabyte of tiny requests takes a second."""
 
 _PRODUCE: Final = int(ApiKey.PRODUCE)
 _API_VERSIONS: Final = int(ApiKey.API_VERSIONS)
@@ -38,6 +39,7 @@ class RequestFlow:
         "_conn",
         "_editor",
         "_missing",
+        "decoding_work",
         "frames",
         "sent_unanswered",
         "stash",
@@ -52,6 +54,8 @@ class RequestFlow:
         self._api_version = 0
         self.frames = 0
         """Requests begun."""
+        self.decoding_work = 0
+        """Counts what requests have cost beyond one each."""
         self.sent_unanswered = False
         """Whether acks=0 data went up: nothing ever says that it has arrived."""
         self.stash: bytes = b""
@@ -71,7 +75,7 @@ class RequestFlow:
         """
         at, end = 0, len(chunk)
         conn = self._conn
-        last_frame = self.frames + FRAMES_AT_ONCE
+        last_work = self.frames + self.decoding_work + WORK_AT_ONCE
         while at < end:
             if self._missing:
                 take = min(self._missing, end - at)
@@ -83,7 +87,12 @@ class RequestFlow:
                 return end
             else:
                 at = self._begin(chunk, at, out)
-            if conn.task is not None or conn.closed or self.frames >= last_frame or conn.is_congested():
+            if (
+                conn.task is not None
+                or conn.closed
+                or self.frames + self.decoding_work >= last_work
+                or conn.is_congested()
+            ):
                 break
         return at
 
@@ -176,6 +185,7 @@ class RequestFlow:
                 out += edit.buffers
                 return
         _check_frame_bytes(row, len(frame) - 4)
+        self.decoding_work += decoding_work(len(frame))
         work = take_request(conn, row, frame, out)
         if work is not None:
             conn.wait_for(work)

@@ -8,7 +8,9 @@ from contracts.specs import InstanceSpec, InstanceState, RefusedAddress
 from gateway.causes import REFUSED_AT_ACCEPT, DisconnectCause
 from gateway.lifecycle import Event, Phase, next_phase
 from gateway.stops import ConnectionStop
+from gateway.strangers import Strangers
 from gateway.whitelist import Whitelist
+from traffic.turns import Turn
 from wire.scope import Scope, View
 
 if TYPE_CHECKING:
@@ -22,7 +24,10 @@ _REFUSED_REMEMBERED: Final = 50
 class ServedInstance:
     """Lives from the first spec of an instance to its deletion; a new revision changes it in place."""
 
-    def __init__(self, spec: InstanceSpec) -> None:
+    def __init__(self, spec: InstanceSpec, turn: Turn) -> None:
+        self.turn: Final = turn
+        """Its place in the worker's loop, and what its steps have cost."""
+        self.strangers: Final = Strangers()
         self.phase = Phase.INITIALIZING
         self.reason = ""
         """Why the phase is `failed`, in a sentence."""

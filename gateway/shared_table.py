@@ -71,6 +71,11 @@ class SharedTable:
             worker = self._memory.find(b"\1", worker + 1, WORKERS_MAX)
         return connections, opened
 
+    @property
+    def workers(self) -> int:
+        """How many workers of this machine run, this one among them."""
+        return self._memory[:WORKERS_MAX].count(1)
+
     def opened(self, name: str, second: int) -> bool:
         """Count one more connection of a name. False when it could not be: then do not count its end."""
         at = self._own_entry(name)

@@ -9,6 +9,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from runtime.pacing import Pacing
+from traffic.turns import Turn
 from wire.framing import Buffer
 
 RECEIVE_BYTES: Final = 1024 * 1024
@@ -38,20 +40,37 @@ class ReceiveBuffer:
 
 
 class Outbox:
-    """What leaves on one socket. Nothing is copied while the peer keeps up."""
+    """What leaves on one socket. Nothing is copied while the peer keeps up.
 
-    __slots__ = ("_buffer", "_loop", "_on_broken", "_on_drained", "_queue", "held", "sock")
+    `send` is part of its caller's step; what leaves later is a step of its own.
+    """
+
+    __slots__ = (
+        "_buffer",
+        "_loop",
+        "_on_broken",
+        "_on_drained",
+        "_pacing",
+        "_queue",
+        "_turn",
+        "held",
+        "sock",
+    )
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         buffer: ReceiveBuffer,
+        pacing: Pacing,
+        turn: Turn,
         sock: socket.socket,
         on_drained: Callable[[], None],
         on_broken: Callable[[OSError], None],
     ) -> None:
         self._loop = loop
         self._buffer = buffer
+        self._pacing = pacing
+        self._turn = turn
         self.sock = sock
         self._on_drained = on_drained
         self._on_broken = on_broken
@@ -119,6 +138,21 @@ class Outbox:
             self._loop.add_writer(self.sock.fileno(), self._writable)
 
     def _writable(self) -> None:
+        pacing, turn = self._pacing, self._turn
+        if pacing.may_go_on(turn):
+            pacing.begin()
+            self._drain()
+            pacing.end(turn)
+        else:
+            self._loop.remove_writer(self.sock.fileno())
+            pacing.wait(turn, self._drain_in_turn, begins=False)
+
+    def _drain_in_turn(self) -> None:
+        if self._queue:
+            self._loop.add_writer(self.sock.fileno(), self._writable)
+            self._drain()
+
+    def _drain(self) -> None:
         queue = self._queue
         assert queue
         try:

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 
 def overdue(connection: "Connection", timeouts: Timeouts, now_ms: int) -> DisconnectCause | None:
     """Why a connection must be closed now, or None. Moves the connection's mark when it made progress."""
+    if connection.client_waits or connection.upstream_waits:
+        # It is ours to go on.
+        connection.mark_ms, connection.mark_bytes = now_ms, connection.bytes_in
+        return None
     waited_ms = now_ms - connection.mark_ms
     upstream = connection.upstream
     if connection.client_ended or connection.upstream_ended:

@@ -1,10 +1,13 @@
 """One gateway worker: its instances, its connections, its timers. The parts are put together in `app`."""
 
 import asyncio
+import os
 import socket
+from functools import partial
 from typing import Final
 
-from contracts.specs import ClusterSpec, Listener
+from contracts.quota import NO_NODE
+from contracts.specs import ClusterSpec, InstanceSpec, Listener
 from gateway.backend import Backend
 from gateway.causes import DisconnectCause
 from gateway.config import GatewayConfig
@@ -19,6 +22,8 @@ from gateway.upstream_login import Login
 from gateway.whitelist import shown_address
 from runtime.clock import epoch_ms, monotonic_ms
 from runtime.logs import get_logger
+from runtime.pacing import Pacing
+from traffic.point import TrafficPoint
 from wire.framing import Buffer
 
 _log = get_logger(__name__)
@@ -42,8 +47,17 @@ class Worker:
         self.loop = asyncio.get_running_loop()
         self.buffer = ReceiveBuffer()
         self.pipe = SplicePipe()
+        self.point = TrafficPoint(
+            point=config.name,
+            node_id=NO_NODE,
+            cluster_id="",
+            boot_id=os.urandom(8).hex(),
+            now_ms=monotonic_ms(),
+        )
+        """Request time of every instance on this worker."""
+        self.pacing = Pacing(self.loop, self.point)
         self.now_ms = monotonic_ms()
-        """The time of the last tick: good enough for timeouts of seconds, and free to read."""
+        """The time of the last tick or connect: good enough for timeouts of seconds, and free to read."""
         self.served: dict[str, ServedInstance] = {}
         self._backends: dict[str, Backend] = {}
         self._secret = secret
@@ -77,12 +91,35 @@ class Worker:
         """What goes up in front of a client's first request."""
         return list(self._login.frames(instance_id, peer))
 
+    # Request time
+
+    def limit(self, spec: InstanceSpec) -> None:
+        """Hold an instance to the request time of this revision of its spec."""
+        self._count_workers()
+        if self.point.set_spec(spec, monotonic_ms()):
+            self.rates_changed(frozenset({spec.instance_id}))
+
+    def bill_all(self) -> None:
+        """Before a report: nothing that was spent is missing in it."""
+        self._count_workers()
+        self.pacing.bill_all(served.turn for served in self.served.values())
+
+    def _count_workers(self) -> None:
+        """The static share is made of as many as are here, where the master has not heard of more."""
+        self.point.gateway_count = max(self.point.gateway_count, self._table.workers)
+
+    def rates_changed(self, instance_ids: frozenset[str]) -> None:
+        """Debts of these instances are paid at another pace now."""
+        self.pacing.look_again(
+            self.served[instance_id].turn for instance_id in instance_ids if instance_id in self.served
+        )
+
     # Connections
 
     def accept(
         self, served: ServedInstance, listener: Listener, sock: socket.socket, address: str, port: int
-    ) -> None:
-        """A client has connected to one of an instance's ports."""
+    ) -> DisconnectCause | None:
+        """A client has connected to one of an instance's ports. Answers why it was refused, if it was."""
         address = shown_address(address)
         cause = served.entry_fault(address)
         by_address = f"{served.instance_id} {address}"
@@ -94,13 +131,14 @@ class Worker:
         if cause is not None:
             served.count_refused(cause, address, epoch_ms())
             reset(sock)
-            return
+            return cause
         prepare(sock)
         connection = Connection(self, served, listener, sock, address, port, self.now_ms)
         connection.counted = tuple(
             name for name in (served.instance_id, by_address) if self._table.opened(name, second)
         )
         served.connections.add(connection)
+        return None
 
     def forget(self, connection: Connection, cause: DisconnectCause, detail: str) -> None:
         """A connection has ended."""
@@ -132,10 +170,14 @@ class Worker:
         """Close what is overdue. Called about twice a second."""
         self.now_ms = monotonic_ms()
         for served in tuple(self.served.values()):
-            for connection in tuple(served.connections):
-                cause = overdue(connection, self.config.timeouts, self.now_ms)
-                if cause is not None:
-                    connection.close(cause)
+            if served.connections:
+                self.pacing.run_now(served.turn, partial(self._close_overdue, served))
+
+    def _close_overdue(self, served: ServedInstance) -> None:
+        for connection in tuple(served.connections):
+            cause = overdue(connection, self.config.timeouts, self.now_ms)
+            if cause is not None:
+                connection.close(cause)
 
     def close(self) -> None:
         """The worker stops: every connection is closed."""

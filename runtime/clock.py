@@ -13,5 +13,8 @@ def monotonic_ms() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
+monotonic_ns = time.monotonic_ns
+"""The same, finer. Read in a few dozen nanoseconds."""
+
 cpu_ns = time.thread_time_ns
-"""CPU time of the calling thread, nanoseconds: what preemption by others takes is not in it."""
+"""CPU time of the calling thread: what preemption by others takes is not in it. A system call."""

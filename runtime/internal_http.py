@@ -21,12 +21,13 @@ INTERNAL_LIMITS: Final = HttpLimits(
 
 
 class InternalError(Exception):
-    """An internal call failed; `status` is 0 when no answer came."""
+    """An internal call failed; `status` is 0 when no answer came, and `body` the answer's."""
 
-    def __init__(self, status: int, detail: str) -> None:
+    def __init__(self, status: int, detail: str, body: bytes = b"") -> None:
         super().__init__(f"{detail} (status {status})" if status else detail)
         self.status = status
         self.detail = detail
+        self.body = body
 
 
 class InternalClient:
@@ -68,7 +69,9 @@ class InternalClient:
         except httpx.HTTPError as error:
             raise InternalError(0, f"{method} {path}: {type(error).__name__} {error}") from error
         if response.status_code >= 300:
-            raise InternalError(response.status_code, f"{method} {path}: {response.text[:500]}")
+            raise InternalError(
+                response.status_code, f"{method} {path}: {response.text[:500]}", response.content
+            )
         try:
             return msgspec.json.decode(response.content, type=answer)
         except msgspec.MsgspecError as error:

@@ -5,10 +5,13 @@ Steps that need not wait run where they come up, between `begin` and `end`. The 
 gives one instance its turn and goes back to the loop, so that sockets are looked at in between and whoever
 has not used up its quantum comes first.
 
-The account goes to the traffic point (direction `cpu`) whenever an instance has spent `BILL_NS` by the
-thread's CPU clock. An instance in debt begins nothing new until its debt is paid; replies and all that
-finishes what was begun go on until the debt is more than `GOING_ON_DEBT_MS` of its rate. So an instance gets
-its rate, its burst, and so much. The debt is the instance's: its connections wait for it in one queue.
+The account goes to the traffic point (direction `cpu`) when a quantum is used up. Steps are timed by the
+clock that is cheap to read. The thread's CPU clock is sampled with each bill: where the thread has had less
+than its steps took, because others had the processor, the bill is less.
+
+An instance in debt begins nothing new until its debt is paid; replies and all that finishes what was begun go
+on until the debt is more than `GOING_ON_DEBT_MS` of its rate. So an instance gets its rate, its burst, and so
+much. The debt is the instance's: its connections wait for it in one queue.
 """
 
 import asyncio
@@ -16,12 +19,12 @@ from collections.abc import Callable, Coroutine, Generator, Iterable
 from typing import Any, Final, Protocol
 
 from contracts.quota import Direction
-from runtime.clock import cpu_ns, monotonic_ms
+from runtime.clock import cpu_ns, monotonic_ms, monotonic_ns
 from traffic.flow import REPORTED_THROTTLE_MS_MAX
 from traffic.turns import Hold, Step, Turn, Turns
 
 BILL_NS: Final = 250_000
-"""Spent by an instance before the point is told: a charge per step would cost more than the clock."""
+"""What an instance must have spent to be billed: a charge per step would cost more than the clock."""
 GOING_ON_DEBT_MS: Final = 250
 
 
@@ -46,15 +49,21 @@ class Pacing:
         account: CpuAccount,
         *,
         turns: Turns | None = None,
+        clock_ns: Callable[[], int] = monotonic_ns,
         cpu_ns: Callable[[], int] = cpu_ns,
         now_ms: Callable[[], int] = monotonic_ms,
     ) -> None:
         self._loop = loop
         self._account = account
         self._turns = turns or Turns()
+        self.clock_ns = clock_ns
         self._cpu_ns = cpu_ns
+        self._sampled_ns = cpu_ns()
+        self._stepped_ns = 0
+        """Duration of all steps since the CPU clock was sampled."""
         self._now_ms = now_ms
-        self._began_ns = 0
+        self.began_ns = 0
+        """When the step that runs began. Set it to `clock_ns()` where a call of `begin` is one too many."""
         self._pump_queued = False
         self._timers: dict[Turn, asyncio.TimerHandle] = {}
         """When to look again at instances in debt."""
@@ -85,21 +94,33 @@ class Pacing:
 
     def begin(self) -> None:
         """A step starts now. Steps do not nest."""
-        self._began_ns = self._cpu_ns()
+        self.began_ns = self.clock_ns()
 
     def end(self, turn: Turn) -> None:
         """A step of this instance is over, or a part of it: the next part starts now."""
-        now_ns = self._cpu_ns()
-        turn.spent(now_ns - self._began_ns)
-        self._began_ns = now_ns
+        now_ns = self.clock_ns()
+        cost_ns = now_ns - self.began_ns
+        self.began_ns = now_ns
+        self._stepped_ns += cost_ns
+        turn.left_ns = left_ns = turn.left_ns - cost_ns
+        if left_ns <= 0:
+            self._used_up(turn)
+
+    def _used_up(self, turn: Turn) -> None:
+        """Of its quantum nothing is left: it is billed, and has to wait until sockets were looked at."""
+        turn.close()
         if turn.unbilled_ns >= BILL_NS:
             self._bill(turn)
+        if not self._pump_queued:
+            self._pump_queued = True
+            self._loop.call_soon(self._pump)
 
     def end_unbilled(self, turn: Turn) -> int:
         """The same for a part that used the instance's turn, but is not for its account: its cost in ns."""
-        now_ns = self._cpu_ns()
-        cost_ns = now_ns - self._began_ns
-        self._began_ns = now_ns
+        now_ns = self.clock_ns()
+        cost_ns = now_ns - self.began_ns
+        self.began_ns = now_ns
+        self._stepped_ns += cost_ns
         turn.passed(cost_ns)
         return cost_ns
 
@@ -156,18 +177,19 @@ class Pacing:
     def throttle_ms(self, turn: Turn) -> int:
         """throttle_time_ms of an answer that leaves now, what it has cost so far included.
 
-        Only to be asked within a step, which is billed up to here.
+        Only to be asked within a step.
         """
         self.end(turn)
-        self._bill(turn)
+        if turn.unbilled_ns >= BILL_NS:
+            self._bill(turn)
         if turn.hold is Hold.NONE:
             return 0
         return min(self._debt_ms(turn), REPORTED_THROTTLE_MS_MAX)
 
     def add_helper_time(self, turn: Turn, spent_ns: int) -> None:
         """CPU time that another thread has spent on this instance."""
-        turn.spent(spent_ns)
-        self._bill(turn)
+        turn.passed(spent_ns)
+        self._charge(turn, spent_ns // 1000)
 
     def bill_all(self, turns: Iterable[Turn]) -> None:
         """Before a report: what is not billed yet."""
@@ -184,7 +206,15 @@ class Pacing:
         spent_us = turn.unbilled_ns // 1000
         if not spent_us:
             return
-        turn.unbilled_ns -= spent_us * 1000
+        turn.billed(spent_us * 1000)
+        now_ns = self._cpu_ns()
+        had_ns, stepped_ns = now_ns - self._sampled_ns, self._stepped_ns
+        self._sampled_ns, self._stepped_ns = now_ns, 0
+        if had_ns < stepped_ns:
+            spent_us = spent_us * had_ns // stepped_ns
+        self._charge(turn, spent_us)
+
+    def _charge(self, turn: Turn, spent_us: int) -> None:
         debt_ms = self._account.charge_cpu(turn.name, spent_us, self._now_ms())
         if debt_ms and (
             turn.hold is Hold.NONE or (turn.hold is Hold.BEGINNINGS and debt_ms > GOING_ON_DEBT_MS)

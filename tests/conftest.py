@@ -3,8 +3,12 @@
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from tests.integration.stack import Stack, running_stack
+
+settings.register_profile("portico", deadline=None)  # a busy machine is no failure
+settings.load_profile("portico")
 
 
 @pytest.fixture(scope="session")

@@ -13,6 +13,8 @@ from traffic.saved import SavedCpu
 
 CPU_BURST_MS: Final = 1_000
 """What the bucket holds when full, in time of its rate: connects and logins come in bursts."""
+CPU_BURST_MIN_US: Final = 50_000
+"""And at least: with many workers the share of one is small, and clients come to it before its lease."""
 RATE_MIN_US_PER_S: Final = 100
 """A share that rounds to nothing still lets a request pass each few seconds: every debt is paid some day."""
 NEVER_MS: Final = 2**62
@@ -37,7 +39,7 @@ class CpuShare:
     __slots__ = ("acknowledged", "flow", "lease_ends_at_ms", "lease_epoch", "on_lease")
 
     def __init__(self) -> None:
-        self.flow = Flow(CPU_BURST_MS)
+        self.flow = Flow(CPU_BURST_MS, CPU_BURST_MIN_US)
         self.on_lease = False
         self.lease_epoch = 0
         self.lease_ends_at_ms = NEVER_MS
@@ -104,13 +106,13 @@ class CpuShare:
     # -- what survives a restart ----------------------------------------------------------------------
 
     def save(self, now_ms: int) -> SavedCpu:
-        """Lease and debt, for the disk."""
+        """Lease and bucket, for the disk."""
         self.flow.settle(now_ms)
         return SavedCpu(
             lease_epoch=self.lease_epoch,
             lease_left_ms=max(0, self.lease_ends_at_ms - now_ms) if self.on_lease else 0,
             rate_us_per_s=self.flow.rate_per_s,
-            debt_us=self.flow.debt,
+            balance_us=self.flow.balance,
         )
 
     def restore(self, saved: SavedCpu, elapsed_ms: int, now_ms: int) -> None:
@@ -119,7 +121,7 @@ class CpuShare:
         if saved.rate_us_per_s == UNLIMITED:
             return
         self.flow.set_rate(saved.rate_us_per_s, now_ms)
-        self.flow.resume(max(0, saved.debt_us - saved.rate_us_per_s * elapsed_ms // 1000))
+        self.flow.resume(saved.balance_us + saved.rate_us_per_s * elapsed_ms // 1000)
         left_ms = saved.lease_left_ms - elapsed_ms
         if left_ms > 0:
             self.on_lease = True

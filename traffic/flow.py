@@ -16,13 +16,15 @@ UNLIMITED: Final = 0
 class Flow:
     """Counters that only grow, and a bucket that is charged after the fact.
 
-    Invariant: level <= rate * burst. A negative level is debt of the whole instance: it is paid by time
+    Invariant: level <= full. A negative level is debt of the whole instance: it is paid by time
     alone, whoever else connects. Rate UNLIMITED (no spec known: Portico's own traffic) only counts.
     """
 
     __slots__ = (
         "_at_ms",
+        "_burst_min",
         "_burst_ms",
+        "_full",
         "_level",
         "_owed",
         "overhead",
@@ -33,9 +35,10 @@ class Flow:
         "used",
     )
 
-    def __init__(self, burst_ms: int = BURST_MS) -> None:
-        """`burst_ms` of the rate are what the bucket holds when full."""
+    def __init__(self, burst_ms: int = BURST_MS, burst_min: int = 0) -> None:
+        """`burst_ms` of the rate are what the bucket holds when full, and never less than `burst_min`."""
         self._burst_ms = burst_ms
+        self._burst_min = burst_min
         self.used = 0
         self.overhead = 0
         """Charged to the rate beside `used`, billed to nobody: see `spend`."""
@@ -46,6 +49,7 @@ class Flow:
         self.rate_per_s: int = UNLIMITED
         self._at_ms = 0
         self._level = 0
+        self._full = 0
         self._owed = 0
         """Thousandths charged so far."""
 
@@ -107,7 +111,7 @@ class Flow:
         self.settle(now_ms)
         released = amount * 1000
         self._owed -= released
-        self._level = min(self._level + released, self.rate_per_s * self._burst_ms)
+        self._level = min(self._level + released, self._full)
 
     def settle(self, now_ms: int) -> None:
         """Add what time has earned. A clock that steps back earns nothing until it has caught up."""
@@ -120,7 +124,7 @@ class Flow:
         if level < 0:
             self.throttled_ms += min(elapsed_ms, -(level // rate))
         level += elapsed_ms * rate
-        full = rate * self._burst_ms
+        full = self._full
         self._level = level if level < full else full
 
     def set_rate(self, rate_per_s: int, now_ms: int) -> bool:
@@ -128,12 +132,14 @@ class Flow:
         assert rate_per_s >= 0
         if rate_per_s == self.rate_per_s:
             return False
+        full = max(rate_per_s * self._burst_ms, self._burst_min * 1000)
         if self.rate_per_s == UNLIMITED:
             self._at_ms = now_ms
-            self._level = rate_per_s * self._burst_ms
+            self._level = full
         else:
             self.settle(now_ms)
-            self._level = min(self._level, rate_per_s * self._burst_ms)
+            self._level = min(self._level, full)
+        self._full = full
         self.rate_per_s = rate_per_s
         return True
 
@@ -162,7 +168,12 @@ class Flow:
         """What is still to be paid, as of the last settle, rounded up."""
         return -(self._level // 1000) if self._level < 0 else 0
 
-    def resume(self, debt: int) -> None:
-        """Start with the debt of the run before, or empty: a restart earns no burst. Before any charge."""
-        assert self._owed == 0 and debt >= 0
-        self._level = -debt * 1000
+    @property
+    def balance(self) -> int:
+        """What the bucket holds, as of the last settle, rounded down; negative: debt."""
+        return self._level // 1000
+
+    def resume(self, balance: int) -> None:
+        """Start with what the bucket of the run before held: a restart earns no burst. Before any charge."""
+        assert self._owed == 0
+        self._level = min(balance * 1000, self._full)

@@ -356,7 +356,7 @@ class InstancePoint:
                 if flow is self.produce:
                     self.internal.set_rate(rate, now_ms)
                 flow.set_rate(rate, now_ms)
-                flow.resume(max(0, debt - rate * elapsed_ms // 1000))
+                flow.resume(min(0, rate * elapsed_ms // 1000 - debt))
         if left_ms > 0:
             self.on_lease = True
             self.lease_ends_at_ms = now_ms + left_ms

@@ -13,7 +13,8 @@ class SavedCpu(msgspec.Struct, frozen=True, kw_only=True):
     lease_epoch: int = 0
     lease_left_ms: int = 0
     rate_us_per_s: int = 0
-    debt_us: int = 0
+    balance_us: int = 0
+    """What the bucket held; negative: debt."""
 
 
 class SavedInstance(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,15 +16,17 @@ _FOLDER: Final = Path(__file__).resolve().parents[2] / "loadtests"
 
 
 def loadtest(
-    name: Annotated[str, typer.Argument(help="A file of loadtests/, such as noisy_neighbour.")],
-    locust_arguments: Annotated[list[str] | None, typer.Argument(metavar="[LOCUST ARGUMENT]...")] = None,
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="A file of loadtests/, such as noisy-neighbour.")],
     data_dir: DataDir = DEFAULT_DATA_DIR,
 ) -> int:
-    """Run a load test; what follows `--` goes to locust."""
-    file = _FOLDER / f"{name}.py"
-    if not name.isidentifier() or not file.is_file():
-        known = sorted(path.stem for path in _FOLDER.glob("[a-z]*.py"))
-        raise usage(f"there is no load test '{name}': {', '.join(known)}")
+    """Run a load test; other options go to locust: `--help` after `--` shows those of the test."""
+    module = name.replace("-", "_")
+    known = sorted(path.stem for path in _FOLDER.glob("[a-z]*.py") if "locust" in path.read_text())
+    if module not in known:
+        shown = ", ".join(each.replace("_", "-") for each in known)
+        raise usage(f"there is no load test '{name}': {shown}")
+    file = _FOLDER / f"{module}.py"
     url, key = locate(data_dir)
-    command = [sys.executable, "-m", "locust", "-f", str(file), "--headless", *(locust_arguments or [])]
+    command = [sys.executable, "-m", "locust", "-f", str(file), "--headless", *context.args]
     return subprocess.call(command, env=os.environ | {"PORTICO_URL": url, "PORTICO_API_KEY": key})

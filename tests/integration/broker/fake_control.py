@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from contracts.holdings import HoldingsAnswer, HoldingsReport
 from contracts.quota import Allocation, ReportAnswer, TrafficReport
 from contracts.specs import (
     BrokerAddress,
@@ -51,6 +52,8 @@ class FakeControl:
         self.reports: list[TrafficReport] = []
         self.addresses: list[BrokerAddress] = []
         self.allocate: dict[str, Allocation] = {}
+        self.holdings: HoldingsReport | None = None
+        """What the broker told last of what it holds and does not serve."""
         self.url = ""
 
     def set(self, instance: InstanceSpec) -> None:
@@ -118,6 +121,9 @@ def running_control() -> Iterator[FakeControl]:
                 return
             if self.path == "/internal/v1/feed":
                 answer: Any = control.feed(msgspec.json.decode(body, type=FeedRequest))
+            elif self.path == "/internal/v1/holdings":
+                control.holdings = msgspec.json.decode(body, type=HoldingsReport)
+                answer = HoldingsAnswer()
             else:
                 answer = control.report(msgspec.json.decode(body, type=TrafficReport))
             content = msgspec.json.encode(answer)

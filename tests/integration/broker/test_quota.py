@@ -254,8 +254,18 @@ def test_a_deleted_instance_is_kept_until_it_is_purged(control: FakeControl, gov
     deletion = Deletion(deleted_at_ms=1, purge_after_ms=2, lineage="fake")
     with _connect(governed) as client:
         _produce(client, topic, batch(b"x"))
+        tenant = _connect(governed, "ijjjjjjjjjj2/192.0.2.7:5555")
         control.set(spec("ijjjjjjjjjj2", state=InstanceState.DELETED, deletion=deletion))
         wait_until(lambda: control.applied_revision == control.revision)
+        assert tenant.is_closed(), "whatever a gateway still serves, its broker does not"
+        with RawClient(governed.port) as again:
+            again.call(request(17, 1, mechanism="PLAIN"))
+            token = f"ijjjjjjjjjj2/192.0.2.7:5556\0portico\0{SECRET}".encode()
+            again.send(request(36, 1, auth_bytes=token))
+            assert again.is_closed()
+        assert governed.closed_by("instance_not_served") == 2
+        with _connect(governed, "illllllllll2/192.0.2.7:5555") as neighbour:
+            assert neighbour.call(request(3, 1, topics=())).topics == ()
         elsewhere = msgspec.structs.replace(deletion, lineage="another feed")
         control.set(spec("ijjjjjjjjjj2", state=InstanceState.PURGED, deletion=elsewhere))
         wait_until(lambda: control.applied_revision == control.revision)
@@ -268,6 +278,28 @@ def test_a_deleted_instance_is_kept_until_it_is_purged(control: FakeControl, gov
 
         wait_until(gone)
     wait_until(lambda: not list((governed.data_dir / "logs").glob("ijjjjjjjjjj2*")))
+
+
+def test_data_of_nobody_is_told_of_kept_and_served_to_nobody(
+    control: FakeControl, governed: BrokerProcess
+) -> None:
+    with _connect(governed) as client:
+        create_topic(client, "istrayaaaaa2.topic", 2)
+        _produce(client, "istrayaaaaa2.topic", batch(b"x" * 1_000))
+        wait_until(lambda: control.holdings is not None and control.holdings.holdings, within_s=60)
+        assert control.holdings is not None
+        [told] = control.holdings.holdings
+        assert (told.instance_id, told.partitions, told.has_spec) == ("istrayaaaaa2", 2, False)
+        assert told.stored_bytes > 1_000 and told.absent_since_ms is not None
+        _, throttle_ms = _produce(client, "istrayaaaaa2.topic", batch(b"x" * 1_000))
+        assert throttle_ms > 500, "never unlimited"
+        with RawClient(governed.port) as tenant:
+            tenant.call(request(17, 1, mechanism="PLAIN"))
+            token = f"istrayaaaaa2/192.0.2.7:5556\0portico\0{SECRET}".encode()
+            tenant.send(request(36, 1, auth_bytes=token))
+            assert tenant.is_closed()
+        control.set(spec("istrayaaaaa2"))
+        wait_until(lambda: not (control.holdings and control.holdings.holdings), within_s=60)
 
 
 def test_specs_and_leases_outlive_the_control_plane(

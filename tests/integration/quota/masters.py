@@ -17,7 +17,7 @@ from contracts.specs import InstanceSpec, InstanceState
 from ctl.stack.layout import free_port
 from runtime.clock import epoch_ms, monotonic_ms
 from runtime.internal_http import InternalClient, InternalError
-from runtime.master_address import MasterAddress
+from runtime.master_address import WatchedAddress
 from traffic.point import TrafficPoint
 
 SECRET: Final = "the deployment's secret"
@@ -76,7 +76,7 @@ class MasterProcess:
 class LivePoint:
     """A traffic point in this process that reports to the elected master and offers traffic without end."""
 
-    def __init__(self, node_id: int, address: MasterAddress, wanted: int) -> None:
+    def __init__(self, node_id: int, address: WatchedAddress, wanted: int) -> None:
         self.wanted_bytes_per_s = wanted
         self.delivered = 0
         self.epochs: list[int] = []

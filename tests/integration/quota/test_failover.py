@@ -11,7 +11,7 @@ import pytest
 
 from contracts.masters import MASTER_PATH, POLICY_PATH, decode_registration
 from contracts.tree import Delete
-from runtime.master_address import MasterAddress
+from runtime.master_address import WatchedAddress
 from runtime.tree.zookeeper import ZooKeeperTree
 from tests.integration.quota.masters import NOBODY, SECRET, LivePoint, MasterProcess, T, measure, until
 from tests.integration.zookeeper.server import ZooKeeperServer, running_zookeeper
@@ -54,15 +54,15 @@ async def tree(hosts: str) -> AsyncIterator[ZooKeeperTree]:
 
 
 @pytest.fixture
-async def address(tree: ZooKeeperTree) -> AsyncIterator[MasterAddress]:
-    address = MasterAddress(tree, NOBODY)
+async def address(tree: ZooKeeperTree) -> AsyncIterator[WatchedAddress]:
+    address = WatchedAddress(tree, NOBODY)
     following = asyncio.create_task(address.run())
     yield address
     following.cancel()
 
 
 @pytest.fixture
-async def points(address: MasterAddress) -> AsyncIterator[list[LivePoint]]:
+async def points(address: WatchedAddress) -> AsyncIterator[list[LivePoint]]:
     """One hot, two quiet: together they want more than T."""
     points = [LivePoint(1, address, 2 * T), LivePoint(2, address, T // 20), LivePoint(3, address, T // 20)]
     running = asyncio.gather(*(point.run() for point in points))
@@ -72,7 +72,7 @@ async def points(address: MasterAddress) -> AsyncIterator[list[LivePoint]]:
 
 
 async def elected(
-    address: MasterAddress, masters: list[MasterProcess], other_than: MasterProcess | None = None
+    address: WatchedAddress, masters: list[MasterProcess], other_than: MasterProcess | None = None
 ) -> MasterProcess:
     def found() -> list[MasterProcess]:
         return [one for one in masters if one.url == address.url and one is not other_than]
@@ -82,7 +82,7 @@ async def elected(
 
 
 async def test_the_elected_one_is_killed_in_the_middle_of_traffic(
-    masters: list[MasterProcess], address: MasterAddress, points: list[LivePoint]
+    masters: list[MasterProcess], address: WatchedAddress, points: list[LivePoint]
 ) -> None:
     first = await elected(address, masters)
     await until(lambda: points[0].applied > 0.9 * T, 10)
@@ -99,7 +99,7 @@ async def test_the_elected_one_is_killed_in_the_middle_of_traffic(
 
 @pytest.mark.long
 async def test_all_masters_are_killed_and_one_comes_back(
-    masters: list[MasterProcess], address: MasterAddress, points: list[LivePoint]
+    masters: list[MasterProcess], address: WatchedAddress, points: list[LivePoint]
 ) -> None:
     first = await elected(address, masters)
     await until(lambda: points[0].applied > 0.9 * T, 10)
@@ -117,7 +117,7 @@ async def test_all_masters_are_killed_and_one_comes_back(
 
 @pytest.mark.long
 async def test_a_paused_master_gives_nothing_when_it_wakes_up(
-    masters: list[MasterProcess], address: MasterAddress, points: list[LivePoint], tree: ZooKeeperTree
+    masters: list[MasterProcess], address: WatchedAddress, points: list[LivePoint], tree: ZooKeeperTree
 ) -> None:
     first = await elected(address, masters)
     await until(lambda: points[0].applied > 0.9 * T, 10)
@@ -141,7 +141,7 @@ async def test_a_paused_master_gives_nothing_when_it_wakes_up(
 
 
 async def test_a_restarted_master_does_not_wait_for_its_own_session_to_end(
-    masters: list[MasterProcess], address: MasterAddress, tree: ZooKeeperTree
+    masters: list[MasterProcess], address: WatchedAddress, tree: ZooKeeperTree
 ) -> None:
     first = await elected(address, masters)
     [other] = [one for one in masters if one is not first]
@@ -166,7 +166,7 @@ async def test_a_restarted_master_does_not_wait_for_its_own_session_to_end(
 
 @pytest.mark.long
 async def test_an_office_taken_away_is_taken_again(
-    masters: list[MasterProcess], address: MasterAddress, tree: ZooKeeperTree
+    masters: list[MasterProcess], address: WatchedAddress, tree: ZooKeeperTree
 ) -> None:
     await elected(address, masters)
     await tree.commit([Delete(MASTER_PATH)])

@@ -234,6 +234,17 @@ def test_retention_goes_through_all_logs(tmp_path: Path) -> None:
     assert manager.size_bytes == 0
 
 
+def test_retention_leaves_held_topics_alone(tmp_path: Path) -> None:
+    config = LogConfig(retention_ms=1000)
+    manager, _ = open_manager(tmp_path, config)
+    logs = [manager.create(topic, 0, TOPIC_ID, config, NOW_MS) for topic in ("held", "t")]
+    for log in logs:
+        fill(log, 3)
+    size_bytes = logs[0].size_bytes
+    assert [log for log, _ in manager.retain(NOW_MS + 10_000, lambda topic: topic == "held")] == logs[1:]
+    assert (logs[0].size_bytes, logs[1].size_bytes) == (size_bytes, 0)
+
+
 def descriptors() -> int:
     gc.collect()  # logs of other tests that nobody closed
     return len(list(Path("/proc/self/fd").iterdir()))

@@ -40,6 +40,8 @@ def _connection(**state: Any) -> Any:
         "client_ended": False,
         "upstream_ended": False,
         "reading_client": True,
+        "client_waits": False,
+        "upstream_waits": False,
         "queue": (),
         "bytes_in": 1,
         "mark_ms": 0,
@@ -72,6 +74,8 @@ def _connection(**state: Any) -> Any:
         ({"client_ended": True}, 14, None),
         ({"client_ended": True}, 15, DisconnectCause.DRAIN_TIMEOUT),
         ({"upstream_ended": True}, 15, DisconnectCause.DRAIN_TIMEOUT),
+        ({"frames": 0, "client_waits": True}, 9999, None),  # it has to wait for its turn
+        ({"client_ended": True, "upstream_waits": True}, 9999, None),
     ],
 )
 def test_overdue(state: dict[str, Any], after_ms: int, cause: DisconnectCause | None) -> None:

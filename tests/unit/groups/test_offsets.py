@@ -250,6 +250,18 @@ def test_offsets_a_simple_consumer_committed_expire_by_commit() -> None:
     assert world.state() == "Dead"
 
 
+def test_offsets_of_a_held_instance_do_not_expire() -> None:
+    world = World()
+    world.commit(1)
+    world.withheld.add("g")
+    world.now_ms += 3 * _WEEK_MS
+    _expire(world)
+    assert world.offset() == 1
+    world.withheld.clear()
+    _expire(world)
+    assert world.offset() is None
+
+
 def test_topics_no_longer_subscribed_expire_while_the_group_lives() -> None:
     world = World()
     (member,) = world.stable(protocols={"range": subscription("t")}, session_ms=1_800_000)

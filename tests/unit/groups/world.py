@@ -64,6 +64,8 @@ class World:
     """Appends are committed at once unless `hold` is set; then they wait for `release` or `refuse`."""
 
     def __init__(self, config: GroupConfig = CONFIG, **changes: Any) -> None:
+        self.withheld: set[str] = set()
+        """Groups of instances that are deleted or absent."""
         self.config = replace(config, **changes)
         self.now_ms = 0
         self.ids = 0
@@ -74,7 +76,7 @@ class World:
         self.coordinator.activate(self.now)
 
     def _new(self) -> GroupCoordinator:
-        return GroupCoordinator(self.config, self._suffix)
+        return GroupCoordinator(self.config, self._suffix, is_held=lambda group_id: group_id in self.withheld)
 
     def _suffix(self) -> str:
         self.ids += 1

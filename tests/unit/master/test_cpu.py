@@ -1,6 +1,7 @@
 """Request time in the master: vectors of the rule, shares, silence, leases, and what reports may say."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import prometheus_client
@@ -11,11 +12,13 @@ from hypothesis import strategies as st
 from contracts.quota import NO_NODE, CpuAllocation, FlowCounters, InstanceCpu, InstanceTraffic, TrafficReport
 from contracts.quota_view import CpuQuota, Rule
 from contracts.specs import InstanceState
-from master.cpu_decision import CpuDecision, Topology, decide_cpu
+from master.cpu_decision import CpuDecision, Topology, decide_cpu, topology
 from master.cpu_ledger import CpuEntry
 from master.cpu_shares import GONE_PERIODS
 from master.demand import Sample
 from master.flows import FlowEntry, Refusal, ReportRefusedError
+from master.leadership import Leadership
+from master.ledger import Entry
 from master.metrics import MasterCollector
 from master.policies import POLICIES
 from tests.unit.master.reports import ID, OTHER, a_spec, traffic
@@ -120,6 +123,22 @@ def test_a_silent_broker_that_still_leads_stays_one_that_leads_nothing_is_gone()
     assert leads.silent == (False, True) and leads.shared.reserved > 0
     moved = decision({"broker-1": 2, "broker-2": 0}, 1, rates, ages={"broker-2": 4_000})
     assert [each.point for each in moved.entries] == ["broker-1"]
+
+
+def test_a_worker_silent_for_long_is_out_at_that_moment_exactly() -> None:
+    rates = {"broker-1": 100 * MS, "gateway-0": 100 * MS}
+    reserved = decision(ONE_BROKER, 1, rates, ages={"gateway-0": 59_999})
+    assert reserved.silent == (False, True)
+    gone = decision(ONE_BROKER, 1, rates, ages={"gateway-0": 60_000})
+    assert [each.point for each in gone.entries] == ["broker-1"]
+
+
+def test_brokers_count_while_heard_of_or_leading() -> None:
+    leads = replace(Entry("broker-2", 2, ID), partitions_led=3)
+    led = Leadership((leads,), (90_000,), (True,), is_settled=True)
+    made = topology(led, frozenset({"broker-1"}), 2)
+    assert made.led == {"broker-1": 0, "broker-2": 3} and made.points == 4
+    assert made.weights.total == 2 * 2 * (2 + 3)
 
 
 def test_a_new_master_holds_every_point_at_the_rate_it_applies() -> None:

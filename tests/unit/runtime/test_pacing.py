@@ -6,7 +6,7 @@ import pytest
 
 from contracts.quota import NO_NODE, Direction
 from contracts.specs import InstanceSpec, InstanceState
-from runtime.pacing import BILL_NS, GOING_ON_DEBT_MS, Pacing
+from runtime.pacing import GOING_ON_DEBT_MS, Pacing
 from traffic.point import TrafficPoint
 from traffic.turns import QUANTUM_NS, Hold
 
@@ -18,6 +18,7 @@ class Clocks:
 
     def __init__(self) -> None:
         self.cpu = 0
+        self.preempted = 0
         self.ms = 1_000_000
 
 
@@ -32,6 +33,7 @@ class World:
         self.pacing = Pacing(
             asyncio.get_running_loop(),
             self.point,
+            clock_ns=lambda: self.clocks.cpu + self.clocks.preempted,
             cpu_ns=lambda: self.clocks.cpu,
             now_ms=lambda: self.clocks.ms,
         )
@@ -73,16 +75,32 @@ async def settle() -> None:
 
 async def test_a_step_runs_at_once_and_is_billed_in_bulk(world: World) -> None:
     turn = world.pacing.join("a")
-    world.pacing.run(turn, lambda: world.step("a", BILL_NS - 1), begins=True)
+    world.pacing.run(turn, lambda: world.step("a", QUANTUM_NS - 1), begins=True)
     assert world.ran == ["a"] and world.used_us("a") == 0
     world.pacing.run(turn, lambda: world.step("a", 1), begins=True)
-    assert world.used_us("a") == BILL_NS // 1000
+    assert world.used_us("a") == QUANTUM_NS // 1000
+    await settle()
     world.pacing.run(turn, lambda: world.step("a", 5_500), begins=True)
     world.pacing.bill_all([turn])
-    assert world.used_us("a") == BILL_NS // 1000 + 5
+    assert world.used_us("a") == QUANTUM_NS // 1000 + 5
     world.pacing.run(turn, lambda: world.step("a", 500), begins=True)
     world.pacing.bill_all([turn])
-    assert world.used_us("a") == BILL_NS // 1000 + 6, "less than a microsecond is carried over"
+    assert world.used_us("a") == QUANTUM_NS // 1000 + 6, "less than a microsecond is carried over"
+    assert world.pacing.pumped_steps == 0
+
+
+async def test_what_others_had_the_processor_for_is_not_billed(world: World) -> None:
+    turn = world.pacing.join("a")
+
+    def step() -> None:
+        world.step("a", QUANTUM_NS)
+        world.clocks.preempted += 3 * QUANTUM_NS
+
+    world.pacing.run(turn, step, begins=True)
+    assert world.used_us("a") == QUANTUM_NS // 1000
+    world.pacing.run(turn, lambda: world.step("a", QUANTUM_NS), begins=True)
+    await settle()
+    assert world.used_us("a") == 2 * QUANTUM_NS // 1000
 
 
 async def test_who_has_used_up_its_quantum_waits_until_sockets_were_looked_at(world: World) -> None:
@@ -118,7 +136,9 @@ async def test_debt_keeps_back_what_is_new_and_is_paid_by_time(world: World) -> 
     await settle()
     assert world.ran == ["a", "reply"]
     world.pacing.begin()
-    assert world.pacing.throttle_ms(turn) == 21, "1 ms and a bit at 50 ms/s"
+    assert world.pacing.throttle_ms(turn) == 20, "1 ms at 50 ms/s"
+    world.pacing.bill_all([turn])
+    assert world.pacing.throttle_ms(turn) == 21, "and what the reply has cost"
     world.clocks.ms += 21
     world.pacing.look_again([turn])
     await settle()
@@ -180,12 +200,11 @@ async def test_tasks_are_steps_piece_by_piece(world: World) -> None:
 
     task = world.pacing.task(turn, work())
     await settle()
-    assert world.ran == ["first"] and turn.spent_ns == QUANTUM_NS
+    assert world.ran == ["first"] and world.used_us("a") == QUANTUM_NS // 1000
     gate.set_result(None)
     await task
     assert world.ran == ["first", "second", "third"]
-    assert turn.spent_ns == 3 * QUANTUM_NS
-    assert world.pacing.pumped_steps >= 2, "they waited for their turns"
+    assert world.used_us("a") == 3 * QUANTUM_NS // 1000
 
 
 async def test_a_task_in_debt_waits_and_can_be_cancelled(world: World) -> None:

@@ -9,7 +9,7 @@ from contracts.quota import NO_NODE, Allocation, CpuAllocation, Direction, Insta
 from contracts.request_time import PERCENT_US_PER_S, default_request_percent
 from contracts.specs import InstanceSpec, InstanceState
 from tests.unit.traffic.test_point import ID, a_spec, an_allocation
-from traffic.cpu import CPU_BURST_MS, broker_share, gateway_share
+from traffic.cpu import CPU_BURST_MIN_US, CPU_BURST_MS, broker_share, gateway_share
 from traffic.point import TrafficPoint
 
 PERCENT = 100
@@ -89,6 +89,7 @@ def test_shares_are_never_zero_and_never_more_than_what_was_bought(
 def test_charges_beyond_the_burst_throttle_and_tickets_come_due_in_order() -> None:
     point = a_gateway(2)
     burst = T // 4 * CPU_BURST_MS // 1000
+    assert burst > CPU_BURST_MIN_US
     assert point.charge_cpu(ID, burst, 0) == 0
     assert point.charge_cpu(ID, T // 4, 0) == 1_000
     first = point.ticket(ID, Direction.CPU)
@@ -116,6 +117,13 @@ def test_the_end_of_a_lease_moves_the_end_of_a_wait() -> None:
     assert point.unmute_at_ms(ID, Direction.CPU, 1_000) > 1_000_000
     due_ms = point.unmute_at_ms(ID, Direction.CPU, 5_000)
     assert 5_000 < due_ms < 5_000 + 20_000_000 // (T // 4) * 1_000
+
+
+def test_the_first_clients_on_one_of_many_workers_are_let_in() -> None:
+    point = a_gateway(64)
+    assert rate(point) == T // 128
+    assert point.charge_cpu(ID, CPU_BURST_MIN_US, 0) == 0
+    assert point.charge_cpu(ID, T // 128, 0) == 1_000
 
 
 def test_an_older_epoch_is_ignored_and_a_lease_of_nothing_is_not_nothing() -> None:

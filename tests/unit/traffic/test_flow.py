@@ -95,7 +95,7 @@ def test_tickets_are_due_in_the_order_of_their_charges() -> None:
 
 def test_debt_of_the_run_before_is_resumed() -> None:
     flow = flow_at(1_000_000)
-    flow.resume(500_000)
+    flow.resume(-500_000)
     assert flow.unmute_at_ms(0) == 500
     assert flow.debt == 500_000
 
@@ -105,6 +105,24 @@ def test_a_restart_earns_no_burst() -> None:
     flow.resume(0)
     assert flow.charge(1_000, 0) == 1
     assert flow.charge(0, 250) == 0, "it fills as time passes"
+
+
+def test_a_small_rate_has_a_burst_all_the_same_where_one_is_given() -> None:
+    flow = Flow(1_000, 50_000)
+    flow.set_rate(1_000, 0)
+    assert flow.charge(50_000, 0) == 0
+    assert flow.charge(1_000, 0) == 1_000
+    assert flow.charge(0, 60_000) == 0 and flow.balance == 50_000, "and no more than that"
+    flow.set_rate(200_000, 60_000)
+    assert flow.charge(0, 70_000) == 0 and flow.balance == 200_000
+
+
+def test_a_restart_goes_on_with_what_was_saved_up() -> None:
+    flow = flow_at(1_000_000)
+    flow.resume(100_000)
+    assert flow.balance == 100_000 and flow.debt == 0
+    flow.resume(10**9)
+    assert flow.balance == 250_000
 
 
 steps = st.lists(

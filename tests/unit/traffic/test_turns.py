@@ -1,5 +1,6 @@
 """Deficit round robin by time: who waits for whom, and for how long at most."""
 
+from collections import Counter
 from collections.abc import Callable
 
 from hypothesis import given, settings
@@ -17,12 +18,14 @@ class Loop:
         self.turns = Turns(Q)
         self.ran: list[str] = []
         self.longest = 0
+        self.spent: Counter[str] = Counter()
 
     def step(self, turn: Turn, cost: int, then: Callable[[], None] | None = None) -> Step:
         def run() -> None:
             self.ran.append(turn.name)
             self.longest = max(self.longest, cost)
             turn.spent(cost)
+            self.spent[turn.name] += cost
             if then is not None:
                 then()
 
@@ -157,7 +160,7 @@ def test_weights() -> None:
     loop.backlog(three, [100])
     for _ in range(100):
         loop.pump()
-    assert abs(three.spent_ns - 3 * one.spent_ns) <= 3 * Q + 100
+    assert abs(loop.spent["three"] - 3 * loop.spent["one"]) <= 3 * Q + 100
 
 
 def test_what_waits_goes_with_its_instance() -> None:
@@ -171,10 +174,10 @@ def test_what_waits_goes_with_its_instance() -> None:
     assert set(loop.ran) == {"b"} and a.waiting == 0
 
 
-costs = st.lists(st.integers(1, 5 * Q), min_size=1, max_size=8)
+costs = st.lists(st.integers(Q // 20, 5 * Q), min_size=1, max_size=8)
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(costs, costs, st.integers(2, 200))
 def test_backlogged_instances_are_served_alike(first: list[int], second: list[int], turns: int) -> None:
     loop = Loop()
@@ -183,10 +186,10 @@ def test_backlogged_instances_are_served_alike(first: list[int], second: list[in
     loop.backlog(b, second)
     for _ in range(turns):
         loop.pump()
-        assert abs(a.spent_ns - b.spent_ns) <= Q + max(first + second)
+        assert abs(loop.spent["a"] - loop.spent["b"]) <= Q + max(first + second)
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(st.lists(costs, min_size=1, max_size=6), st.integers(1, 30), st.lists(st.integers(0, 40), max_size=10))
 def test_a_polite_instance_waits_for_one_turn_of_each_other_at_most(
     greedy: list[list[int]], connections: int, pauses: list[int]
@@ -201,18 +204,18 @@ def test_a_polite_instance_waits_for_one_turn_of_each_other_at_most(
     for pause in pauses:
         for _ in range(pause):
             loop.pump()
-        before = sum(turn.spent_ns for turn in others)
+        before = sum(loop.spent[turn.name] for turn in others)
         if not loop.turns.refreshed(polite).may_begin:
             loop.turns.wait(polite, loop.step(polite, Q // 2), begins=True)
             while polite.waiting:
                 loop.pump()
         else:
             loop.step(polite, Q // 2)()
-        waited = sum(turn.spent_ns for turn in others) - before
+        waited = sum(loop.spent[turn.name] for turn in others) - before
         assert waited <= len(others) * (Q + longest)
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5), st.integers(1, 3 * Q)), max_size=80))
 def test_what_is_kept_is_bounded_and_nobody_is_forgotten(moves: list[tuple[int, int, int]]) -> None:
     loop = Loop()

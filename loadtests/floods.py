@@ -1,0 +1,207 @@
+"""Floods of one instance, in a process of their own: five ways to ask for more than one bought.
+
+    python -m loadtests.floods KIND --port PORT --topic TOPIC --start EPOCH_S --on S --off S --turns N
+
+Raw sockets and frames that are built before: a flood costs its own process as little as it can, and it runs
+at the lowest priority, because a tenant's clients do not run on the machine of the servers. It is bounded in
+connections and time, and prints one JSON object: what was asked, answered and refused, by turn.
+"""
+
+import argparse
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Any, Final, NamedTuple
+
+import kio.schema.api_versions.v0.request as api_versions_v0
+import kio.schema.join_group.v2.request as join_group_v2
+import kio.schema.leave_group.v1.request as leave_group_v1
+import kio.schema.metadata.v4.request as metadata_v4
+
+from ctl.bench.load import Client, fetch_frame, produce_frames, workload
+from wire.codec import duration, framed_request
+
+# kio types its fields with refined integers; plain ones are what it encodes
+_API_VERSIONS: Any = api_versions_v0
+_JOIN: Any = join_group_v2
+_LEAVE: Any = leave_group_v1
+_METADATA: Any = metadata_v4
+
+RECORD_BYTES: Final = 1000
+FETCH_BYTES: Final = 1_000_000
+_WINDOW: Final = 32
+_ANSWER_S: Final = 60.0
+
+
+class Kind(StrEnum):
+    """What is asked."""
+
+    PRODUCE = "produce"
+    """Requests of one record each, as many as are taken."""
+    METADATA = "metadata"
+    """All topics of the instance, of which there are many."""
+    RECONNECT = "reconnect"
+    """A new connection for every request."""
+    REBALANCE = "rebalance"
+    """Members that join a group and leave it at once."""
+    COLD_READS = "cold-reads"
+    """A log from its start, again and again."""
+
+
+CONNECTIONS: Final = {
+    Kind.PRODUCE: 16,
+    Kind.METADATA: 32,
+    Kind.RECONNECT: 16,
+    Kind.REBALANCE: 32,
+    Kind.COLD_READS: 16,
+}
+
+
+class Turn(NamedTuple):
+    """When a flood is on, by the monotonic clock."""
+
+    start_s: float
+    end_s: float
+
+
+class Tally:
+    """What one turn did, over all connections."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.counts = {"requests": 0, "sent_bytes": 0, "received_bytes": 0, "connections": 0, "cut": 0}
+
+    def add(self, **counts: int) -> None:
+        """Counts grow."""
+        with self._lock:
+            for name, count in counts.items():
+                self.counts[name] += count
+
+
+class Flood:
+    """One kind on one port."""
+
+    def __init__(self, kind: Kind, port: int, topic: str) -> None:
+        self._port = port
+        self._topic = topic
+        self._produce = produce_frames(topic, workload(RECORD_BYTES), 1)[0]
+        self._once: dict[Kind, Callable[[Turn, Tally, int], None]] = {
+            Kind.PRODUCE: lambda turn, tally, _: self._pipelined(turn, tally, self._produce),
+            Kind.METADATA: lambda turn, tally, _: self._pipelined(turn, tally, _all_topics()),
+            Kind.COLD_READS: lambda turn, tally, _: self._pipelined(
+                turn, tally, fetch_frame(topic, 0, FETCH_BYTES), window=1
+            ),
+            Kind.RECONNECT: self._reconnect,
+            Kind.REBALANCE: self._rebalance,
+        }
+        self._kind = kind
+
+    def run(self, turn: Turn) -> dict[str, int]:
+        """One turn, over all its connections."""
+        tally = Tally()
+        threads = [
+            threading.Thread(target=self._until_end, args=(turn, tally, number), daemon=True)
+            for number in range(CONNECTIONS[self._kind])
+        ]
+        time.sleep(max(0.0, turn.start_s - time.monotonic()))
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(max(0.0, turn.end_s - time.monotonic()) + 0.5)
+        return dict(tally.counts)
+
+    def _until_end(self, turn: Turn, tally: Tally, number: int) -> None:
+        while time.monotonic() < turn.end_s:
+            try:
+                self._once[self._kind](turn, tally, number)
+            except OSError:
+                tally.add(cut=1)
+                time.sleep(0.01)
+
+    def _connected(self, turn: Turn, tally: Tally) -> Client:
+        client = Client(self._port)
+        client.socket.settimeout(min(_ANSWER_S, max(0.05, turn.end_s - time.monotonic())))
+        tally.add(connections=1)
+        return client
+
+    def _pipelined(self, turn: Turn, tally: Tally, frame: bytes, window: int = _WINDOW) -> None:
+        """One connection that always has a window of requests unanswered."""
+        client = self._connected(turn, tally)
+        try:
+            client.socket.sendall(frame * window)
+            while time.monotonic() < turn.end_s:
+                size = client.receive()
+                tally.add(requests=1, sent_bytes=len(frame), received_bytes=size + 4)
+                client.socket.sendall(frame)
+        finally:
+            client.socket.close()
+
+    def _reconnect(self, turn: Turn, tally: Tally, _number: int) -> None:
+        client = self._connected(turn, tally)
+        try:
+            client.exchange(framed_request(_API_VERSIONS.ApiVersionsRequest(), 1, "flood"))
+            size = client.exchange(self._produce)
+            tally.add(requests=2, sent_bytes=len(self._produce), received_bytes=size + 4)
+        finally:
+            client.socket.close()
+
+    def _rebalance(self, turn: Turn, tally: Tally, number: int) -> None:
+        """Every join and every leave makes all the others of the group join again."""
+        group = f"storm-{number % 4}"
+        client = self._connected(turn, tally)
+        try:
+            while time.monotonic() < turn.end_s:
+                joined = client.call(_join(group))
+                client.call(_LEAVE.LeaveGroupRequest(group_id=group, member_id=joined.member_id))
+                tally.add(requests=2)
+        finally:
+            client.socket.close()
+
+
+def _all_topics() -> bytes:
+    return framed_request(_METADATA.MetadataRequest(topics=None, allow_auto_topic_creation=False), 1, "flood")
+
+
+def _join(group: str) -> Any:
+    return _JOIN.JoinGroupRequest(
+        group_id=group,
+        session_timeout=duration(6_000),
+        rebalance_timeout=duration(500),
+        member_id="",
+        protocol_type="consumer",
+        protocols=(_JOIN.JoinGroupRequestProtocol(name="range", metadata=b"\0" * 64),),
+    )
+
+
+def turns(start_s: float, on_s: float, off_s: float, count: int) -> list[Turn]:
+    """Off first, then on, so many times; `start_s` and the answers are of one clock."""
+    step = on_s + off_s
+    return [Turn(start_s + n * step + off_s, start_s + (n + 1) * step) for n in range(count)]
+
+
+def main() -> None:
+    """Run the process."""
+    parser = argparse.ArgumentParser(prog="python -m loadtests.floods")
+    parser.add_argument("kind", type=Kind, choices=list(Kind))
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--topic", required=True)
+    parser.add_argument("--start", type=float, required=True, help="epoch seconds")
+    parser.add_argument("--on", type=float, required=True)
+    parser.add_argument("--off", type=float, required=True)
+    parser.add_argument("--turns", type=int, required=True)
+    options = parser.parse_args()
+    os.nice(19)
+    socket.setdefaulttimeout(_ANSWER_S)
+    flood = Flood(options.kind, options.port, options.topic)
+    start_s = time.monotonic() + options.start - time.time()
+    done = [flood.run(each) for each in turns(start_s, options.on, options.off, options.turns)]
+    print(json.dumps(done), flush=True)
+    os._exit(0)  # connections that still wait for an answer are cut
+
+
+if __name__ == "__main__":
+    main()
