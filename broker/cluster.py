@@ -38,7 +38,7 @@ def open_tree(config: BrokerConfig) -> Tree:
         return LocalTree(config.data_dir / "metadata.sqlite")
     from runtime.tree.zookeeper import ZooKeeperTree
 
-    return ZooKeeperTree(config.zookeeper, config.session_timeout_ms)
+    return ZooKeeperTree(config.zookeeper, config.session_timeout_ms, config.secret)
 
 
 def controller_config(config: BrokerConfig) -> ControllerConfig:
@@ -105,6 +105,7 @@ class ClusterMember:
         """
         await self.tree.start()
         await self.membership.prepare()
+        await self.tree.close_to_others()
 
     async def read_topics(self) -> list[str]:
         """The names of all topics. Raises: as `connect`."""

@@ -128,6 +128,13 @@ class Tree(Protocol):
         """Open a session. Raises: TreeUnavailable when there is none in time."""
         ...
 
+    async def close_to_others(self) -> None:
+        """Keep whoever lacks our secret out of all nodes, where that can be; the tree is known to be ours.
+
+        Raises: TreeUnavailable.
+        """
+        ...
+
     async def aclose(self) -> None:
         """End the session: its ephemeral nodes go at once."""
         ...

@@ -83,6 +83,12 @@ def _gateways_run(layout: Layout) -> bool:
     return False
 
 
+def _tree(options: argparse.Namespace, secret: str) -> ZooKeeperTree | None:
+    if options.zookeeper is None:
+        return None
+    return ZooKeeperTree(options.zookeeper, options.session_timeout_ms, secret)
+
+
 class Internal:
     """What brokers and gateways need of this process: feed, reports and the quota master, on a thread and an
     event loop of their own. Whatever the public port is made to do, leases are renewed (docs/adr/0022)."""
@@ -102,7 +108,7 @@ class Internal:
             journal,
             settings,
             url=self.url,
-            tree=ZooKeeperTree(options.zookeeper, options.session_timeout_ms) if options.zookeeper else None,
+            tree=_tree(options, secret),
             make_metering=lambda: Metering(self._specs, journal, settings.usage_interval_ms, secret),
         )
         self._secret = secret

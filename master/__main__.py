@@ -74,7 +74,7 @@ class MasterProcess:
             journal,
             settings,
             url=options.url or f"http://{address}",
-            tree=ZooKeeperTree(options.zookeeper, options.session_timeout_ms),
+            tree=ZooKeeperTree(options.zookeeper, options.session_timeout_ms, secret),
             make_metering=lambda: Metering(specs, journal, settings.usage_interval_ms, secret),
         )
         routes = [Route("/metrics", _metrics), Mount("/", create_app(self._node))]

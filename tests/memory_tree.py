@@ -66,6 +66,9 @@ class MemoryTree:
     async def start(self) -> None:
         self._new_session()
 
+    async def close_to_others(self) -> None:
+        """It is this process's alone."""
+
     async def aclose(self) -> None:
         self._ensemble.end(self._session_id)
         self._state = None

@@ -122,7 +122,9 @@ def _node_watched(peer: Peer, path: str) -> Iterator[list[float]]:
         return
     from kazoo.client import KazooClient
 
-    client = KazooClient(peer.zookeeper)
+    from runtime.tree.access import Access
+
+    client = KazooClient(peer.zookeeper, auth_data=Access(peer.secret).credentials)
     client.start()
     try:
         client.exists(path, watch=lambda _event: ended_s.append(time.perf_counter()))

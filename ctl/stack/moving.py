@@ -23,7 +23,7 @@ async def move_local_metadata(layout: Layout, hosts: str | None, say: Callable[[
 
     say("moving the cluster's metadata into ZooKeeper")
     store = TreeStore(file)
-    tree = ZooKeeperTree(hosts, _SESSION_TIMEOUT_MS)
+    tree = ZooKeeperTree(hosts, _SESSION_TIMEOUT_MS, layout.ensure_secret())
     try:
         store.open()
         records = store.records()

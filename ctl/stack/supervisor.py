@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any, Final
 
+from contracts.tree import TreeUnavailable
 from ctl.errors import CommandError
 from ctl.stack.children import Child, ChildSpec
 from ctl.stack.cluster import OWN, Cluster, planned, remember, remembered
@@ -92,6 +93,8 @@ class Stack:
         await asyncio.gather(*(child.until_ready() for child in children))
         content = self.describe(control)
         await until_registered(content["console"], content["api_key"], cluster.brokers)
+        if cluster.zookeeper == OWN:
+            await self._close_zookeeper()
         write_json(self.layout.stack_file, content, mode=0o600)
         self._tasks.append(asyncio.create_task(self._keep_stack_file(control)))
         self._tasks.append(asyncio.create_task(self._keep_logs_small()))
@@ -99,6 +102,17 @@ class Stack:
         if password is not None:  # shown once, kept nowhere but as its hash
             write_json(self.layout.run_file("control"), control, mode=0o600)
         return content | ({"admin_password": password} if password else {})
+
+    async def _close_zookeeper(self) -> None:
+        """Our own server is ours to its root: nobody else creates or deletes there."""
+        from runtime.tree.access import Access, take_over  # kazoo: only where there is a ZooKeeper
+
+        assert self._zookeeper is not None, "started with the stack"
+        access = Access(self.layout.ensure_secret())
+        try:
+            await asyncio.to_thread(take_over, self._zookeeper, "", access, root=True)
+        except TreeUnavailable as error:
+            raise CommandError(f"ZooKeeper cannot be closed to others: {error}") from error
 
     def _processes(self, cluster: Cluster) -> Processes:
         own = ["zookeeper"] if cluster.zookeeper == OWN else []

@@ -77,7 +77,7 @@ async def check(cluster: Cluster, reach: Reach, zookeeper: str | None) -> list[F
         except (CommandError, KafkaUnavailable) as error:
             findings.append(Finding("bad", "controller", str(error), "look again in a few seconds"))
     if address is not None:
-        findings += zookeeper_findings(await _ask_zookeeper(address))
+        findings += zookeeper_findings(await _ask_zookeeper(address, reach.secret()))
     return findings
 
 
@@ -146,12 +146,12 @@ def _free_share(stack: dict[str, Any], broker: int) -> float | None:
     return usage.free / usage.total
 
 
-async def _ask_zookeeper(address: str) -> ZooKeeperFacts:
+async def _ask_zookeeper(address: str, secret: str | None) -> ZooKeeperFacts:
     from runtime.tree.zookeeper import ZooKeeperTree  # kazoo: a tenth of a second for every other command
 
     began = monotonic()
     try:
-        tree = ZooKeeperTree(address, _SESSION_TIMEOUT_MS)
+        tree = ZooKeeperTree(address, _SESSION_TIMEOUT_MS, secret)
         await tree.start()
     except TreeUnavailable as error:
         return ZooKeeperFacts(address, str(error) or "no session could be opened")

@@ -71,6 +71,9 @@ class LocalTree:
         self._tree = PureTree(records, zxid=self._epoch << _EPOCH_SHIFT)
         self._watches.tell(SessionState.CONNECTED)
 
+    async def close_to_others(self) -> None:
+        """Its file is its owner's alone already."""
+
     async def aclose(self) -> None:
         """Finish what was called and close the file."""
         if self._draining is not None:

@@ -32,10 +32,10 @@ _STAT: Final = struct.Struct("!qqqqiiiqiiq")
 _DELETE, _GET_DATA, _SET_DATA, _GET_CHILDREN, _CHECK, _CREATE2, _ERROR = 2, 4, 5, 8, 13, 15, -1
 _MULTI, _MULTI_READ = 14, 22
 _END: Final = _HEADER.pack(_ERROR, 1, _ERROR)
-_OPEN_TO_ALL: Final = _INT.pack(1) + _INT.pack(31) + _INT.pack(5) + b"world" + _INT.pack(6) + b"anyone"
 _EPHEMERAL, _SEQUENTIAL = 1, 2
 
-_OK, _ROLLED_BACK, _NO_NODE = 0, -2, -101
+_OK, _ROLLED_BACK, _NO_NODE, _NO_AUTH = 0, -2, -101, -102
+_NOT_OURS: Final = "its nodes belong to another deployment: they ask for another secret"
 _CONFLICTS: Final = {
     _NO_NODE: Conflict.NO_NODE,
     -103: Conflict.BAD_VERSION,
@@ -55,12 +55,13 @@ class Multi:
 
     type: ClassVar[int] = _MULTI
 
-    def __init__(self, ops: Sequence[Op], chroot: str, in_session: Callable[[], bool]) -> None:
+    def __init__(self, ops: Sequence[Op], chroot: str, acl: bytes, in_session: Callable[[], bool]) -> None:
+        """`acl` is that of nodes it creates, as the protocol has it."""
         self._ops = ops
         self._chroot = chroot
         self._in_session = in_session
         self._fenced = False
-        self._body = b"".join(_operation(op, chroot) for op in ops) + _END
+        self._body = b"".join(_operation(op, chroot, acl) for op in ops) + _END
         if len(self._body) > MULTI_BYTES_MAX:
             raise ValueError(f"a commit of {len(self._body)} bytes exceeds {MULTI_BYTES_MAX}: split it")
 
@@ -99,6 +100,8 @@ class Multi:
         for index, code in enumerate(errors):
             if code in _CONFLICTS:
                 return TreeConflict(index, self._ops[index].path, _CONFLICTS[code])
+            if code == _NO_AUTH:
+                return TreeUnavailable(f"ZooKeeper refused operation {index}: {_NOT_OURS}")
             if code not in (_OK, _ROLLED_BACK):
                 return TreeUnavailable(f"ZooKeeper refused operation {index} with its error {code}")
         return TreeUnavailable("ZooKeeper rolled a transaction back without a reason")
@@ -135,8 +138,11 @@ class MultiRead:
             else:
                 code = _INT.unpack_from(buffer, offset)[0]
                 offset += _INT.size
-                missing = code == _NO_NODE
-                results.append(None if missing else TreeUnavailable(f"a read failed with error {code}"))
+                results.append(None if code == _NO_NODE else _unreadable(code))
+
+
+def _unreadable(code: int) -> TreeUnavailable:
+    return TreeUnavailable(f"a read failed: {_NOT_OURS if code == _NO_AUTH else f'error {code}'}")
 
 
 def under(chroot: str, path: str) -> str:
@@ -149,13 +155,13 @@ def stat_of(raw: Sequence[int]) -> Stat:
     return Stat(version=raw[4], czxid=raw[0], ephemeral=raw[7] != 0, owner=raw[7])
 
 
-def _operation(op: Op, chroot: str) -> bytes:
+def _operation(op: Op, chroot: str, acl: bytes) -> bytes:
     assert is_path(op.path), f"{op.path!r} is not a path of the tree"
     path = _string(under(chroot, op.path))
     match op:
         case Create(_path, data, ephemeral, sequential):
             flags = (_EPHEMERAL if ephemeral else 0) | (_SEQUENTIAL if sequential else 0)
-            body = path + _INT.pack(len(data)) + data + _OPEN_TO_ALL + _INT.pack(flags)
+            body = path + _INT.pack(len(data)) + data + acl + _INT.pack(flags)
             return _HEADER.pack(_CREATE2, 0, -1) + body
         case SetData(_path, data, version):
             body = path + _INT.pack(len(data)) + data + _INT.pack(version)

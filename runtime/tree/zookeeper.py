@@ -26,6 +26,7 @@ from contracts.tree import (
     TreeUnavailable,
 )
 from runtime.logs import get_logger
+from runtime.tree.access import TAKEN_OVER, Access, take_over
 from runtime.tree.arming import Arming
 from runtime.tree.kazoo_loop import LoopHandler, Mailbox
 from runtime.tree.pipeline import Pipeline
@@ -51,11 +52,14 @@ class ZooKeeperTree:
     followed by a new one without being asked.
     """
 
-    def __init__(self, hosts: str, session_timeout_ms: int) -> None:
+    def __init__(self, hosts: str, session_timeout_ms: int, secret: str | None) -> None:
+        """With a secret, nodes that are made are for those who know it."""
         addresses, slash, chroot = hosts.partition("/")
         self._addresses = addresses
         self._chroot = (slash + chroot).rstrip("/")
         self._session_timeout_ms = session_timeout_ms
+        self._access = Access(secret)
+        self._acl = self._access.wire_acl
         self._client: Any = None
         self._watches = Watches()
         self._arming: Arming | None = None
@@ -80,6 +84,7 @@ class ZooKeeperTree:
             timeout=self._session_timeout_ms / 1000,
             handler=LoopHandler(mailbox),
             connection_retry=KazooRetry(max_tries=-1, delay=0.05, max_delay=0.3),
+            auth_data=self._access.credentials,
             logger=_KAZOO_LOG,
         )
         self._mailbox = mailbox
@@ -92,6 +97,13 @@ class ZooKeeperTree:
         except TimeoutError:
             await self.aclose()
             raise TreeUnavailable(f"no ZooKeeper answers at {self._addresses}") from None
+
+    async def close_to_others(self) -> None:
+        """Give nodes that were left open the access of this deployment; only where they are known to be ours.
+        Raises: TreeUnavailable."""
+        if self._access.is_closed and await self.get(TAKEN_OVER) is None:
+            closed = await asyncio.to_thread(take_over, self._addresses, self._chroot, self._access)
+            _log.info("nodes in ZooKeeper are closed to others", hosts=self._addresses, closed=closed)
 
     async def aclose(self) -> None:
         """End the session; a server that does not answer is not waited for long."""
@@ -165,7 +177,7 @@ class ZooKeeperTree:
 
     def _multi(self, ops: Sequence[Op]) -> Multi:
         session_id, client = self._session_id, self._client
-        return Multi(ops, self._chroot, lambda: client._session_id == session_id)
+        return Multi(ops, self._chroot, self._acl, lambda: client._session_id == session_id)
 
     async def _read(self, paths: Sequence[str], *, children: bool) -> list[Any]:
         below = [under(self._chroot, path) for path in paths]
@@ -261,4 +273,4 @@ class ZooKeeperTree:
 
         for depth in range(1, len(parts) + 1):
             create = Create("/" + "/".join(parts[:depth]))
-            self._pipeline.call(Multi([create], "", lambda: True), partial(answered, depth))
+            self._pipeline.call(Multi([create], "", self._acl, lambda: True), partial(answered, depth))

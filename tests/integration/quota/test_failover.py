@@ -47,7 +47,7 @@ def masters(tmp_path: Path, hosts: str) -> Iterator[list[MasterProcess]]:
 
 @pytest.fixture
 async def tree(hosts: str) -> AsyncIterator[ZooKeeperTree]:
-    tree = ZooKeeperTree(hosts, SESSION_TIMEOUT_MS)
+    tree = ZooKeeperTree(hosts, SESSION_TIMEOUT_MS, SECRET)
     await tree.start()
     yield tree
     await tree.aclose()

@@ -23,7 +23,7 @@ def hosts(zookeeper: ZooKeeperServer) -> str:
 
 @pytest.fixture
 async def tree(hosts: str) -> AsyncIterator[ZooKeeperTree]:
-    tree = ZooKeeperTree(hosts, SESSION_TIMEOUT_MS)
+    tree = ZooKeeperTree(hosts, SESSION_TIMEOUT_MS, None)
     await tree.start()
     yield tree
     await tree.aclose()

@@ -19,7 +19,7 @@ from runtime.tree.election import Election
 from runtime.tree.zookeeper import ZooKeeperTree
 
 async def main():
-    tree = ZooKeeperTree(sys.argv[1], int(sys.argv[2]))
+    tree = ZooKeeperTree(sys.argv[1], int(sys.argv[2]), None)
     await tree.start()
     Election(tree, "/controller", "/controller_epoch", data=lambda: b"other",
              elected=lambda office: print("elected", office.epoch, flush=True), lost=lambda: None).start()
@@ -62,7 +62,7 @@ async def test_a_killed_leader_is_followed_when_its_session_ends(tree: ZooKeeper
 
 
 async def test_closing_hands_over_at_once(hosts: str) -> None:
-    trees = [ZooKeeperTree(hosts, _LONG_SESSION_MS) for _ in range(2)]
+    trees = [ZooKeeperTree(hosts, _LONG_SESSION_MS, None) for _ in range(2)]
     for each in trees:
         await each.start()
     elected: list[str] = []

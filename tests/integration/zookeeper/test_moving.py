@@ -1,6 +1,6 @@
 """A cluster of one becomes one of several: its metadata moves into ZooKeeper."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -11,6 +11,7 @@ from ctl.stack.layout import Layout
 from ctl.stack.moving import move_local_metadata
 from runtime.tree.local import LOCAL_TREE_FILE, LocalTree
 from runtime.tree.zookeeper import ZooKeeperTree
+from tests.integration.zookeeper.conftest import SESSION_TIMEOUT_MS
 
 TOPICS: Sequence[Op] = (
     Create("/brokers"),
@@ -25,6 +26,15 @@ TOPICS: Sequence[Op] = (
 
 def say(_text: str) -> None:
     """Nobody listens."""
+
+
+@pytest.fixture
+async def tree(tmp_path: Path, hosts: str) -> AsyncIterator[ZooKeeperTree]:
+    """As the deployment's brokers see it."""
+    tree = ZooKeeperTree(hosts, SESSION_TIMEOUT_MS, Layout(tmp_path).ensure_secret())
+    await tree.start()
+    yield tree
+    await tree.aclose()
 
 
 async def local(layout: Layout) -> Path:

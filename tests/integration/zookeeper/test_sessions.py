@@ -23,7 +23,7 @@ async def session(
     hosts: str, timeout_ms: int = SESSION_TIMEOUT_MS
 ) -> AsyncIterator[tuple[ZooKeeperTree, list[SessionState]]]:
     """A tree and the states of its session."""
-    tree = ZooKeeperTree(hosts, timeout_ms)
+    tree = ZooKeeperTree(hosts, timeout_ms, None)
     states: list[SessionState] = []
     tree.on_session(states.append)
     await tree.start()
@@ -95,7 +95,7 @@ async def test_a_chroot_whose_creation_was_lost_is_created_after_the_reconnect(
 ) -> None:
     chroot = "/" + zookeeper.new_chroot().partition("/")[2]
     async with proxied(zookeeper.port) as proxy:
-        tree = ZooKeeperTree(f"127.0.0.1:{proxy.port}{chroot}", SESSION_TIMEOUT_MS)
+        tree = ZooKeeperTree(f"127.0.0.1:{proxy.port}{chroot}", SESSION_TIMEOUT_MS, None)
         states: list[SessionState] = []
 
         def hold_the_first(state: SessionState) -> None:
@@ -190,7 +190,7 @@ async def test_a_server_killed_and_started_again_keeps_sessions_and_data(tmp_pat
 
 async def test_closing_does_not_wait_for_a_server_that_is_paused(tmp_path: Path) -> None:
     with running_zookeeper(tmp_path) as server:
-        tree = ZooKeeperTree(server.hosts, SESSION_TIMEOUT_MS)
+        tree = ZooKeeperTree(server.hosts, SESSION_TIMEOUT_MS, None)
         await tree.start()
         server.pause()
         await asyncio.wait_for(tree.aclose(), 15)
@@ -211,7 +211,7 @@ async def test_bytes_that_no_server_sends_cost_the_connection_and_no_more(
 async def test_a_server_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("runtime.tree.zookeeper._START_TIMEOUT_S", 0.3)
     with pytest.raises(TreeUnavailable, match="no ZooKeeper answers"):
-        await ZooKeeperTree("127.0.0.1:1/x", SESSION_TIMEOUT_MS).start()
+        await ZooKeeperTree("127.0.0.1:1/x", SESSION_TIMEOUT_MS, None).start()
 
 
 async def test_a_commit_may_be_large_but_not_too_large(tree: ZooKeeperTree) -> None:

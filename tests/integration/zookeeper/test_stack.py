@@ -4,11 +4,13 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import psutil
 import pytest
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoAuthError
 
 from ctl.stack.zookeeper import is_serving
 from runtime.config import parse_host_port
@@ -48,6 +50,28 @@ def test_the_doctor_looks_at_each(stack: Stack) -> None:
     told = findings(stack)
     assert told["brokers"]["found"] == "3 running"
     assert told["zookeeper"]["level"] == "ok"
+
+
+def test_strangers_on_the_machine_touch_nothing_of_it(stack: Stack) -> None:
+    """Not even the root: who may delete below it may end the controller's office."""
+    attacks: list[Callable[[Any], object]] = [
+        lambda client: client.get("/brokers/ids/1"),
+        lambda client: client.delete("/controller"),
+        lambda client: client.set("/controller_epoch", b"99"),
+        lambda client: client.create("/mine", b""),
+        lambda client: client.get_children("/"),
+    ]
+    client = KazooClient(stack.facts["zookeeper"])
+    client.start(timeout=20)
+    try:
+        for attack in attacks:
+            with pytest.raises(NoAuthError):
+                attack(client)
+    finally:
+        client.stop()
+        client.close()
+    told = portico(stack, "doctor", "--cluster", "--json")
+    assert told.returncode == 0, told.stdout + told.stderr
 
 
 def test_zookeeper_killed_is_started_again_on_its_port(stack: Stack) -> None:
