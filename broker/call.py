@@ -8,6 +8,7 @@ from broker.entities import throttled
 from broker.sasl import PeerBroker
 from contracts.cluster import ClusterResponse
 from contracts.cluster import encode as encode_message
+from contracts.names import owner_of
 from wire.codec import RequestHeader, framed_response
 
 if TYPE_CHECKING:
@@ -124,6 +125,18 @@ class Call:
     def may_operate(self) -> bool:
         """Whether an operator or a broker asks, not a client through a gateway."""
         return self.channel.is_authenticated and not self.channel.speaks_for_client
+
+    @property
+    def instance_id(self) -> str | None:
+        """The instance for whose client a gateway asks: listings show nothing of others'. None: who may see
+        all, and filters."""
+        payer = self.channel.payer
+        return None if payer is None else payer.instance_id
+
+    def shows(self, physical: str) -> bool:
+        """Whether a name may stand in a listing that answers this call."""
+        instance_id = self.instance_id
+        return instance_id is None or owner_of(physical) == instance_id
 
     @property
     def peer_broker(self) -> PeerBroker | None:

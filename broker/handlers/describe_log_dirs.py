@@ -26,7 +26,7 @@ def handle(broker: "Broker", call: "Call") -> None:
     """Answer the sizes."""
     shape = response_shape(ApiKey.DESCRIBE_LOG_DIRS, call.api_version)
     found: dict[Path, dict[str, list[Any]]] = {path: {} for path in broker.logs.directories}
-    for partition in _asked(broker, call.request.topics):
+    for partition in _asked(broker, call):
         log = partition.log
         if log.directory.parent not in found:
             continue  # its directory has failed just now
@@ -63,9 +63,15 @@ def handle(broker: "Broker", call: "Call") -> None:
     call.reply(shape.make(throttle_time=duration(0), error_code=ErrorCode.none, results=results + failed))
 
 
-def _asked(broker: "Broker", topics: Any) -> Iterable[Partition]:
-    if topics is None:
+def _asked(broker: "Broker", call: "Call") -> Iterable[Partition]:
+    topics = call.request.topics
+    named: Iterable[tuple[str, int]]
+    if topics is not None:
+        named = ((each.topic, index) for each in topics for index in dict.fromkeys(each.partitions))
+    elif call.instance_id is not None:
+        owned = broker.metadata.of_instance(call.instance_id)
+        named = ((topic.name, index) for topic in owned for index in topic.partitions)
+    else:
         return broker.replicas
-    named = ((each.topic, index) for each in topics for index in dict.fromkeys(each.partitions))
     hosted = (broker.replicas.hosted(*key) for key in dict.fromkeys(named))
     return (partition for partition in hosted if partition is not None)

@@ -35,6 +35,7 @@ def handle(broker: "Broker", call: "Call") -> None:
                     group_state=group.state,
                 )
                 for group in groups
+                if call.shows(group.group_id)
             ),
         )
     )

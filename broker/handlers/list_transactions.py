@@ -43,7 +43,7 @@ def handle(broker: "Broker", call: "Call") -> None:
                     transaction_state=each.state.label,
                 )
                 for each in listed
-                if _is_wanted(request, each, broker.epoch_ms())
+                if call.shows(each.transactional_id) and _is_wanted(request, each, broker.epoch_ms())
             ),
         )
     )

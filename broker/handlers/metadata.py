@@ -2,6 +2,7 @@
 
 Behaviour: all topics (null; v0: an empty list) or those named, as the controller last described them. Each
 topic's part is encoded once and kept until it changes, so that listing thousands of partitions costs a join.
+For a tenant's connection all topics are its instance's, so that nobody pays for its neighbours' topics.
 A partition without a live leader is LEADER_NOT_AVAILABLE. A broker that has not heard of a controller yet
 lets the call wait: an empty answer would say that there are no topics.
 Deliberately not done: auto-creation (the gateway does it where an instance wants it).
@@ -49,7 +50,8 @@ def _answer(broker: "Broker", call: "Call") -> None:
     asked = request.topics
     metadata = broker.metadata
     if asked is None or (version == 0 and not asked):
-        parts = [_known(metadata, shape, topic, version, with_operations) for topic in metadata]
+        topics = metadata if call.instance_id is None else metadata.of_instance(call.instance_id)
+        parts = [_known(metadata, shape, topic, version, with_operations) for topic in topics]
     else:
         parts = [_asked(metadata, shape, each, version, with_operations) for each in _once(asked)]
     head, tail = _around(broker, shape, request, version)
