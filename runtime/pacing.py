@@ -16,6 +16,7 @@ much. The debt is the instance's: its connections wait for it in one queue.
 
 import asyncio
 from collections.abc import Callable, Coroutine, Generator, Iterable
+from types import CodeType
 from typing import Any, Final, Protocol
 
 from contracts.quota import Direction
@@ -249,6 +250,14 @@ class _Paced(Coroutine[Any, Any, None]):
         self._turn = turn
         self._inner = inner
         self._has_waited = False
+        self.__name__ = getattr(inner, "__name__", "")
+        self.__qualname__ = getattr(inner, "__qualname__", "")
+
+    @property
+    def cr_code(self) -> CodeType:
+        """Where tools find what the task runs."""
+        code: CodeType = self._inner.cr_code  # type: ignore[attr-defined]
+        return code
 
     def send(self, value: Any) -> Any:
         """The next piece. Raises: StopIteration at the end."""

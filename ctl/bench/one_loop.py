@@ -20,6 +20,8 @@ from gateway.answers import build
 from gateway.app import Gateway
 from gateway.config import GatewayConfig
 from runtime.kafka_client import KafkaConnection
+from traffic.turns import Step, Turns
+from traffic.turns import Turn as InstanceTurn
 from wire.api_table import ApiKey
 from wire.codec import framed_request, request_class
 
@@ -75,7 +77,7 @@ async def running_pair(
     directory: Path, topics: int, topic_whitelists: dict[str, tuple[str, ...]] | None = None
 ) -> AsyncIterator[Pair]:
     """A pair whose instance has so many topics of one partition, `topic-0` and on."""
-    broker = Broker(BrokerConfig(node_id=1, cluster_id=_CLUSTER, data_dir=directory))
+    broker = Broker(BrokerConfig(node_id=1, cluster_id=_CLUSTER, data_dir=directory, listen_port=0))
     gateway = Gateway(GatewayConfig(name="gateway-0"))
     broker_port = await broker.start()
     gateway.start()
@@ -132,10 +134,14 @@ async def _create(broker_port: int, names: Sequence[str]) -> None:
 
 @contextlib.contextmanager
 def metered(meter: Meter) -> Iterator[list[Turn]]:
-    """Every turn while the block runs. For loops of asyncio itself; others have no callbacks to look at."""
+    """Every turn while the block runs, and every step that had to wait for its instance's.
+
+    For loops of asyncio itself; others have no callbacks to look at.
+    """
     turns: list[Turn] = []
     handle_class: Any = events.Handle  # the only place that all callbacks of a loop come by
     run = handle_class._run
+    take = Turns.take
 
     def measured(handle: Any) -> None:
         whose, what = _owner(handle._callback)
@@ -144,11 +150,20 @@ def metered(meter: Meter) -> Iterator[list[Turn]]:
         else:
             run(handle)
 
+    def taken(waiting: Turns, turn: InstanceTurn) -> Step | None:
+        step = take(waiting, turn)
+        if step is None:
+            return None
+        whose, what = _owner(step)
+        return (lambda: turns.append(Turn(whose, meter(step), what))) if whose else step
+
     try:
         handle_class._run = measured
+        Turns.take = taken  # type: ignore[method-assign, assignment]
         yield turns
     finally:
         handle_class._run = run
+        Turns.take = take  # type: ignore[method-assign]
 
 
 def _owner(callback: Any) -> tuple[str, str]:
