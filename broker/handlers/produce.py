@@ -30,7 +30,7 @@ from broker.log.payload import Look
 from broker.log.results import AppendOrigin
 from broker.produce_wire import PartitionAnswer, ProducePartition, produce_response, scan_produce
 from broker.replication.partition import ACKS_ALL, Partition
-from broker.scanning.messages import CheckRecords, Failed, Refused, Result
+from broker.scanning.messages import CheckRecords, Convert, Converted, Failed, Refused, Result
 from broker.throttling import charge
 from contracts.names import SCOPE_LENGTH, owner_of
 from contracts.quota import Direction
@@ -38,7 +38,6 @@ from contracts.specs import FullBehaviour
 from traffic.verdict import Full, stall_ms
 from wire.api_table import ApiKey
 from wire.batch import CODEC_MASK, CODEC_ZSTD, HEADER_SIZE, BatchError, parse_header
-from wire.legacy.conversion import record_batch_of
 
 if TYPE_CHECKING:
     from broker.app import Broker
@@ -348,10 +347,15 @@ class _Request:
             full = self._full(partition.instance_id)
             if full is not None:
                 return self._full_answer(each, full)
+        if self._call.api_version < _LEGACY_BELOW:
+            self._hold()
+            message_set = self._frame[each.start : each.end]
+            job = Convert(message_set, partition.log.config.is_compacted)
+            done = partial(self._looked, partition, each, answers)
+            self._broker.scanner.submit(partition.instance_id, job, done)
+            return None
         codec_at = each.start + _ATTRIBUTES_LOW_BYTE
-        if self._call.api_version >= _LEGACY_BELOW and (
-            partition.log.config.is_compacted or (codec_at < each.end and self._frame[codec_at] & CODEC_MASK)
-        ):
+        if partition.log.config.is_compacted or (codec_at < each.end and self._frame[codec_at] & CODEC_MASK):
             try:
                 look = partition.log.look_here(self._frame[each.start : each.end], self._broker.epoch_ms())
             except AppendRefused as error:
@@ -385,12 +389,29 @@ class _Request:
                 answer = self._error(each, error_code, result.message, result.record_indexes)
             elif isinstance(result, Failed):
                 answer = self._error(each, ErrorCode.request_timed_out, result.message)
+            elif isinstance(result, Converted):
+                answer = self._append_converted(partition, each, answers, bytearray(result.records))
             else:
                 answer = self._carry(partition, each, answers, is_looked=True)
             answers.append(answer)
             self.go_on()
         except Exception:  # noqa: BLE001 - as in dispatch: a bug costs one connection
             self._broker.server.handler_failed(self._call.channel, ApiKey.PRODUCE)
+
+    def _append_converted(
+        self,
+        partition: Partition,
+        each: ProducePartition,
+        answers: list[PartitionAnswer],
+        records: bytearray,
+    ) -> PartitionAnswer:
+        """Append the batch that an old client's messages have become."""
+        frame, self._frame = self._frame, memoryview(records)
+        whole = ProducePartition(each.partition, 0, len(records))
+        try:
+            return self._append(partition, whole, answers, is_looked=True)
+        finally:
+            self._frame = frame
 
     def _carry(
         self,
@@ -497,7 +518,7 @@ class _Request:
         started_ns = perf_counter_ns()
         try:
             result = partition.append(
-                self._records(each),
+                self._frame[each.start : each.end],
                 now_ms=self._broker.epoch_ms(),
                 origin=AppendOrigin.CLIENT,
                 acks=self._scan.acks,
@@ -523,11 +544,6 @@ class _Request:
         return PartitionAnswer(
             each.partition, 0, result.base_offset, result.log_append_time_ms, result.log_start_offset
         )
-
-    def _records(self, each: ProducePartition) -> memoryview | bytearray:
-        """A record batch, perhaps made of an old client's messages. Raises: BatchError."""
-        records = self._frame[each.start : each.end]
-        return record_batch_of(records) if self._call.api_version < _LEGACY_BELOW else records
 
     def _error(
         self,

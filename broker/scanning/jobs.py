@@ -6,9 +6,21 @@ from typing import Final, TypeAlias
 from kio.schema.errors import ErrorCode
 
 from broker.log.time_lookup import find
-from broker.scanning.messages import CheckRecords, Failed, FindTime, Found, Job, Refused, Result, Right
-from wire.batch import BatchError
+from broker.scanning.messages import (
+    CheckRecords,
+    Convert,
+    Converted,
+    Failed,
+    FindTime,
+    Found,
+    Job,
+    Refused,
+    Result,
+    Right,
+)
+from wire.batch import HEADER_SIZE, BatchError, parse_header
 from wire.compression import PayloadTooLarge, PayloadUnreadable, decompress
+from wire.legacy.conversion import record_batch_of
 from wire.record_walk import KeylessRecords, RecordScan, ScanTask
 
 Steps: TypeAlias = Generator[None, None, Result]
@@ -19,7 +31,9 @@ RECORDS_PER_STEP: Final = 1_000
 
 def begun(job: Job) -> Steps:
     """The job, to be driven step by step."""
-    return check_records(job) if isinstance(job, CheckRecords) else find_time(job)
+    if isinstance(job, CheckRecords):
+        return check_records(job)
+    return find_time(job) if isinstance(job, FindTime) else convert(job)
 
 
 def check_records(job: CheckRecords) -> Steps:
@@ -30,14 +44,8 @@ def check_records(job: CheckRecords) -> Steps:
         scan = RecordScan(payload, 0, len(payload), ScanTask(job.record_count, job.needs_keys))
         while not scan.step(RECORDS_PER_STEP):
             yield
-    except KeylessRecords as error:
-        return Refused(int(error.error_code.value), error.message, error.indexes)
-    except BatchError as error:
-        return Refused(int(error.error_code.value), error.message)
-    except PayloadTooLarge as error:
-        return Refused(int(ErrorCode.message_too_large.value), f"the records cannot be read: {error}")
-    except PayloadUnreadable as error:
-        return Refused(int(ErrorCode.invalid_record.value), f"the records cannot be read: {error}")
+    except (BatchError, PayloadUnreadable) as error:
+        return _refused(error)
     return Right()
 
 
@@ -47,3 +55,29 @@ def find_time(job: FindTime) -> Steps:
         return Found((yield from find(job.search)))
     except OSError as error:
         return Failed(f"a segment cannot be read: {error}")
+
+
+def convert(job: Convert) -> Steps:
+    """Make a batch of messages, and look for keys where they are needed."""
+    try:
+        batch = record_batch_of(job.message_set)
+        yield
+        if job.needs_keys:
+            header = parse_header(batch)
+            payload = decompress(bytes(batch[HEADER_SIZE:]), header.codec)
+            scan = RecordScan(payload, 0, len(payload), ScanTask(header.record_count, needs_keys=True))
+            while not scan.step(RECORDS_PER_STEP):
+                yield
+    except (BatchError, PayloadUnreadable) as error:
+        return _refused(error)
+    return Converted(bytes(batch))
+
+
+def _refused(error: BatchError | PayloadUnreadable) -> Refused:
+    if isinstance(error, KeylessRecords):
+        return Refused(int(error.error_code.value), error.message, error.indexes)
+    if isinstance(error, BatchError):
+        return Refused(int(error.error_code.value), error.message)
+    is_large = isinstance(error, PayloadTooLarge)
+    code = ErrorCode.message_too_large if is_large else ErrorCode.invalid_record
+    return Refused(int(code.value), f"the records cannot be read: {error}")

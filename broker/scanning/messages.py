@@ -29,7 +29,15 @@ class FindTime(msgspec.Struct, frozen=True, tag="find", array_like=True):
     search: TimeSearch
 
 
-Job: TypeAlias = CheckRecords | FindTime
+class Convert(msgspec.Struct, frozen=True, tag="convert", array_like=True):
+    """One record batch of the messages of formats v0 and v1 that an old client sent."""
+
+    message_set: Any
+    """bytes; where it is sent from, any buffer."""
+    needs_keys: bool
+
+
+Job: TypeAlias = CheckRecords | FindTime | Convert
 
 
 class Request(msgspec.Struct, frozen=True, array_like=True):
@@ -58,13 +66,19 @@ class Found(msgspec.Struct, frozen=True, tag="found", array_like=True):
     record: TimestampOffset | None
 
 
+class Converted(msgspec.Struct, frozen=True, tag="converted", array_like=True):
+    """The batch, whose records are right."""
+
+    records: bytes
+
+
 class Failed(msgspec.Struct, frozen=True, tag="failed", array_like=True):
     """The job could not be done: nothing is known of the bytes."""
 
     message: str
 
 
-Result: TypeAlias = Refused | Right | Found | Failed
+Result: TypeAlias = Refused | Right | Found | Converted | Failed
 
 
 class Answer(msgspec.Struct, frozen=True, array_like=True):

@@ -4,6 +4,7 @@ import os
 import select
 import signal
 import struct
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ from tests.unit.wire.malformed import NOW_MS, batch_of, record
 from wire.batch import Record, build_batch, encode_records
 from wire.codec import decode_response
 from wire.compression import compress
+from wire.legacy.message_set import write_message
 
 GREEDY, POLITE = "igreedyaaaaa", "ipoliteaaaaa"
 _COUNT = 60_000
@@ -237,3 +239,27 @@ def test_a_lookup_that_loses_its_process(broker: BrokerProcess, raw: RawClient) 
     assert produce_elsewhere(broker, f"{POLITE}.lost") == 0
     os.kill(scanner, signal.SIGKILL)
     assert raw.receive().topics[0].partitions[0].offset == 1_500
+
+
+def test_others_are_served_while_messages_of_old_clients_are_converted(
+    broker: BrokerProcess, raw: RawClient
+) -> None:
+    """Produce 0-2: fifty thousand messages in a few kB would take a quarter of a second."""
+    topic = f"{GREEDY}.old"
+    create_topic(raw, topic)
+    inner = write_message(1, 0, NOW_MS, None, b"v") * 50_000
+    wrapped = bytearray(write_message(1, 0, NOW_MS, None, compress(inner, 1)))
+    wrapped[17] = 1  # the codec
+    struct.pack_into(">I", wrapped, 12, zlib.crc32(wrapped[16:]))
+    body = struct.pack(">hii", 1, 5_000, 1) + struct.pack(">h", len(topic)) + topic.encode()
+    body += struct.pack(">iii", 1, 0, len(wrapped)) + wrapped
+    create_topic(raw, f"{GREEDY}.old.warm", cleanup_policy="compact")
+    _warm(raw, f"{GREEDY}.old.warm")
+    (scanner,) = _scanners(broker)
+    with RawClient(broker.port, 60) as greedy:
+        with _stopped(scanner):
+            greedy.send_frame(0, 2, body)
+            assert produce_elsewhere(broker, f"{POLITE}.old") == 0
+            assert broker.metrics()["portico_broker_scans_waiting"] == 1
+        assert greedy.receive_frame()
+    assert fetch(raw, topic, 0).high_watermark == 50_000

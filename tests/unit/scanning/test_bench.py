@@ -5,9 +5,19 @@ from kio.schema.errors import ErrorCode
 
 from broker.scanning import jobs
 from broker.scanning.bench import BEGUN_MAX, Bench
-from broker.scanning.messages import Answer, CheckRecords, Failed, Refused, Request, Right
-from wire.batch import Record, encode_records
+from broker.scanning.messages import (
+    Answer,
+    CheckRecords,
+    Convert,
+    Converted,
+    Failed,
+    Refused,
+    Request,
+    Right,
+)
+from wire.batch import Record, encode_records, parse_header
 from wire.compression import compress
+from wire.legacy.message_set import write_message
 
 
 def _check(
@@ -123,3 +133,16 @@ def test_bytes_that_do_not_decompress_are_invalid(world: _World) -> None:
     assert [answer.result.error_code for answer in world.answers if isinstance(answer.result, Refused)] == [
         ErrorCode.invalid_record.value
     ] * 4
+
+
+def test_messages_of_old_clients_become_a_batch(world: _World) -> None:
+    one = write_message(1, 0, 5, b"k", b"v")
+    keyless = write_message(1, 0, 6, None, b"v")
+    world.bench.take(Request(0, "", Convert(one * 3, needs_keys=True)))
+    world.bench.take(Request(1, "", Convert(one + keyless, needs_keys=True)))
+    world.bench.take(Request(2, "", Convert(one[:-1], needs_keys=False)))
+    world.run_all()
+    found = {answer.number: answer.result for answer in world.answers}
+    assert isinstance(found[0], Converted) and parse_header(found[0].records).record_count == 3
+    assert isinstance(found[1], Refused) and found[1].record_indexes == (1,)
+    assert isinstance(found[2], Refused) and found[2].error_code == ErrorCode.corrupt_message.value
