@@ -10,6 +10,7 @@ import httpx
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from tests.integration.quota.metadata_flood import metadata_flood
 from tests.integration.quota.spender import Spender, spec_of
 from tests.integration.quota.test_cluster import internal, master_url
 from tests.integration.stack import ROOT, Stack
@@ -165,6 +166,33 @@ def test_what_a_client_asks_for_is_spent_by_the_stacks_own_worker(
     spent = {each["point"]: each["flow"] for each in own()}
     assert all(0 < flow["share_per_s"] <= T // 2 for flow in spent.values())
     assert all(flow["throttled_ms_per_s"] == 0 for flow in spent.values()), "an honest client never meets it"
+
+
+def test_a_flood_of_metadata_is_held_to_what_was_bought_beside_a_neighbour(
+    stack: Stack, instance: dict[str, Any]
+) -> None:
+    percent = 20
+    stack.api("PATCH", f"instances/{instance['id']}", {"request_percent": percent})
+    neighbour = stack.create_instance("neighbour")
+    client = AdminClient({"bootstrap.servers": neighbour["bootstrap_servers"]})
+    with metadata_flood(instance["bootstrap_servers"], 8) as flood:
+        wait_for(
+            lambda: cpu_of(stack, instance)["total"]["throttled_ms_per_s"] > 0,
+            lambda: cpu_of(stack, instance),
+        )
+        time.sleep(4)  # rounds of the master
+        totals = []
+        for _ in range(8):
+            time.sleep(1)
+            client.list_topics(timeout=10)
+            totals.append(cpu_of(stack, instance)["total"]["rate_per_s"])
+        beside = cpu_of(stack, neighbour)["total"]
+    stack.api("DELETE", f"instances/{neighbour['id']}")
+    mean = sum(totals) / len(totals)
+    print(f"{mean / percent / 10_000:.3f} T, {flood.answers} answers")
+    assert 0.8 * percent * 10_000 <= mean <= 1.15 * percent * 10_000, totals
+    assert 0 < flood.throttle_ms_max <= 30_000, "answers say how long"
+    assert beside["throttled_ms_per_s"] == 0
 
 
 def test_strangers_report_nothing(stack: Stack) -> None:
