@@ -12,7 +12,8 @@ class CheckpointCorrupt(ValueError):  # noqa: N818 - states what is so
     """A checkpoint file does not parse; its content can be rebuilt from the log."""
 
 
-def _entries(text: str, fields: int) -> Iterable[list[str]]:
+def entries_of(text: str, fields: int) -> Iterable[list[str]]:
+    """The fields of each line. Raises: CheckpointCorrupt."""
     lines = text.splitlines()
     if len(lines) < 2 or lines[0] != _VERSION:
         raise CheckpointCorrupt("no version 0 checkpoint")
@@ -25,6 +26,12 @@ def _entries(text: str, fields: int) -> Iterable[list[str]]:
         yield parts
 
 
+def formatted(entries: Iterable[str]) -> str:
+    """A checkpoint of these lines."""
+    lines = list(entries)
+    return "\n".join([_VERSION, str(len(lines)), *lines]) + "\n"
+
+
 def _numbers(parts: Iterable[str]) -> list[int]:
     try:
         return [int(part) for part in parts]
@@ -35,25 +42,36 @@ def _numbers(parts: Iterable[str]) -> list[int]:
 def parse_offsets(text: str) -> dict[tuple[str, int], int]:
     """`topic partition offset` lines."""
     offsets = {}
-    for topic, *rest in _entries(text, 3):
+    for topic, *rest in entries_of(text, 3):
         partition, offset = _numbers(rest)
         offsets[topic, partition] = offset
     return offsets
 
 
 def format_offsets(offsets: Mapping[tuple[str, int], int]) -> str:
-    lines = [f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()]
-    return "\n".join([_VERSION, str(len(lines)), *lines]) + "\n"
+    return formatted(f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items())
 
 
 def parse_epochs(text: str) -> list[tuple[int, int]]:
     """`epoch startOffset` lines."""
-    return [(epoch, start) for epoch, start in (_numbers(parts) for parts in _entries(text, 2))]
+    return [(epoch, start) for epoch, start in (_numbers(parts) for parts in entries_of(text, 2))]
 
 
 def format_epochs(entries: Iterable[tuple[int, int]]) -> str:
-    lines = [f"{epoch} {start_offset}" for epoch, start_offset in entries]
-    return "\n".join([_VERSION, str(len(lines)), *lines]) + "\n"
+    return formatted(f"{epoch} {start_offset}" for epoch, start_offset in entries)
+
+
+def parse_sizes(text: str) -> dict[int, int]:
+    """`baseOffset size` lines."""
+    sizes = {}
+    for parts in entries_of(text, 2):
+        base_offset, size_bytes = _numbers(parts)
+        sizes[base_offset] = size_bytes
+    return sizes
+
+
+def format_sizes(sizes: Mapping[int, int]) -> str:
+    return formatted(f"{base} {size}" for base, size in sorted(sizes.items()))
 
 
 def encode_uuid(value: uuid.UUID) -> str:

@@ -64,6 +64,8 @@ class Checkpointing:
             checkpoints.high_watermarks[key] = log.high_watermark
             if log.log_start_offset > 0:
                 checkpoints.log_starts[key] = log.log_start_offset
+            if log.damage:
+                checkpoints.damage[key] = log.damage
             if log.cleaned_to >= 0:
                 checkpoints.cleaned_to[key] = log.cleaned_to
         return of_directory

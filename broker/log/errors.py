@@ -31,6 +31,13 @@ class OffsetOutOfRange(LogError):  # noqa: N818 - Kafka's word
         )
 
 
+class RecordsDamaged(LogError):  # noqa: N818 - says what is so
+    """The records at this offset are on the disk no more, or not as they were written."""
+
+    def __init__(self, where: str, offset: int) -> None:
+        super().__init__(ErrorCode.corrupt_message, f"{where}: the records at offset {offset} are damaged")
+
+
 class StorageFailed(LogError):  # noqa: N818 - named after KAFKA_STORAGE_ERROR
     """The disk refused. Nothing of the operation is visible; what was acknowledged before stays readable."""
 

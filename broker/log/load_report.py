@@ -3,6 +3,7 @@
 from collections.abc import Container
 from dataclasses import dataclass, field
 
+from broker.log.damage import Damage
 from broker.log.partition_log import PartitionLog
 
 
@@ -24,13 +25,19 @@ class LoadReport:
     truncated_bytes: int = 0
     truncated: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
     """Logs of which a torn or damaged end was cut: (log end offset, bytes cut)."""
+    damaged: dict[tuple[str, int], tuple[Damage, ...]] = field(default_factory=dict)
+    """Logs of which ranges of offsets are lost or damaged."""
     failures: dict[tuple[str, int], str] = field(default_factory=dict)
     """Partitions that could not be opened, and why; they are offline."""
 
     @property
     def is_unclean(self) -> bool:
         """Whether committed records may be missing here, so that other replicas must be preferred."""
-        return self.page_cache_lost or bool(self.short)
+        return self.page_cache_lost or bool(self.short) or self._has_holes
+
+    @property
+    def _has_holes(self) -> bool:
+        return any(each.kind.is_hole for ranges in self.damaged.values() for each in ranges)
 
     def opened(self, log: PartitionLog) -> None:
         """One more."""
@@ -45,6 +52,12 @@ class LoadReport:
         if log_end_offset < committed:
             self.short[key] = (log_end_offset, committed)
 
+    def found_damage(self, log: PartitionLog) -> None:
+        """What is known of it once it is open."""
+        if log.damage:
+            self.damaged[log.topic, log.partition] = log.damage
+
     def forget_deleted(self, topics: Container[str]) -> None:
         """A checkpoint may be older than the deletion of a topic."""
         self.short = {key: ends for key, ends in self.short.items() if key[0] in topics}
+        self.damaged = {key: ranges for key, ranges in self.damaged.items() if key[0] in topics}

@@ -5,18 +5,22 @@ from the recovery point on is read and checked, the log ends before the first on
 the indexes, the epoch checkpoint and the producer snapshots lack is rebuilt from there.
 """
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from broker.log.batch_scan import scan_valid
 from broker.log.checkpoint_text import CheckpointCorrupt, parse_epochs
 from broker.log.config import LogConfig
+from broker.log.damage import Damage, merged, within
+from broker.log.damage_check import check_sealed
 from broker.log.epoch_cache import EpochCache
 from broker.log.files import LogFiles
 from broker.log.offset_index import RELATIVE_MAX
 from broker.log.producer_loading import load_producers
 from broker.log.producer_state import ProducerStates
 from broker.log.rewind import rewind
+from broker.log.sealed_segments import SEALED_SEGMENTS, SealedSegments
 from broker.log.segment import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
@@ -47,6 +51,8 @@ class LoadedLog(NamedTuple):
     """Cut off: torn or corrupt, and what came behind."""
     sealed: bool
     """Whether the index files hold everything, as a clean shutdown leaves them."""
+    sealed_segments: SealedSegments
+    damage: tuple[Damage, ...] = ()
 
 
 class _Found(NamedTuple):
@@ -56,6 +62,7 @@ class _Found(NamedTuple):
     snapshots: list[int]
     txn_indexes: set[int]
     has_epochs: bool
+    has_sizes: bool
 
 
 class _Recovered(NamedTuple):
@@ -85,13 +92,17 @@ def load_log(
     segments = [_existing(directory, base, files) for base in found.segments]
     if not segments:
         segments = [Segment.create(directory, log_start_offset, files, now_ms)]
+    sealed = SealedSegments.load(directory) if found.has_sizes else SealedSegments(directory)
+    trusted_to = segments[-1].base_offset if clean else recovery_point or 0
+    damage = check_sealed(segments, sealed, trusted_to, gapless=not config.is_compacted)
     recovered = _trust(segments, config) if clean else _recover(segments, config, recovery_point)
     if recovered.log_end_offset < log_start_offset:
         for segment in segments:
             segment.remove()
         segments = [Segment.create(directory, log_start_offset, files, now_ms)]
         recovered = recovered._replace(log_end_offset=log_start_offset, checked_from=log_start_offset)
-    start = max(log_start_offset, segments[0].base_offset)
+    start = max(log_start_offset, min([segments[0].base_offset, *(each.first_offset for each in damage)]))
+    _note_sealed(segments, sealed, recovered.checked_from)
     snapshots = SnapshotFiles(directory, found.snapshots)
     listed = SegmentList(directory, files, segments)
     end = recovered.log_end_offset
@@ -116,14 +127,35 @@ def load_log(
         recovered.recovered_bytes,
         recovered.truncated_bytes,
         recovered.sealed and index_from == end,
+        sealed,
+        within(merged(damage), start, end),
     )
+
+
+def _note_sealed(segments: list[Segment], sealed: SealedSegments, checked_from: int) -> None:
+    """What recovery has checked and closed is known from now on; what it has cut off is not."""
+    sealed.forget([base for base in sealed.sizes if base >= segments[-1].base_offset])
+    for segment, following in pairwise(segments):
+        if following.base_offset > checked_from and (
+            sealed.sizes.get(segment.base_offset) != segment.size_bytes
+        ):
+            sealed.add(segment.base_offset, segment.size_bytes)
 
 
 def new_log(directory: Path, files: LogFiles, now_ms: int) -> LoadedLog:
     """A log that begins, in a directory that was made for it: nothing to look for. Raises: OSError."""
     segments = SegmentList(directory, files, [Segment.create_first(directory, 0, files, now_ms)])
     return LoadedLog(
-        segments, 0, 0, EpochCache(), ProducerStates(), SnapshotFiles(directory), 0, 0, sealed=True
+        segments,
+        0,
+        0,
+        EpochCache(),
+        ProducerStates(),
+        SnapshotFiles(directory),
+        0,
+        0,
+        sealed=True,
+        sealed_segments=SealedSegments(directory),
     )
 
 
@@ -147,7 +179,8 @@ def _tidy(directory: Path) -> _Found:
         for base in set(_offsets(names, suffix)) - set(bases):
             (directory / f"{base:020d}{suffix}").unlink(missing_ok=True)
     txn_indexes = set(_offsets(names, TXN_INDEX_SUFFIX)) & set(bases)
-    return _Found(bases, _offsets(names, SNAPSHOT_SUFFIX), txn_indexes, EPOCH_CHECKPOINT in names)
+    snapshots = _offsets(names, SNAPSHOT_SUFFIX)
+    return _Found(bases, snapshots, txn_indexes, EPOCH_CHECKPOINT in names, SEALED_SEGMENTS in names)
 
 
 def _offsets(names: list[str], suffix: str) -> list[int]:

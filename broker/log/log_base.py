@@ -1,13 +1,14 @@
 """What one partition's log is, and how it rolls, flushes and closes. `PartitionLog` adds the rest."""
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
 from broker.log.checkpoint_text import format_epochs
 from broker.log.cleaning_job import CleaningJob
 from broker.log.config import LogConfig
+from broker.log.damage import Damage, merged, within
 from broker.log.errors import StorageFailed
 from broker.log.files import FileHandle, write_atomically
 from broker.log.loading import EPOCH_CHECKPOINT, LoadedLog
@@ -78,6 +79,9 @@ class LogBase:
         self.uncleanable: str | None = None
         """Why the log is not compacted any more: damage. A restart tries again."""
         self._cleaning: CleaningJob | None = None
+        self.damage = loaded.damage
+        """Ranges of offsets that are known to be lost or damaged, sorted."""
+        self.sealed: Final = loaded.sealed_segments
         self._segments = loaded.segments
         self._epochs = loaded.epochs
         self._producers = loaded.producers
@@ -172,6 +176,18 @@ class LogBase:
             except OSError as error:
                 raise self._storage_failed(error) from error
 
+    def note_damage(self, found: Iterable[Damage]) -> bool:
+        """More of the log is known to be damaged; whether that is news."""
+        damage = within(merged((*self.damage, *found)), self.log_start_offset, self.log_end_offset)
+        is_news, self.damage = damage != self.damage, damage
+        self._tail = None
+        return is_news
+
+    def _damage_stays(self) -> None:
+        """Where the log has a new start or end."""
+        if self.damage:
+            self.damage = within(self.damage, self.log_start_offset, self.log_end_offset)
+
     def _storage_failed(self, error: OSError) -> StorageFailed:
         self._owner.log_refused(self, error)
         return StorageFailed(f"{self.topic}-{self.partition}: {error.strerror or error}")
@@ -257,7 +273,9 @@ class LogBase:
     def _roll(self, base_offset: int, now_ms: int) -> None:
         """Raises: OSError; the log goes on in its active segment then."""
         self._snapshots.write(base_offset, self._producers)
+        closed = self._segments.active
         self._segments.roll(base_offset, now_ms)
+        self.sealed.add(closed.base_offset, closed.size_bytes)
         self._bytes_since_snapshot = 0
         self._tail = None
         self._directory_dirty = True
@@ -317,6 +335,10 @@ class LogBase:
         if self._epochs_dirty:
             path, content = self.directory / EPOCH_CHECKPOINT, format_epochs(self._epochs.entries).encode()
             actions.append(lambda: write_atomically(path, content))
+        if self.sealed.is_dirty:
+            sizes = self.sealed.content()
+            actions.append(lambda: self.sealed.write(sizes))
+            self.sealed.is_dirty = False
         directories, self._directories = self._directories, []
         if self._directory_dirty:
             directories.append(self.directory)

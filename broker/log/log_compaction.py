@@ -98,7 +98,9 @@ class CompactedLog(TransactionalLog):
         assert job.result is not None, "the job ran"
         try:
             for group in job.result.groups:
+                self.sealed.forget(group.replaced)
                 self._segments.adopt_cleaned(group.replaced, group.size_bytes)
+                self.sealed.add(group.replaced[0], group.size_bytes)
             self._prune_snapshots()
         except OSError as error:
             self.failure = f"replacing compacted segments failed half way: {error.strerror or error}"

@@ -19,6 +19,7 @@ from broker.log.checkpoint_text import (
     parse_offsets,
     parse_properties,
 )
+from broker.log.damage import Damage, format_damage, parse_damage
 from broker.log.errors import LogDirectoryUnusable
 from broker.log.files import sync_directory, write_atomically
 from runtime.process import close_to_others
@@ -31,6 +32,7 @@ LOG_STARTS: Final = "log-start-offset-checkpoint"
 BOOT_ID: Final = "boot-id"
 HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
 CLEANED_TO: Final = "cleaner-offset-checkpoint"
+DAMAGE: Final = "damage-checkpoint"
 DELETE_SUFFIX: Final = "-delete"
 NAME_BYTES_MAX: Final = 255
 
@@ -51,6 +53,7 @@ class Checkpoints:
     log_starts: Offsets = field(default_factory=dict)
     high_watermarks: Offsets = field(default_factory=dict)
     cleaned_to: Offsets = field(default_factory=dict)
+    damage: dict[tuple[str, int], tuple[Damage, ...]] = field(default_factory=dict)
     number: int = field(default=0, compare=False)
     """Grows; an older one never replaces a newer one."""
 
@@ -132,7 +135,14 @@ class LogDirectory:
             self._read(LOG_STARTS),
             self._read(HIGH_WATERMARKS),
             self._read(CLEANED_TO),
+            self._read_damage(),
         )
+
+    def _read_damage(self) -> dict[tuple[str, int], tuple[Damage, ...]]:
+        try:
+            return parse_damage((self.path / DAMAGE).read_text())
+        except (FileNotFoundError, CheckpointCorrupt, UnicodeDecodeError):
+            return {}
 
     def _read(self, name: str) -> Offsets:
         try:
@@ -153,6 +163,8 @@ class LogDirectory:
             self._write(LOG_STARTS, checkpoints.log_starts)
             self._write(HIGH_WATERMARKS, checkpoints.high_watermarks)
             self._write(CLEANED_TO, checkpoints.cleaned_to)
+            if checkpoints.damage or (self.path / DAMAGE).exists():
+                write_atomically(self.path / DAMAGE, format_damage(checkpoints.damage).encode())
 
     def _write(self, name: str, offsets: Mapping[tuple[str, int], int]) -> None:
         write_atomically(self.path / name, format_offsets(offsets).encode())

@@ -48,6 +48,7 @@ class RetainedLog(LogBase):
             )
             if count == 0:
                 return 0
+            self.sealed.forget_outside(facts[count - 1].next_offset, self.log_end_offset)
             freed = self._segments.drop_first(min(count, len(facts) - 1))
             if count == len(facts):
                 self._segments.begin_anew(self.log_end_offset, now_ms or self._segments.active.created_ms)
@@ -73,6 +74,7 @@ class RetainedLog(LogBase):
     def _start_at(self, offset: int) -> None:
         assert self.log_start_offset <= offset <= self.high_watermark
         self.log_start_offset = offset
+        self._damage_stays()
         if self._epochs.truncate_start(offset):
             self._epochs_dirty = True
         self._mark_dirty()

@@ -35,19 +35,23 @@ class TruncatedLog(RetainedLog):
         return True
 
     def _cut(self, offset: int) -> None:
-        found = self._segments.find(offset)
-        if found is not None:
-            offset = min(offset, found[2].base_offset)
-        self._segments.drop_from(max(1, self._segments.first_from(offset)))
+        containing = self._segments[self._segments.number_of(offset)].locate(offset)[1]
+        if containing is not None:
+            offset = min(offset, containing.base_offset)
+        number = max(1, self._segments.first_from(offset))
+        self.sealed.forget_outside(0, self._segments[number - 1].base_offset)
+        self._segments.drop_from(number)
         active = self._segments.active
         before_bytes = active.size_bytes
-        found_here = active.find(offset)
-        end = before_bytes if found_here is None else found_here[0]
+        end = active.locate(offset)[0]
         active.cut(end)
-        position, _ = rewind(active, self.config, offset, end)
+        position, next_offset = rewind(active, self.config, offset, end)
         for _, header in active.headers_until(position, end):
             active.note(header, header.last_offset, self.config.index_interval_bytes)
-        assert active.size_bytes == end, "the segment ends where it was cut"
+            next_offset = header.next_offset
+        if active.size_bytes != end:  # damage in front of the cut: what is behind it goes, too
+            end, offset = active.size_bytes, min(offset, next_offset)
+            active.cut(end)
         active.aborted_file.truncate(offset)
         self._segments.grow(end - before_bytes)
         self._end_at(offset)
@@ -60,12 +64,14 @@ class TruncatedLog(RetainedLog):
         self._announce_end(offset)
         created_ms = self._segments.active.created_ms
         try:
+            self.sealed.forget_outside(0, 0)
             self._segments.replace_all(offset, created_ms)
             self._take_producers(ProducerStates())
             self._snapshots.remove_all()
             self._forget_epochs_from(0)
             self._end_at(offset)
             self.log_start_offset = self.high_watermark = offset
+            self.damage = ()
         except OSError as error:
             self.failure = f"starting anew at {offset} failed half way: {error.strerror or error}"
             raise self._storage_failed(error) from error
@@ -88,6 +94,7 @@ class TruncatedLog(RetainedLog):
         self.high_watermark = min(self.high_watermark, offset)  # the end may lie in front of what was asked
         self.recovery_point = min(self.recovery_point, offset)
         self._lineage += 1
+        self._damage_stays()
         self._tail = None
         self._forget_epochs_from(offset)
         self._directory_dirty = self._unsealed = True

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from broker.log.checkpointing import Checkpointing
 from broker.log.config import LogConfig
+from broker.log.damage import Damage, DamageKind
 from broker.log.errors import LogError, StorageFailed
 from broker.log.files import LogFiles, machine_boot_id
 from broker.log.flushing import Flushing
@@ -23,6 +24,7 @@ from broker.log.log_directories import LogDirectories
 from broker.log.log_directory import Checkpoints, LogDirectory
 from broker.log.partition_log import PartitionLog
 from broker.log.partition_metadata import read_topic_id, sync_file, write_topic_id
+from broker.log.scrub_findings import take_findings
 
 Key = tuple[str, int]
 OnOffline = Callable[[Path, list[Key], str], None]
@@ -121,7 +123,11 @@ class LogManager:
                 self.offline[key] = f"{error}"
                 continue
             report.opened(log)
-            report.check_end(key, log.log_end_offset, checkpoints.high_watermarks.get(key, 0))
+            committed = checkpoints.high_watermarks.get(key, 0)
+            report.check_end(key, log.log_end_offset, committed)
+            lost = [Damage(log.log_end_offset, committed, DamageKind.END)]
+            log.note_damage((*checkpoints.damage.get(key, ()), *lost))
+            report.found_damage(log)
         for key in checkpoints.high_watermarks.keys() - set(live):
             report.check_end(key, 0, checkpoints.high_watermarks[key])
 
@@ -330,6 +336,25 @@ class LogManager:
             except StorageFailed as error:
                 outcome = error
             yield log, outcome
+
+    def take_scrub_findings(self) -> list[PartitionLog]:
+        """What a scrub has left for us; the logs of which something is news. Raises: OSError."""
+        news: dict[PartitionLog, None] = {}
+        for directory in self._directories.paths:
+            for finding in take_findings(directory):
+                log = self.logs.get((finding.topic, finding.partition))
+                if (
+                    log is not None
+                    and log.directory.parent == directory
+                    and log.topic_id == finding.topic_id
+                    and log.note_damage([finding.damage])
+                ):
+                    news[log] = None
+        return list(news)
+
+    def damaged(self) -> list[PartitionLog]:
+        """Logs of which something is lost or damaged."""
+        return [log for log in self.logs.values() if log.damage]
 
     def expire_producers(self, now_ms: int) -> int:
         return sum(log.expire_producers(now_ms) for log in self.logs.values())

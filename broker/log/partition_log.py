@@ -11,7 +11,8 @@ record.
 from collections.abc import Sequence
 
 from broker.log.batch_numbers import number_batches
-from broker.log.errors import OffsetOutOfRange
+from broker.log.damage import hole_at
+from broker.log.errors import OffsetOutOfRange, RecordsDamaged
 from broker.log.log_compaction import CompactedLog
 from broker.log.payload import SAMPLE_EVERY, Look, check_payload, is_right, look_at
 from broker.log.results import AppendOrigin, AppendResult, LogSlice, TimestampOffset
@@ -147,7 +148,7 @@ class PartitionLog(CompactedLog):
 
         Nothing at or behind `up_to` (the high watermark, read once per request) is in it. None when there
         is nothing yet, or when the first batch is larger than `max_bytes` and not asked for by
-        `min_one_batch`. Raises: OffsetOutOfRange, StorageFailed.
+        `min_one_batch`. Raises: OffsetOutOfRange, RecordsDamaged, StorageFailed.
         """
         if offset < self.log_start_offset or offset > self.log_end_offset:
             raise OffsetOutOfRange(offset, self.log_start_offset, self.log_end_offset)
@@ -165,6 +166,10 @@ class PartitionLog(CompactedLog):
             raise self._storage_failed(error) from error
 
     def _find_slice(self, offset: int, max_bytes: int, up_to: int, min_one_batch: bool) -> LogSlice | None:
+        if self.damage:
+            if hole_at(self.damage, offset) is not None:
+                raise RecordsDamaged(f"{self.topic}-{self.partition}", offset)
+            up_to = min([up_to, *(each[0] for each in self.damage if each[0] > offset and each[2].is_hole)])
         found = self._segments.find(offset)
         if found is None:
             return None

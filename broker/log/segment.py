@@ -304,10 +304,24 @@ class Segment:
     def find(self, offset: int) -> tuple[int, BatchHeader] | None:
         """The first batch that ends at `offset` or later: the one that contains it, unless compaction took
         it."""
-        for position, header in self.headers(self.index.lookup(offset)):
+        position, header = self.locate(offset)
+        return None if header is None else (position, header)
+
+    def locate(self, offset: int) -> tuple[int, BatchHeader | None]:
+        """Its position and header; without one where the walk from batch to batch has ended. That is the end
+        of the segment unless something in it is damaged."""
+        position = self.index.lookup(offset)
+        found = self._walk(position, offset)
+        if found[1] is None and found[0] != self.size_bytes and position > 0:
+            found = self._walk(0, offset)  # it may be the index that is damaged
+        return found
+
+    def _walk(self, position: int, offset: int) -> tuple[int, BatchHeader | None]:
+        for at, header in self.headers(position):
             if header.last_offset >= offset:
-                return position, header
-        return None
+                return at, header
+            position = at + header.size_bytes
+        return position, None
 
     def read(self, position: int, size_bytes: int) -> bytes:
         """Raises: OSError."""

@@ -6,6 +6,7 @@ from operator import attrgetter
 from pathlib import Path
 
 from broker.log.cleaned_segment import SEGMENT_SUFFIXES, SWAP_SUFFIX
+from broker.log.errors import RecordsDamaged
 from broker.log.files import LogFiles
 from broker.log.retention import SegmentFacts
 from broker.log.segment import SMALL_SEGMENT_BYTES, Segment
@@ -91,15 +92,19 @@ class SegmentList:
         return max(0, bisect_right(self._segments, offset, key=_BASE_OFFSET) - 1)
 
     def find(self, offset: int) -> tuple[int, int, BatchHeader] | None:
-        """(segment number, position, header) of the first batch that ends at `offset` or later. Raises:
-        OSError."""
+        """(segment number, position, header) of the first batch that ends at `offset` or later.
+
+        Raises: OSError; RecordsDamaged where a segment cannot be followed up to its end.
+        """
         for number in range(self.number_of(offset), len(self._segments)):
             segment = self._segments[number]
-            found = segment.find(offset)
+            position, header = segment.locate(offset)
             if number < len(self._segments) - 1:
                 self.files.keep_warm(segment)
-            if found is not None:
-                return number, *found
+            if header is not None:
+                return number, position, header
+            if position != segment.size_bytes:
+                raise RecordsDamaged(self.directory.name, offset)
         return None
 
     def aborted(self, fetch_offset: int, upper_offset: int) -> list[AbortedTransaction]:
@@ -121,8 +126,7 @@ class SegmentList:
         next_base = log_end_offset if last else self._segments[number + 1].base_offset
         if up_to >= next_base:
             return segment.size_bytes
-        found = segment.find(up_to)
-        return segment.size_bytes if found is None else found[0]
+        return segment.locate(up_to)[0]
 
     def __getitem__(self, number: int) -> Segment:
         return self._segments[number]

@@ -6,6 +6,7 @@ from typing import Final
 
 from broker.log.batch_scan import walk_headers
 from broker.log.cleaned_segment import CLEANED_SUFFIX, SEGMENT_SUFFIXES, SWAP_SUFFIX
+from broker.log.sealed_segments import SealedSegments
 from broker.log.segment import LOG_SUFFIX, offset_file_name
 
 DELETED_SUFFIX: Final = ".deleted"
@@ -35,6 +36,8 @@ def finish(directory: Path) -> list[str]:
 def _finish_swap(directory: Path, base_offset: int, names: list[str]) -> None:
     swap = directory / (offset_file_name(base_offset, LOG_SUFFIX) + SWAP_SUFFIX)
     end = max(_next_offset(swap, base_offset), base_offset + 1)
+    sealed = SealedSegments.load(directory)
+    sealed.forget([base for base in sealed.sizes if base_offset <= base < end])
     for old_base in _log_offsets(names):
         if base_offset <= old_base < end:
             for suffix in reversed(SEGMENT_SUFFIXES):

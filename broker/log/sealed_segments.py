@@ -1,0 +1,67 @@
+"""How large the closed segments of a log are: what a start compares the files with.
+
+Kept in a file of the log's directory, which always says less rather than something wrong: a segment is taken
+out before its files change, and comes in once they are final. No file, or one that cannot be read, means that
+nothing is known.
+"""
+
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from broker.log.checkpoint_text import CheckpointCorrupt, format_sizes, parse_sizes
+from broker.log.files import replace_file, write_atomically
+
+SEALED_SEGMENTS: Final = "sealed-segments"
+
+
+class SealedSegments:
+    """`sizes`: base offset -> bytes of the `.log` file."""
+
+    def __init__(self, directory: Path, sizes: dict[int, int] | None = None) -> None:
+        self._path = directory / SEALED_SEGMENTS
+        self.sizes = {} if sizes is None else sizes
+        self.is_dirty = False
+        """Whether the file lacks some."""
+
+    @classmethod
+    def load(cls, directory: Path) -> "SealedSegments":
+        """Raises: OSError."""
+        try:
+            return cls(directory, parse_sizes((directory / SEALED_SEGMENTS).read_text()))
+        except (FileNotFoundError, CheckpointCorrupt, UnicodeDecodeError):
+            return cls(directory)
+
+    def add(self, base_offset: int, size_bytes: int) -> None:
+        """A segment was closed. The file hears of it with the next flush."""
+        self.sizes[base_offset] = size_bytes
+        self.is_dirty = True
+
+    def forget(self, base_offsets: Iterable[int]) -> None:
+        """Before these segments' files change or go. Nothing keeps them from going: on a full disk the file
+        goes as well."""
+        known = [base for base in base_offsets if base in self.sizes]
+        if not known:
+            return
+        for base in known:
+            del self.sizes[base]
+        try:
+            replace_file(self._path, format_sizes(self.sizes).encode())
+        except OSError:
+            self.is_dirty = True
+            with suppress(FileNotFoundError):
+                self._path.with_name(self._path.name + ".tmp").unlink()
+            self._path.unlink(missing_ok=True)
+
+    def forget_outside(self, start: int, end: int) -> None:
+        """Those that begin in front of `start`, at `end`, or behind it."""
+        self.forget([base for base in self.sizes if not start <= base < end])
+
+    def content(self) -> bytes:
+        """Of the file as it should be."""
+        return format_sizes(self.sizes).encode()
+
+    def write(self, content: bytes) -> None:
+        """Durably; for a thread. Raises: OSError."""
+        write_atomically(self._path, content)
