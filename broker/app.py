@@ -20,6 +20,7 @@ from broker.coordinators.groups import GroupCoordinators
 from broker.coordinators.peers import Peers
 from broker.coordinators.producer_ids import ProducerIds
 from broker.coordinators.transactions import TransactionCoordinators
+from broker.damage_report import log_damage
 from broker.fetch_sessions import FetchSessionCache
 from broker.fetching import Fetches
 from broker.flusher import Flusher
@@ -369,6 +370,8 @@ def _tell_loaded(report: LoadReport) -> None:
             log_end_offset=end_offset,
             truncated_bytes=size_bytes,
         )
+    for (topic, partition), damage in report.damaged.items():
+        log_damage(topic, partition, damage)
     for (topic, partition), (end_offset, committed) in report.short.items():
         _log.error(
             "a log lacks committed records: other replicas are preferred until it has fetched them",

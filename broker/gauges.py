@@ -21,6 +21,16 @@ def register_gauges(broker: "Broker") -> None:
         "Segments of all logs; each has three files and more.",
         lambda: broker.logs.segment_count,
     )
+    gauges["damaged_logs"] = (
+        "Logs of which records are known to be lost or damaged.",
+        lambda: len(broker.logs.damaged()),
+    )
+    gauges["damaged_offsets"] = (
+        "Offsets in the ranges that are lost or damaged.",
+        lambda: sum(
+            each.next_offset - each.first_offset for log in broker.logs.damaged() for each in log.damage
+        ),
+    )
     gauges["producers"] = (
         "Idempotent and transactional producers remembered, once per partition.",
         lambda: broker.logs.shares.producers,

@@ -9,6 +9,7 @@ from kio.schema.errors import ErrorCode
 
 from broker.compacting import Compacting
 from broker.controller.api import DeletedTopicName
+from broker.damage_report import log_damage
 from broker.log.errors import StorageFailed
 from broker.metadata_cache import CachedTopic
 from runtime.logs import get_logger
@@ -69,7 +70,20 @@ class Maintenance:
                 if number % _LOGS_PER_TURN == 0:
                     await asyncio.sleep(0)
             broker.logs.expire_producers(broker.epoch_ms())
+            self._take_scrub_findings()
             broker.leaders.measure_all()
+
+    def _take_scrub_findings(self) -> None:
+        """What `portico log scrub` has found since."""
+        broker = self._broker
+        try:
+            news = broker.logs.take_scrub_findings()
+        except OSError as error:
+            broker.storage_failed("what a scrub found cannot be read", error)
+            return
+        for log in news:
+            log_damage(log.topic, log.partition, log.damage)
+            broker.fetches.moved((log.topic, log.partition))
 
     async def _checkpoint(self) -> None:
         broker = self._broker

@@ -5,6 +5,7 @@ A thin shell: `TrafficPoint` decides. Without a control plane none of it runs an
 
 from typing import TYPE_CHECKING
 
+from broker.damage_report import damaged_logs
 from broker.strays import Holdings
 from contracts.specs import BrokerAddress, ConsumerKind, InstanceSpec
 from runtime.feed import FeedFollower
@@ -49,6 +50,7 @@ class Reporting:
             config.data_dir / "specs.json",
             broker=BrokerAddress(node_id=node_id, host=host, port=port),
             cluster_id=config.cluster_id,
+            damaged_logs=lambda: damaged_logs(broker),
         )
         self.feed.on_change(self._specs_changed)
         self._holdings = HoldingsTeller(

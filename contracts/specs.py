@@ -152,6 +152,25 @@ class PurgeRefusal(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
+class DamagedLog(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Records of a replica that its broker knows to be lost or damaged: offsets up to `next_offset`,
+    exclusive."""
+
+    topic: str
+    """Physical."""
+    partition: int
+    first_offset: int
+    next_offset: int
+    kind: str
+    """How it was noticed (`broker.log.damage`)."""
+    replicas: int
+    """Of the partition; with one there is nothing to fetch the records from."""
+
+
+DAMAGED_LOGS_TOLD: Final = 100
+"""A broker tells no more ranges than that; its metrics count all."""
+
+
 class FeedRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """POST /internal/v1/feed: long poll for revisions after `applied_revision`, which acknowledges them.
 
@@ -171,6 +190,8 @@ class FeedRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     cluster_id: str | None = None
     failures: tuple[ListenerFailure, ...] = ()
     purge_refusals: tuple[PurgeRefusal, ...] = ()
+    damaged_logs: tuple[DamagedLog, ...] = ()
+    """Of a broker, at most `DAMAGED_LOGS_TOLD`."""
     version: int = MESSAGE_VERSION
 
 

@@ -14,6 +14,7 @@ from contracts.specs import (
     BrokerAddress,
     ClusterSpec,
     ConsumerKind,
+    DamagedLog,
     FeedRequest,
     FeedResponse,
     InstanceSpec,
@@ -47,6 +48,7 @@ class FeedFollower:
         *,
         broker: BrokerAddress | None = None,
         cluster_id: str | None = None,
+        damaged_logs: Callable[[], tuple[DamagedLog, ...]] = tuple,
     ) -> None:
         self.failures: dict[str, str] = {}
         """Instance id -> why this process cannot serve it; told with the next poll."""
@@ -57,6 +59,7 @@ class FeedFollower:
         self._cache_path = cache_path
         self._broker = broker
         self._cluster_id = cluster_id
+        self._damaged_logs = damaged_logs
         self._book = SpecBook()
         self._listeners: list[OnChange] = []
 
@@ -133,6 +136,7 @@ class FeedFollower:
             wait_ms=_WAIT_MS if self.connected else 0,
             broker=self._broker,
             cluster_id=self._cluster_id,
+            damaged_logs=self._damaged_logs(),
             failures=tuple(
                 ListenerFailure(instance_id=i, reason=r) for i, r in sorted(self.failures.items())
             ),

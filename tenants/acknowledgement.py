@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from contracts.specs import BrokerAddress, ConsumerKind
+from contracts.specs import BrokerAddress, ConsumerKind, DamagedLog
 
 SILENT_AFTER_MS: Final = 5_000
 """A consumer that neither polls nor has polled for this long is not waited for."""
@@ -25,6 +25,8 @@ class Consumer:
     """Deleted instance id -> why it would not be purged."""
     seen_ms: int = 0
     polls_open: int = 0
+    damaged_logs: tuple[DamagedLog, ...] = ()
+    """Of a broker: what it knows to be lost or damaged."""
     broker: tuple[str, BrokerAddress] | None = None
     """Cluster and address that a broker registered with."""
 

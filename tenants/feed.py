@@ -132,6 +132,7 @@ class Feed:
     def _acknowledge(self, request: FeedRequest, consumer: Consumer, answer: FeedResponse) -> None:
         """What the follower has applied counts only when it is part of this feed."""
         consumer.kind = request.kind
+        consumer.damaged_logs = request.damaged_logs
         consumer.feed_id = answer.feed_id
         consumer.applied_revision = 0 if answer.full else request.applied_revision
         consumer.failures = {failure.instance_id: failure.reason for failure in request.failures}

@@ -112,7 +112,7 @@ class Fetcher:
         if self._is_opening:
             return None
         going, held = self._within_limit(now_ms)
-        if not (going or self._in_session - held.keys()):
+        if not (going or self._forgotten or self._in_session - held.keys()):
             return None
         self._asked += 1
         wanted = []

@@ -15,7 +15,7 @@ from kio.schema.errors import ErrorCode
 
 from broker.log.errors import AppendRefused
 from broker.replication.host import IsrChange, Joining, NotLeader, PartitionHost
-from broker.replication.remote import FollowerLink, RemoteReplica
+from broker.replication.remote import UNKNOWN_OFFSET, FollowerLink, RemoteReplica
 from broker.topic_names import INTERNAL_TOPICS
 from contracts.cluster import NO_LEADER, LeaderAndIsrPartitionState
 from contracts.names import owner_of
@@ -299,12 +299,15 @@ class Partition:
         if moved:
             self._advance()
 
-    def replica_left(self, link: FollowerLink) -> None:
-        """A follower's connection is gone, or the partition is no longer in its session."""
+    def replica_left(self, link: FollowerLink, *, gives_up: bool) -> None:
+        """A follower's connection is gone, or it says that it fetches the partition no longer: then nothing
+        is known of its log, and it leaves the ISR unless it comes back in time."""
         remote = self._remotes.get(link.replica_id)
         if remote is not None and remote.link is link:
             remote.leader_appends(self.log.log_end_offset)
             remote.link = None
+            if gives_up:
+                remote.log_end_offset = UNKNOWN_OFFSET
 
     # -- the ISR -----------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from broker.log.partition_log import PartitionLog
 from broker.replication.fetcher import Fetcher
+from broker.replication.healing import Healing
 from broker.replication.isr_writer import IsrWriter
 from broker.replication.link import LeaderLink
 from broker.replication.partition import Partition
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 _SESSION_ID_MAX: Final = 2**31 - 1
 _LAG_CHECK_S: Final = 1.0
 _LINK_CHECK_S: Final = 1.0
+_HEAL_S: Final = 1.0
 
 
 class Replication:
@@ -49,7 +51,15 @@ class Replication:
             ("write ISRs", lambda: self.isr_writer.run(tree)),
             ("review ISRs", self._review_isrs),
             ("check leaders", self._check_links),
+            ("heal logs", lambda: self._heal(tree)),
         ]
+
+    async def _heal(self, tree: Tree) -> None:
+        broker = self._broker
+        healing = Healing(broker.replicas, tree, leader=broker.metadata.brokers.get, now_ms=broker.now_ms)
+        while True:
+            await asyncio.sleep(_HEAL_S)
+            await healing.tick()
 
     async def _review_isrs(self) -> None:
         while True:
@@ -72,10 +82,10 @@ class Replication:
                 failed.add(log)
         return failed
 
-    def _follower_left(self, link: FollowerLink, key: tuple[str, int]) -> None:
+    def _follower_left(self, link: FollowerLink, key: tuple[str, int], gives_up: bool) -> None:
         partition = self._broker.replicas.hosted(*key)
         if partition is not None:
-            partition.replica_left(link)
+            partition.replica_left(link, gives_up=gives_up)
 
     def connection_closed(self, connection_id: int) -> None:
         """A follower's connection is gone."""

@@ -64,7 +64,11 @@ class ReplicaSession:
 class ReplicaSessions:
     """All followers of this broker. `draw_id` gives random numbers in 1..2**31-1."""
 
-    def __init__(self, draw_id: Callable[[], int], on_left: Callable[[FollowerLink, Key], None]) -> None:
+    def __init__(
+        self, draw_id: Callable[[], int], on_left: Callable[[FollowerLink, Key, bool], None]
+    ) -> None:
+        """`on_left(link, partition, gives up)`: a follower fetches a partition no longer, because it said so
+        or because its connection is gone."""
         self._draw_id = draw_id
         self._on_left = on_left
         self._by_replica: dict[int, ReplicaSession] = {}
@@ -104,7 +108,7 @@ class ReplicaSessions:
         for key in scan.forgotten:
             if session.partitions.pop(key, None) is not None:
                 session.ready.pop(key, None)
-                self._unwatch(session, key)
+                self._unwatch(session, key, gives_up=True)
         for wanted in scan.partitions:
             key = (wanted.topic, wanted.partition)
             followed = session.partitions.get(key)
@@ -115,18 +119,18 @@ class ReplicaSessions:
                 followed.wanted = wanted
             session.ready[key] = followed
 
-    def _unwatch(self, session: ReplicaSession, key: Key) -> None:
+    def _unwatch(self, session: ReplicaSession, key: Key, *, gives_up: bool) -> None:
         watchers = self._watchers[key]
         del watchers[session.link.replica_id]
         if not watchers:
             del self._watchers[key]
-        self._on_left(session.link, key)
+        self._on_left(session.link, key, gives_up)
 
     def _end(self, session: ReplicaSession) -> None:
         del self._by_replica[session.link.replica_id]
         session.wake = None
         for key in session.partitions:
-            self._unwatch(session, key)
+            self._unwatch(session, key, gives_up=False)
 
     def connection_closed(self, connection_id: int) -> None:
         """The session that lived on this connection ends."""

@@ -31,6 +31,14 @@ from runtime.process import OTHERS, raise_file_limit
 
 _DISK_FREE_BYTES_MIN: Final = 1_000_000_000
 _FILES_MIN: Final = 4096
+_DAMAGED_SHOWN: Final = 10
+_ALONE: Final = (
+    "there is no other replica: consumers get CORRUPT_MESSAGE there; restore the files, or move groups "
+    "behind it (`portico group reset-offsets`)"
+)
+_REPLICATED: Final = (
+    "fetched anew from the leader in a minute; where this broker leads it, restart the broker"
+)
 _MARKS: Final = {"ok": "[green]ok  [/]", "warn": "[yellow]warn[/]", "bad": "[red]bad [/]"}
 
 
@@ -188,15 +196,37 @@ def _console(data_dir: Path) -> Iterator[Finding]:
             instances = console.all_items("instances")
             absent = console.get("absent-instances")["items"] if health.get("absent_instances") else []
             deleted = console.all_items("deleted-instances")
+            brokers = console.get("brokers")["items"]
     except CommandError as error:
         yield Finding("bad", "console", error.sentence, f"see {data_dir / 'logs' / 'control.log'}")
         return
     level = "ok" if health["status"] == "ok" else "warn"
     yield Finding(level, "console", health["status"], "" if level == "ok" else _why_degraded(health))
+    for broker in brokers:
+        yield from _damaged_logs(broker)
     for item in instances:
         yield from _instance(item)
     yield from _absent(absent)
     yield from _deleted(deleted)
+
+
+def _damaged_logs(broker: Any) -> Iterator[Finding]:
+    """What its broker knows to be lost or damaged; see docs/operations.md for each way on."""
+    subject = f"broker {broker['node_id']}"
+    for one in broker["damaged_logs"][:_DAMAGED_SHOWN]:
+        name = f"{one['topic']}-{one['partition']}"
+        whose = f" of instance {one['instance_id']}" if one["instance_id"] else ""
+        offsets = f"offsets {one['first_offset']} to {one['next_offset'] - 1}"
+        if one["kind"] == "end":
+            found = f"{name}{whose} had lost its end when it was opened: {offsets} were acknowledged"
+            advice = "their producers may have to send them again; other records have these offsets now"
+        else:
+            found = f"{name}{whose}: {offsets} are lost or damaged ({one['kind']})"
+            advice = _ALONE if one["replicas"] == 1 else _REPLICATED
+        yield Finding("bad", subject, found, advice)
+    more = len(broker["damaged_logs"]) - _DAMAGED_SHOWN
+    if more > 0:
+        yield Finding("bad", subject, f"{more} more damaged ranges", "see the brokers page and its log")
 
 
 def _why_degraded(health: Any) -> str:

@@ -7,6 +7,21 @@ from pydantic import Field
 from tenants.api.models import ViewModel
 
 
+class DamagedLogView(ViewModel):
+    """Records of one replica that are lost or damaged."""
+
+    topic: str
+    partition: int
+    instance_id: str | None
+    first_offset: int
+    next_offset: int = Field(description="exclusive")
+    kind: str = Field(
+        description="short, missing: a closed file; content: bytes are not what was written; "
+        "end: committed records were gone when the broker started"
+    )
+    replicas: int = Field(description="of the partition; with more than one the records are fetched anew")
+
+
 class BrokerView(ViewModel):
     """A broker that registered with the console."""
 
@@ -24,6 +39,9 @@ class BrokerView(ViewModel):
     in_sync: int | None = Field(description="of its replicas, those in the ISR")
     under_replicated: int | None = Field(description="partitions it leads that lack replicas in sync")
     log_bytes: int | None = Field(description="size of its logs; a few seconds old")
+    damaged_logs: list[DamagedLogView] = Field(
+        description="the first of those ranges of records that it knows to be lost or damaged"
+    )
 
 
 class ClusterView(ViewModel):

@@ -1,12 +1,12 @@
 """Brokers and partitions, for operators."""
 
 import asyncio
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from fastapi import APIRouter, Query
 
 from contracts.names import SCOPE_LENGTH, SYSTEM_INSTANCE_ID, owner_of
-from contracts.specs import BrokerAddress, ClusterSpec
+from contracts.specs import BrokerAddress, ClusterSpec, DamagedLog
 from runtime.clock import epoch_ms, monotonic_ms
 from tenants.api import cluster_models
 from tenants.api.context import Operator, Plane, at
@@ -15,8 +15,20 @@ from tenants.console import Console
 from tenants.errors import Unavailable
 
 router = APIRouter(prefix="/v1", tags=["operations"])
-Seen = dict[tuple[str, int], tuple[bool, int]]
-"""(cluster, node) -> whether it follows the feed, and when it was seen last."""
+
+
+class _Seen(NamedTuple):
+    """What the feed knows of a broker."""
+
+    is_live: bool
+    """Whether it follows the feed."""
+    seen_ms: int
+    """When it was seen last."""
+    damaged_logs: tuple[DamagedLog, ...]
+
+
+Seen = dict[tuple[str, int], _Seen]
+"""By (cluster, node)."""
 
 
 @router.get("/brokers")
@@ -78,7 +90,9 @@ def _seen(plane: Console) -> Seen:
         if one.broker is not None:
             cluster_id, address = one.broker
             age_ms = 0 if one.polls_open else now_ms - one.seen_ms
-            seen[cluster_id, address.node_id] = (one.is_live(now_ms), epoch_ms() - age_ms)
+            seen[cluster_id, address.node_id] = _Seen(
+                one.is_live(now_ms), epoch_ms() - age_ms, one.damaged_logs
+            )
     return seen
 
 
@@ -86,7 +100,7 @@ def _broker_view(
     cluster_id: str, address: BrokerAddress, seen: Seen, facts: ClusterFacts | None, sizes: dict[int, int]
 ) -> cluster_models.BrokerView:
     node_id = address.node_id
-    live, seen_ms = seen.get((cluster_id, node_id), (False, None))
+    known = seen.get((cluster_id, node_id))
     alive = None if facts is None else node_id in facts.brokers
     own = None if facts is None else facts.brokers.get(node_id) or facts.absent.get(node_id)
     none = None if facts is None else 0
@@ -95,8 +109,8 @@ def _broker_view(
         node_id=node_id,
         host=address.host,
         port=address.port,
-        live=live,
-        seen_at=None if seen_ms is None else at(seen_ms),
+        live=known is not None and known.is_live,
+        seen_at=None if known is None else at(known.seen_ms),
         alive=alive,
         rack=None if own is None else own.rack,
         is_controller=None if facts is None else facts.controller_id == node_id,
@@ -105,6 +119,20 @@ def _broker_view(
         in_sync=none if own is None else own.in_sync,
         under_replicated=none if own is None else own.under_replicated,
         log_bytes=sizes.get(node_id),
+        damaged_logs=[_damaged(one) for one in (() if known is None else known.damaged_logs)],
+    )
+
+
+def _damaged(one: DamagedLog) -> cluster_models.DamagedLogView:
+    instance_id = owner_of(one.topic)
+    return cluster_models.DamagedLogView(
+        topic=one.topic if instance_id is None else one.topic[SCOPE_LENGTH:],
+        partition=one.partition,
+        instance_id=instance_id,
+        first_offset=one.first_offset,
+        next_offset=one.next_offset,
+        kind=one.kind,
+        replicas=one.replicas,
     )
 
 

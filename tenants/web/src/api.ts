@@ -252,6 +252,15 @@ export interface ResetOffsetsResult {
   partitions: ResetOffset[];
 }
 
+export interface DamagedLog {
+  topic: string;
+  partition: number;
+  instance_id: string | null;
+  first_offset: number;
+  next_offset: number;
+  kind: string;
+  replicas: number;
+}
 export interface Broker {
   cluster_id: string;
   node_id: number;
@@ -268,6 +277,7 @@ export interface Broker {
   in_sync: number | null;
   under_replicated: number | null;
   log_bytes: number | null;
+  damaged_logs: DamagedLog[];
 }
 export interface Cluster {
   cluster_id: string;

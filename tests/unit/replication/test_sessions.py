@@ -24,7 +24,7 @@ class Sessions:
         self.left: list[tuple[int, tuple[str, int]]] = []
         numbers = count(1)
         self.all = ReplicaSessions(
-            lambda: next(numbers), lambda link, key: self.left.append((link.replica_id, key))
+            lambda: next(numbers), lambda link, key, _gives_up: self.left.append((link.replica_id, key))
         )
 
     def begin(self, *keys: tuple[str, int], epoch: int = 1, connection: int = 7) -> ReplicaSession:

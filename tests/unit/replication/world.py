@@ -102,9 +102,7 @@ class Node:
             epoch_ms=lambda: 1_700_000_000_000 + world.now_ms,
         )
         self.replicas.followers = self
-        self.replica_sessions = ReplicaSessions(
-            iter(range(1, 10**6)).__next__, lambda link, key: self._left(link, key)
-        )
+        self.replica_sessions = ReplicaSessions(iter(range(1, 10**6)).__next__, self._left)
         sessions = self.replica_sessions
         self.replication = SimpleNamespace(
             sessions=sessions, leader_throttle=ReplicationThrottle(self.node_id, world.cluster, LEADER)
@@ -118,10 +116,10 @@ class Node:
         )
         self.leader_of: dict[tuple[str, int], int] = {}
 
-    def _left(self, link: Any, key: tuple[str, int]) -> None:
+    def _left(self, link: Any, key: tuple[str, int], gives_up: bool) -> None:
         partition = self.replicas.hosted(*key)
         if partition is not None:
-            partition.replica_left(link)
+            partition.replica_left(link, gives_up=gives_up)
 
     def now_ms(self) -> int:
         return self.world.now_ms
