@@ -86,6 +86,10 @@ class OffsetIndex:
         positions = [entry & _POSITION_MASK for entry in entries]
         return positions[0] > 0 and all(before < after for before, after in pairwise(positions))
 
+    def positions(self) -> list[int]:
+        """Of all entries, in order."""
+        return [entry & _POSITION_MASK for entry in self._entries]
+
     def truncate(self, position: int) -> None:
         """Drop the entries that point at or behind `position`."""
         entries = self._entries

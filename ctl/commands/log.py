@@ -1,4 +1,4 @@
-"""`portico log`: a log's files, without a running broker."""
+"""`portico log`: a log's files on the disk, whether its broker runs or not."""
 
 import json
 import sys
@@ -7,9 +7,12 @@ from typing import Annotated
 
 import typer
 
+from contracts.units import format_bytes
 from ctl.errors import CommandError, usage
-from ctl.options import AsJson
+from ctl.options import DEFAULT_DATA_DIR, AsJson, DataDir, parse_rate
+from ctl.stack.layout import Layout
 from ctl.tools.log_dump import Damage, Line, Wanted, dump, files_of
+from ctl.tools.log_scrub import PROGRESS_FILE, Scrubbed, Throttle, scrub
 from ctl.tools.record_dump import Decoder
 
 app = typer.Typer(no_args_is_help=True)
@@ -54,6 +57,74 @@ def dump_files(
     if damaged:
         names = ", ".join(map(str, damaged[:3])) + (" ..." if len(damaged) > 3 else "")
         raise CommandError(f"{len(damaged)} of {len(files)} files are damaged: {names}")
+
+
+@app.command("scrub")
+def scrub_logs(
+    directories: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="LOG_DIRECTORY", help="Default: those of all brokers of --data-dir."),
+    ] = None,
+    rate: Annotated[
+        int,
+        typer.Option("--rate", parser=parse_rate, metavar="RATE", help="Read no faster; 0: no bound."),
+    ] = 20_000_000,
+    from_start: Annotated[
+        bool, typer.Option("--from-start", help="Not from where an interrupted scrub has come to.")
+    ] = False,
+    tell: Annotated[
+        bool, typer.Option("--tell/--no-tell", help="Leave what is found for the broker to act on.")
+    ] = True,
+    as_json: AsJson = False,
+    data_dir: DataDir = DEFAULT_DATA_DIR,
+) -> None:
+    """Read every batch and check CRCs, offsets and epochs; exit code 1 when something is damaged.
+
+    The broker may run. One that is told takes the damage for a fact: consumers get CORRUPT_MESSAGE there, and
+    a follower fetches the records anew from its leader.
+    """
+    where = directories or Layout(data_dir).log_directories()
+    if not where:
+        raise CommandError(f"there is no log directory in {data_dir}: name one, or another --data-dir")
+    throttle = Throttle(rate)
+    damaged: list[Scrubbed] = []
+    logs = 0
+    try:
+        for directory in where:
+            progress_file = directory / PROGRESS_FILE
+            if from_start:
+                progress_file.unlink(missing_ok=True)
+            for one in scrub(directory, progress_file, throttle.take, tell=tell):
+                logs += 1
+                if one.damage:
+                    damaged.append(one)
+                    _print_damaged(one, as_json=as_json)
+    except OSError as error:
+        raise CommandError(f"{error.filename or 'the disk'}: {error.strerror or error}") from error
+    if not as_json:
+        print(f"{logs} logs, {format_bytes(throttle.read_bytes)} read, {len(damaged)} damaged")
+    if damaged:
+        raise CommandError(
+            f"{len(damaged)} of {logs} logs are damaged: followers fetch the records anew from their "
+            "leaders; what has one replica is lost unless its files are restored, and consumer groups go on "
+            "behind it (`portico group reset-offsets`)"
+        )
+
+
+def _print_damaged(one: Scrubbed, *, as_json: bool) -> None:
+    for each in one.damage:
+        facts = {
+            "log": str(one.place.directory),
+            "topic": one.place.topic,
+            "partition": one.place.partition,
+            "first_offset": each.first_offset,
+            "next_offset": each.next_offset,
+            "kind": each.kind.value,
+        }
+        offsets = f"offsets {each.first_offset} to {each.next_offset - 1}"
+        told = f"DAMAGED {one.place.directory}: {offsets} ({each.kind.value})"
+        print(json.dumps(facts) if as_json else told)
+    sys.stdout.flush()
 
 
 def _dump_one(path: Path, wanted: Wanted, *, as_json: bool) -> bool:

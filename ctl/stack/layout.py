@@ -74,6 +74,10 @@ class Layout:
         """The log directory of one broker."""
         return self.data_dir / f"broker-{node_id}"
 
+    def log_directories(self) -> list[Path]:
+        """Where the brokers of this data directory keep their logs."""
+        return sorted(path for path in self.data_dir.glob("broker-*/logs") if path.is_dir())
+
     def run_file(self, process: str) -> Path:
         """What a serving process says of itself."""
         return self.data_dir / "run" / f"{process}.json"
