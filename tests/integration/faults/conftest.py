@@ -30,6 +30,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
             zookeeper.new_chroot(),
             0,
             *("--flush-interval-ms", "3600000", "--checkpoint-interval-ms", "200"),
+            *("--retention-check-interval-ms", "500", "--replica-lag-time-max-ms", "2000"),
         )
         try:
             for node_id in (1, 2, 3):

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.broker.process import ROOT
+from tests.integration.broker.process import ROOT, BrokerProcess
 from tests.integration.broker.raw import batch, fetch, produce, request
 from tests.integration.cluster.brokers import Cluster, eventually
 from wire.batch import iterate_batches
@@ -160,3 +160,53 @@ def test_a_bit_flips_in_what_no_recovery_looks_at(cluster: Cluster) -> None:
     cluster.until_in_sync(topic)
     code, found = _verify(cluster, topic)
     assert (code, len(found)) == (0, 3)
+
+
+def _scrub(broker: BrokerProcess) -> tuple[int, list[dict[str, Any]]]:
+    """Its exit code, and what it found, beside the running broker."""
+    told = subprocess.run(
+        [
+            *(sys.executable, "-m", "ctl.main", "log", "scrub", str(broker.data_dir / "logs")),
+            *("--rate", "100MB/s", "--json"),
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    return told.returncode, [json.loads(line) for line in told.stdout.splitlines()]
+
+
+@pytest.mark.parametrize("damages_leader", [False, True], ids=["follower", "leader"])
+def test_a_scrub_finds_it_and_the_replica_is_fetched_anew(cluster: Cluster, damages_leader: bool) -> None:
+    """While the broker runs. A leader serves on, for it may be the last one that has the rest; it heals once
+    it follows, which a restart brings about."""
+    topic = f"scrubbed-{damages_leader}"
+    cluster.create(topic, flush_messages="1")
+    cluster.until_in_sync(topic)
+    leader = cluster.leader(topic)
+    _fill(cluster, topic, leader)
+    damaged = leader if damages_leader else next(each for each in cluster.brokers if each != leader)
+    broker = cluster.brokers[damaged]
+    directory = broker.data_dir / "logs" / f"{topic}-0"
+    eventually(lambda: _checkpointed(directory, topic, "recovery-point-offset-checkpoint"))
+    _bit_flipped(directory)
+    code, found = _scrub(broker)
+    assert code == 1, found
+    (one,) = [each for each in found if each["topic"] == topic]
+    assert 0 < one["first_offset"] < one["next_offset"] <= RECORDS
+    eventually(lambda: "records of a log are lost or damaged" in broker.log())
+    if damages_leader:
+        with cluster.client(leader) as client:
+            answer = fetch(client, topic, one["first_offset"])
+            assert answer.error_code.name == "corrupt_message", "no gap, and no damaged bytes"
+            assert fetch(client, topic, 0).error_code.value == 0
+        broker.stop()
+        broker.start()
+        cluster.leader(topic, but=damaged)
+    eventually(lambda: "damaged records are fetched anew" in broker.log())
+    cluster.until_in_sync(topic)
+    _code, verified = _verify(cluster, topic)
+    assert [fault for _, fault in verified] == [None] * 3
+    assert _scrub(broker)[1] == []
+    assert _values(cluster, topic) == list(range(RECORDS))
