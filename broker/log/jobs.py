@@ -28,6 +28,8 @@ class CheckpointJob:
     """The checkpoint files as of its creation. `run` belongs on a thread."""
 
     writes: list[tuple[LogDirectory, Checkpoints]]
+    covered: list[Path] = field(default_factory=list)
+    """Files that are not needed once these are written."""
     errors: dict[Path, OSError] = field(default_factory=dict)
     """By directory."""
 

@@ -24,7 +24,7 @@ from broker.log.log_directories import LogDirectories
 from broker.log.log_directory import Checkpoints, LogDirectory
 from broker.log.partition_log import PartitionLog
 from broker.log.partition_metadata import read_topic_id, sync_file, write_topic_id
-from broker.log.scrub_findings import take_findings
+from broker.log.scrub_findings import TakenFindings
 
 Key = tuple[str, int]
 OnOffline = Callable[[Path, list[Key], str], None]
@@ -64,6 +64,7 @@ class LogManager:
         self._on_offline = on_offline
         self.shares = InstanceShares(producers_per_instance_max)
         self._flushing = Flushing(self._is_mine)
+        self._scrub_findings = TakenFindings()
         self._deleted: list[Path] = []
         self._directories = LogDirectories(
             directories, cluster_id=cluster_id, node_id=node_id, full_is_failure=full_is_failure
@@ -91,6 +92,12 @@ class LogManager:
         for directory in self._directories:
             try:
                 self._load_directory(directory, config_of, now_ms, report)
+            except OSError as error:
+                self._fail(directory.path, str(error))
+        for directory in self._directories:
+            try:
+                for log in self._take_scrub_findings(directory.path):
+                    report.found_damage(log)
             except OSError as error:
                 self._fail(directory.path, str(error))
         report.failures.update(self.offline)
@@ -306,7 +313,12 @@ class LogManager:
 
     def begin_checkpoint(self) -> CheckpointJob | None:
         """The offset checkpoints of the directories where anything moved since the last ones."""
-        return self._checkpointing.begin()
+        job = self._checkpointing.begin()
+        if job is None:
+            self._scrub_findings.remove(self._scrub_findings.held())
+        else:
+            job.covered = self._scrub_findings.held()
+        return job
 
     def complete_checkpoint(self, job: CheckpointJob) -> None:
         """Raises: StorageFailed; the next checkpoint tries again."""
@@ -316,6 +328,7 @@ class LogManager:
                 self._fail(path, error.strerror or str(error))
         if errors:
             raise StorageFailed(f"checkpoints: {'; '.join(map(str, errors.values()))}")
+        self._scrub_findings.remove(job.covered)
 
     # Other ticks
 
@@ -339,17 +352,19 @@ class LogManager:
 
     def take_scrub_findings(self) -> list[PartitionLog]:
         """What a scrub has left for us; the logs of which something is news. Raises: OSError."""
+        return [log for path in self._directories.paths for log in self._take_scrub_findings(path)]
+
+    def _take_scrub_findings(self, directory: Path) -> list[PartitionLog]:
         news: dict[PartitionLog, None] = {}
-        for directory in self._directories.paths:
-            for finding in take_findings(directory):
-                log = self.logs.get((finding.topic, finding.partition))
-                if (
-                    log is not None
-                    and log.directory.parent == directory
-                    and log.topic_id == finding.topic_id
-                    and log.note_damage([finding.damage])
-                ):
-                    news[log] = None
+        for finding in self._scrub_findings.take(directory):
+            log = self.logs.get((finding.topic, finding.partition))
+            if (
+                log is not None
+                and log.directory.parent == directory
+                and log.topic_id == finding.topic_id
+                and log.note_damage([finding.damage])
+            ):
+                news[log] = None
         return list(news)
 
     def damaged(self) -> list[PartitionLog]:

@@ -297,6 +297,9 @@ def test_what_a_scrub_found_is_taken_once_and_kept(tmp_path: Path) -> None:
     )
     assert manager.take_scrub_findings() == [log]
     assert manager.take_scrub_findings() == []
+    crash(manager)
+    log, report, manager = _opened(tmp_path)
+    assert log.damage == (Damage(12, 14, CONTENT),) == report.damaged[KEY], "it was not written down yet"
     assert log.damage == (Damage(12, 14, CONTENT),) and manager.damaged() == [log]
     assert _offsets(log, 14) == list(range(14, 40))
     assert _error_at(log, 13) is ErrorCode.corrupt_message
@@ -304,6 +307,7 @@ def test_what_a_scrub_found_is_taken_once_and_kept(tmp_path: Path) -> None:
     crash(manager)
     again, report, manager = _opened(tmp_path)
     assert again.damage == (Damage(12, 14, CONTENT),) == report.damaged[KEY]
+    assert not list(tmp_path.glob("scrub-*")), "what is written down is not needed any more"
     again.truncate_to(12)
     assert again.damage == ()
     flush(manager)

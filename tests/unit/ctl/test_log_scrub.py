@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from broker.log.damage import Damage, DamageKind
-from broker.log.scrub_findings import ScrubFinding, take_findings
+from broker.log.scrub_findings import ScrubFinding, read_findings
 from ctl.main import main
 from ctl.tools.log_scrub import PROGRESS_FILE, Scrubbed, Throttle, scrub
 from tests.unit.broker_log.builders import TOPIC, TOPIC_ID, fill, flush, new_log_in, open_manager
@@ -156,9 +156,9 @@ def test_what_is_found_is_left_for_the_broker(logs: Path) -> None:
     _changed(path, _position(path, 15) + HEADER_SIZE + 20, b"\xee")
     (one,) = scrub(logs, logs / PROGRESS_FILE, lambda _: None, tell=True)
     assert isinstance(one, Scrubbed) and one.damage
-    assert take_findings(logs) == [ScrubFinding(TOPIC, 0, TOPIC_ID, 15, 16)]
+    assert list(read_findings(logs).values()) == [[ScrubFinding(TOPIC, 0, TOPIC_ID, 15, 16)]]
     manager, report = open_manager(logs)
-    assert report.damaged == {}
+    assert report.damaged == {(TOPIC, 0): (Damage(15, 16, CONTENT),)}
     manager.close()
 
 
