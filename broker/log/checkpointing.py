@@ -64,8 +64,9 @@ class Checkpointing:
             checkpoints.high_watermarks[key] = log.high_watermark
             if log.log_start_offset > 0:
                 checkpoints.log_starts[key] = log.log_start_offset
-            if log.damage:
-                checkpoints.damage[key] = log.damage
+            kept = tuple(each for each in log.damage if not each.kind.shows_at_start)
+            if kept:
+                checkpoints.damage[key] = kept
             if log.cleaned_to >= 0:
                 checkpoints.cleaned_to[key] = log.cleaned_to
         return of_directory

@@ -27,6 +27,11 @@ class DamageKind(Enum):
     """The log ended in front of what was committed when it was opened. Its offsets are given anew."""
 
     @property
+    def shows_at_start(self) -> bool:
+        """Whether every start finds it anew: then files that were put back are well again."""
+        return self in (DamageKind.SHORT, DamageKind.MISSING)
+
+    @property
     def is_hole(self) -> bool:
         """Whether nothing is readable there."""
         return self is not DamageKind.END

@@ -6,10 +6,11 @@ one of which nothing is known is followed from its last index entry to its end.
 
 from itertools import pairwise
 
-from broker.log.batch_scan import walk_headers
+from broker.log.batch_scan import scan_valid, walk_headers
 from broker.log.damage import Damage, DamageKind
 from broker.log.sealed_segments import SealedSegments
 from broker.log.segment import Segment
+from broker.log.segment_list import SegmentList
 
 
 def check_sealed(
@@ -55,6 +56,25 @@ def _end_of(segment: Segment, limit: int) -> tuple[int, int]:
         if end > start:
             return end, next_offset
     return 0, segment.base_offset
+
+
+def is_readable(segments: SegmentList, damage: Damage) -> bool:
+    """Whether the batches of a range that was damaged are whole now. Raises: OSError."""
+    first, expected = damage.first_offset, -1
+    for segment in segments.since(first):
+        if segment.base_offset >= damage.next_offset:
+            return True
+        handle = segment.handle()
+        end = segment.index.lookup(first) if segment.index.is_sound(segment.size_bytes) else 0
+        for at, header in scan_valid(handle.fd, end, segment.size_bytes):
+            if header.base_offset < expected:
+                return False
+            end, expected = at + header.size_bytes, header.next_offset
+            if expected >= damage.next_offset:
+                return True
+        if end != segment.size_bytes:
+            return False
+    return True
 
 
 def _missing(segments: list[Segment], sealed: SealedSegments, trusted_to: int) -> list[Damage]:

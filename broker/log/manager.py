@@ -132,8 +132,7 @@ class LogManager:
             report.opened(log)
             committed = checkpoints.high_watermarks.get(key, 0)
             report.check_end(key, log.log_end_offset, committed)
-            lost = [Damage(log.log_end_offset, committed, DamageKind.END)]
-            log.note_damage((*checkpoints.damage.get(key, ()), *lost))
+            log.note_damage([Damage(log.log_end_offset, committed, DamageKind.END)])
             report.found_damage(log)
         for key in checkpoints.high_watermarks.keys() - set(live):
             report.check_end(key, 0, checkpoints.high_watermarks[key])
@@ -179,6 +178,7 @@ class LogManager:
             cleaned_to=checkpoints.cleaned_to.get(key, -1),
             owner=self,
         )
+        log.recall_damage(checkpoints.damage.get(key, ()))
         log.settle()
         self._serve(key, log)
         return log

@@ -8,10 +8,11 @@ Appending costs one header check, one CRC-32C, one producer lookup and one write
 record.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from broker.log.batch_numbers import number_batches
-from broker.log.damage import hole_at
+from broker.log.damage import Damage, DamageKind, hole_at
+from broker.log.damage_check import is_readable
 from broker.log.errors import OffsetOutOfRange, RecordsDamaged
 from broker.log.log_compaction import CompactedLog
 from broker.log.payload import SAMPLE_EVERY, Look, check_payload, is_right, look_at
@@ -201,6 +202,15 @@ class PartitionLog(CompactedLog):
             return find_here(time_search(self._segments, timestamp_ms, self.log_start_offset, limit))
         except OSError as error:
             raise self._storage_failed(error) from error
+
+    def recall_damage(self, known: Iterable[Damage]) -> None:
+        """What was known of its damage before a restart, unless its files were put back since. Raises:
+        OSError."""
+        self.note_damage(
+            each
+            for each in known
+            if each.kind is not DamageKind.CONTENT or not is_readable(self._segments, each)
+        )
 
     def segment_starts(self) -> list[tuple[int, int]]:
         """(base offset, time of the latest record) of every segment, oldest first. Raises: StorageFailed."""

@@ -212,9 +212,7 @@ class _SegmentReader:
     def _follow(self, fd: int, position: int, size_bytes: int) -> int:
         """Where the sound batches end."""
         for at, header in scan_valid(fd, position, size_bytes):
-            if header.base_offset >= self._end_offset:
-                return size_bytes  # newer than what is on the disk for certain
-            if not self._fits(header):
+            if self._next_offset >= self._end_offset or not self._fits(header):
                 return at
             self._next_offset, self.epoch = header.next_offset, header.partition_leader_epoch
             self._take(header.size_bytes)
@@ -222,7 +220,11 @@ class _SegmentReader:
         return position
 
     def _fits(self, header: BatchHeader) -> bool:
-        return header.base_offset >= self._next_offset and header.partition_leader_epoch >= self.epoch
+        return (
+            self._next_offset <= header.base_offset
+            and header.next_offset <= self._end_offset
+            and header.partition_leader_epoch >= self.epoch
+        )
 
     def _skip(self, fd: int, position: int, size_bytes: int) -> int:
         """Behind what is damaged at `position`: the next batch if this one's length is believable, else one

@@ -189,6 +189,11 @@ def test_a_scrub_finds_it_and_the_replica_is_fetched_anew(cluster: Cluster, dama
     damaged = leader if damages_leader else next(each for each in cluster.brokers if each != leader)
     broker = cluster.brokers[damaged]
     directory = broker.data_dir / "logs" / f"{topic}-0"
+    if not damages_leader:  # nothing is flushed by time here, but before a clean end
+        eventually(lambda: _checkpointed(directory, topic))
+        broker.stop()
+        broker.start()
+        cluster.until_in_sync(topic)
     eventually(lambda: _checkpointed(directory, topic, "recovery-point-offset-checkpoint"))
     _bit_flipped(directory)
     code, found = _scrub(broker)

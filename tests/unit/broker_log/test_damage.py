@@ -40,7 +40,7 @@ from tests.unit.broker_log.builders import (
     whole_batches,
 )
 from tests.unit.broker_log.compaction.compacted_log import COMPACT, roll, write
-from wire.batch import Record
+from wire.batch import HEADER_SIZE, Record
 
 KEY = (TOPIC, 0)
 SHORT, MISSING, CONTENT, END = DamageKind.SHORT, DamageKind.MISSING, DamageKind.CONTENT, DamageKind.END
@@ -285,8 +285,14 @@ def test_a_log_that_lost_its_end_says_so_until_that_has_gone_by(tmp_path: Path) 
 
 
 def test_what_a_scrub_found_is_taken_once_and_kept(tmp_path: Path) -> None:
-    _closed(tmp_path)
+    directory = _closed(tmp_path)
     log, _, manager = _opened(tmp_path)
+    for offset in (12, 13):
+        found = log._segments.find(offset)
+        assert found is not None
+        with _segment(directory, 11).open("r+b") as file:
+            file.seek(found[1] + HEADER_SIZE + 20)
+            file.write(b"\xee")
     leave_findings(
         tmp_path,
         [
@@ -312,6 +318,27 @@ def test_what_a_scrub_found_is_taken_once_and_kept(tmp_path: Path) -> None:
     assert again.damage == ()
     flush(manager)
     assert parse_damage((tmp_path / DAMAGE).read_text()) == {}
+
+
+@pytest.mark.parametrize("by_scrub", [False, True])
+def test_files_that_are_put_back_are_well_again(tmp_path: Path, by_scrub: bool) -> None:
+    directory = _closed(tmp_path)
+    path = _segment(directory, 11)
+    whole = path.read_bytes()
+    if by_scrub:
+        path.write_bytes(whole[:200] + b"\xee" + whole[201:])
+        leave_findings(tmp_path, [ScrubFinding(TOPIC, 0, TOPIC_ID, 11, 12)])
+    else:
+        path.write_bytes(whole[:-500])
+    for _ in range(2):
+        log, report, manager = _opened(tmp_path)
+        assert log.damage and report.damaged
+        append(log, batch("goes on"))
+        manager.close()
+    path.write_bytes(whole)
+    log, report, _ = _opened(tmp_path)
+    assert (log.damage, report.damaged, report.is_unclean) == ((), {}, False)
+    assert _offsets(log, 0) == list(range(42))
 
 
 def test_findings_that_cannot_be_read_stop_nothing(tmp_path: Path) -> None:

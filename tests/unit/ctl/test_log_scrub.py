@@ -100,6 +100,16 @@ def test_offsets_and_epochs_that_go_back_are_damage(logs: Path) -> None:
     assert 27 <= damage.next_offset < 33, "the index knows the way to what is whole"
 
 
+@pytest.mark.parametrize("base", [0, 33])
+def test_an_offset_that_leaps_is_damage_also_in_the_newest_segment(logs: Path, base: int) -> None:
+    """It is not covered by the CRC."""
+    path = _segment(logs, base)
+    _changed(path, _position(path, base + 3), b"\x04")
+    (damage,) = _scrubbed(logs)
+    assert damage.first_offset == base + 3
+    assert damage.next_offset <= base + 11
+
+
 def test_what_is_not_on_the_disk_for_certain_is_not_judged(tmp_path: Path) -> None:
     """The broker runs, and is in the middle of a batch."""
     manager, _ = open_manager(tmp_path)
