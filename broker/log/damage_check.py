@@ -67,8 +67,8 @@ def is_readable(segments: SegmentList, damage: Damage) -> bool:
         handle = segment.handle()
         end = segment.index.lookup(first) if segment.index.is_sound(segment.size_bytes) else 0
         for at, header in scan_valid(handle.fd, end, segment.size_bytes):
-            if header.base_offset < expected:
-                return False
+            if header.base_offset < expected or header.base_offset >= damage.next_offset:
+                return False  # base offsets are not in the CRC
             end, expected = at + header.size_bytes, header.next_offset
             if expected >= damage.next_offset:
                 return True
