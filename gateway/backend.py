@@ -6,12 +6,16 @@ Control requests only: nothing of a client's traffic passes here.
 import asyncio
 import socket
 from collections import defaultdict
+from collections.abc import Collection
 from typing import Any, TypeAlias
 
 from kio.schema.api_versions.v0 import ApiVersionsRequest
+from kio.schema.errors import ErrorCode
 from kio.schema.metadata.v4 import MetadataRequest
+from kio.schema.metadata.v4.request import MetadataRequestTopic
+from kio.schema.types import TopicName
 
-from contracts.names import tenant_name
+from contracts.names import physical_name, tenant_name
 from contracts.specs import ClusterSpec
 from runtime.kafka_client import KafkaConnection, KafkaUnavailable
 from wire.api_table import VersionRange, version_range
@@ -150,6 +154,21 @@ class Backend:
             if name is not None:
                 counts[name] = len(topic.partitions)
         return counts
+
+    async def missing_topics(self, instance_id: str, names: Collection[str]) -> set[str]:
+        """Which of a tenant's topics are not there. Raises: KafkaUnavailable."""
+        if not names:
+            return set()
+        asked = tuple(
+            MetadataRequestTopic(name=TopicName(physical_name(instance_id, name))) for name in names
+        )
+        answer = await self.ask_any(MetadataRequest(topics=asked, allow_auto_topic_creation=False))
+        there = {
+            tenant_name(instance_id, topic.name)
+            for topic in answer.topics
+            if topic.error_code is not ErrorCode.unknown_topic_or_partition
+        }
+        return set(names) - there
 
     def close(self) -> None:
         """Close the control connections."""

@@ -15,16 +15,26 @@ from wire.rewrite import rewrite_request, rewrite_response
 
 
 @asynccontextmanager
+async def changing_partitions(call: Call) -> AsyncIterator[None]:
+    """One request of the instance at a time on this worker.
+
+    Raises: ConnectionStop when the backend does not answer in the block.
+    """
+    async with call.served.partition_changes:
+        try:
+            yield
+        except KafkaUnavailable as error:
+            raise ConnectionStop(DisconnectCause.UPSTREAM_UNREACHABLE, str(error)) from error
+
+
+@asynccontextmanager
 async def partitions_counted(call: Call) -> AsyncIterator[dict[str, int]]:
     """Partitions of every topic of the instance, which nobody of this worker changes meanwhile.
 
     Raises: ConnectionStop when the backend does not answer, here or in the block.
     """
-    async with call.served.partition_changes:
-        try:
-            yield await call.backend.partition_counts(call.spec.instance_id)
-        except KafkaUnavailable as error:
-            raise ConnectionStop(DisconnectCause.UPSTREAM_UNREACHABLE, str(error)) from error
+    async with changing_partitions(call):
+        yield await call.backend.partition_counts(call.spec.instance_id)
 
 
 async def ask_controller(call: Call, request: Any) -> Any:

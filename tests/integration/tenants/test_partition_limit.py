@@ -132,4 +132,8 @@ def test_growing_auto_creating_and_the_console_race_for_the_same_partitions(crow
     while _partitions(port) < LIMIT:  # what 3 partitions did not fit into, 1 does
         assert _create(port, f"last-{_partitions(port)}", 1) is ErrorCode.none
     assert _create(port, "more", 1) is ErrorCode.policy_violation
+    with RawClient(port, timeout_s=60) as client:  # as many names as a request may have, none of them there
+        topics = [{"name": f"missing-{number}"} for number in range(9_000)]
+        answer = client.call(request(3, 4, topics=topics, allow_auto_topic_creation=True))
+        assert {topic.error_code for topic in answer.topics} == {ErrorCode.unknown_topic_or_partition}
     assert _partitions(port) == LIMIT
