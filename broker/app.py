@@ -315,7 +315,7 @@ class Broker:
         self.metrics.scan_steps += answer.steps
         self.metrics.scan_cpu_us += answer.cpu_us
         if instance_id:
-            self.traffic.charge_cpu(instance_id, answer.cpu_us, self.now_ms())
+            self.server.time.helped(instance_id, answer.cpu_us)
 
     def storage_failed(self, what: str, error: Exception) -> None:
         """The disk refused something; clients hear it as KAFKA_STORAGE_ERROR."""

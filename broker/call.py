@@ -14,6 +14,7 @@ from wire.codec import RequestHeader, framed_response
 if TYPE_CHECKING:
     from broker.payer import Payer
     from broker.throttling import Reservation
+    from traffic.turns import Turn
 
 
 class ReplyFile(Protocol):
@@ -60,6 +61,11 @@ class Channel(Protocol):
     """The broker of this cluster that speaks, if one does: it may fetch as a replica and give orders."""
     payer: "Payer | None"
     """The instance that a gateway named, if one did."""
+    turn: "Turn | None"
+    """Its place in the order of the loop."""
+
+    def request_throttle_ms(self) -> int:
+        """How long the instance waits for what it owes in request time, as an answer says it."""
 
     def begin_sasl(self, *, bare_token: bool) -> None:
         """SaslHandshake succeeded; with `bare_token` the next frame is the token itself (v0)."""
@@ -150,8 +156,11 @@ class Call:
 
     def reply(self, entity: Any, *, mute: Mute | None = None) -> None:
         """Answer with a kio response, then leave the connection unread while `mute` says so."""
+        throttle_time_ms = self.channel.request_throttle_ms()
         if self.debt is not None:
-            throttle_time_ms, mute = self.debt()
+            owed_ms, mute = self.debt()
+            throttle_time_ms = max(throttle_time_ms, owed_ms)
+        if throttle_time_ms:
             entity = throttled(entity, throttle_time_ms)
         self.reply_parts([framed_response(entity, self.header.correlation_id)], mute=mute)
 

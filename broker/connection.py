@@ -8,6 +8,7 @@ by the kernel, the channel is muted, or memory has run out.
 import asyncio
 import socket
 import struct
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from broker.apis import CHARGED
@@ -20,6 +21,7 @@ from broker.pending_replies import PendingReplies
 from broker.sasl import PeerBroker, client_of, peer_broker
 from broker.slow_frames import slow_frame
 from broker.socket_watch import SocketWatch, unread_bytes
+from traffic.turns import Turn
 
 if TYPE_CHECKING:
     from broker.server import Server
@@ -42,6 +44,7 @@ class Connection:
     """The state of one connection. `Server` accepts it, sweeps its timers and dispatches its frames."""
 
     __slots__ = (
+        "_awaits_turn",
         "_buffer",
         "_end",
         "_expects_large",
@@ -59,6 +62,7 @@ class Connection:
         "_start",
         "_turn_queued",
         "_watch",
+        "accept_ns",
         "call",
         "client_host",
         "connection_id",
@@ -70,6 +74,7 @@ class Connection:
         "peer_broker",
         "sasl_begun",
         "speaks_for_client",
+        "turn",
     )
 
     def __init__(self, server: "Server", sock: socket.socket, connection_id: int, client_host: str) -> None:
@@ -101,6 +106,12 @@ class Connection:
         self._mute: Mute | None = None
         self._mute_timer: asyncio.TimerHandle | None = None
         self._turn_queued = False
+        self.turn: Turn | None = None
+        """Of the instance that pays, on the loop."""
+        self._awaits_turn = False
+        """Nothing is read until then."""
+        self.accept_ns = 0
+        """What accepting it has cost, for who turns out to pay."""
         self._watch = SocketWatch(server.loop, sock, self.on_readable, self.on_writable)
 
     # -- reading ---------------------------------------------------------------------------------------
@@ -115,6 +126,7 @@ class Connection:
             self.call is None
             and not self._outbox
             and self._mute is None
+            and not self._awaits_turn
             and len(self._pending) < _PENDING_MAX
             and not self.is_closed
         )
@@ -129,6 +141,18 @@ class Connection:
         if not self._may_read or self._turn_queued:
             self._look_for_end()
             return
+        turn = self.turn
+        if turn is not None:
+            if turn.may_begin or self._server.time.may_begin(turn):
+                self._server.time.step(turn, self._receive)
+            else:
+                self._wait_for_turn(turn)
+        elif self.is_authenticated:
+            self._receive()  # a broker, or a tool of ours
+        else:
+            self._server.time.step_of_stranger(self, self._receive)
+
+    def _receive(self) -> None:
         try:
             if self._buffer is None:
                 self._receive_fresh()
@@ -334,6 +358,16 @@ class Connection:
         """Send a reply when its turn has come; then keep the channel unread while its mute says so."""
         if self.is_closed:
             return
+        if self.turn is not None and not self._server.time.is_stepping:
+            self._server.time.step(self.turn, partial(self._reply, call, reply))
+        else:
+            self._reply(call, reply)
+
+    def request_throttle_ms(self) -> int:
+        """How long the instance waits for what it owes in request time, as an answer says it."""
+        return 0 if self.turn is None else self._server.time.throttle_ms(self.turn)
+
+    def _reply(self, call: Call, reply: Ready) -> None:
         if self.call is call:
             self.call = None
             self._let_go()
@@ -372,6 +406,19 @@ class Connection:
 
     def on_writable(self) -> None:
         """The kernel takes more bytes."""
+        turn = self.turn
+        if turn is None or turn.may_go_on:
+            self._server.time.go_on(turn, self._flush)
+        else:
+            self._watch.stop_writing()
+            self._server.time.go_on(turn, self._flush_in_turn)
+
+    def _flush_in_turn(self) -> None:
+        if not self.is_closed and self._outbox:
+            self._watch.start_writing()
+            self._flush()
+
+    def _flush(self) -> None:
         before = self._outbox.sent_bytes
         try:
             done = self._outbox.flush()
@@ -416,10 +463,35 @@ class Connection:
 
     def _take_turn(self) -> None:
         self._turn_queued = False
+        turn = self.turn
+        if turn is None:
+            self._go_through()
+        elif not self._may_read:
+            return
+        elif turn.may_begin or self._server.time.may_begin(turn):
+            self._server.time.step(turn, self._go_through)
+        else:
+            self._wait_for_turn(turn)
+
+    def _go_through(self) -> None:
+        """Handle what is in the buffer, then read on."""
         if self._may_read and self._buffer is not None:
             self._handle_buffer()
         if self._may_read:
             self._watch.start_reading()
+
+    def _wait_for_turn(self, turn: Turn) -> None:
+        self._awaits_turn = True
+        self._watch.stop_reading()
+        self._server.time.wait(turn, self._turn_comes, begins=True)
+
+    def _turn_comes(self) -> None:
+        self._awaits_turn = False
+        if self.is_closed:
+            return
+        if self._may_read and self._buffer is None:
+            self._receive()
+        self._go_through()
 
     # -- authentication ------------------------------------------------------------------------------------
 
@@ -438,10 +510,12 @@ class Connection:
         self.speaks_for_client = True
         self.client_host = client.address
         if client.instance_id is not None:
-            self.payer = self._server.payer(self, client.instance_id)
+            self._server.begin_paying(self, client.instance_id)
             if self._buffer is not None:
                 self._server.memory.move(self._buffer, self._share, client.instance_id)
             self._share = client.instance_id
+            if self.turn is not None and not self._server.time.may_begin(self.turn):
+                self._wait_for_turn(self.turn)
 
     # -- timers and the end ------------------------------------------------------------------------------
 

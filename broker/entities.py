@@ -21,7 +21,7 @@ def make(cls: Any, /, **values: Any) -> Any:
 
 def throttled(entity: Any, throttle_time_ms: int) -> Any:
     """The response with its throttle_time_ms, where its version has one."""
-    if not throttle_time_ms or "throttle_time" not in _field_names(entity.__class__):
+    if "throttle_time" not in _field_names(entity.__class__):
         return entity
     return replace(entity, throttle_time=duration(throttle_time_ms))
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Final
 
@@ -168,7 +169,10 @@ class Fetch:
         self._reservation: Reservation | None = None
 
     def go_on(self, final: bool = False) -> None:
-        """`attempt` outside of the dispatch that guards handlers."""
+        """`attempt` outside of the dispatch that guards handlers, when it is the instance's turn."""
+        self._broker.server.time.go_on(self.call.channel.turn, partial(self._go_on, final))
+
+    def _go_on(self, final: bool) -> None:
         try:
             self.attempt(final)
         except Exception:  # noqa: BLE001 - as in dispatch: a bug costs one connection, not the process
@@ -282,6 +286,7 @@ class Fetch:
             sizes = self._sizes(reads, frame_bytes)
             throttled = charge(self._broker.traffic, Direction.CONSUME, sizes, now_ms)
         throttle_time_ms, mute = throttled
+        throttle_time_ms = max(throttle_time_ms, self.call.channel.request_throttle_ms())
         self._broker.metrics.throttled_ms["consume"] += throttle_time_ms
         self.call.reply_parts(
             reply.framed(self.call.header.correlation_id, throttle_time_ms, self.context.session_id),

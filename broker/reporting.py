@@ -37,7 +37,7 @@ class Reporting:
             self._address,
             secret,
             config.data_dir / "leases.json",
-            before_report=broker.leaders.measure_all,
+            before_report=self._before_report,
             rates_changed=lambda _: broker.server.check_mutes(),
             offload=broker.flusher.run,
             now_ms=broker.now_ms,
@@ -115,6 +115,10 @@ class Reporting:
         broker.held.release(order.instance_id)
         broker.traffic.set_spec(order, broker.now_ms())
         broker.maintenance.purge_instance(order.instance_id)
+
+    def _before_report(self) -> None:
+        self._broker.leaders.measure_all()
+        self._broker.server.bill()
 
     async def aclose(self) -> None:
         """Keep the leases and close the connections."""

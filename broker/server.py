@@ -15,8 +15,9 @@ from broker.connection import Connection
 from broker.memory import ReceiveMemory
 from broker.payer import Charged, Payer
 from broker.rate_limited import RateLimitedLog
+from broker.request_time import RequestTime
 from broker.sasl import check_plain
-from runtime.clock import monotonic_ms
+from runtime.clock import cpu_ns, monotonic_ms
 from runtime.logs import get_logger
 from wire.api_table import ApiKey
 from wire.codec import (
@@ -74,6 +75,7 @@ class Server:
         self._paid_by: Counter[str] = Counter()
         """Connections by the instance that pays for them."""
         self.call_soon = self.loop.call_soon
+        self.time = RequestTime(self.loop, broker.traffic, monotonic_ms)
         self.now_ms = monotonic_ms
         self._next_connection_id = 1
         self._listener: socket.socket | None = None
@@ -113,7 +115,12 @@ class Server:
                 return
             self._admit(sock, address)
 
+    def bill(self) -> None:
+        """Before a report: have what instances spent told."""
+        self.time.bill(self._paid_by)
+
     def _admit(self, sock: socket.socket, address: Any) -> None:
+        began_ns = cpu_ns()
         self.metrics.connections_accepted += 1
         if len(self.connections) >= self.config.connections_max:
             sock.close()
@@ -126,6 +133,7 @@ class Server:
         self._next_connection_id += 1
         self.connections[connection.connection_id] = connection
         connection.start()
+        connection.accept_ns = cpu_ns() - began_ns
 
     def make_room(self) -> None:
         """Memory is short: of the instance that holds most, the largest frame that stands still goes."""
@@ -225,9 +233,9 @@ class Server:
             payer.reservation, call.reservation = call.reservation, None
         payer.cut(charged, frame_bytes, str(CloseCause.MALFORMED_REQUEST), self.now_ms())
 
-    def payer(self, connection: Connection, instance_id: str) -> Payer | None:
-        """Who pays for a connection that logs in; closes it when the instance has its connections, or is
-        deleted or absent.
+    def begin_paying(self, connection: Connection, instance_id: str) -> None:
+        """An instance pays for a connection that logs in; it is closed when the instance has its connections,
+        or is deleted or absent.
 
         Gateways hold an instance to its connections, too: here are also those whose clients have given up
         while their requests wait their turn.
@@ -235,14 +243,16 @@ class Server:
         if instance_id in self.broker.held:
             self.broker.traffic.refuse(instance_id, str(CloseCause.INSTANCE_NOT_SERVED))
             connection.close(CloseCause.INSTANCE_NOT_SERVED)
-            return None
+            return
         connections_max = self.broker.traffic.connections_max(instance_id)
         if connections_max is not None and self._paid_by[instance_id] >= connections_max:
             self.broker.traffic.refuse(instance_id, str(CloseCause.TOO_MANY_CONNECTIONS))
             connection.close(CloseCause.TOO_MANY_CONNECTIONS)
-            return None
+            return
         self._paid_by[instance_id] += 1
-        return Payer(self.broker.traffic, instance_id)
+        connection.payer = Payer(self.broker.traffic, instance_id)
+        connection.turn = turn = self.time.turn(instance_id)
+        turn.spent(connection.accept_ns)
 
     def cut(self, instance_id: str) -> None:
         """Close what an instance's clients have open: a gateway that has not heard may still serve it."""
@@ -319,7 +329,8 @@ class Server:
             timer.cancel()
 
     def check_mutes(self) -> None:
-        """Rates have changed: muted channels may be due earlier."""
+        """Rates have changed: muted channels may be due earlier, and what is owed in request time is."""
+        self.time.look_again()
         for connection in list(self.muted):
             connection.check_mute()
 

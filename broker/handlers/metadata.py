@@ -34,6 +34,7 @@ _TOPIC_OPERATIONS: Final = sum(1 << bit for bit in (3, 4, 5, 6, 7, 8, 10, 11))
 """Read, Write, Create, Delete, Alter, Describe, DescribeConfigs, AlterConfigs (KIP-430)."""
 _FLEXIBLE_FROM: Final = 9
 _BY_ID_FROM: Final = 12
+_THROTTLED_FROM: Final = 3
 _OPERATIONS_VERSIONS: Final = range(8, 11)
 
 
@@ -55,6 +56,9 @@ def _answer(broker: "Broker", call: "Call") -> None:
     else:
         parts = [_asked(metadata, shape, each, version, with_operations) for each in _once(asked)]
     head, tail = _around(broker, shape, request, version)
+    throttle_time_ms = call.channel.request_throttle_ms()
+    if throttle_time_ms and version >= _THROTTLED_FROM:
+        head = throttle_time_ms.to_bytes(4, "big") + head[4:]  # its first field
     count = len(parts)
     counted = _uvarint(count + 1) if version >= _FLEXIBLE_FROM else count.to_bytes(4, "big")
     body = b"".join((head, counted, *parts, tail))

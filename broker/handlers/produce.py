@@ -175,7 +175,11 @@ class _Request:
         """Append what is left, then answer when the answer is known."""
         if self._append_on():
             self._is_through = True
-            self.charge()
+            if not self._is_held:
+                self.charge()
+            payer = self._call.channel.payer
+            if payer is not None and self._refused is not None:
+                payer.refuse(self._refused)
             self.answer_when_done()
 
     def _append_on(self) -> bool:
@@ -204,9 +208,13 @@ class _Request:
         if not self._is_held:
             self._is_held = True
             self._frame = self._call.hold_frame()
+            self.charge()  # the client may be gone when it is through
 
     def _resume(self) -> None:
         """Others had their turn."""
+        self._broker.server.time.go_on(self._call.channel.turn, self._resumed)
+
+    def _resumed(self) -> None:
         if self._call.is_gone:
             return
         try:
@@ -223,8 +231,6 @@ class _Request:
             names = len(self._scan.topics) + (self._scan.transactional_id is not None)
             size_bytes = frame_bytes - names * SCOPE_LENGTH  # what crossed the tenant's own socket
             throttled = payer.charge_produce(size_bytes, call.reservation, broker.now_ms())
-            if self._refused is not None:
-                payer.refuse(self._refused)
         else:
             throttled = charge(broker.traffic, Direction.PRODUCE, self._sizes(frame_bytes), broker.now_ms())
         self._throttle_time_ms, self._mute = throttled
@@ -302,8 +308,9 @@ class _Request:
         if call.is_gone:
             return
         if self._scan.acks != 0:
+            throttle_time_ms = max(self._throttle_time_ms, call.channel.request_throttle_ms())
             reply = produce_response(
-                call.header.correlation_id, call.api_version, self._answers, self._throttle_time_ms
+                call.header.correlation_id, call.api_version, self._answers, throttle_time_ms
             )
             call.reply_parts([reply], mute=self._mute)
         elif self._has_error:
@@ -375,8 +382,14 @@ class _Request:
         self._broker.scanner.submit(
             partition.instance_id,
             CheckRecords(payload, *look),
-            partial(self._looked, partition, each, answers),
+            partial(self._result_came, partition, each, answers),
         )
+
+    def _result_came(
+        self, partition: Partition, each: ProducePartition, answers: list[PartitionAnswer], result: Result
+    ) -> None:
+        looked = partial(self._looked, partition, each, answers, result)
+        self._broker.server.time.go_on(self._call.channel.turn, looked)
 
     def _looked(
         self, partition: Partition, each: ProducePartition, answers: list[PartitionAnswer], result: Result
