@@ -128,10 +128,17 @@ class BrokerProcess:
     def metrics(self) -> dict[str, float]:
         """What Prometheus would scrape, by series."""
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with opener.open(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=5) as response:
+        url = f"http://127.0.0.1:{self.metrics_port}/metrics"
+        with opener.open(urllib.request.Request(url, headers=self._credentials()), timeout=5) as response:
             lines = response.read().decode().splitlines()
         pairs = [line.rsplit(" ", 1) for line in lines if not line.startswith("#")]
         return {name: float(value) for name, value in pairs}
+
+    def _credentials(self) -> dict[str, str]:
+        if "--secret-file" not in self.arguments:
+            return {}
+        secret = Path(self.arguments[self.arguments.index("--secret-file") + 1]).read_text().strip()
+        return {"Authorization": f"Bearer {secret}"}
 
     def closed_by(self, cause: str) -> int:
         """How many connections were closed for this cause."""
