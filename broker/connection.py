@@ -359,15 +359,8 @@ class Connection:
         if self.is_closed:
             return
         if self.turn is not None and not self._server.time.is_stepping:
-            self._server.time.step(self.turn, partial(self._reply, call, reply))
-        else:
-            self._reply(call, reply)
-
-    def request_throttle_ms(self) -> int:
-        """How long the instance waits for what it owes in request time, as an answer says it."""
-        return 0 if self.turn is None else self._server.time.throttle_ms(self.turn)
-
-    def _reply(self, call: Call, reply: Ready) -> None:
+            self._server.time.step(self.turn, partial(self.reply, call, reply))
+            return
         if self.call is call:
             self.call = None
             self._let_go()
@@ -377,6 +370,10 @@ class Connection:
         self._pending.put(call, reply)
         while (ready := self._pending.take()) is not None and not self.is_closed:
             self._send(*ready)
+
+    def request_throttle_ms(self) -> int:
+        """How long the instance waits for what it owes in request time, as an answer says it."""
+        return 0 if self.turn is None else self._server.time.throttle_ms(self.turn)
 
     def _send(self, call: Call, reply: Ready) -> None:
         if reply.parts is not None:

@@ -49,12 +49,13 @@ class RequestTime:
 
     def step(self, turn: Turn, work: Step) -> None:
         """Do something for an instance, now."""
+        pacing = self._pacing
         self.is_stepping = True
-        self._pacing.begin()
+        pacing.began_ns = pacing.clock_ns()
         try:
             work()
         finally:
-            self._pacing.end(turn)
+            pacing.end(turn)
             self.is_stepping = False
 
     def step_of_stranger(self, connection: "Connection", work: Step) -> None:
@@ -104,7 +105,7 @@ class RequestTime:
         What the answer itself has cost is billed before, where that may bring the instance into debt: to all
         others it would cost more than it tells.
         """
-        if turn not in self._held:
+        if not self._held or turn not in self._held:
             return 0
         if self.is_stepping:
             return self._pacing.throttle_ms(turn)
