@@ -15,6 +15,9 @@ class Timeouts:
     frame_ms: int = 30_000
     """A window in which a started frame must bring `frame_progress_bytes` or end."""
     frame_progress_bytes: int = 1024
+    frame_time_max_ms: int = 90_000
+    """What a frame must bring in a window is its part of so much, if that is more: one that drips is gone by
+    then, however large it says it is."""
     connect_ms: int = 10_000
     """To a broker. Brokers are near: longer means gone."""
     drain_ms: int = 10_000

@@ -40,6 +40,7 @@ class RequestFlow:
         "_editor",
         "_missing",
         "decoding_work",
+        "frame_bytes",
         "frames",
         "sent_unanswered",
         "stash",
@@ -51,6 +52,8 @@ class RequestFlow:
         self._collected: bytearray | None = None
         self._missing = 0
         """Bytes of the current frame that have not arrived, while it is streamed or collected."""
+        self.frame_bytes = 0
+        """Of the frame that is streamed or collected, its length prefix included."""
         self._api_version = 0
         self.frames = 0
         """Requests begun."""
@@ -122,7 +125,7 @@ class RequestFlow:
         else:
             _check_frame_bytes(row, size)
             self._collected = bytearray()
-        self._missing = 4 + size
+        self._missing = self.frame_bytes = 4 + size
         return at
 
     def _continue(self, chunk: memoryview, at: int, behind: int, out: list[Buffer]) -> int:

@@ -38,7 +38,8 @@ def overdue(connection: "Connection", timeouts: Timeouts, now_ms: int) -> Discon
     progress_bytes = connection.bytes_in - connection.mark_bytes
     if not connection.mark_in_frame:
         return DisconnectCause.IDLE_TIMEOUT if waited_ms >= timeouts.idle_ms else None
-    if progress_bytes >= timeouts.frame_progress_bytes:
+    share_bytes = connection.requests.frame_bytes * timeouts.frame_ms // timeouts.frame_time_max_ms
+    if progress_bytes >= max(timeouts.frame_progress_bytes, share_bytes):
         _mark(connection, now_ms)
         return None
     return DisconnectCause.FRAME_TIMEOUT if waited_ms >= timeouts.frame_ms else None

@@ -34,7 +34,11 @@ TIMEOUTS = Timeouts(first_byte_ms=10, frame_ms=30, connect_ms=20, drain_ms=15, i
 
 
 def _connection(**state: Any) -> Any:
-    requests = SimpleNamespace(in_frame=state.pop("in_frame", False), frames=state.pop("frames", 1))
+    requests = SimpleNamespace(
+        in_frame=state.pop("in_frame", False),
+        frames=state.pop("frames", 1),
+        frame_bytes=state.pop("frame_bytes", 0),
+    )
     defaults: dict[str, Any] = {
         "upstream": None,
         "client_ended": False,
@@ -87,6 +91,16 @@ def test_progress_begins_a_new_window() -> None:
     assert overdue(connection, TIMEOUTS, 29) is None
     assert overdue(connection, TIMEOUTS, 58) is None
     assert overdue(connection, TIMEOUTS, 59) is DisconnectCause.FRAME_TIMEOUT
+
+
+def test_a_large_frame_that_drips_ends_in_bounded_time() -> None:
+    """At little more than 1 KB in a window it was progress, and 16 MB took five days."""
+    timeouts = Timeouts()
+    window_bytes = 16_000_000 * timeouts.frame_ms // timeouts.frame_time_max_ms
+    for per_window, cause in ((2_000, DisconnectCause.FRAME_TIMEOUT), (window_bytes + 2, None)):
+        state = {"in_frame": True, "mark_in_frame": True, "frame_bytes": 16_000_000}
+        connection = _connection(**state, bytes_in=per_window)
+        assert overdue(connection, timeouts, timeouts.frame_ms) is cause
 
 
 def _offers(backend: dict[int, Any], *, legacy_clients: bool = False) -> dict[int, tuple[int, int]]:
