@@ -1,5 +1,6 @@
 """Fixtures of all tests."""
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -7,8 +8,10 @@ from hypothesis import settings
 
 from tests.integration.stack import Stack, running_stack
 
-settings.register_profile("portico", deadline=None)  # a busy machine is no failure
-settings.load_profile("portico")
+# No property has a deadline: how long an example takes is the machine's business.
+settings.register_profile("portico", deadline=None)
+settings.register_profile("mutants", deadline=None, max_examples=25, derandomize=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "portico"))
 
 
 @pytest.fixture(scope="session")

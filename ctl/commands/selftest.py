@@ -1,5 +1,6 @@
 """`portico test`: the project's tests, the default tier or a named one."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Annotated, Final
 import typer
 
 from ctl.errors import CommandError, usage
+from ctl.tools.mutants import AREAS, chosen, survivors
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 TIERS: Final = {
@@ -26,7 +28,15 @@ _PARALLEL: Final = ("-n", "2", "--dist", "loadfile")
 def run_tests(
     tier: Annotated[str | None, typer.Option(metavar="|".join(TIERS), help="Run this tier only.")] = None,
     setup_only: Annotated[bool, typer.Option(help="Install what the tests need, run none.")] = False,
-    pytest_arguments: Annotated[list[str] | None, typer.Argument(metavar="[PYTEST ARGUMENT]...")] = None,
+    mutants: Annotated[
+        bool,
+        typer.Option(
+            "--mutants", help=f"Change the pure packages and list what no test notices: {', '.join(AREAS)}."
+        ),
+    ] = False,
+    pytest_arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="[PYTEST ARGUMENT | AREA]...")
+    ] = None,
 ) -> int:
     """Run the tests that need only the package index, or one tier of those that need more."""
     if setup_only:
@@ -35,6 +45,8 @@ def run_tests(
         raise usage(f"there is no tier '{tier}': {', '.join(TIERS)}")
     if not (ROOT / "tests").is_dir():
         raise CommandError("there are no tests beside this installation: run it from a clone")
+    if mutants:
+        return _run_mutants(pytest_arguments or [])
     left_out = TIERS if tier is None else {"long"} - {tier}
     expression = " and ".join([*([tier] if tier else []), *(f"not {name}" for name in left_out)])
     parallel = _PARALLEL if tier is None and not pytest_arguments else ()
@@ -44,3 +56,15 @@ def run_tests(
         print("left out: " + "; ".join(f"{name} - {what}" for name, what in TIERS.items()))
         print("run one with ./portico test --tier NAME", flush=True)
     return code
+
+
+def _run_mutants(names: list[str]) -> int:
+    """Exit code 1 when one lives."""
+    living = 0
+    for name, area in chosen(names).items():
+        found = survivors(ROOT, area, os.cpu_count() or 1)
+        print(f"{name}: {len(found)} mutants live", flush=True)
+        for each in found:
+            print(f"  {each}", flush=True)
+        living += len(found)
+    return 1 if living else 0
