@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 from gateway.apis import Row
 from gateway.call import Answer, Call, Forward, Later, Outcome
 from gateway.ordering import Exchange
-from traffic.turns import Hold
 from wire.codec import (
     decode,
     decode_response,
@@ -113,8 +112,8 @@ def reply_locally(conn: "Connection", exchange: Exchange, frame: bytes) -> None:
 
 
 def _throttled(conn: "Connection", exchange: Exchange, frame: bytes) -> bytes:
-    """The reply, which says so when the instance is in debt. A large one counts what it has cost itself."""
-    if conn.turn.hold is Hold.NONE and len(frame) < _COSTLY_BYTES:
+    """The reply, which says so when the instance is in debt, with what it has cost itself."""
+    if not conn.turn.owed_lately and len(frame) < _COSTLY_BYTES:
         return frame
     throttle_ms = conn.worker.pacing.throttle_ms(conn.turn)
     return raised(frame, exchange.api_key, exchange.api_version, throttle_ms) if throttle_ms else frame

@@ -181,7 +181,7 @@ class Pacing:
         Only to be asked within a step.
         """
         self.end(turn)
-        if turn.unbilled_ns >= BILL_NS:
+        if turn.owed_lately or turn.unbilled_ns >= BILL_NS:
             self._bill(turn)
         if turn.hold is Hold.NONE:
             return 0
@@ -196,6 +196,7 @@ class Pacing:
         """Before a report: what is not billed yet."""
         for turn in turns:
             self._bill(turn)
+            turn.owed_lately = turn.hold is not Hold.NONE
 
     def look_again(self, turns: Iterable[Turn]) -> None:
         """Rates have changed: debts may be paid earlier, or later."""
@@ -235,6 +236,7 @@ class Pacing:
         if not debt_ms:
             self._turns.hold(turn, Hold.NONE)
         else:
+            turn.owed_lately = True
             too_much_ms = debt_ms - GOING_ON_DEBT_MS
             self._turns.hold(turn, Hold.ALL if too_much_ms > 0 else Hold.BEGINNINGS)
             wait_ms = too_much_ms if too_much_ms > 0 else debt_ms

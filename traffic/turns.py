@@ -48,6 +48,7 @@ class Turn:
         "may_begin",
         "may_go_on",
         "name",
+        "owed_lately",
         "quantum_ns",
         "round",
     )
@@ -56,6 +57,8 @@ class Turn:
         self.name = name
         self.quantum_ns = quantum_ns
         self.left_ns = quantum_ns
+        self.owed_lately = False
+        """Whether the account was in debt not long ago: then every answer counts what it costs itself."""
         self.billed_at_ns = quantum_ns
         """What `left_ns` was, or would have been, when the account was settled last."""
         self.round = round_number
