@@ -251,7 +251,10 @@ async def test_local_answers_tell_of_the_debt(broker: FakeBroker) -> None:
         client = await gateway.client(A)
         assert told_ms((await raw(client, request)), request) == 0
         owe(gateway, 100)
-        assert told_ms((await raw(client, request)), request) > 0, "it waited, and what it cost is owed again"
+        for _ in range(200):
+            client.send(request)
+        told = [told_ms(await client.frame(PATIENCE_S), request) for _ in range(200)]
+        assert any(told), "they waited, and what they cost is owed again"
 
 
 async def raw(client: FrameClient, request: Any) -> bytes:
