@@ -24,8 +24,8 @@ _V1_FROM: Final = 2
 _ONE_WHOLE_FROM: Final = 3
 """From here on the first message is never cut (KIP-74)."""
 _BYTES_MAX: Final = 2**31 - 1
-_READS_MAX: Final = 64
-"""Slices without any message that are passed over in one answer."""
+_READS_MAX: Final = 8
+"""Slices that are opened for one answer; partitions behind them have their turn with the next."""
 _NONE: Final = int(ErrorCode.none.value)
 _UNKNOWN_TO_OLD: Final = {
     int(ErrorCode.kafka_storage_error.value): int(ErrorCode.not_leader_or_follower.value)
@@ -56,12 +56,22 @@ class _Room(NamedTuple):
 class LegacyFetch(Fetch):
     """One Fetch of an old client."""
 
+    __slots__ = ("_reads_left",)
+
+    def attempt(self, final: bool = False) -> None:
+        """Answer if there is enough, or if it is time; else wait (on)."""
+        self._reads_left = _READS_MAX
+        super().attempt(final)
+
     def _read(
         self, wanted: FetchPartition, left: int, is_first: bool, allowances: dict[str, int], now_ms: int
     ) -> PartitionRead:
         room = self._room(wanted, left, is_first)
         passed = wanted
-        for _ in range(_READS_MAX):
+        if not self._reads_left or (room.bytes_max == 0 and room.first_bytes_max == 0):
+            return _for_old(super()._read(wanted, 0, False, allowances, now_ms))
+        while self._reads_left:
+            self._reads_left -= 1
             found = super()._read(passed, left, room.first_bytes_max > 0, allowances, now_ms)
             read, next_offset = self._converted(found, room, allowances)
             if read.error_code != _NONE or read.records or next_offset == passed.fetch_offset:

@@ -8,7 +8,7 @@ Source: Kafka LogValidator.validateMessagesAndAssignOffsets, RecordsUtil.downCon
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
@@ -26,6 +26,11 @@ from wire.batch import (
 from wire.compression import PayloadUnreadable, compress, decompress
 from wire.legacy.message_set import read_message_set, write_message
 from wire.varint import read_varint
+
+RECORDS_DOWN_MAX: Final = 50_000
+"""Of a batch that old consumers can be given: to come to the last one, all have to be passed."""
+PAYLOAD_DOWN_MAX: Final = 8 * 1024 * 1024
+"""The same for what it decompresses to."""
 
 
 class Down(NamedTuple):
@@ -99,8 +104,10 @@ def _records(
     """(offset, timestamp, key, value) of each record from `from_offset` on. Raises: BatchError."""
     if not header.record_count:
         return
+    if header.record_count > RECORDS_DOWN_MAX:
+        raise BatchError(ErrorCode.corrupt_message, f"a batch of more than {RECORDS_DOWN_MAX} records")
     try:
-        payload = decompress(bytes(records), header.codec)
+        payload = decompress(bytes(records), header.codec, PAYLOAD_DOWN_MAX)
     except PayloadUnreadable as error:
         raise BatchError(ErrorCode.corrupt_message, f"a batch cannot be decompressed: {error}") from error
     stamped = header.max_timestamp_ms if header.is_log_append_time else None

@@ -24,7 +24,13 @@ from wire.batch import (
     stamp_log_append_time,
 )
 from wire.compression import compress, decompress
-from wire.legacy.conversion import Down, message_set_of, record_batch_of
+from wire.legacy.conversion import (
+    PAYLOAD_DOWN_MAX,
+    RECORDS_DOWN_MAX,
+    Down,
+    message_set_of,
+    record_batch_of,
+)
 
 ROWS: list[Row] = [(0, 1000, b"k", b"v"), (1, 1001, None, b"w"), (2, 999, b"k", None)]
 MANY = 1 << 20
@@ -171,3 +177,12 @@ def test_old_consumers_always_get_on(
         assert found.messages
         seen += read_old(found.messages)
     assert seen == rows
+
+
+@pytest.mark.parametrize(("count", "value_bytes"), [(RECORDS_DOWN_MAX + 1, 0), (10, PAYLOAD_DOWN_MAX // 9)])
+def test_what_takes_long_to_convert_is_refused(count: int, value_bytes: int) -> None:
+    rows = [Record(0, 0, None, bytes(value_bytes))] * count
+    batch = build_batch(rows, attributes=4, payload=compress(encode_records(rows), 4))
+    with pytest.raises(BatchError) as refused:
+        message_set_of(memoryview(batch), 1, count - 1, 1_000)
+    assert refused.value.error_code is ErrorCode.corrupt_message
