@@ -227,6 +227,20 @@ async def test_what_is_deleted_counts_until_its_data_is_gone(plane: Console) -> 
         plane.instances.create(_owner("acme"), "acme", _order("again", 2 * _GB))
 
 
+async def test_what_is_taken_back_has_to_fit_as_an_order_does(plane: Console) -> None:
+    """Else who deletes and orders by turns has twice what he may have."""
+    plane.accounts.create_tenant(_operator(), "acme")
+    plane.ceilings.set_tenant(_operator(), "acme", {"instances": 1})
+    first = plane.instances.create(_owner("acme"), "acme", _order("first"))
+    _served(plane, first.id)
+    plane.instances.delete(_owner("acme"), first.id, None)
+    second = plane.instances.create(_owner("acme"), "acme", _order("second"))
+    with pytest.raises(LimitReached, match="may have 1 instances and has 1"):
+        plane.deletions.undelete(_owner("acme"), "acme", first.id, None)
+    plane.instances.delete(_owner("acme"), second.id, None)
+    assert plane.deletions.undelete(_owner("acme"), "acme", first.id, None).is_visible
+
+
 # --- ports -----------------------------------------------------------------------------------------
 
 
