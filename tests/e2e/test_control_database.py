@@ -234,6 +234,27 @@ def test_a_deletion_of_before_the_copy_is_no_order_after_it(tmp_path: Path) -> N
         back.check_whole()
 
 
+def test_a_broker_that_is_away_is_waited_for_and_purges_when_it_is_back(tmp_path: Path) -> None:
+    arguments = ("--workers", "1", "--deletion-grace", "0", "--hang-timeout-ms", "0")
+    with running_stack(tmp_path / "data", *arguments, brokers=3) as stack:
+        gone, neighbour = Filled(stack, "gone"), Filled(stack, "neighbour")
+        replicas = sorted(stack.data_dir.glob(f"broker-*/logs/{gone.id}.numbers-*"))
+        assert len(replicas) == 6
+        paused = stack.signal_broker(3, signal.SIGSTOP)
+        try:
+            answer(stack, "instance", "delete", gone.id)
+            waits_for = _until(lambda: (found := gone.listed("deleted-instances")) and found["waits_for"])
+            while "started" in waits_for:  # it has just: first it must learn who follows it
+                waits_for = _until(lambda: gone.listed("deleted-instances")["waits_for"])
+            assert "broker-3" in waits_for or "broker 3" in waits_for
+            assert all(path.is_dir() for path in replicas)
+        finally:
+            os.kill(paused, signal.SIGCONT)
+        _until(lambda: not any(path.exists() for path in replicas), within_s=120)
+        _until(lambda: gone.listed("deleted-instances") is None)
+        neighbour.check_whole()
+
+
 def test_deleting_taking_back_and_purging(own_stack: Stack) -> None:
     stack = own_stack
     one, other = Filled(stack, "one"), Filled(stack, "other")

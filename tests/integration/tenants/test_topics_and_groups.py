@@ -115,7 +115,7 @@ def test_what_a_topic_may_not_be(stack: Stack, instance: dict[str, Any]) -> None
         {"name": "a/b"},
         {"name": "t" * 237},
         {"name": "t", "configs": {"unclean.leader.election.enable": "true"}},
-        {"name": "t", "configs": {"retention.ms": "-1"}},
+        {"name": "t", "configs": {"retention.ms": "-2"}},
         {"name": "t", "partitions": 0},
     ):
         problem = stack.api("POST", path, body, expect=422)

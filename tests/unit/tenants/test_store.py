@@ -1,10 +1,13 @@
 """Migrations, transactions, and what the outbox tells followers."""
 
 import threading
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
+from alembic.config import Config
 from alembic.migration import MigrationContext
 from sqlalchemy import create_engine, func, select
 
@@ -40,6 +43,40 @@ def test_migrations_make_the_tables_of_the_schema(tmp_path: Path) -> None:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
         assert compare_metadata(context, schema.metadata) == []
     engine.dispose()
+
+
+def test_what_was_being_purged_waits_again_after_the_upgrade(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/s.db"
+    config = Config()
+    config.set_main_option("script_location", str(files("tenants.store") / "migrations"))
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0004")
+        for key, value in (("feed_id", "before"), ("revision", "9")):
+            connection.exec_driver_sql("INSERT INTO settings VALUES (?, ?)", (key, value))
+        connection.exec_driver_sql("INSERT INTO tenants (name, created_at_ms) VALUES ('t', 1)")
+        connection.exec_driver_sql("INSERT INTO clusters VALUES ('c', 1)")
+        for number, state in enumerate(("running", "deleting", "deleted")):
+            connection.exec_driver_sql(
+                "INSERT INTO instances (id, tenant, name, state, cluster_id, produce_rate_bytes_per_s,"
+                " consume_rate_bytes_per_s, capacity_bytes, limits, full_behaviour, auto_create_topics,"
+                " allow_all, whitelist, topic_whitelists, listeners_withheld, revision, created_at_ms,"
+                f" updated_at_ms) VALUES ('iaaaaaaaaaa{number + 2}', 't', 'shop', '{state}', 'c', 1, 1, 1,"
+                " '{}', 'reject', 0, 0, '[]', '{}', 0, 1, 1, 1000)"
+            )
+    engine.dispose()
+    store = Store.open(url)
+    with store.read() as connection:
+        found = {
+            one.id[-1]: one for one in instances.by_ids(connection, [f"iaaaaaaaaaa{n}" for n in (2, 3, 4)])
+        }
+    store.close()
+    assert [found[key].state for key in "234"] == [State.RUNNING, State.DELETED, State.PURGED]
+    deletion = found["3"].deletion
+    assert deletion is not None
+    assert (deletion.lineage, deletion.purge_after_ms) == ("before", 1000 + 7 * 24 * 3600 * 1000)
+    assert found["2"].deletion is None
 
 
 def test_opening_again_keeps_feed_and_revision(tmp_path: Path) -> None:

@@ -4,8 +4,6 @@ What was being purged waits again, its grace counted from its deletion: nobody o
 takes now. Its ports rest already.
 """
 
-import json
-
 import sqlalchemy as sa
 from alembic import op
 
@@ -67,10 +65,17 @@ def _create_tables() -> None:
 
 def _rename_states() -> None:
     connection = op.get_bind()
+    instances = sa.table(
+        "instances",
+        sa.column("id", sa.String()),
+        sa.column("state", sa.String()),
+        sa.column("updated_at_ms", sa.BigInteger()),
+        sa.column("deletion", sa.JSON()),
+    )
     feed_id = connection.scalar(sa.text("SELECT value FROM settings WHERE key = 'feed_id'"))
-    connection.execute(sa.text("UPDATE instances SET state = 'purged' WHERE state = 'deleted'"))
+    connection.execute(instances.update().where(instances.c.state == "deleted").values(state="purged"))
     waiting = connection.execute(
-        sa.text("SELECT id, updated_at_ms FROM instances WHERE state = 'deleting'")
+        sa.select(instances.c.id, instances.c.updated_at_ms).where(instances.c.state == "deleting")
     ).all()
     for instance_id, deleted_at_ms in waiting:
         deletion = {
@@ -79,7 +84,5 @@ def _rename_states() -> None:
             "lineage": feed_id,
             "confirmed": False,
         }
-        connection.execute(
-            sa.text("UPDATE instances SET state = 'deleted', deletion = :deletion WHERE id = :id"),
-            {"deletion": json.dumps(deletion), "id": instance_id},
-        )
+        changed = instances.update().where(instances.c.id == instance_id)
+        connection.execute(changed.values(state="deleted", deletion=deletion))
