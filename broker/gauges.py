@@ -43,6 +43,11 @@ def register_gauges(broker: "Broker") -> None:
             "Idle producers forgotten before they expired: their instance had too many.",
         ),
         (
+            "producer_ids_refused",
+            broker.producer_id_rates.refused,
+            "Draws of a producer id that were put off: their instance draws too fast.",
+        ),
+        (
             "producers_refused",
             evicted.refused,
             "New producers refused: too many of their instance have a transaction open.",

@@ -3,7 +3,8 @@
 Behaviour: without a transactional id a new producer id with epoch 0, never given before. With one the
 coordinator gives its producer id with a new epoch, which fences whoever had the former; an open transaction
 is aborted first (CONCURRENT_TRANSACTIONS until it is). A producer that brings id and epoch (v3, KIP-360) goes
-on only if nobody has come since. An empty transactional id is INVALID_REQUEST.
+on only if nobody has come since. An empty transactional id is INVALID_REQUEST. An instance that draws ids
+faster than `producer_id_rates` allow asks again (COORDINATOR_LOAD_IN_PROGRESS).
 Versions: v2 flexible; v3 producer id and epoch; v4 PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH.
 """
 
@@ -31,6 +32,9 @@ def handle(broker: "Broker", call: "Call") -> None:
     version, request = call.api_version, call.request
     token = answering(call, lambda result: _response(version, result))
     if request.transactional_id is None:
+        if not broker.producer_id_rates.allow(call.instance_id, broker.now_ms()):
+            token(_without_transactions(None))
+            return
         broker.producer_ids.draw(lambda producer_id: token(_without_transactions(producer_id)))
         return
     shard = broker.transactions.of(request.transactional_id)

@@ -6,9 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from broker.coordinators.producer_id_rates import IDS_AT_ONCE
+from tests.integration.broker.fake_control import SECRET
 from tests.integration.broker.process import BrokerProcess, running_broker
-from tests.integration.broker.raw import RawClient, create_topic, fetch, produce
+from tests.integration.broker.raw import RawClient, create_topic, fetch, produce, request
 from wire.batch import Record, build_batch
+from wire.codec import duration
 
 MINE, OTHERS = "iaaaaaaaaaaa.t", "ibbbbbbbbbbb.t"
 PRODUCERS_MAX = 200
@@ -85,3 +88,46 @@ def test_producer_ids_of_one_tenant_are_bounded_and_cost_no_other_one_its_own(
         for path in (broker.data_dir / "logs").glob("*/*.snapshot")
     } or {True}
     assert entries, "nor do snapshots on the disk grow"
+
+
+def _init(client: RawClient) -> str:
+    timeout = duration(5_000)
+    values = {
+        "transactional_id": None,
+        "transaction_timeout": timeout,
+        "producer_id": -1,
+        "producer_epoch": -1,
+    }
+    return str(client.call(request(22, 4, **values)).error_code.name)
+
+
+def _connected(broker: BrokerProcess, instance_id: str) -> RawClient:
+    client = RawClient(broker.port, timeout_s=60)
+    client.call(request(17, 1, mechanism="PLAIN"))
+    token = f"{instance_id}/192.0.2.7:5555\0portico\0{SECRET}".encode()
+    assert client.call(request(36, 1, auth_bytes=token)).error_code.value == 0
+    return client
+
+
+def test_a_flood_of_producer_ids_is_put_off_and_holds_up_nobody_else(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    directory = tmp_path_factory.mktemp("ids")
+    secret = directory / "internal.key"
+    secret.write_text(SECRET)
+    with (
+        running_broker(directory, "--secret-file", str(secret)) as broker,
+        _connected(broker, MINE[:12]) as mine,
+        _connected(broker, OTHERS[:12]) as others,
+    ):
+        drawn = 0
+        while (answer := _init(mine)) == "none":
+            drawn += 1
+            assert drawn < 20 * IDS_AT_ONCE
+        assert answer == "coordinator_load_in_progress"
+        assert drawn >= IDS_AT_ONCE
+        assert _init(others) == "none"
+        with _connected(broker, MINE[:12]) as again:
+            assert "coordinator_load_in_progress" in {_init(again) for _ in range(200)}, (
+                "nor does it reconnect"
+            )
