@@ -203,14 +203,14 @@ def _console(data_dir: Path) -> Iterator[Finding]:
     level = "ok" if health["status"] == "ok" else "warn"
     yield Finding(level, "console", health["status"], "" if level == "ok" else _why_degraded(health))
     for broker in brokers:
-        yield from _damaged_logs(broker)
+        yield from damaged_log_findings(broker)
     for item in instances:
         yield from _instance(item)
     yield from _absent(absent)
     yield from _deleted(deleted)
 
 
-def _damaged_logs(broker: Any) -> Iterator[Finding]:
+def damaged_log_findings(broker: Any) -> Iterator[Finding]:
     """What its broker knows to be lost or damaged; see docs/operations.md for each way on."""
     subject = f"broker {broker['node_id']}"
     for one in broker["damaged_logs"][:_DAMAGED_SHOWN]:

@@ -1,7 +1,7 @@
 """The feed as its followers use it: the real follower over the real internal routes."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -12,12 +12,14 @@ from starlette.applications import Starlette
 from contracts.specs import (
     BrokerAddress,
     ConsumerKind,
+    DamagedLog,
     FeedRequest,
     FeedResponse,
     GatewayInstanceReport,
     GatewayReport,
     RefusedAddress,
 )
+from ctl.commands.doctor import damaged_log_findings
 from runtime.clock import monotonic_ms
 from runtime.feed import FeedFollower
 from runtime.internal_http import InternalClient, InternalError
@@ -180,6 +182,61 @@ async def test_a_broker_registers_and_every_instance_gets_a_listener_for_it(
         assert len(follower.instances[str(later["id"])].listeners) == 2
         listed = (await operator("GET", "brokers")).json()["items"]
         assert [(one["node_id"], one["port"], one["live"]) for one in listed] == [(1, 9999, True)]
+
+
+async def test_what_a_broker_tells_of_damaged_logs_is_a_finding_of_console_and_doctor(
+    internal: InternalClient, operator: Caller
+) -> None:
+    address = BrokerAddress(node_id=1, host="127.0.0.1", port=9999)
+    damaged = [
+        DamagedLog(topic=topic, partition=3, first_offset=100, next_offset=120, kind=kind, replicas=replicas)
+        for topic, kind, replicas in (
+            ("iaaaaaaaaaaa.orders", "short", 1),
+            ("own", "content", 3),
+            ("own", "end", 1),
+        )
+    ]
+    told: list[DamagedLog] = []
+    broker = _following(
+        internal,
+        "broker-1",
+        ConsumerKind.BROKER,
+        broker=address,
+        cluster_id="builtin-1",
+        damaged_logs=lambda: tuple(told),
+    )
+    async with broker as follower:
+        await _until(lambda: follower.connected)
+        (item,) = (await operator("GET", "brokers")).json()["items"]
+        assert item["damaged_logs"] == []
+        told += damaged
+        await operator.order()  # the next poll begins
+        await _until_true(lambda: _damaged(operator))
+        (item,) = (await operator("GET", "brokers")).json()["items"]
+    shown = item["damaged_logs"]
+    assert [(each["instance_id"], each["topic"], each["kind"]) for each in shown] == [
+        ("iaaaaaaaaaaa", "orders", "short"),
+        (None, "own", "content"),
+        (None, "own", "end"),
+    ]
+    alone, replicated, end = damaged_log_findings(item)
+    assert {finding.level for finding in (alone, replicated, end)} == {"bad"}
+    assert "orders-3 of instance iaaaaaaaaaaa: offsets 100 to 119 are lost or damaged" in alone.found
+    assert "no other replica" in alone.advice and "fetched anew" in replicated.advice
+    assert "had lost its end" in end.found
+
+
+async def _damaged(operator: Caller) -> bool:
+    (item,) = (await operator("GET", "brokers")).json()["items"]
+    return bool(item["damaged_logs"])
+
+
+async def _until_true(ask: Callable[[], Awaitable[bool]]) -> None:
+    for _ in range(1_000):
+        if await ask():
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError("it did not come to hold")
 
 
 async def test_after_a_restart_followers_go_on_and_running_stays_running(
