@@ -18,7 +18,6 @@ from broker.config_writer import ConfigWriter
 from broker.controller.api import ControllerApi
 from broker.coordinators.groups import GroupCoordinators
 from broker.coordinators.peers import Peers
-from broker.coordinators.producer_id_rates import ProducerIdRates
 from broker.coordinators.producer_ids import ProducerIds
 from broker.coordinators.transactions import TransactionCoordinators
 from broker.damage_report import log_damage
@@ -117,7 +116,6 @@ class Broker:
         self.maintenance = Maintenance(self)
         self.member = ClusterMember(self)
         self.replication = Replication(self, self.member.who)
-        self.producer_id_rates = ProducerIdRates()
         self.producer_ids = ProducerIds(self.member.tree, config.node_id)
         peers = Peers(self.metadata, config.secret, self.member.who)
         self.transactions = TransactionCoordinators(

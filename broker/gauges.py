@@ -44,7 +44,7 @@ def register_gauges(broker: "Broker") -> None:
         ),
         (
             "producer_ids_refused",
-            broker.producer_id_rates.refused,
+            broker.producer_ids.rates.refused,
             "Draws of a producer id that were put off: their instance draws too fast.",
         ),
         (

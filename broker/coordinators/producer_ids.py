@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from broker.coordinators.producer_id_rates import ProducerIdRates
 from broker.znode_paths import PRODUCER_ID_BLOCK
 from broker.znodes import ZnodeDamaged, decode_producer_id_block, encode_producer_id_block
 from contracts.tree import Create, SetData, TreeConflict, TreeUnavailable
@@ -28,6 +29,8 @@ class ProducerIds:
     """The allocator of one broker."""
 
     def __init__(self, tree: "Tree", broker_id: int) -> None:
+        self.rates = ProducerIdRates()
+        """Of those who draw for themselves: ask it before `draw`."""
         self._tree = tree
         self._broker_id = broker_id
         self._blocks: list[range] = []

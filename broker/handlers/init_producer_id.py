@@ -32,7 +32,7 @@ def handle(broker: "Broker", call: "Call") -> None:
     version, request = call.api_version, call.request
     token = answering(call, lambda result: _response(version, result))
     if request.transactional_id is None:
-        if not broker.producer_id_rates.allow(call.instance_id, broker.now_ms()):
+        if not broker.producer_ids.rates.allow(call.instance_id, broker.now_ms()):
             token(_without_transactions(None))
             return
         broker.producer_ids.draw(lambda producer_id: token(_without_transactions(producer_id)))
