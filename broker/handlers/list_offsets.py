@@ -79,6 +79,10 @@ class _Request:
         self._reply()
 
     def _resume(self) -> None:
+        """When it is the instance's turn."""
+        self._broker.server.time.go_on(self._call.channel.turn, self._resumed)
+
+    def _resumed(self) -> None:
         if self._call.is_gone:
             return
         try:
