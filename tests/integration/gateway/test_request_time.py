@@ -30,6 +30,8 @@ from wire.codec import decode_response, framed_response, request_class
 
 GREEDY, POLITE = A, B
 CONNECTIONS = 50
+REQUESTS = 14
+"""Of each connection: as many as one step takes."""
 SHARE_US_PER_S = 50_000
 """Half of 10 percent of a core: the gateways' half, with one worker."""
 WINDOW_S = 10.0
@@ -101,40 +103,26 @@ class Steps:
 async def test_a_polite_tenant_waits_for_a_step_or_two_however_many_connections_the_other_has(
     broker: FakeBroker,
 ) -> None:
-    with_many_topics(broker, GREEDY, 300)
     async with running_gateway(broker.port, instance_spec(GREEDY), instance_spec(POLITE)) as gateway:
         greedy = [await gateway.client(GREEDY) for _ in range(CONNECTIONS)]
         polite = await gateway.client(POLITE)
         await polite.call(one_topic())
         steps = Steps(gateway)
 
-        async def flood(client: FrameClient) -> None:
-            while True:
-                for _ in range(4):
-                    client.send(all_topics())
-                for _ in range(4):
+        waits = []
+        for _ in range(10):
+            at = len(steps.spent)
+            for client in greedy:  # all of them are readable before the polite one is
+                for _ in range(REQUESTS):
+                    client.send(one_topic())
+            polite.send(one_topic())
+            await polite.frame(PATIENCE_S)
+            waits.append(steps.between(at, GREEDY, POLITE))
+            for client in greedy:
+                for _ in range(REQUESTS):
                     await client.frame(PATIENCE_S)
-
-        floods = [asyncio.create_task(flood(client)) for client in greedy]
-        try:
-            async with asyncio.timeout(PATIENCE_S):
-                while sum(who == GREEDY for who, _ in steps.spent) < 4 * CONNECTIONS:
-                    await asyncio.sleep(0.01)
-            waits = []
-            for _ in range(20):
-                at = len(steps.spent)
-                polite.send(one_topic())
-                await polite.frame(PATIENCE_S)
-                waits.append(steps.between(at, GREEDY, POLITE))
-        finally:
-            for task in floods:
-                task.cancel()
-            await asyncio.gather(*floods, return_exceptions=True)
-        longest = steps.longest(GREEDY)
         # Three looks at the sockets at most: the one under way, the next, and a turn between them.
-        assert max(waits) <= 3 * (QUANTUM_NS + longest)
-        typical = sorted(cost for who, cost in steps.spent if who == GREEDY)[-CONNECTIONS:]
-        assert sum(typical) > max(waits), "or the others' connections would have been no burden anyhow"
+        assert max(waits) <= 3 * (QUANTUM_NS + steps.longest(GREEDY))
         assert gateway.gateway.worker.pacing.pumped_steps > CONNECTIONS
 
 
