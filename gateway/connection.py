@@ -355,7 +355,7 @@ class Connection:
             self.close(DisconnectCause.UPSTREAM_CLOSED)
             return
         want_client = can_take and not self.client_ended and not self.upstream_ended
-        if want_client != self.reading_client and not self.client_waits:
+        if want_client != self.reading_client and (not self.client_waits or self.unhandled is not None):
             self._read_client(want_client)
         want_upstream = (
             upstream is not None and not upstream.held and client_clear and not self.upstream_ended
