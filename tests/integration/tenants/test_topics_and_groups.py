@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 from kio.schema.list_groups.v4.request import ListGroupsRequest
 from kio.schema.metadata.v8.request import MetadataRequest
 
@@ -116,6 +116,7 @@ def test_what_a_topic_may_not_be(stack: Stack, instance: dict[str, Any]) -> None
         {"name": "t" * 237},
         {"name": "t", "configs": {"unclean.leader.election.enable": "true"}},
         {"name": "t", "configs": {"retention.ms": "-2"}},
+        {"name": "t", "configs": {"leader.replication.throttled.replicas": "*"}},
         {"name": "t", "partitions": 0},
     ):
         problem = stack.api("POST", path, body, expect=422)
@@ -140,6 +141,35 @@ def test_a_topics_defaults_fit_its_instance(stack: Stack, instance: dict[str, An
     assert values["max.message.bytes"] == "4096"
     assert values["retention.ms"] == "3600000"
     assert values["segment.bytes"] == str(10_000_000_000 // 100)
+
+
+def test_a_topic_shows_what_its_instance_allows_and_follows_it(
+    stack: Stack, instance: dict[str, Any]
+) -> None:
+    """What Kafka Streams asks of a repartition topic, by a client and in the console."""
+    configs = {
+        "cleanup.policy": "delete",
+        "retention.ms": "-1",
+        "retention.bytes": "-1",
+        "segment.bytes": "52428800",
+        "segment.index.bytes": "52428800",
+    }
+    admin = AdminClient({"bootstrap.servers": instance["bootstrap_servers"]})
+    (made,) = admin.create_topics([NewTopic("repartition", 4, config=configs)]).values()
+    made.result(20)
+    topics = f"instances/{instance['id']}/topics"
+    stack.api("POST", topics, {"name": "console", "configs": configs})
+    stack.api("PATCH", f"{topics}/console", {"configs": {"retention.ms": "999999999999", "flush.ms": "5"}})
+
+    def shown(name: str) -> list[str]:
+        resource = ConfigResource(ConfigResource.Type.TOPIC, name)
+        (described,) = admin.describe_configs([resource]).values()
+        configs = {one["name"]: one["value"] for one in stack.api("GET", f"{topics}/{name}")["configs"]}
+        return [described.result(20)["retention.ms"].value, configs["retention.ms"]]
+
+    for limit_ms in (30 * 24 * 3_600_000, 3_600_000, 7_200_000):
+        stack.api("PATCH", f"instances/{instance['id']}", {"limits": {"retention_ms_max": limit_ms}})
+        _eventually(lambda limit=limit_ms: {*shown("repartition"), *shown("console")} == {str(limit)})  # type: ignore[misc]
 
 
 def test_a_group_with_its_members_and_lag(stack: Stack, instance: dict[str, Any]) -> None:
