@@ -21,6 +21,8 @@ from runtime.logs import get_logger
 _log = get_logger(__name__)
 _MAX_WAIT_MS: Final = 500
 _RESPONSE_BYTES_MAX: Final = 8 * 1024 * 1024
+EPOCHS_ASKED_MAX: Final = 2_000
+"""Partitions of one request for epochs: the leader's bound on list entries holds for brokers, too."""
 _PARTITION_BYTES_MIN: Final = 1024 * 1024
 """Of one partition in an answer; more when few have moved: one that catches up gets all of it."""
 _EPOCH_MAX: Final = 2**31 - 1
@@ -162,9 +164,12 @@ class Fetcher:
         return max(1, min(due_ms - now_ms, wait_ms))
 
     def _settle(self, now_ms: int) -> list[wire.EpochAsked]:
-        """Move on those that are due; what must be asked of the leader for the others."""
-        asked = []
+        """Move on those that are due; what must be asked of the leader for the others, or for the first of
+        them: the rest is due at once with the next request."""
+        asked: list[wire.EpochAsked] = []
         for key, each in list(self._unsettled.items()):
+            if len(asked) == EPOCHS_ASKED_MAX:
+                break
             if each.not_before_ms > now_ms or each.awaits_epoch:
                 continue
             try:
