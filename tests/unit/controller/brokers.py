@@ -102,7 +102,7 @@ class _Process:
             broker_id,
             logs,  # type: ignore[arg-type]
             self.metadata,
-            log_config=lambda _: _CONFIG,
+            log_config=lambda *_: _CONFIG,
             replica_lag_max_ms=_LAG_MAX_MS,
             now_ms=lambda: 0,
             epoch_ms=lambda: 0,
