@@ -20,6 +20,7 @@ from wire.legacy.message_set import MAGIC_V0, MAGIC_V1
 LEGACY_BELOW: Final = 4
 """Versions whose clients read no record batches."""
 ANSWER_BYTES_MAX: Final = 512 * 1024
+"""Of one answer, unless its first message is larger."""
 _V1_FROM: Final = 2
 _ONE_WHOLE_FROM: Final = 3
 """From here on the first message is never cut (KIP-74)."""

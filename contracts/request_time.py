@@ -11,7 +11,7 @@ CORE_US_PER_S: Final = 1_000_000
 PERCENT_US_PER_S: Final = CORE_US_PER_S // 100
 REQUEST_PERCENT_MIN: Final = 5
 REQUEST_PERCENT_MAX: Final = 100_000
-"""A thousand cores."""
+"""Of what operators may give: a thousand cores."""
 REQUEST_PERCENT_FLOOR: Final = 50
 """Of the default: half a core, for connects, group work and Metadata of an instance with small rates."""
 _DEFAULT_US_PER_MB: Final = 48_000

@@ -49,14 +49,19 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Bounds of an instance beside rates and capacity (design: Gateway)."""
 
     partitions_max: int = 300
+    """Of all its topics; the controller counts. Beyond it POLICY_VIOLATION with the numbers."""
     connections_max: int = 5_000
+    """Over all gateway workers; one more is reset (`connections_max`). Each broker takes as many."""
     connections_per_ip_max: int = 5_000
+    """Of one client address; one more is reset (`connections_per_ip_max`)."""
     connection_rate_max: int = 2_000
-    """New connections per second."""
+    """New connections per second; one more is reset (`connection_rate_max`)."""
     message_bytes_max: int = 1_048_588
-    """One record batch; Kafka's max.message.bytes."""
+    """One record batch, Kafka's max.message.bytes: MESSAGE_TOO_LARGE. Topics may have less."""
     request_bytes_max: int = 100 * 1024 * 1024
+    """One request, length prefix aside; a larger one ends its connection (`request_too_large`)."""
     retention_ms_max: int = 30 * 24 * 3600 * 1000
+    """What `retention.ms` of a topic means at most, whatever it says, -1 included. No error."""
 
 
 class Deletion(msgspec.Struct, frozen=True, kw_only=True):

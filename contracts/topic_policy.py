@@ -15,11 +15,13 @@ from contracts.specs import Limits
 MIB: Final = 1024 * 1024
 GIB: Final = 1024 * MIB
 SEGMENT_BYTES_MIN: Final = MIB
+"""The least that a topic's `segment.bytes` comes to: a segment's files cost the same whatever its size."""
 SEGMENT_BYTES_MAX: Final = GIB
 RETENTION_MS: Final = "retention.ms"
 MAX_MESSAGE_BYTES: Final = "max.message.bytes"
 SEGMENT_BYTES_DEFAULT_MIN: Final = 16 * MIB
 SEGMENT_MS_MIN: Final = 10 * 60 * 1000
+"""The least that a topic's `segment.ms` comes to."""
 _I64_MAX: Final = 2**63 - 1
 _I32_MAX: Final = 2**31 - 1
 

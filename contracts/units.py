@@ -18,6 +18,8 @@ _FACTORS: Final = {
     "GiB": 2**30,
     "TiB": 2**40,
 }
+_FOUR_DIGITS_FROM: Final = 999.5
+"""Rounded to three, it would be written as a power of ten."""
 _DURATION_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DURATION: Final = re.compile(r"\s*(\d{1,12}(?:\.\d{1,6})?)(ms|s|m|h|d)?\s*\Z", re.ASCII)
 _TEXT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*(/s)?\s*\Z", re.ASCII)
@@ -52,7 +54,9 @@ def format_bytes(count: int, *, rate: bool = False) -> str:
     suffix = "/s" if rate else ""
     for unit, factor in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if abs(count) >= factor:
-            return f"{count / factor:.3g} {unit}{suffix}"
+            value = count / factor
+            digits = f"{value:.3g}" if abs(value) < _FOUR_DIGITS_FROM else f"{value:.0f}"
+            return f"{digits} {unit}{suffix}"
     return f"{count} B{suffix}"
 
 

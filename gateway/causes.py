@@ -8,47 +8,77 @@ class DisconnectCause(StrEnum):
 
     # The client's own doing, in order.
     CLIENT_CLOSED = "client_closed"
+    """The client ended it, and all that it had asked was answered."""
     CLIENT_RESET = "client_reset"
+    """The client's socket broke."""
 
     # Refused at accept: nothing was read.
     NOT_WHITELISTED = "not_whitelisted"
+    """No entry of the instance's whitelist has the address."""
     CONNECTIONS_MAX = "connections_max"
+    """The instance has `connections_max` connections."""
     CONNECTIONS_PER_IP_MAX = "connections_per_ip_max"
+    """The address has `connections_per_ip_max` connections."""
     CONNECTION_RATE_MAX = "connection_rate_max"
+    """The instance opened `connection_rate_max` connections within the second."""
     INSTANCE_SUSPENDED = "instance_suspended"
+    """The instance is suspended; also ends the connections it has."""
     INSTANCE_NOT_SERVED = "instance_not_served"
+    """The instance was deleted while the client came."""
 
     # The instance changed under a live connection.
     WHITELIST_CHANGED = "whitelist_changed"
+    """The address is not on the whitelist any more."""
     INSTANCE_DELETED = "instance_deleted"
+    """The instance was deleted."""
     INSTANCE_ABSENT = "instance_absent"
+    """The feed tells of the instance no more."""
     LISTENER_REMOVED = "listener_removed"
+    """The vip:vport does not belong to the instance any more."""
     GATEWAY_STOPPED = "gateway_stopped"
+    """The worker stops."""
 
     # The client was slow or silent while we were reading.
     FIRST_BYTE_TIMEOUT = "first_byte_timeout"
+    """No head of a request within `first_byte_ms` of the accept."""
     FRAME_TIMEOUT = "frame_timeout"
+    """A request that was begun did not come on fast enough (`frame_ms`)."""
     IDLE_TIMEOUT = "idle_timeout"
+    """No request within `idle_ms`."""
     DRAIN_TIMEOUT = "drain_timeout"
+    """One side had closed, and the rest was not taken within `drain_ms`."""
 
     # The client's bytes are no request we serve.
     BAD_FRAME_LENGTH = "bad_frame_length"
+    """A length prefix below that of the smallest request."""
     REQUEST_TOO_LARGE = "request_too_large"
+    """More bytes than the instance or the API allows, or more list entries."""
     MALFORMED_REQUEST = "malformed_request"
+    """The bytes are not a request of the API and version that they name."""
     UNSUPPORTED_API = "unsupported_api"
+    """An API that tenants are not served."""
     UNSUPPORTED_VERSION = "unsupported_version"
+    """A version that is not served, of any API but ApiVersions."""
     BUFFER_BUDGET = "buffer_budget"
+    """The instance has too much of half-received requests on this worker."""
     ACKS_ZERO_REFUSED = "acks_zero_refused"
+    """A Produce without acknowledgement was refused: nothing else can tell its client."""
 
     # The backend's side.
     UPSTREAM_UNKNOWN = "upstream_unknown"
+    """No broker of that number is known."""
     UPSTREAM_UNREACHABLE = "upstream_unreachable"
+    """The broker did not take a connection."""
     UPSTREAM_LOGIN_REFUSED = "upstream_login_refused"
+    """The broker did not let the gateway in for this instance."""
     UPSTREAM_CLOSED = "upstream_closed"
+    """The broker closed the connection; its own cause says why."""
     UPSTREAM_MALFORMED = "upstream_malformed"
+    """The broker sent what is no reply to what was asked, or more than a reply may have."""
 
     # Ours: a bug, logged with its traceback.
     INTERNAL_ERROR = "internal_error"
+    """A bug; the log has its traceback."""
 
 
 REFUSED_AT_ACCEPT = frozenset(

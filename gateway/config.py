@@ -15,6 +15,7 @@ class Timeouts:
     frame_ms: int = 30_000
     """A window in which a started frame must bring `frame_progress_bytes` or end."""
     frame_progress_bytes: int = 1024
+    """At least so many bytes of a frame in a window."""
     frame_time_max_ms: int = 90_000
     """What a frame must bring in a window is its part of so much, if that is more: one that drips is gone by
     then, however large it says it is."""

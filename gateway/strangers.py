@@ -12,7 +12,8 @@ from traffic.cpu import CPU_BURST_MS
 from traffic.flow import Flow
 
 RATE_US_PER_S: Final = 50_000
-"""A twentieth of a core: some thousand refused connections per second."""
+"""CPU time of a worker for an instance's strangers, a twentieth of a core: some thousand refused connections
+per second."""
 STRANGERS: Final = frozenset(
     {
         DisconnectCause.NOT_WHITELISTED,

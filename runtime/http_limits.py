@@ -26,6 +26,7 @@ class HttpLimits:
     line_bytes_max: int = 8 * 1024
     """One of them."""
     header_lines_max: int = 100
+    """Beside the request line."""
     head_timeout_s: float = 10.0
     """From the connect, or a later request's first byte, until the head is complete."""
     body_timeout_s: float = 30.0
@@ -37,6 +38,7 @@ class HttpLimits:
     keep_alive_s: int = 5
     """An idle connection is closed after so long."""
     connections_max: int = 1_024
+    """Of all addresses; when it is full the oldest one that only waits goes, else 503."""
     connections_per_address_max: int = 256
     """Of one IPv4 address or one /64 of IPv6; not of those in `proxies`, who speak for many."""
     requests_max: int = 768

@@ -11,9 +11,9 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 import prometheus_client
 
 THREADS_MAX: Final = 4
-"""Who scrapes comes alone, or with a spare; beyond it connections are closed unheard."""
+"""Scrapes at once. Who scrapes comes alone, or with a spare; beyond it connections are closed unheard."""
 REQUEST_TIMEOUT_S: Final = 10.0
-"""For a whole request with its answer."""
+"""For a whole scrape with its answer."""
 Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 

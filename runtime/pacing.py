@@ -27,6 +27,7 @@ from traffic.turns import Hold, Step, Turn, Turns
 BILL_NS: Final = 250_000
 """What an instance must have spent to be billed: a charge per step would cost more than the clock."""
 GOING_ON_DEBT_MS: Final = 250
+"""What was begun goes on (replies, mostly) until the debt is worth so much of the rate."""
 
 
 class CpuAccount(Protocol):

@@ -31,7 +31,9 @@ from tenants.internal import create_internal_routes
 
 __all__ = ["create_console_app", "create_internal_routes"]
 BODY_BYTES_MAX: Final = 1024 * 1024
+"""Of a request to the console whose caller is known."""
 STRANGERS_BODY_BYTES_MAX: Final = 16 * 1024
+"""Of one whose caller is not known: a login has little to say."""
 _ROUTERS: Final = (
     accounts.router,
     instances.router,

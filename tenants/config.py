@@ -7,6 +7,7 @@ from typing import Final
 from tenants.vports import VipPool
 
 DELETION_GRACE_MS: Final = 7 * 24 * 3600 * 1000
+"""The default of `--deletion-grace`: so long a deleted instance is kept whole."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,9 @@ from typing import Final
 
 WINDOW_MS: Final = 60_000
 FAILURES_MAX_PER_PAIR: Final = 5
+"""Wrong passwords in a minute for one user from one address (IPv6: /64)."""
 FAILURES_MAX_PER_ADDRESS: Final = 20
+"""Wrong passwords in a minute from one address, whoever it names."""
 _KEYS_MAX: Final = 10_000
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 REST_MS: Final = 7 * 24 * 3600 * 1000
+"""How long a vport that was served is given to nobody else."""
 _POOL_ADDRESSES_MAX: Final = 65_536
 RESTING_SHARE: Final = 10
 """A tenant's ports at rest are at most one in so many of the pool."""

@@ -12,7 +12,7 @@ from traffic.flow import UNLIMITED, Flow
 from traffic.saved import SavedCpu
 
 CPU_BURST_MS: Final = 1_000
-"""What the bucket holds when full, in time of its rate: connects and logins come in bursts."""
+"""What a bucket of request time holds when full, in time of its rate: connects and logins come in bursts."""
 CPU_BURST_MIN_US: Final = 50_000
 """And at least: with many workers the share of one is small, and clients come to it before its lease."""
 RATE_MIN_US_PER_S: Final = 100

@@ -14,6 +14,7 @@ import cramjam
 from wire.batch import CODEC_GZIP, CODEC_LZ4, CODEC_NONE, CODEC_SNAPPY, CODEC_ZSTD, Buffer
 
 PAYLOAD_BYTES_MAX: Final = 32 * 1024 * 1024
+"""What one batch or message set may decompress to, whatever it declares."""
 _FIRST_GUESS_BYTES: Final = 64 * 1024
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\0"
 _XERIAL_VERSIONS: Final = (1).to_bytes(4, "big") * 2

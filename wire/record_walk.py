@@ -25,6 +25,7 @@ RECORD_BYTES_MIN: Final = 7
 """A length, five fields of a byte and the attributes."""
 _BODY_BYTES_MIN: Final = RECORD_BYTES_MIN - 1
 COMPRESSED_COUNT_FREE: Final = 10_000
+"""Records that a compressed batch may declare however small it is."""
 COMPRESSED_COUNT_PER_BYTE: Final = 16
 """Offset deltas count up, so no codec makes less than about a bit of a record."""
 COUNT_MAX: Final = 1_000_000

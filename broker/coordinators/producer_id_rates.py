@@ -7,8 +7,9 @@ Clients take COORDINATOR_LOAD_IN_PROGRESS for "ask again soon", as Kafka answers
 from typing import Final
 
 IDS_PER_S: Final = 50
+"""Producer ids that one instance may draw at each broker."""
 IDS_AT_ONCE: Final = 1_000
-"""A fleet of producers that starts anew."""
+"""Drawn at once, before the rate counts: a fleet of producers that starts anew."""
 _BUCKETS_SWEPT: Final = 1_000
 
 

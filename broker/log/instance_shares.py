@@ -13,8 +13,10 @@ from broker.log.producer_state import ProducerStates
 from contracts.names import owner_of
 
 SMALL_SEGMENTS_PER_LOG: Final = 256
-"""A week of hourly segments fits. See `SegmentList.small_count`."""
+"""Segments below `SMALL_SEGMENT_BYTES` that are closed for their time: a week of hourly ones fits. See
+`SegmentList.small_count`."""
 SMALL_SEGMENTS_PER_INSTANCE: Final = 10_240
+"""The same for all logs of an instance together."""
 SMALL_SEGMENTS_MIN: Final = 16
 """Every log may have so many, however many logs its instance has."""
 _EVICTED_AT_ONCE: Final = 16

@@ -13,7 +13,7 @@ from broker.scanning.messages import Answer, Failed, Request, Result
 from traffic.turns import Turn, Turns
 
 BEGUN_MAX: Final = 8
-"""Each holds a decompressed payload of 32 MiB at most."""
+"""Jobs that are under way at once. Each holds a decompressed payload of 32 MiB at most."""
 _REMEMBERED_MAX: Final = 1_000
 """Instances without a job whose debts are kept."""
 

@@ -22,7 +22,9 @@ from tenants.store.engine import Store
 
 _log = get_logger(__name__)
 SESSION_MS: Final = 12 * 3600 * 1000
+"""From a login at the console until it has to be repeated."""
 KEYS_MAX: Final = 200
+"""API keys of one tenant."""
 _TOUCH_EVERY_MS: Final = 60_000
 ADMIN: Final = "admin"
 LOCAL_KEY_ID: Final = "local"

@@ -23,6 +23,7 @@ from tenants.usecases.ceilings import Ceilings
 from tenants.usecases.placement import Placement
 
 TOPIC_WHITELISTS_MAX: Final = 1_000
+"""Topics of an instance that have a whitelist of their own."""
 NEITHER: Final = (
     "say who may connect: give whitelist (CIDRs) or set allow_all to true (--whitelist CIDR, --allow-all)"
 )

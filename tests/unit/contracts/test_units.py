@@ -36,7 +36,15 @@ def test_nonsense_is_refused_with_the_text_in_the_sentence(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(0, "0 B"), (999, "999 B"), (12_500_000, "12.5 MB"), (10**9, "1 GB")]
+    ("value", "text"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (12_500_000, "12.5 MB"),
+        (999_900_000, "1000 MB"),
+        (10**9, "1 GB"),
+        (10**15, "1000 TB"),
+    ],
 )
 def test_sizes_for_people(value: int, text: str) -> None:
     assert format_bytes(value) == text
