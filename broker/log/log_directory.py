@@ -34,6 +34,8 @@ HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
 CLEANED_TO: Final = "cleaner-offset-checkpoint"
 DAMAGE: Final = "damage-checkpoint"
 DELETE_SUFFIX: Final = "-delete"
+STRAY_SUFFIX: Final = "-stray"
+"""Kafka's too, of partitions that are set aside: never loaded, never removed but by a person."""
 NAME_BYTES_MAX: Final = 255
 
 
@@ -174,7 +176,13 @@ class LogDirectory:
 
     def deleted_path(self, topic: str, partition: int, topic_id: uuid.UUID) -> Path:
         """Where a deleted partition waits; long topic names are cut as Kafka does."""
-        suffix = f"-{partition}.{topic_id.hex}{DELETE_SUFFIX}"
+        return self._renamed(topic, f"-{partition}.{topic_id.hex}{DELETE_SUFFIX}")
+
+    def stray_path(self, topic: str, partition: int, topic_id: uuid.UUID) -> Path:
+        """Where a partition that was set aside stays."""
+        return self._renamed(topic, f"-{partition}.{topic_id.hex}{STRAY_SUFFIX}")
+
+    def _renamed(self, topic: str, suffix: str) -> Path:
         return self.path / (topic[: NAME_BYTES_MAX - len(suffix)] + suffix)
 
     def partitions(self) -> tuple[list[tuple[str, int]], list[Path]]:

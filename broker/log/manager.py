@@ -268,9 +268,25 @@ class LogManager:
     def delete(self, topic: str, partition: int) -> None:
         """Take a partition away; its files go with the next removal job. Raises: StorageFailed, KeyError."""
         log = self.logs[topic, partition]
+        target = self._directory_of(log).deleted_path(topic, partition, log.topic_id)
+        self._take_away(topic, partition, target)
+        self._deleted.append(target)
+
+    def set_aside(self, topic: str, partition: int) -> Path:
+        """Take a partition away and keep its files, under the name that is returned: nobody has ordered their
+        deletion. Raises: StorageFailed, KeyError."""
+        log = self.logs[topic, partition]
+        target = self._directory_of(log).stray_path(topic, partition, log.topic_id)
+        self._take_away(topic, partition, target)
+        return target
+
+    def _directory_of(self, log: PartitionLog) -> LogDirectory:
         directory = self._directories.get(log.directory.parent)
         assert directory is not None
-        target = directory.deleted_path(topic, partition, log.topic_id)
+        return directory
+
+    def _take_away(self, topic: str, partition: int, target: Path) -> None:
+        log = self.logs[topic, partition]
         log.release_files()
         try:
             log.directory.rename(target)
@@ -280,7 +296,6 @@ class LogManager:
         del self.logs[topic, partition]
         self.shares.log_removed(topic, log.producers)
         self._flushing.discard(log)
-        self._deleted.append(target)
 
     def forget_offline(self, topic: str, partition: int) -> None:
         """The topic is deleted: its name may be used anew. What can be reached of it is removed."""

@@ -185,7 +185,9 @@ class ReplicaManager(Replicas):
     def _log_of(self, key: Key, topic_id: UUID, config: LogConfig, *, is_new: bool) -> PartitionLog:
         log = self._logs.get(*key)
         if log is not None and log.topic_id not in (topic_id, NO_TOPIC_ID):
-            self._logs.delete(*key)  # the topic it belonged to is gone, its name was taken again
+            # Deletions wait for every broker, so this name was taken again without one: the tree was lost.
+            path = self._logs.set_aside(*key)
+            _log.error("a log of another topic of this name is set aside", path=str(path), topic=key[0])
             log = None
         if log is not None:
             return log

@@ -96,6 +96,7 @@ class ZooKeeperTree:
             await asyncio.wait_for(self._first_session.wait(), _START_TIMEOUT_S)
         except TimeoutError:
             await self.aclose()
+            self._client, self._closing = None, False  # whoever waits for a ZooKeeper tries again
             raise TreeUnavailable(f"no ZooKeeper answers at {self._addresses}") from None
 
     async def close_to_others(self) -> None:

@@ -3,7 +3,7 @@
 import struct
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -44,25 +44,23 @@ def _held(broker: BrokerProcess) -> float:
     return broker.metrics()["portico_broker_receive_memory_bytes"]
 
 
-def _stall(broker: BrokerProcess, held: ExitStack, instance_id: str, count: int) -> list[RawClient]:
-    """Frames of 90 MiB, of which the first 19 MiB come, and then nothing."""
-    clients = [held.enter_context(_connect(broker, instance_id)) for _ in range(count)]
-    piece = memoryview(bytes(19 * MIB))
-    for client in clients:
-        client.socket.sendall(struct.pack(">ihh", 90 * MIB, 0, 8))
-        client.socket.setblocking(False)
-    sent = dict.fromkeys(clients, 0)
-    idle_since = time.monotonic()
-    while any(number < len(piece) for number in sent.values()) and time.monotonic() - idle_since < 1.5:
-        for client, at in sent.items():
-            if at == len(piece):
-                continue
-            try:
-                sent[client] += client.socket.send(piece[at : at + MIB])
-                idle_since = time.monotonic()
-            except BlockingIOError:
-                time.sleep(0.001)
-    return clients
+class _Stalled:
+    """Frames of 90 MiB, of which the first 19 MiB come, as far as they are taken, and then nothing."""
+
+    def __init__(self, broker: BrokerProcess, held: ExitStack, instance_id: str, count: int) -> None:
+        self._piece = memoryview(bytes(19 * MIB))
+        self._sent = {held.enter_context(_connect(broker, instance_id)): 0 for _ in range(count)}
+        for client in self._sent:
+            client.socket.sendall(struct.pack(">ihh", 90 * MIB, 0, 8))
+            client.socket.setblocking(False)
+
+    def push(self) -> bool:
+        """Send what the broker takes now; it takes more when others have had their turn. Always False."""
+        for client, at in self._sent.items():
+            with suppress(BlockingIOError):
+                while at < len(self._piece):
+                    at = self._sent[client] = at + client.socket.send(self._piece[at : at + MIB])
+        return False
 
 
 def _produce(broker: BrokerProcess, instance_id: str, topic: str) -> int:
@@ -78,8 +76,8 @@ def test_another_tenants_produce_does_not_wait_for_stalled_frames(broker: Broker
     with _connect(broker, POLITE) as client:
         create_topic(client, f"{POLITE}.t")
     with ExitStack() as held:
-        _stall(broker, held, GREEDY, 14)
-        _wait_until(lambda: _held(broker) > 80 * MIB)
+        stalled = _Stalled(broker, held, GREEDY, 14)
+        _wait_until(lambda: stalled.push() or _held(broker) > 80 * MIB)
         for number in range(5):
             assert _produce(broker, POLITE, "t") == number
         assert _held(broker) <= (100 + 32 + 20) * MIB, "its share, small ones, and one frame beyond"
@@ -92,9 +90,8 @@ def test_the_largest_staller_goes_when_memory_is_short(broker: BrokerProcess) ->
     with _connect(broker, POLITE) as client:
         create_topic(client, f"{POLITE}.t")
     with ExitStack() as held:
-        for instance_id in (GREEDY, ALSO_GREEDY, THIRD):
-            _stall(broker, held, instance_id, 6)
-        _wait_until(lambda: _held(broker) >= 250 * MIB)
+        each = [_Stalled(broker, held, instance_id, 6) for instance_id in (GREEDY, ALSO_GREEDY, THIRD)]
+        _wait_until(lambda: any(one.push() for one in each) or _held(broker) >= 250 * MIB)
         assert _produce(broker, POLITE, "t") == 0
         assert broker.closed_by("frame_given_up") >= 1
         assert broker.closed_by("frame_stalled") == broker.closed_by("frame_too_slow") == 0

@@ -33,6 +33,24 @@ async def session(
         await tree.aclose()
 
 
+async def test_a_start_that_found_nobody_is_tried_again(
+    zookeeper: ZooKeeperServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a master does that is started before its ZooKeeper."""
+    monkeypatch.setattr("runtime.tree.zookeeper._START_TIMEOUT_S", 0.5)
+    async with proxied(zookeeper.port) as proxy:
+        proxy.refuse()
+        tree = ZooKeeperTree(f"127.0.0.1:{proxy.port}", SESSION_TIMEOUT_MS, None)
+        for _ in range(2):
+            with pytest.raises(TreeUnavailable, match="no ZooKeeper answers"):
+                await tree.start()
+        monkeypatch.setattr("runtime.tree.zookeeper._START_TIMEOUT_S", 30)
+        await proxy.start()
+        await tree.start()
+        assert tree.session_id
+        await tree.aclose()
+
+
 @asynccontextmanager
 async def behind_a_proxy(
     zookeeper: ZooKeeperServer,

@@ -98,6 +98,22 @@ def test_deleted_partitions_go_in_the_background(tmp_path: Path) -> None:
     assert manager.begin_removal() is None
 
 
+def test_what_is_set_aside_is_neither_loaded_nor_removed(tmp_path: Path) -> None:
+    manager, _ = open_manager(tmp_path)
+    fill(new_log_in(manager), 5)
+    aside = manager.set_aside("orders", 0)
+    assert manager.get("orders", 0) is None
+    assert aside == tmp_path / f"orders-0.{TOPIC_ID.hex}-stray"
+    before = {path.name: path.read_bytes() for path in aside.iterdir()}
+    manager.create("orders", 0, uuid.uuid4(), SMALL, NOW_MS)
+    assert manager.begin_removal() is None
+    manager.close()
+    manager, report = open_manager(tmp_path)
+    assert report.partitions == 1
+    assert manager.begin_removal() is None
+    assert {path.name: path.read_bytes() for path in aside.iterdir()} == before
+
+
 def test_the_blocks_of_large_segments_go_in_the_background(tmp_path: Path) -> None:
     config = LogConfig(max_message_bytes=16 * 1024 * 1024)
     manager, _ = open_manager(tmp_path, config)
