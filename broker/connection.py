@@ -26,6 +26,8 @@ from traffic.turns import Turn
 if TYPE_CHECKING:
     from broker.server import Server
 
+FRAME_BYTES_MIN: Final = 8
+"""API key, version, correlation id."""
 _SIZE: Final = struct.Struct(">i")
 _API_KEY: Final = struct.Struct(">h")
 _KEYED_BYTES: Final = 6
@@ -124,10 +126,10 @@ class Connection:
     def _may_read(self) -> bool:
         return (
             self.call is None
-            and not self._outbox
+            and not self._outbox.parts
             and self._mute is None
             and not self._awaits_turn
-            and len(self._pending) < _PENDING_MAX
+            and len(self._pending.calls) < _PENDING_MAX
             and not self.is_closed
         )
 
@@ -183,13 +185,14 @@ class Connection:
 
     def _receive_fresh(self) -> None:
         server = self._server
-        if server.memory.is_exhausted(self._share):
+        is_any_held = server.memory.used_bytes > 0
+        if is_any_held and server.memory.is_exhausted(self._share):
             self._wait_for_memory(server.memory.lack, holds_memory=False)
             return
         limit = server.config.receive_buffer_bytes
         if self._expects_large or not self.is_authenticated or (self.payer is not None and self.payer.is_new):
             limit = _LARGE_HEAD_BYTES  # the rest of a first frame may have to wait in the kernel
-        elif server.memory.is_short(self._share):
+        elif is_any_held and server.memory.is_short(self._share):
             limit = SMALL_BYTES
         received = self._socket.recv_into(server.shared, limit)
         if received == 0:
@@ -271,10 +274,11 @@ class Connection:
         self._handling = True
         while end - start >= 4 and self._may_read:
             size = int(_SIZE.unpack_from(view, start)[0])
-            fault = self._server.frame_size_fault(self, size)
-            if fault is not None:
-                self.close(fault)
-                break
+            if not FRAME_BYTES_MIN <= size <= self._server.frame_bytes_always:
+                fault = self._server.frame_size_fault(self, size)
+                if fault is not None:
+                    self.close(fault)
+                    break
             payer = self.payer  # the login may have been the frame before
             if (
                 payer is not None
@@ -363,8 +367,9 @@ class Connection:
             return
         if self.call is call:
             self.call = None
-            self._let_go()
-        if not self._pending:
+            if self._held is not None:
+                self._let_go()
+        if not self._pending.calls:
             self._send(call, reply)
             return
         self._pending.put(call, reply)
@@ -373,7 +378,8 @@ class Connection:
 
     def request_throttle_ms(self) -> int:
         """How long the instance waits for what it owes in request time, as an answer says it."""
-        return 0 if self.turn is None else self._server.time.throttle_ms(self.turn)
+        turn, time = self.turn, self._server.time
+        return time.throttle_ms(turn) if turn is not None and time.held else 0
 
     def _send(self, call: Call, reply: Ready) -> None:
         if reply.parts is not None:
@@ -447,7 +453,7 @@ class Connection:
 
     def _resume(self) -> None:
         """Go on reading if nothing stands against it; frames that are already here come first."""
-        if not self._may_read or self._handling:
+        if self._handling or not self._may_read:
             return
         self._watch.start_reading()
         if self._end - self._start >= 4:

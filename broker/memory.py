@@ -60,13 +60,13 @@ class ReceiveMemory:
     def is_exhausted(self, share: str) -> bool:
         """Not even a small buffer is left: sockets stay unread."""
         return self.used_bytes >= self.limit_bytes + self._small_extra_bytes or (
-            bool(share) and self._shares[share] >= self.share_bytes + self._small_extra_bytes
+            bool(share) and self._shares.get(share, 0) >= self.share_bytes + self._small_extra_bytes
         )
 
     def is_short(self, share: str) -> bool:
         """Large buffers are not to be had."""
         return self.used_bytes >= self.limit_bytes or (
-            bool(share) and self._shares[share] >= self.share_bytes
+            bool(share) and self._shares.get(share, 0) >= self.share_bytes
         )
 
     @property

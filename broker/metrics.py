@@ -49,6 +49,7 @@ class BrokerMetrics:
         self.connections_accepted = 0
         self.requests: defaultdict[int, int] = defaultdict(int)
         self.request_ms: defaultdict[int, int] = defaultdict(int)
+        """From requests to their answers, waits included."""
         self.connections_closed: dict[CloseCause, int] = dict.fromkeys(CloseCause, 0)
         self.append = Histogram()
         self.fetch = Histogram()
@@ -71,10 +72,6 @@ class BrokerMetrics:
     def closed(self, cause: CloseCause) -> None:
         """A connection was closed."""
         self.connections_closed[cause] += 1
-
-    def answered(self, api_key: int, duration_ms: int) -> None:
-        """A request was answered after so long."""
-        self.request_ms[api_key] += duration_ms
 
     def collect(self) -> "Iterable[Metric]":
         """For the registry."""

@@ -19,25 +19,26 @@ class PeerGone(Exception):  # noqa: N818 - a fact about the peer
 class Outbox:
     """Queued parts of replies and how far the first of them has been sent."""
 
-    __slots__ = ("_first_sent", "_parts", "_socket", "sent_bytes")
+    __slots__ = ("_first_sent", "_socket", "parts", "sent_bytes")
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
-        self._parts: deque[ReplyPart] = deque()
+        self.parts: deque[ReplyPart] = deque()
+        """What has not left; to be asked, not changed."""
         self._first_sent = 0
         self.sent_bytes = 0
 
     def __bool__(self) -> bool:
-        return bool(self._parts)
+        return bool(self.parts)
 
     def send(self, parts: list[ReplyPart]) -> bool:
         """Queue parts and send what the socket takes now; True when everything has left.
 
         Raises: PeerGone.
         """
-        if len(parts) == 1 and not self._parts and isinstance(parts[0], bytes):
+        if len(parts) == 1 and not self.parts and isinstance(parts[0], bytes):
             return self._send_only(parts[0])
-        self._parts.extend(parts)
+        self.parts.extend(parts)
         return self.flush()
 
     def _send_only(self, part: bytes) -> bool:
@@ -50,16 +51,16 @@ class Outbox:
         self.sent_bytes += sent
         if sent == len(part):
             return True
-        self._parts.append(part)
+        self.parts.append(part)
         self._first_sent = sent
         return False
 
     def flush(self) -> bool:
         """Send on; False when the socket is full or the turn is over. Raises: PeerGone."""
         turn = 0
-        while self._parts and turn < _TURN_BYTES:
+        while self.parts and turn < _TURN_BYTES:
             try:
-                if isinstance(self._parts[0], (bytes, bytearray, memoryview)):
+                if isinstance(self.parts[0], (bytes, bytearray, memoryview)):
                     sent, offered = self._send_buffers()
                 else:
                     sent, offered = self._send_file()
@@ -70,12 +71,12 @@ class Outbox:
             turn += sent
             if sent < offered:
                 return False
-        return not self._parts
+        return not self.parts
 
     def _send_buffers(self) -> tuple[int, int]:
         views: list[memoryview] = []
         more = 0
-        for part in self._parts:
+        for part in self.parts:
             if len(views) == _IOV_MAX:
                 break
             if not isinstance(part, (bytes, bytearray, memoryview)):
@@ -89,7 +90,7 @@ class Outbox:
         return sent, offered
 
     def _send_file(self) -> tuple[int, int]:
-        part = self._parts[0]
+        part = self.parts[0]
         assert not isinstance(part, (bytes, bytearray, memoryview))
         offered = part.size_bytes - self._first_sent
         sent = os.sendfile(self._socket.fileno(), part.fd, part.position + self._first_sent, offered)
@@ -101,16 +102,16 @@ class Outbox:
     def _advance(self, sent: int) -> None:
         self.sent_bytes += sent
         sent += self._first_sent
-        while self._parts:
-            part = self._parts[0]
+        while self.parts:
+            part = self.parts[0]
             size = len(part) if isinstance(part, (bytes, bytearray, memoryview)) else part.size_bytes
             if sent < size:
                 break
             sent -= size
-            self._parts.popleft()
+            self.parts.popleft()
         self._first_sent = sent
 
     def clear(self) -> None:
         """Drop what is queued: the connection is closed."""
-        self._parts.clear()
+        self.parts.clear()
         self._first_sent = 0

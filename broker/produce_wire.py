@@ -17,6 +17,10 @@ _I16: Final = struct.Struct(">h")
 _I32: Final = struct.Struct(">i")
 _ACKS_TIMEOUT_COUNT: Final = struct.Struct(">hii")
 _INDEX_SIZE: Final = struct.Struct(">ii")
+_ONE_HEAD: Final = struct.Struct(">hhiih")
+"""Size of the transactional id, acks, timeout, topics, size of the first one's name."""
+_ONE_PARTITION: Final = struct.Struct(">iii")
+"""Partitions, index, size of the records."""
 _V0: Final = struct.Struct(">ihq")
 _V2: Final = struct.Struct(">ihqq")
 _V5: Final = struct.Struct(">ihqqq")
@@ -86,9 +90,27 @@ def read_count(frame: memoryview, at: int, element_bytes: int) -> int:
 def scan_produce(frame: memoryview, at: int, api_version: int) -> ProduceScan:
     """Scan the body that begins at `at`. Raises: MalformedFrame."""
     try:
-        return _scan(frame, at, api_version)
+        return (_scan_one(frame, at) if api_version >= 3 else None) or _scan(frame, at, api_version)
     except struct.error as error:
         raise MalformedFrame(f"a Produce request ends early: {error}") from error
+
+
+def _scan_one(frame: memoryview, at: int) -> ProduceScan | None:
+    """What most requests are: one partition, no transactional id, a name in UTF-8. None: it is another."""
+    try:
+        id_size, acks, timeout_ms, topic_count, name_size = _ONE_HEAD.unpack_from(frame, at)
+        if id_size != -1 or topic_count != 1 or name_size < 0:
+            return None
+        name_at = at + _ONE_HEAD.size
+        name_end = name_at + name_size
+        partition_count, index, size = _ONE_PARTITION.unpack_from(frame, name_end)
+        start = name_end + _ONE_PARTITION.size
+        if partition_count != 1 or size < 0 or start + size != len(frame):
+            return None
+        name = str(frame[name_at:name_end], "utf-8")
+    except (struct.error, UnicodeDecodeError):
+        return None
+    return ProduceScan(None, acks, timeout_ms, [(name, [ProducePartition(index, start, start + size)])])
 
 
 def _scan(frame: memoryview, at: int, api_version: int) -> ProduceScan:

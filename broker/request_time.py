@@ -34,7 +34,7 @@ class RequestTime:
         self._traffic = traffic
         self._now_ms = now_ms
         self._turns: dict[str, Turn] = {}
-        self._held: dict[Turn, int] = {}
+        self.held: dict[Turn, int] = {}
         """Instances that waited for a debt lately, and when."""
         self.may_begin = self._pacing.may_begin
         self.is_stepping = False
@@ -72,7 +72,7 @@ class RequestTime:
     def wait(self, turn: Turn, work: Step, *, begins: bool) -> None:
         """Do something for an instance when it is its turn."""
         if turn.hold is not Hold.NONE:
-            self._held[turn] = self._now_ms()
+            self.held[turn] = self._now_ms()
         self._pacing.wait(turn, partial(self._in_turn, work), begins=begins)
 
     def go_on(self, turn: Turn | None, work: Step) -> None:
@@ -105,7 +105,7 @@ class RequestTime:
         What the answer itself has cost is billed before, where that may bring the instance into debt: to all
         others it would cost more than it tells.
         """
-        if not self._held or turn not in self._held:
+        if not self.held or turn not in self.held:
             return 0
         if self.is_stepping:
             return self._pacing.throttle_ms(turn)
@@ -121,7 +121,7 @@ class RequestTime:
         """Before a report: what is not billed yet. Instances without a connection or a debt have no place."""
         self._pacing.bill_all(self._turns.values())
         since_ms = self._now_ms() - _HELD_MS
-        self._held = {turn: at_ms for turn, at_ms in self._held.items() if at_ms > since_ms}
+        self.held = {turn: at_ms for turn, at_ms in self.held.items() if at_ms > since_ms}
         for instance_id, turn in list(self._turns.items()):
             if instance_id not in served and turn.hold is Hold.NONE and not turn.waiting:
                 self._pacing.leave(self._turns.pop(instance_id))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from broker.apis import APIS, CHARGED, Api, Handler
 from broker.call import Call, Channel
 from broker.causes import CloseCause
-from broker.connection import Connection
+from broker.connection import FRAME_BYTES_MIN, Connection
 from broker.memory import ReceiveMemory
 from broker.payer import Charged, Payer
 from broker.rate_limited import RateLimitedLog
@@ -25,9 +25,9 @@ from wire.codec import (
     RequestHeader,
     decode,
     is_flexible,
-    parse_request_header,
     parse_request_prefix,
     request_class,
+    request_header,
 )
 
 if TYPE_CHECKING:
@@ -38,8 +38,6 @@ _ACCEPTS_PER_TURN: Final = 64
 _SWEEP_S: Final = 1.0
 _ACCEPT_PAUSE_S: Final = 0.5
 _BACKLOG: Final = 1024
-_FRAME_BYTES_MIN: Final = 8
-"""API key, version, correlation id."""
 _EMPTY_FRAME: Final = bytes(4)
 _QUIET_CAUSES: Final = frozenset(
     {CloseCause.CLIENT_CLOSED, CloseCause.CLIENT_RESET, CloseCause.IDLE, CloseCause.SHUTDOWN}
@@ -72,6 +70,10 @@ class Server:
         self.shared_view = memoryview(self.shared)
         self.connections: dict[int, Connection] = {}
         self.muted: set[Connection] = set()
+        self.frame_bytes_always = min(
+            self.config.request_bytes_max, self.config.request_bytes_max_before_auth
+        )
+        """A frame from `FRAME_BYTES_MIN` up to here is read whoever sends it."""
         self._paid_by: Counter[str] = Counter()
         """Connections by the instance that pays for them."""
         self.call_soon = self.loop.call_soon
@@ -169,7 +171,7 @@ class Server:
         """Why a frame of this size is not read."""
         if size < 0:
             return CloseCause.FRAME_SIZE_NEGATIVE
-        if size < _FRAME_BYTES_MIN and not connection.expects_bare_token:
+        if size < FRAME_BYTES_MIN and not connection.expects_bare_token:
             return CloseCause.FRAME_TOO_SMALL
         if connection.is_authenticated:
             limit = self.config.request_bytes_max
@@ -199,7 +201,7 @@ class Server:
                     connection, CloseCause.FRAME_TOO_LARGE, f"{route.api.key.name} {len(frame)} bytes"
                 )
                 return
-            header = parse_request_header(frame, route.flexible)
+            header = request_header(api_key, api_version, correlation_id, frame, route.flexible)
             request: Any = frame
             if route.request_class is not None:
                 request = decode(route.request_class, bytes(frame), header.body_at)
@@ -314,7 +316,7 @@ class Server:
 
     def call_done(self, call: Call) -> None:
         """A call was answered."""
-        self.metrics.answered(call.header.api_key, self.now_ms() - call.received_at_ms)
+        self.metrics.request_ms[call.header.api_key] += self.now_ms() - call.received_at_ms
 
     # -- timers, mutes, the end --------------------------------------------------------------------------
 

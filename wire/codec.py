@@ -61,7 +61,13 @@ def skip_tagged_fields(frame: Any, at: int) -> int:
 
 def parse_request_header(frame: Any, flexible: bool) -> RequestHeader:
     """The header of a request; `flexible` (header v2) follows from API and version: see `is_flexible`."""
-    api_key, api_version, correlation_id = parse_request_prefix(frame)
+    return request_header(*parse_request_prefix(frame), frame, flexible)
+
+
+def request_header(
+    api_key: int, api_version: int, correlation_id: int, frame: Any, flexible: bool
+) -> RequestHeader:
+    """The same where the prefix was read before."""
     if len(frame) < 10:
         raise MalformedFrame("a request header without client id")
     (size,) = _I16.unpack_from(frame, 8)
@@ -70,7 +76,7 @@ def parse_request_header(frame: Any, flexible: bool) -> RequestHeader:
     if size >= 0:
         if at + size > len(frame):
             raise MalformedFrame("the client id runs past the end")
-        client_id = bytes(frame[at : at + size]).decode(errors="replace")  # as Java does; only shown
+        client_id = str(frame[at : at + size], "utf-8", "replace")  # as Java does; only shown
         at += size
     elif size != -1:
         raise MalformedFrame("negative client id length")

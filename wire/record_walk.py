@@ -72,8 +72,11 @@ def check_lengths(batch: memoryview, header: BatchHeader) -> None:
     """
     end, count = header.size_bytes, header.record_count
     try:
-        last_at = _walk(batch, HEADER_SIZE, end, count)
-        if not _is_plain(batch, HEADER_SIZE):
+        plain_end = _plain_end(batch, HEADER_SIZE)
+        if count == 1 and plain_end == end:
+            return
+        last_at = _last_of_equals(batch, HEADER_SIZE, end, count) or _walk(batch, HEADER_SIZE, end, count)
+        if plain_end < 0:
             check_record(batch, HEADER_SIZE, end, 0)
         if count > 1 and _offset_delta(batch, last_at) != count - 1:
             raise ValueError(f"the last of {count} records has another offset delta than {count - 1}")
@@ -81,33 +84,60 @@ def check_lengths(batch: memoryview, header: BatchHeader) -> None:
         raise _malformed(error) from error
 
 
-def _is_plain(data: memoryview, at: int) -> bool:
-    """Whether the record at `at` has offset delta 0, a small or no key, no headers, and fills its length:
-    what most do, told by the shortest way."""
-    byte = data[at]
-    if byte < _VARINT_LONG:
-        behind = at + 1 + (byte >> 1)
-        at += 2
-    elif data[at + 1] < _VARINT_LONG:
-        behind = at + 2 + ((byte & 0x7F | data[at + 1] << 7) >> 1)
-        at += 3
-    else:
-        size, at = read_varint(data, at)
-        behind = at + size
-        at += 1
-    while data[at] >= _VARINT_LONG:
-        at += 1
-    key = data[at + 2]
-    if data[at + 1] or key >= _VARINT_LONG or (key & 1 and key != 1):
-        return False
-    at += 3 + (key >> 1)
-    value = data[at]
-    if value >= _VARINT_LONG:
-        size, at = read_varint(data, at)
-        at += size
-    elif value == 1 or not value & 1:
-        at += 1 + (value >> 1)
-    return at + 1 == behind and not data[at]
+def _plain_end(data: memoryview, at: int) -> int:
+    """Where the record at `at` ends if it has offset delta 0, a small or no key, no headers, and fills its
+    length: what most do, told by the shortest way. -1: it is another, or none."""
+    try:
+        byte = data[at]
+        if byte & 1:
+            return -1
+        if byte < _VARINT_LONG:
+            behind = at + 1 + (byte >> 1)
+            at += 2
+        elif data[at + 1] < _VARINT_LONG:
+            behind = at + 2 + ((byte & 0x7F | data[at + 1] << 7) >> 1)
+            at += 3
+        else:
+            size, at = read_varint(data, at)
+            behind = at + size
+            at += 1
+        while data[at] >= _VARINT_LONG:
+            at += 1
+        key = data[at + 2]
+        if data[at + 1] or key >= _VARINT_LONG or (key & 1 and key != 1):
+            return -1
+        at += 3 + (key >> 1)
+        value = data[at]
+        if value < _VARINT_LONG:
+            at += 1 + (value >> 1) if value == 1 or not value & 1 else 0
+        elif data[at + 1] < _VARINT_LONG:
+            at += 2 + ((value & 0x7F | data[at + 1] << 7) >> 1) if not value & 1 else 0
+        else:
+            size, at = read_varint(data, at)
+            at += size
+        return behind if at + 1 == behind and not data[at] else -1
+    except (IndexError, ValueError):
+        return -1
+
+
+def _last_of_equals(data: memoryview, at: int, end: int, count: int) -> int:
+    """Where the last of `count` records begins when all are as long as the first, as the records of small
+    batches often are; 0: they are not."""
+    step, left = divmod(end - at, count)
+    first, second = data[at], data[at + 1]
+    if left or first & 1:
+        return 0
+    if first < _VARINT_LONG:
+        if step != 1 + (first >> 1):
+            return 0
+    elif (
+        second >= _VARINT_LONG
+        or step != 2 + ((first & 0x7F | second << 7) >> 1)
+        or step < _BODY_BYTES_MIN + 2
+        or data[at + 1 : end : step].tobytes().count(second) != count
+    ):
+        return 0
+    return end - step if data[at:end:step].tobytes().count(first) == count else 0
 
 
 def _offset_delta(data: memoryview, at: int) -> int:

@@ -184,7 +184,7 @@ class _Request:
 
     def _append_on(self) -> bool:
         """Append the records of the partitions without an answer; False: it goes on later by itself."""
-        refusal = self._refusal()
+        refusal = None if self._scan.acks in _ACKS else ErrorCode.invalid_required_acks
         turn_bytes = _TURN_BYTES
         at = max(len(self._answers) - 1, 0)
         for name, partitions in self._scan.topics[at:]:
@@ -234,7 +234,8 @@ class _Request:
         else:
             throttled = charge(broker.traffic, Direction.PRODUCE, self._sizes(frame_bytes), broker.now_ms())
         self._throttle_time_ms, self._mute = throttled
-        broker.metrics.throttled_ms["produce"] += self._throttle_time_ms
+        if self._throttle_time_ms:
+            broker.metrics.throttled_ms["produce"] += self._throttle_time_ms
 
     def _sizes(self, frame_bytes: int) -> Iterable[tuple[str, int]]:
         """Each instance's part of a frame that may name several: records, and the rest to the first."""
@@ -326,12 +327,6 @@ class _Request:
                 partitions[:] = [PartitionAnswer(each.partition, error_code) for each in partitions]
         self._one_done()
 
-    def _refusal(self) -> ErrorCode | None:
-        """What the whole request gets, if it cannot be served."""
-        if self._scan.acks not in _ACKS:
-            return ErrorCode.invalid_required_acks
-        return None
-
     def _partition(
         self, topic: str, each: ProducePartition, refusal: ErrorCode | None, answers: list[PartitionAnswer]
     ) -> PartitionAnswer | None:
@@ -371,7 +366,8 @@ class _Request:
                 self._look(partition, each, answers, look)
                 return None
             return self._carry(partition, each, answers, is_looked=look)
-        return self._carry(partition, each, answers)
+        carry = self._append if self._scan.transactional_id is None else self._carry
+        return carry(partition, each, answers, is_looked=False)
 
     def _look(
         self, partition: Partition, each: ProducePartition, answers: list[PartitionAnswer], look: Look

@@ -12,7 +12,6 @@ def number_batches(
     numbered = []
     for at, header in batches:
         assign_offset(records, at, base_offset, leader_epoch)
-        header = header._replace(base_offset=base_offset, partition_leader_epoch=leader_epoch)
-        numbered.append((at, header))
-        base_offset = header.next_offset
+        numbered.append((at, BatchHeader(base_offset, header[1], leader_epoch, *header[3:])))
+        base_offset += header.last_offset_delta + 1
     return tuple(numbered)

@@ -49,14 +49,13 @@ class LogConfig:
     roll_ms: int = field(init=False, default=0)
     """When the active segment is closed: what is in it is not compacted, whatever its lag."""
 
+    is_compacted: bool = field(init=False, default=False)
+
     def __post_init__(self) -> None:
         lag_ms = self.max_compaction_lag_ms
+        object.__setattr__(self, "is_compacted", "compact" in self.cleanup_policy)
         rolls_early = self.is_compacted and lag_ms > 0
         object.__setattr__(self, "roll_ms", min(self.segment_ms, lag_ms) if rolls_early else self.segment_ms)
-
-    @property
-    def is_compacted(self) -> bool:
-        return "compact" in self.cleanup_policy
 
     @property
     def deletes(self) -> bool:
@@ -70,7 +69,7 @@ class LogConfig:
         changes: dict[str, Any] = {}
         for each in fields(self):
             value = configs.get(each.name.replace("_", "."))
-            if value is None:
+            if value is None or not each.init:
                 continue
             if each.name == "cleanup_policy":
                 changes[each.name] = frozenset(part.strip() for part in value.split(",") if part.strip())

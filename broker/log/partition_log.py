@@ -24,7 +24,7 @@ from broker.log.validation import (
     check_fetched_records,
     check_own_records,
 )
-from wire.batch import NO_TIMESTAMP, BatchHeader, WritableBuffer, stamp_log_append_time
+from wire.batch import CODEC_NONE, NO_TIMESTAMP, BatchHeader, WritableBuffer, stamp_log_append_time
 from wire.control import marker_at
 
 
@@ -55,9 +55,11 @@ class PartitionLog(CompactedLog):
             return self._append_fetched(records, now_ms, leader_epoch)
         if origin is AppendOrigin.CLIENT:
             header = check_client_records(records, self.config, now_ms)
+            is_compressed = header.codec != CODEC_NONE
             if not is_looked:
-                check_payload(records, header, self._look(header))
-            if header.codec:
+                look = self._look(header) if is_compressed or self.config.is_compacted else None
+                check_payload(records, header, look)
+            if is_compressed:
                 self._until_sample = (self._until_sample or SAMPLE_EVERY) - 1
             if header.producer_id >= 0:
                 repeated = self._producers.check(header, verification)

@@ -189,8 +189,10 @@ class Segment:
 
     def has_room(self, size_bytes: int, last_offset: int, segment_bytes: int, index_bytes: int) -> bool:
         """Whether a batch fits, by size, index and the 31 bits of relative offsets and positions."""
+        size_bytes += self.size_bytes
         return (
-            self.size_bytes + size_bytes <= min(segment_bytes, POSITION_MAX)
+            size_bytes <= segment_bytes
+            and size_bytes <= POSITION_MAX
             and last_offset - self.base_offset <= RELATIVE_MAX
             and (len(self.index) + 1) * INDEX_ENTRY_SIZE <= index_bytes
             and (len(self.time_index) + 1) * TIME_ENTRY_SIZE <= index_bytes

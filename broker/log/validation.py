@@ -12,7 +12,6 @@ from broker.log.errors import AppendRefused
 from wire.batch import (
     BATCH_LENGTH_MIN,
     HEADER_SIZE,
-    LOG_OVERHEAD,
     NO_TIMESTAMP,
     BatchError,
     BatchHeader,
@@ -35,12 +34,16 @@ def check_client_records(records: Buffer, config: LogConfig, now_ms: int) -> Bat
     Raises: AppendRefused.
     """
     try:
-        _refuse_short_messages(records)
+        size_bytes = len(records)
+        if size_bytes < HEADER_SIZE:
+            _refuse_short_messages(records)
         header = parse_header(records)
         check_magic(header)
-        _check_length(header, len(records))
+        if header.size_bytes != size_bytes:
+            raise _other_length(header, size_bytes)
         check_client_header(header)
-        _check_size(header, config)
+        if size_bytes > config.max_message_bytes or size_bytes > config.segment_bytes:
+            raise _too_large(size_bytes, config)
         check_count(header)
         check_crc(records, 0, header)
     except BatchError as error:
@@ -116,35 +119,33 @@ def _check_epoch(epoch: int, latest_epoch: int, leader_epoch: int) -> None:
         )
 
 
-def _check_length(header: BatchHeader, size_bytes: int) -> None:
+def _other_length(header: BatchHeader, size_bytes: int) -> BatchError:
+    """Of a header that does not stand before as many bytes as it says."""
     if header.batch_length < BATCH_LENGTH_MIN:
-        raise BatchError(
+        return BatchError(
             ErrorCode.corrupt_message, f"batch length {header.batch_length} is below {BATCH_LENGTH_MIN}"
         )
-    claimed = header.batch_length + LOG_OVERHEAD
+    claimed = header.size_bytes
     if claimed > size_bytes:
-        raise BatchError(
+        return BatchError(
             ErrorCode.corrupt_message, f"a batch of {claimed} bytes is cut off after {size_bytes}"
         )
-    if claimed < size_bytes:
-        raise BatchError(
-            ErrorCode.invalid_record,
-            f"{size_bytes - claimed} bytes follow the batch: produce exactly one batch per partition",
-        )
+    return BatchError(
+        ErrorCode.invalid_record,
+        f"{size_bytes - claimed} bytes follow the batch: produce exactly one batch per partition",
+    )
 
 
-def _check_size(header: BatchHeader, config: LogConfig) -> None:
-    size_bytes = header.size_bytes
+def _too_large(size_bytes: int, config: LogConfig) -> BatchError:
     if size_bytes > config.max_message_bytes:
-        raise BatchError(
+        return BatchError(
             ErrorCode.message_too_large,
             f"the batch has {size_bytes} bytes, max.message.bytes is {config.max_message_bytes}",
         )
-    if size_bytes > config.segment_bytes:
-        raise BatchError(
-            ErrorCode.record_list_too_large,
-            f"the batch has {size_bytes} bytes, segment.bytes is {config.segment_bytes}",
-        )
+    return BatchError(
+        ErrorCode.record_list_too_large,
+        f"the batch has {size_bytes} bytes, segment.bytes is {config.segment_bytes}",
+    )
 
 
 def _check_timestamps(header: BatchHeader, config: LogConfig, now_ms: int) -> None:
