@@ -229,7 +229,8 @@ class Connection:
 
     def is_congested(self) -> bool:
         """Whether requests must wait because replies do."""
-        return not self.client.is_empty or len(self.queue) >= UNANSWERED_MAX
+        waiting = self.queue.waiting
+        return bool(self.client.queue) or (waiting is not None and len(waiting) >= UNANSWERED_MAX)
 
     def _take_requests(self, chunk: memoryview) -> int:
         """Handle request bytes; what they become leaves before this returns or is copied."""
@@ -336,19 +337,19 @@ class Connection:
         """Read from each side exactly while what it sends has somewhere to go."""
         if self.closed:
             return
-        client_clear = self.client.is_empty
-        upstream = self.upstream
+        client_clear = not self.client.queue
+        upstream, waiting = self.upstream, self.queue.waiting
         can_take = (
             client_clear
-            and (upstream is None or upstream.is_empty)
+            and (upstream is None or not upstream.queue)
             and self.task is None
-            and len(self.queue) < UNANSWERED_MAX
+            and (not waiting or len(waiting) < UNANSWERED_MAX)
         )
         if self.unhandled is not None:
             if can_take and not self.client_waits:
                 self._wait_client()
             can_take = False
-        elif self.client_ended and can_take and not len(self.queue) and self._all_is_taken():
+        elif self.client_ended and can_take and not waiting and self._all_is_taken():
             self.close(DisconnectCause.CLIENT_CLOSED)
             return
         if self.upstream_ended and client_clear:

@@ -46,36 +46,37 @@ class Exchange:
 class ReplyQueue:
     """The unanswered requests of one connection, oldest first."""
 
-    __slots__ = ("_waiting",)
+    __slots__ = ("waiting",)
 
     def __init__(self) -> None:
-        self._waiting: deque[Exchange] | None = None
+        self.waiting: deque[Exchange] | None = None
+        """To be asked, not changed."""
 
     def __len__(self) -> int:
-        return len(self._waiting) if self._waiting is not None else 0
+        return len(self.waiting) if self.waiting is not None else 0
 
     def forwarded(self, exchange: Exchange) -> None:
         """The backend will answer this one."""
         assert exchange.reply is None
-        if self._waiting is None:
-            self._waiting = deque()
-        self._waiting.append(exchange)
+        if self.waiting is None:
+            self.waiting = deque()
+        self.waiting.append(exchange)
 
     def answered(self, exchange: Exchange, reply: bytes) -> bytes | None:
         """We answer this one: the frame when it may leave now, None when older requests are unanswered."""
-        if not self._waiting:
+        if not self.waiting:
             return reply
         exchange.reply = reply
-        self._waiting.append(exchange)
+        self.waiting.append(exchange)
         return None
 
     def head(self) -> Exchange | None:
         """The exchange that the backend's next response belongs to."""
-        return self._waiting[0] if self._waiting else None
+        return self.waiting[0] if self.waiting else None
 
     def finish_head(self) -> list[Buffer]:
         """The head's response has been passed on: the local answers that may leave behind it."""
-        waiting = self._waiting
+        waiting = self.waiting
         assert waiting and waiting[0].reply is None
         waiting.popleft()
         ready: list[Buffer] = []

@@ -51,9 +51,9 @@ class Outbox:
         "_on_broken",
         "_on_drained",
         "_pacing",
-        "_queue",
         "_turn",
         "held",
+        "queue",
         "sock",
     )
 
@@ -74,14 +74,15 @@ class Outbox:
         self.sock = sock
         self._on_drained = on_drained
         self._on_broken = on_broken
-        self._queue: deque[memoryview] | None = None
+        self.queue: deque[memoryview] | None = None
+        """What the kernel has not taken; to be asked, not changed."""
         self.held = False
         """True while the socket is still connecting: everything waits."""
 
     @property
     def is_empty(self) -> bool:
         """Whether everything has been handed to the kernel."""
-        return not self._queue
+        return not self.queue
 
     def send(self, pieces: Sequence[Buffer]) -> int:
         """Send pieces in order; what the kernel does not take is copied and follows later.
@@ -89,7 +90,7 @@ class Outbox:
         The answer is their size in bytes.
         """
         size = sum(map(len, pieces))
-        if self._queue or self.held:
+        if self.queue or self.held:
             self._keep(pieces, 0)
             return size
         try:
@@ -110,8 +111,8 @@ class Outbox:
         return self.sock.sendmsg(pieces if len(pieces) <= _IOVEC_MAX else pieces[:_IOVEC_MAX])
 
     def _keep(self, pieces: Sequence[Buffer], sent: int) -> None:
-        if self._queue is None:
-            self._queue = deque()
+        if self.queue is None:
+            self.queue = deque()
         for piece in pieces:
             size = len(piece)
             if sent >= size:
@@ -119,7 +120,7 @@ class Outbox:
                 continue
             kept = memoryview(bytes(piece[sent:] if sent else piece))
             sent = 0
-            self._queue.append(kept)
+            self.queue.append(kept)
             self._buffer.backlog_bytes += len(kept)
 
     def keep(self, pieces: Sequence[bytes]) -> None:
@@ -134,7 +135,7 @@ class Outbox:
     def release(self) -> None:
         """The socket is connected: what was held leaves now."""
         self.held = False
-        if self._queue:
+        if self.queue:
             self._loop.add_writer(self.sock.fileno(), self._writable)
 
     def _writable(self) -> None:
@@ -148,12 +149,12 @@ class Outbox:
             pacing.wait(turn, self._drain_in_turn, begins=False)
 
     def _drain_in_turn(self) -> None:
-        if self._queue:
+        if self.queue:
             self._loop.add_writer(self.sock.fileno(), self._writable)
             self._drain()
 
     def _drain(self) -> None:
-        queue = self._queue
+        queue = self.queue
         assert queue
         try:
             while queue:
@@ -169,15 +170,15 @@ class Outbox:
             self._on_broken(error)
             return
         self._loop.remove_writer(self.sock.fileno())
-        self._queue = None
+        self.queue = None
         self._on_drained()
 
     def discard(self) -> None:
         """Forget what waits; the connection is being closed."""
-        if self._queue:
-            self._buffer.backlog_bytes -= sum(map(len, self._queue))
+        if self.queue:
+            self._buffer.backlog_bytes -= sum(map(len, self.queue))
             self._loop.remove_writer(self.sock.fileno())
-        self._queue = None
+        self.queue = None
 
 
 def prepare(sock: socket.socket) -> None:
