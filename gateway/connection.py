@@ -191,8 +191,9 @@ class Connection:
     def _client_readable(self) -> None:
         buffer = self.worker.buffer
         requests = self.requests
-        if requests.opaque_bytes() >= SPLICE_BYTES_MIN and self.upstream is not None:
-            self._splice_request(self.upstream)
+        streams = requests.editor is not None and self.upstream is not None
+        if streams and requests.opaque_bytes() >= SPLICE_BYTES_MIN:
+            self._splice_request(self.dialled())
             return
         stash = requests.stash
         reserved = len(stash)
@@ -238,7 +239,7 @@ class Connection:
         try:
             used = self.requests.feed(chunk, pieces)
             if pieces and not self.closed:
-                self.dialled().send(pieces)
+                (self.upstream or self.dialled()).send(pieces)
             return used
         except ConnectionStop as stop:
             self.close(stop.cause, stop.detail)
@@ -255,7 +256,7 @@ class Connection:
         buffer = self.worker.buffer
         replies = self.replies
         assert self.upstream is not None
-        if replies.opaque_bytes() >= SPLICE_BYTES_MIN:
+        if replies.editor is not None and replies.opaque_bytes() >= SPLICE_BYTES_MIN:
             self._splice_reply(self.upstream)
             return
         stash = replies.stash

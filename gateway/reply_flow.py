@@ -32,11 +32,12 @@ _FETCH: Final = int(ApiKey.FETCH)
 class ReplyFlow:
     """The reply half of one connection."""
 
-    __slots__ = ("_collected", "_conn", "_editor", "_missing", "login_replies_due", "stash", "work")
+    __slots__ = ("_collected", "_conn", "_missing", "editor", "login_replies_due", "stash", "work")
 
     def __init__(self, conn: "Connection") -> None:
         self._conn = conn
-        self._editor: FrameEditor | None = None
+        self.editor: FrameEditor | None = None
+        """Of the frame that is streamed; to be asked, not changed."""
         self._collected: bytearray | None = None
         self._missing = 0
         self.login_replies_due = 0
@@ -84,7 +85,7 @@ class ReplyFlow:
         if exchange is not None and exchange.api_key == _FETCH:
             if conn.turn.hold is not Hold.NONE:
                 self._tell_throttle(exchange, chunk[at:])
-            self._editor = fetch_response_editor(exchange.api_version, conn.served.scope, exchange.notes)
+            self.editor = fetch_response_editor(exchange.api_version, conn.served.scope, exchange.notes)
         elif size > COLLECTED_BYTES_MAX:
             raise ConnectionStop(DisconnectCause.UPSTREAM_MALFORMED, f"a reply of {size} bytes")
         else:
@@ -94,17 +95,17 @@ class ReplyFlow:
 
     def opaque_bytes(self) -> int:
         """How many of the next bytes go down as they are, whatever they are."""
-        return 0 if self._editor is None else self._editor.opaque_bytes
+        return 0 if self.editor is None else self.editor.opaque_bytes
 
     def pass_opaque(self, size: int) -> None:
         """So many of them were spliced."""
-        assert self._editor is not None
-        self._editor.pass_opaque(size)
+        assert self.editor is not None
+        self.editor.pass_opaque(size)
         self._missing -= size
 
     def _continue(self, piece: memoryview, out: list[Buffer]) -> None:
         self._missing -= len(piece)
-        editor = self._editor
+        editor = self.editor
         if editor is None:
             assert self._collected is not None
             self._collected += piece
@@ -123,7 +124,7 @@ class ReplyFlow:
             self._session_begins(editor.facts.get("session_id", 0))
         out += buffers
         if editor.done:
-            self._editor = None
+            self.editor = None
             out += self._conn.queue.finish_head()
 
     def _whole(self, exchange: Exchange | None, frame: memoryview, out: list[Buffer]) -> None:

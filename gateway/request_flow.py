@@ -37,9 +37,9 @@ class RequestFlow:
         "_api_version",
         "_collected",
         "_conn",
-        "_editor",
         "_missing",
         "decoding_work",
+        "editor",
         "frame_bytes",
         "frames",
         "sent_unanswered",
@@ -48,7 +48,8 @@ class RequestFlow:
 
     def __init__(self, conn: "Connection") -> None:
         self._conn = conn
-        self._editor: FrameEditor | None = None
+        self.editor: FrameEditor | None = None
+        """Of the frame that is streamed; to be asked, not changed."""
         self._collected: bytearray | None = None
         self._missing = 0
         """Bytes of the current frame that have not arrived, while it is streamed or collected."""
@@ -90,7 +91,7 @@ class RequestFlow:
                 return end
             else:
                 at = self._begin(chunk, at, out)
-            if (
+            if at < end and (
                 conn.task is not None
                 or conn.closed
                 or self.frames + self.decoding_work >= last_work
@@ -120,7 +121,7 @@ class RequestFlow:
             self._whole(row, chunk[at:behind], out)
             return behind
         if api_key == _PRODUCE and not conn.served.topic_whitelists:
-            self._editor = produce_request_editor(api_version, conn.served.scope)
+            self.editor = produce_request_editor(api_version, conn.served.scope)
             self._api_version = api_version
         else:
             _check_frame_bytes(row, size)
@@ -131,7 +132,7 @@ class RequestFlow:
     def _continue(self, chunk: memoryview, at: int, behind: int, out: list[Buffer]) -> int:
         """Take bytes `at:behind` of the current frame."""
         self._missing -= behind - at
-        editor = self._editor
+        editor = self.editor
         if editor is not None:
             self._stream(editor, chunk[at:behind], out)
             return behind
@@ -148,12 +149,12 @@ class RequestFlow:
 
     def opaque_bytes(self) -> int:
         """How many of the next bytes go up as they are, whatever they are."""
-        return 0 if self._editor is None else self._editor.opaque_bytes
+        return 0 if self.editor is None else self.editor.opaque_bytes
 
     def pass_opaque(self, size: int) -> None:
         """So many of them were spliced."""
-        assert self._editor is not None
-        self._editor.pass_opaque(size)
+        assert self.editor is not None
+        self.editor.pass_opaque(size)
         self._missing -= size
 
     def _stream(self, editor: FrameEditor, piece: memoryview, out: list[Buffer]) -> None:
@@ -165,7 +166,7 @@ class RequestFlow:
         assert used == len(piece) and editor.done == (self._missing == 0)
         out += buffers
         if editor.done:
-            self._editor = None
+            self.editor = None
             if editor.facts["acks"]:
                 self._conn.queue.forwarded(Exchange(_PRODUCE, self._api_version, editor.correlation_id))
             else:
@@ -212,7 +213,7 @@ class RequestFlow:
         """The connection is gone."""
         if self._collected:
             self._conn.served.release(len(self._collected))
-        self._collected = self._editor = None
+        self._collected = self.editor = None
         self.stash = b""
 
 

@@ -94,7 +94,7 @@ class Outbox:
             self._keep(pieces, 0)
             return size
         try:
-            sent = self._send_now(pieces)
+            sent = self.sock.send(pieces[0]) if len(pieces) == 1 else self._send_many(pieces)
         except (BlockingIOError, InterruptedError):
             sent = 0
         except OSError as error:
@@ -105,9 +105,7 @@ class Outbox:
             self._loop.add_writer(self.sock.fileno(), self._writable)
         return size
 
-    def _send_now(self, pieces: Sequence[Buffer]) -> int:
-        if len(pieces) == 1:
-            return self.sock.send(pieces[0])
+    def _send_many(self, pieces: Sequence[Buffer]) -> int:
         return self.sock.sendmsg(pieces if len(pieces) <= _IOVEC_MAX else pieces[:_IOVEC_MAX])
 
     def _keep(self, pieces: Sequence[Buffer], sent: int) -> None:
