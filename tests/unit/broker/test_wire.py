@@ -72,7 +72,7 @@ def test_a_scanned_produce_is_what_was_encoded(
             scan_produce(frame[:end], 4, 3)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     version=st.integers(3, 8),
     topics=st.lists(
@@ -176,7 +176,7 @@ def test_a_scanned_fetch_is_what_was_encoded(version: int, numbers: Any, topics:
             scan_fetch(frame[:end], 0, version)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     version=st.integers(4, 11),
     records=st.binary(max_size=50),

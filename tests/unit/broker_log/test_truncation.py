@@ -188,7 +188,7 @@ def test_a_truncation_that_fails_takes_the_log_offline(tmp_path: Path) -> None:
         append(log, batch("a"))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     steps=st.lists(
         st.tuples(st.integers(1, 25), st.integers(0, 60), st.booleans(), st.booleans()), max_size=6

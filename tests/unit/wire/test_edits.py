@@ -24,7 +24,7 @@ from wire.edits import (
 from wire.faults import EmptyName, ForeignName, MalformedFrame, NameTooLong, NotMappable
 from wire.rewrite import rewrite_request, rewrite_response
 
-quick = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+quick = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 
 CASES = [(key, version) for key, versions in EDITED.items() for version in versions]
 STREAMED_REQUESTS = [(ApiKey.PRODUCE, version) for version in EDITED[ApiKey.PRODUCE]]

@@ -23,7 +23,7 @@ def by_kio(entity: Any) -> bytes:
 
 
 @pytest.mark.parametrize("api", APIS)
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_the_bytes_are_kios(api: str, data: st.DataObject) -> None:
     version = data.draw(st.sampled_from(versions_of(api)))

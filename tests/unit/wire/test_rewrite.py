@@ -19,7 +19,7 @@ from wire.subscription import physical_subscription, tenant_subscription
 KEYS = {api: key for key, api in payload_apis().items()}
 RESOURCES = {"config resource name", "ACL resource name"}
 
-quick = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+quick = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def up(scope: Scope, *, request: bool) -> Any:

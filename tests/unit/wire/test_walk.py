@@ -30,7 +30,7 @@ CLASSES = [
 ]
 FLEXIBLE = [case for case in CLASSES if codec.is_flexible(case[0], case[1])]
 
-quick = settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+quick = settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @pytest.mark.parametrize("api", SERVED)
