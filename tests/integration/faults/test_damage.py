@@ -21,6 +21,8 @@ from wire.batch import iterate_batches
 from wire.codec import duration
 
 RECORDS = 60
+_TOLD = "records of a log are lost or damaged"
+_HEALED = "damaged records are fetched anew"
 
 
 def _segment(directory: Path) -> Path:
@@ -196,20 +198,24 @@ def test_a_scrub_finds_it_and_the_replica_is_fetched_anew(cluster: Cluster, dama
         cluster.until_in_sync(topic)
     eventually(lambda: _checkpointed(directory, topic, "recovery-point-offset-checkpoint"))
     _bit_flipped(directory)
+    told, healed = (broker.log().count(line) for line in (_TOLD, _HEALED))  # of other topics before
     code, found = _scrub(broker)
     assert code == 1, found
     (one,) = [each for each in found if each["topic"] == topic]
     assert 0 < one["first_offset"] < one["next_offset"] <= RECORDS
-    eventually(lambda: "records of a log are lost or damaged" in broker.log())
+    eventually(lambda: broker.log().count(_TOLD) > told)
     if damages_leader:
         with cluster.client(leader) as client:
-            answer = fetch(client, topic, one["first_offset"])
-            assert answer.error_code.name == "corrupt_message", "no gap, and no damaged bytes"
+            # no gap, and no damaged bytes, from the moment on when the broker has taken the finding
+            eventually(
+                lambda: fetch(client, topic, one["first_offset"]).error_code.name,
+                lambda name: name == "corrupt_message",
+            )
             assert fetch(client, topic, 0).error_code.value == 0
         broker.stop()
         broker.start()
         cluster.leader(topic, but=damaged)
-    eventually(lambda: "damaged records are fetched anew" in broker.log())
+    eventually(lambda: broker.log().count(_HEALED) > healed)
     cluster.until_in_sync(topic)
     _code, verified = _verify(cluster, topic)
     assert [fault for _, fault in verified] == [None] * 3
