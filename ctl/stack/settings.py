@@ -83,7 +83,7 @@ SETTINGS: Final = (
     Setting("vports", (20000, 29999), _vports, "Ports that instances get, FIRST-LAST."),
     Setting(
         "workers",
-        min(os.cpu_count() or 1, WORKERS_MAX),
+        workers_default(os.cpu_count()),
         _count(1, WORKERS_MAX),
         "Gateway processes; one per core by default.",
     ),
