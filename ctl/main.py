@@ -1,6 +1,7 @@
 """`portico`: the command line (design: Command contract)."""
 
 import sys
+from typing import Annotated
 
 import typer
 
@@ -31,6 +32,7 @@ from ctl.commands import (
     whitelist,
 )
 from ctl.errors import EXIT_FAILED, EXIT_USAGE, CommandError
+from ctl.installation import version
 from runtime.process import own_files_only
 
 app = typer.Typer(
@@ -41,6 +43,23 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"portico {version()}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """What holds for every command."""
+
+
 app.command("up")(up.up)
 app.command("down")(down.down)
 app.command("systemd-unit")(systemd_unit.systemd_unit)
@@ -82,6 +101,9 @@ def main() -> None:
         context = getattr(error, "ctx", None)
         hint = f" (see `{context.command_path} --help`)" if context is not None else ""
         message = error.format_message() if hasattr(error, "format_message") else str(error)
+        if message.startswith("Usage: "):  # a group without a command: what was asked for is its help
+            print(message, file=sys.stderr)
+            sys.exit(EXIT_USAGE)
         print(f"portico: {message}{hint}", file=sys.stderr)
         sys.exit(getattr(error, "exit_code", EXIT_USAGE))
     except (KeyboardInterrupt, typer.Abort):

@@ -135,7 +135,7 @@ def _fetch(library: Path) -> None:
     pyspark = package_dir("pyspark")
     ivy = sorted((pyspark / "jars").glob("ivy-*.jar")) if pyspark is not None else []
     if not ivy:
-        raise PipelineError("pyspark, which the pipeline runs on, is not installed: start it with ./portico")
+        raise PipelineError("pyspark, which this runs on, is not installed: it is in portico[pipeline]")
     with tempfile.TemporaryDirectory(dir=library.parent) as name:
         scratch = Path(name)
         (scratch / "settings.xml").write_text(_SETTINGS)

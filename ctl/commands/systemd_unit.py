@@ -1,14 +1,13 @@
 """`portico systemd-unit`: a unit that starts the stack with the machine and again whenever it ends."""
 
 import shlex
-from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
+from ctl.installation import launcher
 from ctl.options import DEFAULT_DATA_DIR, DataDir
 
-_LAUNCHER: Final = Path(__file__).resolve().parents[2] / "portico"
 _UNIT: Final = """\
 [Unit]
 Description=Portico: managed Kafka for many tenants ({data_dir})
@@ -46,7 +45,8 @@ def systemd_unit(
     ] = None,
 ) -> None:
     """Print a systemd unit of this installation; put it into /etc/systemd/system/portico.service."""
-    command = [str(_LAUNCHER), "up", "--data-dir", str(data_dir.resolve()), *(options or ())]
+    program = launcher()
+    command = [str(program), "up", "--data-dir", str(data_dir.resolve()), *(options or ())]
     quoted = " ".join(shlex.quote(part).replace("%", "%%") for part in command)
-    told = {"data_dir": data_dir.resolve(), "command": quoted, "user": user, "directory": _LAUNCHER.parent}
+    told = {"data_dir": data_dir.resolve(), "command": quoted, "user": user, "directory": program.parent}
     print(_UNIT.format(**told), end="")

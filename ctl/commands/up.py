@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from ctl.errors import CommandError, usage
+from ctl.installation import CALLED
 from ctl.options import DEFAULT_DATA_DIR
 from runtime.config import ConfigFault
 from runtime.notify import Notifier
@@ -190,8 +191,8 @@ Portico serves.
 
 Next, in another terminal:
 
-  ./portico instance create first {create}{option}
-  ./portico demo{option}
-  ./portico doctor{option}
+  {CALLED} instance create first {create}{option}
+  {CALLED} demo{option}
+  {CALLED} doctor{option}
 
 {end}"""

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from ctl.errors import CommandError
+from ctl.installation import INSTALL_PIPELINE
 from pipeline.errors import PipelineError
 from pipeline.java import find_java, package_dir
 
@@ -30,10 +31,6 @@ _FLAGS: Final = (
     "-Djava.net.preferIPv4Stack=true",
 )
 _MAIN: Final = "org.apache.zookeeper.server.ZooKeeperServerMain"
-_NOT_INSTALLED: Final = (
-    "several brokers need ZooKeeper: {}; install with `./portico` (the `pipeline` packages), or name a "
-    "running one with --zookeeper HOST:PORT"
-)
 
 
 def java_program() -> str:
@@ -41,17 +38,17 @@ def java_program() -> str:
     try:
         return str(find_java())
     except PipelineError:
-        raise CommandError(_NOT_INSTALLED.format("no Java was found")) from None
+        raise _not_installed("no Java was found") from None
 
 
 def class_path() -> str:
     """ZooKeeper's jars in the installed pyspark. Raises: CommandError."""
     package = package_dir("pyspark")
     if package is None:
-        raise CommandError(_NOT_INSTALLED.format("pyspark, whose jars hold its server, is not installed"))
+        raise _not_installed("pyspark, whose jars hold its server, is not installed")
     jars = sorted(path for path in (package / "jars").glob("*.jar") if path.name.startswith(_JARS))
     if not any(path.name.startswith("zookeeper-3") for path in jars):
-        raise CommandError(_NOT_INSTALLED.format(f"{package / 'jars'} holds no ZooKeeper"))
+        raise _not_installed(f"{package / 'jars'} holds no ZooKeeper")
     return ":".join(str(path) for path in jars)
 
 
@@ -96,3 +93,8 @@ def listens(host: str, port: int, timeout_s: float = 0.5) -> bool:
             return True
     except OSError:
         return False
+
+
+def _not_installed(why: str) -> CommandError:
+    ways = f"{INSTALL_PIPELINE}, or name a running one with --zookeeper HOST:PORT"
+    return CommandError(f"several brokers need ZooKeeper: {why}; {ways}")

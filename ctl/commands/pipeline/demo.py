@@ -10,6 +10,7 @@ import typer
 
 from ctl.console_client import Console
 from ctl.errors import CommandError
+from ctl.installation import CALLED
 from ctl.options import DEFAULT_DATA_DIR, DataDir
 from ctl.output import terminal
 from ctl.pipeline.run import say, sentences, stopped_by_sigterm
@@ -128,7 +129,7 @@ def _tell_where(console: Console, own: bool, data_dir: Path) -> None:
     screen = terminal()
     option = "" if data_dir == DEFAULT_DATA_DIR else f" --data-dir {data_dir}"
     if own:
-        screen.print(f"\nThe stack of this demo stops now; `./portico up{option}` serves the same data:")
+        screen.print(f"\nThe stack of this demo stops now; `{CALLED} up{option}` serves the same data:")
     else:
         screen.print(f"\nIn the console at {console.url}:")
     screen.print("  Instances of tenant pipeline-demo; Pipeline for the runs of its jobs.")
