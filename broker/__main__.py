@@ -10,9 +10,11 @@ from broker.app import Broker
 from broker.config import PRODUCERS_PER_INSTANCE_MAX, BrokerConfig
 from broker.log.errors import LogDirectoryUnusable, StorageFailed
 from broker.membership import BrokerIdTaken, ForeignCluster
+from broker.readiness import unready
 from broker.znodes import ZnodeDamaged
 from runtime import logs, process
 from runtime.config import parse_host_port
+from runtime.life import LIFE
 from runtime.tree import TreeUnavailable
 
 _START_FAILURES: Final = (
@@ -116,9 +118,10 @@ def _config(options: argparse.Namespace) -> BrokerConfig:
 
 
 async def _serve(config: BrokerConfig, options: argparse.Namespace) -> None:
+    serves = asyncio.Event()
     try:
         broker = Broker(config)
-        metrics_port = _serve_metrics(broker, options.metrics, config.secret)
+        metrics_port = _serve_metrics(broker, options.metrics, config.secret, serves)
         port = await broker.start()
     except _START_FAILURES as error:
         raise SystemExit(f"the broker cannot start: {error}") from error
@@ -126,12 +129,16 @@ async def _serve(config: BrokerConfig, options: argparse.Namespace) -> None:
         ports = {"port": port, "metrics_port": metrics_port}
         if options.run_file is not None:
             process.write_run_file(options.run_file, {"node_id": config.node_id, **ports})
+        serves.set()
+        LIFE.serving()
         await asyncio.Event().wait()
     finally:
         await broker.stop()
 
 
-def _serve_metrics(broker: Broker, address: str | None, secret: str | None) -> int | None:
+def _serve_metrics(
+    broker: Broker, address: str | None, secret: str | None, serves: asyncio.Event
+) -> int | None:
     if address is None:
         return None
     import prometheus_client
@@ -140,7 +147,7 @@ def _serve_metrics(broker: Broker, address: str | None, secret: str | None) -> i
 
     prometheus_client.REGISTRY.register(broker.metrics)
     host, port = parse_host_port(address)
-    return metrics.serve(host, port, secret)
+    return metrics.serve(host, port, secret, lambda: unready(broker, serves=serves.is_set()))
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -12,6 +12,7 @@ import secrets
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Final
 
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.applications import Starlette
@@ -32,18 +33,21 @@ from runtime.config import format_host_port, parse_host_port
 from runtime.feed import FeedFollower
 from runtime.http_limits import HttpLimits, parse_proxies
 from runtime.http_server import http_server, stop_serving, until_serving
-from runtime.internal_http import INTERNAL_LIMITS, BearerSecret, InternalClient
+from runtime.internal_http import INTERNAL_LIMITS, BearerSecret, BesideReady, InternalClient
+from runtime.life import LIFE
 from runtime.logs import configure, get_logger
 from runtime.loop_thread import LoopThread
 from runtime.tasks import Supervised
 from runtime.tree.zookeeper import ZooKeeperTree
 from tenants.app import create_console_app, create_internal_routes
-from tenants.config import DELETION_GRACE_MS, ConsoleConfig, sqlite_url
+from tenants.cidrs import normalise
+from tenants.config import DELETION_GRACE_MS, LOOPBACK, ConsoleConfig, sqlite_url
 from tenants.console import Console
 from tenants.store.engine import StoreUnavailable
 from tenants.vports import parse_vip
 
 _log = get_logger(__name__)
+_OPERATOR_KEY_CHARACTERS_MIN: Final = 32
 
 
 def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
@@ -61,11 +65,44 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     parser.add_argument("--zookeeper", help="where quota masters are elected; without it: this one always")
     parser.add_argument("--session-timeout-ms", type=int, default=6_000)
     parser.add_argument("--trusted-proxies", type=parse_proxies, default=(), metavar="CIDR,...")
+    _add_elsewhere_arguments(parser)
     return parser.parse_args(arguments)
 
 
-def _operator_key(layout: Layout) -> str:
-    """The local operator key: the one of the last start while its file is there, else a new one."""
+def _cidrs(text: str) -> tuple[str, ...]:
+    return tuple(normalise(entry) for entry in text.split(","))
+
+
+def _add_elsewhere_arguments(parser: argparse.ArgumentParser) -> None:
+    """What a stack of one machine makes for itself, and a deployment over several is given."""
+    parser.add_argument("--secret-file", type=Path, help="the deployment's secret; default: made in DATA_DIR")
+    parser.add_argument("--operator-key-file", type=Path, help="its API key; default: made in DATA_DIR")
+    parser.add_argument(
+        "--admin-password-file", type=Path, help="of the first user, where there is none yet; default: drawn"
+    )
+    parser.add_argument(
+        "--system-whitelist",
+        type=_cidrs,
+        default=LOOPBACK,
+        metavar="CIDR,...",
+        help="where pipeline jobs read usage from",
+    )
+    parser.add_argument(
+        "--brokers-elsewhere",
+        action="store_true",
+        help="brokers have disks of their own: the size of this one does not bound what may be sold",
+    )
+
+
+def _operator_key(layout: Layout, given: Path | None) -> str:
+    """The local operator key: the given one, that of the last start while its file is there, or a new one."""
+    if given is not None:
+        key = process.read_secret(given) or ""
+        if len(key) < _OPERATOR_KEY_CHARACTERS_MIN:
+            raise SystemExit(
+                f"the operator key in {given} is too short: {_OPERATOR_KEY_CHARACTERS_MIN} characters"
+            )
+        return key
     try:
         return str(json.loads(layout.run_file("operator").read_text())["api_key"])
     except (OSError, ValueError, KeyError):
@@ -117,7 +154,7 @@ class Internal:
     async def run(self, console: Console, serves: Callable[[], None]) -> None:
         """Serve until cancelled; `serves` is called once it does."""
         routes = [*create_internal_routes(console), Mount("/", create_app(self.master))]
-        app = BearerSecret(Starlette(routes=routes), self._secret)
+        app = BesideReady(BearerSecret(Starlette(routes=routes), self._secret), lambda: None)
         server = http_server(app, self._address, INTERNAL_LIMITS)
         tasks = Supervised()
         serving = asyncio.create_task(server.serve())
@@ -142,7 +179,7 @@ class Control:
         self.layout = Layout(options.data_dir)
         options.data_dir.mkdir(parents=True, exist_ok=True)
         process.close_to_others(options.data_dir)
-        secret = self.layout.ensure_secret()
+        secret = process.read_secret(options.secret_file) or self.layout.ensure_secret()
         self.layout.control_dir.mkdir(parents=True, exist_ok=True)
         first, _, last = options.vports.partition("-")
         config = ConsoleConfig(
@@ -151,7 +188,9 @@ class Control:
             default_cluster_id=CLUSTER_ID,
             secret=secret,
             deletion_grace_ms=options.deletion_grace_ms,
-            disk_bytes=shutil.disk_usage(options.data_dir).total,
+            disk_bytes=None if options.brokers_elsewhere else shutil.disk_usage(options.data_dir).total,
+            admin_password=process.read_secret(options.admin_password_file),
+            system_whitelist=options.system_whitelist,
             tables_dir=options.data_dir / PIPELINE_DIR / TABLES_DIR,
         )
         self.internal = Internal(options, self.layout, secret)
@@ -162,7 +201,7 @@ class Control:
 
     async def run(self) -> None:
         """Serve until cancelled."""
-        key = _operator_key(self.layout)
+        key = _operator_key(self.layout, self.options.operator_key_file)
         made = await asyncio.to_thread(self.console.bootstrap, key)
         if not _gateways_run(self.layout):
             for failed in await asyncio.to_thread(self.console.withhold_taken_ports):
@@ -177,6 +216,7 @@ class Control:
             await asyncio.wait([serves, internal.ended], return_when=asyncio.FIRST_COMPLETED)
             if serves.done():
                 self._tell(key, made.admin_password)
+                LIFE.serving()
                 await asyncio.wait([serving, internal.ended], return_when=asyncio.FIRST_COMPLETED)
         finally:
             await self._close(tasks, serving, internal)

@@ -18,6 +18,7 @@ from runtime import metrics
 from runtime.feed import FeedFollower
 from runtime.holdings import HoldingsTeller
 from runtime.internal_http import InternalClient
+from runtime.life import LIFE
 from runtime.logs import get_logger
 from runtime.master_address import ReferredAddress
 from runtime.process import read_secret, write_run_file
@@ -29,6 +30,7 @@ from wire.classify import check_kio_version
 _log = get_logger(__name__)
 _TICK_S: Final = 0.5
 _REBIND_TICKS: Final = 4
+_RESOLVE_EVERY_S: Final = 5.0
 
 
 class StaticSpecs(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,6 +77,7 @@ class Gateway:
             self._load_specs()
             self._tasks.spawn("specs file", self._watch_specs)
         self._tasks.spawn("ticks", self._tick)
+        self._tasks.spawn("broker names", self._keep_resolved)
 
     def _traffic_reports(self, secret: str | None) -> TrafficReports | None:
         """Request time is told to the quota master; without a control plane the static share applies."""
@@ -109,9 +112,22 @@ class Gateway:
                 self.listeners.apply(spec)
         self._tell_failures()
 
+    def unready(self) -> str | None:
+        """Why clients should not be sent here yet; None: they may."""
+        if self.config.specs_file is None and not self.follower.position[0]:
+            return "the control plane has not told which instances there are"
+        return None
+
     def _tell_failures(self) -> None:
         self.follower.failures.clear()
         self.follower.failures.update(self.listeners.failures)
+
+    async def _keep_resolved(self) -> None:
+        """A broker that was moved to another machine keeps its name, not its address."""
+        while True:
+            await asyncio.sleep(_RESOLVE_EVERY_S)
+            for backend in self.worker.backends:
+                await backend.resolve()
 
     async def _tick(self) -> None:
         ticks = 0
@@ -156,12 +172,13 @@ async def serve(config: GatewayConfig) -> None:
     gateway = Gateway(config)
     gateway_metrics.register(gateway.worker)
     secret = read_secret(config.secret_file)
-    metrics_port = None if config.metrics is None else metrics.serve(*config.metrics, secret)
+    metrics_port = None if config.metrics is None else metrics.serve(*config.metrics, secret, gateway.unready)
     gateway.start()
     # What is loaded by now stays: the collector need not look at it again and again.
     gc.freeze()
     if config.run_file is not None:
         write_run_file(config.run_file, {"name": config.name, "metrics_port": metrics_port})
+    LIFE.serving()
     _log.info("gateway worker started", name=config.name, metrics_port=metrics_port)
     try:
         await asyncio.Event().wait()

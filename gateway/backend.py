@@ -7,6 +7,7 @@ import asyncio
 import socket
 from collections import defaultdict
 from collections.abc import Collection
+from ipaddress import ip_address
 from typing import Any, TypeAlias
 
 from kio.schema.api_versions.v0 import ApiVersionsRequest
@@ -16,10 +17,12 @@ from kio.schema.metadata.v4.request import MetadataRequestTopic
 from kio.schema.types import TopicName
 
 from contracts.names import physical_name, tenant_name
-from contracts.specs import ClusterSpec
+from contracts.specs import BrokerAddress, ClusterSpec
 from runtime.kafka_client import KafkaConnection, KafkaUnavailable
+from runtime.logs import get_logger
 from wire.api_table import VersionRange, version_range
 
+_log = get_logger(__name__)
 VersionsKey: TypeAlias = tuple[int | None, int, bool]
 """Node, version of the request, and whether the instance has old clients."""
 
@@ -34,6 +37,8 @@ class Backend:
         """One caller at a time opens a broker's connection; the others find it open."""
         self._versions: dict[int, dict[int, VersionRange]] = {}
         self._resolved: dict[str, str] = {}
+        self._unknown: set[str] = set()
+        """Host names that were looked up in vain."""
         self._turn = 0
         self.encoded_versions: dict[VersionsKey, bytes] = {}
         """ApiVersions response bodies: every connection asks for one first."""
@@ -47,6 +52,9 @@ class Backend:
             if new.get(node_id) != old[node_id]:
                 self._forget(node_id)
         self.spec = spec
+        kept = {broker.host for broker in spec.brokers}
+        self._resolved = {host: known for host, known in self._resolved.items() if host in kept}
+        self._unknown &= kept
 
     def _forget(self, node_id: int) -> None:
         self._versions.pop(node_id, None)
@@ -56,25 +64,37 @@ class Backend:
             connection.close()
 
     async def resolve(self) -> None:
-        """Look up the brokers' host names, so that the data path connects to numbers without waiting."""
+        """Look up the brokers' host names, so that the data path connects to numbers without waiting. One
+        that is not known now (its machine is gone, the name server is) keeps its last address."""
         loop = asyncio.get_running_loop()
-        for broker in self.spec.brokers:
-            found = await loop.getaddrinfo(broker.host, broker.port, type=socket.SOCK_STREAM)
-            self._resolved[broker.host] = str(found[0][4][0])
+        for host in {broker.host for broker in self.spec.brokers if _numeric(broker.host) is None}:
+            try:
+                found = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+            except OSError as error:
+                if host not in self._unknown:
+                    _log.warning("a broker's name is not known", host=host, error=str(error))
+                    self._unknown.add(host)
+                continue
+            self._unknown.discard(host)
+            self._resolved[host] = str(found[0][4][0])
 
     def address(self, node_id: int | None) -> tuple[str, int] | None:
         """Where to connect for a listener of this node, or for a bootstrap listener, which takes turns."""
         brokers = self.spec.brokers
-        if node_id is None and brokers:
-            self._turn = (self._turn + 1) % len(brokers)
-            return self._reached(brokers[self._turn].host), brokers[self._turn].port
+        if node_id is None:
+            for _ in brokers:
+                self._turn = (self._turn + 1) % len(brokers)
+                if reached := self._reached(brokers[self._turn]):
+                    return reached
         for broker in brokers:
             if broker.node_id == node_id:
-                return self._reached(broker.host), broker.port
+                return self._reached(broker)
         return None
 
-    def _reached(self, host: str) -> str:
-        return self._resolved.get(host, "127.0.0.1" if host == "localhost" else host)
+    def _reached(self, broker: BrokerAddress) -> tuple[str, int] | None:
+        """A broker's numeric address; None: its name is not known (yet)."""
+        host = self._resolved.get(broker.host) or _numeric(broker.host)
+        return None if host is None else (host, broker.port)
 
     def known_versions(self, node_id: int | None) -> dict[int, VersionRange] | None:
         """What a broker serves, when it has been asked already; for the bootstrap listener, what all do."""
@@ -174,6 +194,16 @@ class Backend:
         """Close the control connections."""
         for node_id in tuple(self._connections):
             self._forget(node_id)
+
+
+def _numeric(host: str) -> str | None:
+    """An address as it is; names have to be looked up, which would hold the loop up here."""
+    if host == "localhost":
+        return "127.0.0.1"
+    try:
+        return str(ip_address(host))
+    except ValueError:
+        return None
 
 
 def _common(ranges: list[dict[int, VersionRange]]) -> dict[int, VersionRange]:

@@ -83,6 +83,11 @@ class Worker:
         backend = self._backends.get(cluster_id)
         return backend or self.apply_cluster(ClusterSpec(revision=0, cluster_id=cluster_id))
 
+    @property
+    def backends(self) -> tuple[Backend, ...]:
+        """All clusters."""
+        return tuple(self._backends.values())
+
     def broker_address(self, cluster_id: str, node_id: int | None) -> tuple[str, int] | None:
         """Where the upstream connection of a listener goes."""
         return self.backend(cluster_id).address(node_id)

@@ -21,7 +21,8 @@ from runtime import process
 from runtime.config import format_host_port, parse_host_port
 from runtime.feed import FeedFollower
 from runtime.http_server import http_server, stop_serving, until_serving
-from runtime.internal_http import INTERNAL_LIMITS, BearerSecret, InternalClient
+from runtime.internal_http import INTERNAL_LIMITS, BearerSecret, BesideReady, InternalClient
+from runtime.life import LIFE
 from runtime.logs import configure
 from runtime.tasks import Supervised
 from runtime.tree.zookeeper import ZooKeeperTree
@@ -78,9 +79,13 @@ class MasterProcess:
             make_metering=lambda: Metering(specs, journal, settings.usage_interval_ms, secret),
         )
         routes = [Route("/metrics", _metrics), Mount("/", create_app(self._node))]
-        self._server = http_server(
-            BearerSecret(Starlette(routes=routes), secret), options.listen, INTERNAL_LIMITS
-        )
+        app = BesideReady(BearerSecret(Starlette(routes=routes), secret), self._unready)
+        self._server = http_server(app, options.listen, INTERNAL_LIMITS)
+
+    def _unready(self) -> str | None:
+        if not self._specs.position[0]:
+            return "the control plane has not told which instances there are"
+        return None
 
     async def run(self) -> None:
         """Serve until cancelled."""
@@ -93,6 +98,7 @@ class MasterProcess:
             tasks.spawn("master", self._node.run)
             if self._options.run_file is not None:
                 process.write_run_file(self._options.run_file, {})
+            LIFE.serving()
             await serving
         finally:
             await tasks.aclose()

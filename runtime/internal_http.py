@@ -8,6 +8,7 @@ import httpx
 import msgspec
 
 from runtime.http_limits import HttpLimits
+from runtime.metrics import READY_PATH
 
 T = TypeVar("T")
 INTERNAL_LIMITS: Final = HttpLimits(
@@ -99,6 +100,26 @@ class BearerSecret:
                 await _refuse(send)
                 return
         await self._app(scope, receive, send)
+
+
+class BesideReady:
+    """ASGI: `/readyz` asks for no secret and tells none. 200, or 503 and why the process does not serve."""
+
+    def __init__(self, app: Any, unready: Callable[[], str | None]) -> None:
+        self._app = app
+        self._unready = unready
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer or pass on."""
+        if scope["type"] != "http" or scope["path"] != READY_PATH:
+            await self._app(scope, receive, send)
+            return
+        reason = self._unready()
+        body = f"{reason or 'ready'}\n".encode()
+        headers = [(b"content-type", b"text/plain; charset=utf-8")]
+        status = 200 if reason is None else 503
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
 
 
 async def _refuse(send: Any) -> None:

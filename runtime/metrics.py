@@ -1,4 +1,7 @@
-"""`/metrics` of a process without an HTTP server of its own: behind the deployment's secret, few threads."""
+"""`/metrics` of a process without an HTTP server of its own: behind the deployment's secret, few threads.
+
+`/readyz` beside it asks for no secret and tells none: 200, or 503 and why the process does not serve yet.
+"""
 
 import hmac
 import socket
@@ -14,18 +17,26 @@ THREADS_MAX: Final = 4
 """Scrapes at once. Who scrapes comes alone, or with a spare; beyond it connections are closed unheard."""
 REQUEST_TIMEOUT_S: Final = 10.0
 """For a whole scrape with its answer."""
+READY_PATH: Final = "/readyz"
 Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+Unready = Callable[[], str | None]
+"""Why a process does not serve yet; None: it does."""
 
 
-def serve(host: str, port: int, secret: str | None) -> int:
+def _ready() -> str | None:
+    return None
+
+
+def serve(host: str, port: int, secret: str | None, unready: Unready = _ready) -> int:
     """Serve Prometheus metrics from a thread; returns the bound port (`port` 0 takes any).
 
-    `secret` is asked for as bearer token; None: there is no secret in this deployment.
+    `secret` is asked for as bearer token; None: there is no secret in this deployment. `unready` is called in
+    that thread.
     """
     app = prometheus_client.make_wsgi_app()
     guarded = app if secret is None else _behind(secret, app)
     kind = _FewThreads6 if ":" in host else _FewThreads
-    server = make_server(host, port, guarded, kind, _Quiet)
+    server = make_server(host, port, _beside_ready(unready, guarded), kind, _Quiet)
     threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
     return int(server.server_port)
 
@@ -42,6 +53,18 @@ def _behind(secret: str, app: Wsgi) -> Wsgi:
         return [b"the deployment's secret is missing or wrong\n"]
 
     return guarded
+
+
+def _beside_ready(unready: Unready, app: Wsgi) -> Wsgi:
+    def routed(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        if environ.get("PATH_INFO") != READY_PATH:
+            return app(environ, start_response)
+        reason = unready()
+        status = HTTPStatus.OK if reason is None else HTTPStatus.SERVICE_UNAVAILABLE
+        start_response(f"{status:d} {status.phrase}", [("Content-Type", "text/plain; charset=utf-8")])
+        return [f"{reason or 'ready'}\n".encode()]
+
+    return routed
 
 
 class _Quiet(WSGIRequestHandler):

@@ -9,7 +9,9 @@ import contextlib
 import socket
 from typing import Final
 
+from runtime.clock import monotonic_ms
 from runtime.config import environment
+from runtime.life import LIFE
 
 VARIABLE: Final = "NOTIFY_SOCKET"
 BEAT_S: Final = 1.0
@@ -36,6 +38,10 @@ class Notifier:
     async def beat(self, loop_name: str = "main") -> None:
         """A sign of life of the running loop once a second, for ever. Each loop of a process gives its own:
         while one of them is silent, the process hangs."""
-        while True:
-            self.tell("WATCHDOG=1", f"X_PORTICO_LOOP={loop_name}")
-            await asyncio.sleep(BEAT_S)
+        try:
+            while True:
+                self.tell("WATCHDOG=1", f"X_PORTICO_LOOP={loop_name}")
+                LIFE.beat(loop_name, monotonic_ms())
+                await asyncio.sleep(BEAT_S)
+        finally:
+            LIFE.ended(loop_name)

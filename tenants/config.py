@@ -1,11 +1,12 @@
 """What the control plane is told when it starts."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from tenants.vports import VipPool
 
+LOOPBACK: Final = ("127.0.0.0/8", "::1/128")
 DELETION_GRACE_MS: Final = 7 * 24 * 3600 * 1000
 """The default of `--deletion-grace`: so long a deleted instance is kept whole."""
 
@@ -22,6 +23,10 @@ class ConsoleConfig:
     """The cluster that instances are placed on before any broker has registered."""
     secret: str | None
     """The deployment's secret, to log in at brokers; None: brokers on loopback that ask for none."""
+    admin_password: str | None = field(default=None, repr=False)
+    """The first user's, where there is none yet; None: it is drawn and told once."""
+    system_whitelist: tuple[str, ...] = LOOPBACK
+    """Where the system instance may be reached from: pipeline jobs read usage there."""
     deletion_grace_ms: int = DELETION_GRACE_MS
     """How long a deleted instance is kept before it is purged; 0: not at all."""
     disk_bytes: int | None = None

@@ -99,7 +99,7 @@ class Console:
 
     def bootstrap(self, operator_key: str) -> Bootstrap:
         """Prepare the store; before `start`. The admin's password is in the answer at the first start."""
-        made = self.accounts.bootstrap(operator_key, self.config.default_cluster_id)
+        made = self.accounts.bootstrap(operator_key, self.config)
         with self.store.write() as connection:
             self.placement.settle_hosts(connection, epoch_ms())
             system = instances.by_id(connection, SYSTEM_INSTANCE_ID)

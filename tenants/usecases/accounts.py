@@ -11,6 +11,7 @@ from runtime.clock import epoch_ms, monotonic_ms
 from runtime.http_limits import holder_of
 from runtime.logs import get_logger
 from tenants import credentials
+from tenants.config import ConsoleConfig
 from tenants.errors import Conflict, Forbidden, Invalid, NotFound, TooMany, Unauthenticated
 from tenants.lifecycle import Fault, State, name_fault
 from tenants.login_limit import LoginLimit
@@ -30,7 +31,6 @@ ADMIN: Final = "admin"
 LOCAL_KEY_ID: Final = "local"
 _SYSTEM_RATE_BYTES_PER_S: Final = 100_000_000
 _SYSTEM_CAPACITY_BYTES: Final = 10**12
-LOOPBACK: Final = ("127.0.0.0/8", "::1/128")
 """Who may connect to the system instance: jobs on this machine."""
 
 
@@ -57,8 +57,9 @@ class Accounts:
         self._limit = LoginLimit()
         self._limit_turn = threading.Lock()
 
-    def bootstrap(self, operator_key: str, cluster_id: str) -> Bootstrap:
+    def bootstrap(self, operator_key: str, config: ConsoleConfig) -> Bootstrap:
         """Make what a new store needs, and have `operator_key` be the local operator key."""
+        cluster_id, whitelist = config.default_cluster_id, config.system_whitelist
         password = None
         with self._store.write() as connection:
             now_ms = epoch_ms()
@@ -69,12 +70,12 @@ class Accounts:
                 registry.touch_cluster(connection, cluster_id, now_ms)
             system = instances.by_id(connection, SYSTEM_INSTANCE_ID)
             if system is None:
-                instances.save(connection, _system_instance(cluster_id, now_ms), now_ms, new=True)
-            elif system.whitelist != LOOPBACK:
-                instances.save(connection, system.with_(whitelist=LOOPBACK), now_ms)
+                instances.save(connection, _system_instance(cluster_id, whitelist, now_ms), now_ms, new=True)
+            elif system.whitelist != whitelist:
+                instances.save(connection, system.with_(whitelist=whitelist), now_ms)
             if accounts.user(connection, ADMIN) is None:
-                password = credentials.new_password()
-                hashed = credentials.hash_password(password)
+                password = None if config.admin_password else credentials.new_password()
+                hashed = credentials.hash_password(config.admin_password or password or "")
                 admin = User(ADMIN, DEFAULT_TENANT, Role.OPERATOR.value, hashed)
                 accounts.add_user(connection, admin, now_ms)
             accounts.delete_key(connection, LOCAL_KEY_ID)
@@ -235,7 +236,7 @@ def _caller(kind: str, name: str, tenant: str, role: str, address: str | None) -
     return Caller(kind, name, tenant, Role(role), address)
 
 
-def _system_instance(cluster_id: str, now_ms: int) -> Instance:
+def _system_instance(cluster_id: str, whitelist: tuple[str, ...], now_ms: int) -> Instance:
     return Instance(
         id=SYSTEM_INSTANCE_ID,
         tenant=SYSTEM_TENANT,
@@ -245,7 +246,7 @@ def _system_instance(cluster_id: str, now_ms: int) -> Instance:
         produce_rate_bytes_per_s=_SYSTEM_RATE_BYTES_PER_S,
         consume_rate_bytes_per_s=_SYSTEM_RATE_BYTES_PER_S,
         capacity_bytes=_SYSTEM_CAPACITY_BYTES,
-        whitelist=LOOPBACK,
+        whitelist=whitelist,
         created_at_ms=now_ms,
         updated_at_ms=now_ms,
     )

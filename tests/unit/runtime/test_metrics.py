@@ -48,3 +48,12 @@ def test_stalled_requests_cost_few_threads_and_are_cut(monkeypatch: pytest.Monke
             with contextlib.suppress(ConnectionError):
                 assert connection.recv(1) == b""
     assert _get(port, SECRET).status_code == 200
+
+
+def test_ready_asks_for_no_secret_and_says_why_not() -> None:
+    reasons = ["logs are read", None]
+    port = metrics.serve("127.0.0.1", 0, SECRET, unready=lambda: reasons.pop(0))
+    url = f"http://127.0.0.1:{port}/readyz"
+    answers = [httpx.get(url, trust_env=False, timeout=20) for _ in range(2)]
+    assert [(each.status_code, each.text) for each in answers] == [(503, "logs are read\n"), (200, "ready\n")]
+    assert httpx.get(url + "/x", trust_env=False, timeout=20).status_code == 401
