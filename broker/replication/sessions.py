@@ -28,15 +28,18 @@ class SessionRefused(Exception):  # noqa: N818 - a verdict
 
 
 class Followed:
-    """One partition of a session: what is asked, and what was told last."""
+    """One partition of a session: what is asked, and what was told since it was asked."""
 
     __slots__ = ("high_watermark", "log_start_offset", "session", "wanted")
 
     def __init__(self, session: "ReplicaSession", wanted: FetchPartition) -> None:
         self.session: Final = session
+        self.asks(wanted)
+
+    def asks(self, wanted: FetchPartition) -> None:
+        """The follower names the partition. It drops answers to what it asked before: nothing is told yet."""
         self.wanted = wanted
-        self.high_watermark = -1
-        self.log_start_offset = -1
+        self.high_watermark = self.log_start_offset = -1
 
 
 class ReplicaSession:
@@ -116,7 +119,7 @@ class ReplicaSessions:
                 followed = session.partitions[key] = Followed(session, wanted)
                 self._watchers.setdefault(key, {})[scan.replica_id] = followed
             else:
-                followed.wanted = wanted
+                followed.asks(wanted)
             session.ready[key] = followed
 
     def _unwatch(self, session: ReplicaSession, key: Key, *, gives_up: bool) -> None:

@@ -154,6 +154,11 @@ def test_any_order(tmp_path: Path, ten: int) -> None:
         Run(tmp_path / str(seed), seed).go(60)
 
 
+def test_an_answer_that_a_new_epoch_overtook_is_told_again(tmp_path: Path) -> None:
+    """The follower drops it, and what it said of the high watermark with it."""
+    Run(tmp_path, 522).go(150)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("hundred", range(10))
 def test_any_order_for_long(tmp_path: Path, hundred: int) -> None:

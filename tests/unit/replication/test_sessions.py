@@ -40,6 +40,17 @@ def test_everything_named_is_ready_once() -> None:
     assert list(session.ready) == [("t", 1)]
 
 
+def test_what_was_told_before_a_partition_is_named_again_counts_no_longer() -> None:
+    sessions = Sessions()
+    session = sessions.begin(KEY)
+    followed = session.partitions[KEY]
+    followed.high_watermark = followed.log_start_offset = 8
+    sessions.all.go_on(_scan((session.session_id, 1)), 7)
+    assert (followed.high_watermark, followed.log_start_offset) == (8, 8)
+    sessions.all.go_on(_scan((session.session_id, 2), KEY), 7)
+    assert (followed.high_watermark, followed.log_start_offset) == (-1, -1)
+
+
 def test_what_happens_to_a_partition_makes_it_ready() -> None:
     sessions = Sessions()
     session = sessions.begin(KEY)
