@@ -4,14 +4,30 @@ import os
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, is_hypothesis_test, settings
 
 from tests.integration.stack import Stack, running_stack
 
 # No property has a deadline: how long an example takes is the machine's business.
 settings.register_profile("portico", deadline=None)
-settings.register_profile("mutants", deadline=None, max_examples=25, derandomize=True)
+# A test runs once for each of thousands of mutants: few examples, the same each time, none made small for us.
+_MUTANTS_EXAMPLES_MAX = 25
+settings.register_profile(
+    "mutants", deadline=None, derandomize=True, database=None, phases=[Phase.explicit, Phase.generate]
+)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "portico"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What a property asks for is a wish that the mutants' profile cuts short."""
+    if settings.get_current_profile_name() != "mutants":
+        return
+    for item in items:
+        function = getattr(item, "obj", None)
+        if is_hypothesis_test(function):
+            asked = function._hypothesis_internal_use_settings
+            few = min(asked.max_examples, _MUTANTS_EXAMPLES_MAX)
+            function._hypothesis_internal_use_settings = settings(asked, max_examples=few)
 
 
 @pytest.fixture(scope="session")

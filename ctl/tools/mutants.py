@@ -3,12 +3,14 @@
 Each area is a set of modules and the tests that are to notice. Everything runs on a copy of the tree.
 """
 
+import ast
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -62,15 +64,40 @@ _CONFIGURATION: Final = """
 source_paths = {sources}
 also_copy = {others}
 only_mutate = {modules}
-pytest_add_cli_args = ["-p", "no:cacheprovider", "-p", "no:xdist"]
+pytest_add_cli_args = ["-p", "no:cacheprovider", "-p", "no:xdist", "-m", "not long"]
 pytest_add_cli_args_test_selection = {tests}
 mutate_only_covered_lines = true
-timeout_constant = 30.0
+timeout_constant = 2.0
+timeout_multiplier = 5.0
 """
+"""A mutant that loops for ever costs 5 x (2 s + what its tests take)."""
 
 
-def survivors(root: Path, area: Area, processes: int) -> list[str]:
-    """The names of mutants that every test let live, such as `traffic.flow.Flow.charge 3`.
+class Survivor(NamedTuple):
+    """A change that every test let live."""
+
+    function: str
+    """Such as `traffic.flow.Flow.charge`."""
+    before: tuple[str, ...]
+    """The lines that were changed, in the formatting of Python's own unparser."""
+    after: tuple[str, ...]
+
+
+class Outcome(NamedTuple):
+    """What became of an area's mutants."""
+
+    states: Counter[str]
+    """How many were killed, survived, ran out of time (noticed, too) and so on, in mutmut's words."""
+    survivors: list[Survivor]
+
+    @property
+    def mutants(self) -> int:
+        """How many there were."""
+        return self.states.total()
+
+
+def mutate(root: Path, area: Area, processes: int) -> Outcome:
+    """Change an area's modules on a copy of the tree, one place at a time, and run the tests that reach it.
 
     Raises: CommandError when the tests do not pass on the unchanged copy.
     """
@@ -81,11 +108,14 @@ def survivors(root: Path, area: Area, processes: int) -> list[str]:
         ran = _mutmut(tree, "run", "--max-children", str(processes))
         if ran.returncode != 0:
             raise CommandError(f"the tests do not pass before anything is changed:\n{ran.stdout[-4000:]}")
-        return [
-            _shown(name)
-            for name, _, state in (line.strip().partition(": ") for line in _results(tree))
-            if state == "survived"
-        ]
+        states: Counter[str] = Counter()
+        living: list[str] = []
+        for line in _results(tree):
+            name, _, state = line.strip().partition(": ")
+            states[state] += 1
+            if state == "survived":
+                living.append(name)
+        return Outcome(states, [*_survivors(tree, living)])
 
 
 def _configure(tree: Path, area: Area) -> None:
@@ -103,7 +133,8 @@ def _configure(tree: Path, area: Area) -> None:
 
 
 def _results(tree: Path) -> list[str]:
-    return _mutmut(tree, "results").stdout.splitlines()
+    lines = _mutmut(tree, "results", "--all", "true").stdout.splitlines()
+    return [line for line in lines if "__mutmut_" in line]
 
 
 def _mutmut(tree: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
@@ -117,11 +148,33 @@ def _mutmut(tree: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
-def _shown(name: str) -> str:
-    """`traffic.flow.xǁFlowǁcharge__mutmut_3` as `traffic.flow.Flow.charge 3`."""
-    function, _, number = name.rpartition("__mutmut_")
-    module, _, rest = function.rpartition(".x")
-    return f"{module}.{rest.strip('ǁ_').replace('ǁ', '.')} {number}"
+def _survivors(tree: Path, names: Sequence[str]) -> Iterator[Survivor]:
+    """mutmut keeps a function beside its mutants: `x_f__mutmut_orig` (or `xǁClassǁf...`), `x_f__mutmut_1`."""
+    functions: dict[Path, dict[str, ast.AST]] = {}
+    for name in names:
+        module, _, function = name.rpartition(".")
+        path = (tree / "mutants" / module.replace(".", "/")).with_suffix(".py")
+        if path not in functions:
+            functions[path] = {
+                node.name: node
+                for node in ast.walk(ast.parse(path.read_text()))
+                if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+            }
+        original = f"{function.rpartition('__mutmut_')[0]}__mutmut_orig"
+        lines = [_lines(functions[path][each]) for each in (original, function)]
+        before, after = (tuple(line for line in a if line not in b) for a, b in (lines, lines[::-1]))
+        yield Survivor(f"{module}.{_shown(function)}", before, after)
+
+
+def _lines(function: ast.AST) -> list[str]:
+    return [line.strip() for line in ast.unparse(function).splitlines() if "__mutmut_" not in line]
+
+
+def _shown(function: str) -> str:
+    """`xǁFlowǁcharge__mutmut_3` as `Flow.charge`, `x_seed__mutmut_1` as `seed`."""
+    return (
+        function.rpartition("__mutmut_")[0].removeprefix("x").strip("ǁ").removeprefix("_").replace("ǁ", ".")
+    )
 
 
 def chosen(names: Sequence[str]) -> dict[str, Area]:
