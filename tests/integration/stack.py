@@ -6,9 +6,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import httpx
@@ -24,13 +25,21 @@ _STARTS_MAX: Final = 3
 class Stack:
     """A running stack. `api` speaks as its local operator."""
 
-    def __init__(self, data_dir: Path, *arguments: str) -> None:
+    def __init__(
+        self,
+        data_dir: Path,
+        *arguments: str,
+        directory: Path = ROOT,
+        environment: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """`directory` and `environment` are the processes', for those that run another tree than this."""
         self.data_dir = data_dir
         self.admin_password: str | None = None
         self._console_port = free_port()
         first = 20_000 + (os.getpid() * 7 + self._console_port) % 45 * _VPORTS_PER_STACK
         self._vports = f"{first}-{first + _VPORTS_PER_STACK - 1}"
         self._arguments = arguments
+        self._directory, self._environment = directory, environment
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> "Stack":
@@ -67,10 +76,10 @@ class Stack:
                     *("--console", f"127.0.0.1:{self._console_port}", "--vports", self._vports),
                     *("--ready-file", str(ready), *self._arguments),
                 ],
-                cwd=ROOT,
+                cwd=self._directory,
                 stdout=log,
                 stderr=log,
-                env=os.environ | {"PYTHONUNBUFFERED": "1"},
+                env=os.environ | {"PYTHONUNBUFFERED": "1", **self._environment},
             )
         deadline = time.monotonic() + _START_TIMEOUT_S
         while not ready.exists():
