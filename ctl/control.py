@@ -22,14 +22,14 @@ from contracts.pipeline import PIPELINE_DIR, TABLES_DIR
 from contracts.specs import ConsumerKind
 from contracts.usage import INTERVAL_MS_DEFAULT
 from ctl.stack.layout import Layout
-from ctl.stack.processes import CLUSTER_ID
+from ctl.stack.processes import CLUSTER_ID, REDIS_URL
 from master.app import create_app
 from master.journal import Journal
 from master.metering import Metering
 from master.node import MasterNode
 from master.settings import MasterSettings
 from runtime import process
-from runtime.config import format_host_port, parse_host_port
+from runtime.config import environment, format_host_port, parse_host_port
 from runtime.feed import FeedFollower
 from runtime.http_limits import HttpLimits, parse_proxies
 from runtime.http_server import http_server, stop_serving, until_serving
@@ -37,6 +37,7 @@ from runtime.internal_http import INTERNAL_LIMITS, BearerSecret, BesideReady, In
 from runtime.life import LIFE
 from runtime.logs import configure, get_logger
 from runtime.loop_thread import LoopThread
+from runtime.redis_link import RedisUrl, parse_redis_url
 from runtime.tasks import Supervised
 from runtime.tree.zookeeper import ZooKeeperTree
 from tenants.app import create_console_app, create_internal_routes
@@ -64,9 +65,17 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     parser.add_argument("--usage-interval-ms", type=int, default=INTERVAL_MS_DEFAULT)
     parser.add_argument("--zookeeper", help="where quota masters are elected; without it: this one always")
     parser.add_argument("--session-timeout-ms", type=int, default=6_000)
+    parser.add_argument("--redis-url", type=_redis_url, default=environment().get(REDIS_URL))
     parser.add_argument("--trusted-proxies", type=parse_proxies, default=(), metavar="CIDR,...")
     _add_elsewhere_arguments(parser)
     return parser.parse_args(arguments)
+
+
+def _redis_url(text: str) -> RedisUrl:
+    try:
+        return parse_redis_url(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _cidrs(text: str) -> tuple[str, ...]:
@@ -192,6 +201,7 @@ class Control:
             admin_password=process.read_secret(options.admin_password_file),
             system_whitelist=options.system_whitelist,
             tables_dir=options.data_dir / PIPELINE_DIR / TABLES_DIR,
+            redis_url=options.redis_url,
         )
         self.internal = Internal(options, self.layout, secret)
         self.to_master = InternalClient(lambda: self.internal.master.elected_url, secret)

@@ -77,7 +77,7 @@ def create_console_app(console: Console) -> FastAPI:
     # The last added runs first.
     app.add_middleware(BodyLimit, bytes_max=BODY_BYTES_MAX, strangers_bytes_max=STRANGERS_BODY_BYTES_MAX)
     app.add_middleware(Turns, requests=console.requests)
-    app.add_middleware(Authenticate, accounts=console.accounts)
+    app.add_middleware(Authenticate, accounts=console.accounts, rates=console.rates)
     app.add_middleware(SecurityHeaders)
     return app
 

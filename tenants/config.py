@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from runtime.redis_link import BUDGET_MS, RedisUrl
+from tenants.rate_limit import ApiRates
 from tenants.vports import VipPool
 
 LOOPBACK: Final = ("127.0.0.0/8", "::1/128")
@@ -34,6 +36,12 @@ class ConsoleConfig:
     have disks of their own."""
     tables_dir: Path | None = None
     """Where the pipeline writes its tables of usage, bills and advice; None: there is no pipeline here."""
+    redis_url: RedisUrl | None = None
+    """What control processes share for speed; None: each does without."""
+    redis_budget_ms: int = BUDGET_MS
+    """Of one call to Redis."""
+    rates: ApiRates = field(default_factory=ApiRates)
+    """How many requests callers may send."""
 
 
 def sqlite_url(path: str) -> str:

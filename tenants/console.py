@@ -7,6 +7,7 @@ from contracts.names import SYSTEM_INSTANCE_ID
 from contracts.specs import ClusterSpec
 from runtime.clock import epoch_ms, monotonic_ms
 from runtime.internal_http import InternalClient
+from runtime.redis_link import RedisLink, RedisUrl
 from runtime.tasks import Supervised
 from tenants.backend.cluster import Cluster, ConnectionPool
 from tenants.backend.facts import FactsSource
@@ -19,7 +20,9 @@ from tenants.lifecycle import State
 from tenants.model import Instance
 from tenants.purge import Purge
 from tenants.quota import QuotaSource
+from tenants.remembered import CallerMemory
 from tenants.shared_ledger import SharedLedger
+from tenants.shared_limits import LoginLimits, RequestRates
 from tenants.store import instances, registry
 from tenants.store.engine import Store
 from tenants.system_topics import SystemTopics
@@ -58,7 +61,9 @@ class Console:
             config.vip_pool, config.default_cluster_id, is_free, reserved=self.found.endpoints
         )
         self.feed = Feed(self.store, self.placement)
-        self.accounts = Accounts(self.store)
+        self.redis = None if config.redis_url is None else _redis(config.redis_url, config.redis_budget_ms)
+        self.accounts = Accounts(self.store, LoginLimits(self.redis), CallerMemory(self.redis, config.secret))
+        self.rates = RequestRates(self.redis, config.rates)
         self.ceilings = Ceilings(self.store, config.disk_bytes)
         self.instances = Instances(
             self.store,
@@ -157,4 +162,12 @@ class Console:
         """Close connections, to brokers and the database."""
         self._pool.close()
         self._tables.close()
+        if self.redis is not None:
+            self.redis.close()
         self.store.close()
+
+
+def _redis(url: RedisUrl, budget_ms: int) -> RedisLink:
+    link = RedisLink(url, budget_ms=budget_ms)
+    link.start()
+    return link

@@ -117,6 +117,8 @@ class Caller:
     tenant: str
     role: Role
     address: str | None
+    id: str = ""
+    """Of the key; a session's is its user."""
 
     @property
     def is_operator(self) -> bool:

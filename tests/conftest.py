@@ -7,6 +7,7 @@ import pytest
 from hypothesis import Phase, is_hypothesis_test, settings
 
 from tests.integration.stack import Stack, running_stack
+from tests.servers.redis_server import RedisServer, running_redis
 
 # No property has a deadline: how long an example takes is the machine's business.
 settings.register_profile("portico", deadline=None)
@@ -35,3 +36,10 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """One whole product for all end-to-end tests that leave it as healthy as they found it."""
     with running_stack(tmp_path_factory.mktemp("stack") / "data", "--deletion-grace", "0") as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[RedisServer]:
+    """One Redis for all tests that leave it running; each begins with an empty one (`redis_url`)."""
+    with running_redis() as server:
+        yield server

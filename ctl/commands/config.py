@@ -7,6 +7,7 @@ from ctl.options import DEFAULT_DATA_DIR, AsJson, DataDir
 from ctl.output import print_json, print_table
 from ctl.stack.settings import SETTINGS, load
 from runtime.config import ConfigFault
+from runtime.redis_link import RedisUrl
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -19,7 +20,9 @@ def show(as_json: AsJson = False, data_dir: DataDir = DEFAULT_DATA_DIR) -> None:
     except ConfigFault as fault:
         raise usage("; ".join(fault.faults)) from fault
     if as_json:
-        print_json({name: {"value": found.value, "origin": found.origin} for name, found in values.items()})
+        print_json(
+            {name: {"value": _plain(found.value), "origin": found.origin} for name, found in values.items()}
+        )
         return
     rows = ([s.name, _text(values[s.name].value), values[s.name].origin, s.help] for s in SETTINGS)
     print_table(["SETTING", "VALUE", "ORIGIN", "MEANING"], rows, empty="")
@@ -28,6 +31,11 @@ def show(as_json: AsJson = False, data_dir: DataDir = DEFAULT_DATA_DIR) -> None:
 @app.callback()
 def group() -> None:
     """Settings of this stack."""
+
+
+def _plain(value: object) -> object:
+    """Without secrets."""
+    return str(value) if isinstance(value, RedisUrl) else value
 
 
 def _text(value: object) -> str:

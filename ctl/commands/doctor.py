@@ -202,12 +202,27 @@ def _console(data_dir: Path) -> Iterator[Finding]:
         return
     level = "ok" if health["status"] == "ok" else "warn"
     yield Finding(level, "console", health["status"], "" if level == "ok" else _why_degraded(health))
+    yield from _redis(health.get("redis"))
     for broker in brokers:
         yield from damaged_log_findings(broker)
     for item in instances:
         yield from _instance(item)
     yield from _absent(absent)
     yield from _deleted(deleted)
+
+
+def _redis(state: str | None) -> Iterator[Finding]:
+    """Nothing depends on it: what is lost is speed, and limits hold for each control process by itself."""
+    if state == "ok":
+        yield Finding("ok", "redis", "answers")
+    elif state == "full":
+        advice = (
+            "give it more memory, or a policy that evicts; limits and series are each process's own meanwhile"
+        )
+        yield Finding("warn", "redis", "is full: it stores nothing new", advice)
+    elif state is not None:
+        advice = "everything goes on without it, limits and series are each control process's own meanwhile"
+        yield Finding("warn", "redis", f"is not used: {state}", advice)
 
 
 def damaged_log_findings(broker: Any) -> Iterator[Finding]:

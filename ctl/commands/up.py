@@ -34,6 +34,10 @@ def up(
     zookeeper: Annotated[
         str | None, typer.Option(metavar="HOST:PORT[/CHROOT]", help="Use this one; default: start one.")
     ] = None,
+    redis_url: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="With a password rather PORTICO_REDIS_URL or portico.toml."),
+    ] = None,
     session_timeout_ms: Annotated[str | None, typer.Option(metavar="MS", help="400 to 60000.")] = None,
     replication_factor: Annotated[str | None, typer.Option(metavar="N")] = None,
     min_insync_replicas: Annotated[str | None, typer.Option(metavar="N")] = None,
@@ -66,6 +70,7 @@ def up(
         "workers": workers,
         "brokers": brokers,
         "zookeeper": zookeeper,
+        "redis_url": redis_url,
         "session_timeout_ms": session_timeout_ms,
         "replication_factor": replication_factor,
         "min_insync_replicas": min_insync_replicas,

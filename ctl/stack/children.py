@@ -5,8 +5,8 @@ import ctypes
 import json
 import signal
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -38,6 +38,8 @@ class ChildSpec:
     """Whether it serves, for a process that writes no run file. Runs in a thread."""
     beats: bool = False
     """Whether its loop gives signs of life."""
+    variables: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Of its environment, besides ours: what others may not read in its command line."""
 
     @property
     def group(self) -> str:
@@ -45,10 +47,12 @@ class ChildSpec:
         return self.name.partition("-")[0]
 
 
-def module(name: str, python_module: str, *arguments: str) -> ChildSpec:
+def module(
+    name: str, python_module: str, *arguments: str, variables: Mapping[str, str] | None = None
+) -> ChildSpec:
     """One of our own processes."""
     command = (sys.executable, "-m", "runtime.start", python_module, *arguments)
-    return ChildSpec(name, command, beats=True)
+    return ChildSpec(name, command, beats=True, variables=variables or {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +128,7 @@ class Child:
                 self._process = await asyncio.create_subprocess_exec(
                     *self.spec.command,
                     cwd=self.spec.directory,
-                    env={**environment(), VARIABLE: signs.address},
+                    env={**environment(), **self.spec.variables, VARIABLE: signs.address},
                     stdin=asyncio.subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,

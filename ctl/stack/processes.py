@@ -6,9 +6,11 @@ from typing import Any, Final
 from ctl.stack.children import ChildSpec, module
 from ctl.stack.layout import Layout
 from ctl.stack.zookeeper import is_serving, server_command
-from runtime.config import Resolved, format_host_port
+from runtime.config import ENVIRONMENT_PREFIX, Resolved, format_host_port
+from runtime.redis_link import RedisUrl
 
 CLUSTER_ID: Final = "builtin-1"
+REDIS_URL: Final = ENVIRONMENT_PREFIX + "REDIS_URL"
 _LOOPBACK: Final = "127.0.0.1"
 
 
@@ -47,6 +49,7 @@ class Processes:
         """Control plane and quota master."""
         host, port = self._value("console")
         first, last = self._value("vports")
+        redis: RedisUrl | None = self._value("redis_url")
         return module(
             "control",
             "ctl.control",
@@ -59,6 +62,7 @@ class Processes:
             *("--trusted-proxies", ",".join(self._value("trusted_proxies"))),
             *(("--zookeeper", self._zookeeper) if self._zookeeper else ()),
             *("--session-timeout-ms", str(self._value("session_timeout_ms"))),
+            variables={} if redis is None else {REDIS_URL: redis.text},
         )
 
     def broker(self, node_id: int) -> ChildSpec:

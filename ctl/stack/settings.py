@@ -14,6 +14,7 @@ from gateway.shared_table import WORKERS_MAX
 from master.policies import POLICIES
 from runtime.config import Resolved, Setting, environment, parse_host_port, read_toml, resolve
 from runtime.http_limits import parse_proxies
+from runtime.redis_link import parse_redis_url
 from tenants.config import DELETION_GRACE_MS
 from tenants.vports import parse_vip
 
@@ -91,6 +92,12 @@ SETTINGS: Final = (
     Setting("brokers", None, _count(1, BROKERS_MAX), "Brokers; more than one need ZooKeeper."),
     Setting(
         "zookeeper", None, _zookeeper, "A running ZooKeeper, HOST:PORT or HOST:PORT/CHROOT; else its own."
+    ),
+    Setting(
+        "redis_url",
+        None,
+        parse_redis_url,
+        "A Redis that control processes share, redis://[:PASSWORD@]HOST:PORT/DB; none is needed.",
     ),
     Setting(
         "session_timeout_ms",

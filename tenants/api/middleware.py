@@ -16,8 +16,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tenants import credentials
 from tenants.api.problems import no_store, of_refusal, problem
 from tenants.callers import RequestsUnderWay
-from tenants.errors import Forbidden, Refused, Unauthenticated
+from tenants.errors import Forbidden, Refused, TooMany, Unauthenticated
 from tenants.model import Caller
+from tenants.rate_limit import Verdict
+from tenants.shared_limits import RequestRates
 from tenants.usecases.accounts import Accounts
 
 COOKIE: Final = "portico_session"
@@ -33,6 +35,9 @@ _POLICY: Final = (
     "frame-ancestors 'none'; base-uri 'none'; form-action 'self'; object-src 'none'"
 )
 REQUESTS: Final = Counter("portico_console_requests_total", "Answered requests", ["method", "status"])
+RATE_LIMITED: Final = Counter(
+    "portico_console_rate_limited_total", "Requests refused for their rate, by the quota", ["quota"]
+)
 
 
 def client_address(scope: Scope) -> str:
@@ -56,44 +61,78 @@ def session_token(headers: Headers) -> str | None:
 
 
 class Authenticate:
-    """Puts the Caller into the scope's state, before a byte of the body is read.
+    """Puts the Caller into the scope's state, before a byte of the body is read, and charges the request.
 
     Bearer keys and session cookies; a cookie's writes need the CSRF header; viewers do not write.
     """
 
-    def __init__(self, app: ASGIApp, accounts: Accounts) -> None:
+    def __init__(self, app: ASGIApp, accounts: Accounts, rates: RequestRates) -> None:
         self._app = app
         self._accounts = accounts
+        self._rates = rates
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Authenticate requests under /v1."""
-        if scope["type"] == "http" and scope["path"].startswith("/v1"):
-            try:
-                caller = await self._caller(scope)
-                _check_role(scope, caller)
-            except Refused as refusal:
-                await of_refusal(refusal, scope)(scope, receive, send)
-                return
-            except OperationalError as error:
-                await no_store(error, scope)(scope, receive, send)
-                return
-            scope.setdefault("state", {})["caller"] = caller
-        await self._app(scope, receive, send)
+        if scope["type"] != "http" or not scope["path"].startswith("/v1"):
+            await self._app(scope, receive, send)
+            return
+        try:
+            # One thread for both: each may ask Redis.
+            caller, verdict = await asyncio.to_thread(self._ask, scope)
+        except OperationalError as error:
+            await no_store(error, scope)(scope, receive, send)
+            return
+        told = send if caller is None or verdict is None else self._telling(send, caller, verdict)
+        try:
+            _check_rate(verdict)
+            _check_credentials(scope, caller)
+            _check_role(scope, caller)
+        except Refused as refusal:
+            await of_refusal(refusal, scope)(scope, receive, told)
+            return
+        scope.setdefault("state", {})["caller"] = caller
+        await self._app(scope, receive, told)
 
-    async def _caller(self, scope: Scope) -> Caller | None:
-        is_open = (scope["method"], scope["path"]) in _OPEN
-        caller = await asyncio.to_thread(credential_caller, self._accounts, scope)
-        if is_open:
-            return caller
-        if caller is None:
-            has_key = "authorization" in Headers(scope=scope)
-            raise Unauthenticated(_WRONG_KEY if has_key else _NO_CREDENTIALS)
-        if caller.kind == "session" and scope["method"] not in _SAFE:
-            headers = Headers(scope=scope)
-            expected = credentials.csrf_token(session_token(headers) or "")
-            if not credentials.same(headers.get(CSRF_HEADER, ""), expected):
-                raise Forbidden("send the session's csrf_token as header X-CSRF-Token")
-        return caller
+    def _ask(self, scope: Scope) -> tuple[Caller | None, Verdict | None]:
+        caller = credential_caller(self._accounts, scope)
+        return caller, None if caller is None else self._rates.take(caller)
+
+    def _telling(self, send: Send, caller: Caller, verdict: Verdict) -> Send:
+        """The fields of draft-ietf-httpapi-ratelimit-headers-10, on every answer."""
+        policies = [bucket.quota for bucket in self._rates.buckets(caller)]
+        policy = ", ".join(f'"{one.name}";q={one.requests_max};w={one.window_s}' for one in policies)
+        reset_s = -(-verdict.full_after_us // 1_000_000)
+
+        async def add(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers["RateLimit-Policy"] = policy
+                headers["RateLimit"] = f'"{verdict.quota.name}";r={verdict.remaining};t={reset_s}'
+            await send(message)
+
+        return add
+
+
+def _check_rate(verdict: Verdict | None) -> None:
+    if verdict is None or verdict.is_admitted:
+        return
+    RATE_LIMITED.labels(verdict.quota.name).inc()
+    quota = verdict.quota
+    whose = "your tenant" if quota.name == "tenant" else "your key or login"
+    detail = f"{whose} may send {quota.requests_max} requests in {quota.window_s} s: slow down"
+    raise TooMany(detail, verdict.retry_after_us // 1_000_000 + 1)
+
+
+def _check_credentials(scope: Scope, caller: Caller | None) -> None:
+    if (scope["method"], scope["path"]) in _OPEN:
+        return
+    headers = Headers(scope=scope)
+    if caller is None:
+        raise Unauthenticated(_WRONG_KEY if "authorization" in headers else _NO_CREDENTIALS)
+    if caller.kind == "session" and scope["method"] not in _SAFE:
+        expected = credentials.csrf_token(session_token(headers) or "")
+        if not credentials.same(headers.get(CSRF_HEADER, ""), expected):
+            raise Forbidden("send the session's csrf_token as header X-CSRF-Token")
 
 
 def credential_caller(accounts: Accounts, scope: Scope) -> Caller | None:

@@ -338,6 +338,9 @@ class HealthView(ViewModel):
     absent_instances: int | None = Field(
         default=None, description="held by brokers or gateways, and not known to the database"
     )
+    redis: str | None = Field(
+        default=None, description="`ok`, or why it is not used; null: none is configured", examples=["ok"]
+    )
 
 
 class AuditView(ViewModel):

@@ -44,6 +44,7 @@ async def health(request: Request, plane: Plane) -> models.HealthView:
         ],
         quota_master=has_master,
         absent_instances=len(absent),
+        redis=None if plane.redis is None else plane.redis.trouble or "ok",
     )
 
 

@@ -67,11 +67,14 @@ def add_user(connection: Connection, new: User, now_ms: int) -> None:
     )
 
 
-def set_password_hash(connection: Connection, name: str, password_hash: str) -> None:
-    """Change a password and log the user out everywhere."""
-    table = schema.users
+def set_password_hash(connection: Connection, name: str, password_hash: str) -> list[str]:
+    """Change a password and log the user out everywhere: the tokens, hashed, that have ended."""
+    table, sessions = schema.users, schema.sessions
     connection.execute(update(table).where(table.c.name == name).values(password_hash=password_hash))
-    connection.execute(delete(schema.sessions).where(schema.sessions.c.user_name == name))
+    mine = sessions.c.user_name == name
+    ended = list(connection.scalars(select(sessions.c.token_sha256).where(mine)))
+    connection.execute(delete(sessions).where(mine))
+    return ended
 
 
 def rehash_password(connection: Connection, name: str, password_hash: str) -> None:
@@ -97,14 +100,16 @@ def add_session(
     )
 
 
-def session_user(connection: Connection, token_sha256: str, now_ms: int) -> User | None:
-    """Whose session a token is, if it has not ended."""
-    name = connection.scalar(
-        select(schema.sessions.c.user_name).where(
-            schema.sessions.c.token_sha256 == token_sha256, schema.sessions.c.expires_at_ms > now_ms
+def session(connection: Connection, token_sha256: str, now_ms: int) -> tuple[User, int] | None:
+    """(whose session a token is, when it ends in epoch ms), if it has not ended."""
+    table = schema.sessions
+    row = connection.execute(
+        select(table.c.user_name, table.c.expires_at_ms).where(
+            table.c.token_sha256 == token_sha256, table.c.expires_at_ms > now_ms
         )
-    )
-    return None if name is None else user(connection, name)
+    ).first()
+    found = None if row is None else user(connection, row.user_name)
+    return None if row is None or found is None else (found, row.expires_at_ms)
 
 
 def end_session(connection: Connection, token_sha256: str) -> None:
@@ -155,9 +160,12 @@ def touch_key(connection: Connection, key_id: str, now_ms: int) -> None:
     connection.execute(update(table).where(table.c.id == key_id).values(last_used_at_ms=now_ms))
 
 
-def delete_key(connection: Connection, key_id: str) -> None:
-    """Revoke a key."""
-    connection.execute(delete(schema.api_keys).where(schema.api_keys.c.id == key_id))
+def delete_key(connection: Connection, key_id: str) -> list[str]:
+    """Revoke a key: the secrets, hashed, that have ended."""
+    table = schema.api_keys
+    ended = list(connection.scalars(select(table.c.secret_sha256).where(table.c.id == key_id)))
+    connection.execute(delete(table).where(table.c.id == key_id))
+    return ended
 
 
 def _key(row: RowMapping) -> Key:

@@ -1,21 +1,21 @@
 """Tenants, users, keys, sessions: who may ask, and for whom."""
 
-import threading
 from dataclasses import dataclass
 from typing import Final
 
 from sqlalchemy.exc import OperationalError
 
 from contracts.names import SYSTEM_INSTANCE_ID
-from runtime.clock import epoch_ms, monotonic_ms
+from runtime.clock import epoch_ms
 from runtime.http_limits import holder_of
 from runtime.logs import get_logger
 from tenants import credentials
 from tenants.config import ConsoleConfig
 from tenants.errors import Conflict, Forbidden, Invalid, NotFound, TooMany, Unauthenticated
 from tenants.lifecycle import Fault, State, name_fault
-from tenants.login_limit import LoginLimit
 from tenants.model import DEFAULT_TENANT, SYSTEM_TENANT, Caller, Instance, Role
+from tenants.remembered import REMEMBERED_MS, CallerMemory, Remembered
+from tenants.shared_limits import LoginLimits
 from tenants.store import accounts, audit, instances, registry
 from tenants.store.accounts import Key, User
 from tenants.store.audit import Entry
@@ -52,10 +52,10 @@ class Session:
 class Accounts:
     """The use cases of accounts."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, limits: LoginLimits, memory: CallerMemory) -> None:
         self._store = store
-        self._limit = LoginLimit()
-        self._limit_turn = threading.Lock()
+        self._limits = limits
+        self._memory = memory
 
     def bootstrap(self, operator_key: str, config: ConsoleConfig) -> Bootstrap:
         """Make what a new store needs, and have `operator_key` be the local operator key."""
@@ -78,9 +78,10 @@ class Accounts:
                 hashed = credentials.hash_password(config.admin_password or password or "")
                 admin = User(ADMIN, DEFAULT_TENANT, Role.OPERATOR.value, hashed)
                 accounts.add_user(connection, admin, now_ms)
-            accounts.delete_key(connection, LOCAL_KEY_ID)
+            ended = accounts.delete_key(connection, LOCAL_KEY_ID)
             key = Key(LOCAL_KEY_ID, DEFAULT_TENANT, "local operator key", Role.OPERATOR.value, now_ms, None)
             accounts.add_key(connection, key, credentials.sha256(operator_key))
+        self._memory.end(ended)
         return Bootstrap(password)
 
     # --- who asks -------------------------------------------------------------------------------
@@ -88,19 +89,16 @@ class Accounts:
     def log_in(self, name: str, password: str, address: str) -> Session:
         """Raises: Unauthenticated, TooMany."""
         holder = holder_of(address)
-        with self._limit_turn:
-            wait_ms = self._limit.retry_after_ms(holder, name, monotonic_ms())
+        wait_ms = self._limits.retry_after_ms(holder, name)
         if wait_ms > 0:
             raise TooMany("too many wrong passwords from your address: wait a minute", wait_ms // 1000 + 1)
         with self._store.read() as connection:
             user = accounts.user(connection, name) if name.isprintable() else None
         stored = None if user is None else user.password_hash
         if not credentials.password_matches(stored, password) or user is None:
-            with self._limit_turn:
-                self._limit.failed(holder, name, monotonic_ms())
+            self._limits.failed(holder, name)
             raise Unauthenticated("user or password is wrong")
-        with self._limit_turn:
-            self._limit.succeeded(holder, name)
+        self._limits.succeeded(holder, name)
         token = credentials.new_session_token()
         stale = credentials.needs_rehash(user.password_hash)
         rehashed = credentials.hash_password(password) if stale else None
@@ -115,25 +113,40 @@ class Accounts:
 
     def log_out(self, token: str) -> None:
         """End a session."""
+        hashed = credentials.sha256(token)
         with self._store.write() as connection:
-            accounts.end_session(connection, credentials.sha256(token))
+            accounts.end_session(connection, hashed)
+        self._memory.end([hashed])
 
     def caller_of_session(self, token: str, address: str | None) -> Caller | None:
         """Who a cookie is."""
-        with self._store.read() as connection:
-            user = accounts.session_user(connection, credentials.sha256(token), epoch_ms())
-        return None if user is None else _caller("session", user.name, user.tenant, user.role, address)
+        hashed = credentials.sha256(token)
+        found = self._memory.find("session", hashed)
+        if found is None:
+            now_ms = epoch_ms()
+            with self._store.read() as connection:
+                session = accounts.session(connection, hashed, now_ms)
+            if session is None:
+                return None
+            found = _remembered_session(*session, now_ms)
+            self._memory.keep(hashed, found)
+        return _caller(found, address)
 
     def caller_of_key(self, secret: str, address: str | None) -> Caller | None:
         """Who a bearer token is."""
+        hashed = credentials.sha256(secret)
+        found = self._memory.find("key", hashed)
         now_ms = epoch_ms()
-        with self._store.read() as connection:
-            key = accounts.key_by_secret(connection, credentials.sha256(secret))
-        if key is None:
-            return None
-        if key.last_used_at_ms is None or now_ms - key.last_used_at_ms >= _TOUCH_EVERY_MS:
-            self._touch(key, now_ms)
-        return _caller("key", key.name, key.tenant, key.role, address)
+        if found is None:
+            with self._store.read() as connection:
+                key = accounts.key_by_secret(connection, hashed)
+            if key is None:
+                return None
+            found = _remembered_key(key, now_ms)
+            if _is_stale(key.last_used_at_ms, now_ms):
+                self._touch(key, now_ms)
+            self._memory.keep(hashed, found)
+        return _caller(found, address)
 
     def _touch(self, key: Key, now_ms: int) -> None:
         try:
@@ -209,9 +222,10 @@ class Accounts:
                 caller.is_operator or (key.tenant == caller.tenant and key.role != Role.OPERATOR)
             ):
                 raise NotFound(f"there is no key '{key_id[:80]}'")
-            accounts.delete_key(connection, key_id)
+            hashed = accounts.delete_key(connection, key_id)
             entry = Entry(caller.actor, key.tenant, "key.delete", key_id, key.name, caller.address)
             audit.record(connection, entry, epoch_ms())
+        self._memory.end(hashed)
 
     def reset_password(self, actor: str, name: str, address: str | None) -> str:
         """A new password; all sessions of the user end. Raises: NotFound."""
@@ -221,9 +235,10 @@ class Accounts:
             user = accounts.user(connection, name) if name.isprintable() else None
             if user is None:
                 raise NotFound(f"there is no user '{name[:80]}'")
-            accounts.set_password_hash(connection, name, hashed)
+            ended = accounts.set_password_hash(connection, name, hashed)
             entry = Entry(actor, user.tenant, "user.reset-password", name, address=address)
             audit.record(connection, entry, epoch_ms())
+        self._memory.end(ended)
         return password
 
     def audit_page(self, tenant: str | None, before_id: int | None, limit: int) -> list[audit.Recorded]:
@@ -232,8 +247,34 @@ class Accounts:
             return audit.page(connection, tenant, before_id, limit)
 
 
-def _caller(kind: str, name: str, tenant: str, role: str, address: str | None) -> Caller:
-    return Caller(kind, name, tenant, Role(role), address)
+def _remembered_session(user: User, expires_at_ms: int, now_ms: int) -> Remembered:
+    return Remembered(
+        kind="session",
+        id=user.name,
+        name=user.name,
+        tenant=user.tenant,
+        role=user.role,
+        valid_until_ms=min(expires_at_ms, now_ms + REMEMBERED_MS),
+    )
+
+
+def _remembered_key(key: Key, now_ms: int) -> Remembered:
+    return Remembered(
+        kind="key",
+        id=key.id,
+        name=key.name,
+        tenant=key.tenant,
+        role=key.role,
+        valid_until_ms=now_ms + REMEMBERED_MS,
+    )
+
+
+def _is_stale(last_used_at_ms: int | None, now_ms: int) -> bool:
+    return last_used_at_ms is None or now_ms - last_used_at_ms >= _TOUCH_EVERY_MS
+
+
+def _caller(found: Remembered, address: str | None) -> Caller:
+    return Caller(found.kind, found.name, found.tenant, Role(found.role), address, found.id)
 
 
 def _system_instance(cluster_id: str, whitelist: tuple[str, ...], now_ms: int) -> Instance:

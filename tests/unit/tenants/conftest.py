@@ -15,11 +15,13 @@ from starlette.routing import Route
 
 from contracts.quota_view import CpuQuota, DirectionQuota, QuotaOverview, QuotaView, Rule
 from runtime.internal_http import InternalClient
+from runtime.redis_link import RedisUrl
 from runtime.tasks import Supervised
 from tenants.app import create_console_app, create_internal_routes
 from tenants.config import ConsoleConfig, sqlite_url
 from tenants.console import Console
 from tenants.vports import Endpoint, parse_vip
+from tests.servers.redis_server import RedisServer
 
 OPERATOR_KEY = "operator-key-of-this-test"
 ORDER = {
@@ -116,22 +118,36 @@ def new_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def _config(path: Path, vip: str) -> ConsoleConfig:
+def _config(path: Path, vip: str, redis_url: RedisUrl | None = None) -> ConsoleConfig:
     return ConsoleConfig(
         database_url=sqlite_url(str(path)),
         vip_pool=parse_vip(vip, 21000, 21019),
         default_cluster_id="builtin-1",
-        secret=None,
+        secret="secret-of-this-deployment",
         tables_dir=path.parent / "tables",
+        redis_url=redis_url,
+        redis_budget_ms=2_000,
     )
 
 
+@pytest.fixture(params=["alone", "redis"])
+def redis_url(request: pytest.FixtureRequest) -> RedisUrl | None:
+    """Every test of the control plane runs without Redis, and with an empty one."""
+    if request.param == "alone":
+        return None
+    server: RedisServer = request.getfixturevalue("redis_server")
+    server.ask().flushall()
+    return server.url
+
+
 @pytest.fixture
-def make_console(tmp_path: Path, master: MasterServer, taken: set[Endpoint]) -> Callable[..., Console]:
-    """Opens the same store again, as a restart does."""
+def make_console(
+    tmp_path: Path, master: MasterServer, taken: set[Endpoint], redis_url: RedisUrl | None
+) -> Callable[..., Console]:
+    """Opens the same store again, as a restart or a second control process does."""
 
     def make(vip: str = "127.0.0.1") -> Console:
-        config = _config(tmp_path / "console.db", vip)
+        config = _config(tmp_path / "console.db", vip, redis_url)
         client = InternalClient("http://master", "x", transport=httpx.ASGITransport(app=master.app))
         return Console(config, client, is_free=lambda endpoint: endpoint not in taken)
 

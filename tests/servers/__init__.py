@@ -1,0 +1,1 @@
+"""Real servers that tests start: stores that a deployment would bring along."""
