@@ -40,6 +40,7 @@ def _plain(value: object) -> object:
 
 def _text(value: object) -> str:
     if isinstance(value, tuple):
-        separator = ":" if isinstance(value[0], str) else "-"
-        return separator.join(str(part) for part in value)
+        kinds = [type(part) for part in value]
+        separator = ":" if kinds == [str, int] else "-" if kinds == [int, int] else ","
+        return separator.join(str(part) for part in value) or "-"
     return "-" if value is None else str(value)

@@ -26,7 +26,7 @@ from tests.tidy.bounds_tables import (
 DOCUMENTS: Final = sorted([*(ROOT / "docs").glob("*.md"), *ROOT.glob("*.md")])
 _METRIC: Final = re.compile(r"`(portico_[a-z0-9_]+)(?:\{[^}]*\})?`")
 _COUNTERS: Final = ("CounterMetricFamily", "Counter", "_counter")
-_OTHERS: Final = ("GaugeMetricFamily", "Gauge")
+_OTHERS: Final = ("GaugeMetricFamily", "Gauge", "Histogram")
 _NO_METRICS: Final = frozenset({"portico_session"})
 
 
