@@ -65,9 +65,11 @@ app.command("down")(down.down)
 app.command("systemd-unit")(systemd_unit.systemd_unit)
 app.command("demo")(demo.demo)
 app.command("doctor")(doctor.doctor)
-app.command("loadtest", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(
-    loadtest.loadtest
-)
+app.command(
+    "loadtest",
+    add_help_option=False,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+)(loadtest.loadtest)
 app.command("test")(selftest.run_tests)
 app.add_typer(bench.app, name="bench", help="Measure ratios against a peer in the same run.")
 app.add_typer(instance.app, name="instance", help="Instances of a tenant.")

@@ -1,7 +1,8 @@
 """Floods of one instance, in a process of their own: five ways to ask for more than one bought.
 
-    python -m loadtests.floods KIND --port PORT --topic TOPIC --start EPOCH_S --on S --off S --turns N
+    python -m loadtests.floods KIND --target HOST:PORT --topic TOPIC --on S --off S --turns N --nice N
 
+It says `ready`, and begins at the time that it then reads: epoch seconds, a line of its standard input.
 Raw sockets and frames that are built before: a flood costs its own process as little as it can, and it runs
 at the lowest priority, because a tenant's clients do not run on the machine of the servers. It is bounded in
 connections and time, and prints one JSON object: what was asked, answered and refused, by turn.
@@ -11,6 +12,7 @@ import argparse
 import json
 import os
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -22,7 +24,8 @@ import kio.schema.join_group.v2.request as join_group_v2
 import kio.schema.leave_group.v1.request as leave_group_v1
 import kio.schema.metadata.v4.request as metadata_v4
 
-from ctl.bench.load import Client, fetch_frame, produce_frames, workload
+from ctl.bench.load import Client, Endpoint, fetch_frame, produce_frames, workload
+from runtime.config import parse_host_port
 from wire.codec import duration, framed_request
 
 # kio types its fields with refined integers; plain ones are what it encodes
@@ -83,10 +86,10 @@ class Tally:
 
 
 class Flood:
-    """One kind on one port."""
+    """One kind at one address."""
 
-    def __init__(self, kind: Kind, port: int, topic: str) -> None:
-        self._port = port
+    def __init__(self, kind: Kind, endpoint: Endpoint, topic: str) -> None:
+        self._endpoint = endpoint
         self._topic = topic
         self._produce = produce_frames(topic, workload(RECORD_BYTES), 1)[0]
         self._once: dict[Kind, Callable[[Turn, Tally, int], None]] = {
@@ -123,7 +126,7 @@ class Flood:
                 time.sleep(0.01)
 
     def _connected(self, turn: Turn, tally: Tally) -> Client:
-        client = Client(self._port)
+        client = Client(self._endpoint)
         client.socket.settimeout(min(_ANSWER_S, max(0.05, turn.end_s - time.monotonic())))
         tally.add(connections=1)
         return client
@@ -187,17 +190,19 @@ def main() -> None:
     """Run the process."""
     parser = argparse.ArgumentParser(prog="python -m loadtests.floods")
     parser.add_argument("kind", type=Kind, choices=list(Kind))
-    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--target", type=parse_host_port, required=True)
     parser.add_argument("--topic", required=True)
-    parser.add_argument("--start", type=float, required=True, help="epoch seconds")
     parser.add_argument("--on", type=float, required=True)
     parser.add_argument("--off", type=float, required=True)
     parser.add_argument("--turns", type=int, required=True)
+    parser.add_argument("--nice", type=int, required=True)
     options = parser.parse_args()
-    os.nice(19)
+    os.nice(options.nice)
     socket.setdefaulttimeout(_ANSWER_S)
-    flood = Flood(options.kind, options.port, options.topic)
-    start_s = time.monotonic() + options.start - time.time()
+    host, port = options.target
+    flood = Flood(options.kind, Endpoint(port, None, host), options.topic)
+    print("ready", flush=True)
+    start_s = time.monotonic() + float(sys.stdin.readline()) - time.time()
     done = [flood.run(each) for each in turns(start_s, options.on, options.off, options.turns)]
     print(json.dumps(done), flush=True)
     os._exit(0)  # connections that still wait for an answer are cut

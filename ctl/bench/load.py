@@ -64,10 +64,11 @@ def _scratch() -> bytearray:
 
 
 class Endpoint(NamedTuple):
-    """A port of this machine, and the secret that it wants."""
+    """A port, of this machine where nothing else is said, and the secret that it wants."""
 
     port: int
     secret: str | None = None
+    host: str = "127.0.0.1"
 
 
 Target = int | Endpoint
@@ -77,8 +78,8 @@ class Client:
     """One blocking connection."""
 
     def __init__(self, target: Target) -> None:
-        port, secret = (target, None) if isinstance(target, int) else target
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S)
+        port, secret, host = Endpoint(target) if isinstance(target, int) else target
+        self.socket = socket.create_connection((host, port), timeout=TIMEOUT_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._scratch = memoryview(_scratch())
         if secret is not None:

@@ -21,8 +21,9 @@ from ctl.options import DEFAULT_DATA_DIR, AsJson, DataDir
 from ctl.output import print_json, terminal
 from ctl.stack.cluster import OWN, planned, remembered
 from ctl.stack.layout import Layout, is_free
+from ctl.stack.packages import can_install
 from ctl.stack.settings import load
-from ctl.stack.zookeeper import class_path, is_serving, java_program, listens
+from ctl.stack.zookeeper import class_path, is_installed, is_serving, java_program, listens
 from ctl.tools.cluster_check import check
 from ctl.tools.findings import Finding
 from runtime.config import ConfigFault, format_host_port, parse_host_port
@@ -136,6 +137,8 @@ def _zookeeper_installed(data_dir: Path, values: dict[str, Any]) -> Iterator[Fin
 
 
 def _installed() -> str:
+    if not is_installed() and can_install():
+        return "`up` installs it and starts it"
     class_path()
     return f"installed, runs with {java_program()}"
 

@@ -1,32 +1,30 @@
-"""`portico loadtest`: run a locust file of `loadtests/` against a stack."""
+"""`portico loadtest`: run a scenario of `loadtests/`."""
 
+import importlib.util
 import os
-import subprocess
 import sys
-from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
-from ctl.console_client import locate
-from ctl.errors import usage
-from ctl.options import DEFAULT_DATA_DIR, DataDir
+from ctl.errors import CommandError
 
-_FOLDER: Final = Path(__file__).resolve().parents[2] / "loadtests"
+_NEEDED: Final = ("locust", "matplotlib", "loadtests")
 
 
 def loadtest(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(help="A file of loadtests/, such as noisy-neighbour.")],
-    data_dir: DataDir = DEFAULT_DATA_DIR,
-) -> int:
-    """Run a load test; other options go to locust: `--help` after `--` shows those of the test."""
-    module = name.replace("-", "_")
-    known = sorted(path.stem for path in _FOLDER.glob("[a-z]*.py") if "locust" in path.read_text())
-    if module not in known:
-        shown = ", ".join(each.replace("_", "-") for each in known)
-        raise usage(f"there is no load test '{name}': {shown}")
-    file = _FOLDER / f"{module}.py"
-    url, key = locate(data_dir)
-    command = [sys.executable, "-m", "locust", "-f", str(file), "--headless", *context.args]
-    return subprocess.call(command, env=os.environ | {"PORTICO_URL": url, "PORTICO_API_KEY": key})
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME [OPTION]...", help="--help lists them.")
+    ] = None,
+) -> None:
+    """Make load on a stack of this machine, report with plots, and end with a verdict."""
+    for name in _NEEDED:
+        if importlib.util.find_spec(name) is None:
+            raise CommandError(
+                f"load tests need {name}: run them as `./portico loadtest` from a checkout, which installs "
+                "what they need"
+            )
+    command = [sys.executable, "-m", "runtime.start", "loadtests", *(arguments or []), *context.args]
+    sys.stdout.flush()
+    os.execv(sys.executable, command)

@@ -14,6 +14,7 @@ import typer
 from ctl.errors import CommandError, usage
 from ctl.installation import CALLED
 from ctl.options import DEFAULT_DATA_DIR
+from ctl.stack.packages import start_again_with
 from runtime.config import ConfigFault
 from runtime.notify import Notifier
 from runtime.process import write_json
@@ -84,10 +85,21 @@ def up(
         settings = load(data_dir, flags)
     except ConfigFault as fault:
         raise usage("; ".join(fault.faults)) from fault
+    if _lacks_zookeeper(data_dir, settings):
+        start_again_with("pipeline")
     if detach:
         _detach(data_dir.resolve(), [argument for argument in sys.argv[2:] if argument != "--detach"])
         return
     asyncio.run(_serve(data_dir.resolve(), settings, ready_file, greeting_fd))
+
+
+def _lacks_zookeeper(data_dir: Path, settings: dict[str, Any]) -> bool:
+    from ctl.stack.cluster import OWN, planned, remembered
+    from ctl.stack.layout import Layout
+    from ctl.stack.zookeeper import is_installed
+
+    values = {name: setting.value for name, setting in settings.items()}
+    return planned(values, remembered(Layout(data_dir))).zookeeper == OWN and not is_installed()
 
 
 def _detach(data_dir: Path, arguments: list[str]) -> None:

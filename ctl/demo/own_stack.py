@@ -1,4 +1,4 @@
-"""The stack a demo runs on: the one of the data directory, or one of its own for as long as it lasts."""
+"""The stack a demo or a load test runs on: the one of the data directory, or one of its own meanwhile."""
 
 import json
 import os
@@ -26,9 +26,19 @@ def running_stack(data_dir: Path, *arguments: str) -> Iterator[bool]:
 
     Raises: CommandError when it does not start.
     """
-    if "PORTICO_URL" in environment() or _is_running(data_dir):
+    if "PORTICO_URL" in environment() or is_running(data_dir):
         yield False
         return
+    with started(data_dir, *arguments):
+        yield True
+
+
+@contextmanager
+def started(data_dir: Path, *arguments: str) -> Iterator[None]:
+    """A stack on a directory that none runs on, stopped at the end.
+
+    Raises: CommandError when it does not start.
+    """
     with tempfile.TemporaryDirectory() as scratch:
         ready, output = Path(scratch) / "ready.json", Path(scratch) / "up.log"
         command = [sys.executable, "-m", "runtime.start", "ctl.main", "up", "--data-dir", str(data_dir)]
@@ -41,12 +51,13 @@ def running_stack(data_dir: Path, *arguments: str) -> Iterator[bool]:
             )
         try:
             _wait(stack, ready, output)
-            yield True
+            yield
         finally:
             _stop(stack)
 
 
-def _is_running(data_dir: Path) -> bool:
+def is_running(data_dir: Path) -> bool:
+    """Whether a stack runs on a data directory."""
     try:
         supervisor = int(json.loads(Layout(data_dir).stack_file.read_text())["supervisor"])
         os.kill(supervisor, 0)

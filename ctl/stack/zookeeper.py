@@ -41,6 +41,11 @@ def java_program() -> str:
         raise _not_installed("no Java was found") from None
 
 
+def is_installed() -> bool:
+    """Whether the wheel with its jars is."""
+    return package_dir("pyspark") is not None
+
+
 def class_path() -> str:
     """ZooKeeper's jars in the installed pyspark. Raises: CommandError."""
     package = package_dir("pyspark")

@@ -50,7 +50,7 @@ AREAS: Final = {
 }
 _LEFT_OUT: Final = (
     ".git",
-    ".venv",
+    ".venv*",
     "data",
     "node_modules",
     "dist",
