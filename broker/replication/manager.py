@@ -136,7 +136,8 @@ class ReplicaManager(Replicas):
             return error.error_code
         if state.leader_epoch < partition.leader_epoch:
             return ErrorCode.fenced_leader_epoch
-        if state.partition_epoch <= partition.partition_epoch:
+        is_new_epoch = state.leader_epoch > partition.leader_epoch
+        if state.partition_epoch <= partition.partition_epoch and not is_new_epoch:
             return ErrorCode.none  # known already
         try:
             if state.leader == self.broker_id:

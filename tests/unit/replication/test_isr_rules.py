@@ -189,3 +189,25 @@ def test_a_replica_obeys_no_controller_that_was_deposed(tmp_path: Path) -> None:
         next(steps)
     assert end.value.value.error_code == ErrorCode.stale_controller_epoch.value
     assert replicas.hosted(TOPIC, 0) is not None
+
+
+def test_a_deposed_leader_obeys_a_command_that_is_older_than_what_it_saw_in_the_tree(tmp_path: Path) -> None:
+    """Its ISR change is refused after the new leader's first one; then the controller's command comes."""
+    world = World(tmp_path)
+    world.elect(1)
+    world.append("nobody fetches it", acks=1)
+    for _ in range(2 * LAG_MAX_MS // 100):
+        world.tick(100)
+    assert world.proposals, "both lag"
+    world.decide(2, (1, 2, 3))
+    assert world.deliver_command(2)
+    for _ in range(2 * LAG_MAX_MS // 100):
+        world.tick(100)
+    world.proposals.rotate(-1)
+    assert world.write_isr()
+    assert (world.state.leader, world.state.isr) == (2, (2,))
+    assert world.write_isr()
+    assert not world.nodes[1].partition.is_leader, "it saw who leads"
+    world.settle()
+    assert world.nodes[1].leader_of == {(TOPIC, 0): 2}
+    assert set(world.state.isr) == {1, 2, 3}
