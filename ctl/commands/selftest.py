@@ -23,8 +23,9 @@ TIERS: Final = {
 }
 
 
-_PARALLEL: Final = ("-n", "2", "--dist", "loadfile")
-"""Many tests wait for servers more than they compute; tests of one file share theirs."""
+_PARALLEL: Final = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
+"""Many tests wait for servers more than they compute; tests of one file share theirs. In the tree's order the
+short ones of `unit` come last, and no worker ends with a long file."""
 
 
 def run_tests(

@@ -18,7 +18,7 @@ from ctl.stack.layout import free_port
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 _VPORTS_PER_STACK: Final = 200
-_START_TIMEOUT_S: Final = 90.0
+_START_TIMEOUT_S: Final = 180.0
 _STARTS_MAX: Final = 3
 
 

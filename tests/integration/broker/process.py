@@ -15,7 +15,7 @@ from typing import Final
 from ctl.stack.layout import free_port
 
 ROOT: Final = Path(__file__).resolve().parents[3]
-_START_TIMEOUT_S: Final = 30.0
+_START_TIMEOUT_S: Final = 120.0
 
 
 class BrokerProcess:

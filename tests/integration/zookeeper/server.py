@@ -17,7 +17,7 @@ from ctl.stack.layout import free_port
 from ctl.stack.zookeeper import is_serving, server_command
 
 EXTERNAL: Final = os.environ.get("ZOOKEEPER")
-_START_TIMEOUT_S: Final = 60.0
+_START_TIMEOUT_S: Final = 120.0
 _numbers = count(1)
 
 

@@ -156,7 +156,7 @@ def test_any_order(tmp_path: Path, ten: int) -> None:
 
 @pytest.mark.parametrize("seed", [522, 690])
 def test_what_was_found_stays_mended(tmp_path: Path, seed: int) -> None:
-    """522: an answer overtaken by a new epoch, 690: a command older than what the old leader saw in the tree."""
+    """522: a new epoch overtook an answer; 690: a command was older than what the old leader saw."""
     Run(tmp_path, seed).go(150)
 
 
