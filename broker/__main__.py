@@ -4,7 +4,7 @@ import argparse
 import asyncio
 import sys
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from broker.app import Broker
 from broker.config import PRODUCERS_PER_INSTANCE_MAX, BrokerConfig
@@ -121,14 +121,13 @@ async def _serve(config: BrokerConfig, options: argparse.Namespace) -> None:
     serves = asyncio.Event()
     try:
         broker = Broker(config)
-        metrics_port = _serve_metrics(broker, options.metrics, config.secret, serves)
+        metrics = _serve_metrics(broker, options.metrics, config.secret, serves)
         port = await broker.start()
     except _START_FAILURES as error:
         raise SystemExit(f"the broker cannot start: {error}") from error
     try:
-        ports = {"port": port, "metrics_port": metrics_port}
         if options.run_file is not None:
-            process.write_run_file(options.run_file, {"node_id": config.node_id, **ports})
+            process.write_run_file(options.run_file, {"node_id": config.node_id, "port": port, **metrics})
         serves.set()
         LIFE.serving()
         await asyncio.Event().wait()
@@ -138,16 +137,17 @@ async def _serve(config: BrokerConfig, options: argparse.Namespace) -> None:
 
 def _serve_metrics(
     broker: Broker, address: str | None, secret: str | None, serves: asyncio.Event
-) -> int | None:
-    if address is None:
-        return None
-    import prometheus_client
-
+) -> dict[str, Any]:
+    """What the run file says of them."""
     from runtime import metrics
 
-    prometheus_client.REGISTRY.register(broker.metrics)
+    if address is None:
+        return metrics.facts(None)
     host, port = parse_host_port(address)
-    return metrics.serve(host, port, secret, lambda: unready(broker, serves=serves.is_set()))
+    endpoint = metrics.serve(
+        host, port, secret, lambda: unready(broker, serves=serves.is_set()), collectors=[broker.metrics]
+    )
+    return metrics.facts(endpoint)
 
 
 def main(arguments: list[str] | None = None) -> None:

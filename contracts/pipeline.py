@@ -19,6 +19,8 @@ class JobState(StrEnum):
     RUNNING = "running"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
+    STOPPED = "stopped"
+    """By who started it, with Ctrl-C or SIGTERM: no failure, and no success either."""
 
 
 class JobStatus(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -60,6 +60,19 @@ def format_bytes(count: int, *, rate: bool = False) -> str:
     return f"{count} B{suffix}"
 
 
+def counted(count: int, noun: str) -> str:
+    """`1 topic`, `2 topics`, `12,000 topics`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def format_duration(duration_ms: int) -> str:
+    """A duration as `parse_duration_ms` takes it, in the largest unit that gives a whole number: `7d`."""
+    if not duration_ms:
+        return "0"
+    unit = next(unit for unit in ("d", "h", "m", "s", "ms") if duration_ms % _DURATION_MS[unit] == 0)
+    return f"{duration_ms // _DURATION_MS[unit]}{unit}"
+
+
 def parse_duration_ms(text: str) -> int:
     """Milliseconds of a duration such as `10s`, `500ms`, `2m`, `1h` or `7d`; a bare number is seconds.
 

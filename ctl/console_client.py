@@ -110,15 +110,49 @@ def instance_path(instance: str, *parts: str) -> str:
     return "/".join(["instances", quote(instance, safe=""), *(quote(part, safe="") for part in parts)])
 
 
+_OPTIONS: Final = {
+    "produce_rate_bytes_per_s": "--produce-rate",
+    "consume_rate_bytes_per_s": "--consume-rate",
+    "capacity_bytes": "--capacity",
+    "limits.partitions_max": "--partitions-max",
+    "limits.connections_max": "--connections-max",
+    "full_behaviour": "--full-behaviour",
+    "request_percent": "--request-percent",
+    "auto_create_topics": "--auto-create-topics",
+    "legacy_clients": "--legacy-clients",
+    "allow_all": "--allow-all",
+    "partitions": "--partitions",
+    "connections": "--connections",
+    "instances": "--instances",
+    "configs": "--config",
+    "whitelist": "--whitelist",
+}
+"""Fields of the API by the options that people give them with."""
+
+
+def _option(field: str) -> str:
+    """`capacity_bytes` as `--capacity`, `configs.retention.ms` as `--config retention.ms`; what has no option
+    as it is."""
+    if field in _OPTIONS:
+        return _OPTIONS[field]
+    first, _, rest = field.partition(".")
+    if first not in _OPTIONS:
+        return field
+    return _OPTIONS[first] if rest.isdecimal() else f"{_OPTIONS[first]} {rest}"
+
+
 def _failure(response: httpx.Response) -> CommandError:
     try:
         problem = response.json()
         sentence = str(problem.get("detail") or problem.get("title") or response.reason_phrase)
+        told = problem.get("errors") or []
         faults = [
-            f"{fault['field']}: {fault['message']}"
-            for fault in problem.get("errors") or []
+            f"{_option(fault['field'])}: {fault['message']}"
+            for fault in told
             if fault["message"] not in sentence
         ]
+        for fault in told:
+            sentence = sentence.replace(f"{fault['field']}: ", f"{_option(fault['field'])}: ", 1)
     except (ValueError, AttributeError, KeyError):
         sentence, faults = f"the console answered {response.status_code} {response.reason_phrase}", []
     if faults:

@@ -28,7 +28,7 @@ from master.journal import Journal
 from master.metering import Metering
 from master.node import MasterNode
 from master.settings import MasterSettings
-from runtime import process
+from runtime import metrics, process
 from runtime.config import environment, format_host_port, parse_host_port
 from runtime.feed import FeedFollower
 from runtime.http_limits import HttpLimits, parse_proxies
@@ -40,7 +40,7 @@ from runtime.loop_thread import LoopThread
 from runtime.redis_link import RedisUrl, parse_redis_url
 from runtime.tasks import Supervised
 from runtime.tree.zookeeper import ZooKeeperTree
-from tenants.app import create_console_app, create_internal_routes
+from tenants.app import collectors, create_console_app, create_internal_routes
 from tenants.cidrs import normalise
 from tenants.config import DELETION_GRACE_MS, LOOPBACK, ConsoleConfig, sqlite_url
 from tenants.console import Console
@@ -57,6 +57,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     parser.add_argument("--data-dir", type=Path, required=True)
     parser.add_argument("--console", type=parse_host_port, required=True)
     parser.add_argument("--internal", type=parse_host_port, required=True)
+    parser.add_argument("--metrics", type=parse_host_port, default=("127.0.0.1", 0), metavar="HOST:PORT")
     parser.add_argument("--vip", required=True)
     parser.add_argument("--vports", required=True)
     parser.add_argument("--quota-policy", required=True)
@@ -189,6 +190,7 @@ class Control:
         options.data_dir.mkdir(parents=True, exist_ok=True)
         process.close_to_others(options.data_dir)
         secret = process.read_secret(options.secret_file) or self.layout.ensure_secret()
+        self._secret = secret
         self.layout.control_dir.mkdir(parents=True, exist_ok=True)
         first, _, last = options.vports.partition("-")
         config = ConsoleConfig(
@@ -243,10 +245,12 @@ class Control:
         return thread
 
     def _tell(self, key: str, password: str | None) -> None:
-        facts = {"pid": os.getpid(), "api_key": key, "metrics": f"{self.internal.url}/metrics"}
+        host, port = self.options.metrics
+        scraped = metrics.serve(host, port, self._secret, collectors=collectors(self.console))
+        facts = {"api_key": key, "internal": self.internal.url, **metrics.facts(scraped)}
         if password is not None:
             facts["admin_password"] = password
-        process.write_json(self.layout.run_file("control"), facts, mode=0o600)
+        process.write_json(self.layout.run_file("control"), {"pid": os.getpid(), **facts}, mode=0o600)
 
     async def _close(self, tasks: Supervised, serving: asyncio.Task[None], internal: LoopThread) -> None:
         self.console.closing.set()

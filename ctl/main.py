@@ -18,6 +18,7 @@ from ctl.commands import (
     leader,
     loadtest,
     log,
+    metrics,
     pipeline,
     quota,
     reassign,
@@ -70,6 +71,7 @@ app.command(
     add_help_option=False,
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
 )(loadtest.loadtest)
+app.command("metrics")(metrics.metrics)
 app.command("test")(selftest.run_tests)
 app.add_typer(bench.app, name="bench", help="Measure ratios against a peer in the same run.")
 app.add_typer(instance.app, name="instance", help="Instances of a tenant.")

@@ -1,14 +1,20 @@
 """Tables for people, JSON for scripts."""
 
 import json
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+from rich.cells import cell_len
 from rich.console import Console as Terminal
 from rich.table import Table
 
 _UNFOLDED_COLUMNS: Final = 10_000
+_GAP: Final = 2
+"""Spaces between columns."""
+_NUMBER: Final = re.compile(r"\d[\d,.]*(?![\d.]*:)")
+"""How cells that are compared by size begin; addresses are none."""
 
 
 def terminal() -> Terminal:
@@ -24,24 +30,54 @@ def print_json(value: Any) -> None:
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str) -> None:
     """A table; numbers to the right. `empty` is said when there is no row."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    screen = terminal()
     lines = [[str(cell) for cell in row] for row in rows]
+    if not lines:
+        screen.print(empty)
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    widths = _widths([list(columns), *lines], screen.width)
     for position, column in enumerate(columns):
-        numeric = bool(lines) and all(line[position][:1].isdigit() for line in lines)
-        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+        numeric = all(_NUMBER.match(line[position]) for line in lines)
+        table.add_column(column, justify="right" if numeric else "left", width=widths[position])
     for line in lines:
         table.add_row(*line)
-    if lines:
-        terminal().print(table)
-    else:
-        terminal().print(empty)
+    _print_whole(screen, table, widths)
+
+
+def _widths(cells: Sequence[Sequence[str]], screen_width: int) -> list[int]:
+    """Of columns that fit the screen if they can: cells are broken between words, never within one, since
+    addresses and names are copied. A table that is too wide then runs over the edge."""
+    columns = list(zip(*cells, strict=True))
+    widths = [max(map(cell_len, column)) for column in columns]
+    least = [
+        max((cell_len(word) for cell in column for word in cell.split()), default=0) for column in columns
+    ]
+    while sum(widths) + _GAP * (len(widths) - 1) > screen_width:
+        spare = [width - low for width, low in zip(widths, least, strict=True)]
+        widest = max(range(len(widths)), key=lambda each: (spare[each] > 0, widths[each]))
+        if spare[widest] <= 0:
+            break
+        widths[widest] -= 1
+    return widths
+
+
+def _print_whole(screen: Terminal, table: Table, widths: Sequence[int]) -> None:
+    """Nothing is cut at the edge of the screen."""
+    screen.width = max(screen.width, sum(widths) + _GAP * len(widths))
+    screen.print(table, crop=False)
 
 
 def print_facts(facts: Iterable[tuple[str, object]]) -> None:
     """Name and value pairs, one a line."""
+    screen = terminal()
+    lines = [[name, str(value)] for name, value in facts]
+    if not lines:
+        return
+    widths = _widths(lines, screen.width)
     table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column(style="dim")
-    table.add_column(overflow="fold")
-    for name, value in facts:
-        table.add_row(name, str(value))
-    terminal().print(table)
+    table.add_column(style="dim", width=widths[0])
+    table.add_column(width=widths[1])
+    for line in lines:
+        table.add_row(*line)
+    _print_whole(screen, table, widths)

@@ -7,10 +7,10 @@ from typing import Final
 import msgspec
 
 from contracts.specs import ClusterSpec, ConsumerKind, InstanceSpec
-from gateway import metrics as gateway_metrics
 from gateway.causes import DisconnectCause
 from gateway.config import GatewayConfig
 from gateway.listeners import ListenerSet
+from gateway.metrics import WorkerCollector
 from gateway.reporter import Reporter
 from gateway.shared_table import SharedTable
 from gateway.worker import Worker
@@ -170,16 +170,18 @@ class Gateway:
 async def serve(config: GatewayConfig) -> None:
     """Run a worker until it is cancelled."""
     gateway = Gateway(config)
-    gateway_metrics.register(gateway.worker)
+    collectors = [WorkerCollector(gateway.worker)]
     secret = read_secret(config.secret_file)
-    metrics_port = None if config.metrics is None else metrics.serve(*config.metrics, secret, gateway.unready)
+    endpoint = None
+    if config.metrics is not None:
+        endpoint = metrics.serve(*config.metrics, secret, gateway.unready, collectors=collectors)
     gateway.start()
     # What is loaded by now stays: the collector need not look at it again and again.
     gc.freeze()
     if config.run_file is not None:
-        write_run_file(config.run_file, {"name": config.name, "metrics_port": metrics_port})
+        write_run_file(config.run_file, {"name": config.name, **metrics.facts(endpoint)})
     LIFE.serving()
-    _log.info("gateway worker started", name=config.name, metrics_port=metrics_port)
+    _log.info("gateway worker started", name=config.name, **metrics.facts(endpoint))
     try:
         await asyncio.Event().wait()
     finally:

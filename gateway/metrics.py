@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-from prometheus_client.registry import REGISTRY, Collector
+from prometheus_client.registry import Collector
 
 from contracts.quota import Direction
 from gateway.apis import APIS
@@ -85,8 +85,3 @@ class WorkerCollector(Collector):
         )
         pumped.add_metric([], self._worker.pacing.pumped_steps)
         yield from (spent, throttled, waiting, pumped)
-
-
-def register(worker: Worker) -> None:
-    """Serve this worker's metrics with the process's own."""
-    REGISTRY.register(WorkerCollector(worker))

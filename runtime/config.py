@@ -29,6 +29,8 @@ class Setting:
     default: Any
     parse: Callable[[str], Any]
     help: str
+    text: Callable[[Any], str] = str
+    """The value as people write it."""
 
     @property
     def variable(self) -> str:

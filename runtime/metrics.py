@@ -1,23 +1,32 @@
-"""`/metrics` of a process without an HTTP server of its own: behind the deployment's secret, few threads.
+"""`/metrics` of a process: on a port of its own, behind a token, few threads (docs/monitoring.md).
 
 `/readyz` beside it asks for no secret and tells none: 200, or 503 and why the process does not serve yet.
 """
 
+import errno
+import hashlib
 import hmac
 import socket
 import threading
 from collections.abc import Callable, Iterable
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 import prometheus_client
+from prometheus_client.registry import Collector
 
+from runtime.config import format_host_port
+from runtime.logs import get_logger
+
+_log = get_logger(__name__)
+PATH: Final = "/metrics"
 THREADS_MAX: Final = 4
 """Scrapes at once. Who scrapes comes alone, or with a spare; beyond it connections are closed unheard."""
 REQUEST_TIMEOUT_S: Final = 10.0
 """For a whole scrape with its answer."""
 READY_PATH: Final = "/readyz"
+_ALL_ADDRESSES: Final = ("0.0.0.0", "::")
 Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 Unready = Callable[[], str | None]
 """Why a process does not serve yet; None: it does."""
@@ -27,30 +36,71 @@ def _ready() -> str | None:
     return None
 
 
-def serve(host: str, port: int, secret: str | None, unready: Unready = _ready) -> int:
-    """Serve Prometheus metrics from a thread; returns the bound port (`port` 0 takes any).
+class Endpoint(NamedTuple):
+    """Where a process is scraped."""
 
-    `secret` is asked for as bearer token; None: there is no secret in this deployment. `unready` is called in
-    that thread.
+    port: int
+    url: str
+    """As others call it: a process that listens on all addresses is called by its host's name."""
+
+
+def scrape_token(secret: str) -> str:
+    """What who scrapes proves itself with. Made of the deployment's secret, which it does not tell: a
+    Prometheus need not be able to read records."""
+    return hmac.new(secret.encode(), b"metrics", hashlib.sha256).hexdigest()
+
+
+def serve(
+    host: str,
+    port: int,
+    secret: str | None,
+    unready: Unready = _ready,
+    *,
+    collectors: Iterable[Collector] = (),
+) -> Endpoint:
+    """Serve Prometheus metrics from a thread; returns where (`port` 0 takes any).
+
+    The scrape token of `secret`, or the secret, is asked for as bearer token; None: there is no secret in
+    this deployment. Where another program holds the port, any other is taken: a process serves its clients
+    without being watched, too. `unready` is called in that thread. `collectors` are told beside those of the
+    process.
     """
-    app = prometheus_client.make_wsgi_app()
+    registry = prometheus_client.CollectorRegistry()
+    for collector in (*collectors, prometheus_client.REGISTRY):
+        registry.register(collector)
+    app = prometheus_client.make_wsgi_app(registry)
     guarded = app if secret is None else _behind(secret, app)
     kind = _FewThreads6 if ":" in host else _FewThreads
-    server = make_server(host, port, _beside_ready(unready, guarded), kind, _Quiet)
+    app = _beside_ready(unready, guarded)
+    try:
+        server = make_server(host, port, app, kind, _Quiet)
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE or port == 0:
+            raise
+        server = make_server(host, 0, app, kind, _Quiet)
+        _log.warning("the metrics port is taken, another is used", taken=port, used=server.server_port)
     threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
-    return int(server.server_port)
+    shown = socket.gethostname() if host in _ALL_ADDRESSES else host
+    bound = int(server.server_port)
+    return Endpoint(bound, f"http://{format_host_port(shown, bound)}{PATH}")
+
+
+def facts(endpoint: Endpoint | None) -> dict[str, Any]:
+    """What a process's run file says of where it is scraped."""
+    port, url = endpoint or (None, None)
+    return {"metrics_port": port, "metrics": url}
 
 
 def _behind(secret: str, app: Wsgi) -> Wsgi:
-    expected = f"Bearer {secret}".encode()
+    expected = [f"Bearer {each}".encode() for each in (scrape_token(secret), secret)]
 
     def guarded(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         given = str(environ.get("HTTP_AUTHORIZATION", "")).encode("latin-1", "replace")
-        if hmac.compare_digest(given, expected):
+        if any(hmac.compare_digest(given, each) for each in expected):
             return app(environ, start_response)
         status = f"{HTTPStatus.UNAUTHORIZED:d} {HTTPStatus.UNAUTHORIZED.phrase}"
         start_response(status, [("WWW-Authenticate", "Bearer"), ("Content-Type", "text/plain")])
-        return [b"the deployment's secret is missing or wrong\n"]
+        return [b"the token of metrics is missing or wrong: `portico metrics --token` prints it\n"]
 
     return guarded
 

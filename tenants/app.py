@@ -27,9 +27,9 @@ from tenants.api import (
 from tenants.api.middleware import Authenticate, BodyLimit, SecurityHeaders, Turns
 from tenants.api.schema import openapi
 from tenants.console import Console
-from tenants.internal import create_internal_routes
+from tenants.internal import collectors, create_internal_routes
 
-__all__ = ["create_console_app", "create_internal_routes"]
+__all__ = ["collectors", "create_console_app", "create_internal_routes"]
 BODY_BYTES_MAX: Final = 1024 * 1024
 """Of a request to the console whose caller is known."""
 STRANGERS_BODY_BYTES_MAX: Final = 16 * 1024

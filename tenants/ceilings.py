@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from contracts.units import format_bytes
+from contracts.units import counted, format_bytes
 from tenants.model import Instance
 
 CEILING_MAX: Final = 10**18
@@ -37,12 +37,12 @@ FIELD_OF: Final[dict[str, str]] = {
 }
 """The field of an order that asks for a thing, where it has another name."""
 _WORDS: Final = {
-    "instances": "instances",
+    "instances": "instance",
     "produce_rate_bytes_per_s": "produce rate",
     "consume_rate_bytes_per_s": "consume rate",
     "capacity_bytes": "capacity",
-    "partitions": "partitions",
-    "connections": "connections",
+    "partitions": "partition",
+    "connections": "connection",
 }
 _RATES: Final = ("produce_rate_bytes_per_s", "consume_rate_bytes_per_s")
 _KEPT: Final = ("capacity_bytes", "partitions")
@@ -130,7 +130,7 @@ class Excess(NamedTuple):
 
     def sentence(self, owner: str) -> str:
         """For people: `tenant 'acme' may have ...`."""
-        sold, wanted = _format(self.what, self.sold), _format(self.what, self.asked)
+        sold, wanted = shown(self.what, self.sold), shown(self.what, self.asked)
         ceiling = _worded(self.what, self.ceiling)
         if self.what == "instances":
             return f"{owner} may have {ceiling} and has {sold}"
@@ -167,7 +167,8 @@ class Room:
         return found
 
 
-def _format(what: str, value: int) -> str:
+def shown(what: str, value: int) -> str:
+    """A ceiling with its unit."""
     if what in _RATES:
         return format_bytes(value, rate=True)
     return format_bytes(value) if what == "capacity_bytes" else f"{value:,}"
@@ -175,5 +176,6 @@ def _format(what: str, value: int) -> str:
 
 def _worded(what: str, value: int) -> str:
     """`20 instances`, `500 GB of capacity`."""
-    of = " of " if what in _RATES or what == "capacity_bytes" else " "
-    return _format(what, value) + of + _WORDS[what]
+    if what in _RATES or what == "capacity_bytes":
+        return f"{shown(what, value)} of {_WORDS[what]}"
+    return counted(value, _WORDS[what])

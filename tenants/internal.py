@@ -11,6 +11,7 @@ from typing import Final, TypeVar
 import msgspec
 import prometheus_client
 from prometheus_client import CollectorRegistry
+from prometheus_client.registry import Collector
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -44,12 +45,17 @@ def create_internal_routes(console: Console) -> list[Route]:
     ]
 
 
+def collectors(console: Console) -> list[Collector]:
+    """The control plane's metrics."""
+    return [ConsoleCollector(console), PipelineCollector(console.pipeline_runs)]
+
+
 class _Handlers:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._registry = CollectorRegistry()
-        self._registry.register(ConsoleCollector(console))
-        self._registry.register(PipelineCollector(console.pipeline_runs))
+        for collector in (*collectors(console), prometheus_client.REGISTRY):
+            self._registry.register(collector)
 
     async def feed(self, request: Request) -> Response:
         """A long poll; given up when the follower hangs up, so that it no longer counts as live."""
@@ -94,12 +100,8 @@ class _Handlers:
 
     async def metrics(self, request: Request) -> Response:  # noqa: ARG002 - Starlette's signature
         """Prometheus metrics of this process."""
-        text = await asyncio.to_thread(self._metrics)
+        text = await asyncio.to_thread(prometheus_client.generate_latest, self._registry)
         return Response(text, media_type=prometheus_client.CONTENT_TYPE_LATEST)
-
-    def _metrics(self) -> bytes:
-        own = prometheus_client.generate_latest(self._registry)
-        return own + prometheus_client.generate_latest()
 
 
 async def _decode(request: Request, message: type[T]) -> T:

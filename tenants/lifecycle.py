@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from contracts.names import ID_ALPHABET, ID_LENGTH, is_instance_id
 from contracts.request_time import REQUEST_PERCENT_MAX, REQUEST_PERCENT_MIN
 from contracts.specs import Limits
-from contracts.units import format_bytes
+from contracts.units import format_bytes, format_duration
 
 
 class State(StrEnum):
@@ -171,10 +171,22 @@ def shrink_fault(
     by resizing: the sentence says what to do first instead.
     """
     if capacity is not None and stored is not None and capacity < stored:
-        return f"{stored} bytes are stored, more than {capacity}: delete data or shorten retention first"
+        have, wish = format_bytes(stored), format_bytes(capacity)
+        found = (
+            f"a little more than {wish} is stored" if have == wish else f"{have} are stored, more than {wish}"
+        )
+        return f"{found}: delete data or shorten retention first"
     if partitions_max is not None and partitions is not None and partitions_max < partitions:
-        return f"{partitions} partitions exist, more than {partitions_max}: delete topics first"
+        exist = "1 partition exists" if partitions == 1 else f"{partitions:,} partitions exist"
+        return f"{exist}, more than {partitions_max:,}: delete topics first"
     return None
+
+
+def _shown(limit: str, value: int) -> str:
+    """A limit's value with its unit."""
+    if "_bytes_" in limit:
+        return format_bytes(value)
+    return format_duration(value) if "_ms_" in limit else f"{value:,}"
 
 
 def limit_faults(limits: Limits) -> list[Fault]:
@@ -183,12 +195,13 @@ def limit_faults(limits: Limits) -> list[Fault]:
     for name, (lowest, highest) in LIMIT_BOUNDS.items():
         value: int = getattr(limits, name)
         if not lowest <= value <= highest:
-            faults.append(Fault(f"limits.{name}", f"must be between {lowest} and {highest}, not {value}"))
+            bounds = f"must be between {_shown(name, lowest)} and {_shown(name, highest)}"
+            faults.append(Fault(f"limits.{name}", f"{bounds}, not {_shown(name, value)}"))
     if not faults and limits.request_bytes_max < limits.message_bytes_max:
         faults.append(
             Fault(
                 "limits.request_bytes_max",
-                f"must hold one batch of message_bytes_max, {limits.message_bytes_max} bytes",
+                f"must hold one batch of message_bytes_max, {format_bytes(limits.message_bytes_max)}",
             )
         )
     return faults

@@ -29,6 +29,7 @@ class RunState(StrEnum):
     LOST = "lost"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
+    STOPPED = "stopped"
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final
 import typer
 from rich.markup import escape
 
-from contracts.units import format_bytes
+from contracts.units import counted, format_bytes
 from ctl.cluster_client import Bootstrap, Reach, SecretFile, with_cluster
 from ctl.console_client import Console
 from ctl.errors import CommandError
@@ -275,7 +275,7 @@ def _instance(item: Any) -> Iterator[Finding]:
 def _absent(items: list[Any]) -> Iterator[Finding]:
     """Data that the console's database does not know: it was exchanged, restored or lost."""
     for item in items:
-        stored = f"{format_bytes(item['stored_bytes'])} in {item['partitions']} partitions"
+        stored = f"{format_bytes(item['stored_bytes'])} in {counted(item['partitions'], 'partition')}"
         subject = f"instance {item['name'] or 'of unknown name'} ({item['id']})"
         if item["purged"]:
             advice = f"`portico instance purge {item['id']} --yes` removes it"

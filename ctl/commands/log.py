@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from contracts.units import format_bytes
+from contracts.units import counted, format_bytes
 from ctl.errors import CommandError, usage
 from ctl.options import DEFAULT_DATA_DIR, AsJson, DataDir, parse_rate
 from ctl.stack.layout import Layout
@@ -102,7 +102,7 @@ def scrub_logs(
     except OSError as error:
         raise CommandError(f"{error.filename or 'the disk'}: {error.strerror or error}") from error
     if not as_json:
-        print(f"{logs} logs, {format_bytes(throttle.read_bytes)} read, {len(damaged)} damaged")
+        print(f"{counted(logs, 'log')}, {format_bytes(throttle.read_bytes)} read, {len(damaged)} damaged")
     if damaged:
         raise CommandError(
             f"{len(damaged)} of {logs} logs are damaged: followers fetch the records anew from their "

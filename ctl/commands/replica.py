@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from contracts.units import counted
 from ctl.cluster_client import Bootstrap, Cluster, Reach, SecretFile, with_cluster
 from ctl.options import DEFAULT_DATA_DIR, AsJson, DataDir
 from ctl.output import print_json, print_table, terminal
@@ -62,6 +63,7 @@ def verify_replicas(
     print_table(columns, rows, empty="All replicas are alike.")
     partitions = len({(one.topic, one.partition) for one in verdicts})
     terminal().print(
-        f"{partitions} partitions, {len(verdicts)} replicas compared, {len(faulty)} with a fault"
+        f"{counted(partitions, 'partition')}, {counted(len(verdicts), 'replica')} compared, "
+        f"{len(faulty)} with a fault"
     )
     return 1 if faulty else 0

@@ -1,7 +1,6 @@
 """`portico up`: run the whole product on this machine until Ctrl-C."""
 
 import asyncio
-import contextlib
 import os
 import signal
 import subprocess
@@ -30,6 +29,12 @@ def up(
     ] = None,
     vip: Annotated[str | None, typer.Option(metavar="ADDRESS")] = None,
     vports: Annotated[str | None, typer.Option(metavar="FIRST-LAST")] = None,
+    metrics: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="First port of the metrics; 9400 by default.")
+    ] = None,
+    prometheus_dir: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Where Prometheus finds targets and token.")
+    ] = None,
     workers: Annotated[str | None, typer.Option(metavar="N", help="Gateway processes.")] = None,
     brokers: Annotated[str | None, typer.Option(metavar="N", help="1 to 9; default: as before.")] = None,
     zookeeper: Annotated[
@@ -61,26 +66,10 @@ def up(
     greeting_fd: Annotated[int, typer.Option(hidden=True)] = -1,
 ) -> None:
     """Start control plane, quota master, brokers and gateway; stay in the foreground; Ctrl-C stops all."""
-    from ctl.stack.settings import load
+    given = locals()
+    from ctl.stack.settings import SETTINGS, load
 
-    flags = {
-        "console": console,
-        "trusted_proxies": trusted_proxies,
-        "vip": vip,
-        "vports": vports,
-        "workers": workers,
-        "brokers": brokers,
-        "zookeeper": zookeeper,
-        "redis_url": redis_url,
-        "session_timeout_ms": session_timeout_ms,
-        "replication_factor": replication_factor,
-        "min_insync_replicas": min_insync_replicas,
-        "quota_policy": quota_policy,
-        "report_period_ms": report_period_ms,
-        "deletion_grace": deletion_grace,
-        "usage_interval_ms": usage_interval_ms,
-        "hang_timeout_ms": hang_timeout_ms,
-    }
+    flags = {setting.name: given[setting.name] for setting in SETTINGS}  # an option for each
     try:
         settings = load(data_dir, flags)
     except ConfigFault as fault:
@@ -124,18 +113,35 @@ def _detach(data_dir: Path, arguments: list[str]) -> None:
             start_new_session=True,
         )
     os.close(writing)
-    with os.fdopen(reading) as greeting:
-        text = greeting.read()
+    text = _until_greeted(reading)
     if not text:
         raise CommandError(f"the stack does not start. The end of {log}:\n{tail(log)}")
     print(text, flush=True)
 
 
+def _until_greeted(descriptor: int) -> str:
+    """Says what the start waits for, and returns the greeting at its end; empty: there was none."""
+    from ctl.stack.steps import PREFIX, Teller
+
+    teller = Teller()
+    lines: list[str] = []
+    with os.fdopen(descriptor) as told:
+        for line in told:
+            if not lines and line.startswith(PREFIX):
+                teller.step(line.removeprefix(PREFIX).rstrip("\n"))
+            else:
+                lines.append(line)
+    teller.clear()
+    return "".join(lines)
+
+
 async def _serve(data_dir: Path, settings: Any, ready_file: Path | None, greeting_fd: int) -> None:
     from ctl.stack.layout import Layout
+    from ctl.stack.steps import Teller
     from ctl.stack.supervisor import Stack
 
-    stack = Stack(Layout(data_dir), settings, _say)
+    teller = Teller(greeting_fd=greeting_fd)
+    stack = Stack(Layout(data_dir), settings, teller)
     stack.lock()
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -151,10 +157,10 @@ async def _serve(data_dir: Path, settings: Any, ready_file: Path | None, greetin
             content = starting.result()
             if ready_file is not None:
                 _write_ready_file(ready_file, content)
-            _greet(_greeting(content, data_dir, is_detached=greeting_fd >= 0), greeting_fd)
+            teller.greet(_greeting(content, data_dir, is_detached=greeting_fd >= 0))
             notifier.tell("READY=1")
             await waiting
-            _say("stopping")
+            teller.say("stopping")
     finally:
         notifier.tell("STOPPING=1")
         beats.cancel()
@@ -176,27 +182,14 @@ def _remove(path: Path | None) -> None:
         path.unlink(missing_ok=True)
 
 
-def _say(text: str) -> None:
-    print(f"portico: {text}", file=sys.stderr, flush=True)
-
-
-def _greet(text: str, descriptor: int) -> None:
-    """To whom started the stack: a terminal, or the command that goes on without it."""
-    if descriptor < 0:
-        print(text, flush=True)
-        return
-    with contextlib.suppress(BrokenPipeError), os.fdopen(descriptor, "w") as greeting:
-        greeting.write(text)
-
-
 def _greeting(content: dict[str, Any], data_dir: Path, *, is_detached: bool) -> str:
     password = content.get("admin_password")
+    option = "" if data_dir == DEFAULT_DATA_DIR.resolve() else f" --data-dir {data_dir}"
     login = (
         f"admin / {password}   (shown once)"
         if password
-        else "admin (`portico admin reset-password` makes a new one)"
+        else f"admin (`{CALLED} admin reset-password{option}` makes a new one)"
     )
-    option = "" if data_dir == DEFAULT_DATA_DIR.resolve() else f" --data-dir {data_dir}"
     create = "--produce-rate 20MB/s --consume-rate 40MB/s --capacity 10GB --whitelist 127.0.0.1/32"
     end = f"`portico down{option}` stops it." if is_detached else "Ctrl-C stops everything."
     return f"""

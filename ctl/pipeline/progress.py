@@ -72,9 +72,9 @@ class ShownProgress:
         self.tell(self._status)
         self._teller.start()
 
-    def end(self, error: str = "") -> None:
-        """The run ended, well where there is no error."""
-        self._change(state=JobState.FAILED if error else JobState.SUCCEEDED, error=error[:2000])
+    def end(self, state: JobState, error: str = "") -> None:
+        """The run ended; `error` is the sentence of one that failed."""
+        self._change(state=state, error=error[:2000])
         self._ended.set()
         self._teller.join()
         if self._screen_is_ours:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from confluent_kafka import KafkaException
 
-from contracts.pipeline import JobStatus
+from contracts.pipeline import JobState, JobStatus
 from ctl.console_client import Console, instance_path
 from ctl.errors import CommandError
 from ctl.pipeline.progress import ShownProgress, quiet_teller
@@ -43,6 +43,7 @@ class JobRun:
             from pipeline.session import spark_session
 
             self._sessions.append(spark_session(self.layout.scratch, say))
+            _stop_on_signals()  # Spark's own handler of SIGINT calls Spark in the middle of another call
         return self._sessions[0]
 
     def part(self, job: str, subject: str) -> ShownProgress:
@@ -52,10 +53,10 @@ class JobRun:
         part.start()
         return part
 
-    def end(self, error: str) -> None:
-        """The run and its parts ended, well where there is no error."""
+    def end(self, state: JobState, error: str) -> None:
+        """The run and its parts ended."""
         for progress in (*self._parts, self.progress):
-            progress.end(error)
+            progress.end(state, error)
 
     def instance(self, name: str) -> Any:
         """An instance as the console shows it, by id or name: `bootstrap_servers`, `id` and so on."""
@@ -79,34 +80,52 @@ def job_run(
         sessions = [] if shared is None else [shared]
         run = JobRun(console, PipelineLayout(data_dir.resolve()), progress, sessions)
         progress.start()
-        error = "it was stopped"
+        state, error = JobState.FAILED, "it met a mistake of the program: see its output"
         try:
             with stopped_by_sigterm(), sentences():
                 yield run
-            error = ""
+            state, error = JobState.SUCCEEDED, ""
         except CommandError as failed:
             error = failed.sentence
             raise
+        except KeyboardInterrupt:
+            state, error = JobState.STOPPED, ""
+            raise
         finally:
-            run.end(error)
+            run.end(state, error)
             if shared is None and sessions:
-                sessions[0].stop()
+                _stop(sessions[0], is_cut_short=state is JobState.STOPPED)
+
+
+def _stop(session: "SparkSession", *, is_cut_short: bool) -> None:
+    """Of a call that was cut short Spark's answer never comes: what it says of that is no news."""
+    try:
+        session.stop()
+    except Exception as error:
+        if not is_cut_short or not _is_of_spark(error):
+            raise
 
 
 @contextmanager
 def stopped_by_sigterm() -> Iterator[None]:
     """SIGTERM ends a job as Ctrl-C does: sessions are stopped and the console is told."""
 
-    def stop(_number: int, _frame: object) -> None:
-        logging.disable()  # of the call that this interrupts, py4j would log a traceback
-        raise KeyboardInterrupt
-
-    before = {each: signal.signal(each, stop) for each in (signal.SIGTERM, signal.SIGINT)}
+    before = _stop_on_signals()
     try:
         yield
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)
+
+
+def _stop_on_signals() -> dict[signal.Signals, Any]:
+    """Returns the handlers of before."""
+    return {each: signal.signal(each, _stop_here) for each in (signal.SIGTERM, signal.SIGINT)}
+
+
+def _stop_here(_number: int, _frame: object) -> None:
+    logging.disable()  # of the call that this interrupts, py4j would log a traceback
+    raise KeyboardInterrupt
 
 
 @contextmanager
@@ -119,9 +138,13 @@ def sentences() -> Iterator[None]:
     except KafkaException as error:
         raise CommandError(f"Kafka: {error.args[0]}") from error
     except Exception as error:
-        if not type(error).__module__.startswith(("pyspark", "py4j")):
+        if not _is_of_spark(error):
             raise
         raise CommandError(f"Spark: {_first_lines(error)}") from error
+
+
+def _is_of_spark(error: Exception) -> bool:
+    return type(error).__module__.startswith(("pyspark", "py4j"))
 
 
 def _first_lines(error: Exception) -> str:

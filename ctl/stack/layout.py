@@ -61,6 +61,11 @@ class Layout:
         return self.data_dir / "gateway"
 
     @property
+    def prometheus_dir(self) -> Path:
+        """Where Prometheus finds whom to scrape, unless it is told elsewhere."""
+        return self.data_dir / "prometheus"
+
+    @property
     def cluster_file(self) -> Path:
         """How many brokers the data directory holds and where their metadata is."""
         return self.data_dir / "cluster.json"

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from ctl.stack.children import ChildSpec, module
 from ctl.stack.layout import Layout
+from ctl.stack.metrics_plan import planned_port
 from ctl.stack.zookeeper import is_serving, server_command
 from runtime.config import ENVIRONMENT_PREFIX, Resolved, format_host_port
 from runtime.redis_link import RedisUrl
@@ -55,6 +56,7 @@ class Processes:
             "ctl.control",
             *("--data-dir", str(self._layout.data_dir), "--console", format_host_port(host, port)),
             *("--internal", f"{_LOOPBACK}:{self._ports['internal']}", "--vip", str(self._value("vip"))),
+            *("--metrics", self._metrics("control")),
             *("--vports", f"{first}-{last}", "--quota-policy", self._value("quota_policy")),
             *("--report-period-ms", str(self._value("report_period_ms"))),
             *("--deletion-grace-ms", str(self._value("deletion_grace"))),
@@ -97,5 +99,9 @@ class Processes:
     def _common(self, name: str) -> tuple[str, ...]:
         return (
             *("--control", self._internal_url, "--secret-file", str(self._layout.secret_file)),
-            *("--run-file", str(self._layout.run_file(name)), "--metrics", f"{_LOOPBACK}:0"),
+            *("--run-file", str(self._layout.run_file(name)), "--metrics", self._metrics(name)),
         )
+
+    def _metrics(self, name: str) -> str:
+        host, first = self._value("metrics")
+        return format_host_port(host, planned_port(first, name))

@@ -3,18 +3,27 @@
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from contracts.units import parse_duration_ms
+from contracts.units import format_duration, parse_duration_ms
 from contracts.usage import INTERVAL_MS_DEFAULT, INTERVAL_MS_MAX, INTERVAL_MS_MIN
 from ctl.stack.cluster import remembered, settle
 from ctl.stack.layout import Layout
+from ctl.stack.metrics_plan import METRICS_DEFAULT, ports_needed
 from ctl.stack.zookeeper import SESSION_TIMEOUT_MS_MAX, SESSION_TIMEOUT_MS_MIN
 from gateway.shared_table import WORKERS_MAX
 from master.policies import POLICIES
-from runtime.config import Resolved, Setting, environment, parse_host_port, read_toml, resolve
+from runtime.config import (
+    Resolved,
+    Setting,
+    environment,
+    format_host_port,
+    parse_host_port,
+    read_toml,
+    resolve,
+)
 from runtime.http_limits import parse_proxies
-from runtime.redis_link import parse_redis_url
+from runtime.redis_link import RedisUrl, parse_redis_url
 from tenants.config import DELETION_GRACE_MS
 from tenants.vports import parse_vip
 
@@ -27,6 +36,19 @@ def _vports(text: str) -> tuple[int, int]:
     if not 1 <= bounds[0] <= bounds[1] <= 65535:
         raise ValueError(f"'{text}' is not a range of ports between 1 and 65535")
     return bounds
+
+
+def _first_last(bounds: tuple[int, int]) -> str:
+    return f"{bounds[0]}-{bounds[1]}"
+
+
+def _metrics(text: str) -> tuple[str, int]:
+    host, port = parse_host_port(text)
+    if port + ports_needed(WORKERS_MAX) > 65536:
+        raise ValueError(
+            f"port {port} leaves no room: {ports_needed(WORKERS_MAX)} ports are needed from it on"
+        )
+    return host, port
 
 
 def _console(text: str) -> tuple[str, int]:
@@ -70,18 +92,36 @@ def workers_default(cores: int | None) -> int:
     return min(cores or 1, WORKERS_MAX)
 
 
+def _address(value: tuple[str, int]) -> str:
+    return format_host_port(*value)
+
+
 BROKERS_MAX: Final = 9
 
 SETTINGS: Final = (
-    Setting("console", ("127.0.0.1", 8080), _console, "Where the console listens, HOST:PORT."),
+    Setting("console", ("127.0.0.1", 8080), _console, "Where the console listens, HOST:PORT.", _address),
+    Setting(
+        "metrics",
+        METRICS_DEFAULT,
+        _metrics,
+        "First of the ports with Prometheus metrics, HOST:PORT; port 0: any.",
+        _address,
+    ),
+    Setting(
+        "prometheus_dir",
+        None,
+        lambda text: str(Path(text).resolve()),
+        "Where Prometheus finds targets.json and token; DATA/prometheus by default.",
+    ),
     Setting(
         "trusted_proxies",
         (),
         parse_proxies,
         "Proxies before the console whose X-Forwarded-For and -Proto are believed: addresses, CIDRs.",
+        ",".join,
     ),
     Setting("vip", "127.0.0.1", _vip, "Address of the instances: one, BIND=ADVERTISED, or a CIDR pool."),
-    Setting("vports", (20000, 29999), _vports, "Ports that instances get, FIRST-LAST."),
+    Setting("vports", (20000, 29999), _vports, "Ports that instances get, FIRST-LAST.", _first_last),
     Setting(
         "workers",
         workers_default(os.cpu_count()),
@@ -118,6 +158,7 @@ SETTINGS: Final = (
         DELETION_GRACE_MS,
         parse_duration_ms,
         "How long deleted instances can be taken back, such as 7d or 12h; 0: they are purged at once.",
+        format_duration,
     ),
     Setting("report_period_ms", 1000, _count(1000, 10000), "How often brokers report traffic."),
     Setting(
@@ -127,6 +168,21 @@ SETTINGS: Final = (
         "Usage is told once per so long.",
     ),
 )
+
+
+def plain(value: object) -> object:
+    """For JSON, without secrets."""
+    return str(value) if isinstance(value, RedisUrl) else value
+
+
+def to_json(settings: Mapping[str, Resolved]) -> dict[str, dict[str, Any]]:
+    """What the stack file tells of them."""
+    return {name: {"value": plain(found.value), "origin": found.origin} for name, found in settings.items()}
+
+
+def of_json(told: Mapping[str, Mapping[str, Any]]) -> dict[str, Resolved]:
+    """Back from the stack file. Raises: KeyError when it is of another version."""
+    return {each.name: Resolved(told[each.name]["value"], told[each.name]["origin"]) for each in SETTINGS}
 
 
 def load(data_dir: Path, flags: Mapping[str, str | None]) -> dict[str, Resolved]:

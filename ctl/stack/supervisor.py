@@ -4,8 +4,9 @@ import asyncio
 import contextlib
 import fcntl
 import os
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any, Final
 
 from contracts.tree import TreeUnavailable
@@ -13,12 +14,16 @@ from ctl.errors import CommandError
 from ctl.stack.children import Child, ChildSpec
 from ctl.stack.cluster import OWN, Cluster, planned, remember, remembered
 from ctl.stack.layout import Layout, bind_fault
-from ctl.stack.leftovers import until_ended
+from ctl.stack.leftovers import left, until_ended
 from ctl.stack.log_files import rotate
+from ctl.stack.metrics_plan import PrometheusFiles
 from ctl.stack.moving import move_local_metadata
-from ctl.stack.processes import Processes, broker_name
+from ctl.stack.processes import CLUSTER_ID, Processes, broker_name
 from ctl.stack.registration import until_registered
+from ctl.stack.settings import to_json
+from ctl.stack.steps import Teller, until_all_serve
 from runtime.config import Resolved, format_host_port
+from runtime.metrics import scrape_token
 from runtime.process import close_to_others, write_json, write_run_file
 
 _STOP_GRACE_S: Final = {"gateway": 3.0, "broker": 4.5, "control": 2.0, "zookeeper": 1.5}
@@ -31,14 +36,21 @@ _LOOK_AT_LOGS_S: Final = 5.0
 class Stack:
     """One embedded stack on one data directory."""
 
-    def __init__(self, layout: Layout, settings: dict[str, Resolved], say: Callable[[str], None]) -> None:
+    def __init__(self, layout: Layout, settings: dict[str, Resolved], teller: Teller) -> None:
         self.layout = layout
         self._settings = settings
-        self._say = say
+        self._teller = teller
+        self._say = teller.say
         self._children: list[Child] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._lock: Any = None
         self._zookeeper: str | None = None
+        directory = self.value("prometheus_dir")
+        self._prometheus = PrometheusFiles(
+            Path(directory) if directory else layout.prometheus_dir, CLUSTER_ID, is_shared=bool(directory)
+        )
+        self._endpoints: dict[str, str] = {}
+        """Where each process is scraped, or was before it ended: who watches has to see that it is gone."""
 
     def value(self, name: str) -> Any:
         """A setting's value."""
@@ -66,6 +78,8 @@ class Stack:
 
     async def start(self) -> dict[str, Any]:
         """Start everything; returns the stack file's content plus `admin_password` at the first start."""
+        if left(self.layout):
+            self._teller.step("waiting for the processes of a supervisor that was killed to end")
         if stubborn := await until_ended(self.layout):
             self._say(f"{', '.join(stubborn)} of a supervisor that was killed did not end: killed")
         host, port = self.value("console")
@@ -74,29 +88,32 @@ class Stack:
             raise CommandError(
                 f"the console cannot listen on {address}: {fault}; name another with --console HOST:PORT"
             )
-        try:
-            self.layout.ensure_secret()
-        except OSError as error:
-            raise CommandError(f"{self.layout.secret_file} cannot be used: {error.strerror}") from error
+        self._write_secrets()
         kept = remembered(self.layout)
         cluster = planned({name: found.value for name, found in self._settings.items()}, kept)
         processes = self._processes(cluster)
         first = [processes.zookeeper()] if cluster.zookeeper == OWN else []
         remember(self.layout, cluster)
-        children = [self._spawn(spec) for spec in [*first, processes.control()]]
+        own = [self._spawn(spec) for spec in first]
+        control_child = self._spawn(processes.control())
         if cluster.zookeeper is not None:
+            await until_all_serve(own, self._teller)
             await move_local_metadata(self.layout, self._zookeeper, self._say)
-        children += [self._spawn(processes.broker(node_id)) for node_id in range(1, cluster.brokers + 1)]
+        children = [self._spawn(processes.broker(node_id)) for node_id in range(1, cluster.brokers + 1)]
         # it looks whether another program holds a vport, which gateways must not hold yet
-        control = await self._child("control").until_ready()
+        await until_all_serve([control_child], self._teller)
+        control = await control_child.until_ready()
         children += [self._spawn(processes.gateway(number)) for number in range(self.value("workers"))]
-        await asyncio.gather(*(child.until_ready() for child in children))
+        await until_all_serve(children, self._teller)
         content = self.describe(control)
+        self._teller.step("waiting until the control plane knows all brokers")
         await until_registered(content["console"], content["api_key"], cluster.brokers)
+        self._teller.clear()
         if cluster.zookeeper == OWN:
             await self._close_zookeeper()
         write_json(self.layout.stack_file, content, mode=0o600)
-        self._tasks.append(asyncio.create_task(self._keep_stack_file(control)))
+        self._tell_prometheus(self._endpoints)
+        self._tasks.append(asyncio.create_task(self._keep_files(control)))
         self._tasks.append(asyncio.create_task(self._keep_logs_small()))
         password = control.pop("admin_password", None)
         if password is not None:  # shown once, kept nowhere but as its hash
@@ -114,6 +131,26 @@ class Stack:
         except TreeUnavailable as error:
             raise CommandError(f"ZooKeeper cannot be closed to others: {error}") from error
 
+    def _write_secrets(self) -> None:
+        try:
+            secret = self.layout.ensure_secret()
+        except OSError as error:
+            raise CommandError(f"{self.layout.secret_file} cannot be used: {error.strerror}") from error
+        try:
+            self._prometheus.write_token(scrape_token(secret))
+        except OSError as error:
+            raise CommandError(
+                f"{self._prometheus.token_file} cannot be written: {error.strerror}; "
+                "name another directory with --prometheus-dir"
+            ) from error
+
+    def _tell_prometheus(self, endpoints: Mapping[str, str]) -> None:
+        """A stack serves without being watched, too."""
+        try:
+            self._prometheus.write_targets(endpoints)
+        except OSError as error:
+            self._say(f"{self._prometheus.targets_file} cannot be written: {error.strerror}")
+
     def _processes(self, cluster: Cluster) -> Processes:
         own = ["zookeeper"] if cluster.zookeeper == OWN else []
         names = ["internal", *own, *(broker_name(node_id) for node_id in range(1, cluster.brokers + 1))]
@@ -124,13 +161,14 @@ class Stack:
     def describe(self, control: dict[str, Any]) -> dict[str, Any]:
         """Addresses, local operator key and pids, as in the stack file."""
         pids: dict[str, list[int]] = {name: [] for name in _PIDS.values() if name != "zookeeper"}
-        metrics, brokers = {}, []
+        brokers = []
         for child in self._children:
             running = pids.setdefault(_PIDS[child.spec.group], [])  # empty while it is started again
             if child.pid is not None:
                 running.append(child.pid)
             if facts := child.facts():
-                metrics[child.spec.name] = facts.get("metrics")
+                if facts.get("metrics"):
+                    self._endpoints[child.spec.name] = facts["metrics"]
                 if child.spec.group == "broker":
                     brokers.append({name: facts[name] for name in ("node_id", "port", "pid")})
         host, port = self.value("console")
@@ -140,7 +178,9 @@ class Stack:
             "pids": pids,
             "brokers": brokers,
             "zookeeper": self._zookeeper,
-            "metrics": metrics,
+            "internal": control["internal"],
+            "metrics": dict(self._endpoints),
+            "settings": to_json(self._settings),
             "supervisor": os.getpid(),
             "restarts": {
                 child.spec.name: {"count": child.restarts, **asdict(child.last_restart)}
@@ -149,14 +189,16 @@ class Stack:
             },
         }
 
-    async def _keep_stack_file(self, control: dict[str, Any]) -> None:
-        """The pids in the stack file follow restarts."""
+    async def _keep_files(self, control: dict[str, Any]) -> None:
+        """Pids in the stack file and addresses for Prometheus follow restarts."""
         written = self.describe(control)
         while True:
             await asyncio.sleep(_REFRESH_S)
             now = self.describe(control)
             if now != written:
                 write_json(self.layout.stack_file, now, mode=0o600)
+                if now["metrics"] != written["metrics"]:
+                    self._tell_prometheus(now["metrics"])
                 written = now
 
     async def _keep_logs_small(self) -> None:
@@ -176,6 +218,7 @@ class Stack:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tell_prometheus({})  # what was stopped on purpose is no target that is down
         for path in (self.layout.stack_file, self.layout.run_file("supervisor")):
             with contextlib.suppress(FileNotFoundError):
                 path.unlink()
@@ -185,6 +228,3 @@ class Stack:
         self._children.append(child)
         self._tasks.append(asyncio.create_task(child.run(), name=spec.name))
         return child
-
-    def _child(self, name: str) -> Child:
-        return next(child for child in self._children if child.spec.name == name)

@@ -93,7 +93,7 @@ def _stack(reach: Reach) -> dict[str, Any]:
         known["expected"] = range(1, int(kept["brokers"]) + 1)
         own = f"127.0.0.1:{ports.get('zookeeper')}" if kept["zookeeper"] == _OWN else kept["zookeeper"]
         known["zookeeper"] = own
-        known["metrics"] = json.loads(layout.stack_file.read_text()).get("metrics", {})
+        known["metrics"] = json.loads(layout.stack_file.read_text())["metrics"]
     except (OSError, ValueError, KeyError):
         return known  # the findings about brokers say what is wrong
     return known
@@ -126,11 +126,10 @@ async def _ask_broker(cluster: Cluster, broker: int, stack: dict[str, Any]) -> B
 
 
 async def _clock_skew_ms(metrics: str) -> int | None:
-    """By the whole seconds of the Date of its metrics; None when it does not tell."""
-    url = metrics if metrics.startswith("http") else f"http://{metrics}/metrics"
+    """By the whole seconds of the Date of its answer, be it a refusal; None when it does not tell."""
     try:
         async with httpx.AsyncClient(trust_env=False, timeout=_TIMEOUT_S) as http:
-            answer = await http.get(url)
+            answer = await http.get(metrics)
         date = email.utils.parsedate_to_datetime(answer.headers["date"])
     except (httpx.HTTPError, KeyError, ValueError):
         return None

@@ -7,6 +7,7 @@ a thousand.
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
+from contracts.units import counted
 from ctl.tools.findings import Finding
 from ctl.tools.partitions import PartitionRow
 from ctl.tools.transactions import Hanging
@@ -215,5 +216,5 @@ def transaction_findings(hanging: Iterable[Hanging]) -> Iterator[Finding]:
 def reassignment_findings(moving: int) -> Iterator[Finding]:
     """Moves that are under way."""
     if moving:
-        found = f"{moving} partitions are being moved"
+        found = f"{counted(moving, 'partition')} being moved"
         yield Finding("ok", "reassignments", found, "`portico reassign verify PLAN` says how far they are")

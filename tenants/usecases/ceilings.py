@@ -6,7 +6,7 @@ from typing import NamedTuple
 from sqlalchemy import Connection
 
 from runtime.clock import epoch_ms
-from tenants.ceilings import CEILING_MAX, WHAT, Amounts, Room, asked, kept
+from tenants.ceilings import CEILING_MAX, WHAT, Amounts, Room, asked, kept, shown
 from tenants.errors import Invalid, LimitReached, NotFound
 from tenants.lifecycle import Fault
 from tenants.model import SYSTEM_TENANT, Caller, Instance
@@ -123,7 +123,7 @@ def _taken(instance: Instance) -> Amounts:
 def _faults(wanted: Mapping[str, int | None]) -> list[Fault]:
     faults = [Fault(name, "there is no such ceiling") for name in wanted if name not in WHAT]
     return faults + [
-        Fault(name, f"must be between 0 and {CEILING_MAX}")
+        Fault(name, f"must be between 0 and {shown(name, CEILING_MAX)}")
         for name, value in wanted.items()
         if value is not None and not 0 <= value <= CEILING_MAX
     ]

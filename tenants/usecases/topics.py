@@ -10,6 +10,7 @@ from kio.schema.errors import ErrorCode
 from contracts import topic_policy
 from contracts.names import SYSTEM_INSTANCE_ID, topic_name_fault
 from contracts.specs import Limits
+from contracts.units import counted
 from runtime.clock import epoch_ms
 from tenants.backend import groups, offset_resets, topics
 from tenants.backend.cluster import Cluster
@@ -80,7 +81,9 @@ class Topics:
 
     async def _grow(self, cluster: Cluster, instance: Instance, name: str, current: int, wanted: int) -> None:
         if wanted < current:
-            raise Conflict(f"the topic has {current} partitions: Kafka cannot take partitions away")
+            raise Conflict(
+                f"the topic has {counted(current, 'partition')}: Kafka cannot take partitions away"
+            )
         existing = await cluster.topics(instance.id)
         in_use = sum(len(one.partitions) for one in existing.values())
         _check_room(instance.limits, in_use, wanted - current)

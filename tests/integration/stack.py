@@ -74,7 +74,7 @@ class Stack:
                     *(sys.executable, "-m", "runtime.start", "ctl.main", "up"),
                     *("--data-dir", str(self.data_dir)),
                     *("--console", f"127.0.0.1:{self._console_port}", "--vports", self._vports),
-                    *("--ready-file", str(ready), *self._arguments),
+                    *("--metrics", "127.0.0.1:0", "--ready-file", str(ready), *self._arguments),
                 ],
                 cwd=self._directory,
                 stdout=log,

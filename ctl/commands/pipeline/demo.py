@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from contracts.units import counted
 from ctl.console_client import Console
 from ctl.errors import CommandError
 from ctl.installation import CALLED
@@ -45,7 +46,8 @@ def demo(
     screen, started, kept = terminal(), time.monotonic(), True
     if clean:
         with Console.of(data_dir, TENANT) as console:
-            screen.print(f"{DemoPlace(console, data_dir).clean()} instances of earlier demos were removed")
+            removed = DemoPlace(console, data_dir).clean()
+            screen.print(f"removed of earlier demos: {counted(removed, 'instance')}")
         return 0
     session = _Session(PipelineLayout(data_dir.resolve()))
     pictures: list[Path] = []

@@ -11,7 +11,7 @@ from ctl.errors import usage
 from ctl.options import DEFAULT_DATA_DIR, AsJson, DataDir
 from ctl.output import print_json, print_table, terminal
 
-_STATES: Final = ("running", "lost", "succeeded", "failed")
+_STATES: Final = ("running", "lost", "succeeded", "failed", "stopped")
 
 
 def register(app: typer.Typer) -> None:

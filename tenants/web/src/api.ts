@@ -439,7 +439,7 @@ export interface QuotaOverview {
 
 // --- the pipeline: runs of jobs, usage, bills, advice ---------------------------------------------
 
-export type RunState = 'running' | 'lost' | 'succeeded' | 'failed';
+export type RunState = 'running' | 'lost' | 'succeeded' | 'failed' | 'stopped';
 export interface Run {
   id: string;
   job: string;

@@ -74,7 +74,7 @@ class Tenant:
 
 def master_url(stack: Stack) -> str:
     """The internal server of the stack's control process."""
-    return str(stack.facts["metrics"]["control"]).removesuffix("/metrics")
+    return str(stack.facts["internal"])
 
 
 def internal(stack: Stack) -> httpx.Client:

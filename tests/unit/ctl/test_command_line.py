@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+PROXIES = "10.0.0.1,10.0.0.2,10.1.0.0/16"
+
 
 def portico(
     *arguments: str, cwd: Path | None = None, **environment: str
@@ -31,6 +33,7 @@ def portico(
         (["up", "--vports", "9-1"], "range of ports"),
         (["up", "--vip", "nonsense"], "'nonsense' is not an address"),
         (["up", "--console", "127.0.0.1:0"], "needs a port of its own"),
+        (["up", "--metrics", "127.0.0.1:65400"], "266 ports are needed from it on"),
         (["test", "--tier", "moon"], "there is no tier 'moon'"),
     ],
 )
@@ -81,6 +84,23 @@ def test_a_stack_that_cannot_start_says_why(arguments: list[str], says: str, tmp
     assert result.returncode == 1
     assert says in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_config_show_is_readable_for_people(tmp_path: Path) -> None:
+    (tmp_path / "portico.toml").write_text(
+        'trusted_proxies = "10.0.0.1,10.0.0.2,10.1.0.0/16"\ndeletion_grace = "36h"\n'
+    )
+    result = portico("config", "show", "--data-dir", str(tmp_path), cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    shown = {line.split()[0]: line.split()[1] for line in result.stdout.splitlines() if line.strip()}
+    assert shown["trusted_proxies"] == "10.0.0.1,10.0.0.2,10.1.0.0/16"
+    assert (shown["console"], shown["vports"], shown["metrics"]) == (
+        "127.0.0.1:8080",
+        "20000-29999",
+        "127.0.0.1:9400",
+    )
+    assert (shown["deletion_grace"], shown["prometheus_dir"]) == ("36h", "-")
+    assert "next start" in result.stdout
 
 
 def test_config_show_tells_value_and_origin(tmp_path: Path) -> None:

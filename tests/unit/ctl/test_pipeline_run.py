@@ -16,7 +16,7 @@ from confluent_kafka import KafkaError, KafkaException
 from contracts.pipeline import JobState, JobStatus
 from ctl.errors import CommandError
 from ctl.pipeline.metering import MeterSteps
-from ctl.pipeline.run import job_run
+from ctl.pipeline.run import JobRun, job_run
 from pipeline.errors import PipelineError
 
 
@@ -87,8 +87,41 @@ def test_sigterm_ends_a_run_as_ctrl_c_does(told: list[JobStatus], tmp_path: Path
     before = signal.getsignal(signal.SIGTERM)
     with pytest.raises(KeyboardInterrupt), job_run("load", "", tmp_path):
         os.kill(os.getpid(), signal.SIGTERM)
-    assert told[-1].error == "it was stopped"
+    assert (told[-1].state, told[-1].error) == (JobState.STOPPED, "")
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_sparks_own_handler_of_ctrl_c_does_not_stay(
+    told: list[JobStatus], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It calls Spark in the middle of another call, which ends in a traceback of py4j."""
+    stopped: list[str] = []
+
+    class CutShortError(Exception):
+        __module__ = "py4j.protocol"
+
+    class Session:
+        def stop(self) -> None:
+            stopped.append("session")
+            raise CutShortError
+
+    def start(*_: Any) -> Session:
+        def handler(_number: int, _frame: object) -> None:
+            raise AssertionError("Spark's handler ran")
+
+        signal.signal(signal.SIGINT, handler)
+        return Session()
+
+    monkeypatch.setattr("pipeline.session.spark_session", start)
+
+    def interrupted(run: JobRun) -> None:
+        assert isinstance(run.spark, Session)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt), job_run("load", "", tmp_path) as run:
+        interrupted(run)
+    assert stopped == ["session"]
+    assert told[-1].state is JobState.STOPPED
 
 
 def test_a_console_that_is_gone_does_no_harm(

@@ -18,23 +18,38 @@ def _get(port: int, secret: str | None) -> httpx.Response:
 
 
 def test_without_the_secret_nothing_is_told() -> None:
-    port = metrics.serve("127.0.0.1", 0, SECRET)
+    port = metrics.serve("127.0.0.1", 0, SECRET).port
     for wrong in (None, "wrong", "of the deploymen", SECRET * 2):
         answer = _get(port, wrong)
         assert answer.status_code == 401
         assert "python_info" not in answer.text
-    answer = _get(port, SECRET)
-    assert answer.status_code == 200
-    assert "python_info" in answer.text
+    for right in (SECRET, metrics.scrape_token(SECRET)):
+        answer = _get(port, right)
+        assert answer.status_code == 200
+        assert "python_info" in answer.text
+
+
+def test_the_scrape_token_is_not_the_secret_and_does_not_tell_it() -> None:
+    token = metrics.scrape_token(SECRET)
+    assert SECRET not in token and token != metrics.scrape_token(SECRET + "!")
+
+
+def test_a_taken_port_stops_no_process() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = other.getsockname()[1]
+        endpoint = metrics.serve("127.0.0.1", taken, SECRET)
+    assert endpoint.port != taken
+    assert endpoint.url == f"http://127.0.0.1:{endpoint.port}/metrics"
+    assert _get(endpoint.port, SECRET).status_code == 200
 
 
 def test_where_there_is_no_secret_none_is_asked_for() -> None:
-    assert _get(metrics.serve("127.0.0.1", 0, None), None).status_code == 200
+    assert _get(metrics.serve("127.0.0.1", 0, None).port, None).status_code == 200
 
 
 def test_stalled_requests_cost_few_threads_and_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics, "REQUEST_TIMEOUT_S", 0.5)
-    port = metrics.serve("127.0.0.1", 0, SECRET)
+    port = metrics.serve("127.0.0.1", 0, SECRET).port
     before = threading.active_count()
     with contextlib.ExitStack() as held:
         stalled = []
@@ -52,7 +67,7 @@ def test_stalled_requests_cost_few_threads_and_are_cut(monkeypatch: pytest.Monke
 
 def test_ready_asks_for_no_secret_and_says_why_not() -> None:
     reasons = ["logs are read", None]
-    port = metrics.serve("127.0.0.1", 0, SECRET, unready=lambda: reasons.pop(0))
+    port = metrics.serve("127.0.0.1", 0, SECRET, unready=lambda: reasons.pop(0)).port
     url = f"http://127.0.0.1:{port}/readyz"
     answers = [httpx.get(url, trust_env=False, timeout=20) for _ in range(2)]
     assert [(each.status_code, each.text) for each in answers] == [(503, "logs are read\n"), (200, "ready\n")]

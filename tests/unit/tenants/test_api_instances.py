@@ -123,7 +123,7 @@ async def test_resize_up_and_down(operator: Caller, master: MasterServer) -> Non
     assert (await operator("PATCH", path, json={"capacity_bytes": 500_000_000})).status_code == 200
     refused = await operator("PATCH", path, json={"capacity_bytes": 499_999_999})
     assert refused.status_code == 409
-    assert "500000000 bytes are stored" in refused.json()["detail"]
+    assert "a little more than 500 MB is stored" in refused.json()["detail"]
     assert (await operator("PATCH", path, json={"produce_rate_bytes_per_s": 1})).status_code == 422
 
 

@@ -235,7 +235,7 @@ async def test_what_is_taken_back_has_to_fit_as_an_order_does(plane: Console) ->
     _served(plane, first.id)
     plane.instances.delete(_owner("acme"), first.id, None)
     second = plane.instances.create(_owner("acme"), "acme", _order("second"))
-    with pytest.raises(LimitReached, match="may have 1 instances and has 1"):
+    with pytest.raises(LimitReached, match="may have 1 instance and has 1"):
         plane.deletions.undelete(_owner("acme"), "acme", first.id, None)
     plane.instances.delete(_owner("acme"), second.id, None)
     assert plane.deletions.undelete(_owner("acme"), "acme", first.id, None).is_visible

@@ -41,6 +41,9 @@ export function formatBytes(count: number): string {
   return `${Math.round(count)} B`;
 }
 
+/** `1 topic`, `2 topics`. */
+export const counted = (count: number, noun: string): string => `${formatCount(count)} ${noun}${count === 1 ? '' : 's'}`;
+
 /** CPU time per second out of microseconds: 1,000 ms/s are one core. */
 export function formatCpu(usPerS: number): string {
   const ms = usPerS / 1000;
