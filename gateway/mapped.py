@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from gateway.apis import Row
 from gateway.call import Answer, Call, Forward, Later, Outcome
 from gateway.ordering import Exchange
+from wire.api_table import ApiKey
 from wire.codec import (
     decode,
     decode_response,
@@ -31,6 +32,7 @@ _I32: Final = struct.Struct(">i")
 _DECODING_WORK: Final = 8
 _WORK_BYTES: Final = 512
 _COSTLY_BYTES: Final = 4096
+_METADATA: Final = int(ApiKey.METADATA)
 
 
 def decoding_work(size_bytes: int) -> int:
@@ -119,6 +121,14 @@ def _throttled(conn: "Connection", exchange: Exchange, frame: bytes) -> bytes:
     return raised(frame, exchange.api_key, exchange.api_version, throttle_ms) if throttle_ms else frame
 
 
+def kept_reply(conn: "Connection", exchange: Exchange, frame: memoryview) -> bytes | None:
+    """The tenant's form of what a broker has said before; None: it has not, or it depends on who asks."""
+    if exchange.api_key != _METADATA or exchange.notes or conn.served.topic_whitelists:
+        return None
+    kept = conn.served.kept_answers.get(_METADATA, exchange.api_version, frame)
+    return None if kept is None else _throttled(conn, exchange, kept)
+
+
 def mapped_reply(conn: "Connection", exchange: Exchange, frame: memoryview) -> bytes:
     """The tenant's form of one whole reply, length prefix included both ways.
 
@@ -128,4 +138,7 @@ def mapped_reply(conn: "Connection", exchange: Exchange, frame: memoryview) -> b
     response = rewrite_response(decoded, conn.served.scope, conn.served.view)
     if exchange.handler is not None:
         response = exchange.handler.on_response(Call(conn, exchange), response)
-    return _throttled(conn, exchange, framed_response(response, exchange.correlation_id))
+    answer = framed_response(response, exchange.correlation_id)
+    if exchange.api_key == _METADATA and not exchange.notes and not conn.served.topic_whitelists:
+        conn.served.kept_answers.keep(_METADATA, exchange.api_version, frame, answer)
+    return _throttled(conn, exchange, answer)

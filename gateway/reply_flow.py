@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from gateway.apis import APIS, Mode
 from gateway.causes import DisconnectCause
-from gateway.mapped import decoding_work, mapped_reply
+from gateway.mapped import decoding_work, kept_reply, mapped_reply
 from gateway.ordering import Exchange
 from gateway.stops import ConnectionStop
 from gateway.upstream_login import check_login_reply
@@ -24,6 +24,7 @@ _HEAD_BYTES: Final = _HEAD.size
 _SIZE_MIN: Final = 4
 WORK_AT_ONCE: Final = 128
 """Of one connection's replies before others get their turn: one each, and more for those that are decoded."""
+_KEPT_WORK_BYTES: Final = 2048
 COLLECTED_BYTES_MAX: Final = 128 * 1024 * 1024
 """One reply that has to be decoded: listings of a cluster with very many partitions."""
 _FETCH: Final = int(ApiKey.FETCH)
@@ -141,8 +142,7 @@ class ReplyFlow:
             return
         mode = APIS[exchange.api_key].mode
         if exchange.handler is not None or mode is Mode.MAPPED:
-            self.work += decoding_work(len(frame))
-            out.append(mapped_reply(conn, exchange, frame))
+            out.append(self._mapped(exchange, frame))
             out += conn.queue.finish_head()
             return
         if conn.turn.hold is not Hold.NONE:
@@ -155,6 +155,17 @@ class ReplyFlow:
             assert mode is Mode.PRODUCE
             out += edit_produce_response(frame, exchange.api_version, conn.served.scope).buffers
         out += conn.queue.finish_head()
+
+    def _mapped(self, exchange: Exchange, frame: memoryview) -> bytes:
+        kept = kept_reply(self._conn, exchange, frame)
+        if kept is not None:
+            self.work += len(kept) // _KEPT_WORK_BYTES
+            return kept
+        self.work += decoding_work(len(frame))
+        answer = mapped_reply(self._conn, exchange, frame)
+        if self._conn.worker.pacing.is_over(self._conn.turn):
+            self.work += WORK_AT_ONCE  # others have their turn now
+        return answer
 
     def _tell_throttle(self, exchange: Exchange, frame: memoryview) -> None:
         """The instance is in debt: let a reply say so that is passed on as it is."""

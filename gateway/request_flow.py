@@ -191,6 +191,8 @@ class RequestFlow:
         _check_frame_bytes(row, len(frame) - 4)
         self.decoding_work += decoding_work(len(frame))
         work = take_request(conn, row, frame, out)
+        if conn.worker.pacing.is_over(conn.turn):
+            self.decoding_work += WORK_AT_ONCE  # others have their turn now
         if work is not None:
             conn.wait_for(work)
 

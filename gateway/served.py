@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from contracts.specs import InstanceSpec, InstanceState, RefusedAddress
 from gateway.causes import REFUSED_AT_ACCEPT, DisconnectCause
+from gateway.kept_answers import KeptAnswers
 from gateway.lifecycle import Event, Phase, next_phase
 from gateway.stops import ConnectionStop
 from gateway.strangers import Strangers
@@ -43,6 +44,7 @@ class ServedInstance:
         """To clients."""
         self.partition_changes = asyncio.Lock()
         """Held while partitions are counted and added."""
+        self.kept_answers: Final = KeptAnswers()
         self._collected_bytes = 0
         self.instance_id: Final = spec.instance_id
         self.scope: Final = Scope(spec.instance_id)
@@ -52,6 +54,7 @@ class ServedInstance:
         """Take a revision: what the data path reads is recomputed, connections are not touched."""
         assert spec.instance_id == self.instance_id
         self.spec = spec
+        self.kept_answers.forget()
         self.request_bytes_max = spec.limits.request_bytes_max
         self.whitelist = Whitelist(spec.whitelist, allow_all=spec.allow_all)
         self.topic_whitelists = {topic: Whitelist(cidrs) for topic, cidrs in spec.topic_whitelists.items()}

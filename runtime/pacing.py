@@ -126,6 +126,10 @@ class Pacing:
         turn.passed(cost_ns)
         return cost_ns
 
+    def is_over(self, turn: Turn) -> bool:
+        """Whether the step that runs has used up what its instance had left; asked between its parts."""
+        return self.clock_ns() - self.began_ns >= turn.left_ns
+
     def wait(self, turn: Turn, step: Step, *, begins: bool) -> None:
         """Have a step run when it is the instance's turn; it is not to call `begin` and `end`."""
         self._turns.wait(turn, step, begins=begins)

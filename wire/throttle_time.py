@@ -35,6 +35,16 @@ def place(api_key: int, api_version: int) -> int | None:
     return -behind - (1 if is_flexible(api_key, api_version) else 0)
 
 
+@lru_cache(maxsize=64)
+def behind_field(api_key: int, api_version: int) -> int:
+    """Where what an answer says begins in a frame with its length prefix: behind its header and, in versions
+    that have it, the field. Only for APIs where the field comes first."""
+    at = place(api_key, api_version)
+    before = PREFIX_BYTES + response_header_size(api_key, api_version)
+    assert at is None or at == before, f"{api_key} v{api_version}: the field is not the first"
+    return before if at is None else at + _I32.size
+
+
 def _size(fields: "list[Field] | tuple[Field, ...]") -> int | None:
     """Bytes of fields that all have a fixed size; None when one has not."""
     if any(field.is_array or field.kafka_type not in SIZES for field in fields):

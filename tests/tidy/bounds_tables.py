@@ -39,6 +39,7 @@ _NO_BOUNDS: Final = ("initial_rebalance_delay_ms", "expiry_interval_ms", "offset
 CONSTANTS: Final[dict[str, tuple[str, ...]]] = {
     "gateway.connection": ("UNANSWERED_MAX",),
     "gateway.request_flow": ("WORK_AT_ONCE",),
+    "gateway.kept_answers": ("KEPT_BYTES_MAX",),
     "gateway.served": ("COLLECTED_BYTES_MAX",),
     "gateway.reply_flow": ("COLLECTED_BYTES_MAX",),
     "gateway.strangers": ("RATE_US_PER_S",),

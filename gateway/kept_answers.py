@@ -1,0 +1,51 @@
+"""Answers of Metadata as the tenant gets them, kept by what the broker said: most clients ask the same.
+
+An instance with hundreds of topics has an answer that takes a millisecond to decode, map and encode, and each
+of its clients asks for it again and again. What the broker says is the whole input, besides the instance's
+spec: a new revision forgets everything, and answers that depend on who asked are not kept.
+"""
+
+from collections import OrderedDict
+from typing import Final
+
+from wire.throttle_time import behind_field
+
+KEPT_BYTES_MAX: Final = 128 * 1024
+"""Of answers that an instance's worker keeps, both forms of each: of all topics of some thousands."""
+
+
+class KeptAnswers:
+    """Of one instance. The one that was used longest ago goes first."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[tuple[int, int, bytes], bytes] = OrderedDict()
+        self.bytes = 0
+
+    def get(self, api_key: int, api_version: int, frame: memoryview) -> bytes | None:
+        """The answer to a client for what the broker said, both with their length prefixes."""
+        at = behind_field(api_key, api_version)
+        key = (api_key, api_version, bytes(frame[at:]))
+        body = self._kept.get(key)
+        if body is None:
+            return None
+        self._kept.move_to_end(key)
+        size = at - 4 + len(body)
+        return b"".join((size.to_bytes(4, "big"), frame[4:at], body))
+
+    def keep(self, api_key: int, api_version: int, frame: memoryview, answer: bytes) -> None:
+        """Remember an answer, unless it is larger than all that may be kept."""
+        at = behind_field(api_key, api_version)
+        key = (api_key, api_version, bytes(frame[at:]))
+        size = len(frame) + len(answer) - 2 * at
+        if size > KEPT_BYTES_MAX or key in self._kept:
+            return
+        self._kept[key] = answer[at:]
+        self.bytes += size
+        while self.bytes > KEPT_BYTES_MAX:
+            (_, _, said), kept = self._kept.popitem(last=False)
+            self.bytes -= len(said) + len(kept)
+
+    def forget(self) -> None:
+        """The instance's spec has changed."""
+        self._kept.clear()
+        self.bytes = 0
