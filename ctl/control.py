@@ -22,7 +22,7 @@ from contracts.pipeline import PIPELINE_DIR, TABLES_DIR
 from contracts.specs import ConsumerKind
 from contracts.usage import INTERVAL_MS_DEFAULT
 from ctl.stack.layout import Layout
-from ctl.stack.processes import CLUSTER_ID, REDIS_URL
+from ctl.stack.processes import CLUSTER_ID, DATABASE_URL, REDIS_URL
 from master.app import create_app
 from master.journal import Journal
 from master.metering import Metering
@@ -42,7 +42,7 @@ from runtime.tasks import Supervised
 from runtime.tree.zookeeper import ZooKeeperTree
 from tenants.app import collectors, create_console_app, create_internal_routes
 from tenants.cidrs import normalise
-from tenants.config import DELETION_GRACE_MS, LOOPBACK, ConsoleConfig, sqlite_url
+from tenants.config import DELETION_GRACE_MS, LOOPBACK, ConsoleConfig, DatabaseUrl, sqlite_url
 from tenants.console import Console
 from tenants.store.engine import StoreUnavailable
 from tenants.vports import parse_vip
@@ -67,6 +67,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     parser.add_argument("--zookeeper", help="where quota masters are elected; without it: this one always")
     parser.add_argument("--session-timeout-ms", type=int, default=6_000)
     parser.add_argument("--redis-url", type=_redis_url, default=environment().get(REDIS_URL))
+    parser.add_argument("--database-url", type=_database_url, default=environment().get(DATABASE_URL))
     parser.add_argument("--trusted-proxies", type=parse_proxies, default=(), metavar="CIDR,...")
     _add_elsewhere_arguments(parser)
     return parser.parse_args(arguments)
@@ -75,6 +76,13 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
 def _redis_url(text: str) -> RedisUrl:
     try:
         return parse_redis_url(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _database_url(text: str) -> str:
+    try:
+        return DatabaseUrl.parse(text).url
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
 
@@ -194,7 +202,7 @@ class Control:
         self.layout.control_dir.mkdir(parents=True, exist_ok=True)
         first, _, last = options.vports.partition("-")
         config = ConsoleConfig(
-            database_url=sqlite_url(str(self.layout.control_dir / "portico.db")),
+            database_url=options.database_url or sqlite_url(str(self.layout.control_dir / "portico.db")),
             vip_pool=parse_vip(options.vip, int(first), int(last)),
             default_cluster_id=CLUSTER_ID,
             secret=secret,
@@ -272,7 +280,8 @@ def _made(options: argparse.Namespace) -> Control:
     try:
         return Control(options)
     except StoreUnavailable as error:
-        raise SystemExit(f"{error}: does it belong to the user who starts Portico?") from error
+        hint = "" if options.database_url else ": does it belong to the user who starts Portico?"
+        raise SystemExit(f"{error}{hint}") from error
     except SQLAlchemyError as error:
         reason = str(getattr(error, "orig", None) or error).partition("\n")[0]
         raise SystemExit(

@@ -4,13 +4,32 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from sqlalchemy import make_url
+
 from runtime.redis_link import BUDGET_MS, RedisUrl
 from tenants.rate_limit import ApiRates
+from tenants.store.postgres import parse_database_url
 from tenants.vports import VipPool
 
 LOOPBACK: Final = ("127.0.0.0/8", "::1/128")
 DELETION_GRACE_MS: Final = 7 * 24 * 3600 * 1000
 """The default of `--deletion-grace`: so long a deleted instance is kept whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseUrl:
+    """Where the control plane keeps its rows. As text it hides its password."""
+
+    url: str = field(repr=False)
+
+    @classmethod
+    def parse(cls, text: str) -> "DatabaseUrl":
+        """Raises: ValueError with a sentence."""
+        return cls(parse_database_url(text))
+
+    def __str__(self) -> str:
+        """Without the password."""
+        return make_url(self.url).render_as_string(hide_password=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -178,6 +178,9 @@ class Feed:
         """Look now and then whether ports that others had are free again; for ever."""
 
         def release() -> int:
+            with self._store.read() as connection:  # writers of all processes take turns: none for nothing
+                if not self._placement.has_to_release(connection):
+                    return 0
             with self._store.write() as connection:
                 return self._placement.release_freed_ports(connection, epoch_ms())
 

@@ -19,12 +19,13 @@ from starlette.routing import Route
 from contracts.holdings import HoldingsAnswer, HoldingsReport
 from contracts.specs import MESSAGE_VERSION, FeedRequest, GatewayReport
 from runtime.clock import monotonic_ms
-from tenants.api.problems import problem
+from tenants.api.problems import of_refusal, problem
 from tenants.console import Console
 from tenants.errors import Refused
 from tenants.feed import UnknownVersion
 from tenants.metrics import ConsoleCollector
 from tenants.pipeline_metrics import PipelineCollector
+from tenants.store.engine import StoreFault
 
 T = TypeVar("T")
 BODY_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -75,6 +76,8 @@ class _Handlers:
                         await task
         except (_Malformed, UnknownVersion) as error:
             return problem(HTTPStatus.UNPROCESSABLE_ENTITY, error.detail, request.url.path)
+        except StoreFault as error:
+            return of_refusal(error, request.scope)
 
     async def gateway_report(self, request: Request) -> Response:
         """What a gateway worker counted."""

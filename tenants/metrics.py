@@ -9,6 +9,7 @@ from runtime.clock import monotonic_ms
 from tenants.console import Console
 from tenants.lifecycle import State
 from tenants.store import instances
+from tenants.store.engine import StoreFault
 
 
 class ConsoleCollector(Collector):
@@ -18,14 +19,27 @@ class ConsoleCollector(Collector):
         self._console = console
 
     def collect(self) -> Iterator[Metric]:
-        """Instances by state, and how far the feed's followers are."""
+        """Instances by state, and how far the feed's followers are; without the database the rest."""
+        try:
+            stored = [*self._by_state(), *self._kept()]
+        except StoreFault:
+            stored = []
+        yield GaugeMetricFamily("portico_store_up", "1: the database answers", value=float(bool(stored)))
+        yield from stored
+        yield from self._followers()
+        yield GaugeMetricFamily(
+            "portico_console_streams_open", "Live views open", value=len(self._console.streams)
+        )
+
+    def _by_state(self) -> Iterator[Metric]:
         with self._console.store.read() as connection:
             counts = instances.count_by_state(connection)
         by_state = GaugeMetricFamily("portico_instances", "Instances by state", labels=["state"])
         for state in State:
             by_state.add_metric([state.value], counts.get(state.value, 0))
         yield by_state
-        yield from self._kept()
+
+    def _followers(self) -> Iterator[Metric]:
         feed = self._console.feed
         yield GaugeMetricFamily("portico_feed_revision", "Newest revision of the feed", value=feed.revision)
         applied = GaugeMetricFamily(
@@ -38,9 +52,6 @@ class ConsoleCollector(Collector):
             live.add_metric([name, one.kind.value], float(one.is_live(now_ms)))
         yield applied
         yield live
-        yield GaugeMetricFamily(
-            "portico_console_streams_open", "Live views open", value=len(self._console.streams)
-        )
 
     def _kept(self) -> Iterator[Metric]:
         """What is not served and not purged either."""

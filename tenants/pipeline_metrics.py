@@ -13,6 +13,7 @@ from prometheus_client.registry import Collector
 
 from runtime.clock import epoch_ms
 from tenants.pipeline_runs import FIGURES_MAX, RunState
+from tenants.store.engine import StoreFault
 from tenants.usecases.pipeline_runs import JobOverview, PipelineRuns
 
 _JOB: Final = ["job"]
@@ -29,8 +30,11 @@ class PipelineCollector(Collector):
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Runs, progress and figures by job."""
-        jobs = self._runs.overview()
+        """Runs, progress and figures by job; none while the database does not answer."""
+        try:
+            jobs = self._runs.overview()
+        except StoreFault:
+            return
         now_ms = epoch_ms()
         yield _ends(jobs)
         yield from _progress(jobs, now_ms)

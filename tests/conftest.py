@@ -7,6 +7,7 @@ import pytest
 from hypothesis import Phase, is_hypothesis_test, settings
 
 from tests.integration.stack import Stack, running_stack
+from tests.servers.postgres import PostgresServer
 from tests.servers.redis_server import RedisServer, running_redis
 
 # No property has a deadline: how long an example takes is the machine's business.
@@ -43,3 +44,13 @@ def redis_server() -> Iterator[RedisServer]:
     """One Redis for all tests that leave it running; each begins with an empty one (`redis_url`)."""
     with running_redis() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """One Postgres for all tests of a session; each makes databases of its own."""
+    server = PostgresServer()
+    try:
+        yield server.start()
+    finally:
+        server.close()

@@ -27,6 +27,10 @@ def up(
     trusted_proxies: Annotated[
         str | None, typer.Option(metavar="CIDR,...", help="Proxies before the console that are believed.")
     ] = None,
+    database_url: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="A Postgres; PORTICO_DATABASE_URL hides its password better."),
+    ] = None,
     vip: Annotated[str | None, typer.Option(metavar="ADDRESS")] = None,
     vports: Annotated[str | None, typer.Option(metavar="FIRST-LAST")] = None,
     metrics: Annotated[

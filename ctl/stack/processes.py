@@ -9,9 +9,11 @@ from ctl.stack.metrics_plan import planned_port
 from ctl.stack.zookeeper import is_serving, server_command
 from runtime.config import ENVIRONMENT_PREFIX, Resolved, format_host_port
 from runtime.redis_link import RedisUrl
+from tenants.config import DatabaseUrl
 
 CLUSTER_ID: Final = "builtin-1"
 REDIS_URL: Final = ENVIRONMENT_PREFIX + "REDIS_URL"
+DATABASE_URL: Final = ENVIRONMENT_PREFIX + "DATABASE_URL"
 _LOOPBACK: Final = "127.0.0.1"
 
 
@@ -51,6 +53,10 @@ class Processes:
         host, port = self._value("console")
         first, last = self._value("vports")
         redis: RedisUrl | None = self._value("redis_url")
+        database: DatabaseUrl | None = self._value("database_url")
+        variables = {} if redis is None else {REDIS_URL: redis.text}
+        if database is not None:
+            variables[DATABASE_URL] = database.url
         return module(
             "control",
             "ctl.control",
@@ -64,7 +70,7 @@ class Processes:
             *("--trusted-proxies", ",".join(self._value("trusted_proxies"))),
             *(("--zookeeper", self._zookeeper) if self._zookeeper else ()),
             *("--session-timeout-ms", str(self._value("session_timeout_ms"))),
-            variables={} if redis is None else {REDIS_URL: redis.text},
+            variables=variables,
         )
 
     def broker(self, node_id: int) -> ChildSpec:

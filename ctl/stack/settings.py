@@ -24,7 +24,7 @@ from runtime.config import (
 )
 from runtime.http_limits import parse_proxies
 from runtime.redis_link import RedisUrl, parse_redis_url
-from tenants.config import DELETION_GRACE_MS
+from tenants.config import DELETION_GRACE_MS, DatabaseUrl
 from tenants.vports import parse_vip
 
 
@@ -114,6 +114,12 @@ SETTINGS: Final = (
         "Where Prometheus finds targets.json and token; DATA/prometheus by default.",
     ),
     Setting(
+        "database_url",
+        None,
+        DatabaseUrl.parse,
+        "The control plane's Postgres, postgresql://USER:PASSWORD@HOST/DATABASE; default: a SQLite file.",
+    ),
+    Setting(
         "trusted_proxies",
         (),
         parse_proxies,
@@ -172,7 +178,7 @@ SETTINGS: Final = (
 
 def plain(value: object) -> object:
     """For JSON, without secrets."""
-    return str(value) if isinstance(value, RedisUrl) else value
+    return str(value) if isinstance(value, DatabaseUrl | RedisUrl) else value
 
 
 def to_json(settings: Mapping[str, Resolved]) -> dict[str, dict[str, Any]]:

@@ -8,18 +8,18 @@ from http.cookies import CookieError, SimpleCookie
 from typing import Final
 
 from prometheus_client import Counter
-from sqlalchemy.exc import OperationalError
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tenants import credentials
-from tenants.api.problems import no_store, of_refusal, problem
+from tenants.api.problems import of_refusal, problem
 from tenants.callers import RequestsUnderWay
 from tenants.errors import Forbidden, Refused, TooMany, Unauthenticated
 from tenants.model import Caller
 from tenants.rate_limit import Verdict
 from tenants.shared_limits import RequestRates
+from tenants.store.engine import StoreFault
 from tenants.usecases.accounts import Accounts
 
 COOKIE: Final = "portico_session"
@@ -79,8 +79,8 @@ class Authenticate:
         try:
             # One thread for both: each may ask Redis.
             caller, verdict = await asyncio.to_thread(self._ask, scope)
-        except OperationalError as error:
-            await no_store(error, scope)(scope, receive, send)
+        except StoreFault as fault:
+            await of_refusal(fault, scope)(scope, receive, send)
             return
         told = send if caller is None or verdict is None else self._telling(send, caller, verdict)
         try:

@@ -7,7 +7,6 @@ from typing import Any, Final
 import msgspec
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from sqlalchemy.exc import OperationalError
 from starlette.exceptions import HTTPException
 from starlette.types import Scope
 
@@ -23,6 +22,7 @@ from tenants.errors import (
     Unauthenticated,
     Unavailable,
 )
+from tenants.store.engine import StoreFault
 
 _log = get_logger(__name__)
 MEDIA_TYPE: Final = "application/problem+json"
@@ -78,6 +78,8 @@ def problem(
 def of_refusal(refusal: Refused, scope: Scope) -> Response:
     """The problem of a use case's refusal."""
     path = scope["path"]
+    if isinstance(refusal, StoreFault):
+        return _no_store(refusal, path)
     status = STATUS_OF[type(refusal)]
     if isinstance(refusal, Invalid):
         errors = [{"field": fault.field, "message": fault.message} for fault in refusal.faults]
@@ -110,11 +112,11 @@ def _first(errors: Sequence[Mapping[str, str]]) -> str:
     return _INVALID
 
 
-def no_store(error: OperationalError, scope: Scope) -> Response:
+def _no_store(error: StoreFault, path: str) -> Response:
     """The problem of a database that does not work: full disk, lost connection."""
-    _log.error("the console's database does not work", path=scope["path"], error=str(error))
-    detail = "the console's database does not work now, instances do: see its log, try again later"
-    return problem(HTTPStatus.SERVICE_UNAVAILABLE, detail, scope["path"], headers={"Retry-After": "5"})
+    _log.error("the console's database does not work", path=path, error=error.reason)
+    headers = {"Retry-After": "5"}
+    return problem(HTTPStatus.SERVICE_UNAVAILABLE, error.detail, path, headers=headers)
 
 
 def install(app: FastAPI) -> None:
@@ -132,10 +134,6 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def _http(request: Request, error: HTTPException) -> Response:
         return problem(error.status_code, _sentence(error, request), request.url.path, headers=error.headers)
-
-    @app.exception_handler(OperationalError)
-    async def _no_store(request: Request, error: OperationalError) -> Response:
-        return no_store(error, request.scope)
 
     @app.exception_handler(Exception)
     async def _failed(request: Request, error: Exception) -> Response:

@@ -2,27 +2,31 @@
 
 Calls block, so they run in threads, never on the event loop. Writers take turns from beginning to commit
 (SQLite: the file's lock, Postgres: an advisory lock), so what a writer has read stays true until it commits,
-and revisions become visible in order.
+and revisions become visible in order. A reader sees one state from its first statement to its last.
 """
 
 import secrets
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.resources import as_file, files
 from typing import Any, Final, NamedTuple
 
-from alembic import command
-from alembic.config import Config
 from alembic.util.exc import CommandError
 from sqlalchemy import Connection, Engine, create_engine, event, insert, select, update
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from tenants.store import schema
+from tenants.errors import Unavailable
+from tenants.store import migrating, postgres, schema
+from tenants.store.migrating import SchemaIsNewer
 
 _WRITE_OPTION: Final = "portico_write"
 _WRITER_LOCK: Final = 7_274_001
 """Writers of several control planes on one Postgres take turns by this advisory lock."""
+_TURN_S: Final = 6.0
+"""A writer waits so long for the other writers of its process."""
+_READ_ONLY: Final = "25006"
+"""Postgres' code for a write to a server that only reads: a standby, after its primary was exchanged."""
 _FEED_ID: Final = "feed_id"
 _REVISION: Final = "revision"
 _MARK: Final = "mark"
@@ -40,50 +44,103 @@ class StoreUnavailable(Exception):  # noqa: N818 - a state of the database
     """The database cannot be opened or migrated."""
 
 
+class StoreFault(Unavailable):
+    """The database does not work now: the server is gone, the disk is full, a lock does not come free.
+
+    What was to be written may have been committed, when the connection was lost just then.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            "the console's database does not work now, instances do: see its log, try again later"
+        )
+        self.reason = reason
+
+
 class Store:
-    """One database. `read` and `write` are transactions, as context managers."""
+    """One database. `read` and `write` are transactions, as context managers; both raise StoreFault."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._write_turn = threading.Lock()
+        is_postgres = engine.dialect.name == "postgresql"
+        snapshot = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+        self._reader = engine.execution_options(**snapshot) if is_postgres else engine
 
     @classmethod
     def open(cls, url: str) -> "Store":
         """Open and migrate. Raises: StoreUnavailable with a sentence."""
-        engine = create_engine(url, pool_pre_ping=not url.startswith("sqlite"))
+        engine = postgres.make_engine(url) if postgres.is_postgres(url) else _sqlite(url)
         try:
-            if engine.dialect.name == "sqlite":
-                _prepare_sqlite(engine)
             store = cls(engine)
             with store.write() as connection:
-                _migrate(connection)
+                migrating.upgrade(connection)
                 _first_settings(connection)
-        except (SQLAlchemyError, CommandError) as error:
+        except (StoreFault, SQLAlchemyError, CommandError, SchemaIsNewer) as error:
             engine.dispose()
             where = engine.url.render_as_string(hide_password=True)
-            reason = str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
+            reason = error.reason if isinstance(error, StoreFault) else sentence(error)
             raise StoreUnavailable(f"the console's database {where} cannot be opened: {reason}") from error
         return store
+
+    @property
+    def engine(self) -> Engine:
+        """For sessions beside the transactions."""
+        return self._engine
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other control processes may use this database too."""
+        return self._engine.dialect.name == "postgresql"
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """A consistent view."""
-        with self._engine.connect() as connection, connection.begin():
+        with _faults(), self._reader.connect() as connection, connection.begin():
             yield connection
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
         """A transaction that commits at the end, or leaves no trace."""
-        with self._write_turn, self._engine.connect() as connection:
-            connection = connection.execution_options(**{_WRITE_OPTION: True})
-            with connection.begin():
-                if connection.dialect.name == "postgresql":
-                    connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_WRITER_LOCK})")
-                yield connection
+        if not self._write_turn.acquire(timeout=_TURN_S):
+            raise StoreFault(f"other writers of this process have waited for more than {_TURN_S:.0f} s")
+        try:
+            with _faults(), self._engine.connect() as connection:
+                connection = connection.execution_options(**{_WRITE_OPTION: True})
+                with connection.begin():
+                    if self.is_shared:
+                        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_WRITER_LOCK})")
+                    yield connection
+        finally:
+            self._write_turn.release()
 
     def close(self) -> None:
         """Close the connections."""
         self._engine.dispose()
+
+
+@contextmanager
+def _faults() -> Iterator[None]:
+    """What is the database's state and not our mistake, as StoreFault."""
+    try:
+        yield
+    except (OperationalError, InterfaceError, PoolTimeout) as error:
+        raise StoreFault(sentence(error)) from error
+    except DBAPIError as error:
+        if error.connection_invalidated or getattr(error.orig, "sqlstate", None) == _READ_ONLY:
+            raise StoreFault(sentence(error)) from error
+        raise
+
+
+def sentence(error: Exception) -> str:
+    """The first line of what a database said."""
+    return str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
+
+
+def _sqlite(url: str) -> Engine:
+    engine = create_engine(url)
+    _prepare_sqlite(engine)
+    return engine
 
 
 def _prepare_sqlite(engine: Engine) -> None:
@@ -102,14 +159,6 @@ def _prepare_sqlite(engine: Engine) -> None:
         writes = connection.get_execution_options().get(_WRITE_OPTION, False)
         # A reader that turns writer half-way fails with "database is locked" whatever the timeout.
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
-
-
-def _migrate(connection: Connection) -> None:
-    with as_file(files("tenants.store") / "migrations") as folder:
-        config = Config()
-        config.set_main_option("script_location", str(folder))
-        config.attributes["connection"] = connection
-        command.upgrade(config, "head")
 
 
 def _first_settings(connection: Connection) -> None:

@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from typing import Final
 
-from sqlalchemy.exc import OperationalError
-
 from contracts.names import SYSTEM_INSTANCE_ID
 from runtime.clock import epoch_ms
 from runtime.http_limits import holder_of
@@ -19,7 +17,7 @@ from tenants.shared_limits import LoginLimits
 from tenants.store import accounts, audit, instances, registry
 from tenants.store.accounts import Key, User
 from tenants.store.audit import Entry
-from tenants.store.engine import Store
+from tenants.store.engine import Store, StoreFault
 
 _log = get_logger(__name__)
 SESSION_MS: Final = 12 * 3600 * 1000
@@ -152,8 +150,8 @@ class Accounts:
         try:
             with self._store.write() as connection:
                 accounts.touch_key(connection, key.id, now_ms)
-        except OperationalError as error:  # a full disk must not take reading away too
-            _log.warning("the last use of a key cannot be stored", key=key.id, error=str(error))
+        except StoreFault as error:  # a full disk must not take reading away too
+            _log.warning("the last use of a key cannot be stored", key=key.id, error=error.reason)
 
     def tenant_for(self, caller: Caller, asked: str | None) -> str:
         """The tenant a request acts in. Raises: Forbidden, NotFound."""

@@ -164,6 +164,13 @@ class Placement:
                 failed.append(instances.save(connection, kept, now_ms))
         return failed
 
+    def has_to_release(self, connection: Connection) -> bool:
+        """Whether some listeners are withheld or lacking."""
+        return bool(instances.withheld(connection)) or any(
+            instances.lacking_listeners(connection, cluster.cluster_id, len(cluster.brokers) + 1)
+            for cluster in registry.clusters(connection)
+        )
+
     def release_freed_ports(self, connection: Connection, now_ms: int) -> int:
         """Publish withheld listeners whose ports are free again, and give those that nobody had a port for.
 

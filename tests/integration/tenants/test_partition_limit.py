@@ -1,27 +1,20 @@
 """The partition limit is one number for an instance, for workers, console and auto-creation together."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from threading import Barrier
 from typing import Any
 
 import httpx
-import pytest
 from kio.schema.errors import ErrorCode
 
 from tests.integration.broker.raw import RawClient, request
-from tests.integration.stack import Stack, running_stack
+from tests.integration.stack import Stack
 from wire.codec import duration
 
 LIMIT = 10
-
-
-@pytest.fixture(scope="module")
-def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    with running_stack(tmp_path_factory.mktemp("crowded") / "data", "--workers", "4") as running:
-        yield running
 
 
 def _port(instance: dict[str, Any]) -> int:
@@ -89,12 +82,12 @@ def _at_once(port: int, calls: list[Callable[[RawClient], Any]]) -> list[Any]:
         return list(pool.map(run, calls))
 
 
-def test_creators_on_all_workers_and_the_console_come_to_the_limit_and_no_further(crowded: Stack) -> None:
+def test_creators_on_all_workers_and_the_console_come_to_the_limit_and_no_further(stack: Stack) -> None:
     """Each worker sees room for itself before anybody's topic is there; the controller sees them all."""
-    other = crowded.create_instance("beside", limits={"partitions_max": LIMIT})
+    other = stack.create_instance("beside", limits={"partitions_max": LIMIT})
     neighbour = _port(other)
     for turn in range(3):
-        one = crowded.create_instance(
+        one = stack.create_instance(
             f"racing-{turn}", limits={"partitions_max": LIMIT}, auto_create_topics=True
         )
         port = _port(one)
@@ -108,13 +101,13 @@ def test_creators_on_all_workers_and_the_console_come_to_the_limit_and_no_furthe
                 ErrorCode.unknown_topic_or_partition,
             )
             _named(client, "auto")
-        assert _console(crowded, one["id"], "console") == 409
+        assert _console(stack, one["id"], "console") == 409
         assert _partitions(port) == LIMIT
     assert [_create(neighbour, f"theirs-{number}", 1) for number in range(LIMIT)] == [ErrorCode.none] * LIMIT
 
 
-def test_growing_auto_creating_and_the_console_race_for_the_same_partitions(crowded: Stack) -> None:
-    one = crowded.create_instance("growing", limits={"partitions_max": LIMIT}, auto_create_topics=True)
+def test_growing_auto_creating_and_the_console_race_for_the_same_partitions(stack: Stack) -> None:
+    one = stack.create_instance("growing", limits={"partitions_max": LIMIT}, auto_create_topics=True)
     port = _port(one)
     assert _create(port, "grown", 1) is _create(port, "other", 1) is ErrorCode.none
     _at_once(
@@ -123,7 +116,7 @@ def test_growing_auto_creating_and_the_console_race_for_the_same_partitions(crow
             *(partial(_grown, name=name, total=total) for name in ("grown", "other") for total in (4, 5, 6)),
             *(partial(_named, name=f"auto-{number}") for number in range(8)),
             *(
-                lambda _, number=number: _console(crowded, one["id"], f"console-{number}")
+                lambda _, number=number: _console(stack, one["id"], f"console-{number}")
                 for number in range(4)
             ),  # type: ignore[misc]
         ],

@@ -1,8 +1,7 @@
-"""A control plane on a temporary SQLite file, and callers of its API."""
+"""A control plane on a temporary database, SQLite and Postgres in turn, and callers of its API."""
 
 import asyncio
-import shutil
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import httpx
@@ -18,9 +17,10 @@ from runtime.internal_http import InternalClient
 from runtime.redis_link import RedisUrl
 from runtime.tasks import Supervised
 from tenants.app import create_console_app, create_internal_routes
-from tenants.config import ConsoleConfig, sqlite_url
+from tenants.config import ConsoleConfig
 from tenants.console import Console
 from tenants.vports import Endpoint, parse_vip
+from tests.servers.databases import Databases, PostgresDatabases, SqliteDatabases
 from tests.servers.redis_server import RedisServer
 
 OPERATOR_KEY = "operator-key-of-this-test"
@@ -40,6 +40,9 @@ class MasterServer:
         self.views: dict[str, QuotaView] = {}
         self.is_down = False
         self.questions = 0
+        """About all instances at once."""
+        self.asked = 0
+        """Whatever it was about."""
         self._go_on = asyncio.Event()
         self._go_on.set()
         self.app = Starlette(
@@ -84,12 +87,14 @@ class MasterServer:
 
     async def _overview(self, _request: Request) -> Response:
         self.questions += 1
+        self.asked += 1
         if self.is_down:
             return Response(status_code=503)
         overview = QuotaOverview(at_ms=1, policy="seed", instances=tuple(self.views.values()))
         return Response(msgspec.json.encode(overview))
 
     async def _instance(self, request: Request) -> Response:
+        self.asked += 1
         await self._go_on.wait()
         view = self.views.get(request.path_params["instance"])
         if self.is_down or view is None:
@@ -108,23 +113,47 @@ def taken() -> set[Endpoint]:
     return set()
 
 
+@pytest.fixture(scope="session", params=["sqlite", "postgres"])
+def databases(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Databases:
+    """Where this round of the tests has its databases."""
+    if request.param == "sqlite":
+        return SqliteDatabases(tmp_path_factory.mktemp("databases"))
+    return PostgresDatabases(request.getfixturevalue("postgres"))
+
+
 @pytest.fixture(scope="session")
-def new_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def new_store(databases: Databases) -> str:
     """A bootstrapped store to copy: migrations and argon2 take their time."""
-    path = tmp_path_factory.mktemp("store") / "console.db"
-    console = Console(_config(path, "127.0.0.1"), InternalClient("http://master", "x"))
+    url = databases.new()
+    console = Console(_config(url, "127.0.0.1", None), InternalClient("http://master", "x"))
     console.bootstrap(OPERATOR_KEY)
     console.close()
-    return path
+    return url
 
 
-def _config(path: Path, vip: str, redis_url: RedisUrl | None = None) -> ConsoleConfig:
+@pytest.fixture
+def database_url(databases: Databases) -> Iterator[str]:
+    """An empty database."""
+    url = databases.new()
+    yield url
+    databases.drop(url)
+
+
+@pytest.fixture
+def store_url(databases: Databases, new_store: str) -> Iterator[str]:
+    """A copy of the bootstrapped store."""
+    url = databases.copy(new_store)
+    yield url
+    databases.drop(url)
+
+
+def _config(url: str, vip: str, tables: Path | None, redis_url: RedisUrl | None = None) -> ConsoleConfig:
     return ConsoleConfig(
-        database_url=sqlite_url(str(path)),
+        database_url=url,
         vip_pool=parse_vip(vip, 21000, 21019),
         default_cluster_id="builtin-1",
         secret="secret-of-this-deployment",
-        tables_dir=path.parent / "tables",
+        tables_dir=tables,
         redis_url=redis_url,
         redis_budget_ms=2_000,
     )
@@ -142,12 +171,16 @@ def redis_url(request: pytest.FixtureRequest) -> RedisUrl | None:
 
 @pytest.fixture
 def make_console(
-    tmp_path: Path, master: MasterServer, taken: set[Endpoint], redis_url: RedisUrl | None
+    store_url: str,
+    tables: Path,
+    master: MasterServer,
+    taken: set[Endpoint],
+    redis_url: RedisUrl | None,
 ) -> Callable[..., Console]:
     """Opens the same store again, as a restart or a second control process does."""
 
-    def make(vip: str = "127.0.0.1") -> Console:
-        config = _config(tmp_path / "console.db", vip, redis_url)
+    def make(vip: str = "127.0.0.1", url: str = store_url) -> Console:
+        config = _config(url, vip, tables, redis_url)
         client = InternalClient("http://master", "x", transport=httpx.ASGITransport(app=master.app))
         return Console(config, client, is_free=lambda endpoint: endpoint not in taken)
 
@@ -161,10 +194,7 @@ def tables(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def plane(
-    make_console: Callable[..., Console], new_store: Path, tmp_path: Path
-) -> AsyncIterator[Console]:
-    shutil.copyfile(new_store, tmp_path / "console.db")
+async def plane(make_console: Callable[..., Console]) -> AsyncIterator[Console]:
     console = make_console()
     tasks = Supervised()
     console.start_feed(tasks)

@@ -24,8 +24,10 @@ async def _log_in(client: httpx.AsyncClient, password: str) -> dict[str, str]:
     return answer.json()  # type: ignore[no-any-return]
 
 
-def test_only_the_first_start_draws_a_password(make_console: Callable[[], Console]) -> None:
-    first = make_console()
+def test_only_the_first_start_draws_a_password(
+    make_console: Callable[..., Console], database_url: str
+) -> None:
+    first = make_console(url=database_url)
     made = first.bootstrap(OPERATOR_KEY)
     assert made.admin_password is not None
     assert len(made.admin_password) == 16

@@ -1,8 +1,6 @@
 """Deleted and absent instances over REST: what is kept, who may take it back, what a purge waits for."""
 
-import sqlite3
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -16,6 +14,7 @@ from tenants.lifecycle import State
 from tenants.purge_rule import LEARN_MS
 from tenants.store import instances
 from tenants.vports import Endpoint
+from tests.servers.databases import Databases
 
 from .conftest import Caller
 
@@ -221,20 +220,20 @@ async def test_a_restored_database_begins_a_lineage_and_holds_what_was_deleted_b
     plane: Console,
     operator: Caller,
     internal: InternalClient,
-    tmp_path: Path,
-    make_console: Callable[..., Console],
+    databases: Databases,
+    store_url: str,
 ) -> None:
     made = await operator.order()
     await operator("DELETE", "instances/shop")
     _is_due(plane, made["id"])
-    _copy(tmp_path / "console.db", tmp_path / "copy.db")
+    copy = databases.copy(store_url)
     broker, other = _broker(internal), _gateway(internal)
     await other.follow()
     at_copy = (other.answer.feed_id, other.answer.revision, other.answer.mark)
     await operator("POST", f"deleted-instances/{made['id']}/undelete")
     await broker.follow()
     before = broker.answer.feed_id
-    _copy(tmp_path / "copy.db", tmp_path / "console.db")  # while it runs, as a restored Postgres would
+    databases.replace(store_url, copy)  # while it runs
     await operator.order("new")  # the same revisions are drawn again
     await operator.order("newer")
     await operator.order("newest")
@@ -255,11 +254,6 @@ async def test_a_restored_database_begins_a_lineage_and_holds_what_was_deleted_b
     assert "restored" in listed["waits_for"]
     back = await operator("POST", f"deleted-instances/{made['id']}/undelete", json={"name": "back"})
     assert back.json()["id"] == made["id"]
-
-
-def _copy(source: Path, target: Path) -> None:
-    with sqlite3.connect(source) as one, sqlite3.connect(target) as other:
-        one.backup(other)
 
 
 @pytest.fixture

@@ -164,3 +164,12 @@ def _instances() -> None:
         sa.PrimaryKeyConstraint("bind_host", "port", name=op.f("pk_ports")),
     )
     op.create_index(op.f("ix_ports_instance_id"), "ports", ["instance_id"], unique=False)
+
+
+def downgrade() -> None:
+    """Remove everything."""
+    for table in (
+        *("ports", "instances", "brokers", "clusters", "outbox", "audit"),
+        *("sessions", "api_keys", "users", "tenants", "settings"),
+    ):
+        op.drop_table(table)

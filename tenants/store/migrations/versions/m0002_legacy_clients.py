@@ -14,5 +14,11 @@ def upgrade() -> None:
     column: sa.Column[bool] = sa.Column(
         "legacy_clients", sa.Boolean(), nullable=False, server_default=sa.false()
     )
-    with op.batch_alter_table("instances") as instances:
+    with op.batch_alter_table("instances", recreate="never") as instances:
         instances.add_column(column)
+
+
+def downgrade() -> None:
+    """All instances refuse them again."""
+    with op.batch_alter_table("instances", recreate="never") as instances:
+        instances.drop_column("legacy_clients")

@@ -39,3 +39,9 @@ def upgrade() -> None:
         sa.Column("heard_at_ms", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("job", name=op.f("pk_pipeline_jobs")),
     )
+
+
+def downgrade() -> None:
+    """Forget the runs."""
+    op.drop_table("pipeline_jobs")
+    op.drop_table("pipeline_runs")

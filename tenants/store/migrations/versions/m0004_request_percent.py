@@ -12,5 +12,11 @@ depends_on = None
 def upgrade() -> None:
     """All have what goes with their byte rates until told."""
     column: sa.Column[int] = sa.Column("request_percent", sa.Integer(), nullable=True)
-    with op.batch_alter_table("instances") as instances:
+    with op.batch_alter_table("instances", recreate="never") as instances:
         instances.add_column(column)
+
+
+def downgrade() -> None:
+    """All have what goes with their byte rates again."""
+    with op.batch_alter_table("instances", recreate="never") as instances:
+        instances.drop_column("request_percent")

@@ -17,25 +17,18 @@ _VISIBLE = "state NOT IN ('deleted', 'purging', 'purged')"
 
 def upgrade() -> None:
     """Rename states, and add what is new."""
-    op.drop_index("uq_instances_tenant_name_visible", "instances")
+    _drop_visible()
     deletion: sa.Column[object] = sa.Column("deletion", sa.JSON(), nullable=True)
     was_suspended: sa.Column[bool] = sa.Column(
         "was_suspended", sa.Boolean(), nullable=False, server_default=sa.false()
     )
-    with op.batch_alter_table("instances") as instances:
+    with op.batch_alter_table("instances", recreate="never") as instances:
         instances.add_column(deletion)
         instances.add_column(was_suspended)
     _rename_states()
-    op.create_index(
-        "uq_instances_tenant_name_visible",
-        "instances",
-        ["tenant", "name"],
-        unique=True,
-        sqlite_where=sa.text(_VISIBLE),
-        postgresql_where=sa.text(_VISIBLE),
-    )
+    _index_visible(_VISIBLE)
     mark: sa.Column[str] = sa.Column("mark", sa.String(length=16), nullable=False, server_default="")
-    with op.batch_alter_table("outbox") as outbox:
+    with op.batch_alter_table("outbox", recreate="never") as outbox:
         outbox.add_column(mark)
     _create_tables()
 
@@ -86,3 +79,35 @@ def _rename_states() -> None:
         }
         changed = instances.update().where(instances.c.id == instance_id)
         connection.execute(changed.values(state="deleted", deletion=deletion))
+
+
+def _drop_visible() -> None:
+    op.drop_index("uq_instances_tenant_name_visible", "instances")
+
+
+def _index_visible(where: str) -> None:
+    op.create_index(
+        "uq_instances_tenant_name_visible",
+        "instances",
+        ["tenant", "name"],
+        unique=True,
+        sqlite_where=sa.text(where),
+        postgresql_where=sa.text(where),
+    )
+
+
+def downgrade() -> None:
+    """What waits for its purge is marked deleted without a state of its own: the release before purges only
+    what is `deleting`, so nothing is purged by going back."""
+    op.drop_table("followers")
+    op.drop_table("lineages")
+    with op.batch_alter_table("outbox", recreate="never") as outbox:
+        outbox.drop_column("mark")
+    _drop_visible()
+    states = sa.table("instances", sa.column("state", sa.String()))
+    is_gone = states.c.state.in_(("purging", "purged"))
+    op.execute(states.update().where(is_gone).values(state="deleted"))
+    with op.batch_alter_table("instances", recreate="never") as instances:
+        instances.drop_column("was_suspended")
+        instances.drop_column("deletion")
+    _index_visible("state NOT IN ('deleting', 'deleted')")

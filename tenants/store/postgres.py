@@ -1,0 +1,83 @@
+"""How the control plane connects to Postgres: bounds on every wait, so that a lost server is noticed."""
+
+from typing import Any, Final
+
+from sqlalchemy import URL, Engine, create_engine, make_url
+from sqlalchemy.exc import ArgumentError
+
+DRIVER: Final = "postgresql+psycopg"
+CONNECT_TIMEOUT_S: Final = 5
+POOL_TIMEOUT_S: Final = 5.0
+"""A request waits so long for one of the process's connections."""
+_CONNECTIONS: Final = 8
+_CONNECTIONS_MORE: Final = 16
+_UNANSWERED_MS: Final = 10_000
+"""A server that does not take what was sent for so long is gone."""
+_STATEMENT_MS: Final = 30_000
+_LOCK_MS: Final = 5_000
+"""A writer waits so long for the writer before it."""
+_IDLE_IN_TRANSACTION_MS: Final = 15_000
+"""A writer that stopped half-way (a paused process) gives its turn up after so long."""
+
+
+def parse_database_url(text: str) -> str:
+    """A database's URL as SQLAlchemy takes it: `sqlite:////path`, or `postgresql://user:password@host/name`.
+
+    Raises: ValueError with a sentence.
+    """
+    try:
+        url = make_url(text)
+    except ArgumentError as error:
+        raise ValueError("it is no URL such as postgresql://USER:PASSWORD@HOST:PORT/DATABASE") from error
+    if url.drivername in ("postgres", "postgresql", DRIVER):
+        if not url.database:
+            raise ValueError("the URL names no database: postgresql://USER:PASSWORD@HOST:PORT/DATABASE")
+        url = url.set(drivername=DRIVER)
+    elif url.drivername != "sqlite" or not url.database:
+        raise ValueError("the database is a Postgres (postgresql://...) or a SQLite file (sqlite:////PATH)")
+    return url.render_as_string(hide_password=False)
+
+
+def is_postgres(url: str) -> bool:
+    """Whether a URL names a Postgres."""
+    return make_url(url).get_backend_name() == "postgresql"
+
+
+def session_arguments(**settings: int | str) -> dict[str, Any]:
+    """What a connection is opened with; `settings` are the server's own, for this session."""
+    options = " ".join(f"-c {name}={value}" for name, value in settings.items())
+    return {
+        "connect_timeout": CONNECT_TIMEOUT_S,
+        "keepalives_idle": 5,
+        "keepalives_interval": 2,
+        "keepalives_count": 3,
+        "tcp_user_timeout": _UNANSWERED_MS,
+        "options": options,
+    }
+
+
+def make_engine(url: str) -> Engine:
+    """The engine of a Postgres. A writer takes its lock first and sees what was committed before it."""
+    arguments = session_arguments(
+        statement_timeout=_STATEMENT_MS,
+        lock_timeout=_LOCK_MS,
+        idle_in_transaction_session_timeout=_IDLE_IN_TRANSACTION_MS,
+        timezone="UTC",
+    )
+    return create_engine(
+        url,
+        connect_args={"application_name": "portico", **arguments},
+        isolation_level="READ COMMITTED",
+        pool_pre_ping=True,
+        pool_size=_CONNECTIONS,
+        max_overflow=_CONNECTIONS_MORE,
+        pool_timeout=POOL_TIMEOUT_S,
+    )
+
+
+def driver_arguments(url: URL) -> dict[str, Any]:
+    """A URL as psycopg itself takes it, for sessions beside the pool."""
+    query = {name: value for name, value in url.query.items() if isinstance(value, str)}
+    named = {"host": url.host, "port": url.port, "user": url.username, "password": url.password}
+    known = {name: value for name, value in named.items() if value is not None}
+    return {**known, "dbname": url.database, **query}
