@@ -110,12 +110,13 @@ def ensure_jars(say: Callable[[str], None]) -> list[Path]:
     Raises: PipelineError when they cannot be fetched or are not the pinned ones.
     """
     library = cache_dir() / "lib"
-    library.mkdir(parents=True, exist_ok=True)
-    with (cache_dir() / "lock").open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if any(fault(jar, library) for jar in JARS):
-            say("fetching Spark's Kafka and Delta Lake jars (22 MB, once)")
-            _fetch(library)
+    if any(fault(jar, library) for jar in JARS):  # else nothing is written: an image's jars are read-only
+        library.mkdir(parents=True, exist_ok=True)
+        with (cache_dir() / "lock").open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if any(fault(jar, library) for jar in JARS):
+                say("fetching Spark's Kafka and Delta Lake jars (22 MB, once)")
+                _fetch(library)
     if wrong := [f"{jar.file_name} {found}" for jar in JARS if (found := fault(jar, library))]:
         raise PipelineError(f"{', '.join(wrong)}: remove {library} and try again")
     return [library / jar.file_name for jar in JARS]

@@ -6,11 +6,13 @@ from urllib.parse import quote
 import typer
 
 from ctl import ceilings
+from ctl.commands.cluster_try import try_cluster
 from ctl.console_client import Console
 from ctl.options import DEFAULT_DATA_DIR, AsJson, DataDir
 from ctl.output import print_json
 
 app = typer.Typer(no_args_is_help=True)
+app.command("try")(try_cluster)
 
 
 @app.command("show")

@@ -1,0 +1,145 @@
+{{- define "portico.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
+{{- else -}}
+{{- $name := default .Chart.Name .Values.nameOverride -}}
+{{- if contains $name .Release.Name -}}
+{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* (dict "root" $ "part" "gateway") */}}
+{{- define "portico.name" -}}
+{{- printf "%s-%s" (include "portico.fullname" .root) .part -}}
+{{- end -}}
+
+{{- define "portico.selector" -}}
+app.kubernetes.io/name: portico
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .part }}
+{{- end -}}
+
+{{- define "portico.labels" -}}
+{{ include "portico.selector" . }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+app.kubernetes.io/part-of: portico
+helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
+{{- with .root.Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- define "portico.image" -}}
+{{- if .image.digest -}}
+{{ .image.repository }}@{{ .image.digest }}
+{{- else -}}
+{{ .image.repository }}:{{ .image.tag | default .root.Chart.AppVersion }}
+{{- end -}}
+{{- end -}}
+
+{{- define "portico.secretName" -}}
+{{- .Values.secrets.existingSecret | default (include "portico.name" (dict "root" . "part" "secrets")) -}}
+{{- end -}}
+
+{{- define "portico.anyHost" -}}
+{{- ternary "[::]" "0.0.0.0" (eq .Values.ipFamily "IPv6") -}}
+{{- end -}}
+
+{{- define "portico.controlUrl" -}}
+http://{{ include "portico.name" (dict "root" . "part" "control") }}:8081
+{{- end -}}
+
+{{- define "portico.consoleUrl" -}}
+http://{{ include "portico.name" (dict "root" . "part" "console") }}:{{ .Values.control.service.port }}
+{{- end -}}
+
+{{- define "portico.advertisedHost" -}}
+{{- .Values.gateway.advertisedHost | default (printf "%s.%s.svc.%s" (include "portico.name" (dict "root" . "part" "gateway")) .Release.Namespace .Values.clusterDomain) -}}
+{{- end -}}
+
+{{- define "portico.zookeeper" -}}
+{{- if eq .Values.zookeeper.mode "bundled" -}}
+{{ include "portico.name" (dict "root" . "part" "zookeeper") }}:2181/portico
+{{- else if eq .Values.zookeeper.mode "external" -}}
+{{ .Values.zookeeper.connect }}
+{{- end -}}
+{{- end -}}
+
+{{- define "portico.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: 10001
+runAsGroup: 10001
+fsGroup: 10001
+fsGroupChangePolicy: OnRootMismatch
+seccompProfile: {type: RuntimeDefault}
+{{- end -}}
+
+{{- define "portico.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: {drop: [ALL]}
+{{- end -}}
+
+{{- define "portico.env" -}}
+- name: POD_NAME
+  valueFrom: {fieldRef: {fieldPath: metadata.name}}
+- name: POD_IP
+  valueFrom: {fieldRef: {fieldPath: status.podIP}}
+- name: PORTICO_HANG_TIMEOUT_MS
+  value: {{ .Values.hangTimeoutMs | int64 | quote }}
+{{- end -}}
+
+{{/* The pod's placement: the component's own affinity, or spreading over nodes and zones. */}}
+{{- define "portico.placement" -}}
+{{- $own := index .root.Values .part -}}
+{{- with $own.nodeSelector }}
+nodeSelector: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $own.tolerations }}
+tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- if $own.affinity }}
+affinity: {{- toYaml $own.affinity | nindent 2 }}
+{{- else }}
+{{- $term := dict "topologyKey" "kubernetes.io/hostname" "labelSelector" (dict "matchLabels" (include "portico.selector" . | fromYaml)) }}
+affinity:
+  podAntiAffinity:
+    {{- if .required }}
+    requiredDuringSchedulingIgnoredDuringExecution: {{- list $term | toYaml | nindent 6 }}
+    {{- else }}
+    preferredDuringSchedulingIgnoredDuringExecution: {{- list (dict "weight" 100 "podAffinityTerm" $term) | toYaml | nindent 6 }}
+    {{- end }}
+topologySpreadConstraints:
+  - maxSkew: 1
+    topologyKey: topology.kubernetes.io/zone
+    whenUnsatisfiable: ScheduleAnyway
+    labelSelector: {matchLabels: {{ include "portico.selector" . | fromYaml | toJson }}}
+{{- end }}
+{{- end -}}
+
+{{- define "portico.pullSecrets" -}}
+{{- with .Values.image.pullSecrets }}
+imagePullSecrets: {{- range . }}
+  - name: {{ . }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+
+{{- define "portico.podMeta" -}}
+labels: {{- include "portico.labels" . | nindent 2 }}
+{{- with .root.Values.podAnnotations }}
+annotations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{- define "portico.secretVolume" -}}
+- name: secrets
+  secret:
+    secretName: {{ include "portico.secretName" . }}
+    defaultMode: 0440
+{{- end -}}

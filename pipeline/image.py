@@ -1,0 +1,10 @@
+"""What an image of the pipeline's jobs holds besides packages: made while it is built, then read-only."""
+
+from pipeline.jars import cache_dir, ensure_jars
+from pipeline.java import spark_java_home
+
+
+def prepare() -> None:
+    """Fetch the jars and set up Java, both below XDG_CACHE_HOME. Raises: PipelineError."""
+    ensure_jars(print)
+    spark_java_home(cache_dir())

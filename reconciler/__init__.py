@@ -1,0 +1,1 @@
+"""Keeps instances and topics as KafkaInstance and KafkaTopic objects of Kubernetes say."""

@@ -1,0 +1,299 @@
+"""The chart: what it renders is valid and safe, contradictions are refused with a sentence."""
+
+import base64
+import itertools
+import re
+from typing import Any, Final
+
+import helm_python
+import kubernetes_validate
+import pytest
+import yaml
+
+from tests.kubernetes.chart import (
+    CHART,
+    NODE_PORTS,
+    PRODUCTION,
+    RELEASE,
+    TRIAL_CLUSTER,
+    Manifest,
+    one,
+    pods,
+    render,
+)
+
+KUBERNETES: Final = ("1.28", "1.31", "1.34", "1.37")
+MATRIX: Final[dict[str, Manifest]] = {
+    "default": {},
+    "production": PRODUCTION,
+    "trial cluster": TRIAL_CLUSTER,
+    "node ports": NODE_PORTS,
+    "cluster ip": {"gateway": {"vports": {"first": 20000, "last": 20049}, "service": {"type": "ClusterIP"}}},
+    "ipv6": {"ipFamily": "IPv6"},
+    "own secret": {"secrets": {"existingSecret": "mine"}},
+    "no policies": {"networkPolicy": {"enabled": False}, "tests": {"enabled": False}},
+    "no operator": {"operator": {"enabled": False}},
+    "console for some": {
+        "networkPolicy": {"consoleFrom": [{"namespaceSelector": {"matchLabels": {"team": "platform"}}}]}
+    },
+    "own placement": {
+        "broker": {
+            "nodeSelector": {"disk": "nvme"},
+            "tolerations": [{"key": "kafka", "operator": "Exists"}],
+            "affinity": {"nodeAffinity": {}},
+        },
+        "image": {"digest": "sha256:" + "a" * 64, "pullSecrets": ["registry"]},
+        "commonLabels": {"team": "platform"},
+        "podAnnotations": {"checked": "yes"},
+    },
+    "pipeline": {"pipeline": {"enabled": True, "persistence": {"accessMode": "ReadWriteOnce"}}},
+    "watched": {
+        "monitoring": {
+            "podMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
+            "rules": {"enabled": True},
+            "dashboards": {"enabled": True},
+        }
+    },
+    "operator of two": {"operator": {"tenants": {"shop": "acme", "billing": "acme"}}},
+}
+OTHERS_KINDS: Final = {"PodMonitor", "PrometheusRule"}
+"""Not Kubernetes' own: tests/kubernetes/test_monitoring.py."""
+
+
+@pytest.mark.parametrize("values", MATRIX.values(), ids=MATRIX)
+def test_manifests_are_valid(values: Manifest) -> None:
+    for manifest in render(values):
+        if manifest["kind"] in OTHERS_KINDS:
+            continue
+        for version in KUBERNETES:
+            kubernetes_validate.validate(manifest, version, strict=True)
+
+
+@pytest.mark.parametrize("values", MATRIX.values(), ids=MATRIX)
+def test_lint_finds_nothing(values: Manifest) -> None:
+    report = helm_python.lint(CHART, values, strict=True, kube_version="v1.34.0")
+    assert report["errors"] == []
+    assert [each for each in report["messages"] if each["severity"] > 1] == []
+
+
+@pytest.mark.parametrize("values", MATRIX.values(), ids=MATRIX)
+def test_names_are_unique_and_selectors_meet_their_pods(values: Manifest) -> None:
+    manifests = render(values)
+    names = [(m["kind"], m["metadata"].get("namespace"), m["metadata"]["name"]) for m in manifests]
+    assert len(names) == len(set(names))
+    assert all(len(name) <= 63 for _kind, _namespace, name in names)
+    labels = [template["metadata"]["labels"] for _owner, template in pods(manifests)]
+    for manifest in manifests:
+        spec = manifest.get("spec", {})
+        for selector in (
+            spec.get("selector") if manifest["kind"] == "Service" else None,
+            (spec.get("selector") or {}).get("matchLabels"),
+            (spec.get("podSelector") or {}).get("matchLabels"),
+        ):
+            if selector is not None:
+                assert any(selector.items() <= each.items() for each in labels), manifest["metadata"]["name"]
+
+
+@pytest.mark.parametrize("values", MATRIX.values(), ids=MATRIX)
+def test_every_pod_is_restricted(values: Manifest) -> None:
+    """What the Pod Security Standard `restricted` asks for, and more."""
+    for owner, template in pods(render(values)):
+        spec = template["spec"]
+        name = owner["metadata"]["name"]
+        assert spec["securityContext"]["runAsNonRoot"] is True, name
+        assert spec["securityContext"]["runAsUser"] >= 10_000
+        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert not spec.get("hostNetwork") and not spec.get("hostPID") and not spec.get("hostIPC")
+        assert all("hostPath" not in volume for volume in spec["volumes"])
+        is_operator = template["metadata"]["labels"]["app.kubernetes.io/component"] == "operator"
+        assert spec["automountServiceAccountToken"] is is_operator
+        for container in spec["containers"]:
+            security = container["securityContext"]
+            assert security["readOnlyRootFilesystem"] is True
+            assert security["allowPrivilegeEscalation"] is False
+            assert security["capabilities"] == {"drop": ["ALL"]}
+            assert {"cpu", "memory"} <= container["resources"]["requests"].keys()
+            assert "memory" in container["resources"]["limits"]
+            assert all(volume.get("mountPath") != "/" for volume in container["volumeMounts"])
+            serves = owner["kind"] in ("Deployment", "StatefulSet")
+            assert serves == ("readinessProbe" in container), name
+
+
+@pytest.mark.parametrize("values", MATRIX.values(), ids=MATRIX)
+def test_every_pod_is_denied_what_it_does_not_need(values: Manifest) -> None:
+    manifests = render(values)
+    policies = [m for m in manifests if m["kind"] == "NetworkPolicy"]
+    if not values.get("networkPolicy", {}).get("enabled", True):
+        assert policies == []
+        return
+    deny = one(manifests, "NetworkPolicy", "-deny")
+    assert "ingress" not in deny["spec"]
+    assert {port["port"] for rule in deny["spec"]["egress"] for port in rule["ports"]} == {53}
+    for _owner, template in pods(manifests):
+        labels = template["metadata"]["labels"]
+        chosen = [p for p in policies if p["spec"]["podSelector"]["matchLabels"].items() <= labels.items()]
+        assert len(chosen) == 2, labels  # the one that denies, and what it needs
+    broker = one(manifests, "NetworkPolicy", "-broker")
+    for rule in broker["spec"]["ingress"]:
+        assert rule["from"], "brokers are nobody's from outside"
+
+
+def test_vports_are_spread_over_services_of_a_bounded_size() -> None:
+    services = [
+        m for m in render(PRODUCTION) if m["kind"] == "Service" and "-gateway" in m["metadata"]["name"]
+    ]
+    ports = [port["port"] for service in services for port in service["spec"]["ports"]]
+    assert ports == list(range(20_000, 20_500))
+    for service in services:
+        assert len(service["spec"]["ports"]) == 50
+        assert service["spec"]["externalTrafficPolicy"] == "Local"
+        assert service["spec"]["loadBalancerIP"] == "192.0.2.10"
+    control = one(render(PRODUCTION), "Deployment", "-control")
+    arguments = control["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert "--vports=20000-20499" in arguments
+    assert "--vip=0.0.0.0=kafka.example.com" in arguments
+
+
+def test_a_node_port_is_the_vport() -> None:
+    services = [
+        m for m in render(NODE_PORTS) if m["kind"] == "Service" and "-gateway" in m["metadata"]["name"]
+    ]
+    assert [len(service["spec"]["ports"]) for service in services] == [50, 50, 20]
+    for service in services:
+        for port in service["spec"]["ports"]:
+            assert port["nodePort"] == port["port"] == port["targetPort"]
+
+
+def test_secrets_are_drawn_once_and_kept() -> None:
+    first, second = (one(render(), "Secret", "-secrets") for _ in range(2))
+    assert first["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+    drawn = {key: base64.b64decode(value).decode() for key, value in first["data"].items()}
+    assert set(drawn) == {"internal-secret", "operator-key", "admin-password"}
+    assert len(drawn["operator-key"]) >= 32 and len(drawn["internal-secret"]) >= 32
+    assert first["data"] != second["data"], "without a cluster to look in they are drawn anew"
+    assert not any(m["kind"] == "Secret" for m in render({"secrets": {"existingSecret": "mine"}}))
+    text = (CHART / "templates" / "secrets.yaml").read_text()
+    assert text.count("lookup ") == 2, "both kinds are looked up before they are drawn"
+
+
+def test_no_secret_stands_in_a_pod() -> None:
+    for values in MATRIX.values():
+        manifests = render(values)
+        secrets = [
+            base64.b64decode(value).decode()
+            for m in manifests
+            if m["kind"] == "Secret"
+            for value in m.get("data", {}).values()
+        ] + [m["stringData"]["password"] for m in manifests if m["kind"] == "Secret" and "stringData" in m]
+        told = yaml.safe_dump([m for m in manifests if m["kind"] != "Secret"])
+        assert not [secret for secret in secrets if secret in told]
+
+
+CONTRADICTIONS: Final[list[tuple[Manifest, str]]] = [
+    ({"control": {"replicas": 2}}, "control.replicas is 2 but postgres.mode is none"),
+    ({"broker": {"replicas": 3}}, "broker.replicas is 3 but zookeeper.mode is none"),
+    ({"master": {"replicas": 1}}, "master.replicas is 1 but zookeeper.mode is none"),
+    ({"zookeeper": {"mode": "external"}}, "zookeeper.connect is empty"),
+    ({"zookeeper": {"connect": "zk:2181"}}, "zookeeper.connect is set but zookeeper.mode is none"),
+    ({"postgres": {"mode": "external"}}, "postgres.existingSecret is empty"),
+    (
+        {"redis": {"mode": "bundled", "existingSecret": "x"}},
+        "redis.existingSecret is set but redis.mode is bundled",
+    ),
+    ({"gateway": {"vports": {"first": 300, "last": 20000}}}, "minimum"),
+    (
+        {"gateway": {"vports": {"first": 20001, "last": 20000}}},
+        "the last port 20000 is before the first, 20001",
+    ),
+    ({"gateway": {"vports": {"first": 20000, "last": 20001}}}, "2 ports, too few for one instance"),
+    ({"gateway": {"service": {"type": "LoadBalancer"}}}, "gateway.advertisedHost is empty"),
+    ({"gateway": {"service": {"type": "ClusterIP"}}}, "need 2 Services, which have names of their own"),
+    (
+        {"gateway": {"service": {"type": "NodePort"}, "advertisedHost": "203.0.113.7"}},
+        "gateway.vports 20000-20099 are not within 30000-32767",
+    ),
+    (
+        {"gateway": {"service": {"loadBalancerIP": "192.0.2.1"}}},
+        "settings of load balancers but its type is Headless",
+    ),
+    ({"gateway": {"service": {"externalTrafficPolicy": "Cluster"}}}, "its type is Headless, which has none"),
+    ({"broker": {"replicationFactor": 2}}, "broker.replicationFactor is 2 but there are 1 brokers"),
+    (
+        {"broker": {"replicas": 3, "minInsyncReplicas": 3}, "zookeeper": {"mode": "bundled"}},
+        "no broker could be restarted without refusing acks=all",
+    ),
+    (
+        {"broker": {"replicas": 3, "maxUnavailable": 3}, "zookeeper": {"mode": "bundled"}},
+        "all could be taken down at once",
+    ),
+    ({"control": {"ingress": {"enabled": True}}}, "control.ingress.host is empty"),
+    (
+        {"control": {"ingress": {"enabled": True, "host": "console.example.com"}}},
+        "control.trustedProxies is empty",
+    ),
+    ({"networkPolicy": {"clientCidrs": []}}, "no client could connect"),
+    (
+        {"pipeline": {"enabled": True, "jobs": {"A_b": {"schedule": "* * * * *", "args": ["x"]}}}},
+        "'A_b' cannot be a job's name",
+    ),
+    ({"broker": {"replcas": 3}}, "additional properties 'replcas' not allowed"),
+    ({"broker": {"replicas": "3"}}, "got string, want integer"),
+    ({"control": {"quotaPolicy": "generous"}}, "value must be one of"),
+    ({"broker": {"storage": {"size": "20 gigabytes"}}}, "does not match pattern"),
+    ({"image": {"digest": "latest"}}, "does not match pattern"),
+    ({"hangTimeoutMs": 100}, "/hangTimeoutMs"),
+]
+
+
+@pytest.mark.parametrize(("values", "sentence"), CONTRADICTIONS, ids=[text for _v, text in CONTRADICTIONS])
+def test_contradictions_are_refused_with_a_sentence(values: Manifest, sentence: str) -> None:
+    with pytest.raises(helm_python.HelmError, match=re.escape(sentence)):
+        render(values)
+
+
+def test_all_contradictions_are_told_at_once() -> None:
+    with pytest.raises(helm_python.HelmError) as refused:
+        render({"control": {"replicas": 2}, "broker": {"replicas": 3}})
+    assert str(refused.value).count("\n  * ") == 3
+
+
+def test_the_schema_knows_every_value_and_no_other() -> None:
+    with helm_python.Chart.load(CHART) as chart:
+        schema, values = chart.schema, chart.values
+    assert schema is not None
+
+    def compare(part: dict[str, Any], value: Any, path: str) -> None:
+        if "properties" not in part:
+            return
+        assert part["additionalProperties"] is False, path
+        known = set(part["properties"]) - {"global"}
+        is_open = path.endswith("resources")
+        assert is_open or known == set(value), path
+        for name in known & set(value):
+            compare(part["properties"][name], value[name], f"{path}.{name}")
+
+    compare(schema, values, "values")
+
+
+def test_every_value_has_a_word_said_about_it() -> None:
+    """`# -- ` before it, or its siblings of the same meaning elsewhere in the file have."""
+    lines = (CHART / "values.yaml").read_text().splitlines()
+    told: set[str] = set()
+    untold: list[str] = []
+    for before, line in itertools.pairwise(lines):
+        key = re.match(r"\s+([a-zA-Z]+): ?(\S.*)?$", line)
+        if key is None or line.lstrip().startswith(("#", "requests", "limits")) or not key[2]:
+            continue
+        (told.add if "# " in before else untold.append)(key[1])
+    assert set(untold) - told <= {"size", "storageClass", "labels", "annotations", "meter", "advise"}
+
+
+def test_notes_tell_how_to_log_in() -> None:
+    with helm_python.Chart.load(CHART) as chart:
+        notes = next(
+            text
+            for name, text in chart.render({}, name=RELEASE, namespace="kafka").items()
+            if name.endswith("NOTES.txt")
+        )
+    assert "get secret demo-portico-secrets" in notes
+    assert "demo-portico-gateway.kafka.svc.cluster.local:20000-20099" in notes
