@@ -53,3 +53,13 @@ def test_a_new_master_that_has_heard_one_broker_keeps_the_block() -> None:
     assert (fill.stored_bytes, fill.blocked) == (CAPACITY, True), "the point must not lift it either"
     update(fill, 700, 1_000)
     assert (fill.stored_bytes, fill.blocked) == (700, False)
+
+
+def test_a_new_master_counts_what_it_hears_while_it_waits_for_the_others() -> None:
+    fill = Fill()
+    update(fill, 400, 10_000, settled=False)
+    assert (fill.stored_bytes, fill.blocked) == (400, False), "no block, so nothing is reserved"
+    update(fill, 1_500, 12_999, settled=False)
+    assert (fill.stored_bytes, fill.blocked) == (1_500, False), "perhaps counted twice"
+    update(fill, 1_500, 13_000, settled=False)
+    assert (fill.stored_bytes, fill.blocked) == (1_500, True)

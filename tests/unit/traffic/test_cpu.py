@@ -5,7 +5,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contracts.quota import NO_NODE, Allocation, CpuAllocation, Direction, InstanceCpu, ReportAnswer
+from contracts.quota import (
+    NO_NODE,
+    Allocation,
+    CpuAllocation,
+    Direction,
+    FlowCounters,
+    InstanceCpu,
+    ReportAnswer,
+)
 from contracts.request_time import PERCENT_US_PER_S, default_request_percent
 from contracts.specs import InstanceSpec, InstanceState
 from tests.unit.traffic.test_point import ID, a_spec, an_allocation
@@ -261,3 +269,33 @@ def test_the_default_goes_with_the_bought_rates(produce: int, consume: int, perc
     spec = a_spec(produce_rate_bytes_per_s=produce, consume_rate_bytes_per_s=consume)
     assert spec.cpu_us_per_s == percent * PERCENT_US_PER_S
     assert msgspec.structs.replace(spec, request_percent=7).cpu_us_per_s == 7 * PERCENT_US_PER_S
+
+
+def test_the_same_epoch_again_goes_on_with_the_lease() -> None:
+    point = a_gateway()
+    leased(point, 0, lease(500_000, epoch=7))
+    leased(point, 4_000, lease(500_000, epoch=7))
+    point.charge_cpu(ID, 0, 8_999)
+    assert rate(point) == 500_000
+    point.charge_cpu(ID, 0, 9_000)
+    assert rate(point) == T // 4
+
+
+def test_a_report_says_what_was_spent_and_under_which_lease() -> None:
+    point = a_gateway()
+    leased(point, 0, lease(100_000, epoch=7))
+    point.charge_cpu(ID, 150_000, 0)
+    assert listed(point, 4_000) == (
+        InstanceCpu(
+            instance_id=ID,
+            counters=FlowCounters(
+                used=150_000, requests=1, throttled_ms=500, rate_per_s=100_000, lease_epoch=7
+            ),
+            on_lease=True,
+        ),
+    )
+    data = point.save_leases(4_000, 50_000)
+    again = a_gateway_without_spec()
+    again.restore_leases(data, 9_000, 50_000)
+    leased(again, 9_000, lease(1, epoch=6))
+    assert rate(again) == 100_000, "older than the lease of before the restart"

@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from contracts.quota import Allocation, Direction, ReportAnswer, TrafficReport
+from contracts.quota import Allocation, Direction, FlowCounters, InstanceTraffic, ReportAnswer, TrafficReport
 from contracts.specs import FullBehaviour, InstanceSpec, InstanceState
-from traffic.instance import RATE_MIN_BYTES_PER_S
+from traffic.instance import RATE_MIN_BYTES_PER_S, InstancePoint
 from traffic.point import FETCH_UNLIMITED_BYTES, TrafficPoint
 from traffic.verdict import Admit, Full, stall_ms
 
@@ -447,3 +447,102 @@ def test_leaders_are_told_and_set_the_share_once_the_lease_is_over() -> None:
     (listed,) = point.report(6_000, 0).instances
     assert listed.leaders_version == 8
     assert produce_rate(point, 6_000) == T // 2
+
+
+def test_the_same_epoch_again_goes_on_with_the_lease() -> None:
+    """An answer that is sent twice, or a lease that a master renews before it counts on."""
+    point = a_point()
+    point.set_spec(a_spec(), 0)
+    point.set_led(ID, 1, 0)
+    told(point, 0, lease_epoch=7)
+    told(point, 4_000, lease_epoch=7)
+    assert produce_rate(point, 8_999) == 4_000_000
+    assert produce_rate(point, 9_000) == T // 3
+
+
+def test_a_report_says_all_that_was_carried_refused_and_waited_for() -> None:
+    point = a_point()
+    point.set_spec(a_spec(), 0)
+    point.set_leaders(ID, {1: 2, 2: 1}, 5)
+    point.set_led(ID, 2, 700)
+    told(point, 0, lease_epoch=9, produce_rate_bytes_per_s=1_000, consume_rate_bytes_per_s=2_000)
+    point.charge_produce(ID, 1_250, 0)
+    point.charge_fetch(ID, 2_500, 0)
+    for spent in (10, 30):
+        point.charged_flow(ID, Direction.PRODUCE).spend(spent, 0)
+        point.charged_flow(ID, Direction.CONSUME).spend(2 * spent, 0)
+    point.refuse(ID, "INVALID_RECORD")
+    point.refuse(ID, "INVALID_RECORD")
+    assert fully(point, 3_000) == TrafficReport(
+        point="broker-1",
+        node_id=1,
+        cluster_id="c",
+        boot_id="boot",
+        sequence=2,
+        window_ms=3_000,
+        sent_at_ms=3_000,
+        uptime_ms=3_000,
+        full=True,
+        instances=(
+            InstanceTraffic(
+                instance_id=ID,
+                produce=FlowCounters(
+                    used=1_250,
+                    overhead=40,
+                    requests=1,
+                    throttled_ms=1_040,
+                    rate_per_s=1_000,
+                    lease_epoch=9,
+                ),
+                consume=FlowCounters(
+                    used=2_500,
+                    overhead=80,
+                    requests=1,
+                    throttled_ms=1_040,
+                    rate_per_s=2_000,
+                    lease_epoch=9,
+                ),
+                partitions_led=2,
+                stored_bytes=700,
+                blocked=False,
+                on_lease=True,
+                leaders={1: 2, 2: 1},
+                leaders_version=5,
+                refusals={"INVALID_RECORD": 2},
+            ),
+        ),
+    )
+
+
+def test_all_that_a_restart_keeps_is_kept_through_two() -> None:
+    instance = InstancePoint(ID, 0.98)
+    instance.set_led(2, 700)
+    instance.traffic()
+    instance.apply(an_allocation(lease_epoch=9, stored_bytes=900, stored_left_bytes=999_100), 0)
+    instance.set_spec(a_spec(), 1, 0)
+    instance.charge_internal(4_000_000, 0)
+    saved = instance.save(1_000)
+    again = InstancePoint(ID, 0.98)
+    again.restore(saved, 0, 1, 77_000)
+    assert (again.stored_bytes, again.left_bytes, again.internal.rate_per_s) == (900, 999_100, 4_000_000)
+    assert again.save(77_000) == saved
+
+
+def test_a_full_instance_of_which_the_spec_is_unknown_is_refused_with_what_is_known() -> None:
+    point = a_point()
+    point.set_led(ID, 1, 700)
+    told(point, 0, blocked=True, stored_bytes=900, stored_left_bytes=100)
+    verdict = point.produce_verdict(ID)
+    assert isinstance(verdict, Full)
+    assert "900" in verdict.message and "1000" in verdict.message.replace(",", "").replace(" ", "")
+    assert verdict.behaviour is FullBehaviour.REJECT
+
+
+def test_a_change_of_the_capacity_moves_what_is_left_by_the_difference() -> None:
+    instance = InstancePoint(ID, 0.98)
+    instance.set_spec(a_spec(), 1, 0)
+    instance.apply(an_allocation(stored_bytes=400_000, stored_left_bytes=600_000), 0)
+    instance.set_spec(a_spec(capacity_bytes=500_000), 1, 1)
+    assert (instance.left_bytes, instance.blocked) == (100_000, False)
+    assert instance.set_spec(a_spec(capacity_bytes=400_000), 1, 2)
+    assert (instance.left_bytes, instance.blocked) == (0, True)
