@@ -211,3 +211,42 @@ def test_a_deposed_leader_obeys_a_command_that_is_older_than_what_it_saw_in_the_
     world.settle()
     assert world.nodes[1].leader_of == {(TOPIC, 0): 2}
     assert set(world.state.isr) == {1, 2, 3}
+
+
+def test_a_producer_hears_of_its_own_record_and_not_of_those_before_it(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.elect(1)
+    for number in range(3):
+        world.append(f"told without waiting {number}", acks=1)
+    while any(world.nodes[each].partition.log.log_end_offset < 3 for each in (2, 3)):
+        for follower in (2, 3):
+            world.ask(follower, 1)
+            world.serve(follower, 1)
+            while world.run_soon():
+                pass
+            world.take_answer(follower, 1)
+    waits = world.append("waits for the others")
+    for follower in (2, 3):
+        world.ask(follower, 1)
+        world.serve(follower, 1)
+    assert world.nodes[1].partition.high_watermark == 3
+    assert waits.error is None, "the followers have what is before it"
+    world.settle()
+    assert waits.is_acked
+    told: list[ErrorCode] = []
+    world.nodes[1].partition.when_committed(4, told.append)
+    assert told == [ErrorCode.none], "it is committed already"
+
+
+def test_who_joins_the_isr_is_named_with_the_life_it_joined_in(tmp_path: Path) -> None:
+    """KIP-903: the write is refused when the follower was registered anew meanwhile."""
+    world = World(tmp_path)
+    world.elect(1)
+    world.kill(3)
+    world.settle()
+    world.start(3)
+    while not world.proposals:
+        assert sum(step() for step in world.steps() if step != world.write_isr) or world.tick(25) is None
+    joining = world.proposals[0][2].joining
+    assert joining is not None
+    assert (joining.replica_id, joining.broker_epoch) == (3, world.cluster.brokers[3].broker_epoch)

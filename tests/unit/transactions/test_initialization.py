@@ -271,3 +271,66 @@ def test_an_id_of_which_no_record_came_to_be_is_nothing() -> None:
     assert slot.result.error is ErrorCode.coordinator_not_available
     world.hold = False
     assert world.init("iaaaaaaaaaaa.b").error is ErrorCode.none
+
+
+def test_only_ids_that_rested_for_long_expire() -> None:
+    world = World()
+    world.producer("iaaaaaaaaaaa.old")
+    world.now_ms += 1
+    world.producer("iaaaaaaaaaaa.young")
+    world.hold = True
+    slot = world.init_parked("iaaaaaaaaaaa.busy")
+    world.now_ms += world.config.id_expiration_ms - 1
+    before = len(world.held)
+    world.run(world.coordinator.sweep(world.now))
+    assert [each.record.transactional_id for each in world.held[before:]] == ["iaaaaaaaaaaa.old"]
+    world.hold = False
+    while world.held:
+        world.release()
+    assert slot.result.error is ErrorCode.none
+    known = {each.transactional_id for each in world.coordinator.list_transactions()}
+    assert known == {"iaaaaaaaaaaa.young", "iaaaaaaaaaaa.busy"}
+
+
+def test_nobody_goes_on_with_anothers_id_however_high_its_epoch() -> None:
+    world = World()
+    world.producer()
+    assert world.init(expected=Producer(1, LAST_USABLE_EPOCH)).error is ErrorCode.producer_fenced
+
+
+def test_an_epoch_that_was_fenced_for_a_timeout_does_not_go_on() -> None:
+    world = World()
+    producer = world.producer(timeout_ms=10_000)
+    current = world.producer(expected=producer, timeout_ms=10_000)
+    world.add(current)
+    world.pass_ms(10_000)
+    world.write_markers()
+    assert world.init(expected=producer).error is ErrorCode.producer_fenced, "no longer the epoch before"
+    assert world.init(expected=current).error is ErrorCode.producer_fenced
+
+
+def test_an_answer_that_was_lost_may_be_asked_for_again_and_again() -> None:
+    world = World()
+    producer = world.producer()
+    bumped = world.producer(expected=producer)
+    assert [world.producer(expected=producer) for _ in range(3)] == [bumped] * 3
+
+
+def test_each_id_that_goes_makes_room_for_one_more() -> None:
+    usage = Usage()
+    registry = Registry(TransactionConfig(ids_per_instance_max=2), usage)
+    other = Registry(TransactionConfig(ids_per_instance_max=2), usage)
+    names = [f"iaaaaaaaaaaa.{number}" for number in range(4)]
+    registry.create(names[0])
+    registry.create(names[1])
+    registry.remove(names[0])
+    assert (usage.ids("iaaaaaaaaaaa"), registry.may_create(names[2])) == (1, True)
+    registry.create(names[2])
+    assert not registry.may_create(names[3])
+    registry.remove(names[1])
+    registry.remove(names[2])
+    assert (usage.ids("iaaaaaaaaaaa"), dict(registry.by_instance)) == (0, {})
+    registry.create(names[0])
+    other.create(names[1])
+    other.release()
+    assert usage.ids("iaaaaaaaaaaa") == 1, "what is coordinated elsewhere counts there"

@@ -2,6 +2,7 @@
 
 from kio.schema.errors import ErrorCode
 
+from broker.transactions.messages import DescribedTransaction, ListedTransaction
 from broker.transactions.state import State
 from tests.unit.transactions.world import A, B, World
 
@@ -206,3 +207,61 @@ def test_listing_tells_since_when_a_transaction_is_open() -> None:
     assert listed["t"].state.label == "Ongoing"
     assert State.PREPARE_COMMIT.label == "PrepareCommit"
     assert world.coordinator.describe("never") is None
+
+
+def test_partitions_are_added_to_the_open_transaction_and_to_no_earlier_one() -> None:
+    world = World()
+    producer = world.producer()
+    world.add(producer, A)
+    opened_ms = world.now.epoch_ms
+    world.pass_ms(700)
+    world.add(producer, B)
+    described = world.coordinator.describe("t")
+    assert described is not None
+    assert (described.partitions, described.start_ms) == ({A, B}, opened_ms)
+    world.commit(producer)
+    world.write_markers()
+    world.pass_ms(700)
+    world.add(producer, B)
+    described = world.coordinator.describe("t")
+    assert described is not None
+    assert (described.partitions, described.start_ms) == ({B}, world.now.epoch_ms)
+
+
+def test_what_is_told_of_an_id() -> None:
+    world = World()
+    producer = world.producer(timeout_ms=12_345)
+    world.add(producer, A, B)
+    assert world.coordinator.describe("t") == DescribedTransaction(
+        "t", State.ONGOING, producer, 12_345, world.now.epoch_ms, frozenset({A, B})
+    )
+    assert world.coordinator.list_transactions() == [
+        ListedTransaction("t", producer.producer_id, State.ONGOING, world.now.epoch_ms)
+    ]
+
+
+def test_a_guard_is_asked_for_while_a_record_is_on_its_way() -> None:
+    """Verification reads what is durable; it need not rest."""
+    world = World()
+    producer = world.producer()
+    world.add(producer, A)
+    world.hold = True
+    world.add_parked(producer, B)
+    assert world.verify(producer, A) is ErrorCode.none
+    assert world.verify(producer, B) is ErrorCode.invalid_txn_state, "not yet"
+
+
+def test_one_timeout_after_the_other_is_noticed_in_one_tick() -> None:
+    world = World()
+    names = ("t1", "t2", "t3")
+    producers = {name: world.producer(name, timeout_ms=10_000) for name in names}
+    for name, producer in producers.items():
+        world.add(producer, transactional_id=name)
+    world.hold = True
+    world.run(
+        world.coordinator.add_partitions("t1", producers["t1"], frozenset({B}), lambda _: None, world.now)
+    )
+    world.now_ms += 10_000
+    world.run(world.coordinator.tick(world.now))
+    ended = [each.record.transactional_id for each in world.held[1:]]
+    assert ended == ["t2", "t3"], "the first has a record on its way, which does not keep the others waiting"
