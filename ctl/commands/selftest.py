@@ -79,6 +79,6 @@ def _run_mutants(names: list[str]) -> int:
         states = ", ".join(f"{count} {state}" for state, count in outcome.states.most_common())
         print(f"{name}: {outcome.mutants} mutants: {states}", flush=True)
         for function, before, after in outcome.survivors:
-            print(f"  {function}: {' '.join(before)} -> {' '.join(after)}", flush=True)
+            print(f"  {function}: {before}  ->  {after}", flush=True)
         living += len(outcome.survivors)
     return 1 if living else 0

@@ -40,7 +40,20 @@ AREAS: Final = {
         ),
         ("tests/unit/replication", "tests/unit/broker_log/test_truncation.py"),
     ),
-    "controller": Area(("broker/controller/*.py",), ("tests/unit/controller",)),
+    "elections": Area(
+        tuple(f"broker/controller/{name}.py" for name in ("elections", "failover", "leadership", "states")),
+        ("tests/unit/controller", "tests/transcripts"),
+    ),
+    "controller": Area(
+        tuple(
+            f"broker/controller/{name}.py"
+            for name in (
+                *("announcements", "brokers", "command_queue", "configs", "context", "core", "deletion"),
+                *("notifications", "placement", "reassignment", "shutdown", "topics"),
+            )
+        ),
+        ("tests/unit/controller", "tests/transcripts"),
+    ),
     "groups": Area(("broker/groups/*.py",), ("tests/unit/groups",)),
     "transactions": Area(("broker/transactions/*.py",), ("tests/unit/transactions",)),
     "producers": Area(
@@ -73,14 +86,18 @@ timeout_multiplier = 5.0
 """A mutant that loops for ever costs 5 x (2 s + what its tests take)."""
 
 
+_AROUND: Final = 30
+"""Characters shown before and after a change."""
+
+
 class Survivor(NamedTuple):
     """A change that every test let live."""
 
     function: str
     """Such as `traffic.flow.Flow.charge`."""
-    before: tuple[str, ...]
-    """The lines that were changed, in the formatting of Python's own unparser."""
-    after: tuple[str, ...]
+    before: str
+    """What was changed, with a little of what stands around it."""
+    after: str
 
 
 class Outcome(NamedTuple):
@@ -161,13 +178,29 @@ def _survivors(tree: Path, names: Sequence[str]) -> Iterator[Survivor]:
                 if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
             }
         original = f"{function.rpartition('__mutmut_')[0]}__mutmut_orig"
-        lines = [_lines(functions[path][each]) for each in (original, function)]
-        before, after = (tuple(line for line in a if line not in b) for a, b in (lines, lines[::-1]))
-        yield Survivor(f"{module}.{_shown(function)}", before, after)
+        yield Survivor(
+            f"{module}.{_shown(function)}",
+            *_difference(*(_body(functions[path][each]) for each in (original, function))),
+        )
 
 
-def _lines(function: ast.AST) -> list[str]:
-    return [line.strip() for line in ast.unparse(function).splitlines() if "__mutmut_" not in line]
+def _body(function: ast.AST) -> str:
+    lines = [line.strip() for line in ast.unparse(function).splitlines()]
+    return " ".join(line for line in lines if "__mutmut_" not in line)
+
+
+def _difference(before: str, after: str) -> tuple[str, str]:
+    """Both from shortly before where they begin to differ to shortly after where they cease to."""
+    alike = _alike(before, after)
+    alike_at_end = _alike(before[:alike:-1], after[:alike:-1])
+    start, end = max(0, alike - _AROUND), max(0, alike_at_end - _AROUND)
+    return before[start : len(before) - end], after[start : len(after) - end]
+
+
+def _alike(one: str, other: str) -> int:
+    """How many characters are the same from the beginning."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 def _shown(function: str) -> str:
