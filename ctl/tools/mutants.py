@@ -132,7 +132,7 @@ def mutate(root: Path, area: Area, processes: int) -> Outcome:
             states[state] += 1
             if state == "survived":
                 living.append(name)
-        return Outcome(states, [*_survivors(tree, living)])
+        return Outcome(states, [*described(tree, living)])
 
 
 def _configure(tree: Path, area: Area) -> None:
@@ -165,7 +165,7 @@ def _mutmut(tree: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
-def _survivors(tree: Path, names: Sequence[str]) -> Iterator[Survivor]:
+def described(tree: Path, names: Sequence[str]) -> Iterator[Survivor]:
     """mutmut keeps a function beside its mutants: `x_f__mutmut_orig` (or `xǁClassǁf...`), `x_f__mutmut_1`."""
     functions: dict[Path, dict[str, ast.AST]] = {}
     for name in names:

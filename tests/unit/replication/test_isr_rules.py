@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 
 from broker.log.errors import LogError
 from contracts.cluster import LeaderAndIsrRequest, StopReplicaPartitionState, StopReplicaRequest
-from tests.unit.replication.world import LAG_MAX_MS, TOPIC, TOPIC_ID, Produced, World
+from tests.unit.replication.world import LAG_MAX_MS, TOPIC, TOPIC_ID, Produced, State, World
 
 
 def _exchange(world: World, follower: int, leader: int) -> None:
@@ -250,3 +250,41 @@ def test_who_joins_the_isr_is_named_with_the_life_it_joined_in(tmp_path: Path) -
     joining = world.proposals[0][2].joining
     assert joining is not None
     assert (joining.replica_id, joining.broker_epoch) == (3, world.cluster.brokers[3].broker_epoch)
+
+
+def test_a_command_within_the_epoch_begins_nothing_anew(tmp_path: Path) -> None:
+    """Other replicas, or an ISR that the controller wrote: what is known of followers stays."""
+    world = World(tmp_path)
+    world.elect(1)
+    world.append("one")
+    world.settle()
+    told: list[bool] = []
+    for node in world.nodes.values():
+        node.replicas.on_leadership(lambda _, is_leader: told.append(is_leader))
+    world.state = State(1, world.state.leader_epoch, (1, 2, 3), world.state.version + 1)
+    for node_id in world.nodes:
+        world.command(node_id)
+        assert world.deliver_command(node_id)
+    assert told == []
+    assert [node.partition.partition_epoch for node in world.nodes.values()] == [world.state.version] * 3
+    world.append("two")
+    _let_lag_pass(world)
+    assert set(world.nodes[1].partition.isr) == {1, 2, 3}, "nobody was forgotten"
+    world.settle()
+    assert world.nodes[1].partition.high_watermark == 2
+
+
+def test_everybody_who_waits_for_an_offset_is_told_and_bytes_add_up(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.elect(1)
+    leader = world.nodes[1]
+    moved: list[int] = []
+    leader.replicas.on_committed(lambda _, committed_bytes: moved.append(committed_bytes))
+    waiting = [world.append(each) for each in ("one", "two")]
+    told: list[ErrorCode] = []
+    for _ in range(3):
+        leader.partition.when_committed(2, told.append)
+    assert (told, moved) == ([], [])
+    world.settle()
+    assert told == [ErrorCode.none] * 3 and all(each.is_acked for each in waiting)
+    assert moved[-1] == leader.partition.log.size_bytes, "all since everything was committed"
