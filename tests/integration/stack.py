@@ -136,7 +136,7 @@ class Stack:
         created = self.api("POST", "instances", body | changes)
         return self.wait_for_state(created["id"], "running")
 
-    def wait_for_state(self, instance_id: str, state: str, within_s: float = 20.0) -> dict[str, Any]:
+    def wait_for_state(self, instance_id: str, state: str, within_s: float = 90.0) -> dict[str, Any]:
         """Poll an instance until it is in a state."""
         deadline = time.monotonic() + within_s
         while True:
@@ -172,14 +172,14 @@ class Stack:
         os.kill(pid, number)
         return pid
 
-    def wait_for_broker(self, node_id: int, *, other_than: int = 0, within_s: float = 30.0) -> None:
+    def wait_for_broker(self, node_id: int, *, other_than: int = 0, within_s: float = 90.0) -> None:
         """Until a broker serves, in another process than a killed one."""
         deadline = time.monotonic() + within_s
         while self.broker_pid(node_id) in (None, other_than):
             assert time.monotonic() < deadline, f"broker {node_id} did not come back"
             time.sleep(0.05)
 
-    def wait_for_restart(self, group: str, killed: int, within_s: float = 30.0) -> None:
+    def wait_for_restart(self, group: str, killed: int, within_s: float = 90.0) -> None:
         """Until another process has taken the place of a killed one."""
         deadline = time.monotonic() + within_s
         while True:

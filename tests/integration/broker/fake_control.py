@@ -96,7 +96,7 @@ class FakeControl:
         return None
 
 
-def wait_until(holds: Any, within_s: float = 8.0) -> None:
+def wait_until(holds: Any, within_s: float = 60.0) -> None:
     """Poll until something holds."""
     deadline = time.monotonic() + within_s
     while not holds():

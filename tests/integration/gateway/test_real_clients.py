@@ -14,6 +14,7 @@ from kafka import KafkaConsumer, KafkaProducer
 
 from contracts.specs import Limits
 from gateway.apis import SERVED, Mode
+from tests.integration.broker.fake_control import wait_until
 from tests.integration.broker.process import running_broker
 from tests.integration.gateway.filling import filled
 from tests.integration.gateway.processes import GatewayProcess, running_gateway_process
@@ -221,9 +222,18 @@ async def test_a_foreign_name_gets_what_a_missing_one_gets(
 
 
 def test_metrics_name_instances_and_apis(gateway: GatewayProcess) -> None:
-    with urllib.request.urlopen(gateway.metrics_url) as answer:
-        text = answer.read().decode()
-    assert f'portico_gateway_requests_total{{api="produce",instance="{A}"}}' in text
-    assert f'portico_gateway_bytes_total{{direction="in",instance="{B}"}}' in text
-    assert f'portico_gateway_connections_closed_total{{cause="client_closed",instance="{A}"}}' in text
+    for one in (A, B):
+        produced_by_confluent(gateway, one, "orders")  # its end closes the connections
+    wanted = {
+        f'portico_gateway_requests_total{{api="produce",instance="{A}"}}',
+        f'portico_gateway_bytes_total{{direction="in",instance="{B}"}}',
+        f'portico_gateway_connections_closed_total{{cause="client_closed",instance="{A}"}}',
+    }
+    wait_until(lambda: all(each in _metrics(gateway) for each in wanted))
+    text = _metrics(gateway)
     assert 'cause="internal_error"' not in text and 'cause="upstream_malformed"' not in text
+
+
+def _metrics(gateway: GatewayProcess) -> str:
+    with urllib.request.urlopen(gateway.metrics_url) as answer:
+        return str(answer.read().decode())
