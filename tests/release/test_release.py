@@ -135,3 +135,12 @@ def _installed(release: Release, directory: Path) -> Iterator[tuple[str, str]]:
     finally:
         up.send_signal(signal.SIGINT)
         assert up.wait(60) in (0, 130), log.read_text()
+
+
+def test_the_documents_make_a_site_that_loads_nothing_from_elsewhere() -> None:
+    built = subprocess.run([str(ROOT / ".ci" / "docs")], capture_output=True, text=True, timeout=400)
+    assert built.returncode == 0, built.stderr
+    pages = list((ROOT / "build" / "site").rglob("*.html"))
+    assert (ROOT / "build" / "site" / "api" / "index.html") in pages
+    loads = re.compile(r'<(?:script|link|img)[^>]+(?:src|href)="?(https?://[^" >]+)')
+    assert {url for page in pages for url in loads.findall(page.read_text())} == set()

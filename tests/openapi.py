@@ -1,0 +1,33 @@
+"""`python -m tests.openapi`: the REST API's document, for the documents' site."""
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from runtime.internal_http import InternalClient
+from tenants.app import create_console_app
+from tenants.config import ConsoleConfig, sqlite_url
+from tenants.console import Console
+from tenants.vports import parse_vip
+
+
+def document() -> dict[str, Any]:
+    """As a console answers GET /v1/openapi.json."""
+    with tempfile.TemporaryDirectory() as directory:
+        config = ConsoleConfig(
+            database_url=sqlite_url(str(Path(directory) / "console.db")),
+            vip_pool=parse_vip("127.0.0.1", 20000, 29999),
+            default_cluster_id="builtin-1",
+            secret=None,
+        )
+        console = Console(config, InternalClient("http://master", "x"))
+        try:
+            made: dict[str, Any] = create_console_app(console).openapi()
+            return made
+        finally:
+            console.close()
+
+
+if __name__ == "__main__":
+    print(json.dumps(document(), indent=1))
