@@ -1,6 +1,6 @@
 """What the documents show a newcomer is run, fence by fence, as it stands there.
 
-Of the pages below every `sh` fence and every `python` fence runs; addresses that stand for others are replaced.
+Every `sh` and every `python` fence of these pages runs; addresses that stand for others are replaced.
 What cannot run here (it starts a stack, needs another machine) is a `shell` fence, of which
 `tests/tidy/test_docs.py` checks that its commands exist.
 """
