@@ -22,9 +22,10 @@ from contracts.pipeline import PIPELINE_DIR, TABLES_DIR
 from contracts.specs import ConsumerKind
 from contracts.usage import INTERVAL_MS_DEFAULT
 from ctl.stack.layout import Layout
-from ctl.stack.processes import CLUSTER_ID, DATABASE_URL, REDIS_URL
+from ctl.stack.processes import CLUSTER_ID, DATABASE_URL
 from master.app import create_app
 from master.journal import Journal
+from master.kept_series import KeptSeries
 from master.metering import Metering
 from master.node import MasterNode
 from master.settings import MasterSettings
@@ -37,7 +38,7 @@ from runtime.internal_http import INTERNAL_LIMITS, BearerSecret, BesideReady, In
 from runtime.life import LIFE
 from runtime.logs import configure, get_logger
 from runtime.loop_thread import LoopThread
-from runtime.redis_link import RedisUrl, parse_redis_url
+from runtime.redis_link import RedisLink, redis_url_argument, redis_url_of_environment
 from runtime.tasks import Supervised
 from runtime.tree.zookeeper import ZooKeeperTree
 from tenants.app import collectors, create_console_app, create_internal_routes
@@ -66,18 +67,11 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     parser.add_argument("--usage-interval-ms", type=int, default=INTERVAL_MS_DEFAULT)
     parser.add_argument("--zookeeper", help="where quota masters are elected; without it: this one always")
     parser.add_argument("--session-timeout-ms", type=int, default=6_000)
-    parser.add_argument("--redis-url", type=_redis_url, default=environment().get(REDIS_URL))
+    parser.add_argument("--redis-url", type=redis_url_argument, default=redis_url_of_environment())
     parser.add_argument("--database-url", type=_database_url, default=environment().get(DATABASE_URL))
     parser.add_argument("--trusted-proxies", type=parse_proxies, default=(), metavar="CIDR,...")
     _add_elsewhere_arguments(parser)
     return parser.parse_args(arguments)
-
-
-def _redis_url(text: str) -> RedisUrl:
-    try:
-        return parse_redis_url(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _database_url(text: str) -> str:
@@ -148,7 +142,9 @@ class Internal:
     """What brokers and gateways need of this process: feed, reports and the quota master, on a thread and an
     event loop of their own. Whatever the public port is made to do, leases are renewed (docs/adr/0022)."""
 
-    def __init__(self, options: argparse.Namespace, layout: Layout, secret: str) -> None:
+    def __init__(
+        self, options: argparse.Namespace, layout: Layout, secret: str, redis: RedisLink | None
+    ) -> None:
         self.url = f"http://{format_host_port(*options.internal)}"
         self._client = InternalClient(self.url, secret)
         self._specs = FeedFollower(self._client, "master", ConsumerKind.MASTER, None)
@@ -165,6 +161,7 @@ class Internal:
             url=self.url,
             tree=_tree(options, secret),
             make_metering=lambda: Metering(self._specs, journal, settings.usage_interval_ms, secret),
+            series=None if redis is None else KeptSeries(redis),
         )
         self._secret = secret
         self._address = options.internal
@@ -213,9 +210,9 @@ class Control:
             tables_dir=options.data_dir / PIPELINE_DIR / TABLES_DIR,
             redis_url=options.redis_url,
         )
-        self.internal = Internal(options, self.layout, secret)
         self.to_master = InternalClient(lambda: self.internal.master.elected_url, secret)
         self.console = Console(config, self.to_master)
+        self.internal = Internal(options, self.layout, secret, self.console.redis)
         limits = HttpLimits(port="public", proxies=options.trusted_proxies)
         self.public = http_server(create_console_app(self.console), options.console, limits)
 

@@ -13,6 +13,7 @@ from starlette.routing import Mount, Route
 from contracts.specs import ConsumerKind
 from master.app import create_app
 from master.journal import Journal
+from master.kept_series import KeptSeries
 from master.metering import Metering
 from master.node import MasterNode
 from master.policies import POLICIES
@@ -24,6 +25,7 @@ from runtime.http_server import http_server, stop_serving, until_serving
 from runtime.internal_http import INTERNAL_LIMITS, BearerSecret, BesideReady, InternalClient
 from runtime.life import LIFE
 from runtime.logs import configure
+from runtime.redis_link import RedisLink, redis_url_argument, redis_url_of_environment
 from runtime.tasks import Supervised
 from runtime.tree.zookeeper import ZooKeeperTree
 
@@ -41,6 +43,7 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--quota-policy", choices=[*POLICIES], default=defaults.policy)
     parser.add_argument("--report-period-ms", type=int, default=defaults.period_ms)
     parser.add_argument("--usage-interval-ms", type=int, default=defaults.usage_interval_ms)
+    parser.add_argument("--redis-url", type=redis_url_argument, default=redis_url_of_environment())
     parser.add_argument("--run-file", type=Path, help="written when it serves")
     return parser.parse_args(arguments)
 
@@ -70,6 +73,7 @@ class MasterProcess:
         )
         self._specs = specs
         journal = Journal(f"sqlite:///{options.data_dir / 'master.db'}")
+        self._redis = None if options.redis_url is None else RedisLink(options.redis_url)
         self._node = MasterNode(
             lambda: specs.instances,
             journal,
@@ -77,6 +81,7 @@ class MasterProcess:
             url=options.url or f"http://{address}",
             tree=ZooKeeperTree(options.zookeeper, options.session_timeout_ms, secret),
             make_metering=lambda: Metering(specs, journal, settings.usage_interval_ms, secret),
+            series=None if self._redis is None else KeptSeries(self._redis),
         )
         routes = [Route("/metrics", _metrics), Mount("/", create_app(self._node))]
         app = BesideReady(BearerSecret(Starlette(routes=routes), secret), self._unready)
@@ -90,6 +95,8 @@ class MasterProcess:
     async def run(self) -> None:
         """Serve until cancelled."""
         self._specs.load_cache()
+        if self._redis is not None:
+            self._redis.start()
         tasks = Supervised()
         serving = asyncio.create_task(self._server.serve())
         try:
@@ -104,6 +111,8 @@ class MasterProcess:
             await tasks.aclose()
             await stop_serving([self._server], [serving])
             await self._client.aclose()
+            if self._redis is not None:
+                self._redis.close()
 
 
 async def _metrics(request: Request) -> Response:  # noqa: ARG001 - Starlette's signature

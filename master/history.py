@@ -36,6 +36,20 @@ class Row(NamedTuple):
     cpu: Mapping[str, Sequence[int]] = {}
 
 
+class Sample(NamedTuple):
+    """A row and its time."""
+
+    at_ms: int
+    row: Row
+
+
+class Slot(NamedTuple):
+    """Ten seconds that have ended."""
+
+    samples: Sequence[Sample]
+    mean: Sample
+
+
 class Columns(Generic[Key]):
     """The same number of columns for every key that was there in some sample."""
 
@@ -127,21 +141,40 @@ class InstanceHistory:
     def __init__(self) -> None:
         self._fine = Series(FINE_SPAN_MS)
         self._coarse = Series(COARSE_SPAN_MS)
-        self._slot: list[Row] = []
+        self._slot: list[Sample] = []
         self._slot_start_ms = 0
 
-    def record(self, at_ms: int, row: Row) -> None:
-        """Add a second's sample. A wall clock that was set back starts the history anew."""
+    @classmethod
+    def of(cls, means: Sequence[Sample], fine: Sequence[Sample]) -> "InstanceHistory":
+        """From what was kept of an earlier one; both in order."""
+        made = cls()
+        fine_start_ms = fine[0].at_ms if fine else 0
+        for at_ms, row in means:
+            if not fine or at_ms + COARSE_STEP_MS <= fine_start_ms:
+                made._coarse.record(at_ms, row)
+        for at_ms, row in fine:
+            made.record(at_ms, row)
+        return made
+
+    def record(self, at_ms: int, row: Row) -> Slot | None:
+        """Add a second's sample. A wall clock that was set back starts the history anew.
+
+        The slot that has ended with it, if any.
+        """
         if self._fine.at_ms and at_ms < self._fine.at_ms[-1]:
             self._fine, self._coarse, self._slot = Series(FINE_SPAN_MS), Series(COARSE_SPAN_MS), []
         self._fine.record(at_ms, row)
+        ended = None
         slot_start_ms = at_ms - at_ms % COARSE_STEP_MS
         if slot_start_ms != self._slot_start_ms:
             if self._slot:
-                self._coarse.record(self._slot_start_ms, _average(self._slot))
+                mean = Sample(self._slot_start_ms, _average([one.row for one in self._slot]))
+                self._coarse.record(*mean)
+                ended = Slot(self._slot, mean)
             self._slot = []
             self._slot_start_ms = slot_start_ms
-        self._slot.append(row)
+        self._slot.append(Sample(at_ms, row))
+        return ended
 
     def view(self, since_ms: int) -> History:
         """The samples from `since_ms` on, and what held at that moment."""

@@ -22,6 +22,7 @@ from contracts.masters import (
 from contracts.specs import InstanceSpec
 from contracts.tree import Conflict, Create, Delete, Node, SetData, Tree, TreeConflict, TreeUnavailable
 from master.journal import Journal
+from master.kept_series import KeptSeries
 from master.metering import Metering
 from master.policies import POLICIES
 from master.service import MasterService
@@ -54,10 +55,11 @@ class MasterNode:
         url: str,
         tree: Tree | None,
         make_metering: Callable[[], Metering] | None = None,
+        series: KeptSeries | None = None,
     ) -> None:
         """`url` is this process's internal HTTP server as brokers reach it. The node starts the tree.
 
-        `make_metering` is called for each term; without it usage is not told.
+        `make_metering` is called for each term; without it usage is not told. `series` outlive terms.
         """
         self._specs = specs
         self._journal = journal
@@ -65,6 +67,7 @@ class MasterNode:
         self._url = url
         self._tree = tree
         self._make_metering = make_metering
+        self._series = series
         self._service: MasterService | None = None
         self._office: Office | None = None
         self._office_changed = asyncio.Event()
@@ -200,7 +203,7 @@ class MasterNode:
     async def _serve(self, term: int) -> None:
         metering = self._make_metering() if self._make_metering is not None else None
         self._service = MasterService(
-            self._specs, self._journal, self._settings, term=term, metering=metering
+            self._specs, self._journal, self._settings, term=term, metering=metering, series=self._series
         )
         _log.info("serving as the quota master", term=term, policy=self._service.policy)
         try:

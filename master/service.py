@@ -16,8 +16,9 @@ from master.cpu_decision import CpuDecision, Topology, topology
 from master.cpu_shares import GONE_PERIODS, CpuShares
 from master.decision import InstanceDecision, decide
 from master.flows import ReportRefusedError
-from master.history import InstanceHistory
+from master.history import InstanceHistory, Slot
 from master.journal import Journal, SavedAllocation
+from master.kept_series import KeptSeries
 from master.leadership import Heard, Leadership, leadership
 from master.leases import LeaseBook, byte_offer, byte_terms, cpu_terms
 from master.ledger import Ledger, Outcome, Receipt
@@ -44,12 +45,13 @@ class MasterService:
         *,
         term: int,
         metering: Metering | None = None,
+        series: KeptSeries | None = None,
         now_ms: Callable[[], int] = monotonic_ms,
         wall_ms: Callable[[], int] = epoch_ms,
     ) -> None:
         """`specs` answers the instances as the feed has them now; `term` is larger than of any run before.
 
-        Without `metering` nothing is billed.
+        Without `metering` nothing is billed; without `series` the history begins with this run.
 
         Raises: ValueError when the settings are out of bounds.
         """
@@ -60,6 +62,11 @@ class MasterService:
         self._now_ms = now_ms
         self._wall_ms = wall_ms
         self._metering = metering
+        self._series = series
+        self._ended_slots: dict[str, Slot] = {}
+        """Of instances, to be kept."""
+        self._recalled: set[str] = set()
+        """Instances whose earlier history was asked for."""
         self._ledger = Ledger()
         self.reports: Counter[str] = Counter()
         """Reports by outcome."""
@@ -290,7 +297,9 @@ class MasterService:
         self.cpu_decisions = tuple(self._cpu.decide(decision.spec, now_ms) for decision in self.decisions)
         for decision, cpu in zip(self.decisions, self.cpu_decisions, strict=True):
             history = self._history.setdefault(decision.spec.instance_id, InstanceHistory())
-            history.record(at_ms, history_row(decision, cpu))
+            ended = history.record(at_ms, history_row(decision, cpu))
+            if ended is not None and self._series is not None:
+                self._ended_slots[decision.spec.instance_id] = ended
         for instance_id in [each for each in self._history if each not in specs]:
             self._forget_instance(instance_id)
 
@@ -325,7 +334,12 @@ class MasterService:
         ticks = 0
         try:
             while True:
+                if self._series is not None:
+                    await self._recall(self._series)
                 self.tick()
+                if self._series is not None and self._ended_slots:
+                    ended, self._ended_slots = self._ended_slots, {}
+                    await asyncio.to_thread(self._series.keep, ended)
                 if self._metering is not None:
                     self._metering.tick()
                 ticks += 1
@@ -337,6 +351,16 @@ class MasterService:
             self._save(self.saved_allocations(), self._unfinished())
             if self._metering is not None:
                 await asyncio.to_thread(self._metering.close)
+
+    async def _recall(self, series: KeptSeries) -> None:
+        """Go on with the histories of instances that are new to this run."""
+        specs = self._specs()
+        new = [each for each in specs if each not in self._recalled]
+        self._recalled.intersection_update(specs)
+        self._recalled.update(new)
+        if new:
+            found = await asyncio.to_thread(series.recall, new, self._wall_ms())
+            self._history |= {key: history for key, history in found.items() if key not in self._history}
 
     def _unfinished(self) -> list[UsageRecord]:
         return self._metering.unfinished() if self._metering is not None else []

@@ -6,6 +6,7 @@ is open no call waits for anything: one thread looks whether the server is back 
 
 import threading
 import time
+from argparse import ArgumentTypeError
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -15,6 +16,7 @@ from prometheus_client import Counter, Gauge, Histogram
 
 from runtime.circuit import Circuit
 from runtime.clock import monotonic_ms
+from runtime.config import ENVIRONMENT_PREFIX, environment
 from runtime.logs import get_logger
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ T = TypeVar("T")
 BUDGET_MS: Final = 100
 """Of one call to Redis, connecting included: what a request waits at most, once per pause of the circuit."""
 _LOOK_S: Final = 0.1
+VARIABLE: Final = ENVIRONMENT_PREFIX + "REDIS_URL"
 _SCHEMES: Final = ("redis", "rediss", "unix")
 CALLS: Final = Histogram(
     "portico_redis_call_seconds",
@@ -77,13 +80,26 @@ def parse_redis_url(text: str) -> RedisUrl:
     return RedisUrl(text)
 
 
+def redis_url_argument(text: str) -> RedisUrl:
+    """For command lines. Raises: ArgumentTypeError."""
+    try:
+        return parse_redis_url(text)
+    except ValueError as error:
+        raise ArgumentTypeError(str(error)) from error
+
+
+def redis_url_of_environment() -> str | None:
+    """Where a password is better than in a command line, which every user of the machine can read."""
+    return environment().get(VARIABLE)
+
+
 class RedisLink:
     """One Redis. Any thread may call; `start` has a thread look for the server, which closes the circuit."""
 
     def __init__(self, url: RedisUrl, *, budget_ms: int = BUDGET_MS) -> None:
         self.url = url
         self.budget_ms = budget_ms
-        self._client = _client(url, budget_ms)
+        self._client = self.client()
         self._turn = threading.Lock()
         self._reach = Circuit()
         self._reach.failed("not asked yet", monotonic_ms() - 1_000)
@@ -93,9 +109,18 @@ class RedisLink:
         self._thread: threading.Thread | None = None
 
     @property
+    def answers(self) -> bool:
+        """Whether it may be asked; it may be full."""
+        return self._reach.is_closed
+
+    @property
     def trouble(self) -> str | None:
         """Why Redis is not used now, in a few words; None: it is."""
         return self._reach.cause or self._room.cause
+
+    def client(self) -> "Redis":
+        """A client with the budget of a call, for who needs connections of his own."""
+        return _client(self.url, self.budget_ms)
 
     def start(self) -> None:
         """Look for the server now, and whenever it was lost."""

@@ -38,6 +38,7 @@ from tenants.usecases.placement import Placement, port_is_free
 from tenants.usecases.topics import Topics
 from tenants.usecases.usage import UsageReports
 from tenants.vports import Endpoint
+from tenants.wakeups import WakeUps
 
 
 class Console:
@@ -123,6 +124,7 @@ class Console:
         self.feed.start()
         tasks.spawn("feed", self.feed.run)
         tasks.spawn("port-releases", self.feed.run_port_releases)
+        tasks.spawn("wake-ups", WakeUps(self.redis, self.store, self.feed).run)
 
     def start(self, tasks: Supervised) -> None:
         """Start what calls the brokers, on the loop of the console's routes."""

@@ -51,6 +51,8 @@ class Feed:
         """As the store has them from us."""
         self.revision = 0
         """The newest known to this process."""
+        self.committed = asyncio.Event()
+        """Set when this process has committed something, for who tells the others."""
         self._store = store
         self._placement = placement
         self._wake = asyncio.Event()
@@ -66,9 +68,14 @@ class Feed:
     def notify(self) -> None:
         """Something was committed: wake all polls. May be called from any thread."""
         if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._awake)
+            self._loop.call_soon_threadsafe(self._tell)
 
-    def _awake(self) -> None:
+    def _tell(self) -> None:
+        self.committed.set()
+        self.awake()
+
+    def awake(self) -> None:
+        """Somebody has committed something: wake all polls of this process. On the feed's loop."""
         self._to_settle.set()
         self._wake.set()
         self._wake = asyncio.Event()
@@ -150,7 +157,7 @@ class Feed:
 
         if await asyncio.to_thread(register):
             _log.info("broker registered", cluster=cluster_id, node=broker.node_id, host=broker.host)
-            self._awake()
+            self._tell()
         consumer.broker = (cluster_id, broker)
 
     def live(self, kind: ConsumerKind) -> dict[str, Consumer]:
@@ -187,7 +194,7 @@ class Feed:
         while True:
             await asyncio.sleep(_RELEASE_EVERY_S)
             if await asyncio.to_thread(release):
-                self._awake()
+                self._tell()
 
     async def settle(self) -> bool:
         """Move instances as the live gateways' acknowledgements say; whether some still wait."""

@@ -8,11 +8,11 @@ from ctl.stack.layout import Layout
 from ctl.stack.metrics_plan import planned_port
 from ctl.stack.zookeeper import is_serving, server_command
 from runtime.config import ENVIRONMENT_PREFIX, Resolved, format_host_port
+from runtime.redis_link import VARIABLE as REDIS_URL
 from runtime.redis_link import RedisUrl
 from tenants.config import DatabaseUrl
 
 CLUSTER_ID: Final = "builtin-1"
-REDIS_URL: Final = ENVIRONMENT_PREFIX + "REDIS_URL"
 DATABASE_URL: Final = ENVIRONMENT_PREFIX + "DATABASE_URL"
 _LOOPBACK: Final = "127.0.0.1"
 

@@ -38,7 +38,8 @@ class RedisServer:
         deadline = time.monotonic() + _START_S
         while True:
             with contextlib.suppress(redis.ConnectionError):
-                self.ask().ping()
+                with contextlib.suppress(redis.AuthenticationError):
+                    self.ask().ping()
                 return self
             assert self._process.poll() is None and time.monotonic() < deadline, "Valkey does not start"
             time.sleep(0.01)

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -26,7 +26,8 @@ PATIENCE_S: Final = 20.0
 class ControlProcess:
     """`python -m ctl.control` on ports and a data directory of its own."""
 
-    def __init__(self, data_dir: Path, *arguments: str) -> None:
+    def __init__(self, data_dir: Path, *arguments: str, environment: Mapping[str, str] | None = None) -> None:
+        self._environment = environment or {}
         self.layout = Layout(data_dir)
         self.public = ("127.0.0.1", free_port())
         self.internal = ("127.0.0.1", free_port())
@@ -51,6 +52,7 @@ class ControlProcess:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "runtime.start", "ctl.control", *self.arguments()],
                 cwd=ROOT,
+                env={**os.environ, **self._environment},
                 stdout=log,
                 stderr=log,
             )
@@ -128,9 +130,11 @@ class ControlProcess:
 
 
 @contextlib.contextmanager
-def running_control(data_dir: Path, *arguments: str) -> Iterator[ControlProcess]:
+def running_control(
+    data_dir: Path, *arguments: str, environment: Mapping[str, str] | None = None
+) -> Iterator[ControlProcess]:
     """One that serves."""
-    process = ControlProcess(data_dir, *arguments).start()
+    process = ControlProcess(data_dir, *arguments, environment=environment).start()
     try:
         yield process
     finally:
