@@ -1,11 +1,9 @@
 """Two control processes with one database and one Redis that is killed, stopped, filled and written to."""
 
 import asyncio
-import shutil
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, ExitStack
-from pathlib import Path
 
 import httpx
 import msgspec
@@ -42,10 +40,7 @@ def redis_url(server: RedisServer) -> RedisUrl:
 
 
 @pytest.fixture
-async def planes(
-    make_console: Callable[..., Console], new_store: Path, tmp_path: Path
-) -> AsyncIterator[tuple[Console, Console]]:
-    shutil.copyfile(new_store, tmp_path / "console.db")
+async def planes(make_console: Callable[..., Console]) -> AsyncIterator[tuple[Console, Console]]:
     with ExitStack() as held:
         made = make_console(), make_console()
         for one in made:
@@ -302,12 +297,14 @@ async def test_a_guesser_gains_nothing_when_redis_loses_everything(
 
 
 async def test_scripts_that_the_server_forgot_are_told_again(
-    clients: tuple[Client, Client], server: RedisServer, password: str
+    planes: tuple[Console, Console], server: RedisServer
 ) -> None:
-    for _ in range(3):
-        assert (await clients[0].get("/v1/me", headers=_bearer(OPERATOR_KEY))).status_code == 200
+    caller = planes[0].accounts.caller_of_key(OPERATOR_KEY, None)
+    assert caller is not None
+    rates = [RequestRates(one.redis, ApiRates(operator=Quota("key", 10, 3_600))) for one in planes]
+    for number in range(4):
+        assert rates[number % 2].take(caller).remaining == 9 - number
         server.ask().script_flush()
-    assert server.ask().keys("portico:rate:*")
 
 
 async def test_a_full_redis(

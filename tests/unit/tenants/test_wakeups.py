@@ -1,9 +1,7 @@
 """A change at one control process wakes the polls of the other: by Redis, or by a look at the database."""
 
 import asyncio
-import shutil
 from collections.abc import AsyncIterator, Callable, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -32,10 +30,7 @@ def redis_url(server: RedisServer) -> RedisUrl:
 
 
 @pytest.fixture
-async def planes(
-    make_console: Callable[..., Console], new_store: Path, tmp_path: Path
-) -> AsyncIterator[tuple[Console, Console]]:
-    shutil.copyfile(new_store, tmp_path / "console.db")
+async def planes(make_console: Callable[..., Console]) -> AsyncIterator[tuple[Console, Console]]:
     made = make_console(), make_console()
     for one in made:
         one.feed.start()
