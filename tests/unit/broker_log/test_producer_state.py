@@ -102,7 +102,7 @@ def test_the_snapshot_is_kafkas() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(1, 4)), max_size=30))
-@settings(max_examples=40)
+@settings(max_examples=100)
 def test_a_snapshot_keeps_each_producers_last_batch(steps: list[tuple[int, int]]) -> None:
     states = ProducerStates()
     sequences: dict[int, int] = {}

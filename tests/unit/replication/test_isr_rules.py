@@ -3,6 +3,7 @@
 Each test is a history in which one rule alone keeps an acknowledged record, or a stale request away.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from kio.schema.errors import ErrorCode
 
 from broker.log.errors import LogError
 from contracts.cluster import LeaderAndIsrRequest, StopReplicaPartitionState, StopReplicaRequest
-from tests.unit.replication.world import LAG_MAX_MS, TOPIC, TOPIC_ID, Produced, State, World
+from tests.unit.replication.world import CONFIG, LAG_MAX_MS, TOPIC, TOPIC_ID, Produced, State, World
 
 
 def _exchange(world: World, follower: int, leader: int) -> None:
@@ -288,3 +289,19 @@ def test_everybody_who_waits_for_an_offset_is_told_and_bytes_add_up(tmp_path: Pa
     world.settle()
     assert told == [ErrorCode.none] * 3 and all(each.is_acked for each in waiting)
     assert moved[-1] == leader.partition.log.size_bytes, "all since everything was committed"
+
+
+@pytest.mark.parametrize(
+    ("asked", "replicas", "expected"),
+    [(None, 1, 1), (None, 2, 1), (None, 3, 2), (None, 4, 2), (3, 3, 3), (3, 2, 2), (1, 3, 1)],
+)
+def test_how_many_must_be_in_sync_without_a_word_of_the_topic(
+    tmp_path: Path, asked: int | None, replicas: int, expected: int
+) -> None:
+    world = World(tmp_path)
+    world.elect(1)
+    partition = world.nodes[1].partition
+    partition.log.config = replace(CONFIG, min_insync_replicas=asked)
+    partition.replicas = tuple(range(1, replicas + 1))
+    partition.reconfigured()
+    assert partition.min_isr == expected
