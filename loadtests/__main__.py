@@ -20,7 +20,7 @@ from ctl.bench.measure import context
 from ctl.console_client import Console
 from ctl.errors import EXIT_FAILED, CommandError, usage
 from ctl.options import DEFAULT_DATA_DIR
-from loadtests import noisy_neighbour
+from loadtests import connection_storm, console_users, many_tenants, noisy_neighbour, rate_sweep, soak
 from loadtests.bounds import Baseline, BaselineFault, Figure, judge, kept, parsed
 from loadtests.place import Place
 from loadtests.report import FIGURES_FILE, Heading, Outcome, print_outcome, write
@@ -31,6 +31,11 @@ from runtime.process import write_json
 
 SCENARIOS: Final[dict[str, ModuleType]] = {
     "noisy-neighbour": noisy_neighbour,
+    "connection-storm": connection_storm,
+    "many-tenants": many_tenants,
+    "rate-sweep": rate_sweep,
+    "soak": soak,
+    "console-users": console_users,
 }
 _JUDGE: Final = "judge"
 _TREE_BASELINES: Final = Path(__file__).resolve().parent / "baselines"

@@ -21,6 +21,7 @@ from typing import Any, Final, NamedTuple
 
 import kio.schema.api_versions.v0.request as api_versions_v0
 import kio.schema.join_group.v2.request as join_group_v2
+import kio.schema.join_group.v4.request as join_group_v4
 import kio.schema.leave_group.v1.request as leave_group_v1
 import kio.schema.metadata.v4.request as metadata_v4
 
@@ -31,6 +32,7 @@ from wire.codec import duration, framed_request
 # kio types its fields with refined integers; plain ones are what it encodes
 _API_VERSIONS: Any = api_versions_v0
 _JOIN: Any = join_group_v2
+_JOIN_WITH_ID: Any = join_group_v4
 _LEAVE: Any = leave_group_v1
 _METADATA: Any = metadata_v4
 
@@ -51,6 +53,8 @@ class Kind(StrEnum):
     """A new connection for every request."""
     REBALANCE = "rebalance"
     """Members that join a group and leave it at once."""
+    MEMBERS = "members"
+    """The same where no timer has a part: members that are given an id, and leave before they have joined."""
     COLD_READS = "cold-reads"
     """A log from its start, again and again."""
 
@@ -60,6 +64,7 @@ CONNECTIONS: Final = {
     Kind.METADATA: 32,
     Kind.RECONNECT: 16,
     Kind.REBALANCE: 32,
+    Kind.MEMBERS: 32,
     Kind.COLD_READS: 16,
 }
 
@@ -100,6 +105,7 @@ class Flood:
             ),
             Kind.RECONNECT: self._reconnect,
             Kind.REBALANCE: self._rebalance,
+            Kind.MEMBERS: self._members,
         }
         self._kind = kind
 
@@ -164,19 +170,31 @@ class Flood:
         finally:
             client.socket.close()
 
+    def _members(self, turn: Turn, tally: Tally, number: int) -> None:
+        """A member without an id is told one at once (KIP-394), and is pending until it leaves."""
+        group = f"storm-{number % 4}"
+        client = self._connected(turn, tally)
+        try:
+            while time.monotonic() < turn.end_s:
+                pending = client.call(_join(group, _JOIN_WITH_ID))
+                client.call(_LEAVE.LeaveGroupRequest(group_id=group, member_id=pending.member_id))
+                tally.add(requests=2)
+        finally:
+            client.socket.close()
+
 
 def _all_topics() -> bytes:
     return framed_request(_METADATA.MetadataRequest(topics=None, allow_auto_topic_creation=False), 1, "flood")
 
 
-def _join(group: str) -> Any:
-    return _JOIN.JoinGroupRequest(
+def _join(group: str, join: Any = _JOIN) -> Any:
+    return join.JoinGroupRequest(
         group_id=group,
         session_timeout=duration(6_000),
         rebalance_timeout=duration(500),
         member_id="",
         protocol_type="consumer",
-        protocols=(_JOIN.JoinGroupRequestProtocol(name="range", metadata=b"\0" * 64),),
+        protocols=(join.JoinGroupRequestProtocol(name="range", metadata=b"\0" * 64),),
     )
 
 

@@ -34,6 +34,8 @@ TOPICS: Final = 200
 STORED_BYTES: Final = 20_000_000
 """What cold reads begin with."""
 TOPIC: Final = "noisy"
+_EQUAL: Final = {Kind.REBALANCE: Kind.MEMBERS}
+"""What equal tenants flood with, where it is another: how often a group rebalances is said by timers."""
 _SETTLED: Final = 0.2
 """Of each half of a turn: the share that is not counted, while the one before drains."""
 _BOUGHT: Final = {
@@ -47,7 +49,8 @@ _END_S: Final = 60.0
 
 def add_options(parser: argparse._ArgumentGroup) -> None:
     """Kind, and how long."""
-    parser.add_argument("--kind", choices=[str(each) for each in Kind], default=str(Kind.PRODUCE))
+    kinds = [str(each) for each in Kind if each not in _EQUAL.values()]
+    parser.add_argument("--kind", choices=kinds, default=str(Kind.PRODUCE))
     parser.add_argument("--turns", type=int, default=3, help="how often alone, then together")
     parser.add_argument("--turn-s", type=float, default=10.0, help="seconds of each half of a turn")
     parser.add_argument("--flood-nice", type=int, default=19, help="how far a flood stands back for servers")
@@ -162,15 +165,18 @@ class Run:
             if not self.done.wait(longest_s):
                 raise RuntimeError("the polite tenant did not end")
         flood = _counts(flooding)
-        both = [self._flood(endpoint, 2 * self._turn_s, 0, 1) for endpoint in self._noisy[1:]]
+        equal = _EQUAL.get(self._kind, self._kind)
+        both = [self._flood(endpoint, 2 * self._turn_s, 0, 1, equal) for endpoint in self._noisy[1:]]
         self.start_s = time.monotonic() + _LEAD_S
         for each in both:
             self._begin(each)
         return self._told(flood, [_counts(each)[0] for each in both])
 
-    def _flood(self, endpoint: Endpoint, on_s: float, off_s: float, count: int) -> "subprocess.Popen[str]":
+    def _flood(
+        self, endpoint: Endpoint, on_s: float, off_s: float, count: int, kind: Kind | None = None
+    ) -> "subprocess.Popen[str]":
         address = f"{endpoint.host}:{endpoint.port}"
-        command = [sys.executable, "-m", "loadtests.floods", str(self._kind), "--target", address]
+        command = [sys.executable, "-m", "loadtests.floods", str(kind or self._kind), "--target", address]
         schedule = ["--on", str(on_s), "--off", str(off_s), "--turns", str(count), "--nice", str(self._nice)]
         flood = subprocess.Popen(
             [*command, "--topic", TOPIC, *schedule],

@@ -38,6 +38,7 @@ class Place:
         self.console = console
         self._named = frozenset(named_hosts)
         self._made: list[str] = []
+        self._keys: list[str] = []
         self.check(console.url.partition("//")[2].partition("/")[0].rpartition(":")[0] or console.url)
 
     def __enter__(self) -> Self:
@@ -87,9 +88,25 @@ class Place:
         self.check(host)
         return Made(instance_id, Endpoint(int(port), None, host))
 
+    def key(self, tenant: str | None = None, role: str = "owner") -> str:
+        """An API key of this run, its secret."""
+        params = {} if tenant is None else {"tenant": tenant}
+        created = self.console.call("POST", "keys", {"name": "loadtest", "role": role}, params)
+        self._keys.append(created["id"])
+        return str(created["secret"])
+
     def remove_all(self) -> None:
-        """Delete and purge the instances of this run; all are tried. Raises: CommandError for the first."""
+        """Revoke the keys of this run, delete and purge its instances; all are tried.
+
+        Raises: CommandError for the first.
+        """
         faults = []
+        for key in self._keys:
+            try:
+                self.console.call("DELETE", f"keys/{key}")
+            except CommandError as fault:
+                faults.append(fault)
+        self._keys.clear()
         for instance_id in self._made:
             try:
                 self.console.call("DELETE", instance_path(instance_id))

@@ -12,6 +12,7 @@ from locust.runners import LocalRunner
 
 from loadtests.place import Place
 from loadtests.report import Outcome
+from loadtests.timings import Timings
 
 
 class Site(NamedTuple):
@@ -39,10 +40,14 @@ class Scenario(Protocol):
 
 
 @contextmanager
-def swarm(users: Sequence[type[User]], count: int, spawn_rate: float, **shared: Any) -> Iterator[LocalRunner]:
+def swarm(
+    users: Sequence[type[User]], count: int, spawn_rate: float, timings: Timings | None = None, **shared: Any
+) -> Iterator[LocalRunner]:
     """So many users of locust, until the end of the block. `shared` are attributes of their classes."""
     classes = [type(user.__name__, (user,), dict(shared)) for user in users]
     environment = Environment(user_classes=classes)
+    if timings is not None:
+        environment.events.request.add_listener(timings.heard)
     runner = environment.create_local_runner()
     runner.start(count, spawn_rate)
     try:

@@ -77,11 +77,13 @@ Target = int | Endpoint
 class Client:
     """One blocking connection."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, *, answer_bytes_max: int | None = None) -> None:
+        """`answer_bytes_max`: read answers into a buffer of its own, for one of many."""
         port, secret, host = Endpoint(target) if isinstance(target, int) else target
         self.socket = socket.create_connection((host, port), timeout=TIMEOUT_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._scratch = memoryview(_scratch())
+        own = None if answer_bytes_max is None else bytearray(answer_bytes_max)
+        self._scratch = memoryview(_scratch() if own is None else own)
         if secret is not None:
             self._log_in(secret)
 
@@ -100,6 +102,8 @@ class Client:
         """Read one answer into the scratch buffer, without its length prefix."""
         self._fill(self._scratch[:4])
         (size,) = _SIZE.unpack_from(self._scratch)
+        if not 0 <= size <= len(self._scratch):
+            raise ConnectionError(f"an answer of {size} bytes")
         self._fill(self._scratch[:size])
         return int(size)
 

@@ -20,11 +20,27 @@ SHORT = {
     "noisy-neighbour-reconnect": "--kind reconnect --turns 1 --turn-s 2 --flood-nice 0",
     "noisy-neighbour-rebalance": "--kind rebalance --turns 1 --turn-s 2 --flood-nice 0",
     "noisy-neighbour-cold-reads": "--kind cold-reads --turns 1 --turn-s 2 --flood-nice 0",
+    "connection-storm": "--clients 20 --waves 2",
+    "many-tenants": "--tenants 5 --seconds 3",
+    "rate-sweep-produce": "--rate 1000000 --step-s 1.5",
+    "rate-sweep-consume": "--rate 1000000 --step-s 1.5 --direction consume",
+    "soak": "--instances 2 --rate 50000 --seconds 4",
+    "console-users": "--users 3 --seconds 4 --wait-s 0.2",
 }
 ALWAYS = {
+    "connection-storm": {"served_share": {"at_least": 1}, "left_open": {"at_most": 0}},
+    "many-tenants": {"failures": {"at_most": 0}, "answered_share_min": {"at_least": 0.3}},
+    "rate-sweep": {"unanswered": {"at_most": 0}, "above_delivered_max": {"at_most": 2}},
+    "soak": {"lost": {"at_most": 0}, "repeated": {"at_most": 0}, "delivered_share": {"at_least": 0.1}},
+    "console-users": {"failures": {"at_most": 0}, "requests_per_s": {"at_least": 0.1}},
     "noisy-neighbour": {"unanswered": {"at_most": 0}, "flood_requests_per_s": {"at_least": 0.1}},
 }
 IMPOSSIBLE = {
+    "connection-storm": {"all_served_s": {"at_most": 0}},
+    "many-tenants": {"produce_p99_ms": {"at_most": 0}},
+    "rate-sweep": {"below_delivered_min": {"at_least": 2}},
+    "soak": {"p99_ms": {"at_most": 0}},
+    "console-users": {"read_p99_ms": {"at_most": 0}},
     "noisy-neighbour": {"p99_beside_ms": {"at_most": 0}},
 }
 
