@@ -148,7 +148,8 @@ async def test_many_tiny_replies_are_many_steps(broker: FakeBroker) -> None:
         held: list[bytes] = []
 
         def keep(received: Received) -> bytes | None:
-            held.append(framed_response(response(ApiKey.METADATA, 4), received.correlation_id))
+            answer = response(ApiKey.METADATA, 4, controller_id=len(held))  # each is another: all are decoded
+            held.append(framed_response(answer, received.correlation_id))
             return b"".join(held) if len(held) == 400 else None
 
         broker.intercept(ApiKey.METADATA, keep)
