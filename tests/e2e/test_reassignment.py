@@ -12,8 +12,9 @@ from tests.e2e.test_commands import portico
 from tests.integration.stack import Stack, running_stack
 
 DONE_WITHIN_S: Final = 120.0
-RECORDS: Final = 20_000
-PADDING: Final = 300
+RECORDS: Final = 6_000
+PADDING: Final = 1_000
+RATE_PER_S: Final = 1_200
 THROTTLE: Final = "1MB/s"
 """So slow that the move takes some seconds: there is a middle in which to kill the controller."""
 
@@ -67,16 +68,18 @@ def _move_under_load(tmp_path: Path, brokers: int, partitions: int, there: str) 
         _until_done(stack, first)
         assert _replicas(cluster, topic) == {1, 2, 3}
         _plan(stack, topic, there, plan)
-        with CountingProducer(bootstrap, "moved", partitions, rate_per_s=4000, padding=PADDING) as producer:
+        with CountingProducer(
+            bootstrap, "moved", partitions, rate_per_s=RATE_PER_S, padding=PADDING
+        ) as producer:
             producer.wait_for_progress(RECORDS)
             _execute(stack, plan, "--throttle", THROTTLE)
             assert not _is_done(stack, plan), "too quick to kill anybody in the middle"
             cluster.kill(cluster.controller())
-            producer.wait_for_progress(1000)
+            producer.wait_for_progress(300)
             assert not _is_done(stack, plan), "the move ended before the controller was killed"
             _execute(stack, plan, "--throttle", "100MB/s", "--additional")
             _until_done(stack, plan)
-            producer.wait_for_progress(1000)
+            producer.wait_for_progress(300)
         assert producer.failed == []
         assert _replicas(cluster, topic) == set(map(int, there.split(",")))
         _until_hosted_by(stack, topic, set(map(int, there.split(","))))
