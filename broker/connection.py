@@ -269,11 +269,12 @@ class Connection:
             self._frame_ms = self._stalled_ms = 0
 
     def _handle_frames(self, view: memoryview, start: int, end: int) -> int:
-        """Handle whole frames while nothing is in flight; returns where the unhandled bytes begin."""
+        """Handle whole frames while nothing is in flight, as nothing is now; returns where the unhandled
+        bytes begin."""
         handled = 0
         self._handling = True
-        while end - start >= 4 and self._may_read:
-            size = int(_SIZE.unpack_from(view, start)[0])
+        while end - start >= 4 and (not handled or self._may_read):
+            (size,) = _SIZE.unpack_from(view, start)
             if not FRAME_BYTES_MIN <= size <= self._server.frame_bytes_always:
                 fault = self._server.frame_size_fault(self, size)
                 if fault is not None:

@@ -7,7 +7,6 @@ Growing frames hold memory while they wait for more; so that they cannot all wai
 instance at a time may go beyond its share, and one of all beyond the budget.
 """
 
-from collections import Counter
 from collections.abc import Callable
 from enum import Enum
 from typing import Final
@@ -50,7 +49,7 @@ class ReceiveMemory:
         """What one instance may hold."""
         self.used_bytes = 0
         self._small_extra_bytes = limit_bytes // 8
-        self._shares: Counter[str] = Counter()
+        self._shares: dict[str, int] = {}
         self._pool: dict[int, list[bytearray]] = {}
         self._pooled_bytes = 0
         self._waiting: dict[object, tuple[Callable[[], None], Lack]] = {}
@@ -92,7 +91,7 @@ class ReceiveMemory:
 
     def held_by(self, share: str) -> int:
         """Bytes of one share."""
-        return self._shares[share]
+        return self._shares.get(share, 0)
 
     def take(self, received: int, share: str, expected: int = 0) -> bytearray:
         """A buffer for bytes that were received already: never refused. Callers ask `is_exhausted` first.
@@ -133,13 +132,14 @@ class ReceiveMemory:
             return Lack.BUDGET
         if not share or (owner is not None and self._beyond_share.get(share) is owner):
             return None
-        return Lack.SHARE if self._shares[share] + more > self.share_bytes + extra else None
+        return Lack.SHARE if self._shares.get(share, 0) + more > self.share_bytes + extra else None
 
     def give_back(self, buffer: bytearray, owner: object, share: str) -> None:
         """Return a buffer and wake who waits. Nobody may hold a view of it."""
         self._release(buffer, share)
-        self.forget(owner, share)
-        self._wake()
+        if self._waiting or self._overdrawn_by is not None or self._beyond_share:
+            self.forget(owner, share)
+            self._wake()
 
     def wait(
         self, owner: object, resume: Callable[[], None], lack: Lack, share: str, *, holds_memory: bool
@@ -172,8 +172,9 @@ class ReceiveMemory:
 
     def move(self, buffer: bytearray, before: str, share: str) -> None:
         """A buffer is of another share from now on."""
-        self._shares[before] -= len(buffer)
-        self._shares[share] += len(buffer)
+        size = len(buffer)
+        self._take_from(before, size)
+        self._shares[share] = self._shares.get(share, 0) + size
 
     def _wake(self) -> None:
         waiting, self._waiting = self._waiting, {}
@@ -182,7 +183,7 @@ class ReceiveMemory:
 
     def _allocate(self, capacity: int, share: str) -> bytearray:
         self.used_bytes += capacity
-        self._shares[share] += capacity
+        self._shares[share] = self._shares.get(share, 0) + capacity
         pooled = self._pool.get(capacity)
         if pooled:
             self._pooled_bytes -= capacity
@@ -192,10 +193,16 @@ class ReceiveMemory:
     def _release(self, buffer: bytearray, share: str) -> None:
         capacity = len(buffer)
         self.used_bytes -= capacity
-        self._shares[share] -= capacity
-        assert self.used_bytes >= 0 and self._shares[share] >= 0
-        if not self._shares[share]:
-            del self._shares[share]
+        assert self.used_bytes >= 0
+        self._take_from(share, capacity)
         if capacity <= _POOLED_BYTES_MAX and self._pooled_bytes + capacity <= _POOL_BYTES:
             self._pool.setdefault(capacity, []).append(buffer)
             self._pooled_bytes += capacity
+
+    def _take_from(self, share: str, size: int) -> None:
+        left = self._shares[share] - size
+        assert left >= 0
+        if left:
+            self._shares[share] = left
+        else:
+            del self._shares[share]

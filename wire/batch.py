@@ -212,7 +212,7 @@ def check_client_header(header: BatchHeader) -> None:
         fault = "a transactional batch needs a producer id"
     if fault is not None:
         raise BatchError(ErrorCode.invalid_record, fault)
-    if header.codec > CODEC_ZSTD:
+    if header.attributes & CODEC_MASK > CODEC_ZSTD:
         raise BatchError(
             ErrorCode.unsupported_compression_type, f"compression codec {header.codec} is unknown"
         )

@@ -5,9 +5,7 @@ value length varint, value, header count varint, headers; lengths are zigzag, -1
 what they cost:
 
 * `check_count` compares numbers of the header, whatever the codec.
-* `check_lengths` goes from record to record by their lengths: 0.1-0.2 us each, 0.02 us where neighbours are
-  equally long, for it is paid by every batch that is not compressed. The first and the last record are looked
-  at as a whole.
+* `wire.record_lengths` goes from record to record by their lengths.
 * `RecordScan` looks at every field of every record, in slices: 0.5 us each.
 
 Source: Kafka LogValidator, DefaultRecordBatch (uncompressedIterator), DefaultRecord.readFrom.
@@ -23,7 +21,7 @@ from wire.varint import read_varint
 
 RECORD_BYTES_MIN: Final = 7
 """A length, five fields of a byte and the attributes."""
-_BODY_BYTES_MIN: Final = RECORD_BYTES_MIN - 1
+BODY_BYTES_MIN: Final = RECORD_BYTES_MIN - 1
 COMPRESSED_COUNT_FREE: Final = 10_000
 """Records that a compressed batch may declare however small it is."""
 COMPRESSED_COUNT_PER_BYTE: Final = 16
@@ -32,9 +30,6 @@ COUNT_MAX: Final = 1_000_000
 """Of a compressed batch: what librdkafka's batch.num.messages can be set to."""
 KEYLESS_TOLD_MAX: Final = 100
 """Of the records without a key, so many are named in the answer."""
-_LEAP_AFTER: Final = 3
-"""So many neighbours of equal length make it worthwhile to look how many more there are."""
-_LEAP_MIN: Final = 8
 _VARINT_LONG: Final = 0x80
 _VARINT_BYTES_MAX: Final = 10
 _LENGTH_OF_TWO_BYTES_MAX: Final = (1 << 13) - 1
@@ -65,147 +60,6 @@ def check_count(header: BatchHeader) -> None:
         )
 
 
-def check_lengths(batch: memoryview, header: BatchHeader) -> None:
-    """Whether the records of an uncompressed batch fill it to the byte. Raises: BatchError (INVALID_RECORD).
-
-    `check_count` has passed.
-    """
-    end, count = header.size_bytes, header.record_count
-    try:
-        plain_end = _plain_end(batch, HEADER_SIZE)
-        if count == 1 and plain_end == end:
-            return
-        last_at = _last_of_equals(batch, HEADER_SIZE, end, count) or _walk(batch, HEADER_SIZE, end, count)
-        if plain_end < 0:
-            check_record(batch, HEADER_SIZE, end, 0)
-        if count > 1 and _offset_delta(batch, last_at) != count - 1:
-            raise ValueError(f"the last of {count} records has another offset delta than {count - 1}")
-    except (IndexError, ValueError) as error:
-        raise _malformed(error) from error
-
-
-def _plain_end(data: memoryview, at: int) -> int:
-    """Where the record at `at` ends if it has offset delta 0, a small or no key, no headers, and fills its
-    length: what most do, told by the shortest way. -1: it is another, or none."""
-    try:
-        byte = data[at]
-        if byte & 1:
-            return -1
-        if byte < _VARINT_LONG:
-            behind = at + 1 + (byte >> 1)
-            at += 2
-        elif data[at + 1] < _VARINT_LONG:
-            behind = at + 2 + ((byte & 0x7F | data[at + 1] << 7) >> 1)
-            at += 3
-        else:
-            size, at = read_varint(data, at)
-            behind = at + size
-            at += 1
-        while data[at] >= _VARINT_LONG:
-            at += 1
-        key = data[at + 2]
-        if data[at + 1] or key >= _VARINT_LONG or (key & 1 and key != 1):
-            return -1
-        at += 3 + (key >> 1)
-        value = data[at]
-        if value < _VARINT_LONG:
-            at += 1 + (value >> 1) if value == 1 or not value & 1 else 0
-        elif data[at + 1] < _VARINT_LONG:
-            at += 2 + ((value & 0x7F | data[at + 1] << 7) >> 1) if not value & 1 else 0
-        else:
-            size, at = read_varint(data, at)
-            at += size
-        return behind if at + 1 == behind and not data[at] else -1
-    except (IndexError, ValueError):
-        return -1
-
-
-def _last_of_equals(data: memoryview, at: int, end: int, count: int) -> int:
-    """Where the last of `count` records begins when all are as long as the first, as the records of small
-    batches often are; 0: they are not."""
-    step, left = divmod(end - at, count)
-    first, second = data[at], data[at + 1]
-    if left or first & 1:
-        return 0
-    if first < _VARINT_LONG:
-        if step != 1 + (first >> 1):
-            return 0
-    elif (
-        second >= _VARINT_LONG
-        or step != 2 + ((first & 0x7F | second << 7) >> 1)
-        or step < _BODY_BYTES_MIN + 2
-        or data[at + 1 : end : step].tobytes().count(second) != count
-    ):
-        return 0
-    return end - step if data[at:end:step].tobytes().count(first) == count else 0
-
-
-def _offset_delta(data: memoryview, at: int) -> int:
-    while data[at] >= _VARINT_LONG:
-        at += 1
-    at += 2
-    while data[at] >= _VARINT_LONG:
-        at += 1
-    return read_varint(data, at + 1)[0]
-
-
-def _walk(data: memoryview, at: int, end: int, count: int) -> int:
-    """Where the last of `count` records begins, which end at `end`. Raises: ValueError, IndexError."""
-    left = count
-    last_at = at
-    before = equal = 0
-    while left:
-        first = data[at]
-        if first < _VARINT_LONG:
-            size = first >> 1
-            step = size + 1
-        else:
-            second = data[at + 1]
-            if second < _VARINT_LONG:
-                size = (first & 0x7F | second << 7) >> 1
-                step = size + 2
-            else:
-                size, behind = read_varint(data, at)
-                step = behind - at + size
-        if first & 1 or size < _BODY_BYTES_MIN:
-            raise ValueError("a record's length is negative or too small")
-        left -= 1
-        last_at = at
-        at += step
-        if at > end:
-            raise ValueError(f"a record ends {at - end} bytes behind the batch")
-        if step != before:
-            before, equal = step, 0
-            continue
-        equal += 1
-        if equal == _LEAP_AFTER:
-            equal = 0
-            leap = _equal_ahead(data, at, min(left, (end - at) // step), step)
-            if leap:
-                left -= leap
-                at += leap * step
-                last_at = at - step
-    if at != end:
-        raise ValueError(f"{end - at} bytes follow the last record")
-    return last_at
-
-
-def _equal_ahead(data: memoryview, at: int, count: int, step: int) -> int:
-    """How many of the next `count` records have the length of the one that ends at `at`, at least."""
-    if count < _LEAP_MIN:
-        return 0
-    before = at - step
-    byte_count = 1 if data[before] < _VARINT_LONG else 2
-    for nth in range(byte_count):
-        lengths = data[at + nth : at + nth + (count - 1) * step + 1 : step].tobytes()
-        count = len(lengths) - len(lengths.lstrip(data[before + nth : before + nth + 1]))
-        if not count:
-            return 0
-    if byte_count == 2 and data[before + 1] >= _VARINT_LONG:
-        return 0  # three bytes: a record of 8 KiB is worth a step of its own
-    return count
-
-
 def check_record(data: Buffer, at: int, end: int, offset_delta: int) -> tuple[int, bool]:
     """(where the record that begins at `at` ends, whether it has no key): its fields fill it to the byte.
 
@@ -213,7 +67,7 @@ def check_record(data: Buffer, at: int, end: int, offset_delta: int) -> tuple[in
     """
     size, at = read_varint(data, at)
     behind = at + size
-    if size < _BODY_BYTES_MIN or behind > end:
+    if size < BODY_BYTES_MIN or behind > end:
         raise ValueError(f"a record of {size} bytes where {end - at} are left")
     _, at = read_varint(data, at + 1)
     found, at = read_varint(data, at)
@@ -271,7 +125,7 @@ class RecordScan:
         try:
             self._scan(stop)
         except (IndexError, ValueError) as error:
-            raise _malformed(error) from error
+            raise malformed(error) from error
         if stop < self._task.record_count:
             return False
         if self._at != self._end:
@@ -315,7 +169,7 @@ class RecordScan:
                     at += 1 + (byte >> 1)
                 elif byte >= _VARINT_LONG:
                     size, at = read_varint(data, at)
-                    at += max(size, 0)
+                    at = at + size if size >= 0 else start
                 if at + 1 == behind <= end and not data[at]:
                     at = behind
                     if key == 1:
@@ -337,7 +191,8 @@ def _invalid(message: str) -> BatchError:
     return BatchError(ErrorCode.invalid_record, message)
 
 
-def _malformed(error: Exception) -> BatchError:
+def malformed(error: Exception) -> BatchError:
+    """What an IndexError or ValueError on the way says of the batch."""
     if isinstance(error, IndexError):
         return _invalid("malformed records: they are cut off")
     return _invalid(f"malformed records: {error}")
@@ -354,7 +209,7 @@ def find_timestamp(
         for _ in range(header.record_count):
             size, at = read_varint(payload, at)
             behind = at + size
-            if size < _BODY_BYTES_MIN or behind > end:
+            if size < BODY_BYTES_MIN or behind > end:
                 raise ValueError(f"a record of {size} bytes where {end - at} are left")
             delta, at = read_varint(payload, at + 1)
             if delta >= delta_min:
@@ -365,4 +220,4 @@ def find_timestamp(
             yield None
             at = behind
     except (IndexError, ValueError) as error:
-        raise _malformed(error) from error
+        raise malformed(error) from error

@@ -185,9 +185,19 @@ class _Request:
     def _append_on(self) -> bool:
         """Append the records of the partitions without an answer; False: it goes on later by itself."""
         refusal = None if self._scan.acks in _ACKS else ErrorCode.invalid_required_acks
+        topics = self._scan.topics
+        answers: list[PartitionAnswer]
+        if len(topics) == 1 and len(topics[0][1]) == 1 and not self._answers:
+            name, (only,) = topics[0]  # what most requests have
+            answers = []
+            self._answers.append((name, answers))
+            answer = self._partition(name, only, refusal, answers)
+            if answer is not None:
+                answers.append(answer)
+            return answer is not None
         turn_bytes = _TURN_BYTES
         at = max(len(self._answers) - 1, 0)
-        for name, partitions in self._scan.topics[at:]:
+        for name, partitions in topics[at:]:
             if at == len(self._answers):
                 self._answers.append((name, []))
             answers = self._answers[at][1]
@@ -343,13 +353,14 @@ class _Request:
             )
         if each.end < 0:
             return self._error(each, ErrorCode.invalid_record, "The records are null.")
-        if _LEGACY_BELOW <= self._call.api_version < _ZSTD_FROM_VERSION and self._is_zstd(each):
+        api_version = self._call.header.api_version
+        if _LEGACY_BELOW <= api_version < _ZSTD_FROM_VERSION and self._is_zstd(each):
             return self._error(each, ErrorCode.unsupported_compression_type, None)
         if partition.instance_id is not None:
             full = self._full(partition.instance_id)
             if full is not None:
                 return self._full_answer(each, full)
-        if self._call.api_version < _LEGACY_BELOW:
+        if api_version < _LEGACY_BELOW:
             self._hold()
             message_set = self._frame[each.start : each.end]
             job = Convert(message_set, partition.log.config.is_compacted)

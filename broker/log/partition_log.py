@@ -24,7 +24,7 @@ from broker.log.validation import (
     check_fetched_records,
     check_own_records,
 )
-from wire.batch import CODEC_NONE, NO_TIMESTAMP, BatchHeader, WritableBuffer, stamp_log_append_time
+from wire.batch import CODEC_MASK, NO_TIMESTAMP, BatchHeader, WritableBuffer, stamp_log_append_time
 from wire.control import marker_at
 
 
@@ -54,13 +54,16 @@ class PartitionLog(CompactedLog):
         if origin is AppendOrigin.REPLICATION:
             return self._append_fetched(records, now_ms, leader_epoch)
         if origin is AppendOrigin.CLIENT:
-            header = check_client_records(records, self.config, now_ms)
-            is_compressed = header.codec != CODEC_NONE
-            if not is_looked:
-                look = self._look(header) if is_compressed or self.config.is_compacted else None
-                check_payload(records, header, look)
-            if is_compressed:
-                self._until_sample = (self._until_sample or SAMPLE_EVERY) - 1
+            is_compacted = self.config.is_compacted
+            walks = not (is_looked or is_compacted)
+            header = check_client_records(records, self.config, now_ms, walks=walks)
+            is_compressed = header.attributes & CODEC_MASK
+            if is_compressed or is_compacted:
+                look = None if is_looked else self._look(header)
+                if look is not None:
+                    check_payload(records, header, look)
+                if is_compressed:
+                    self._until_sample = (self._until_sample or SAMPLE_EVERY) - 1
             if header.producer_id >= 0:
                 repeated = self._producers.check(header, verification)
                 if repeated is not None:

@@ -9,7 +9,7 @@ from broker.log.config import LogConfig
 from broker.log.errors import AppendRefused
 from wire.batch import CODEC_NONE, HEADER_SIZE, BatchError, BatchHeader, Buffer, Record, decode_records
 from wire.compression import PAYLOAD_BYTES_MAX, PayloadTooLarge, PayloadUnreadable, decompress
-from wire.record_walk import KeylessRecords, RecordScan, ScanTask, check_lengths
+from wire.record_walk import KeylessRecords, RecordScan, ScanTask
 
 SAMPLE_EVERY: Final = 256
 """Of a topic that is not compacted, one compressed batch in so many is looked into, and a log's first."""
@@ -45,15 +45,10 @@ def records_of(batch: Buffer, header: BatchHeader) -> Iterator[Record]:
     return decode_records(header, decompress(payload, header.codec))
 
 
-def check_payload(batch: Buffer, header: BatchHeader, look: Look | None) -> None:
-    """Whether the records that a client sent are what the header declares. Without a `look`, those of a
-    compressed batch are left alone. Raises: AppendRefused."""
+def check_payload(batch: Buffer, header: BatchHeader, look: Look) -> None:
+    """Whether the records that a client sent are what the header declares. Raises: AppendRefused."""
     try:
-        if look is not None:
-            _scan(batch, header, look)
-        elif header.codec == CODEC_NONE:
-            with memoryview(batch) as view:
-                check_lengths(view, header)
+        _scan(batch, header, look)
     except KeylessRecords as error:
         raise AppendRefused(error.error_code, error.message, error.indexes) from error
     except BatchError as error:

@@ -11,7 +11,9 @@ from broker.log.config import LogConfig
 from broker.log.errors import AppendRefused
 from wire.batch import (
     BATCH_LENGTH_MIN,
+    CODEC_MASK,
     HEADER_SIZE,
+    LOG_OVERHEAD,
     NO_TIMESTAMP,
     BatchError,
     BatchHeader,
@@ -23,15 +25,18 @@ from wire.batch import (
     parse_header,
 )
 from wire.legacy.message_set import MAGIC_AT, MAGIC_V0, MAGIC_V1
+from wire.record_lengths import check_lengths
 from wire.record_walk import check_count
 
 LOG_APPEND_TIME: Final = "LogAppendTime"
 
 
-def check_client_records(records: Buffer, config: LogConfig, now_ms: int) -> BatchHeader:
+def check_client_records(
+    records: Buffer, config: LogConfig, now_ms: int, *, walks: bool = False
+) -> BatchHeader:
     """The header of the one batch that a Produce request may hold per partition.
 
-    Raises: AppendRefused.
+    `walks`: go along the records, too, where they are not compressed. Raises: AppendRefused.
     """
     try:
         size_bytes = len(records)
@@ -39,13 +44,17 @@ def check_client_records(records: Buffer, config: LogConfig, now_ms: int) -> Bat
             _refuse_short_messages(records)
         header = parse_header(records)
         check_magic(header)
-        if header.size_bytes != size_bytes:
+        if header.batch_length + LOG_OVERHEAD != size_bytes:
             raise _other_length(header, size_bytes)
         check_client_header(header)
         if size_bytes > config.max_message_bytes or size_bytes > config.segment_bytes:
             raise _too_large(size_bytes, config)
-        check_count(header)
+        walks = walks and not header.attributes & CODEC_MASK
+        if not walks:
+            check_count(header)
         check_crc(records, 0, header)
+        if walks:
+            check_lengths(records, header)
     except BatchError as error:
         raise AppendRefused(error.error_code, error.message) from error
     _check_timestamps(header, config, now_ms)

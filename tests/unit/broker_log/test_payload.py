@@ -30,7 +30,6 @@ def test_a_record_without_key_is_found(codec: int) -> None:
     with pytest.raises(AppendRefused, match="without key") as refused:
         check_payload(data, parse_header(data), look_at(parse_header(data), COMPACTED))
     assert refused.value.record_indexes == (1,)
-    check_payload(data, parse_header(data), None)
 
 
 @pytest.mark.parametrize("name", malformed_batches())

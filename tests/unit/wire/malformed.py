@@ -15,15 +15,16 @@ def record(
     key: bytes | None = b"k",
     value: bytes | None = b"v",
     key_size: int | None = None,
+    value_size: int | None = None,
     length: int | None = None,
     behind: bytes = b"",
 ) -> bytes:
-    """One encoded record; `key_size` and `length` say something else than what is there, `behind` stands
+    """One encoded record; the sizes and `length` say something else than what is there, `behind` stands
     within its length behind its last field."""
     body = bytearray(b"\0")
     write_varint(body, 0)
     write_varint(body, offset_delta)
-    for field, claimed in ((key, key_size), (value, None)):
+    for field, claimed in ((key, key_size), (value, value_size)):
         write_varint(body, claimed if claimed is not None else -1 if field is None else len(field))
         body += field or b""
     write_varint(body, 0)
@@ -57,6 +58,9 @@ def malformed_batches(codec: int = 0) -> dict[str, bytes]:
         "a length of nothing": batch_of(good[0] + b"\0" * 8, 9, codec=codec),
         "a negative key length": batch_of(record(0, key_size=-2, key=b""), 1, codec=codec),
         "a key beyond its record": batch_of(record(0, key_size=50), 1, codec=codec),
+        "a negative value length of two bytes": batch_of(
+            record(0, value_size=-65, value=b""), 1, codec=codec
+        ),
         "bytes behind the records": batch_of(good[0] + good[1] + b"\0\0\0", 2, codec=codec),
         "bytes behind the fields": batch_of(record(0, behind=b"\0\0"), 1, codec=codec),
         "the same offset delta thrice": batch_of(good[0] * 3, 3, codec=codec),

@@ -11,6 +11,7 @@ from kio.schema.errors import ErrorCode
 
 from tests.unit.wire.malformed import batch_of, encoded, malformed_batches, record
 from wire.batch import HEADER_SIZE, BatchError, Record, build_batch, decode_records, parse_header
+from wire.record_lengths import check_lengths
 from wire.record_walk import (
     COMPRESSED_COUNT_FREE,
     COMPRESSED_COUNT_PER_BYTE,
@@ -19,7 +20,6 @@ from wire.record_walk import (
     RecordScan,
     ScanTask,
     check_count,
-    check_lengths,
 )
 
 _FIELD = st.none() | st.binary(max_size=300)

@@ -1,0 +1,165 @@
+"""What one Produce or Fetch of a tenant makes a broker do when nobody else is about: counted, not timed.
+
+Calls of Python functions per request, least of many. Bounds are what they were when this was written, with
+room for a few, and for large frames that come and go in pieces: who needs more says why.
+"""
+
+import asyncio
+import socket
+import sys
+import threading
+from collections import Counter
+from itertools import count
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final
+
+import pytest
+
+from broker.app import Broker
+from broker.config import BrokerConfig
+from runtime.pacing import Pacing
+from tests.integration.broker.raw import RawClient, batch, create_topic, fetch_request, produce_body, request
+from wire.codec import framed_request
+
+_SECRET: Final = "counted"
+_TOPIC: Final = "iaaaaaaaaaaa.t"
+_REQUESTS: Final = 30
+_RECORD: Final = b"v" * 1_000
+_BATCHES: Final = {
+    "one record": batch(b"v" * 100),
+    "16 KB": batch(*[_RECORD] * 15),
+    "1 MB": batch(*[_RECORD] * 980),
+}
+_SWITCHES: Final = ("register", "modify", "unregister")
+"""What makes epoll look at a socket, or leave it."""
+
+
+class _Counter:
+    """Counts what the loop's thread calls."""
+
+    def __init__(self) -> None:
+        self.calls: Counter[str] = Counter()
+
+    def __call__(self, frame: FrameType, event: str, function: Any) -> None:
+        if event == "call":
+            self.calls["python"] += 1
+        elif event == "c_call":
+            self.calls[function.__name__] += 1
+
+
+class _Loop(threading.Thread):
+    """A broker on a loop of its own, every call of which is counted."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__()
+        self._directory = directory
+        self._serves, self._ending = threading.Event(), asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.port = 0
+        self.counter = _Counter()
+
+    def run(self) -> None:
+        asyncio.run(self._serve())
+
+    async def _serve(self) -> None:
+        broker = Broker(
+            BrokerConfig(
+                node_id=1, cluster_id="counted", data_dir=self._directory, listen_port=0, secret=_SECRET
+            )
+        )
+        self.port = await broker.start()
+        self._loop = asyncio.get_running_loop()
+        self._loop.call_soon(sys.setprofile, self.counter)
+        self._serves.set()
+        await self._ending.wait()
+        sys.setprofile(None)
+        await broker.stop()
+
+    def __enter__(self) -> "_Loop":
+        self.start()
+        assert self._serves.wait(60)
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(self._ending.set)
+        self.join(60)
+
+
+def _client(port: int, authorization_id: str) -> RawClient:
+    client = RawClient(port, timeout_s=60.0)
+    client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 << 20)
+    client.call(request(17, 1, mechanism="PLAIN"))
+    client.call(request(36, 1, auth_bytes=f"{authorization_id}\0portico\0{_SECRET}".encode()))
+    return client
+
+
+def _least(counter: _Counter, client: RawClient, frame: bytes) -> Counter[str]:
+    """What the cheapest of many requests has called."""
+    seen: list[Counter[str]] = []
+    for _ in range(_REQUESTS):
+        before = counter.calls.copy()
+        client.socket.sendall(frame)
+        client.receive_frame()
+        client.call(request(18, 0))  # so that the loop is through with the other
+        seen.append(counter.calls - before)
+    return min(seen, key=lambda each: each["python"])
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Counter[str]]:
+    """By kind of request: calls of a request and of the ApiVersions behind it, less one ApiVersions."""
+    clock = count(step=1_000)  # no quantum is used up, however busy the machine is
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setitem(Pacing.__init__.__kwdefaults__, "clock_ns", lambda: next(clock))
+        return _measured(tmp_path_factory.mktemp("counted"))
+
+
+def _measured(directory: Path) -> dict[str, Counter[str]]:
+    with _Loop(directory) as loop:
+        with _client(loop.port, "") as operator:
+            create_topic(operator, _TOPIC)
+        with _client(loop.port, "iaaaaaaaaaaa/192.0.2.1:5") as client:
+            frames = {
+                f"produce {name}": _framed(produce_body(_TOPIC, 0, records, acks=-1))
+                for name, records in _BATCHES.items()
+            }
+            for at, (name, records) in zip((0, 1, 16), _BATCHES.items(), strict=True):
+                frames[f"fetch {name}"] = framed_request(
+                    fetch_request(_TOPIC, at, max_bytes=len(records)), 1, "counted"
+                )
+            for name in _BATCHES:
+                client.socket.sendall(frames[f"produce {name}"])
+                client.receive_frame()
+            asking = _least(loop.counter, client, framed_request(request(18, 0), 1, "counted"))
+            alone = Counter({name: calls // 2 for name, calls in asking.items()})
+            return {name: _least(loop.counter, client, frame) - alone for name, frame in frames.items()}
+
+
+def _framed(body: bytes) -> bytes:
+    frame = b"\0\0\0\7\0\0\0\1\xff\xff" + body
+    return len(frame).to_bytes(4, "big") + frame
+
+
+@pytest.mark.parametrize(
+    ("kind", "calls_max"),
+    [
+        ("produce one record", 130),
+        ("produce 16 KB", 140),
+        ("produce 1 MB", 200),
+        ("fetch one record", 135),
+        ("fetch 16 KB", 145),
+        ("fetch 1 MB", 160),
+    ],
+)
+def test_a_request_calls_so_much_and_no_more(
+    work: dict[str, Counter[str]], kind: str, calls_max: int
+) -> None:
+    assert work[kind]["python"] <= calls_max, work[kind]
+
+
+def test_a_request_leaves_sockets_and_the_clock_of_the_thread_alone(work: dict[str, Counter[str]]) -> None:
+    """What is uncontended is not paused, and the account of CPU time costs no system call per request."""
+    for kind, calls in work.items():
+        assert not any(calls[name] for name in (*_SWITCHES, "thread_time_ns")), (kind, calls)
