@@ -43,7 +43,15 @@ from runtime.tasks import Supervised
 from runtime.tree.zookeeper import ZooKeeperTree
 from tenants.app import collectors, create_console_app, create_internal_routes
 from tenants.cidrs import normalise
-from tenants.config import DELETION_GRACE_MS, LOOPBACK, ConsoleConfig, DatabaseUrl, sqlite_url
+from tenants.config import (
+    DELETION_GRACE_MS,
+    LOOPBACK,
+    REGION,
+    ConsoleConfig,
+    DatabaseUrl,
+    parse_region,
+    sqlite_url,
+)
 from tenants.console import Console
 from tenants.store.engine import StoreUnavailable
 from tenants.vports import parse_vip
@@ -70,6 +78,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     parser.add_argument("--redis-url", type=redis_url_argument, default=redis_url_of_environment())
     parser.add_argument("--database-url", type=_database_url, default=environment().get(DATABASE_URL))
     parser.add_argument("--trusted-proxies", type=parse_proxies, default=(), metavar="CIDR,...")
+    parser.add_argument("--ckafka-region", type=parse_region, default=REGION)
     _add_elsewhere_arguments(parser)
     return parser.parse_args(arguments)
 
@@ -207,6 +216,7 @@ class Control:
             disk_bytes=None if options.brokers_elsewhere else shutil.disk_usage(options.data_dir).total,
             admin_password=process.read_secret(options.admin_password_file),
             system_whitelist=options.system_whitelist,
+            region=options.ckafka_region,
             tables_dir=options.data_dir / PIPELINE_DIR / TABLES_DIR,
             redis_url=options.redis_url,
         )

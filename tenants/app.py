@@ -9,6 +9,7 @@ from starlette.routing import Route
 from starlette.staticfiles import StaticFiles
 
 from tenants.api import (
+    access_keys,
     accounts,
     advice,
     bills,
@@ -26,6 +27,7 @@ from tenants.api import (
 )
 from tenants.api.middleware import Authenticate, BodyLimit, SecurityHeaders, Turns
 from tenants.api.schema import openapi
+from tenants.ckafka.endpoint import CkafkaEndpoint
 from tenants.console import Console
 from tenants.internal import collectors, create_internal_routes
 
@@ -36,6 +38,7 @@ STRANGERS_BODY_BYTES_MAX: Final = 16 * 1024
 """Of one whose caller is not known: a login has little to say."""
 _ROUTERS: Final = (
     accounts.router,
+    access_keys.router,
     instances.router,
     deletions.router,
     whitelist.router,
@@ -78,6 +81,7 @@ def create_console_app(console: Console) -> FastAPI:
     app.add_middleware(BodyLimit, bytes_max=BODY_BYTES_MAX, strangers_bytes_max=STRANGERS_BODY_BYTES_MAX)
     app.add_middleware(Turns, requests=console.requests)
     app.add_middleware(Authenticate, accounts=console.accounts, rates=console.rates)
+    app.add_middleware(CkafkaEndpoint, plane=console)
     app.add_middleware(SecurityHeaders)
     return app
 

@@ -1,5 +1,6 @@
 """What the control plane is told when it starts."""
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -14,6 +15,9 @@ from tenants.vports import VipPool
 LOOPBACK: Final = ("127.0.0.0/8", "::1/128")
 DELETION_GRACE_MS: Final = 7 * 24 * 3600 * 1000
 """The default of `--deletion-grace`: so long a deleted instance is kept whole."""
+REGION: Final = "local"
+"""The default of `--ckafka-region`."""
+_REGION: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,31}\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,8 @@ class ConsoleConfig:
     disk_bytes: int | None = None
     """Size of the disk that holds the data of all brokers, which bounds the capacity that is sold; None: they
     have disks of their own."""
+    region: str = REGION
+    """What the CKafka-compatible endpoint calls the region it is in."""
     tables_dir: Path | None = None
     """Where the pipeline writes its tables of usage, bills and advice; None: there is no pipeline here."""
     redis_url: RedisUrl | None = None
@@ -66,3 +72,10 @@ class ConsoleConfig:
 def sqlite_url(path: str) -> str:
     """The URL of a SQLite file."""
     return f"sqlite:///{path}"
+
+
+def parse_region(text: str) -> str:
+    """A region's name as clients send it. Raises: ValueError with a sentence."""
+    if _REGION.match(text) is None:
+        raise ValueError(f"'{text}' is not a region: 1 to 32 lower-case letters, digits and '-'")
+    return text

@@ -27,6 +27,7 @@ from tenants.store import instances, registry
 from tenants.store.engine import Store
 from tenants.system_topics import SystemTopics
 from tenants.tables import DeltaTables
+from tenants.usecases.access_keys import AccessKeys
 from tenants.usecases.accounts import Accounts, Bootstrap
 from tenants.usecases.advice import AdviceReports
 from tenants.usecases.bills import BillReports
@@ -65,6 +66,7 @@ class Console:
         self.redis = None if config.redis_url is None else _redis(config.redis_url, config.redis_budget_ms)
         self.accounts = Accounts(self.store, LoginLimits(self.redis), CallerMemory(self.redis, config.secret))
         self.rates = RequestRates(self.redis, config.rates)
+        self.access_keys = AccessKeys(self.store, config.secret)
         self.ceilings = Ceilings(self.store, config.disk_bytes)
         self.instances = Instances(
             self.store,

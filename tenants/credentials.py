@@ -11,6 +11,10 @@ from argon2.exceptions import InvalidHashError, VerificationError
 _HASHER: Final = PasswordHasher()
 _NOBODY: Final = "$argon2id$v=19$m=65536,t=3,p=4$c29tZXNhbHRzb21lc2FsdA$" + "A" * 43
 KEY_PREFIX: Final = "portico_"
+ACCESS_KEY_PREFIX: Final = "AKID"
+"""How the id of an access-key pair begins, as at Tencent Cloud."""
+_ALPHANUMERIC: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_ACCESS_KEY_LETTERS: Final = 32
 
 
 def new_password() -> str:
@@ -22,6 +26,30 @@ def new_password() -> str:
 def new_key_secret() -> str:
     """The secret of an API key."""
     return KEY_PREFIX + secrets.token_urlsafe(32)
+
+
+def new_access_key_id() -> str:
+    """The id of an access-key pair, which is not a secret."""
+    return ACCESS_KEY_PREFIX + "".join(secrets.choice(_ALPHANUMERIC) for _ in range(_ACCESS_KEY_LETTERS))
+
+
+def new_salt() -> str:
+    """256 random bits in hexadecimal."""
+    return secrets.token_hex(32)
+
+
+def access_secret_key(deployment_secret: str, secret_id: str, salt: str) -> str:
+    """The secret key of a pair, 190 bits: known to who has the deployment's secret and the pair's salt both.
+
+    A signature by HMAC is checked with the key itself, which a hash would not give back; so none is stored.
+    """
+    said = f"portico/access-key/1/{secret_id}/{salt}".encode()
+    number = int.from_bytes(hmac.new(deployment_secret.encode(), said, hashlib.sha512).digest())
+    letters = []
+    for _ in range(_ACCESS_KEY_LETTERS):
+        number, digit = divmod(number, len(_ALPHANUMERIC))
+        letters.append(_ALPHANUMERIC[digit])
+    return "".join(letters)
 
 
 def new_session_token() -> str:

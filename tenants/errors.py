@@ -30,6 +30,10 @@ class Conflict(Refused):
     """The thing exists already, or its state does not allow this."""
 
 
+class Exists(Conflict):
+    """Something of that name is there already."""
+
+
 class Unauthenticated(Refused):
     """No credentials, or wrong ones."""
 

@@ -131,9 +131,9 @@ class RequestRates:
         tenant = f"{_PREFIX}rate:tenant:{caller.tenant}"
         return [Bucket(who, self._rates.key), Bucket(tenant, self._rates.tenant)]
 
-    def take(self, caller: Caller) -> Verdict:
-        """Charge one request, or refuse it."""
-        buckets = self.buckets(caller)
+    def take(self, caller: Caller, *more: Bucket) -> Verdict:
+        """Charge one request, to the caller's buckets and to `more`, or refuse it."""
+        buckets = [*self.buckets(caller), *more]
         with self._turn:
             own = self._own.take(buckets, monotonic_ms() * 1_000)
         shared = self._take_shared(buckets) if own.is_admitted else None

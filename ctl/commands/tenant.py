@@ -10,6 +10,9 @@ from ctl.console_client import Console
 from ctl.options import DEFAULT_DATA_DIR, AsJson, DataDir, Tenant
 from ctl.output import print_facts, print_json, print_table
 
+Ckafka = Annotated[
+    bool, typer.Option("--ckafka", help="Of the access-key pairs that Tencent's SDK and tccli sign with.")
+]
 TenantName = Annotated[str, typer.Argument(metavar="TENANT")]
 app = typer.Typer(no_args_is_help=True)
 keys = typer.Typer(no_args_is_help=True)
@@ -75,15 +78,19 @@ def set_limits(
 def create_key(
     name: str,
     role: Annotated[str, typer.Option(metavar="owner|viewer|operator")] = "owner",
+    ckafka: Ckafka = False,
     as_json: AsJson = False,
     tenant: Tenant = None,
     data_dir: DataDir = DEFAULT_DATA_DIR,
 ) -> None:
-    """Create an API key; it is shown once."""
+    """Create an API key, or an access-key pair; it is shown once."""
     with Console.of(data_dir, tenant) as console:
-        created = console.call("POST", "keys", {"name": name, "role": role})
+        created = console.call("POST", _path(ckafka), {"name": name, "role": role})
     if as_json:
         print_json(created)
+    elif ckafka:
+        facts = [("secret id", created["secret_id"]), ("secret key", created["secret_key"])]
+        print_facts([*facts, ("role", created["role"]), ("note", "shown once: store it now")])
     else:
         print_facts(
             [("key", created["secret"]), ("role", created["role"]), ("note", "shown once: store it now")]
@@ -91,20 +98,32 @@ def create_key(
 
 
 @keys.command("list")
-def list_keys(as_json: AsJson = False, tenant: Tenant = None, data_dir: DataDir = DEFAULT_DATA_DIR) -> None:
+def list_keys(
+    ckafka: Ckafka = False,
+    as_json: AsJson = False,
+    tenant: Tenant = None,
+    data_dir: DataDir = DEFAULT_DATA_DIR,
+) -> None:
     """List keys."""
     with Console.of(data_dir, tenant) as console:
-        items = console.all_items("keys")
+        items = console.all_items(_path(ckafka))
     if as_json:
         print_json(items)
     else:
-        rows = ([k["id"], k["name"], k["role"], k["tenant"], k["created_at"]] for k in items)
+        name_of_id = "secret_id" if ckafka else "id"
+        rows = ([k[name_of_id], k["name"], k["role"], k["tenant"], k["created_at"]] for k in items)
         print_table(["ID", "NAME", "ROLE", "TENANT", "CREATED"], rows, empty="No keys.")
 
 
 @keys.command("delete")
-def delete_key(key_id: str, tenant: Tenant = None, data_dir: DataDir = DEFAULT_DATA_DIR) -> None:
-    """Revoke a key."""
+def delete_key(
+    key_id: str, ckafka: Ckafka = False, tenant: Tenant = None, data_dir: DataDir = DEFAULT_DATA_DIR
+) -> None:
+    """Revoke a key at once."""
     with Console.of(data_dir, tenant) as console:
-        console.call("DELETE", f"keys/{key_id}")
+        console.call("DELETE", f"{_path(ckafka)}/{quote(key_id, safe='')}")
     print_facts([("deleted", key_id)])
+
+
+def _path(ckafka: bool) -> str:
+    return "access-keys" if ckafka else "keys"

@@ -27,6 +27,9 @@ def up(
     trusted_proxies: Annotated[
         str | None, typer.Option(metavar="CIDR,...", help="Proxies before the console that are believed.")
     ] = None,
+    ckafka_region: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The region that Tencent's SDK and tccli name.")
+    ] = None,
     database_url: Annotated[
         str | None,
         typer.Option(metavar="URL", help="A Postgres; PORTICO_DATABASE_URL hides its password better."),

@@ -68,6 +68,7 @@ class Processes:
             *("--deletion-grace-ms", str(self._value("deletion_grace"))),
             *("--usage-interval-ms", str(self._value("usage_interval_ms"))),
             *("--trusted-proxies", ",".join(self._value("trusted_proxies"))),
+            *("--ckafka-region", self._value("ckafka_region")),
             *(("--zookeeper", self._zookeeper) if self._zookeeper else ()),
             *("--session-timeout-ms", str(self._value("session_timeout_ms"))),
             variables=variables,

@@ -24,7 +24,7 @@ from runtime.config import (
 )
 from runtime.http_limits import parse_proxies
 from runtime.redis_link import RedisUrl, parse_redis_url
-from tenants.config import DELETION_GRACE_MS, DatabaseUrl
+from tenants.config import DELETION_GRACE_MS, REGION, DatabaseUrl, parse_region
 from tenants.vports import parse_vip
 
 
@@ -126,6 +126,7 @@ SETTINGS: Final = (
         "Proxies before the console whose X-Forwarded-For and -Proto are believed: addresses, CIDRs.",
         ",".join,
     ),
+    Setting("ckafka_region", REGION, parse_region, "The region that Tencent's SDK and tccli name."),
     Setting("vip", "127.0.0.1", _vip, "Address of the instances: one, BIND=ADVERTISED, or a CIDR pool."),
     Setting("vports", (20000, 29999), _vports, "Ports that instances get, FIRST-LAST.", _first_last),
     Setting(

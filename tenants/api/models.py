@@ -149,6 +149,37 @@ class KeyList(ViewModel):
     next_cursor: str | None = None
 
 
+class AccessKeyCreate(RequestModel):
+    """POST /v1/access-keys."""
+
+    name: str = Field(min_length=1, max_length=64, examples=["terraform"])
+    role: Role = Field(strict=False, default=Role.OWNER)
+
+
+class AccessKeyView(ViewModel):
+    """A pair that signs requests of the CKafka-compatible endpoint, without its secret key."""
+
+    secret_id: str = Field(examples=["AKIDz8krbsJ5yKBZQpn74WFkmLPx3gnPhESA"])
+    name: str
+    role: Role
+    tenant: str
+    created_at: datetime
+    last_used_at: datetime | None
+
+
+class AccessKeyCreated(AccessKeyView):
+    """A new pair: the only time its secret key is shown."""
+
+    secret_key: str
+
+
+class AccessKeyList(ViewModel):
+    """GET /v1/access-keys, one page."""
+
+    items: list[AccessKeyView]
+    next_cursor: str | None = None
+
+
 class PasswordReset(ViewModel):
     """POST /v1/users/{user}/reset-password: the new password, shown once."""
 

@@ -13,6 +13,7 @@ from starlette.types import Scope
 from runtime.logs import get_logger
 from tenants.errors import (
     Conflict,
+    Exists,
     Forbidden,
     Invalid,
     LimitReached,
@@ -30,6 +31,7 @@ STATUS_OF: Final[dict[type[Refused], HTTPStatus]] = {
     Invalid: HTTPStatus.UNPROCESSABLE_ENTITY,
     NotFound: HTTPStatus.NOT_FOUND,
     Conflict: HTTPStatus.CONFLICT,
+    Exists: HTTPStatus.CONFLICT,
     LimitReached: HTTPStatus.CONFLICT,
     Unauthenticated: HTTPStatus.UNAUTHORIZED,
     Forbidden: HTTPStatus.FORBIDDEN,

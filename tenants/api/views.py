@@ -16,6 +16,7 @@ from tenants.backend.groups import MemberFacts, OffsetFacts
 from tenants.backend.topics import ConfigFacts, PartitionFacts
 from tenants.console import Console
 from tenants.model import Instance, Role, spec_of
+from tenants.store.access_keys import AccessKey
 from tenants.store.accounts import Key
 from tenants.store.audit import Recorded
 
@@ -175,6 +176,18 @@ def key_view(key: Key) -> models.KeyView:
     """A key without its secret."""
     return models.KeyView(
         id=key.id,
+        name=key.name,
+        role=Role(key.role),
+        tenant=key.tenant,
+        created_at=at(key.created_at_ms),
+        last_used_at=None if key.last_used_at_ms is None else at(key.last_used_at_ms),
+    )
+
+
+def access_key_view(key: AccessKey) -> models.AccessKeyView:
+    """An access-key pair without its secret key."""
+    return models.AccessKeyView(
+        secret_id=key.secret_id,
         name=key.name,
         role=Role(key.role),
         tenant=key.tenant,

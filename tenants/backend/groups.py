@@ -9,9 +9,14 @@ from kio.schema.describe_groups.v4.response import DescribedGroup, DescribedGrou
 from kio.schema.errors import ErrorCode
 from kio.schema.find_coordinator.v2.request import FindCoordinatorRequest
 from kio.schema.list_groups.v4.request import ListGroupsRequest
+from kio.schema.offset_delete.v0.request import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
 from kio.schema.offset_fetch.v5.request import OffsetFetchRequest
-from kio.schema.types import GroupId
-from kio.static.primitive import i8
+from kio.schema.types import GroupId, TopicName
+from kio.static.primitive import i8, i32
 
 from contracts.names import physical_name, tenant_name
 from tenants.backend import topics
@@ -106,6 +111,33 @@ async def delete(cluster: Cluster, instance_id: str, name: str) -> None:
     if error_code is ErrorCode.non_empty_group:
         raise Conflict(f"group '{name}' has members: stop its consumers first")
     raise Unavailable(f"the cluster answered {error_code.name.upper()}. Try again in a few seconds")
+
+
+async def delete_offsets(cluster: Cluster, instance_id: str, name: str, topic: str) -> None:
+    """Delete what a group has committed of a topic. Raises: NotFound, Conflict, Unavailable."""
+    group_id = GroupId(physical_name(instance_id, name))
+    coordinator = await coordinator_of(cluster, group_id)
+    committed = await committed_offsets(cluster, instance_id, group_id, coordinator)
+    partitions = [partition for each, partition in committed if each == topic]
+    if not partitions:
+        raise NotFound(f"group '{name[:250]}' has committed nothing of topic '{topic[:250]}'")
+    request = OffsetDeleteRequest(
+        group_id=group_id,
+        topics=(
+            OffsetDeleteRequestTopic(
+                name=TopicName(physical_name(instance_id, topic)),
+                partitions=tuple(OffsetDeleteRequestPartition(partition_index=i32(p)) for p in partitions),
+            ),
+        ),
+    )
+    answer = await cluster.ask(request, coordinator, read_only=False)
+    codes = {one.error_code for each in answer.topics for one in each.partitions} | {answer.error_code}
+    codes -= {ErrorCode.none}
+    if codes & {ErrorCode.group_subscribed_to_topic, ErrorCode.non_empty_group}:
+        raise Conflict(f"group '{name[:250]}' has members of topic '{topic[:250]}': stop its consumers first")
+    if codes:
+        first = min(code.name for code in codes)
+        raise Unavailable(f"the cluster answered {first.upper()}. Try again in a few seconds")
 
 
 async def coordinator_of(cluster: Cluster, group_id: str) -> int:

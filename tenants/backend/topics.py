@@ -16,6 +16,7 @@ from kio.schema.delete_records.v1.request import (
 )
 from kio.schema.delete_topics.v3.request import DeleteTopicsRequest
 from kio.schema.describe_configs.v1.request import DescribeConfigsRequest, DescribeConfigsResource
+from kio.schema.describe_configs.v1.response import DescribeConfigsResult
 from kio.schema.describe_log_dirs.v1.request import DescribableLogDirTopic, DescribeLogDirsRequest
 from kio.schema.errors import ErrorCode
 from kio.schema.incremental_alter_configs.v0.request import (
@@ -34,7 +35,7 @@ from kio.static.primitive import i8, i16, i32, i64
 
 from contracts.names import physical_name, tenant_name
 from tenants.backend.cluster import Cluster, text_for_tenant
-from tenants.errors import Conflict, Invalid, NotFound, Refused, Unavailable
+from tenants.errors import Exists, Invalid, NotFound, Refused, Unavailable
 from tenants.lifecycle import Fault
 from wire.codec import duration
 
@@ -193,23 +194,46 @@ async def log_sizes(
     return sizes
 
 
+async def configs(cluster: Cluster, instance_id: str, names: list[str]) -> dict[str, list[ConfigFacts]]:
+    """Configs of topics by their names, without those that are not there any more. Raises: Unavailable."""
+    if not names:
+        return {}
+    answer = await cluster.ask(_describe_configs(instance_id, names))
+    return {
+        tenant_name(instance_id, result.resource_name) or "": _config_facts(result)
+        for result in answer.results
+        if result.error_code is ErrorCode.none
+    }
+
+
 async def _configs(cluster: Cluster, instance_id: str, name: str) -> list[ConfigFacts]:
-    resource = DescribeConfigsResource(
-        resource_type=_TOPIC, resource_name=physical_name(instance_id, name), configuration_keys=None
-    )
-    answer = await cluster.ask(DescribeConfigsRequest(resources=(resource,), include_synonyms=False))
+    answer = await cluster.ask(_describe_configs(instance_id, [name]))
     result = answer.results[0]
     _raise_for(instance_id, name, result.error_code, result.error_message)
+    return _config_facts(result)
+
+
+def _describe_configs(instance_id: str, names: list[str]) -> DescribeConfigsRequest:
+    resources = tuple(
+        DescribeConfigsResource(
+            resource_type=_TOPIC, resource_name=physical_name(instance_id, name), configuration_keys=None
+        )
+        for name in names
+    )
+    return DescribeConfigsRequest(resources=resources, include_synonyms=False)
+
+
+def _config_facts(result: DescribeConfigsResult) -> list[ConfigFacts]:
     return [
         ConfigFacts(one.name, one.value, int(one.config_source) != _TOPIC_CONFIG_SOURCE)
-        for one in sorted(result.configs, key=lambda each: each.name)
+        for one in sorted(result.configs or (), key=lambda each: each.name)
     ]
 
 
 async def create(
     cluster: Cluster, instance_id: str, name: str, partitions: int, configs: dict[str, str]
 ) -> None:
-    """Raises: Conflict, Invalid, Unavailable."""
+    """Raises: Exists, Invalid, Unavailable."""
     topic = CreatableTopic(
         name=TopicName(physical_name(instance_id, name)),
         num_partitions=i32(partitions),
@@ -310,7 +334,7 @@ def _raise_for(instance_id: str, name: str, error_code: ErrorCode, message: str 
         raise no_topic(name)
     text = text_for_tenant(instance_id, message)
     if error_code is ErrorCode.topic_already_exists:
-        raise Conflict(f"topic '{name}' exists already")
+        raise Exists(f"topic '{name}' exists already")
     if error_code in _FIELD_OF:
         raise Invalid([Fault(_FIELD_OF[error_code], text or error_code.name.replace("_", " "))])
     raise _unexpected(error_code)

@@ -68,6 +68,21 @@ api_keys = Table(
     Column("last_used_at_ms", BigInteger),
 )
 
+access_keys = Table(
+    "access_keys",
+    metadata,
+    Column("secret_id", String(40), primary_key=True),
+    Column("tenant", String(64), ForeignKey("tenants.name"), nullable=False, index=True),
+    Column("name", String(64), nullable=False),
+    Column("role", String(16), nullable=False),
+    Column("salt", String(64), nullable=False),
+    Column("secret_key_sha256", String(64), nullable=False),
+    Column("created_at_ms", BigInteger, nullable=False),
+    Column("last_used_at_ms", BigInteger),
+)
+"""Pairs that sign requests. The secret key follows from the deployment's secret and `salt`; its hash tells
+whether that is still the secret it was made with."""
+
 sessions = Table(
     "sessions",
     metadata,

@@ -12,7 +12,7 @@ from contracts.request_time import default_request_percent
 from contracts.specs import Deletion, FullBehaviour, Limits
 from runtime.clock import epoch_ms
 from tenants import cidrs, lifecycle
-from tenants.errors import Conflict, Invalid, no_instance
+from tenants.errors import Conflict, Exists, Invalid, no_instance
 from tenants.lifecycle import Event, Fault, State
 from tenants.model import DEFAULT_TENANT, SYSTEM_TENANT, Caller, Instance
 from tenants.store import audit, instances, registry
@@ -293,15 +293,30 @@ class Instances:
             raise Invalid(faults)
 
         def edit(_connection: Any, instance: Instance) -> Instance:
-            lists = dict(instance.topic_whitelists)
-            lists.pop(topic, None)
-            if entries is not None:
-                lists[topic] = kept
-            if len(lists) > TOPIC_WHITELISTS_MAX:
-                raise Conflict(f"at most {TOPIC_WHITELISTS_MAX} topics may have their own list")
-            return instance.with_(topic_whitelists=lists)
+            return _with_topic_whitelist(instance, topic, None if entries is None else kept)
 
         return self._edit(caller, reference, tenant, "whitelist.topic", edit, detail=topic)
+
+    def change_topic_whitelist(
+        self, caller: Caller, reference: str, topic: str, add: Iterable[str], remove: Iterable[str]
+    ) -> Instance:
+        """Add to and remove from a topic's own list, which is there from then on, be it empty.
+
+        Raises: NotFound, Invalid, Conflict.
+        """
+        added, faults = cidrs.normalise_all(add, "add")
+        removed, remove_faults = cidrs.normalise_all(remove, "remove")
+        if faults or remove_faults:
+            raise Invalid([*faults, *remove_faults])
+
+        def edit(_connection: Any, instance: Instance) -> Instance:
+            left = [one for one in instance.topic_whitelists.get(topic, ()) if one not in removed]
+            kept, too_many = cidrs.normalise_all([*left, *added], "add")
+            if too_many:
+                raise Invalid(too_many)
+            return _with_topic_whitelist(instance, topic, kept)
+
+        return self._edit(caller, reference, None, "whitelist.topic", edit, detail=topic)
 
     def _edit(
         self,
@@ -325,6 +340,16 @@ class Instances:
             saved = _again(connection, saved.id)
         self._changed()
         return saved
+
+
+def _with_topic_whitelist(instance: Instance, topic: str, entries: tuple[str, ...] | None) -> Instance:
+    lists = dict(instance.topic_whitelists)
+    lists.pop(topic, None)
+    if entries is not None:
+        lists[topic] = entries
+    if len(lists) > TOPIC_WHITELISTS_MAX:
+        raise Conflict(f"at most {TOPIC_WHITELISTS_MAX} topics may have their own list")
+    return instance.with_(topic_whitelists=lists)
 
 
 def _find(
@@ -397,8 +422,8 @@ def _scalars(wanted: Change) -> dict[str, Any]:
     return scalars
 
 
-def _name_taken(name: str) -> Conflict:
-    return Conflict(f"an instance named '{name}' exists already: names are unique within a tenant")
+def _name_taken(name: str) -> Exists:
+    return Exists(f"an instance named '{name}' exists already: names are unique within a tenant")
 
 
 def _audit(

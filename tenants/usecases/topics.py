@@ -14,7 +14,7 @@ from contracts.units import counted
 from runtime.clock import epoch_ms
 from tenants.backend import groups, offset_resets, topics
 from tenants.backend.cluster import Cluster
-from tenants.errors import Conflict, Invalid
+from tenants.errors import Conflict, Exists, Invalid
 from tenants.lifecycle import Fault
 from tenants.model import Caller, Instance
 from tenants.offset_reset import Planned, Wish, plan
@@ -47,7 +47,7 @@ class Topics:
         async with self._turn(instance.id):
             existing = await cluster.topics(instance.id)
             if name in existing:
-                raise Conflict(f"topic '{name}' exists already")
+                raise Exists(f"topic '{name}' exists already")
             in_use = sum(len(one.partitions) for one in existing.values())
             _check_room(instance.limits, in_use, partitions)
             defaults = topic_policy.creation_defaults(instance.capacity_bytes)
@@ -116,6 +116,15 @@ class Topics:
         cluster = await self._cluster_of(instance.cluster_id)
         await groups.delete(cluster, instance.id, name)
         await self._audit(caller, instance, "group.delete", name)
+
+    async def delete_offsets(self, caller: Caller, instance: Instance, group: str, topic: str) -> None:
+        """Forget what a group has committed of a topic, to which no member of it is subscribed.
+
+        Raises: NotFound, Conflict, Unavailable.
+        """
+        cluster = await self._cluster_of(instance.cluster_id)
+        await groups.delete_offsets(cluster, instance.id, group, topic)
+        await self._audit(caller, instance, "group.delete-offsets", f"{group} of {topic}")
 
     async def reset_offsets(
         self,

@@ -139,6 +139,13 @@ def test_tenants_and_keys(stack: Stack) -> None:
     )
     assert json.loads(listing.stdout) == []
     assert portico(stack, "key", "delete", key["id"], "--tenant", "acme").returncode == 0
+    pair = answer(stack, "key", "create", "scripts", "--ckafka", "--tenant", "acme", "--role", "viewer")
+    assert (pair["secret_id"][:4], pair["role"], len(pair["secret_key"])) == ("AKID", "viewer", 32)
+    [listed] = answer(stack, "key", "list", "--ckafka", "--tenant", "acme")
+    assert listed["secret_id"] == pair["secret_id"]
+    assert "secret_key" not in listed
+    assert portico(stack, "key", "delete", pair["secret_id"], "--ckafka").returncode == 0
+    assert answer(stack, "key", "list", "--ckafka", "--tenant", "acme") == []
 
 
 def test_doctor_finds_a_healthy_stack_healthy(stack: Stack) -> None:

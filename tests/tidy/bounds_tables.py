@@ -89,6 +89,11 @@ CONSTANTS: Final[dict[str, tuple[str, ...]]] = {
         "STREAMS_MAX_PER_CALLER",
         "REQUESTS_MAX_PER_TENANT",
     ),
+    "tenants.usecases.access_keys": ("ACCESS_KEYS_MAX",),
+    "tenants.ckafka.endpoint": ("BODY_BYTES_MAX",),
+    "tenants.ckafka.rates": ("CALLS_PER_S",),
+    "tenants.ckafka.replays": ("MOMENT_MS", "SEEN_MAX_PER_TENANT"),
+    "tenants.ckafka.groups": ("GROUPS_LOOKED_AT_MAX",),
     "tenants.login_limit": ("FAILURES_MAX_PER_PAIR", "FAILURES_MAX_PER_ADDRESS"),
     "runtime.metrics": ("THREADS_MAX", "REQUEST_TIMEOUT_S"),
 }
