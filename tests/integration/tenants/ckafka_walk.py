@@ -129,7 +129,9 @@ class Walk:
 
     def delete(self) -> None:
         """Both kinds of instances."""
-        made = self._drive("CreateInstancePre", InstanceName=f"{self._name}-pre", BandWidth=20, DiskSize=1)
+        network = {"VpcId": "vpc-1", "SubnetId": "subnet-1", "ZoneId": 1}
+        bought = {"Period": "1m", "InstanceType": 1, "BandWidth": 20, "DiskSize": 1, "Partition": 30}
+        made = self._drive("CreateInstancePre", InstanceName=f"{self._name}-pre", **network, **bought)
         second = made["Data"]["InstanceId"]
         self._drive("DeleteInstancePre", InstanceId=second)
         own = "i" + second.removeprefix("ckafka-")

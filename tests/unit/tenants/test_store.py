@@ -117,7 +117,7 @@ def test_going_back_to_each_older_schema_and_up_again_keeps_the_rows(
     empty: Engine, database_url: str
 ) -> None:
     _instances_of_0004(empty, ("running", "deleting", "deleted"))
-    for target in ("0005", "0004", "0003", "0002", "0001"):
+    for target in ("0006", "0005", "0004", "0003", "0002", "0001"):
         Store.open(database_url).close()
         with empty.begin() as connection:
             migrating.downgrade(connection, target)

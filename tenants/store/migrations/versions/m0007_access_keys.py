@@ -25,3 +25,8 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("secret_id", name=op.f("pk_access_keys")),
     )
     op.create_index(op.f("ix_access_keys_tenant"), "access_keys", ["tenant"], unique=False)
+
+
+def downgrade() -> None:
+    """Forget the pairs: what they signed is not known any more."""
+    op.drop_table("access_keys")
