@@ -145,7 +145,11 @@ def _serve_metrics(
         return metrics.facts(None)
     host, port = parse_host_port(address)
     endpoint = metrics.serve(
-        host, port, secret, lambda: unready(broker, serves=serves.is_set()), collectors=[broker.metrics]
+        host,
+        port,
+        secret,
+        lambda: unready(broker, serves=serves.is_set()),
+        collectors=[broker.metrics, broker.group_lag],
     )
     return metrics.facts(endpoint)
 

@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 from collections.abc import Callable, Container, Coroutine, Iterable, Mapping
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
@@ -25,6 +25,7 @@ from broker.fetch_sessions import FetchSessionCache
 from broker.fetching import Fetches
 from broker.flusher import Flusher
 from broker.gauges import register_gauges
+from broker.group_lag import GroupLag
 from broker.held import HeldInstances
 from broker.instance_limits import InstanceLimits
 from broker.log.config import LogConfig
@@ -133,6 +134,11 @@ class Broker:
         self._until_known: list[Callable[[], None]] = []
         """Calls that wait until a controller has described the cluster."""
 
+    @cached_property
+    def group_lag(self) -> GroupLag:
+        """How far consumer groups are behind, for who scrapes."""
+        return GroupLag(self.groups.committed_offsets, self._high_watermark)
+
     async def start(self) -> int:
         """Reach the cluster, load, listen, join, and start the background tasks; the bound port.
 
@@ -196,6 +202,7 @@ class Broker:
 
     def _start_tasks(self) -> None:
         self._tasks.spawn("groups", self.groups.sweep)
+        self._tasks.spawn("group lag", self.group_lag.run)
         self._tasks.spawn("transactions", self.transactions.sweep)
         self._tasks.spawn("sweep connections", self.server.sweep)
         self._tasks.spawn("registration", self.member.keep_registered)
@@ -261,6 +268,11 @@ class Broker:
         instance_id = owner_of(key)
         if instance_id is not None:
             self.traffic.charge_internal(instance_id, size_bytes, self.now_ms())
+
+    def _high_watermark(self, topic: str, index: int) -> int | None:
+        """Of a partition that has a replica here."""
+        hosted = self.replicas.hosted(topic, index)
+        return None if hosted is None else hosted.high_watermark
 
     def _isr_proposed(self, partition: Partition, change: IsrChange) -> None:
         direction = "shrink" if len(change.isr) < len(partition.isr) else "expand"

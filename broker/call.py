@@ -93,7 +93,17 @@ class Call:
     is valid only until `handle` returns; the body begins at `header.body_at`).
     """
 
-    __slots__ = ("channel", "debt", "done", "header", "received_at_ms", "request", "reservation")
+    __slots__ = (
+        "began_ns",
+        "channel",
+        "debt",
+        "done",
+        "handled_ns",
+        "header",
+        "received_at_ms",
+        "request",
+        "reservation",
+    )
 
     def __init__(self, header: RequestHeader, request: Any, channel: Channel, received_at_ms: int) -> None:
         self.header = header
@@ -101,6 +111,10 @@ class Call:
         self.channel = channel
         self.received_at_ms = received_at_ms
         """Monotonic."""
+        self.began_ns = 0
+        """When its frame was here whole."""
+        self.handled_ns = 0
+        """When its handler returned without an answer."""
         self.done = False
         self.reservation: Reservation | None = None
         """The frame is charged already: it is the first of its kind on its connection."""

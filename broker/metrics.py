@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from broker.causes import CloseCause
+from runtime.durations import Durations, durations
 from wire.api_table import ApiKey
 
 if TYPE_CHECKING:
@@ -48,8 +49,12 @@ class BrokerMetrics:
         self.bytes_out = 0
         self.connections_accepted = 0
         self.requests: defaultdict[int, int] = defaultdict(int)
-        self.request_ms: defaultdict[int, int] = defaultdict(int)
+        self.request_times: defaultdict[int, Durations] = defaultdict(durations)
         """From requests to their answers, waits included."""
+        self.local_times: defaultdict[int, Durations] = defaultdict(durations)
+        """Until the handler returned, be it with an answer or to wait for one."""
+        self.remote_times: defaultdict[int, Durations] = defaultdict(durations)
+        """From then to the answer, of requests that waited for followers (acks=all), data or a group."""
         self.connections_closed: dict[CloseCause, int] = dict.fromkeys(CloseCause, 0)
         self.append = Histogram()
         self.fetch = Histogram()
@@ -84,10 +89,7 @@ class BrokerMetrics:
             return family
 
         yield counter("requests", "Requests by API.", "api", _by_api(self.requests, 1))
-        yield counter(
-            "request_seconds", "Time from a request to its answer, waits included.", "api",
-            _by_api(self.request_ms, 1000),
-        )  # fmt: skip
+        yield from self._request_times()
         yield counter(
             "connections_closed", "Closed connections by cause.", "cause",
             [(str(cause), number) for cause, number in list(self.connections_closed.items())],
@@ -121,6 +123,18 @@ class BrokerMetrics:
             for key, value in ask_all():
                 family.add_metric([key], value)
             yield family
+
+    def _request_times(self) -> "Iterable[Metric]":
+        """As Kafka's TotalTimeMs, LocalTimeMs and RemoteTimeMs."""
+        from runtime.durations import family
+
+        for name, times, text in (
+            ("request_seconds", self.request_times, "Time from a request to its answer, waits included."),
+            ("request_local_seconds", self.local_times, "Time in which a request was handled."),
+            ("request_remote_seconds", self.remote_times, "Time for which the answer waited for others."),
+        ):
+            seen = [([ApiKey(key).name.lower()], live) for key, live in list(times.items())]
+            yield family(f"portico_broker_{name}", text, ["api"], seen)
 
     def _totals(self) -> "Iterable[Metric]":
         from prometheus_client.core import CounterMetricFamily

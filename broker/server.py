@@ -6,6 +6,7 @@ import errno
 import socket
 from collections import Counter
 from collections.abc import Callable
+from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from broker.apis import APIS, CHARGED, Api, Handler
@@ -18,6 +19,7 @@ from broker.rate_limited import RateLimitedLog
 from broker.request_time import RequestTime
 from broker.sasl import check_plain
 from runtime.clock import cpu_ns, monotonic_ms
+from runtime.durations import observe
 from runtime.logs import get_logger
 from wire.api_table import ApiKey
 from wire.codec import (
@@ -206,11 +208,16 @@ class Server:
             if route.request_class is not None:
                 request = decode(route.request_class, bytes(frame), header.body_at)
             call = connection.call = Call(header, request, connection, self.now_ms())
+            call.began_ns = monotonic_ns()
             payer = connection.payer
             if payer is not None and (route.is_internal or payer.reservation is not None):
                 self._charge(payer, call, len(frame) + 4, is_internal=route.is_internal)
             self.metrics.requests[api_key] += 1
             route.handler(self.broker, call)
+            now_ns = monotonic_ns()
+            observe(self.metrics.local_times[api_key], now_ns - call.began_ns)
+            if not call.done:
+                call.handled_ns = now_ns
         except MalformedFrame as error:
             self._charge_malformed(connection, api_key, len(frame) + 4)
             self._refuse(connection, CloseCause.MALFORMED_REQUEST, str(error))
@@ -285,6 +292,7 @@ class Server:
         elif api_key == ApiKey.API_VERSIONS:
             header = RequestHeader(api_key, api_version, correlation_id, None, 0, False)
             call = connection.call = Call(header, None, connection, self.now_ms())
+            call.began_ns = monotonic_ns()
             api.load()(self.broker, call)
         elif not (connection.is_authenticated or api.before_auth):
             self._refuse(connection, CloseCause.NOT_AUTHENTICATED, api.key.name)
@@ -316,7 +324,10 @@ class Server:
 
     def call_done(self, call: Call) -> None:
         """A call was answered."""
-        self.metrics.request_ms[call.header.api_key] += self.now_ms() - call.received_at_ms
+        now_ns, api_key = monotonic_ns(), call.header.api_key
+        observe(self.metrics.request_times[api_key], now_ns - call.began_ns)
+        if call.handled_ns:
+            observe(self.metrics.remote_times[api_key], now_ns - call.handled_ns)
 
     # -- timers, mutes, the end --------------------------------------------------------------------------
 

@@ -3,12 +3,14 @@
 import struct
 from collections.abc import Coroutine
 from functools import lru_cache
+from time import monotonic_ns
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 from gateway.apis import Row
 from gateway.call import Answer, Call, Forward, Later, Outcome
 from gateway.ordering import Exchange
+from runtime.durations import observe
 from wire.api_table import ApiKey
 from wire.codec import (
     decode,
@@ -54,7 +56,7 @@ def take_request(
     """
     body = frame[4:]
     api_key, api_version, correlation_id, _ = _HEAD.unpack_from(body)
-    exchange = Exchange(api_key, api_version, correlation_id)
+    exchange = Exchange(api_key, api_version, correlation_id, monotonic_ns())
     exchange.frame_bytes = len(frame)
     handler = _handler(row)
     call = Call(conn, exchange)
@@ -108,6 +110,7 @@ def answer_locally(conn: "Connection", exchange: Exchange, response: Any) -> Non
 
 def reply_locally(conn: "Connection", exchange: Exchange, frame: bytes) -> None:
     """The same with a frame."""
+    observe(conn.worker.own_answer_times[exchange.api_key], monotonic_ns() - exchange.began_ns)
     reply = conn.queue.answered(exchange, _throttled(conn, exchange, frame))
     if reply is not None:
         conn.send_client([reply])

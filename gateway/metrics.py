@@ -10,6 +10,7 @@ from contracts.quota import Direction
 from gateway.apis import APIS
 from gateway.causes import REFUSED_AT_ACCEPT
 from gateway.worker import Worker
+from runtime.durations import family
 
 
 class WorkerCollector(Collector):
@@ -51,11 +52,25 @@ class WorkerCollector(Collector):
                 requests.add_metric([instance_id, APIS[api_key].key.name.lower()], count)
             serving.add_metric([instance_id, str(served.phase)], 1)
         yield from self._request_time()
+        yield self._answer_time()
         backlog = GaugeMetricFamily(
             "portico_gateway_backlog_bytes", "Copied and waiting for full sockets, whole worker"
         )
         backlog.add_metric([], self._worker.buffer.backlog_bytes)
         yield from (connections, closed, refused, carried, requests, serving, backlog)
+
+    def _answer_time(self) -> Any:
+        worker = self._worker
+        return family(
+            "portico_gateway_answer_seconds",
+            "Time from a whole request to its whole reply, by who answered it",
+            ["api", "by"],
+            [
+                ([APIS[key].key.name.lower(), by], seen)
+                for by, times in (("broker", worker.answer_times), ("gateway", worker.own_answer_times))
+                for key, seen in times.items()
+            ],
+        )
 
     def _request_time(self) -> Iterator[Any]:
         """CPU time, in seconds as Prometheus wants it."""

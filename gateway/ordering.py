@@ -17,6 +17,7 @@ class Exchange:
     __slots__ = (
         "api_key",
         "api_version",
+        "began_ns",
         "charged",
         "client_id",
         "correlation_id",
@@ -26,10 +27,12 @@ class Exchange:
         "reply",
     )
 
-    def __init__(self, api_key: int, api_version: int, correlation_id: int) -> None:
+    def __init__(self, api_key: int, api_version: int, correlation_id: int, began_ns: int = 0) -> None:
         self.api_key = api_key
         self.api_version = api_version
         self.correlation_id = correlation_id
+        self.began_ns = began_ns
+        """When the request was here, monotonic."""
         self.client_id: str | None = None
         self.handler: Any = None
         """The API's module when its response wants more than the derived rewrite."""

@@ -1,6 +1,7 @@
 """From the backend's bytes to replies: matched with their requests in order, names taken back, passed on."""
 
 import struct
+from time import monotonic_ns
 from typing import TYPE_CHECKING, Final
 
 from gateway.apis import APIS, Mode
@@ -9,6 +10,7 @@ from gateway.mapped import decoding_work, kept_reply, mapped_reply
 from gateway.ordering import Exchange
 from gateway.stops import ConnectionStop
 from gateway.upstream_login import check_login_reply
+from runtime.durations import observe
 from traffic.turns import Hold
 from wire.api_table import ApiKey
 from wire.edits import FrameEditor, edit_fetch_response, edit_produce_response, fetch_response_editor
@@ -126,7 +128,9 @@ class ReplyFlow:
         out += buffers
         if editor.done:
             self.editor = None
-            out += self._conn.queue.finish_head()
+            exchange = self._conn.queue.head()
+            assert exchange is not None, "its reply was streamed"
+            self._finish_head(exchange, out)
 
     def _whole(self, exchange: Exchange | None, frame: memoryview, out: list[Buffer]) -> None:
         """Handle one complete frame; without an exchange it answers our own login."""
@@ -143,7 +147,7 @@ class ReplyFlow:
         mode = APIS[exchange.api_key].mode
         if exchange.handler is not None or mode is Mode.MAPPED:
             out.append(self._mapped(exchange, frame))
-            out += conn.queue.finish_head()
+            self._finish_head(exchange, out)
             return
         if conn.turn.hold is not Hold.NONE:
             self._tell_throttle(exchange, frame)
@@ -154,6 +158,12 @@ class ReplyFlow:
         else:
             assert mode is Mode.PRODUCE
             out += edit_produce_response(frame, exchange.api_version, conn.served.scope).buffers
+        self._finish_head(exchange, out)
+
+    def _finish_head(self, exchange: Exchange, out: list[Buffer]) -> None:
+        """The reply to the oldest request was passed on."""
+        conn = self._conn
+        observe(conn.worker.answer_times[exchange.api_key], monotonic_ns() - exchange.began_ns)
         out += conn.queue.finish_head()
 
     def _mapped(self, exchange: Exchange, frame: memoryview) -> bytes:

@@ -1,6 +1,7 @@
 """From a client's bytes to requests: frames are cut, hot ones edited in place, the others collected whole."""
 
 import struct
+from time import monotonic_ns
 from typing import TYPE_CHECKING, Final
 
 from gateway.apis import APIS, LEGACY, SERVED, Mode, Row
@@ -168,7 +169,9 @@ class RequestFlow:
         if editor.done:
             self.editor = None
             if editor.facts["acks"]:
-                self._conn.queue.forwarded(Exchange(_PRODUCE, self._api_version, editor.correlation_id))
+                self._conn.queue.forwarded(
+                    Exchange(_PRODUCE, self._api_version, editor.correlation_id, monotonic_ns())
+                )
             else:
                 self.sent_unanswered = True
 
@@ -183,7 +186,7 @@ class RequestFlow:
             else:
                 if edit.acks:
                     _, _, api_version, _ = _HEAD.unpack_from(frame)
-                    conn.queue.forwarded(Exchange(_PRODUCE, api_version, edit.correlation_id))
+                    conn.queue.forwarded(Exchange(_PRODUCE, api_version, edit.correlation_id, monotonic_ns()))
                 else:
                     self.sent_unanswered = True
                 out += edit.buffers

@@ -8,6 +8,7 @@ from typing import Final
 
 from contracts.quota import NO_NODE
 from contracts.specs import ClusterSpec, InstanceSpec, Listener
+from gateway.apis import APIS
 from gateway.backend import Backend
 from gateway.causes import DisconnectCause
 from gateway.config import GatewayConfig
@@ -21,6 +22,7 @@ from gateway.timers import overdue
 from gateway.upstream_login import Login
 from gateway.whitelist import shown_address
 from runtime.clock import epoch_ms, monotonic_ms
+from runtime.durations import Durations, durations
 from runtime.logs import get_logger
 from runtime.pacing import Pacing
 from traffic.point import TrafficPoint
@@ -59,6 +61,10 @@ class Worker:
         self.now_ms = monotonic_ms()
         """The time of the last tick or connect: good enough for timeouts of seconds, and free to read."""
         self.served: dict[str, ServedInstance] = {}
+        self.answer_times: dict[int, Durations] = {key: durations() for key in APIS}
+        """By API, from a request that is here to the reply that was passed on whole."""
+        self.own_answer_times: dict[int, Durations] = {key: durations() for key in APIS}
+        """The same of what the gateway answers itself."""
         self._backends: dict[str, Backend] = {}
         self._secret = secret
         self.has_secret = secret is not None

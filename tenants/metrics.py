@@ -1,6 +1,6 @@
 """The control plane's Prometheus metrics, made at scrape time."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -34,10 +34,12 @@ class ConsoleCollector(Collector):
     def _by_state(self) -> Iterator[Metric]:
         with self._console.store.read() as connection:
             counts = instances.count_by_state(connection)
+            named = instances.all_names(connection, None)
         by_state = GaugeMetricFamily("portico_instances", "Instances by state", labels=["state"])
         for state in State:
             by_state.add_metric([state.value], counts.get(state.value, 0))
         yield by_state
+        yield _info(named)
 
     def _followers(self) -> Iterator[Metric]:
         feed = self._console.feed
@@ -71,3 +73,16 @@ class ConsoleCollector(Collector):
             "Bytes of deleted instances that are not purged",
             value=sum(one.stored_bytes for one in held if one.instance_id not in ids),
         )
+
+
+def _info(named: Mapping[str, instances.Named]) -> Metric:
+    """What the other metrics, which know ids alone, are joined with."""
+    family = GaugeMetricFamily(
+        "portico_instance_info",
+        "1: an instance, how it is called and whose it is",
+        labels=["instance", "tenant", "name"],
+    )
+    for instance_id, found in named.items():
+        if found.is_visible:
+            family.add_metric([instance_id, found.tenant, found.name], 1)
+    return family

@@ -1,6 +1,6 @@
 """The group coordinators of this broker: one for each partition of `__consumer_offsets` that it leads."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
@@ -40,6 +40,12 @@ class GroupCoordinators(CoordinatorRuntime[GroupCoordinator]):
     def list_groups(self, states: frozenset[str]) -> list[ListedGroup]:
         """All groups that are coordinated and served here."""
         return [group for shard in self if shard.error is None for group in shard.core.list_groups(states)]
+
+    def committed_offsets(self) -> Iterator[tuple[str, str, int, int]]:
+        """(group, topic, partition, offset) of all groups that are coordinated and served here."""
+        for shard in self:
+            if shard.error is None:
+                yield from shard.core.committed_offsets()
 
     def topics_deleted(self, names: Iterable[str]) -> None:
         """Committed offsets of deleted topics go."""

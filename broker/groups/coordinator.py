@@ -179,6 +179,13 @@ class GroupCoordinator:
         """Every committed offset of a group. Not to be changed by the caller."""
         return self._registry.durable.offsets(group_id)
 
+    def committed_offsets(self) -> Iterator[tuple[str, str, int, int]]:
+        """(group, topic, partition, offset) of what is committed; commits and deletions may come between."""
+        for group_id in self._registry.durable.group_ids():
+            for topic, partitions in tuple(self._registry.durable.offsets(group_id).items()):
+                for partition, committed in tuple(partitions.items()):
+                    yield group_id, topic, partition, committed.offset
+
     def is_unstable(self, group_id: str, topic: str, partition: int) -> bool:
         """Whether a transaction that is not over has committed an offset of the partition (KIP-447)."""
         return self._registry.is_unstable(OffsetKey(group_id, topic, partition))

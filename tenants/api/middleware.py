@@ -5,13 +5,15 @@ import contextlib
 import ipaddress
 from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
+from time import monotonic
 from typing import Final
 
-from prometheus_client import Counter
+from prometheus_client import Counter, Histogram
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from runtime.durations import BOUNDS_S
 from tenants import credentials
 from tenants.api.problems import of_refusal, problem
 from tenants.callers import RequestsUnderWay
@@ -33,6 +35,14 @@ _LOG_OUT: Final = ("DELETE", "/v1/session")
 _POLICY: Final = (
     "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
     "frame-ancestors 'none'; base-uri 'none'; form-action 'self'; object-src 'none'"
+)
+_PAGES: Final = "pages"
+_REFUSED: Final = "refused"
+ROUTE_SECONDS: Final = Histogram(
+    "portico_console_route_seconds",
+    "Time until an answer begins, by the route's template; what was refused before a route was found is one",
+    ["method", "route"],
+    buckets=BOUNDS_S,
 )
 REQUESTS: Final = Counter("portico_console_requests_total", "Answered requests", ["method", "status"])
 RATE_LIMITED: Final = Counter(
@@ -193,6 +203,8 @@ class SecurityHeaders:
             await self._app(scope, receive, send)
             return
 
+        began = monotonic()
+
         async def add(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
@@ -201,11 +213,20 @@ class SecurityHeaders:
                 headers["Referrer-Policy"] = "same-origin"
                 headers["Content-Security-Policy"] = _POLICY
                 headers.setdefault("Cache-Control", _cache_control(scope["path"]))
+                ROUTE_SECONDS.labels(_known(scope["method"]), _route(scope)).observe(monotonic() - began)
                 status = HTTPStatus(message["status"])
                 REQUESTS.labels(_known(scope["method"]), str(int(status))).inc()
             await send(message)
 
         await self._app(scope, receive, add)
+
+
+def _route(scope: Scope) -> str:
+    """The template of the route that answers; never the path, which has ids and whatever clients send."""
+    template = getattr(scope.get("route"), "path", None)
+    if isinstance(template, str):
+        return template
+    return _REFUSED if scope["path"].startswith("/v1") else _PAGES
 
 
 def _cache_control(path: str) -> str:

@@ -9,6 +9,7 @@ from typing import Final
 import pytest
 
 from broker.causes import CloseCause
+from broker.group_lag import GroupLag
 from broker.metrics import BrokerMetrics
 from gateway.causes import DisconnectCause
 from tests.tidy.bounds_tables import (
@@ -26,7 +27,7 @@ from tests.tidy.bounds_tables import (
 DOCUMENTS: Final = sorted([*(ROOT / "docs").glob("*.md"), *ROOT.glob("*.md")])
 _METRIC: Final = re.compile(r"`(portico_[a-z0-9_]+)(?:\{[^}]*\})?`")
 _COUNTERS: Final = ("CounterMetricFamily", "Counter", "_counter")
-_OTHERS: Final = ("GaugeMetricFamily", "Gauge", "Histogram")
+_OTHERS: Final = ("GaugeMetricFamily", "Gauge", "Histogram", "family")
 _NO_METRICS: Final = frozenset({"portico_session"})
 
 
@@ -98,8 +99,11 @@ def _slug(head: str) -> str:
 
 def metric_names() -> set[str]:
     """Every series that a process of ours serves under a name that begins with `portico_`."""
+    collectors = (BrokerMetrics(), GroupLag(tuple, lambda _topic, _index: None))
     found = {
-        family.name + ("_total" if family.type == "counter" else "") for family in BrokerMetrics().collect()
+        family.name + ("_total" if family.type == "counter" else "")
+        for collector in collectors
+        for family in collector.collect()
     }
     found |= {f"portico_broker_{name}" for name in _broker_gauges()}
     for package in ("gateway", "master", "tenants", "runtime"):
