@@ -148,8 +148,8 @@ def _framed(body: bytes) -> bytes:
         ("produce one record", 130),
         ("produce 16 KB", 140),
         ("produce 1 MB", 200),
-        ("fetch one record", 135),
-        ("fetch 16 KB", 145),
+        ("fetch one record", 137),
+        ("fetch 16 KB", 147),
         ("fetch 1 MB", 160),
     ],
 )
