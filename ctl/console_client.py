@@ -157,4 +157,4 @@ def _failure(response: httpx.Response) -> CommandError:
         sentence, faults = f"the console answered {response.status_code} {response.reason_phrase}", []
     if faults:
         sentence = f"{sentence.rstrip('.')} ({'; '.join(faults)})"
-    return CommandError(sentence, EXIT_USAGE if response.status_code == 422 else 1)
+    return CommandError(sentence, EXIT_USAGE if response.status_code in (400, 422) else 1)

@@ -4,6 +4,7 @@ from importlib.resources import as_file, files
 from typing import Final
 
 from fastapi import FastAPI
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.staticfiles import StaticFiles
@@ -26,6 +27,7 @@ from tenants.api import (
     whitelist,
 )
 from tenants.api.middleware import Authenticate, BodyLimit, SecurityHeaders, Turns
+from tenants.api.request_ids import RequestIds
 from tenants.api.schema import openapi
 from tenants.ckafka.endpoint import CkafkaEndpoint
 from tenants.console import Console
@@ -36,6 +38,8 @@ BODY_BYTES_MAX: Final = 1024 * 1024
 """Of a request to the console whose caller is known."""
 STRANGERS_BODY_BYTES_MAX: Final = 16 * 1024
 """Of one whose caller is not known: a login has little to say."""
+COMPRESSED_BYTES_MIN: Final = 2048
+"""Smaller answers are sent as they are: a secret is in none that is larger."""
 _ROUTERS: Final = (
     accounts.router,
     access_keys.router,
@@ -83,6 +87,8 @@ def create_console_app(console: Console) -> FastAPI:
     app.add_middleware(Authenticate, accounts=console.accounts, rates=console.rates)
     app.add_middleware(CkafkaEndpoint, plane=console)
     app.add_middleware(SecurityHeaders)
+    app.add_middleware(GZipMiddleware, minimum_size=COMPRESSED_BYTES_MIN, compresslevel=4)
+    app.add_middleware(RequestIds)
     return app
 
 

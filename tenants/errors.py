@@ -34,6 +34,10 @@ class Exists(Conflict):
     """Something of that name is there already."""
 
 
+class Stale(Refused):
+    """The caller has seen an older state of the thing than the one that it is in."""
+
+
 class Unauthenticated(Refused):
     """No credentials, or wrong ones."""
 

@@ -7,6 +7,7 @@ from fastapi import APIRouter, Response
 
 from tenants.api import models, views
 from tenants.api.context import Asker, Found, Paging, Plane, Tenant, after_key
+from tenants.api.versions import Versioned
 from tenants.usecases.instances import Change, NewInstance
 
 router = APIRouter(prefix="/v1/instances", tags=["instances"])
@@ -30,6 +31,7 @@ async def create_instance(
     plane: Plane,
     caller: Asker,
     response: Response,
+    version: Versioned,
     body: models.InstanceCreate,
     tenant: Tenant = None,
 ) -> models.InstanceView:
@@ -49,19 +51,21 @@ async def create_instance(
         legacy_clients=body.legacy_clients,
     )
     created = await asyncio.to_thread(plane.instances.create, caller, home, order)
+    version.tell(created)
     response.headers["Location"] = f"/v1/instances/{created.id}"
     return await views.instance_view(plane, created)
 
 
 @router.get("/{instance}")
-async def instance(plane: Plane, found: Found) -> models.InstanceView:
+async def instance(plane: Plane, found: Found, version: Versioned) -> models.InstanceView:
     """One instance."""
+    version.tell(found)
     return await views.instance_view(plane, found)
 
 
 @router.patch("/{instance}")
 async def change_instance(
-    plane: Plane, caller: Asker, found: Found, body: models.InstanceChange
+    plane: Plane, caller: Asker, found: Found, version: Versioned, body: models.InstanceChange
 ) -> models.InstanceView:
     """Resize, rename, limits and switches. Rates and capacity take effect within two periods, and nobody
     is disconnected. Less capacity than is stored is refused: it would block every producer at once."""
@@ -77,26 +81,44 @@ async def change_instance(
         legacy_clients=body.legacy_clients,
     )
     usage = await plane.quota.usage_of(found.id)
-    changed = await asyncio.to_thread(plane.instances.change, caller, found.id, None, wanted, usage)
+    changed = await asyncio.to_thread(
+        plane.instances.expecting(version.expected).change, caller, found.id, None, wanted, usage
+    )
+    version.tell(changed)
     return await views.instance_view(plane, changed)
 
 
 @router.delete("/{instance}", status_code=202)
-async def delete_instance(plane: Plane, caller: Asker, found: Found) -> models.InstanceView:
+async def delete_instance(
+    plane: Plane, caller: Asker, found: Found, version: Versioned
+) -> models.InstanceView:
     """Delete it: gone for everybody at once and its name free; its data is purged in the background."""
-    deleted = await asyncio.to_thread(plane.instances.delete, caller, found.id, None)
+    deleted = await asyncio.to_thread(
+        plane.instances.expecting(version.expected).delete, caller, found.id, None
+    )
+    version.tell(deleted)
     return await views.instance_view(plane, deleted)
 
 
 @router.post("/{instance}/suspend")
-async def suspend_instance(plane: Plane, caller: Asker, found: Found) -> models.InstanceView:
+async def suspend_instance(
+    plane: Plane, caller: Asker, found: Found, version: Versioned
+) -> models.InstanceView:
     """Cut its clients and admit none. Its address stays its own; data and retention go on."""
-    suspended = await asyncio.to_thread(plane.instances.suspend, caller, found.id, None)
+    suspended = await asyncio.to_thread(
+        plane.instances.expecting(version.expected).suspend, caller, found.id, None
+    )
+    version.tell(suspended)
     return await views.instance_view(plane, suspended)
 
 
 @router.post("/{instance}/resume")
-async def resume_instance(plane: Plane, caller: Asker, found: Found) -> models.InstanceView:
+async def resume_instance(
+    plane: Plane, caller: Asker, found: Found, version: Versioned
+) -> models.InstanceView:
     """Serve a suspended instance again: `creating` until every gateway does."""
-    resumed = await asyncio.to_thread(plane.instances.resume, caller, found.id, None)
+    resumed = await asyncio.to_thread(
+        plane.instances.expecting(version.expected).resume, caller, found.id, None
+    )
+    version.tell(resumed)
     return await views.instance_view(plane, resumed)

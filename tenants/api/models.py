@@ -65,6 +65,11 @@ class Problem(ViewModel):
     status: int = Field(examples=[404])
     detail: str = Field(examples=["there is no instance 'shop'"])
     instance: str = Field(description="the path of the request", examples=["/v1/instances/shop"])
+    request_id: str | None = Field(
+        default=None,
+        description="of the answer's X-Request-Id: operators find it in the log",
+        examples=["5f0c2a9b41d7e386"],
+    )
     errors: list[FieldFault] | None = None
 
 

@@ -11,6 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import Scope
 
 from runtime.logs import get_logger
+from tenants.api.request_ids import HEADER, request_id
 from tenants.errors import (
     Conflict,
     Exists,
@@ -19,6 +20,7 @@ from tenants.errors import (
     LimitReached,
     NotFound,
     Refused,
+    Stale,
     TooMany,
     Unauthenticated,
     Unavailable,
@@ -33,6 +35,7 @@ STATUS_OF: Final[dict[type[Refused], HTTPStatus]] = {
     Conflict: HTTPStatus.CONFLICT,
     Exists: HTTPStatus.CONFLICT,
     LimitReached: HTTPStatus.CONFLICT,
+    Stale: HTTPStatus.PRECONDITION_FAILED,
     Unauthenticated: HTTPStatus.UNAUTHORIZED,
     Forbidden: HTTPStatus.FORBIDDEN,
     TooMany: HTTPStatus.TOO_MANY_REQUESTS,
@@ -67,14 +70,12 @@ def problem(
         "detail": detail,
         "instance": path,
     }
+    told = dict(headers or {})
+    if (own := request_id()) is not None:
+        body["request_id"] = told[HEADER] = own
     if errors is not None:
         body["errors"] = errors
-    return Response(
-        msgspec.json.encode(body),
-        status,
-        media_type=MEDIA_TYPE,
-        headers=None if headers is None else dict(headers),
-    )
+    return Response(msgspec.json.encode(body), status, media_type=MEDIA_TYPE, headers=told)
 
 
 def of_refusal(refusal: Refused, scope: Scope) -> Response:
@@ -131,7 +132,8 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(RequestValidationError)
     async def _malformed(request: Request, error: RequestValidationError) -> Response:
         errors = [_field_fault(one) for one in error.errors()]
-        return problem(422, _first(errors), request.url.path, errors=errors)
+        is_json = not any(one["type"] == "json_invalid" for one in error.errors())
+        return problem(422 if is_json else 400, _first(errors), request.url.path, errors=errors)
 
     @app.exception_handler(HTTPException)
     async def _http(request: Request, error: HTTPException) -> Response:

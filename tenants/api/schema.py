@@ -30,12 +30,14 @@ _WRITES: Final = ("post", "put", "patch", "delete")
 _ASKS_OTHERS: Final = ("/topics", "/groups", "/quota", "/usage", "/bills", "/advice")
 """Paths whose answers need a broker, the quota master or the pipeline's tables."""
 _EXAMPLES: Final[dict[str, tuple[str, str]]] = {
+    "400": ("Bad Request", "the body is not JSON: Expecting value"),
+    "412": ("Precondition Failed", "'shop' has been changed since you read it: read it again"),
     "401": ("Not logged in", "log in, or send an API key as Authorization: Bearer KEY"),
     "403": ("Not allowed", "viewers may only read: use an owner's key or login"),
     "404": ("Not found", "there is no instance 'shop'"),
     "409": ("Conflict", "an instance named 'shop' exists already: names are unique within a tenant"),
     "422": ("Invalid request", "produce_rate_bytes_per_s: rates under 100 kB/s are refused, not 5 kB/s"),
-    "429": ("Too Many Requests", "too many wrong passwords from your address: wait a minute"),
+    "429": ("Too Many Requests", "your key or login may send 500 requests in 10 s: slow down"),
     "503": ("Unavailable", "the brokers do not answer now; data is safe. Try again in a few seconds"),
 }
 
@@ -88,10 +90,13 @@ def _add_problems(path: str, method: str, operation: dict[str, Any]) -> None:
     statuses = {"401", "422"}
     if method in _WRITES:
         statuses |= {"403", "409"}
+        if "requestBody" in operation:
+            statuses.add("400")
     if "{" in path:
         statuses.add("404")
-    if path.endswith(("/session", "/reset-password", "/stream")):
-        statuses.add("429")
+    if any(one.get("name") == "if-match" for one in operation.get("parameters", ())):
+        statuses.add("412")
+    statuses.add("429")
     if any(word in path for word in _ASKS_OTHERS) or path == "/v1/instances":
         statuses.add("503")
     for status in sorted(statuses):

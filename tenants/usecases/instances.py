@@ -1,5 +1,6 @@
 """The life of an instance: create, change, suspend, resume, delete, and who may connect to it."""
 
+import copy
 import secrets
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from contracts.request_time import default_request_percent
 from contracts.specs import Deletion, FullBehaviour, Limits
 from runtime.clock import epoch_ms
 from tenants import cidrs, lifecycle
-from tenants.errors import Conflict, Exists, Invalid, no_instance
+from tenants.errors import Conflict, Exists, Invalid, Stale, no_instance
 from tenants.lifecycle import Event, Fault, State
 from tenants.model import DEFAULT_TENANT, SYSTEM_TENANT, Caller, Instance
 from tenants.store import audit, instances, registry
@@ -87,6 +88,13 @@ class Instances:
         self._ceilings = ceilings
         self._changed = changed
         self._deletion_grace_ms = deletion_grace_ms
+        self._expected: int | None = None
+
+    def expecting(self, revision: int | None) -> "Instances":
+        """The same; each change raises Stale unless the instance has this revision. None: any."""
+        made = copy.copy(self)
+        made._expected = revision
+        return made
 
     # --- reading --------------------------------------------------------------------------------
 
@@ -331,6 +339,8 @@ class Instances:
             before = _find(connection, caller, reference, tenant)
             if before.id == SYSTEM_INSTANCE_ID:
                 raise Conflict("the system instance is Portico's own and cannot be changed")
+            if self._expected not in (None, before.revision):
+                raise Stale(f"'{before.name}' has been changed since you read it: read it again")
             wanted = edit(connection, before)
             if wanted == before:
                 return before

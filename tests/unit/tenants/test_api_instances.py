@@ -82,8 +82,12 @@ async def test_malformed_orders_name_the_field(operator: Caller, body: object, f
 
 
 async def test_a_body_that_is_not_json(operator: Caller, client: httpx.AsyncClient) -> None:
-    answer = await operator("POST", "instances", content=b"{")
-    assert answer.status_code == 422
+    for malformed in (b"{", b"", b"\xff\xfe", b"[" * 100_000):
+        sent = {"Content-Type": "application/json", "Authorization": f"Bearer {OPERATOR_KEY}"}
+        answer = await client.post("/v1/instances", content=malformed, headers=sent)
+        assert answer.status_code == (400 if malformed else 422), answer.text
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert answer.json()["request_id"] == answer.headers["x-request-id"]
     form = {"Content-Type": "application/x-www-form-urlencoded", "Authorization": f"Bearer {OPERATOR_KEY}"}
     answer = await client.post("/v1/instances", content=json.dumps(ORDER), headers=form)
     assert answer.status_code == 422

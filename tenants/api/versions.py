@@ -1,0 +1,46 @@
+"""ETag and If-Match of what belongs to an instance: its revision, so nobody undoes what he has not seen."""
+
+import re
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+from fastapi import Depends, Header, Response
+
+from tenants.errors import Stale
+from tenants.model import Instance
+
+_TAG: Final = re.compile(r'"r([0-9]{1,18})"')
+IfMatch = Annotated[
+    str | None,
+    Header(
+        max_length=200,
+        description="the ETag of what you have seen: 412 when it has been changed since",
+        examples=['"r42"'],
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """What the caller has seen, and where he is told what there is now."""
+
+    expected: int | None
+    """The instance's revision; None: any."""
+    response: Response
+
+    def tell(self, instance: Instance) -> None:
+        """Send the ETag of an instance as it is now. Live figures and `state` are not part of it."""
+        self.response.headers["ETag"] = f'"r{instance.revision}"'
+
+
+async def version_of(response: Response, if_match: IfMatch = None) -> Version:
+    """Raises: Stale for what is not an ETag of ours; weak ones match nothing (RFC 9110, 13.1.1)."""
+    if if_match is None or if_match.strip() == "*":
+        return Version(None, response)
+    match = _TAG.fullmatch(if_match.strip())
+    if match is None:
+        raise Stale("If-Match is not an ETag of this resource: read it again")
+    return Version(int(match[1]), response)
+
+
+Versioned = Annotated[Version, Depends(version_of)]
