@@ -92,7 +92,7 @@ async def test_wrong_user_and_wrong_password_look_the_same_and_are_limited(
     for user in ("admin", "nobody"):
         answer = await client.post("/v1/session", json={"user": user, "password": "wrong"})
         assert answer.status_code == 401
-        bodies.append(answer.json())
+        bodies.append(answer.json() | {"request_id": None})
     assert bodies[0] == bodies[1]
     for _ in range(FAILURES_MAX_PER_PAIR - 1):
         await client.post("/v1/session", json={"user": "admin", "password": "wrong"})
@@ -166,7 +166,7 @@ async def test_only_operators_name_a_tenant(operator: Caller) -> None:
     absent = await owner("GET", "instances?tenant=absent")
     everyone = await owner("GET", "instances?tenant=*")
     assert [one.status_code for one in (there, absent, everyone)] == [403, 403, 403]
-    assert there.json() == absent.json()
+    assert there.json() | {"request_id": None} == absent.json() | {"request_id": None}
     assert (await operator("GET", "instances?tenant=absent")).status_code == 404
 
 
