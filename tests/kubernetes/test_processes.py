@@ -1,5 +1,6 @@
 """What the chart renders starts, finds each other and carries records: the manifests' processes, here."""
 
+import re
 import shutil
 import time
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ import pytest
 
 from tests.kubernetes.chart import one, render
 from tests.kubernetes.cluster import Cluster
+from tests.kubernetes.test_monitoring import expressions
 
 VALUES = {
     "broker": {"replicas": 3, "storage": {"volumes": 2}},
@@ -18,6 +20,9 @@ VALUES = {
     "zookeeper": {"mode": "bundled"},
     "monitoring": {"podMonitor": {"enabled": True}},
 }
+
+_NOT_HERE = {"portico_redis_up"}
+"""Told where there is a Redis."""
 
 
 @pytest.fixture(scope="module")
@@ -139,5 +144,28 @@ def test_every_file_of_a_process_is_on_a_volume(cluster: Cluster, tmp_path: Path
             for path in pod.directory.rglob("*")
             if path.is_file() and path.suffix != ".log"
         }
-        if pod.component != "zookeeper":
+        if pod.component not in ("zookeeper", "operator"):
             assert written == {"volumes"}, pod.name
+
+
+def test_every_metric_that_is_asked_for_is_told(cluster: Cluster) -> None:
+    """Names in alerts, rules and dashboards, against what all processes tell."""
+    secret = cluster.secrets["demo-portico-secrets"]["internal-secret"]
+    told = {"up", *_NOT_HERE}
+    for pod in cluster.pods:
+        for container in pod.spec["containers"]:
+            for port in container["ports"]:
+                if not port["name"].startswith(("metrics", "http-master")):
+                    continue
+                url = f"http://{pod.address}:{port['containerPort']}/metrics"
+                text = httpx.get(
+                    url, headers={"Authorization": f"Bearer {secret}"}, timeout=30, trust_env=False
+                ).text
+                for name, kind in re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE):
+                    told |= {f"{name}_bucket"} if kind == "histogram" else {name}
+    asked = {
+        name
+        for text in expressions()
+        for name in re.findall(r"\b(?:portico|process)_[a-z_0-9]+\b(?!\s*[=~!]=?)", text)
+    }
+    assert asked - told == set()
