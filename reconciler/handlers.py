@@ -12,6 +12,8 @@ GROUP: Final = "portico.dev"
 VERSION: Final = "v1alpha1"
 INSTANCES: Final = "kafkainstances"
 TOPICS: Final = "kafkatopics"
+_INDEX: Final = "instances"
+"""Its id, by which handlers are given it."""
 _DELETION_AGAIN_S: Final = 15.0
 _DELETION_AGAIN_LAST_S: Final = 300.0
 
@@ -19,39 +21,49 @@ _DELETION_AGAIN_LAST_S: Final = 300.0
 def register(registry: kopf.OperatorRegistry, reconciler: Reconciler, drift_s: float) -> None:
     """Put the handlers of both kinds into a registry. `drift_s`: between two looks at one object."""
 
-    @kopf.index(GROUP, VERSION, INSTANCES, registry=registry)
+    @kopf.index(GROUP, VERSION, INSTANCES, id=_INDEX, registry=registry)
     def instance_index(body: kopf.Body, **_: Any) -> dict[tuple[str, str], tuple[str, str | None]]:
         key = str(body.metadata.namespace), str(body.metadata.name)
         return {key: (str(body.metadata.uid), body.status.get("id"))}
 
-    @kopf.on.create(GROUP, VERSION, INSTANCES, registry=registry)
-    @kopf.on.update(GROUP, VERSION, INSTANCES, field="spec", registry=registry)
-    @kopf.on.resume(GROUP, VERSION, INSTANCES, registry=registry)
+    @kopf.on.create(GROUP, VERSION, INSTANCES, id="instance", registry=registry)
+    @kopf.on.update(GROUP, VERSION, INSTANCES, id="instance", field="spec", registry=registry)
+    @kopf.on.resume(GROUP, VERSION, INSTANCES, id="instance", registry=registry)
     async def instance_changed(body: kopf.Body, patch: kopf.Patch, retry: int, **given: Any) -> None:
-        _tell(patch, body, await reconciler.instance(body, _owner(given["instance_index"]), retry))
+        _tell(patch, body, await reconciler.instance(body, _owner(given[_INDEX]), retry))
 
-    @kopf.timer(GROUP, VERSION, INSTANCES, interval=drift_s, initial_delay=drift_s, registry=registry)
+    @kopf.timer(
+        GROUP,
+        VERSION,
+        INSTANCES,
+        id="instance-drift",
+        interval=drift_s,
+        initial_delay=drift_s,
+        registry=registry,
+    )
     async def instance_drifts(body: kopf.Body, patch: kopf.Patch, **given: Any) -> None:
-        _note(patch, body, await reconciler.instance(body, _owner(given["instance_index"]), 0))
+        _note(patch, body, await reconciler.instance(body, _owner(given[_INDEX]), 0))
 
-    @kopf.on.delete(GROUP, VERSION, INSTANCES, registry=registry)
+    @kopf.on.delete(GROUP, VERSION, INSTANCES, id="instance-deleted", registry=registry)
     async def instance_deleted(body: kopf.Body, retry: int, **_: Any) -> None:
         try:
             await reconciler.instance_deleted(body)
         except (Refused, Unreachable) as error:
             raise kopf.TemporaryError(str(error), delay=_deletion_delay(retry)) from error
 
-    @kopf.on.create(GROUP, VERSION, TOPICS, registry=registry)
-    @kopf.on.update(GROUP, VERSION, TOPICS, field="spec", registry=registry)
-    @kopf.on.resume(GROUP, VERSION, TOPICS, registry=registry)
+    @kopf.on.create(GROUP, VERSION, TOPICS, id="topic", registry=registry)
+    @kopf.on.update(GROUP, VERSION, TOPICS, id="topic", field="spec", registry=registry)
+    @kopf.on.resume(GROUP, VERSION, TOPICS, id="topic", registry=registry)
     async def topic_changed(body: kopf.Body, patch: kopf.Patch, retry: int, **given: Any) -> None:
-        _tell(patch, body, await reconciler.topic(body, _instance_of(body, given["instance_index"]), retry))
+        _tell(patch, body, await reconciler.topic(body, _instance_of(body, given[_INDEX]), retry))
 
-    @kopf.timer(GROUP, VERSION, TOPICS, interval=drift_s, initial_delay=drift_s, registry=registry)
+    @kopf.timer(
+        GROUP, VERSION, TOPICS, id="topic-drift", interval=drift_s, initial_delay=drift_s, registry=registry
+    )
     async def topic_drifts(body: kopf.Body, patch: kopf.Patch, **given: Any) -> None:
-        _note(patch, body, await reconciler.topic(body, _instance_of(body, given["instance_index"]), 0))
+        _note(patch, body, await reconciler.topic(body, _instance_of(body, given[_INDEX]), 0))
 
-    @kopf.on.delete(GROUP, VERSION, TOPICS, registry=registry)
+    @kopf.on.delete(GROUP, VERSION, TOPICS, id="topic-deleted", registry=registry)
     async def topic_deleted(body: kopf.Body, retry: int, **_: Any) -> None:
         try:
             await reconciler.topic_deleted(body)
