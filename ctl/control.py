@@ -132,6 +132,16 @@ def _operator_key(layout: Layout, given: Path | None) -> str:
         return key
 
 
+def _identity(layout: Layout) -> str:
+    """Of this process among those that share a database: drawn once for a data directory."""
+    path = layout.control_dir / "process-id"
+    try:
+        return path.read_text().strip()
+    except FileNotFoundError:
+        path.write_text(secrets.token_hex(8))
+        return path.read_text()
+
+
 def _gateways_run(layout: Layout) -> bool:
     """Whether gateways of this stack hold their ports: then only this process is starting again."""
     for path in layout.run_file("control").parent.glob("gateway-*.json"):
@@ -208,6 +218,7 @@ class Control:
         self.layout.control_dir.mkdir(parents=True, exist_ok=True)
         first, _, last = options.vports.partition("-")
         config = ConsoleConfig(
+            identity=_identity(self.layout),
             database_url=options.database_url or sqlite_url(str(self.layout.control_dir / "portico.db")),
             vip_pool=parse_vip(options.vip, int(first), int(last)),
             default_cluster_id=CLUSTER_ID,
@@ -229,6 +240,11 @@ class Control:
     async def run(self) -> None:
         """Serve until cancelled."""
         key = _operator_key(self.layout, self.options.operator_key_file)
+        if self.options.zookeeper is None and await asyncio.to_thread(self.console.others_live):
+            raise SystemExit(
+                "another control process uses this database: several need --zookeeper, by which they elect "
+                "the quota master (one that was killed is forgotten after 10 s)"
+            )
         made = await asyncio.to_thread(self.console.bootstrap, key)
         if not _gateways_run(self.layout):
             for failed in await asyncio.to_thread(self.console.withhold_taken_ports):
@@ -244,10 +260,17 @@ class Control:
             if serves.done():
                 self._tell(key, made.admin_password)
                 LIFE.serving()
-                await asyncio.wait([serving, internal.ended], return_when=asyncio.FIRST_COMPLETED)
+                await self._until_ended(serving, internal.ended)
         finally:
             await self._close(tasks, serving, internal)
         internal.ended.result()  # raises what ended it
+
+    async def _until_ended(self, *parts: asyncio.Future[None]) -> None:
+        """Until a part ends, or the database moved on without this release. Raises: SystemExit."""
+        while not (await asyncio.wait(parts, timeout=1, return_when=asyncio.FIRST_COMPLETED))[0]:
+            shared = self.console.shared
+            if shared is not None and shared.must_end.is_set():
+                raise SystemExit(shared.schema_moved)
 
     def _start_internal(self, serves: asyncio.Future[None]) -> LoopThread:
         loop = asyncio.get_running_loop()

@@ -40,6 +40,8 @@ class DatabaseUrl:
 class ConsoleConfig:
     """Settings of one control plane; all need a restart."""
 
+    identity: str = "control"
+    """Of this control process among those that share a database; the same after a restart."""
     database_url: str
     """SQLAlchemy's: `sqlite:////path/console.db`, or `postgresql+psycopg://...` in production."""
     vip_pool: VipPool

@@ -3,8 +3,10 @@
 import asyncio
 from collections.abc import Callable
 
+from sqlalchemy import Connection
+
 from contracts.names import SYSTEM_INSTANCE_ID
-from contracts.specs import ClusterSpec
+from contracts.specs import ClusterSpec, ConsumerKind
 from runtime.clock import epoch_ms, monotonic_ms
 from runtime.internal_http import InternalClient
 from runtime.redis_link import RedisLink, RedisUrl
@@ -16,15 +18,18 @@ from tenants.config import ConsoleConfig
 from tenants.feed import Feed
 from tenants.found import Found, FoundLedger
 from tenants.hashing import HashingLine
+from tenants.hearsay import Hearsay
 from tenants.lifecycle import State
 from tenants.model import Instance
 from tenants.purge import Purge
+from tenants.purge_rule import LATELY_MS
 from tenants.quota import QuotaSource
 from tenants.remembered import CallerMemory
 from tenants.shared_ledger import SharedLedger
 from tenants.shared_limits import LoginLimits, RequestRates
-from tenants.store import instances, registry
+from tenants.store import followers, instances, registry
 from tenants.store.engine import Store
+from tenants.store.shared_session import Office, SharedSession, SoleOffice, others_live
 from tenants.system_topics import SystemTopics
 from tenants.tables import DeltaTables
 from tenants.usecases.access_keys import AccessKeys
@@ -97,19 +102,24 @@ class Console:
         self.closing = asyncio.Event()
         """Set when the process stops: live streams end by themselves."""
         self._pool = ConnectionPool(config.secret)
+        self.shared = self._shared_session() if self.store.is_shared else None
+        """With the other control processes of the same database."""
+        self.office: Office = self.shared or SoleOffice()
         self.purge = Purge(
             self.store,
             self.gateways,
             self.cluster,
+            office=self.office,
             ordered=self.feed.notify,
             started_at_ms=epoch_ms(),
         )
 
     def bootstrap(self, operator_key: str) -> Bootstrap:
         """Prepare the store; before `start`. The admin's password is in the answer at the first start."""
-        made = self.accounts.bootstrap(operator_key, self.config)
+        made = self.accounts.bootstrap(operator_key, self.config, is_alone=not self.store.is_shared)
         with self.store.write() as connection:
-            self.placement.settle_hosts(connection, epoch_ms())
+            if not self._others_live(connection):
+                self.placement.settle_hosts(connection, epoch_ms())
             system = instances.by_id(connection, SYSTEM_INSTANCE_ID)
             assert system is not None, "made just now"
             self.placement.extend(connection, system, epoch_ms())
@@ -117,21 +127,46 @@ class Console:
 
     def withhold_taken_ports(self) -> list[Instance]:
         """Fail instances whose ports another program has. Only when no gateway of this stack runs, that
-        is when the stack starts and not when just the control plane is started again."""
+        is when the stack starts and not when just the control plane is started again, or one more."""
         with self.store.write() as connection:
+            now_ms = epoch_ms()
+            gateways = [one for one in followers.all_of(connection) if one.kind is ConsumerKind.GATEWAY]
+            if self.store.is_shared and any(now_ms - one.heard_at_ms < LATELY_MS for one in gateways):
+                return []
             return self.placement.withhold_taken_ports(connection, epoch_ms())
+
+    def others_live(self) -> bool:
+        """Whether another control process uses the same database now."""
+        with self.store.read() as connection:
+            return self._others_live(connection)
+
+    def _others_live(self, connection: Connection) -> bool:
+        return self.store.is_shared and others_live(connection, self.config.identity)
+
+    def _shared_session(self) -> SharedSession:
+        hearsay = Hearsay(self.feed, self.gateways, self.found)
+        return SharedSession(
+            self.store,
+            self.config.database_url,
+            self.config.identity,
+            tell=lambda: hearsay.tell(monotonic_ms()),
+            hear=lambda others: hearsay.hear(others, monotonic_ms()),
+            changed=self.feed.notify,
+        )
 
     def start_feed(self, tasks: Supervised) -> None:
         """Start what serves the followers of the feed, on the loop that its polls come on."""
         self.feed.start()
+        if self.shared is not None:
+            self.shared.start()
         tasks.spawn("feed", self.feed.run)
-        tasks.spawn("port-releases", self.feed.run_port_releases)
+        tasks.spawn("port-releases", lambda: self.feed.run_port_releases(self.office))
         tasks.spawn("wake-ups", WakeUps(self.redis, self.store, self.feed).run)
 
     def start(self, tasks: Supervised) -> None:
         """Start what calls the brokers, on the loop of the console's routes."""
         tasks.spawn("purge", self.purge.run)
-        tasks.spawn("system-topics", SystemTopics(self.store, self.cluster).run)
+        tasks.spawn("system-topics", SystemTopics(self.store, self.cluster, self.office).run)
 
     async def cluster(self, cluster_id: str) -> Cluster:
         """A cluster at the addresses its brokers registered."""
@@ -164,6 +199,8 @@ class Console:
 
     def close(self) -> None:
         """Close connections, to brokers and the database."""
+        if self.shared is not None:
+            self.shared.close()
         self._pool.close()
         self._tables.close()
         if self.redis is not None:

@@ -25,9 +25,10 @@ from tenants.lifecycle import Event, State
 from tenants.model import Instance
 from tenants.purge_rule import FORGET_AFTER_MS, HEARD_EVERY_MS
 from tenants.store import changes, followers, instances, lineages
-from tenants.store.engine import Store
+from tenants.store.engine import Store, StoreFault
 from tenants.store.followers import Follower
 from tenants.store.lineages import Position, Verdict
+from tenants.store.shared_session import Office
 from tenants.usecases.placement import Placement
 from tenants.waiting import wait_until
 
@@ -49,6 +50,8 @@ class Feed:
         self.consumers: dict[str, Consumer] = {}
         self._written: dict[str, Follower] = {}
         """As the store has them from us."""
+        self._elsewhere: dict[str, Consumer] = {}
+        """Who told another control process of this database; replaced as a whole."""
         self.revision = 0
         """The newest known to this process."""
         self.committed = asyncio.Event()
@@ -163,13 +166,26 @@ class Feed:
     def live(self, kind: ConsumerKind) -> dict[str, Consumer]:
         """The followers of a kind that are to be waited for. May be called from any thread."""
         now_ms = monotonic_ms()
-        known = list(self.consumers.items())
+        known = self.followers().items()
         return {name: one for name, one in known if one.kind is kind and one.is_live(now_ms)}
+
+    def followers(self) -> dict[str, Consumer]:
+        """Everybody who follows this feed, here or at another control process: as heard of last. May be
+        called from any thread."""
+        known = dict(self._elsewhere)
+        for name, one in list(self.consumers.items()):
+            if one.polls_open or name not in known or known[name].seen_ms <= one.seen_ms:
+                known[name] = one
+        return known
+
+    def hear(self, elsewhere: dict[str, Consumer]) -> None:
+        """What other control processes were told. May be called from any thread."""
+        self._elsewhere = elsewhere
 
     def applied_everywhere(self, revision: int) -> bool:
         """Whether every live gateway, and at least one, has applied a revision. May be called from any
         thread."""
-        return judge("", revision, list(self.consumers.values()), monotonic_ms())[0] is Outcome.SERVED
+        return judge("", revision, list(self.followers().values()), monotonic_ms())[0] is Outcome.SERVED
 
     # --- settling -------------------------------------------------------------------------------
 
@@ -179,9 +195,13 @@ class Feed:
         while True:
             await wait_until(self._to_settle, _SETTLE_EVERY_S if waiting else None)
             self._to_settle.clear()
-            waiting = await self.settle()
+            try:
+                waiting = await self.settle()
+            except StoreFault:  # polls tell of it
+                waiting = True
+                await asyncio.sleep(_SETTLE_EVERY_S)
 
-    async def run_port_releases(self) -> None:
+    async def run_port_releases(self, office: Office) -> None:
         """Look now and then whether ports that others had are free again; for ever."""
 
         def release() -> int:
@@ -193,6 +213,8 @@ class Feed:
 
         while True:
             await asyncio.sleep(_RELEASE_EVERY_S)
+            if office.since_ms is None:
+                continue
             if await asyncio.to_thread(release):
                 self._tell()
 
@@ -204,7 +226,7 @@ class Feed:
                 del self.consumers[name]
                 self._written.pop(name, None)
         # The thread works on a copy: polls go on meanwhile.
-        consumers = [replace(one, failures=dict(one.failures)) for one in self.consumers.values()]
+        consumers = [replace(one, failures=dict(one.failures)) for one in self.followers().values()]
         news = self._unwritten(now_ms)
         waiting = await asyncio.to_thread(self._settle, consumers, now_ms)
         if news:

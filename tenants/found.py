@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+import msgspec
+
 from contracts.holdings import SPECS_AT_ONCE_MAX, Holding, HoldingsReport
 from contracts.specs import InstanceSpec
 from tenants.vports import Endpoint
@@ -37,6 +39,8 @@ class _Teller:
     cluster_id: str | None
     seen_ms: int
     holdings: dict[str, Holding] = field(default_factory=dict)
+    report: HoldingsReport | None = None
+    """As it was told here; None: to another control process."""
 
 
 class FoundLedger:
@@ -50,15 +54,41 @@ class FoundLedger:
     def receive(self, report: HoldingsReport, now_ms: int) -> tuple[str, ...]:
         """Take a report; of which instances the spec is still wanted. `now_ms` is monotonic."""
         with self._turn:
-            holdings = {one.instance_id: one for one in report.holdings}
-            self._tellers[report.consumer] = _Teller(report.cluster_id, now_ms, holdings)
-            for one in report.holdings:
-                known = self._specs.get(one.instance_id)
-                if one.spec is not None and (known is None or known.revision <= one.spec.revision):
-                    self._specs[one.instance_id] = one.spec
+            self._take(report, now_ms)
+            self._tellers[report.consumer].report = report
             self._forget(now_ms)
             lacking = [one.instance_id for one in report.holdings if one.has_spec]
             return tuple(each for each in lacking if each not in self._specs)[:SPECS_AT_ONCE_MAX]
+
+    def _take(self, report: HoldingsReport, seen_ms: int) -> None:
+        holdings = {one.instance_id: one for one in report.holdings}
+        self._tellers[report.consumer] = _Teller(report.cluster_id, seen_ms, holdings)
+        for one in report.holdings:
+            known = self._specs.get(one.instance_id)
+            if one.spec is not None and (known is None or known.revision <= one.spec.revision):
+                self._specs[one.instance_id] = one.spec
+
+    def reports(self, now_ms: int) -> list[tuple[HoldingsReport, int]]:
+        """What was told here, with the specs that are known by now, and when; times are monotonic."""
+        with self._turn:
+            self._forget(now_ms)
+            return [
+                (msgspec.structs.replace(one.report, holdings=self._whole(one.report)), one.seen_ms)
+                for one in self._tellers.values()
+                if one.report is not None
+            ]
+
+    def _whole(self, report: HoldingsReport) -> tuple[Holding, ...]:
+        return tuple(
+            msgspec.structs.replace(one, spec=self._specs.get(one.instance_id)) for one in report.holdings
+        )
+
+    def hear(self, report: HoldingsReport, seen_ms: int) -> None:
+        """Take what somebody told another control process, unless we were told later."""
+        with self._turn:
+            known = self._tellers.get(report.consumer)
+            if known is None or known.seen_ms < seen_ms:
+                self._take(report, seen_ms)
 
     def _forget(self, now_ms: int) -> None:
         for consumer in [name for name, one in self._tellers.items() if _is_silent(one, now_ms)]:

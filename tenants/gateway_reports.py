@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from contracts.specs import GatewayInstanceReport, GatewayReport
+from contracts.specs import GatewayInstanceReport, GatewayReport, RefusedAddress
 from tenants.acknowledgement import SILENT_AFTER_MS
 
 REFUSALS_KEPT: Final = 50
@@ -24,6 +24,8 @@ class _Worker:
     boot_id: str
     seen_ms: int
     instances: dict[str, GatewayInstanceReport] = field(default_factory=dict)
+    is_ours: bool = True
+    """It reported here last, and not to another control process."""
 
 
 class GatewayLedger:
@@ -45,6 +47,7 @@ class GatewayLedger:
             worker = _Worker(report.boot_id, now_ms)
             self._workers[report.consumer] = worker
         worker.seen_ms = now_ms
+        worker.is_ours = True
         told = {one.instance_id for one in report.instances}
         for instance_id, last in worker.instances.items():
             if instance_id not in told and last.connections:
@@ -55,6 +58,63 @@ class GatewayLedger:
             worker.instances[one.instance_id] = one
             kept = self._refusals.setdefault(one.instance_id, deque(maxlen=REFUSALS_KEPT))
             kept.extend(Refusal(each.at_ms, each.address, report.consumer) for each in one.refused)
+
+    def reports(self) -> list[tuple[GatewayReport, int]]:
+        """What workers that report here told, each as one report, and when (monotonic)."""
+        return [
+            (
+                GatewayReport(
+                    consumer=name,
+                    boot_id=worker.boot_id,
+                    sent_at_ms=0,
+                    instances=tuple(self._whole(name, one) for one in worker.instances.values()),
+                ),
+                worker.seen_ms,
+            )
+            for name, worker in self._workers.items()
+            if worker.is_ours
+        ]
+
+    def _whole(self, gateway: str, report: GatewayInstanceReport) -> GatewayInstanceReport:
+        refused = tuple(
+            RefusedAddress(at_ms=one.at_ms, address=one.address)
+            for one in self._refusals.get(report.instance_id, ())
+            if one.gateway == gateway
+        )
+        return GatewayInstanceReport(
+            instance_id=report.instance_id,
+            connections=report.connections,
+            closed=report.closed,
+            refused=refused,
+        )
+
+    def hear(self, report: GatewayReport, seen_ms: int) -> None:
+        """Take what a worker told another control process, unless it told us later."""
+        worker = self._workers.get(report.consumer)
+        if worker is not None and worker.seen_ms >= seen_ms:
+            return
+        known = [
+            GatewayInstanceReport(
+                instance_id=one.instance_id,
+                connections=one.connections,
+                closed=one.closed,
+                refused=tuple(
+                    each
+                    for each in one.refused
+                    if Refusal(each.at_ms, each.address, report.consumer)
+                    not in self._refusals.get(one.instance_id, ())
+                ),
+            )
+            for one in report.instances
+        ]
+        told = GatewayReport(
+            consumer=report.consumer,
+            boot_id=report.boot_id,
+            sent_at_ms=report.sent_at_ms,
+            instances=tuple(known),
+        )
+        self.receive(told, seen_ms)
+        self._workers[report.consumer].is_ours = False
 
     def _keep_closed(self, worker: _Worker) -> None:
         for instance_id, report in worker.instances.items():

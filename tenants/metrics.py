@@ -26,6 +26,15 @@ class ConsoleCollector(Collector):
             stored = []
         yield GaugeMetricFamily("portico_store_up", "1: the database answers", value=float(bool(stored)))
         yield from stored
+        yield GaugeMetricFamily(
+            "portico_control_runs_jobs",
+            "1: purges and other jobs are this control process's",
+            value=float(self._console.office.since_ms is not None),
+        )
+        moved = self._console.shared is not None and bool(self._console.shared.schema_moved)
+        yield GaugeMetricFamily(
+            "portico_store_schema_ahead", "1: a newer release migrated the database", value=float(moved)
+        )
         yield from self._followers()
         yield GaugeMetricFamily(
             "portico_console_streams_open", "Live views open", value=len(self._console.streams)

@@ -19,7 +19,8 @@ from tenants.model import Instance
 from tenants.purge_rule import World
 from tenants.shared_ledger import SharedLedger
 from tenants.store import followers, instances, registry
-from tenants.store.engine import Store, feed_position
+from tenants.store.engine import Store, StoreFault, feed_position
+from tenants.store.shared_session import Office
 
 _log = get_logger(__name__)
 _EVERY_S: Final = 1.0
@@ -34,6 +35,7 @@ class Purge:
         gateways: SharedLedger,
         cluster_of: Callable[[str], Awaitable[Cluster]],
         *,
+        office: Office,
         ordered: Callable[[], None],
         started_at_ms: int,
     ) -> None:
@@ -42,13 +44,18 @@ class Purge:
         self._store = store
         self._gateways = gateways
         self._cluster_of = cluster_of
+        self._office = office
         self._ordered = ordered
         self._started_at_ms = started_at_ms
 
     async def run(self) -> None:
         """Purge what is deleted and due; for ever."""
         while True:
-            for instance in await asyncio.to_thread(self._begin):
+            try:
+                begun = await asyncio.to_thread(self._begin)
+            except StoreFault:  # requests tell of it
+                begun = []
+            for instance in begun:
                 try:
                     if await self._purge(instance):
                         await asyncio.to_thread(self._finish, instance)
@@ -75,15 +82,17 @@ class Purge:
             del self.waiting[forgotten]
         if world is None:
             return []
+        leads = self._office.since_ms is not None
         for instance in due:
-            if self._may_go_on(instance, world):
+            if self._may_go_on(instance, world) and leads:
                 self._order(instance, world)
-        return [one for one in ordered if self._may_go_on(one, world)]
+        # who does not hold the office only knows why they wait
+        return [one for one in ordered if self._may_go_on(one, world) and leads]
 
     def _world(self, connection: Any, now_ms: int) -> World:
         return World(
             feed_id=feed_position(connection)[0],
-            started_at_ms=self._started_at_ms,
+            started_at_ms=max(self._started_at_ms, self._office.since_ms or 0),
             now_ms=now_ms,
             brokers=frozenset(
                 (cluster.cluster_id, broker.node_id)
@@ -106,6 +115,8 @@ class Purge:
             now = instances.by_id(connection, instance.id)
             if now != instance or feed_position(connection)[0] != world.feed_id:
                 return  # taken back meanwhile, or the history changed: looked at again soon
+            if not self._office.holds(connection):
+                return  # another process decides now
             state = lifecycle.transition(now.state, Event.PURGE)
             assert state is not None
             registry.free_endpoints(connection, now.id, world.now_ms)
@@ -137,5 +148,5 @@ class Purge:
         assert state is not None
         with self._store.write() as connection:
             now = instances.by_id(connection, instance.id)
-            if now is not None and now.revision == instance.revision:
+            if now is not None and now.revision == instance.revision and self._office.holds(connection):
                 instances.set_state(connection, instance.id, state, None)

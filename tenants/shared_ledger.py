@@ -19,6 +19,16 @@ class SharedLedger:
         with self._turn:
             self._ledger.receive(report, now_ms)
 
+    def reports(self) -> list[tuple[GatewayReport, int]]:
+        """What workers that report here told, and when (monotonic)."""
+        with self._turn:
+            return self._ledger.reports()
+
+    def hear(self, report: GatewayReport, seen_ms: int) -> None:
+        """Take what a worker told another control process; `seen_ms` is monotonic."""
+        with self._turn:
+            self._ledger.hear(report, seen_ms)
+
     def connections(self, instance_id: str, now_ms: int) -> int:
         """Open connections of an instance, over the workers that report."""
         with self._turn:

@@ -14,6 +14,7 @@ from tenants.errors import Conflict, Refused
 from tenants.model import Instance
 from tenants.store import instances
 from tenants.store.engine import Store
+from tenants.store.shared_session import Office
 
 _log = get_logger(__name__)
 _RETRY_S: Final = 1.0
@@ -27,14 +28,18 @@ USAGE_RETENTION_MS: Final = 7 * 24 * 3600 * 1000
 class SystemTopics:
     """The background task."""
 
-    def __init__(self, store: Store, cluster_of: Callable[[str], Awaitable[Cluster]]) -> None:
+    def __init__(self, store: Store, cluster_of: Callable[[str], Awaitable[Cluster]], office: Office) -> None:
         self._store = store
+        self._office = office
         self._cluster_of = cluster_of
 
     async def run(self) -> None:
         """Keep the topics there; for ever."""
         tries = 0
         while True:
+            if self._office.since_ms is None:
+                await asyncio.sleep(_RETRY_S)
+                continue
             try:
                 await self.ensure()
             except Refused as error:

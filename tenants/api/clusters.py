@@ -86,7 +86,7 @@ async def _facts(plane: Console, spec: ClusterSpec) -> ClusterFacts | None:
 def _seen(plane: Console) -> Seen:
     now_ms = monotonic_ms()
     seen: Seen = {}
-    for one in list(plane.feed.consumers.values()):
+    for one in plane.feed.followers().values():
         if one.broker is not None:
             cluster_id, address = one.broker
             age_ms = 0 if one.polls_open else now_ms - one.seen_ms

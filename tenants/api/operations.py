@@ -39,7 +39,7 @@ async def health(request: Request, plane: Plane) -> models.HealthView:
                 live=name in gateways,
                 connections=connections.get(name, 0),
             )
-            for name, one in sorted(plane.feed.consumers.items())
+            for name, one in sorted(plane.feed.followers().items())
             if one.kind is ConsumerKind.GATEWAY
         ],
         quota_master=has_master,

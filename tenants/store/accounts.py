@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, RowMapping, delete, insert, select, update
+from sqlalchemy import Connection, RowMapping, delete, func, insert, select, update
 
 from tenants.store import schema
 
@@ -165,6 +165,17 @@ def delete_key(connection: Connection, key_id: str) -> list[str]:
     table = schema.api_keys
     ended = list(connection.scalars(select(table.c.secret_sha256).where(table.c.id == key_id)))
     connection.execute(delete(table).where(table.c.id == key_id))
+    return ended
+
+
+def drop_local_keys(connection: Connection, prefix: str, unused_since_ms: int, *, but: str) -> list[str]:
+    """Revoke local operator keys that nobody has used since, but one: the secrets, hashed, that ended."""
+    table = schema.api_keys
+    is_local = (table.c.id == prefix) | table.c.id.startswith(f"{prefix}-", autoescape=True)
+    used_at_ms = func.coalesce(table.c.last_used_at_ms, table.c.created_at_ms)
+    gone = is_local & (table.c.id != but) & (used_at_ms <= unused_since_ms)
+    ended = list(connection.scalars(select(table.c.secret_sha256).where(gone)))
+    connection.execute(delete(table).where(gone))
     return ended
 
 

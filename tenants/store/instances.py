@@ -15,6 +15,8 @@ from tenants.store.engine import Drawn, next_revision
 GONE = (State.DELETED.value, State.PURGING.value, State.PURGED.value)
 OUTBOX_INSTANCE = "instance"
 OUTBOX_CLUSTER = "cluster"
+FEED_CHANNEL = "portico_feed"
+"""Where Postgres tells that the feed has news."""
 OUTBOX_KEPT = 10_000
 """Changes kept for followers that lag; one that lags more is sent everything."""
 
@@ -30,6 +32,8 @@ def append_outbox(
         )
     )
     connection.execute(delete(schema.outbox).where(schema.outbox.c.revision <= revision - OUTBOX_KEPT))
+    if connection.dialect.name == "postgresql":  # heard when this transaction commits, by all processes
+        connection.execute(select(func.pg_notify(FEED_CHANNEL, "")))
 
 
 def save(connection: Connection, instance: Instance, now_ms: int, *, new: bool = False) -> Instance:

@@ -197,6 +197,18 @@ followers = Table(
 )
 """What gateways, brokers and masters acknowledged, to whichever control plane of this store."""
 
+control_processes = Table(
+    "control_processes",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("url", String(255), nullable=False),
+    Column("known_schema", String(32), nullable=False),
+    Column("heard_at_ms", BigInteger, nullable=False),
+    Column("told", Text, nullable=False),
+)
+"""Control processes of a shared database: what each was told by followers (`tenants.hearsay`), once a second.
+`heard_at_ms` is the database's clock, `known_schema` the newest schema that the process knows."""
+
 audit = Table(
     "audit",
     metadata,

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Final
 
+from sqlalchemy import Connection
+
 from contracts.names import SYSTEM_INSTANCE_ID
 from runtime.clock import epoch_ms
 from runtime.http_limits import holder_of
@@ -27,6 +29,7 @@ KEYS_MAX: Final = 200
 _TOUCH_EVERY_MS: Final = 60_000
 ADMIN: Final = "admin"
 LOCAL_KEY_ID: Final = "local"
+_LOCAL_KEY_KEPT_MS: Final = 24 * 3600 * 1000
 _SYSTEM_RATE_BYTES_PER_S: Final = 100_000_000
 _SYSTEM_CAPACITY_BYTES: Final = 10**12
 """Who may connect to the system instance: jobs on this machine."""
@@ -55,7 +58,7 @@ class Accounts:
         self._limits = limits
         self._memory = memory
 
-    def bootstrap(self, operator_key: str, config: ConsoleConfig) -> Bootstrap:
+    def bootstrap(self, operator_key: str, config: ConsoleConfig, *, is_alone: bool = True) -> Bootstrap:
         """Make what a new store needs, and have `operator_key` be the local operator key."""
         cluster_id, whitelist = config.default_cluster_id, config.system_whitelist
         password = None
@@ -76,11 +79,23 @@ class Accounts:
                 hashed = credentials.hash_password(config.admin_password or password or "")
                 admin = User(ADMIN, DEFAULT_TENANT, Role.OPERATOR.value, hashed)
                 accounts.add_user(connection, admin, now_ms)
-            ended = accounts.delete_key(connection, LOCAL_KEY_ID)
-            key = Key(LOCAL_KEY_ID, DEFAULT_TENANT, "local operator key", Role.OPERATOR.value, now_ms, None)
-            accounts.add_key(connection, key, credentials.sha256(operator_key))
+            ended = self._renew_local_key(connection, credentials.sha256(operator_key), now_ms, is_alone)
         self._memory.end(ended)
         return Bootstrap(password)
+
+    @staticmethod
+    def _renew_local_key(connection: Connection, hashed: str, now_ms: int, is_alone: bool) -> list[str]:
+        """Each control process has a local operator key, or shares one; what ended, hashed.
+
+        Keys of processes that share the database are dropped when nobody used them for a day.
+        """
+        key_id = f"{LOCAL_KEY_ID}-{hashed[:8]}"
+        unused_since_ms = now_ms if is_alone else now_ms - _LOCAL_KEY_KEPT_MS
+        ended = accounts.drop_local_keys(connection, LOCAL_KEY_ID, unused_since_ms, but=key_id)
+        if accounts.key_by_id(connection, key_id) is None:
+            key = Key(key_id, DEFAULT_TENANT, "local operator key", Role.OPERATOR.value, now_ms, None)
+            accounts.add_key(connection, key, hashed)
+        return ended
 
     # --- who asks -------------------------------------------------------------------------------
 

@@ -72,6 +72,11 @@ class ControlProcess:
         self._process.send_signal(signal.SIGTERM)
         return self._process.wait(30)
 
+    def wait(self) -> int:
+        """Its exit code, once it ended by itself."""
+        assert self._process is not None
+        return self._process.wait(60)
+
     def kill(self) -> None:
         """End it if it still runs."""
         if self._process is not None and self._process.poll() is None:

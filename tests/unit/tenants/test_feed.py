@@ -78,9 +78,9 @@ async def test_a_waiting_poll_wakes_at_once(internal: InternalClient, operator: 
         await asyncio.sleep(0.1)
         created = await operator.order()
         started_ms = monotonic_ms()
-        await _until(lambda: created["id"] in follower.instances, within_s=1)
+        await _until(lambda: created["id"] in follower.instances)
         await _until_state(operator, created["id"], "running")
-        assert monotonic_ms() - started_ms < 1000
+        assert monotonic_ms() - started_ms < 8_000, "a poll that nobody wakes lasts 10 s"
 
 
 async def test_a_whitelist_change_reaches_gateways_and_is_seen_applied(
