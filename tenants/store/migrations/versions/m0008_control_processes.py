@@ -6,8 +6,8 @@ Expands: releases before know nothing of the table, and lose nothing by it.
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0007"
-down_revision = "0006"
+revision = "0008"
+down_revision = "0007"
 branch_labels = None
 depends_on = None
 
