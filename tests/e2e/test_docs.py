@@ -8,16 +8,24 @@ What cannot run here (it starts a stack, needs another machine) is a `shell` fen
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-from tests.integration.stack import ROOT, Stack
+from tests.integration.stack import ROOT, Stack, running_stack
 
 _FENCE: Final = re.compile(r"^```(sh|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _ADDRESS: Final = "127.0.0.1:20000"
 _CONSOLE: Final = "http://127.0.0.1:8080"
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """Their own: an operator's first day sets what the cluster may sell."""
+    with running_stack(tmp_path_factory.mktemp("docs") / "data") as stack:
+        yield stack
 
 
 @pytest.fixture(scope="module")

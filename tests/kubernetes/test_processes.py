@@ -162,7 +162,11 @@ def test_every_metric_that_is_asked_for_is_told(cluster: Cluster) -> None:
                     url, headers={"Authorization": f"Bearer {secret}"}, timeout=30, trust_env=False
                 ).text
                 for name, kind in re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE):
-                    told |= {f"{name}_bucket"} if kind == "histogram" else {name}
+                    told |= (
+                        {f"{name}_{of}" for of in ("bucket", "count", "sum")}
+                        if kind == "histogram"
+                        else {name}
+                    )
     asked = {
         name
         for text in expressions()

@@ -190,7 +190,7 @@ async def test_a_write_of_an_ended_session_is_not_sent_in_the_next(
 
 async def test_a_server_killed_and_started_again_keeps_sessions_and_data(tmp_path: Path) -> None:
     with running_zookeeper(tmp_path) as server:
-        async with session(server.new_chroot(), 15_000) as (tree, states):
+        async with session(server.new_chroot(), 40_000) as (tree, states):
             [made] = await tree.commit([Create("/e", b"x", ephemeral=True)])
             told: list[str] = []
             tree.watch_data("/e", lambda: told.append("e"))

@@ -37,8 +37,9 @@ async def test_the_next_block_is_taken_before_this_one_ends(tmp_path: Path) -> N
     await tree.start()
     ids = ProducerIds(tree, 1)
     await _draw(ids, BLOCK_SIZE - 50)
-    node = await tree.get(PRODUCER_ID_BLOCK)
-    assert node is not None and node.data == encode_producer_id_block(1, BLOCK_SIZE, 2 * BLOCK_SIZE - 1)
+    next_block = encode_producer_id_block(1, BLOCK_SIZE, 2 * BLOCK_SIZE - 1)
+    while (node := await tree.get(PRODUCER_ID_BLOCK)) is None or node.data != next_block:
+        await asyncio.sleep(0.005)
     at_once: list[int | None] = []
     for _ in range(100):
         ids.draw(at_once.append)
