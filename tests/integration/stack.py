@@ -38,7 +38,9 @@ class Stack:
         self._console_port = free_port()
         first = 20_000 + (os.getpid() * 7 + self._console_port) % 45 * _VPORTS_PER_STACK
         self._vports = f"{first}-{first + _VPORTS_PER_STACK - 1}"
-        self._arguments = arguments
+        # A tree of before 0.2.0 has ports of metrics that nobody plans.
+        planned = ("--metrics", "127.0.0.1:0") if directory == ROOT else ()
+        self._arguments = (*planned, *arguments)
         self._directory, self._environment = directory, environment
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -74,7 +76,7 @@ class Stack:
                     *(sys.executable, "-m", "runtime.start", "ctl.main", "up"),
                     *("--data-dir", str(self.data_dir)),
                     *("--console", f"127.0.0.1:{self._console_port}", "--vports", self._vports),
-                    *("--metrics", "127.0.0.1:0", "--ready-file", str(ready), *self._arguments),
+                    *("--ready-file", str(ready), *self._arguments),
                 ],
                 cwd=self._directory,
                 stdout=log,
