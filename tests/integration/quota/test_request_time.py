@@ -128,9 +128,13 @@ def test_a_resize_reaches_the_points_and_metrics_follow(
     assert "120 % of a core" in text and "goes with the rates" not in text
     wait_for(lambda: busy.applied_us_per_s == 1_200_000, lambda: points(stack, instance))
     labels = f'{{instance="{instance["id"]}",point="{busy.name}"}}'
-    with internal(stack) as http:
-        metrics = http.get(str(stack.facts["metrics"]["control"])).text
-    assert f"portico_quota_cpu_allocated_cores{labels} 1.2" in metrics
+
+    def told() -> list[str]:
+        with internal(stack) as http:
+            text = http.get(str(stack.facts["metrics"]["control"])).text
+        return [line for line in text.splitlines() if line.startswith("portico_quota_cpu_allocated_cores")]
+
+    wait_for(lambda: f"portico_quota_cpu_allocated_cores{labels} 1.2" in told(), told)
     text = portico(stack, "instance", "resize", str(instance["id"]), "--request-percent", "0")
     assert "1920 % of a core (goes with the rates)" in text
 
