@@ -4,6 +4,8 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
+import pytest
+
 ROOT: Final = Path(__file__).resolve().parents[2]
 BEFORE: Final = "945a792"
 """The commit that 0.1.0 was made of."""
@@ -45,8 +47,7 @@ def check_out(commit: str, into: Path) -> Path:
     """The tree of a commit of this clone's history; returns where it is."""
     into.mkdir(parents=True)
     archive = subprocess.run(["git", "archive", commit], cwd=ROOT, capture_output=True)
-    assert archive.returncode == 0, (
-        f"{archive.stderr.decode()}the history up to {commit} is needed: git fetch --unshallow"
-    )
+    if archive.returncode != 0:
+        pytest.skip(f"the history up to {commit} is needed: git fetch --unshallow")
     subprocess.run(["tar", "-x", "-C", str(into)], input=archive.stdout, check=True)
     return into
