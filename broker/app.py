@@ -292,7 +292,12 @@ class Broker:
         else:
             self._until_known.append(lambda: self._guarded(call, go_on))
 
-    def _guarded(self, call: Call, go_on: Callable[[], None]) -> None:
+    def go_on_in_turn(self, call: Call, go_on: Callable[[], object]) -> None:
+        """Go on with a call that gave others their turn, when it is its instance's; not for a client that
+        is gone."""
+        self.server.time.go_on(call.channel.turn, partial(self._guarded, call, go_on))
+
+    def _guarded(self, call: Call, go_on: Callable[[], object]) -> None:
         if call.is_gone:
             return
         try:

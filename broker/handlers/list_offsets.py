@@ -69,7 +69,7 @@ class _Request:
             topic = topics[at]
             for asked in topic.partitions[len(answers[at]) :]:
                 if not left:
-                    self._broker.loop.call_soon(self._resume)
+                    self._broker.loop.call_soon(self._broker.go_on_in_turn, self._call, self.go_on)
                     return
                 left -= 1
                 answer = self._partition(topic.name, asked)
@@ -77,18 +77,6 @@ class _Request:
                     return
                 answers[at].append(answer)
         self._reply()
-
-    def _resume(self) -> None:
-        """When it is the instance's turn."""
-        self._broker.server.time.go_on(self._call.channel.turn, self._resumed)
-
-    def _resumed(self) -> None:
-        if self._call.is_gone:
-            return
-        try:
-            self.go_on()
-        except Exception:  # noqa: BLE001 - as in dispatch: a bug costs one connection
-            self._broker.server.handler_failed(self._call.channel, ApiKey.LIST_OFFSETS)
 
     def _reply(self) -> None:
         topics = tuple(
@@ -127,7 +115,7 @@ class _Request:
         else:
             answer = self._answer(asked)
         self._answers[-1].append(answer)
-        self._resume()
+        self._broker.go_on_in_turn(self._call, self.go_on)
 
     def _answer(
         self,

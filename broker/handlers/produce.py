@@ -204,7 +204,7 @@ class _Request:
             for each in partitions[len(answers) :]:
                 if turn_bytes <= 0:
                     self._hold()
-                    self._broker.loop.call_soon(self._resume)
+                    self._broker.loop.call_soon(self._broker.go_on_in_turn, self._call, self.go_on)
                     return False
                 turn_bytes -= _PARTITION_COST_BYTES + max(each.end - each.start, 0)
                 answer = self._partition(name, each, refusal, answers)
@@ -219,18 +219,6 @@ class _Request:
             self._is_held = True
             self._frame = self._call.hold_frame()
             self.charge()  # the client may be gone when it is through
-
-    def _resume(self) -> None:
-        """Others had their turn."""
-        self._broker.server.time.go_on(self._call.channel.turn, self._resumed)
-
-    def _resumed(self) -> None:
-        if self._call.is_gone:
-            return
-        try:
-            self.go_on()
-        except Exception:  # noqa: BLE001 - as in dispatch: a bug costs one connection
-            self._broker.server.handler_failed(self._call.channel, ApiKey.PRODUCE)
 
     def charge(self) -> None:
         """Charge the frame, refused or not: to who pays for the connection, else by the names in it."""
