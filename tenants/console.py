@@ -151,7 +151,7 @@ class Console:
             self.config.identity,
             tell=lambda: hearsay.tell(monotonic_ms()),
             hear=lambda others: hearsay.hear(others, monotonic_ms()),
-            changed=self.feed.notify,
+            changed=self.feed.heard,
         )
 
     def start_feed(self, tasks: Supervised) -> None:

@@ -73,6 +73,12 @@ class Feed:
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._tell)
 
+    def heard(self) -> None:
+        """Another process has committed something, and tells everybody: wake the polls of this one. May be
+        called from any thread."""
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self.awake)
+
     def _tell(self) -> None:
         self.committed.set()
         self.awake()
