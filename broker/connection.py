@@ -290,7 +290,7 @@ class Connection:
                 break
             if end - start < 4 + size:
                 break
-            if handled == _FRAMES_PER_TURN:
+            if handled and (handled == _FRAMES_PER_TURN or self._is_turn_over()):
                 self._queue_turn()
                 break
             handled += 1
@@ -300,6 +300,10 @@ class Connection:
             start += 4 + size
         self._handling = False
         return start
+
+    def _is_turn_over(self) -> bool:
+        """Whether the frames of this turn have used it up: an answer may take a millisecond, and others wait."""
+        return self.turn is not None and self._server.time.is_over(self.turn)
 
     def _is_admitted(self, payer: Payer, api_key: int, frame_bytes: int) -> bool:
         """Whether more of the frame may be read: the first of its kind waits for what is owed before it."""

@@ -37,6 +37,7 @@ class RequestTime:
         self.held: dict[Turn, int] = {}
         """Instances that waited for a debt lately, and when."""
         self.may_begin = self._pacing.may_begin
+        self.is_over = self._pacing.is_over
         self.is_stepping = False
         """Whether what is done now is on some instance's account."""
 

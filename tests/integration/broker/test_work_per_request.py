@@ -18,8 +18,10 @@ import pytest
 
 from broker.app import Broker
 from broker.config import BrokerConfig
+from broker.server import Server
 from runtime.pacing import Pacing
 from tests.integration.broker.raw import RawClient, batch, create_topic, fetch_request, produce_body, request
+from traffic.turns import QUANTUM_NS, Turn
 from wire.codec import framed_request
 
 _SECRET: Final = "counted"
@@ -163,3 +165,29 @@ def test_a_request_leaves_sockets_and_the_clock_of_the_thread_alone(work: dict[s
     """What is uncontended is not paused, and the account of CPU time costs no system call per request."""
     for kind, calls in work.items():
         assert not any(calls[name] for name in (*_SWITCHES, "thread_time_ns")), (kind, calls)
+
+
+def test_a_step_ends_when_its_instances_turn_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a clock on which each reading takes a third of a quantum: no step handles all that were sent."""
+    readings = count(step=QUANTUM_NS // 3)
+    monkeypatch.setitem(Pacing.__init__.__kwdefaults__, "clock_ns", lambda: next(readings))
+    steps = [0]
+    dispatch, end = Server.dispatch, Pacing.end
+
+    def counted_dispatch(server: Server, connection: Any, frame: Any) -> None:
+        steps[-1] += 1
+        dispatch(server, connection, frame)
+
+    def counted_end(pacing: Pacing, turn: Turn) -> None:
+        steps.append(0)
+        end(pacing, turn)
+
+    monkeypatch.setattr(Server, "dispatch", counted_dispatch)
+    monkeypatch.setattr(Pacing, "end", counted_end)
+    with _Loop(tmp_path) as loop, _client(loop.port, "iaaaaaaaaaaa/192.0.2.1:5") as client:
+        steps[:] = [0]
+        client.socket.sendall(framed_request(request(18, 0), 1, "counted") * 30)
+        for _ in range(30):
+            client.receive_frame()
+    assert sum(steps) >= 30
+    assert max(steps) <= 4, steps
