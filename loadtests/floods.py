@@ -1,11 +1,13 @@
-"""Floods of one instance, in a process of their own: five ways to ask for more than one bought.
+"""Floods of instances, in a process of their own: five ways to ask for more than one bought.
 
-    python -m loadtests.floods KIND --target HOST:PORT --topic TOPIC --on S --off S --turns N --nice N
+    python -m loadtests.floods KIND --target HOST:PORT [--target ...] --topic TOPIC --on S --off S --turns N
 
 It says `ready`, and begins at the time that it then reads: epoch seconds, a line of its standard input.
-Raw sockets and frames that are built before: a flood costs its own process as little as it can, and it runs
-at the lowest priority, because a tenant's clients do not run on the machine of the servers. It is bounded in
-connections and time, and prints one JSON object: what was asked, answered and refused, by turn.
+Raw sockets, frames that are built before and one thread (gevent): a flood costs its own process as little as
+it can. By default it runs when nobody else wants a processor, because a tenant's clients do not run on the
+machine of the servers. Instances that are to get the same are flooded by one process: two would get what the
+kernel gives to each. It is bounded in connections and time, and prints JSON: for each target what was asked,
+answered and refused, by turn.
 """
 
 import argparse
@@ -19,6 +21,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
+import gevent.monkey
 import kio.schema.api_versions.v0.request as api_versions_v0
 import kio.schema.join_group.v2.request as join_group_v2
 import kio.schema.join_group.v4.request as join_group_v4
@@ -67,6 +70,15 @@ CONNECTIONS: Final = {
     Kind.MEMBERS: 32,
     Kind.COLD_READS: 16,
 }
+
+
+class Priority(StrEnum):
+    """When the process gets a processor."""
+
+    IDLE = "idle"
+    """When nobody else wants it (SCHED_IDLE)."""
+    NORMAL = "normal"
+    """As everybody: where other things run that never rest."""
 
 
 class Turn(NamedTuple):
@@ -208,23 +220,27 @@ def main() -> None:
     """Run the process."""
     parser = argparse.ArgumentParser(prog="python -m loadtests.floods")
     parser.add_argument("kind", type=Kind, choices=list(Kind))
-    parser.add_argument("--target", type=parse_host_port, required=True)
+    parser.add_argument("--target", type=parse_host_port, action="append", required=True)
     parser.add_argument("--topic", required=True)
     parser.add_argument("--on", type=float, required=True)
     parser.add_argument("--off", type=float, required=True)
     parser.add_argument("--turns", type=int, required=True)
-    parser.add_argument("--nice", type=int, required=True)
+    parser.add_argument("--priority", type=Priority, choices=list(Priority), default=Priority.IDLE)
     options = parser.parse_args()
-    os.nice(options.nice)
+    if options.priority is Priority.IDLE:
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     socket.setdefaulttimeout(_ANSWER_S)
-    host, port = options.target
-    flood = Flood(options.kind, Endpoint(port, None, host), options.topic)
+    floods = [Flood(options.kind, Endpoint(port, None, host), options.topic) for host, port in options.target]
     print("ready", flush=True)
     start_s = time.monotonic() + float(sys.stdin.readline()) - time.time()
-    done = [flood.run(each) for each in turns(start_s, options.on, options.off, options.turns)]
-    print(json.dumps(done), flush=True)
+    done = [
+        gevent.joinall([gevent.spawn(flood.run, turn) for flood in floods], raise_error=True)
+        for turn in turns(start_s, options.on, options.off, options.turns)
+    ]
+    print(json.dumps([[each.value for each in by_turn] for by_turn in zip(*done, strict=True)]), flush=True)
     os._exit(0)  # connections that still wait for an answer are cut
 
 
 if __name__ == "__main__":
+    gevent.monkey.patch_all()
     main()

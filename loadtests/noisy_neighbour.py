@@ -21,7 +21,7 @@ from locust.exception import StopUser
 from ctl.bench.load import Client, Endpoint, create_topic, produce_frames, workload
 from ctl.bench.measure import percentile
 from loadtests.bounds import Better, Figure
-from loadtests.floods import Kind, Turn, turns
+from loadtests.floods import Kind, Priority, Turn, turns
 from loadtests.report import Outcome, Plot, Series
 from loadtests.scenario import Site, swarm
 
@@ -53,7 +53,10 @@ def add_options(parser: argparse._ArgumentGroup) -> None:
     parser.add_argument("--kind", choices=kinds, default=str(Kind.PRODUCE))
     parser.add_argument("--turns", type=int, default=3, help="how often alone, then together")
     parser.add_argument("--turn-s", type=float, default=10.0, help="seconds of each half of a turn")
-    parser.add_argument("--flood-nice", type=int, default=19, help="how far a flood stands back for servers")
+    help_text = "when the flood gets a processor: if nobody else wants one, or as everybody"
+    parser.add_argument(
+        "--flood-priority", choices=[str(each) for each in Priority], default="idle", help=help_text
+    )
     parser.add_argument("--topics", type=int, default=TOPICS, help="of an instance that floods with metadata")
 
 
@@ -134,7 +137,7 @@ class Run:
         self.unanswered = 0
         self.done = gevent.event.Event()
         self.start_s = 0.0
-        self._nice = options.flood_nice
+        self._priority = options.flood_priority
 
     def _prepared(self, name: str) -> Endpoint:
         endpoint = self._place.instance(name, _BOUGHT).endpoint
@@ -157,29 +160,29 @@ class Run:
 
     def outcome(self) -> Outcome:
         """The whole run: turns, then the equal tenants."""
-        flooding = self._flood(self._noisy[0], self._turn_s, self._turn_s, self._count)
+        flooding = self._flood(self._noisy[:1], self._turn_s, self._turn_s, self._count)
         self.start_s = time.monotonic() + _LEAD_S
         self._begin(flooding)
         longest_s = self.polite_end_s - time.monotonic() + 2 * _END_S
         with swarm([Polite], 1, 1, whole=self):
             if not self.done.wait(longest_s):
                 raise RuntimeError("the polite tenant did not end")
-        flood = _counts(flooding)
+        (flood,) = _counts(flooding)
         equal = _EQUAL.get(self._kind, self._kind)
-        both = [self._flood(endpoint, 2 * self._turn_s, 0, 1, equal) for endpoint in self._noisy[1:]]
+        both = self._flood(self._noisy[1:], 2 * self._turn_s, 0, 1, equal)
         self.start_s = time.monotonic() + _LEAD_S
-        for each in both:
-            self._begin(each)
-        return self._told(flood, [_counts(each)[0] for each in both])
+        self._begin(both)
+        return self._told(flood, [of_one[0] for of_one in _counts(both)])
 
     def _flood(
-        self, endpoint: Endpoint, on_s: float, off_s: float, count: int, kind: Kind | None = None
+        self, endpoints: list[Endpoint], on_s: float, off_s: float, count: int, kind: Kind | None = None
     ) -> "subprocess.Popen[str]":
-        address = f"{endpoint.host}:{endpoint.port}"
-        command = [sys.executable, "-m", "loadtests.floods", str(kind or self._kind), "--target", address]
-        schedule = ["--on", str(on_s), "--off", str(off_s), "--turns", str(count), "--nice", str(self._nice)]
+        command = [sys.executable, "-m", "loadtests.floods", str(kind or self._kind), "--topic", TOPIC]
+        command += ["--priority", self._priority]
+        for endpoint in endpoints:
+            command += ["--target", f"{endpoint.host}:{endpoint.port}"]
         flood = subprocess.Popen(
-            [*command, "--topic", TOPIC, *schedule],
+            [*command, "--on", str(on_s), "--off", str(off_s), "--turns", str(count)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -269,12 +272,12 @@ def _delivered(kind: Kind, counts: dict[str, int]) -> int:
     return counts[name]
 
 
-def _counts(flood: "subprocess.Popen[str]") -> list[dict[str, int]]:
-    """What a flood says of its turns. Raises: RuntimeError when it broke off."""
+def _counts(flood: "subprocess.Popen[str]") -> list[list[dict[str, int]]]:
+    """What a flood says of its turns, for each of its targets. Raises: RuntimeError when it broke off."""
     out, _ = flood.communicate()
     if flood.returncode != 0:
         raise RuntimeError(f"a flood ended with {flood.returncode}")
-    counted: list[dict[str, int]] = json.loads(out)
+    counted: list[list[dict[str, int]]] = json.loads(out)
     return counted
 
 

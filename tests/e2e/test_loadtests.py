@@ -15,11 +15,11 @@ import pytest
 from tests.integration.stack import ROOT, Stack
 
 SHORT = {
-    "noisy-neighbour-produce": "--kind produce --turns 1 --turn-s 2 --flood-nice 0",
-    "noisy-neighbour-metadata": "--kind metadata --turns 1 --turn-s 2 --flood-nice 0 --topics 10",
-    "noisy-neighbour-reconnect": "--kind reconnect --turns 1 --turn-s 2 --flood-nice 0",
-    "noisy-neighbour-rebalance": "--kind rebalance --turns 1 --turn-s 2 --flood-nice 0",
-    "noisy-neighbour-cold-reads": "--kind cold-reads --turns 1 --turn-s 2 --flood-nice 0",
+    "noisy-neighbour-produce": "--kind produce --turns 1 --turn-s 2 --flood-priority normal",
+    "noisy-neighbour-metadata": "--kind metadata --turns 1 --turn-s 2 --flood-priority normal --topics 10",
+    "noisy-neighbour-reconnect": "--kind reconnect --turns 1 --turn-s 2 --flood-priority normal",
+    "noisy-neighbour-rebalance": "--kind rebalance --turns 1 --turn-s 2 --flood-priority normal",
+    "noisy-neighbour-cold-reads": "--kind cold-reads --turns 1 --turn-s 2 --flood-priority normal",
     "connection-storm": "--clients 20 --waves 2",
     "many-tenants": "--tenants 5 --seconds 3",
     "rate-sweep-produce": "--rate 1000000 --step-s 1.5",
