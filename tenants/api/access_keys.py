@@ -35,7 +35,9 @@ async def create_access_key(
 
 @router.delete("/{secret_id}", status_code=204)
 async def delete_access_key(
-    plane: Plane, caller: Asker, secret_id: Annotated[str, Path(max_length=64)]
+    plane: Plane,
+    caller: Asker,
+    secret_id: Annotated[str, Path(max_length=64, description="the public half of the pair")],
 ) -> None:
     """Revoke an access-key pair at once."""
     await asyncio.to_thread(plane.access_keys.delete, caller, secret_id)

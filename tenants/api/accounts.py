@@ -116,14 +116,18 @@ async def create_key(
 
 
 @router.delete("/keys/{key}", status_code=204)
-async def delete_key(plane: Plane, caller: Asker, key: Annotated[str, Path(max_length=64)]) -> None:
+async def delete_key(
+    plane: Plane, caller: Asker, key: Annotated[str, Path(max_length=64, description="the id of the key")]
+) -> None:
     """Revoke an API key at once."""
     await asyncio.to_thread(plane.accounts.delete_key, caller, key)
 
 
 @router.post("/users/{user}/reset-password")
 async def reset_password(
-    plane: Plane, operator: Operator, user: Annotated[str, Path(max_length=128)]
+    plane: Plane,
+    operator: Operator,
+    user: Annotated[str, Path(max_length=128, description="the name of the user")],
 ) -> models.PasswordReset:
     """Give a user a new random password, shown once; all sessions of the user end."""
     async with plane.hashing.turn():

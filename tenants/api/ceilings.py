@@ -11,7 +11,7 @@ from tenants.ceilings import Amounts
 from tenants.usecases.ceilings import Standing
 
 router = APIRouter(prefix="/v1", tags=["ceilings"])
-Name = Annotated[str, Path(max_length=64)]
+Name = Annotated[str, Path(max_length=64, description="the name of the tenant, or the id of the cluster")]
 
 
 @router.get("/tenants/{name}/ceilings")

@@ -52,7 +52,7 @@ async def cluster_partitions(
     _operator: Operator,
     under_replicated: Annotated[bool, Query(description="those that lack replicas in sync")] = False,
     offline: Annotated[bool, Query(description="those without a leader")] = False,
-    limit: Annotated[int, Query(ge=1, le=1000)] = 200,
+    limit: Annotated[int, Query(ge=1, le=1000, description="how many are listed at most")] = 200,
 ) -> cluster_models.ClusterPartitionList:
     """Partitions of all clusters: all, or those that lack something. Offline ones first, then tenants'."""
     every = not (under_replicated or offline)

@@ -1,4 +1,4 @@
-"""The OpenAPI document: what FastAPI derives, plus problems, credentials and the quota messages."""
+"""The OpenAPI document: what FastAPI derives, and messages, problems, credentials, descriptions, examples."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -7,9 +7,19 @@ import msgspec
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+import contracts.advice
+import contracts.pipeline
+import contracts.quota_view
+import tenants.api.advice_models
+import tenants.api.usage_models
+import tenants.usage
+import tenants.usecases.advice
 from contracts.pipeline import JobStatus
 from contracts.quota_view import QuotaOverview, QuotaView
+from tenants.api import descriptions
 from tenants.api.advice_models import AdviceOverview, AdviceView
+from tenants.api.answers import CSV
+from tenants.api.examples import example_of
 from tenants.api.middleware import COOKIE
 from tenants.api.models import Problem
 from tenants.api.problems import MEDIA_TYPE
@@ -26,9 +36,22 @@ _MESSAGES: Final = (
     AdviceOverview,
     AdviceView,
 )
+_SAID_IN: Final = (
+    contracts.advice,
+    contracts.pipeline,
+    contracts.quota_view,
+    tenants.usage,
+    tenants.usecases.advice,
+    tenants.api.usage_models,
+    tenants.api.advice_models,
+)
+"""Where the messages' fields have their docstrings."""
 _WRITES: Final = ("post", "put", "patch", "delete")
-_ASKS_OTHERS: Final = ("/topics", "/groups", "/quota", "/usage", "/bills", "/advice")
-"""Paths whose answers need a broker, the quota master or the pipeline's tables."""
+_TEXTS: Final = {
+    CSV: "instance_id,name,month,state\r\niabcdefghijk,shop,2026-11,open\r\n",
+    "text/event-stream": 'retry: 2000\n\ndata: {"at_ms": 1795000000000, "policy": "fair"}\n\n',
+}
+"""Examples of answers that are not JSON."""
 _EXAMPLES: Final[dict[str, tuple[str, str]]] = {
     "400": ("Bad Request", "the body is not JSON: Expecting value"),
     "412": ("Precondition Failed", "'shop' has been changed since you read it: read it again"),
@@ -36,6 +59,7 @@ _EXAMPLES: Final[dict[str, tuple[str, str]]] = {
     "403": ("Not allowed", "viewers may only read: use an owner's key or login"),
     "404": ("Not found", "there is no instance 'shop'"),
     "409": ("Conflict", "an instance named 'shop' exists already: names are unique within a tenant"),
+    "413": ("Request Entity Too Large", "the body may have at most 1048576 bytes"),
     "422": ("Invalid request", "produce_rate_bytes_per_s: rates under 100 kB/s are refused, not 5 kB/s"),
     "429": ("Too Many Requests", "your key or login may send 500 requests in 10 s: slow down"),
     "503": ("Unavailable", "the brokers do not answer now; data is safe. Try again in a few seconds"),
@@ -63,7 +87,7 @@ def _complete(document: dict[str, Any]) -> dict[str, Any]:
     schemas.pop("ValidationError", None)
     schemas |= _problem_schemas()
     _, messages = msgspec.json.schema_components(list(_MESSAGES), ref_template="#/components/schemas/{name}")
-    schemas |= messages
+    schemas |= msgspec.json.decode(msgspec.json.encode(messages))  # tuples are no JSON
     components["securitySchemes"] = {
         "key": {"type": "http", "scheme": "bearer", "description": "an API key"},
         "session": {
@@ -74,10 +98,23 @@ def _complete(document: dict[str, Any]) -> dict[str, Any]:
         },
     }
     document["security"] = [{"key": []}, {"session": []}]
+    descriptions.describe(schemas, descriptions.docstrings(_SAID_IN))
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
             _add_problems(path, method, operation)
+            _add_examples(operation, schemas)
     return document
+
+
+def _add_examples(operation: dict[str, Any], schemas: dict[str, Any]) -> None:
+    """Of what is sent and of what is answered when all goes well."""
+    contents = [one.get("content", {}) for one in operation["responses"].values()]
+    contents.append(operation.get("requestBody", {}).get("content", {}))
+    for content in contents:
+        for media_type, found in content.items():
+            if "example" in found:
+                continue
+            found["example"] = _TEXTS.get(media_type) or example_of(found["schema"], schemas)
 
 
 def _problem_schemas() -> dict[str, Any]:
@@ -87,18 +124,15 @@ def _problem_schemas() -> dict[str, Any]:
 
 
 def _add_problems(path: str, method: str, operation: dict[str, Any]) -> None:
-    statuses = {"401", "422"}
+    statuses = {"401", "403", "422", "429", "503"}
     if method in _WRITES:
-        statuses |= {"403", "409"}
+        statuses.add("409")
         if "requestBody" in operation:
-            statuses.add("400")
-    if "{" in path:
+            statuses |= {"400", "413"}
+    if "{" in path or any(one["name"] == "tenant" for one in operation.get("parameters", ())):
         statuses.add("404")
     if any(one.get("name") == "if-match" for one in operation.get("parameters", ())):
         statuses.add("412")
-    statuses.add("429")
-    if any(word in path for word in _ASKS_OTHERS) or path == "/v1/instances":
-        statuses.add("503")
     for status in sorted(statuses):
         title, detail = _EXAMPLES[status]
         example = {

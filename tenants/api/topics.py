@@ -16,8 +16,10 @@ from tenants.model import Instance
 from tenants.offset_reset import Wish, wish_faults
 
 router = APIRouter(prefix="/v1/instances/{instance}", tags=["topics"])
-Topic = Annotated[str, Path(max_length=249)]
-Group = Annotated[str, Path(min_length=1, max_length=1000)]
+Topic = Annotated[str, Path(max_length=249, description="the name of the topic", examples=["orders"])]
+Group = Annotated[
+    str, Path(min_length=1, max_length=1000, description="the id of the consumer group", examples=["billing"])
+]
 
 
 @router.get("/topics")

@@ -10,7 +10,7 @@ from tenants.api.context import Asker, Found, Plane, at
 from tenants.api.versions import Versioned
 
 router = APIRouter(prefix="/v1/instances/{instance}", tags=["whitelist"])
-Topic = Annotated[str, Path(max_length=249)]
+Topic = Annotated[str, Path(max_length=249, description="the name of the topic", examples=["orders"])]
 
 
 @router.get("/whitelist")

@@ -1,0 +1,109 @@
+"""What the API answers is what its document says: schemathesis asks for everything, rightly and wrongly."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import httpx
+import pytest
+import schemathesis
+import uvicorn
+from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from runtime.internal_http import InternalClient
+from tenants.app import create_console_app
+from tenants.config import ConsoleConfig
+from tenants.console import Console
+from tenants.vports import parse_vip
+from tests.servers.databases import SqliteDatabases
+
+from .conftest import OPERATOR_KEY, ORDER, MasterServer
+
+CHECKS: Final = [status_code_conformance, content_type_conformance, response_schema_conformance]
+"""503 is documented, since there is no broker here; 500 is documented nowhere."""
+_ENDLESS: Final = r"/stream$"
+_KEY: Final = {"Authorization": f"Bearer {OPERATOR_KEY}"}
+
+
+@pytest.fixture(scope="module")
+def console_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A console without brokers, served from a thread."""
+    told: list[str] = []
+    ready, over = threading.Event(), threading.Event()
+    database_url = SqliteDatabases(tmp_path_factory.mktemp("conformance")).new()
+    thread = threading.Thread(
+        target=lambda: asyncio.run(_serve(database_url, lambda url: (told.append(url), ready.set()), over))
+    )
+    thread.start()
+    assert ready.wait(30)
+    yield told[0]
+    over.set()
+    thread.join()
+
+
+async def _serve(database_url: str, tell: Callable[[str], object], over: threading.Event) -> None:
+    master = MasterServer()
+    config = ConsoleConfig(
+        database_url=database_url,
+        vip_pool=parse_vip("127.0.0.1", 21000, 21019),
+        default_cluster_id="builtin-1",
+        secret="secret-of-this-deployment",
+        tables_dir=None,
+    )
+    client = InternalClient("http://master", "x", transport=httpx.ASGITransport(app=master.app))
+    console = Console(config, client, is_free=lambda _: True)
+    console.bootstrap(OPERATOR_KEY)
+    server = uvicorn.Server(
+        uvicorn.Config(create_console_app(console), port=0, log_level="warning", lifespan="off")
+    )
+    serving = asyncio.create_task(server.serve())
+    while not server.started:
+        await asyncio.sleep(0.01)
+    url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    async with httpx.AsyncClient(base_url=url, headers=_KEY) as ask:
+        made = (await ask.post("/v1/instances", json=ORDER)).json()
+        master.knows(made["id"])
+    tell(url)
+    await asyncio.to_thread(over.wait)
+    server.should_exit = True
+    await serving
+    await client.aclose()
+    console.close()
+
+
+def conforms(url: str, examples: int) -> None:
+    """Ask every operation so often, with requests as documented and with others."""
+    schema = schemathesis.openapi.from_url(f"{url}/v1/openapi.json").exclude(path_regex=_ENDLESS)
+    asked = 0
+    for result in schema.get_all_operations():
+        operation: Any = result.ok()
+        asked += 1
+
+        @settings(
+            max_examples=examples,
+            deadline=None,
+            database=None,
+            phases=[Phase.explicit, Phase.generate],
+            suppress_health_check=list(HealthCheck),
+        )
+        @given(case=operation.as_strategy())
+        def ask(case: schemathesis.Case) -> None:
+            case.call_and_validate(base_url=url, headers=_KEY, checks=CHECKS)
+
+        ask()
+    assert asked > 50
+
+
+def test_a_few_requests_of_each_kind(console_url: str) -> None:
+    conforms(console_url, 4)
+
+
+@pytest.mark.long
+def test_many_requests_of_each_kind(console_url: str) -> None:
+    conforms(console_url, 150)
