@@ -2,6 +2,8 @@
 
 import json
 import time
+import uuid
+from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -14,6 +16,8 @@ from ctl.stack.layout import Layout
 from runtime.config import environment
 
 _SERVE_TIMEOUT_S: Final = 30.0
+_TRIES: Final = 3
+_RETRY_S: Final = 1.0
 
 
 def locate(data_dir: Path) -> tuple[str, str]:
@@ -80,13 +84,35 @@ class Console:
         query = dict(params or {})
         if self._tenant is not None:
             query["tenant"] = self._tenant
-        try:
-            response = self._http.request(method, f"/v1/{path}", json=body, params=query)
-        except httpx.HTTPError as error:
-            raise CommandError(f"the console at {self.url} does not answer: {error}") from error
+        response = self._send(method, f"/v1/{path}", body, query)
         if response.status_code >= 400:
             raise _failure(response)
         return response.json() if response.content else None
+
+    def _send(self, method: str, path: str, body: Any, query: dict[str, Any]) -> httpx.Response:
+        """Send it, and once more where the connection broke: reads, and POSTs, which have a key and so are
+        carried out once. A POST that is still carried out is waited for. Raises: CommandError."""
+        headers = {"Idempotency-Key": str(uuid.uuid4())} if method == "POST" else {}
+        tries = _TRIES if method in ("GET", "POST") else 1
+        while True:
+            tries -= 1
+            try:
+                response = self._http.request(method, path, json=body, params=query, headers=headers)
+            except (httpx.ReadError, httpx.RemoteProtocolError, httpx.WriteError) as error:
+                if not tries:
+                    raise self._silent(error) from error
+            except httpx.HTTPError as error:
+                raise self._silent(error) from error
+            else:
+                is_under_way = (
+                    response.status_code == HTTPStatus.CONFLICT and "retry-after" in response.headers
+                )
+                if not (is_under_way and tries):
+                    return response
+            time.sleep(_RETRY_S)
+
+    def _silent(self, error: Exception) -> CommandError:
+        return CommandError(f"the console at {self.url} does not answer: {error}")
 
     def wait_until_serving(self, instance_id: str) -> Any:
         """Poll an instance until it runs. Raises: CommandError with the reason when it does not."""

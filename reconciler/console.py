@@ -9,6 +9,8 @@ import httpx
 
 _TIMEOUT_S: Final = 30.0
 _GONE: Final = ("deleted", "purging", "purged")
+UNDER_WAY: Final = "RequestUnderWay"
+"""The reason of a refusal because the same request is being carried out."""
 _REASONS: Final = {
     HTTPStatus.UNAUTHORIZED: "KeyRefused",
     HTTPStatus.FORBIDDEN: "NotAllowed",
@@ -64,14 +66,19 @@ class Console:
         *,
         tenant: str,
         cursor: str | None = None,
+        once: str | None = None,
     ) -> Any:
-        """Call the API; an answer without content is None. Raises: Refused, Unreachable."""
+        """Call the API; an answer without content is None. With the same `once` it is carried out once.
+
+        Raises: Refused, Unreachable.
+        """
         try:
             answer = await self._http.request(
                 method,
                 f"/v1/{path}",
                 json=None if body is None else dict(body),
                 params={"tenant": tenant} | ({} if cursor is None else {"cursor": cursor}),
+                headers={} if once is None else {"Idempotency-Key": once},
             )
         except httpx.HTTPError as error:
             raise Unreachable(f"the console does not answer: {type(error).__name__} {error}") from error

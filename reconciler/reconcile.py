@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from reconciler import plan
 from reconciler.conditions import with_ready
-from reconciler.console import Console, Refused, Unreachable, path_of
+from reconciler.console import UNDER_WAY, Console, Refused, Unreachable, path_of
 from reconciler.plan import Call, WrongSpec
 
 DELETE: Final = "Delete"
@@ -71,11 +71,10 @@ class Reconciler:
         tenant = self._tenant(obj)
         spec, name = obj["spec"], obj["spec"].get("name") or obj["metadata"]["name"]
         shown = await self._known_instance(status, tenant)
+        if shown is None and spec.get("adopt"):
+            shown = await self._console.instance_named(name, tenant=tenant)
         if shown is None:
-            shown = await self._adopted(obj, name, tenant)
-        if shown is None:
-            order = plan.creation(spec, name)
-            shown = await self._console.call(order.method, "instances", order.body, tenant=tenant)
+            shown = await self._created(obj, name, tenant)
         other = owner(shown["id"], obj["metadata"]["uid"])
         if other is not None:
             raise _NotYet("Claimed", f"the instance {shown['id']} is kept by {other} already", None)
@@ -105,15 +104,25 @@ class Reconciler:
             )
         return shown
 
-    async def _adopted(self, obj: Mapping[str, Any], name: str, tenant: str) -> dict[str, Any] | None:
-        found = await self._console.instance_named(name, tenant=tenant)
-        if found is not None and not obj["spec"].get("adopt"):
+    async def _created(self, obj: Mapping[str, Any], name: str, tenant: str) -> dict[str, Any]:
+        """Once for each object: one whose status was never written, because we died, gets its own again."""
+        order = plan.creation(obj["spec"], name)
+        try:
+            made = await self._console.call(
+                order.method, "instances", order.body, tenant=tenant, once=obj["metadata"]["uid"]
+            )
+        except Refused as error:
+            found = None
+            if error.reason != UNDER_WAY:
+                found = await self._console.instance_named(name, tenant=tenant)
+            if found is None:
+                raise
             raise _NotYet(
                 "NameTaken",
                 f"tenant {tenant} has an instance '{name}' ({found['id']}): spec.adopt takes it over",
                 None,
-            )
-        return found
+            ) from error
+        return dict(made)
 
     async def instance_deleted(self, obj: Mapping[str, Any]) -> None:
         """The object goes, the instance only where the policy says so. Raises: Refused, Unreachable."""
@@ -154,12 +163,8 @@ class Reconciler:
                 f"the topic '{name}' was deleted with its records: delete this object and make it anew",
                 _BACKOFF_LAST_S,
             )
-        if shown is not None and "topic" not in status and not spec.get("adopt"):
-            raise _NotYet("NameTaken", f"there is a topic '{name}': spec.adopt takes it over", None)
-        if shown is None:
-            order = plan.topic_creation(spec, name)
-            path = f"{path_of(instance_id)}/topics"
-            shown = await self._console.call(order.method, path, order.body, tenant=tenant)
+        if shown is None or not ("topic" in status or spec.get("adopt")):
+            shown = await self._created_topic(obj, instance_id, name, tenant, is_there=shown is not None)
         status |= {"topic": name, "instanceId": instance_id, "tenant": tenant}
         managed = status.get("config") or {}
         await self._carry_out(path_of(instance_id, name), plan.topic_calls(spec, managed, shown), tenant)
@@ -170,6 +175,21 @@ class Reconciler:
             "partitions": max(int(spec["partitions"]), len(shown["partitions"])),
             "config": {**dict.fromkeys(managed), **(spec.get("config") or {})},
         }
+
+    async def _created_topic(
+        self, obj: Mapping[str, Any], instance_id: str, name: str, tenant: str, *, is_there: bool
+    ) -> dict[str, Any]:
+        """As `_created`."""
+        order = plan.topic_creation(obj["spec"], name)
+        path = f"{path_of(instance_id)}/topics"
+        once = obj["metadata"]["uid"]
+        try:
+            return dict(await self._console.call(order.method, path, order.body, tenant=tenant, once=once))
+        except Refused as error:
+            if not is_there or error.reason == UNDER_WAY:
+                raise
+            taken = f"there is a topic '{name}': spec.adopt takes it over"
+            raise _NotYet("NameTaken", taken, None) from error
 
     async def topic_deleted(self, obj: Mapping[str, Any]) -> None:
         """The object goes; topic and records with it only where the policy says so.

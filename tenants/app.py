@@ -26,6 +26,7 @@ from tenants.api import (
     usage,
     whitelist,
 )
+from tenants.api.idempotency import IdempotencyKeys
 from tenants.api.middleware import Authenticate, BodyLimit, SecurityHeaders, Turns
 from tenants.api.request_ids import RequestIds
 from tenants.api.schema import openapi
@@ -82,6 +83,7 @@ def create_console_app(console: Console) -> FastAPI:
     app.openapi = openapi(app)  # type: ignore[method-assign]
     _add_pages(app)
     # The last added runs first.
+    app.add_middleware(IdempotencyKeys, keys=console.idempotency)
     app.add_middleware(BodyLimit, bytes_max=BODY_BYTES_MAX, strangers_bytes_max=STRANGERS_BODY_BYTES_MAX)
     app.add_middleware(Turns, requests=console.requests)
     app.add_middleware(Authenticate, accounts=console.accounts, rates=console.rates)

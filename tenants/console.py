@@ -38,6 +38,7 @@ from tenants.usecases.advice import AdviceReports
 from tenants.usecases.bills import BillReports
 from tenants.usecases.ceilings import Ceilings
 from tenants.usecases.deletions import Deletions
+from tenants.usecases.idempotency import Idempotency
 from tenants.usecases.instances import Instances
 from tenants.usecases.pipeline_runs import PipelineRuns
 from tenants.usecases.placement import Placement, port_is_free
@@ -71,6 +72,7 @@ class Console:
         self.redis = None if config.redis_url is None else _redis(config.redis_url, config.redis_budget_ms)
         self.accounts = Accounts(self.store, LoginLimits(self.redis), CallerMemory(self.redis, config.secret))
         self.rates = RequestRates(self.redis, config.rates)
+        self.idempotency = Idempotency(self.store)
         self.access_keys = AccessKeys(self.store, config.secret)
         self.ceilings = Ceilings(self.store, config.disk_bytes)
         self.instances = Instances(

@@ -20,6 +20,7 @@ from tenants.api import descriptions
 from tenants.api.advice_models import AdviceOverview, AdviceView
 from tenants.api.answers import CSV
 from tenants.api.examples import example_of
+from tenants.api.idempotency import HEADER
 from tenants.api.middleware import COOKIE
 from tenants.api.models import Problem
 from tenants.api.problems import MEDIA_TYPE
@@ -46,6 +47,16 @@ _SAID_IN: Final = (
     tenants.api.advice_models,
 )
 """Where the messages' fields have their docstrings."""
+_NOT_REMEMBERED: Final = ("/v1/session",)
+_IDEMPOTENCY_KEY: Final = {
+    "name": HEADER,
+    "in": "header",
+    "required": False,
+    "description": "a new one for each request, the same when it is sent again: it is then carried out once, and "
+    "answered again, with `Idempotency-Replayed: true`. Kept for 24 h, for the same key or login",
+    "schema": {"type": "string", "pattern": "^[!#-~]{1,255}$"},
+    "example": "8e03978e-40d5-43dd-bc93-6894a57f9324",
+}
 _WRITES: Final = ("post", "put", "patch", "delete")
 _TEXTS: Final = {
     CSV: "instance_id,name,month,state\r\niabcdefghijk,shop,2026-11,open\r\n",
@@ -101,6 +112,8 @@ def _complete(document: dict[str, Any]) -> dict[str, Any]:
     descriptions.describe(schemas, descriptions.docstrings(_SAID_IN))
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
+            if method == "post" and path not in _NOT_REMEMBERED:
+                operation.setdefault("parameters", []).append(_IDEMPOTENCY_KEY)
             _add_problems(path, method, operation)
             _add_examples(operation, schemas)
     return document
@@ -127,7 +140,7 @@ def _add_problems(path: str, method: str, operation: dict[str, Any]) -> None:
     statuses = {"401", "403", "422", "429", "503"}
     if method in _WRITES:
         statuses.add("409")
-        if "requestBody" in operation:
+        if method == "post" or "requestBody" in operation:
             statuses |= {"400", "413"}
     if "{" in path or any(one["name"] == "tenant" for one in operation.get("parameters", ())):
         statuses.add("404")

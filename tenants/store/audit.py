@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, insert, select
 
-from tenants.store import schema
+from tenants.store import idempotency, schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,9 @@ class Recorded:
 
 
 def record(connection: Connection, entry: Entry, now_ms: int) -> None:
-    """Append an entry. Group names may hold a NUL, which Postgres does not store."""
+    """Append an entry, and mark the request that asks for this. Group names may hold a NUL, which Postgres
+    does not store."""
+    idempotency.mark(connection, entry.subject.replace("\0", ""))
     connection.execute(
         insert(schema.audit).values(
             at_ms=now_ms,

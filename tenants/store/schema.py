@@ -209,6 +209,38 @@ control_processes = Table(
 """Control processes of a shared database: what each was told by followers (`tenants.hearsay`), once a second.
 `heard_at_ms` is the database's clock, `known_schema` the newest schema that the process knows."""
 
+idempotency_keys = Table(
+    "idempotency_keys",
+    metadata,
+    Column("caller", String(200), primary_key=True),
+    Column("key_sha256", String(64), primary_key=True),
+    Column("tenant", String(64), nullable=False, index=True),
+    Column("fingerprint", String(64), nullable=False),
+    Column("token", String(32), nullable=False),
+    Column("began_at_ms", BigInteger, nullable=False, index=True),
+    Column("subject", String(300)),
+    Column("status", Integer),
+    Column("headers", JSON),
+    Column("body", Text),
+)
+"""Requests that may be sent again (`tenants.store.idempotency`). `subject`: what was done, written with it;
+`status` null: the answer is not there, because the request runs, or its process died."""
+
+operations = Table(
+    "operations",
+    metadata,
+    Column("id", String(24), primary_key=True),
+    Column("tenant", String(64), nullable=False),
+    Column("kind", String(32), nullable=False),
+    Column("instance_id", String(12), nullable=False, index=True),
+    Column("revision", BigInteger, nullable=False),
+    Column("started_at_ms", BigInteger, nullable=False),
+    Column("ended_at_ms", BigInteger),
+    Column("error", Text),
+    Index("ix_operations_tenant_started_at_ms", "tenant", "started_at_ms"),
+)
+"""What takes until gateways or brokers follow. `ended_at_ms` null: running; `error` null: succeeded."""
+
 audit = Table(
     "audit",
     metadata,

@@ -49,7 +49,7 @@ class Kubernetes:
             "metadata": {
                 "namespace": "shop",
                 "name": name,
-                "uid": f"uid-{name}",
+                "uid": f"uid-{name}-{secrets.token_hex(4)}",
                 "generation": 1,
                 "resourceVersion": "1",
             },
@@ -62,6 +62,12 @@ class Kubernetes:
         headers = {"Content-Type": "application/merge-patch+json"}
         answer = await self._http.patch(f"/{kind.lower()}s/{name}", json=body, headers=headers)
         answer.raise_for_status()
+
+    async def forget_status(self, kind: str, name: str) -> None:
+        """As if it had never been written."""
+        headers = {"Content-Type": "application/merge-patch+json"}
+        path = f"/{kind.lower()}s/{name}/status"
+        (await self._http.patch(path, json={"status": None}, headers=headers)).raise_for_status()
 
     async def delete(self, kind: str, name: str) -> None:
         (await self._http.delete(f"/{kind.lower()}s/{name}")).raise_for_status()
@@ -216,6 +222,25 @@ async def test_an_instance_and_its_topic_live_as_their_objects_say(
         await kubernetes.until_gone("KafkaInstance", name)
         named = [each["name"] for each in (await ask(stack, "GET", "instances"))["items"]]
         assert name not in named
+
+
+async def test_what_was_made_before_we_died_is_ours(
+    stack: Stack, kubernetes: Kubernetes, tmp_path: Path
+) -> None:
+    name = f"k{secrets.token_hex(4)}"
+    topic = {"instanceRef": {"name": name}, "partitions": 2}
+    async with reconciling(stack, kubernetes, tmp_path):
+        await kubernetes.create("KafkaInstance", name, instance_spec())
+        made = await kubernetes.until("KafkaInstance", name, "Running")
+        await kubernetes.create("KafkaTopic", f"{name}-t", topic)
+        await kubernetes.until("KafkaTopic", f"{name}-t", "Created")
+    for kind, each in (("KafkaInstance", name), ("KafkaTopic", f"{name}-t")):
+        await kubernetes.forget_status(kind, each)
+    async with reconciling(stack, kubernetes, tmp_path):
+        again = await kubernetes.until("KafkaInstance", name, "Running")
+        assert again["id"] == made["id"]
+        await kubernetes.until("KafkaTopic", f"{name}-t", "Created")
+        await ask(stack, "DELETE", f"instances/{made['id']}")
 
 
 async def test_what_was_deleted_elsewhere_is_not_made_anew(

@@ -89,6 +89,8 @@ CONSTANTS: Final[dict[str, tuple[str, ...]]] = {
         "STREAMS_MAX_PER_CALLER",
         "REQUESTS_MAX_PER_TENANT",
     ),
+    "tenants.store.idempotency": ("KEPT_MS", "KEYS_MAX_PER_TENANT", "ABANDONED_MS"),
+    "tenants.usecases.idempotency": ("BODY_BYTES_MAX",),
     "tenants.usecases.access_keys": ("ACCESS_KEYS_MAX",),
     "tenants.ckafka.endpoint": ("BODY_BYTES_MAX",),
     "tenants.ckafka.rates": ("CALLS_PER_S",),
