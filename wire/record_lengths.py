@@ -1,7 +1,7 @@
 """Whether the records of a batch that is not compressed fill it, by their lengths. Pure.
 
-Every such batch pays for it, so that each record costs as little as it can: 0.06 us, 0.02 us where neighbours
-are equally long. The first and the last record are looked at as a whole.
+Every such batch pays for it, so that each record costs as little as it can: 0.04 us, a tenth of that where
+neighbours are equally long. The first and the last record are looked at as a whole.
 """
 
 import struct
@@ -16,21 +16,32 @@ _HEAD: Final = struct.Struct("6B")
 """As many bytes as there are in front of a record's value, or of its key, whose lengths are of two bytes."""
 _LONG: Final = 0x80
 """A byte of a varint from here on has others behind it."""
+WALKED_HERE_MAX: Final = 50_000
+"""Uncompressed records of one batch that an event loop goes along: 2 ms, and 20 ms where lengths are written
+with more bytes than they need. Of more, each is looked at in the scanning process."""
 _FAR: Final = 1 << 62
 """Behind every batch: where a step leads that a byte does not tell."""
-_STEPS: Final = tuple(
-    _FAR if byte & 1 or byte < 2 * BODY_BYTES_MIN else 1 + (byte >> 1)
-    if byte < _LONG else 2 + ((byte & 0x7F) >> 1)
-    for byte in range(256)
-)  # fmt: skip
-"""By the first byte of a record's length: how far the next record is, or what of it this byte tells."""
-_MORE: Final = tuple(byte << 6 if 0 < byte < _LONG else _FAR for byte in range(256))
-"""By the second of two bytes: the rest."""
+
+
+def _steps(byte: int) -> tuple[int, ...]:
+    """By the second byte of a record: how far the next one is, if the first byte of its length is this."""
+    if byte & 1 or byte < 2 * BODY_BYTES_MIN:
+        return (_FAR,) * 256
+    if byte < _LONG:
+        return (1 + (byte >> 1),) * 256
+    return tuple(2 + ((byte & 0x7F | more << 7) >> 1) if 0 < more < _LONG else _FAR for more in range(256))
+
+
+_STEPS: Final = tuple(_steps(byte) for byte in range(256))
 _BLOCK: Final = 256
 """Records between two looks whether neighbours are alike."""
+_FEW: Final = 40
+"""Of so few records it is not asked whether they are alike."""
 _RUN_FIRST: Final = 64
 """So many records that are alike otherwise have offset deltas of one byte."""
-_RUN_MIN: Final = 8
+_RUN_GROWTH: Final = 16
+"""After a run that was whole so many times as many records are compared at once, and not all that are left: a
+batch of many short runs would have its square compared."""
 
 
 def check_lengths(batch: Buffer, header: BatchHeader) -> None:
@@ -88,27 +99,30 @@ def _check_delta(data: Buffer, at: int, offset_delta: int) -> None:
 
 def _last_of(data: Buffer, end: int, count: int) -> int:
     """Where the last of `count` records begins, which end at `end`. Raises: ValueError, IndexError."""
+    behind = data[1:]
     last = at = HEADER_SIZE
     left, run_max = count, _RUN_FIRST
-    while left:
+    while left > _FEW:
         byte = data[at]
-        step = _STEPS[byte] if byte < _LONG else _STEPS[byte] + _MORE[data[at + 1]]
+        step = _STEPS[byte][behind[at]]
         if at + step < end and data[at + step] == byte:
-            run = min(left, run_max, (end - at) // step)
+            asked = run = min(left, run_max, (end - at) // step)
             run -= _unlike(data[at : at + run * step : step], run)
             if byte >= _LONG:
-                run -= _unlike(data[at + 1 : at + run * step : step], run)
+                run -= _unlike(behind[at : at + run * step : step], run)
             at += run * step
             left -= run
             last = at - step
-            if run >= _RUN_MIN:
-                run_max = left
+            if run == asked:
+                run_max *= _RUN_GROWTH
                 continue
-        if left:
-            last = at
-            some = min(left - 1, _BLOCK) or 1
-            at = _pass(data, at, end, some)
-            left -= some
+            run_max = _RUN_FIRST
+        some = min(left - 1, _BLOCK)
+        at = _pass(data, behind, at, end, some)
+        left -= some
+    if left:
+        last = _pass(data, behind, at, end, left - 1)
+        at = _pass(data, behind, last, end, 1)
     if at != end:
         raise ValueError(f"{end - at} bytes follow the last record")
     return last
@@ -116,19 +130,18 @@ def _last_of(data: Buffer, end: int, count: int) -> int:
 
 def _unlike(lengths: Buffer, count: int) -> int:
     """How many of so many bytes are left from the first on that is another than the one in front."""
-    found = bytes(lengths)
-    first = found[:1]
-    return 0 if found == first * count else len(found.lstrip(first))
+    first = bytes(lengths[:1])
+    return 0 if lengths == first * count else len(bytes(lengths).lstrip(first))
 
 
-def _pass(data: Buffer, at: int, end: int, count: int) -> int:
-    """Where the next `count` records end. Raises: ValueError, IndexError."""
-    steps, more = _STEPS, _MORE
+def _pass(data: Buffer, behind: Buffer, at: int, end: int, count: int) -> int:
+    """Where the next `count` records end; `behind` is `data` from its second byte on. Raises: ValueError,
+    IndexError."""
+    steps = _STEPS
     start = at
     try:
         for _ in repeat(None, count):
-            byte = data[at]
-            at += steps[byte] if byte < _LONG else steps[byte] + more[data[at + 1]]
+            at += steps[data[at]][behind[at]]
     except IndexError:
         at = _FAR
     return at if at <= end else _pass_slowly(data, start, end, count)

@@ -8,8 +8,9 @@ With flush.messages=1 the answer waits for the leader's fdatasync too. Every fra
 included; an instance at capacity is refused or stalled (quota.md). Duplicates of idempotent producers get
 their original offset. Messages of formats v0 and v1 (v0-2) become one record batch per partition. The first
 batch of a transaction waits until its coordinator has confirmed the partition (KIP-890). Records of compacted
-topics, and of one compressed batch in many of others, are looked at one by one, elsewhere when that takes
-long (`broker.scanning`); a large request lets others have their turn between its partitions.
+topics, of one compressed batch in many of others, and of batches of very many are looked at one by one,
+elsewhere when that takes long (`broker.scanning`); a large request lets others have their turn between its
+partitions.
 Versions: v1 throttle time; v2 log append time; v3 record batches; v5 log start offset; v7 zstd; v8 error
 messages and the records they are about (KIP-467).
 """
@@ -38,6 +39,8 @@ from contracts.specs import FullBehaviour
 from traffic.verdict import Full, stall_ms
 from wire.api_table import ApiKey
 from wire.batch import CODEC_MASK, CODEC_ZSTD, HEADER_SIZE, BatchError, parse_header
+from wire.record_lengths import WALKED_HERE_MAX
+from wire.record_walk import RECORD_BYTES_MIN
 
 if TYPE_CHECKING:
     from broker.app import Broker
@@ -50,6 +53,8 @@ _STORAGE_ERROR_FROM_VERSION: Final = 4
 _ZSTD_FROM_VERSION: Final = 7
 _ATTRIBUTES_LOW_BYTE: Final = 22
 """Of a batch of magic 2."""
+_MANY_BYTES_MIN: Final = HEADER_SIZE + RECORD_BYTES_MIN * WALKED_HERE_MAX
+"""Smaller batches have few records."""
 _TURN_BYTES: Final = 4 * 1024 * 1024
 """Of one request, before others get their turn: two or three milliseconds of checking and writing."""
 _PARTITION_COST_BYTES: Final = 16 * 1024
@@ -356,9 +361,12 @@ class _Request:
             self._broker.scanner.submit(partition.instance_id, job, done)
             return None
         codec_at = each.start + _ATTRIBUTES_LOW_BYTE
-        if partition.log.config.is_compacted or (codec_at < each.end and self._frame[codec_at] & CODEC_MASK):
+        is_compressed = codec_at < each.end and self._frame[codec_at] & CODEC_MASK
+        are_many = not is_compressed and each.end - each.start > _MANY_BYTES_MIN and self._are_many(each)
+        if is_compressed or are_many or partition.log.config.is_compacted:
+            records = self._frame[each.start : each.end]
             try:
-                look = partition.log.look_here(self._frame[each.start : each.end], self._broker.epoch_ms())
+                look = partition.log.look_here(records, self._broker.epoch_ms(), are_many=are_many)
             except AppendRefused as error:
                 return self._error(each, error.error_code, error.message, error.record_indexes)
             if isinstance(look, Look):
@@ -367,6 +375,10 @@ class _Request:
             return self._carry(partition, each, answers, is_looked=look)
         carry = self._append if self._scan.transactional_id is None else self._carry
         return carry(partition, each, answers, is_looked=False)
+
+    def _are_many(self, each: ProducePartition) -> bool:
+        """Whether so many records are declared that going along them takes the loop too long."""
+        return parse_header(self._frame, each.start).record_count > WALKED_HERE_MAX
 
     def _look(
         self, partition: Partition, each: ProducePartition, answers: list[PartitionAnswer], look: Look

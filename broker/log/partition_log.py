@@ -26,6 +26,7 @@ from broker.log.validation import (
 )
 from wire.batch import CODEC_MASK, NO_TIMESTAMP, BatchHeader, WritableBuffer, stamp_log_append_time
 from wire.control import marker_at
+from wire.record_lengths import WALKED_HERE_MAX
 
 
 class PartitionLog(CompactedLog):
@@ -81,21 +82,21 @@ class PartitionLog(CompactedLog):
         time_ms = now_ms if origin is AppendOrigin.CLIENT and self._stamps_time else NO_TIMESTAMP
         return self._result(base_offset, self.log_end_offset - 1, time_ms, len(records))
 
-    def look_here(self, records: WritableBuffer, now_ms: int) -> Look | bool:
+    def look_here(self, records: WritableBuffer, now_ms: int, *, are_many: bool) -> Look | bool:
         """What has to be asked elsewhere about a client's records before they are appended; else whether they
-        need no look any more, because they had it or none is due. Raises: AppendRefused."""
-        if self._until_sample and not self.config.is_compacted:
+        need no look any more, because they had it or none is due. `are_many`: not compressed, and too many
+        for `check_lengths` on an event loop. Raises: AppendRefused."""
+        if self._until_sample and not (are_many or self.config.is_compacted):
             return True
         header = check_client_records(records, self.config, now_ms)
         look = self._look(header)
         return True if look is None else is_right(records, header, look) or look
 
     def _look(self, header: BatchHeader) -> Look | None:
-        """Whether every record is looked at: of compacted topics, and of one compressed batch in many. A
-        client that was refused is looked at again."""
-        if not self.config.is_compacted and (self._until_sample or not header.codec):
-            return None
-        return look_at(header, self.config)
+        """Whether every record is looked at: of compacted topics, of one compressed batch in many (a client
+        that was refused is looked at again), and of so many that going along them takes long."""
+        is_due = not self._until_sample if header.codec else header.record_count > WALKED_HERE_MAX
+        return look_at(header, self.config) if is_due or self.config.is_compacted else None
 
     def _check_own_producers(
         self, records: WritableBuffer, batches: Sequence[tuple[int, BatchHeader]], verification: int | None

@@ -52,6 +52,7 @@ CONSTANTS: Final[dict[str, tuple[str, ...]]] = {
     "contracts.request_time": ("REQUEST_PERCENT_FLOOR", "REQUEST_PERCENT_MAX"),
     "contracts.topic_policy": ("SEGMENT_BYTES_MIN", "SEGMENT_MS_MIN"),
     "wire.record_walk": ("COMPRESSED_COUNT_FREE", "COMPRESSED_COUNT_PER_BYTE", "COUNT_MAX"),
+    "wire.record_lengths": ("WALKED_HERE_MAX",),
     "wire.compression": ("PAYLOAD_BYTES_MAX",),
     "wire.legacy.message_set": ("MESSAGES_MAX",),
     "wire.legacy.conversion": ("RECORDS_DOWN_MAX", "PAYLOAD_DOWN_MAX"),

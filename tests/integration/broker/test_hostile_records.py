@@ -83,6 +83,22 @@ def test_a_payload_that_decompresses_to_too_much(raw: RawClient) -> None:
         assert produce(raw, f"{GREEDY}.zeros", bomb).error_code.name == "message_too_large"
 
 
+def test_very_many_uncompressed_records_are_looked_at_elsewhere(
+    broker: BrokerProcess, raw: RawClient
+) -> None:
+    topic = f"{GREEDY}.tiny"
+    create_topic(raw, topic)
+    payload = b"".join(map(record, range(_COUNT)))
+    before = broker.metrics()["portico_broker_scans_total"]
+    assert produce(raw, topic, batch_of(payload, _COUNT)).base_offset == 0
+    for count in (_COUNT - 1, _COUNT + 1):
+        assert produce(raw, topic, batch_of(payload, count)).error_code.name == "invalid_record"
+    assert produce(raw, topic, batch_of(payload, _COUNT)).base_offset == _COUNT
+    assert broker.metrics()["portico_broker_scans_total"] == before + 4
+    assert produce(raw, topic, batch_of(record(0), 1)).base_offset == 2 * _COUNT
+    assert broker.metrics()["portico_broker_scans_total"] == before + 4
+
+
 def test_others_are_served_while_records_are_looked_at(broker: BrokerProcess, raw: RawClient) -> None:
     """The one who looks stands still: whoever was not served by the loop alone would wait for ever."""
     create_topic(raw, f"{GREEDY}.compacted", cleanup_policy="compact")

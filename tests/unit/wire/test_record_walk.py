@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 from hypothesis import assume, given, settings
@@ -82,6 +83,36 @@ def test_every_count_of_alike_records() -> None:
                 with pytest.raises(BatchError) as refused:
                     look(batch_of(payload, wrong))
                 assert refused.value.error_code is ErrorCode.invalid_record
+
+
+class _Touched(bytes):
+    """Counts the bytes that are looked at."""
+
+    count = 0
+
+    def __getitem__(self, at: Any) -> Any:
+        if not isinstance(at, slice):
+            _Touched.count += 1
+            return super().__getitem__(at)
+        if at == slice(1, None):
+            return _Touched(super().__getitem__(at))
+        found = super().__getitem__(at)
+        _Touched.count += len(found)
+        return found
+
+
+@pytest.mark.parametrize("run", [1, 2, 7, 8, 9, 63, 64, 65, 255, 1_100])
+def test_work_grows_with_the_records_and_not_with_their_square(run: int) -> None:
+    """Neighbours that are alike are passed in leaps; many short runs are not leapt over one by one."""
+    touched = []
+    for count in (10_000, 20_000):
+        rows = [Record(0, 0, None, b"x" * ((number // run) % 2)) for number in range(count)]
+        batch = _Touched(build_batch(rows))
+        _Touched.count = 0
+        check_lengths(batch, parse_header(batch))
+        touched.append(_Touched.count)
+    assert touched[0] < 8 * 10_000
+    assert touched[1] < 3 * touched[0]
 
 
 @pytest.mark.parametrize("name", malformed_batches())
