@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from contracts.injected_faults import InjectedFault
 from contracts.request_time import PERCENT_US_PER_S, default_request_percent
 
 MESSAGE_VERSION: Final = 1
@@ -101,6 +102,8 @@ class InstanceSpec(msgspec.Struct, frozen=True, kw_only=True):
     topic_whitelists: dict[str, tuple[str, ...]] = {}
     """Tenant's topic name -> CIDRs; a topic that is absent inherits."""
     listeners: tuple[Listener, ...] = ()
+    injected_faults: tuple[InjectedFault, ...] = ()
+    """What the tenant wants its own clients to feel now; those that are over are left out or soon will be."""
     deletion: Deletion | None = None
     """Set in the states `deleted` and `purged`."""
     version: int = MESSAGE_VERSION

@@ -37,6 +37,8 @@ class DisconnectCause(StrEnum):
     """The vip:vport does not belong to the instance any more."""
     GATEWAY_STOPPED = "gateway_stopped"
     """The worker stops."""
+    FAULT_INJECTED = "fault_injected"
+    """The tenant has injected a fault that ends connections."""
 
     # The client was slow or silent while we were reading.
     FIRST_BYTE_TIMEOUT = "first_byte_timeout"

@@ -33,7 +33,7 @@ async def charge(conn: "Connection", request: ChargeRequest) -> int:
         return 0
     exchange = Exchange(CHARGE_KEY, 0, 0)
     answered: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-    exchange.charged = answered.set_result
+    exchange.taker = answered.set_result
     conn.queue.forwarded(exchange)
     body = encode(request)
     conn.dialled().send([_HEAD.pack(_HEAD_BYTES + len(body), CHARGE_KEY, 0, 0, _NO_CLIENT_ID) + body])

@@ -39,6 +39,7 @@ _RESET_CAUSES: Final = frozenset(
         DisconnectCause.INSTANCE_SUSPENDED,
         DisconnectCause.INSTANCE_DELETED,
         DisconnectCause.INSTANCE_ABSENT,
+        DisconnectCause.FAULT_INJECTED,
     }
 )
 

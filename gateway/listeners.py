@@ -16,7 +16,7 @@ from gateway.lifecycle import Event, Phase
 from gateway.served import ServedInstance
 from gateway.strangers import STRANGERS
 from gateway.worker import Worker
-from runtime.clock import monotonic_ms
+from runtime.clock import epoch_ms, monotonic_ms
 from runtime.config import format_host_port
 from runtime.logs import get_logger
 
@@ -51,6 +51,7 @@ class ListenerSet:
         for fault in served.whitelist.faults:
             _log.error("a whitelist entry admits nobody", instance=spec.instance_id, fault=fault)
         self._bind(served)
+        served.take_faults(monotonic_ms(), epoch_ms())
         if spec.state is InstanceState.SUSPENDED:
             served.cut(DisconnectCause.INSTANCE_SUSPENDED)
         else:

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gateway.apis import Row
 from gateway.call import Answer, Call, Forward, Later, Outcome
+from gateway.injection import is_looked_into
 from gateway.ordering import Exchange
+from runtime.clock import monotonic_ms
 from runtime.durations import observe
 from wire.api_table import ApiKey
 from wire.codec import (
@@ -60,17 +62,29 @@ def take_request(
     exchange.frame_bytes = len(frame)
     handler = _handler(row)
     call = Call(conn, exchange)
+    faults = conn.served.faults
+    if faults is not None and faults.decodes and is_looked_into(call, row.mode):
+        head, request = _decoded(exchange, body)
+        assert handler is not None, "it answers what only leaders do"
+        refused = handler.on_fault(call, request)
+        if refused is not None:
+            exchange.handler = _of_responses(handler)
+            return _later(conn, exchange, head, refused)
     before_decoding = getattr(handler, "take_frame", None)
     if before_decoding is not None and before_decoding(call, frame, out):
         return None
     head, request = _decoded(exchange, body)
-    exchange.handler = handler if hasattr(handler, "on_response") else None
+    exchange.handler = _of_responses(handler)
     on_request = getattr(handler, "on_request", None)
     outcome = Forward(request) if on_request is None else on_request(call, request)
     if isinstance(outcome, Coroutine):
         return _later(conn, exchange, head, outcome)
     _settle(conn, exchange, head, outcome, out)
     return None
+
+
+def _of_responses(handler: ModuleType | None) -> ModuleType | None:
+    return handler if hasattr(handler, "on_response") else None
 
 
 def _decoded(exchange: Exchange, body: memoryview) -> tuple[bytes, Any]:
@@ -118,10 +132,17 @@ def reply_locally(conn: "Connection", exchange: Exchange, frame: bytes) -> None:
 
 def _throttled(conn: "Connection", exchange: Exchange, frame: bytes) -> bytes:
     """The reply, which says so when the instance is in debt, with what it has cost itself."""
-    if not conn.turn.owed_lately and len(frame) < _COSTLY_BYTES:
+    if not conn.turn.owed_lately and len(frame) < _COSTLY_BYTES and conn.served.faults is None:
         return frame
-    throttle_ms = conn.worker.pacing.throttle_ms(conn.turn)
+    throttle_ms = told_throttle_ms(conn)
     return raised(frame, exchange.api_key, exchange.api_version, throttle_ms) if throttle_ms else frame
+
+
+def told_throttle_ms(conn: "Connection") -> int:
+    """throttle_time_ms of a reply that leaves now."""
+    throttle_ms = conn.worker.pacing.throttle_ms(conn.turn)
+    faults = conn.served.faults
+    return throttle_ms if faults is None else max(throttle_ms, faults.throttle_ms(monotonic_ms()))
 
 
 def kept_reply(conn: "Connection", exchange: Exchange, frame: memoryview) -> bytes | None:

@@ -52,6 +52,7 @@ class WorkerCollector(Collector):
                 requests.add_metric([instance_id, APIS[api_key].key.name.lower()], count)
             serving.add_metric([instance_id, str(served.phase)], 1)
         yield from self._request_time()
+        yield from self._injected_faults()
         yield self._answer_time()
         backlog = GaugeMetricFamily(
             "portico_gateway_backlog_bytes", "Copied and waiting for full sockets, whole worker"
@@ -71,6 +72,25 @@ class WorkerCollector(Collector):
                 for key, seen in times.items()
             ],
         )
+
+    def _injected_faults(self) -> Iterator[Any]:
+        active = GaugeMetricFamily(
+            "portico_faults_active",
+            "1 for each kind of fault that the tenant has injected into its instance and that acts now",
+            labels=["instance", "kind"],
+        )
+        hits = CounterMetricFamily(
+            "portico_fault_requests",
+            "Requests that an injected fault has hit; of `once`, connections",
+            labels=["instance", "kind"],
+        )
+        for instance_id, served in tuple(self._worker.served.items()):
+            faults = served.faults
+            for kind in () if faults is None else faults.kinds:
+                active.add_metric([instance_id, kind], 1)
+            for kind, count in tuple(served.fault_hits.items()):
+                hits.add_metric([instance_id, kind], count)
+        yield from (active, hits)
 
     def _request_time(self) -> Iterator[Any]:
         """CPU time, in seconds as Prometheus wants it."""

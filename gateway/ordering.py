@@ -18,13 +18,13 @@ class Exchange:
         "api_key",
         "api_version",
         "began_ns",
-        "charged",
         "client_id",
         "correlation_id",
         "frame_bytes",
         "handler",
         "notes",
         "reply",
+        "taker",
     )
 
     def __init__(self, api_key: int, api_version: int, correlation_id: int, began_ns: int = 0) -> None:
@@ -40,8 +40,9 @@ class Exchange:
         """What the handler's request half leaves for its response half."""
         self.frame_bytes = 0
         """Of a decoded request, on the client's socket."""
-        self.charged: Callable[[bytes], None] | None = None
-        """Takes the broker's answer to a charge of our own; nothing of it goes to the client."""
+        self.taker: Callable[[bytes], None] | None = None
+        """Takes the broker's answer; nothing of it goes to the client. It was a charge of our own, or an
+        injected fault loses the answer."""
         self.reply: bytes | None = None
         """A local answer's whole frame, once it is known."""
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from gateway.apis import APIS, Mode
 from gateway.causes import DisconnectCause
-from gateway.mapped import decoding_work, kept_reply, mapped_reply
+from gateway.mapped import decoding_work, kept_reply, mapped_reply, told_throttle_ms
 from gateway.ordering import Exchange
 from gateway.stops import ConnectionStop
 from gateway.upstream_login import check_login_reply
@@ -86,7 +86,7 @@ class ReplyFlow:
             self._whole(exchange, chunk[at:behind], out)
             return behind
         if exchange is not None and exchange.api_key == _FETCH:
-            if conn.turn.hold is not Hold.NONE:
+            if conn.turn.hold is not Hold.NONE or conn.served.faults is not None:
                 self._tell_throttle(exchange, chunk[at:])
             self.editor = fetch_response_editor(exchange.api_version, conn.served.scope, exchange.notes)
         elif size > COLLECTED_BYTES_MAX:
@@ -140,8 +140,8 @@ class ReplyFlow:
             self.login_replies_due -= 1
             return
         self.work += 1
-        if exchange.charged is not None:
-            exchange.charged(bytes(frame[_HEAD_BYTES:]))
+        if exchange.taker is not None:
+            exchange.taker(bytes(frame[_HEAD_BYTES:]))
             out += conn.queue.finish_head()
             return
         mode = APIS[exchange.api_key].mode
@@ -149,7 +149,7 @@ class ReplyFlow:
             out.append(self._mapped(exchange, frame))
             self._finish_head(exchange, out)
             return
-        if conn.turn.hold is not Hold.NONE:
+        if conn.turn.hold is not Hold.NONE or conn.served.faults is not None:
             self._tell_throttle(exchange, frame)
         if mode is Mode.FETCH:
             fetched = edit_fetch_response(frame, exchange.api_version, conn.served.scope, exchange.notes)
@@ -178,9 +178,9 @@ class ReplyFlow:
         return answer
 
     def _tell_throttle(self, exchange: Exchange, frame: memoryview) -> None:
-        """The instance is in debt: let a reply say so that is passed on as it is."""
-        conn = self._conn
-        throttle_ms = conn.worker.pacing.throttle_ms(conn.turn)
+        """The instance is in debt, or its tenant wants to be told so: a reply says it that is passed on as it
+        is."""
+        throttle_ms = told_throttle_ms(self._conn)
         raise_in(frame, exchange.api_key, exchange.api_version, throttle_ms)
 
     def _session_begins(self, session_id: int) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from gateway.apis import APIS, LEGACY, SERVED, Mode, Row
 from gateway.causes import DisconnectCause
+from gateway.injection import ConnectionFaults, holds_back
 from gateway.mapped import decoding_work, take_request
 from gateway.ordering import Exchange
 from gateway.stops import ConnectionStop
@@ -41,6 +42,7 @@ class RequestFlow:
         "_missing",
         "decoding_work",
         "editor",
+        "faults",
         "frame_bytes",
         "frames",
         "sent_unanswered",
@@ -63,6 +65,8 @@ class RequestFlow:
         """Counts what requests have cost beyond one each."""
         self.sent_unanswered = False
         """Whether acks=0 data went up: nothing ever says that it has arrived."""
+        self.faults: ConnectionFaults | None = None
+        """What injected faults have left behind here."""
         self.stash: bytes = b""
         """Bytes that are less than a frame's head, put in front of the next read."""
 
@@ -70,6 +74,11 @@ class RequestFlow:
     def in_frame(self) -> bool:
         """Whether the client owes us the rest of a frame."""
         return self._missing > 0 or bool(self.stash)
+
+    @property
+    def is_held_back(self) -> bool:
+        """Whether an injected fault keeps the next request waiting."""
+        return self.faults is not None and self.faults.holds_back
 
     def feed(self, chunk: memoryview, out: list[Buffer]) -> int:
         """Handle a chunk as far as may be now; `out` gets what goes up, slices of the chunk among it.
@@ -114,6 +123,8 @@ class RequestFlow:
         conn = self._conn
         if not _SIZE_MIN <= size <= conn.served.request_bytes_max:
             self._check_size(size)
+        if conn.served.faults is not None and holds_back(conn, api_key):
+            return at
         row = SERVED.get((api_key, api_version)) or self._row_of_others(api_key, api_version)
         self.frames += 1
         conn.served.requests[api_key] += 1
@@ -121,7 +132,7 @@ class RequestFlow:
         if behind <= len(chunk):
             self._whole(row, chunk[at:behind], out)
             return behind
-        if api_key == _PRODUCE and not conn.served.topic_whitelists:
+        if api_key == _PRODUCE and conn.served.passes_produce:
             self.editor = produce_request_editor(api_version, conn.served.scope)
             self._api_version = api_version
         else:
@@ -178,7 +189,7 @@ class RequestFlow:
     def _whole(self, row: Row, frame: memoryview, out: list[Buffer]) -> None:
         """Handle one complete frame, length prefix included."""
         conn = self._conn
-        if row.mode is Mode.PRODUCE and not conn.served.topic_whitelists:
+        if row.mode is Mode.PRODUCE and conn.served.passes_produce:
             try:
                 edit = edit_produce_request(frame, conn.served.scope)
             except NameFault:

@@ -2,10 +2,13 @@
 
 import asyncio
 from collections import Counter, deque
+from random import Random
 from typing import TYPE_CHECKING, Final
 
+from contracts.injected_faults import FaultKind
 from contracts.specs import InstanceSpec, InstanceState, RefusedAddress
 from gateway.causes import REFUSED_AT_ACCEPT, DisconnectCause
+from gateway.injected_faults import ActiveFaults, Taken
 from gateway.kept_answers import KeptAnswers
 from gateway.lifecycle import Event, Phase, next_phase
 from gateway.stops import ConnectionStop
@@ -45,6 +48,12 @@ class ServedInstance:
         self.partition_changes = asyncio.Lock()
         """Held while partitions are counted and added."""
         self.kept_answers: Final = KeptAnswers()
+        self.faults: ActiveFaults | None = None
+        """What the tenant has injected; None, as nearly always: nothing."""
+        self.faults_changed = asyncio.Event()
+        """Set when a fault has begun or ended; then another event stands here."""
+        self.fault_hits: Counter[str] = Counter()
+        """Requests, or connections, that a fault has hit, by its kind."""
         self._collected_bytes = 0
         self.instance_id: Final = spec.instance_id
         self.scope: Final = Scope(spec.instance_id)
@@ -58,6 +67,8 @@ class ServedInstance:
         self.request_bytes_max = spec.limits.request_bytes_max
         self.whitelist = Whitelist(spec.whitelist, allow_all=spec.allow_all)
         self.topic_whitelists = {topic: Whitelist(cidrs) for topic, cidrs in spec.topic_whitelists.items()}
+        self.passes_produce = self._passes_produce()
+        """Whether a Produce goes up as it comes, but for names."""
         self.view = View(
             {
                 listener.node_id: (listener.advertised_host, listener.port)
@@ -66,6 +77,36 @@ class ServedInstance:
             },
             total_bytes=spec.capacity_bytes,
         )
+
+    def _passes_produce(self) -> bool:
+        return not self.topic_whitelists and (self.faults is None or not self.faults.decodes)
+
+    def take_faults(self, now_ms: int, epoch_ms: int) -> None:
+        """Take the injected faults of the spec. Units: `now_ms` is monotonic."""
+        told = self.spec.injected_faults
+        if self.faults is None and not told:
+            return
+        if self.faults is None:
+            self.faults = ActiveFaults(Random(told[0].id).random, self.fault_hits)
+        taken = self.faults.take(told, now_ms, epoch_ms)
+        self._after_faults(taken, now_ms)
+        if taken.resets_all:
+            self.fault_hits[FaultKind.CONNECTION_RESET] += len(self.connections)
+            self.cut(DisconnectCause.FAULT_INJECTED)
+
+    def end_faults(self, now_ms: int, epoch_ms: int) -> None:
+        """End those whose time is over, also when nobody tells any more."""
+        assert self.faults is not None
+        self._after_faults(self.faults.end_overdue(now_ms, epoch_ms), now_ms)
+
+    def _after_faults(self, taken: Taken, now_ms: int) -> None:
+        assert self.faults is not None
+        if not self.faults.is_kept(now_ms):
+            self.faults = None
+        self.passes_produce = self._passes_produce()
+        if taken.changed:
+            self.faults_changed.set()
+            self.faults_changed = asyncio.Event()
 
     def move(self, event: Event, reason: str = "") -> None:
         """Take an event of the life cycle."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def overdue(connection: "Connection", timeouts: Timeouts, now_ms: int) -> DisconnectCause | None:
     """Why a connection must be closed now, or None. Moves the connection's mark when it made progress."""
-    if connection.client_waits or connection.upstream_waits:
+    if connection.client_waits or connection.upstream_waits or connection.requests.is_held_back:
         # It is ours to go on.
         connection.mark_ms, connection.mark_bytes = now_ms, connection.bytes_in
         return None

@@ -36,6 +36,7 @@ _EXPECTED: Final = frozenset(
         DisconnectCause.IDLE_TIMEOUT,
         DisconnectCause.UPSTREAM_CLOSED,
         DisconnectCause.GATEWAY_STOPPED,
+        DisconnectCause.FAULT_INJECTED,
     }
 )
 """Causes not worth a line in the log each."""
@@ -181,6 +182,8 @@ class Worker:
         """Close what is overdue. Called about twice a second."""
         self.now_ms = monotonic_ms()
         for served in tuple(self.served.values()):
+            if served.faults is not None:
+                self.pacing.run_now(served.turn, partial(served.end_faults, self.now_ms, epoch_ms()))
             if served.connections:
                 self.pacing.run_now(served.turn, partial(self._close_overdue, served))
 

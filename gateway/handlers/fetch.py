@@ -15,6 +15,7 @@ from contracts.charging import ChargeRequest
 from gateway.answers import build
 from gateway.call import Answer, Call, Forward, Later, Outcome
 from gateway.charging import charge, throttled
+from gateway.injection import refusal_of_all
 from gateway.topic_access import split
 from wire.api_table import ApiKey
 from wire.codec import encode, framed_response, response_class
@@ -58,15 +59,34 @@ def on_request(call: Call, request: Any) -> Outcome | Later:
 
 async def _charged(call: Call, request: Any, refused: list[Any]) -> Outcome:
     """Answer for what is refused, once that is charged, and pass on the rest."""
-    reason = ErrorCode.topic_authorization_failed.name
     if not request.topics:
         response = call.response(responses=[_refused(topic) for topic in refused])
-        size_bytes = len(framed_response(response, call.exchange.correlation_id))
-        charged = ChargeRequest(consume_bytes=size_bytes, reason=reason)
-        return Answer(throttled(response, await charge(call.conn, charged)))
+        return await _charged_answer(call, response, ErrorCode.topic_authorization_failed)
+    reason = ErrorCode.topic_authorization_failed.name
     call.exchange.notes = _added(call, refused)
     await charge(call.conn, ChargeRequest(consume_bytes=len(call.exchange.notes.encoded), reason=reason))
     return Forward(request)
+
+
+def on_fault(call: Call, request: Any) -> Later | None:
+    """An injected fault may want it refused. A session's request does not say which partitions it is for: its
+    client is made to ask in full."""
+    error_code = refusal_of_all(call)
+    if error_code is None:
+        return None
+    if getattr(request, "session_epoch", 0) > 0:
+        error_code = ErrorCode.fetch_session_id_not_found
+        return _charged_answer(call, call.response(error_code=error_code), error_code)
+    if not request.topics:
+        return None
+    entries = [_refused(topic, error_code) for topic in request.topics]
+    return _charged_answer(call, call.response(responses=entries), error_code)
+
+
+async def _charged_answer(call: Call, response: Any, error_code: ErrorCode) -> Outcome:
+    size_bytes = len(framed_response(response, call.exchange.correlation_id))
+    charged = ChargeRequest(consume_bytes=size_bytes, reason=error_code.name)
+    return Answer(throttled(response, await charge(call.conn, charged)))
 
 
 def _added(call: Call, refused: list[Any]) -> AddedTopics:
@@ -79,13 +99,14 @@ def _added(call: Call, refused: list[Any]) -> AddedTopics:
     )
 
 
-def _refused(topic: Any) -> dict[str, Any]:
+def _refused(topic: Any, error_code: ErrorCode = ErrorCode.topic_authorization_failed) -> dict[str, Any]:
+    """A response's entry of a topic that is not read, with one error for all partitions asked for."""
     return {
         "topic": topic.topic,
         "partitions": [
             {
                 "partition_index": partition.partition,
-                "error_code": ErrorCode.topic_authorization_failed,
+                "error_code": error_code,
                 "high_watermark": -1,
                 "last_stable_offset": -1,
                 "log_start_offset": -1,

@@ -1,5 +1,5 @@
 """Produce 0-8 beside the usual way, which is edited in place and never gets here: requests whose names cannot
-be mapped, and instances where topics have address lists.
+be mapped, instances where topics have address lists, and injected faults.
 
 An empty transactional id is INVALID_REQUEST, a name that no physical one can hold INVALID_TOPIC_EXCEPTION, a
 topic whose list lacks the client TOPIC_AUTHORIZATION_FAILED. With acks=0 nothing can be answered: the
@@ -13,9 +13,10 @@ from kio.schema.errors import ErrorCode
 
 from contracts.charging import ChargeRequest
 from gateway.answers import with_entries
-from gateway.call import Answer, Call, Forward, Outcome
+from gateway.call import Answer, Call, Forward, Later, Outcome
 from gateway.causes import DisconnectCause
 from gateway.charging import charge, throttled
+from gateway.injection import produce_errors
 from gateway.stops import ConnectionStop
 from wire.edits import edit_produce_request
 from wire.faults import NameFault
@@ -68,7 +69,7 @@ async def on_request(call: Call, request: Any) -> Outcome:
 
 
 def _size_bytes(topic: Any) -> int:
-    """What the topic takes in a request."""
+    """What a topic takes in a request."""
     records = sum(8 + len(partition.records or b"") for partition in topic.partition_data)
     return 6 + len(topic.name.encode()) + records
 
@@ -82,6 +83,7 @@ def _error(call: Call, request: Any, topic: Any) -> ErrorCode:
 
 
 def _entry(topic: Any, error_code: ErrorCode) -> dict[str, Any]:
+    """A response's entry of a topic that is refused."""
     return {
         "name": topic.name,
         "partition_responses": [
@@ -89,6 +91,42 @@ def _entry(topic: Any, error_code: ErrorCode) -> dict[str, Any]:
             for partition in topic.partition_data
         ],
     }
+
+
+def on_fault(call: Call, request: Any) -> Later | None:
+    """An injected fault may want some of it refused; None: it goes its way."""
+    errors = produce_errors(call, request)
+    return _refused_by_fault(call, request, errors) if errors else None
+
+
+async def _refused_by_fault(call: Call, request: Any, errors: dict[tuple[str, int], ErrorCode]) -> Outcome:
+    entries: list[dict[str, Any]] = []
+    kept: list[Any] = []
+    refused_bytes = 0
+    for topic in request.topic_data:
+        passes = []
+        for partition in topic.partition_data:
+            error_code = errors.get((topic.name, partition.index))
+            if error_code is None:
+                passes.append(partition)
+                continue
+            refused = replace(topic, partition_data=(partition,))
+            refused_bytes += _size_bytes(refused)
+            entries.append(_entry(refused, error_code))
+        if passes:
+            kept.append(replace(topic, partition_data=tuple(passes)))
+    size_bytes = refused_bytes if kept else call.exchange.frame_bytes
+    reason = next(iter(errors.values())).name
+    throttle_time_ms = await charge(call.conn, ChargeRequest(produce_bytes=size_bytes, reason=reason))
+    if request.acks == 0:
+        raise ConnectionStop(DisconnectCause.FAULT_INJECTED)
+    if not kept:
+        return Answer(throttled(with_entries(call.response(), "responses", entries), throttle_time_ms))
+    outcome = await on_request(call, replace(request, topic_data=tuple(kept)))
+    if isinstance(outcome, Answer):
+        return Answer(with_entries(outcome.response, "responses", entries))
+    call.exchange.notes = [*(call.exchange.notes or ()), *entries]
+    return outcome
 
 
 def on_response(call: Call, response: Any) -> Any:

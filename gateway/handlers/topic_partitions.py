@@ -1,10 +1,14 @@
 """ListOffsets 0-6, OffsetForLeaderEpoch 2-4, DeleteRecords 0-2, DescribeProducers 0: topics with address
 lists."""
 
+from dataclasses import replace
 from typing import Any
 
-from gateway.call import Call, Forward
-from gateway.topic_access import with_refused, without_refused
+from kio.schema.errors import ErrorCode
+
+from gateway.call import Answer, Call, Forward, Later, Outcome
+from gateway.injection import refusal_of_all
+from gateway.topic_access import refused_topics, with_refused, without_refused
 
 
 def on_request(call: Call, request: Any) -> Forward:
@@ -15,3 +19,15 @@ def on_request(call: Call, request: Any) -> Forward:
 def on_response(call: Call, response: Any) -> Any:
     """Answer for those left out."""
     return with_refused(call, response)
+
+
+def on_fault(call: Call, request: Any) -> Later | None:
+    """An injected fault may want a ListOffsets refused."""
+    error_code = refusal_of_all(call)
+    return None if error_code is None else _refused(call, request, error_code)
+
+
+async def _refused(call: Call, request: Any, error_code: ErrorCode) -> Outcome:
+    known = {"error_code": error_code, "offset": -1, "timestamp": -1, "leader_epoch": -1}
+    response = call.response()
+    return Answer(replace(response, topics=refused_topics(type(response), request.topics, known)))

@@ -43,6 +43,8 @@ CONSTANTS: Final[dict[str, tuple[str, ...]]] = {
     "gateway.served": ("COLLECTED_BYTES_MAX",),
     "gateway.reply_flow": ("COLLECTED_BYTES_MAX",),
     "gateway.strangers": ("RATE_US_PER_S",),
+    "contracts.injected_faults": ("DELAY_MS_MAX", "DURATION_S_MAX"),
+    "gateway.injected_faults": ("SEQUENCES_HELD_MAX",),
     "wire.request_bounds": ("SUBSCRIBED_NAMES_MAX",),
     "traffic.turns": ("QUANTUM_NS",),
     "traffic.cpu": ("CPU_BURST_MS", "CPU_BURST_MIN_US"),

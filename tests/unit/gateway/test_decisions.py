@@ -38,6 +38,7 @@ def _connection(**state: Any) -> Any:
         in_frame=state.pop("in_frame", False),
         frames=state.pop("frames", 1),
         frame_bytes=state.pop("frame_bytes", 0),
+        is_held_back=state.pop("is_held_back", False),
     )
     defaults: dict[str, Any] = {
         "upstream": None,
