@@ -4,7 +4,7 @@ import argparse
 import asyncio
 import sys
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from broker.app import Broker
 from broker.config import PRODUCERS_PER_INSTANCE_MAX, BrokerConfig
@@ -13,9 +13,15 @@ from broker.membership import BrokerIdTaken, ForeignCluster
 from broker.readiness import unready
 from broker.znodes import ZnodeDamaged
 from runtime import logs, process
-from runtime.config import parse_host_port
+from runtime.config import environment, parse_host_port
 from runtime.life import LIFE
+from runtime.trace_start import tracing_of
 from runtime.tree import TreeUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from prometheus_client.registry import Collector
 
 _START_FAILURES: Final = (
     OSError,
@@ -119,9 +125,15 @@ def _config(options: argparse.Namespace) -> BrokerConfig:
 
 async def _serve(config: BrokerConfig, options: argparse.Namespace) -> None:
     serves = asyncio.Event()
+    tracing = tracing_of(environment(), "broker", f"broker-{config.node_id}")
     try:
         broker = Broker(config)
-        metrics = _serve_metrics(broker, options.metrics, config.secret, serves)
+        if tracing is not None:
+            from broker.tracing import BrokerTraces  # imports OpenTelemetry
+
+            broker.server.traces = BrokerTraces(tracing, config.node_id)
+        spans = () if tracing is None else (tracing.collector,)
+        metrics = _serve_metrics(broker, options.metrics, config.secret, serves, spans)
         port = await broker.start()
     except _START_FAILURES as error:
         raise SystemExit(f"the broker cannot start: {error}") from error
@@ -133,10 +145,16 @@ async def _serve(config: BrokerConfig, options: argparse.Namespace) -> None:
         await asyncio.Event().wait()
     finally:
         await broker.stop()
+        if tracing is not None:
+            await asyncio.to_thread(tracing.close)
 
 
 def _serve_metrics(
-    broker: Broker, address: str | None, secret: str | None, serves: asyncio.Event
+    broker: Broker,
+    address: str | None,
+    secret: str | None,
+    serves: asyncio.Event,
+    spans: "Iterable[Collector]",
 ) -> dict[str, Any]:
     """What the run file says of them."""
     from runtime import metrics
@@ -149,7 +167,7 @@ def _serve_metrics(
         port,
         secret,
         lambda: unready(broker, serves=serves.is_set()),
-        collectors=[broker.metrics, broker.group_lag],
+        collectors=[broker.metrics, broker.group_lag, *spans],
     )
     return metrics.facts(endpoint)
 

@@ -132,6 +132,7 @@ _ROWS: Final = (
     Api(ApiKey.DESCRIBE_TRANSACTIONS, version_range(0, 0), "describe_transactions"),
     Api(ApiKey.LIST_TRANSACTIONS, version_range(0, 1), "list_transactions"),
     Api(ApiKey.CHARGE, version_range(0, 0), "charge", payers_only=True, is_ours=True),
+    Api(ApiKey.TRACE, version_range(0, 0), "trace", payers_only=True, is_ours=True),
 )
 
 APIS: Final[dict[int, Api]] = {int(row.key): row for row in _ROWS}

@@ -9,11 +9,13 @@ from broker.sasl import PeerBroker
 from contracts.cluster import ClusterResponse
 from contracts.cluster import encode as encode_message
 from contracts.names import owner_of
+from contracts.tracing import TraceContext
 from wire.codec import RequestHeader, framed_response
 
 if TYPE_CHECKING:
     from broker.payer import Payer
     from broker.throttling import Reservation
+    from broker.tracing import CallTrace
     from traffic.turns import Turn
 
 
@@ -63,6 +65,8 @@ class Channel(Protocol):
     """The instance that a gateway named, if one did."""
     turn: "Turn | None"
     """Its place in the order of the loop."""
+    traced: TraceContext | None
+    """Whose child the next request is, if a gateway has said so."""
 
     def request_throttle_ms(self) -> int:
         """How long the instance waits for what it owes in request time, as an answer says it."""
@@ -103,6 +107,7 @@ class Call:
         "received_at_ms",
         "request",
         "reservation",
+        "trace",
     )
 
     def __init__(self, header: RequestHeader, request: Any, channel: Channel, received_at_ms: int) -> None:
@@ -120,6 +125,8 @@ class Call:
         """The frame is charged already: it is the first of its kind on its connection."""
         self.debt: Callable[[], tuple[int, Mute | None]] | None = None
         """Asked when the request is answered: throttle_time_ms, and what then keeps the channel unread."""
+        self.trace: CallTrace | None = None
+        """Its spans, where it is one of the sampled."""
 
     @property
     def api_version(self) -> int:

@@ -9,6 +9,7 @@ import asyncio
 import socket
 import struct
 from functools import partial
+from time import monotonic_ns
 from typing import TYPE_CHECKING, Final
 
 from broker.apis import CHARGED
@@ -21,6 +22,7 @@ from broker.pending_replies import PendingReplies
 from broker.sasl import PeerBroker, client_of, peer_broker
 from broker.slow_frames import slow_frame
 from broker.socket_watch import SocketWatch, unread_bytes
+from contracts.tracing import TraceContext
 from traffic.turns import Turn
 
 if TYPE_CHECKING:
@@ -76,7 +78,9 @@ class Connection:
         "peer_broker",
         "sasl_begun",
         "speaks_for_client",
+        "traced",
         "turn",
+        "waiting_since_ns",
     )
 
     def __init__(self, server: "Server", sock: socket.socket, connection_id: int, client_host: str) -> None:
@@ -112,6 +116,9 @@ class Connection:
         """Of the instance that pays, on the loop."""
         self._awaits_turn = False
         """Nothing is read until then."""
+        self.waiting_since_ns = 0
+        """Since when what is here waits for the instance's turn or for what it owes; 0: it does not."""
+        self.traced: TraceContext | None = None
         self.accept_ns = 0
         """What accepting it has cost, for who turns out to pay."""
         self._watch = SocketWatch(server.loop, sock, self.on_readable, self.on_writable)
@@ -312,6 +319,7 @@ class Connection:
             return True
         self._mute = payer.admit(charged, frame_bytes, self._server.now_ms())
         if self._mute is not None:
+            self.waiting_since_ns = self.waiting_since_ns or monotonic_ns()
             self.check_mute()
             return self._mute is None
         payer.paid_key = api_key
@@ -486,10 +494,12 @@ class Connection:
         if self._may_read and self._buffer is not None:
             self._handle_buffer()
         if self._may_read:
+            self.waiting_since_ns = 0  # nothing whole is here any more
             self._watch.start_reading()
 
     def _wait_for_turn(self, turn: Turn) -> None:
         self._awaits_turn = True
+        self.waiting_since_ns = self.waiting_since_ns or monotonic_ns()
         self._watch.stop_reading()
         self._server.time.wait(turn, self._turn_comes, begins=True)
 
@@ -552,6 +562,9 @@ class Connection:
         if self.is_closed:
             return
         self.is_closed = True
+        for call in (self.call, *self._pending.calls):
+            if call is not None and call.trace is not None:
+                call.trace.cut(cause)
         if self.payer is not None:
             self._pay_for_rest(self.payer, cause)
         self._watch.stop_reading()

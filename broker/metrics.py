@@ -53,6 +53,8 @@ class BrokerMetrics:
         """From requests to their answers, waits included."""
         self.local_times: defaultdict[int, Durations] = defaultdict(durations)
         """Until the handler returned, be it with an answer or to wait for one."""
+        self.queue_times: defaultdict[int, Durations] = defaultdict(durations)
+        """Before that, of requests whose instance had to wait for its turn or for what it owed."""
         self.remote_times: defaultdict[int, Durations] = defaultdict(durations)
         """From then to the answer, of requests that waited for followers (acks=all), data or a group."""
         self.connections_closed: dict[CloseCause, int] = dict.fromkeys(CloseCause, 0)
@@ -132,6 +134,11 @@ class BrokerMetrics:
             ("request_seconds", self.request_times, "Time from a request to its answer, waits included."),
             ("request_local_seconds", self.local_times, "Time in which a request was handled."),
             ("request_remote_seconds", self.remote_times, "Time for which the answer waited for others."),
+            (
+                "request_queue_seconds",
+                self.queue_times,
+                "Time for which requests had to wait for a turn.",
+            ),
         ):
             seen = [([ApiKey(key).name.lower()], live) for key, live in list(times.items())]
             yield family(f"portico_broker_{name}", text, ["api"], seen)

@@ -34,6 +34,7 @@ from wire.codec import (
 
 if TYPE_CHECKING:
     from broker.app import Broker
+    from broker.tracing import BrokerTraces
 
 _log = get_logger(__name__)
 _ACCEPTS_PER_TURN: Final = 64
@@ -81,6 +82,8 @@ class Server:
         self.call_soon = self.loop.call_soon
         self.time = RequestTime(self.loop, broker.traffic, monotonic_ms)
         self.now_ms = monotonic_ms
+        self.traces: BrokerTraces | None = None
+        """None: requests are not traced."""
         self._next_connection_id = 1
         self._listener: socket.socket | None = None
         self._routes: dict[tuple[int, int], Route] = {}
@@ -209,6 +212,8 @@ class Server:
                 request = decode(route.request_class, bytes(frame), header.body_at)
             call = connection.call = Call(header, request, connection, self.now_ms())
             call.began_ns = monotonic_ns()
+            if connection.waiting_since_ns or connection.traced is not None:
+                self._begin_seldom(connection, call)
             payer = connection.payer
             if payer is not None and (route.is_internal or payer.reservation is not None):
                 self._charge(payer, call, len(frame) + 4, is_internal=route.is_internal)
@@ -217,12 +222,30 @@ class Server:
             now_ns = monotonic_ns()
             observe(self.metrics.local_times[api_key], now_ns - call.began_ns)
             if not call.done:
-                call.handled_ns = now_ns
+                self._answered_later(call, now_ns)
         except MalformedFrame as error:
             self._charge_malformed(connection, api_key, len(frame) + 4)
             self._refuse(connection, CloseCause.MALFORMED_REQUEST, str(error))
         except Exception:  # noqa: BLE001 - the boundary: a handler's bug costs one connection, not the process
             self.handler_failed(connection, api_key)
+
+    @staticmethod
+    def _answered_later(call: Call, now_ns: int) -> None:
+        call.handled_ns = now_ns
+        if call.trace is not None:
+            call.trace.handled()
+
+    def _begin_seldom(self, connection: Connection, call: Call) -> None:
+        """What only requests that had to wait and traced ones need."""
+        queued_ns, traced = 0, connection.traced
+        if connection.waiting_since_ns:
+            queued_ns = call.began_ns - connection.waiting_since_ns
+            connection.waiting_since_ns = 0
+            observe(self.metrics.queue_times[call.header.api_key], queued_ns)
+        if traced is not None:
+            connection.traced = None
+            if self.traces is not None:
+                call.trace = self.traces.begin(traced, call, queued_ns)
 
     def _charge(self, payer: Payer, call: Call, frame_bytes: int, *, is_internal: bool) -> None:
         """Produce and Fetch charge for themselves, when they know what was carried."""
@@ -328,6 +351,8 @@ class Server:
         observe(self.metrics.request_times[api_key], now_ns - call.began_ns)
         if call.handled_ns:
             observe(self.metrics.remote_times[api_key], now_ns - call.handled_ns)
+        if call.trace is not None:
+            call.trace.answered()
 
     # -- timers, mutes, the end --------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ import secrets
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.applications import Starlette
@@ -40,6 +40,7 @@ from runtime.logs import configure, get_logger
 from runtime.loop_thread import LoopThread
 from runtime.redis_link import RedisLink, redis_url_argument, redis_url_of_environment
 from runtime.tasks import Supervised
+from runtime.trace_settings import settings_of
 from runtime.tree.zookeeper import ZooKeeperTree
 from tenants.app import collectors, create_console_app, create_internal_routes
 from tenants.cidrs import normalise
@@ -55,6 +56,9 @@ from tenants.config import (
 from tenants.console import Console
 from tenants.store.engine import StoreUnavailable
 from tenants.vports import parse_vip
+
+if TYPE_CHECKING:
+    from runtime.tracing import Tracing
 
 _log = get_logger(__name__)
 _OPERATOR_KEY_CHARACTERS_MIN: Final = 32
@@ -235,7 +239,23 @@ class Control:
         self.console = Console(config, self.to_master)
         self.internal = Internal(options, self.layout, secret, self.console.redis)
         limits = HttpLimits(port="public", proxies=options.trusted_proxies)
-        self.public = http_server(create_console_app(self.console), options.console, limits)
+        self._tracing = self._begin_tracing(config.identity)
+        provider = None if self._tracing is None else self._tracing.provider
+        self.public = http_server(create_console_app(self.console, provider), options.console, limits)
+
+    def _begin_tracing(self, identity: str) -> "Tracing | None":
+        settings = settings_of(environment())
+        if settings is None:
+            return None
+        # All of these import OpenTelemetry's SDK.
+        from runtime.http_sampling import HttpSampler
+        from runtime.tracing import Tracing
+        from tenants.tracing import trace_calls
+
+        sampler = HttpSampler(settings.ratio, settings.per_second)
+        tracing = Tracing(settings, "control", f"control-{identity}", sampler)
+        trace_calls(self.console, tracing.provider)
+        return tracing
 
     async def run(self) -> None:
         """Serve until cancelled."""
@@ -284,7 +304,10 @@ class Control:
 
     def _tell(self, key: str, password: str | None) -> None:
         host, port = self.options.metrics
-        scraped = metrics.serve(host, port, self._secret, collectors=collectors(self.console))
+        told = collectors(self.console)
+        if self._tracing is not None:
+            told = [*told, self._tracing.collector]
+        scraped = metrics.serve(host, port, self._secret, collectors=told)
         facts = {"api_key": key, "internal": self.internal.url, **metrics.facts(scraped)}
         if password is not None:
             facts["admin_password"] = password
@@ -296,6 +319,8 @@ class Control:
         await asyncio.gather(stop_serving([self.public], [serving]), internal.stop())
         await self.to_master.aclose()
         self.console.close()
+        if self._tracing is not None:
+            await asyncio.to_thread(self._tracing.close)
 
 
 def main() -> None:

@@ -5,6 +5,7 @@ import gc
 from typing import Final
 
 import msgspec
+from prometheus_client.registry import Collector
 
 from contracts.specs import ClusterSpec, ConsumerKind, InstanceSpec
 from gateway.causes import DisconnectCause
@@ -15,6 +16,7 @@ from gateway.reporter import Reporter
 from gateway.shared_table import SharedTable
 from gateway.worker import Worker
 from runtime import metrics
+from runtime.config import environment
 from runtime.feed import FeedFollower
 from runtime.holdings import HoldingsTeller
 from runtime.internal_http import InternalClient
@@ -24,6 +26,7 @@ from runtime.master_address import ReferredAddress
 from runtime.process import read_secret, write_run_file
 from runtime.spec_book import Changed
 from runtime.tasks import Supervised
+from runtime.trace_start import tracing_of
 from runtime.traffic_reports import TrafficReports
 from wire.classify import check_kio_version
 
@@ -170,7 +173,13 @@ class Gateway:
 async def serve(config: GatewayConfig) -> None:
     """Run a worker until it is cancelled."""
     gateway = Gateway(config)
-    collectors = [WorkerCollector(gateway.worker)]
+    collectors: list[Collector] = [WorkerCollector(gateway.worker)]
+    tracing = tracing_of(environment(), "gateway", config.name)
+    if tracing is not None:
+        from gateway.tracing import GatewayTraces  # imports OpenTelemetry
+
+        gateway.worker.traces = GatewayTraces(tracing, config.name)
+        collectors.append(tracing.collector)
     secret = read_secret(config.secret_file)
     endpoint = None
     if config.metrics is not None:
@@ -186,4 +195,6 @@ async def serve(config: GatewayConfig) -> None:
         await asyncio.Event().wait()
     finally:
         await gateway.aclose()
+        if tracing is not None:
+            await asyncio.to_thread(tracing.close)
         _log.info("gateway worker stopped", name=config.name)

@@ -69,6 +69,7 @@ class Connection:
         "replies",
         "requests",
         "served",
+        "takes_traces",
         "task",
         "turn",
         "unhandled",
@@ -115,6 +116,8 @@ class Connection:
         self.replies = ReplyFlow(self)
         self.fetch_sessions: set[int] | None = None
         """Fetch session ids the backend gave on this connection: no others go up."""
+        self.takes_traces = False
+        """Whether the broker has said that it takes `contracts.tracing`."""
         self.task: asyncio.Task[None] | None = None
         """A request that needs an answer from elsewhere before it can go on; nothing is read meanwhile."""
         self.unhandled: memoryview | None = None

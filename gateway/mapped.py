@@ -58,7 +58,7 @@ def take_request(
     """
     body = frame[4:]
     api_key, api_version, correlation_id, _ = _HEAD.unpack_from(body)
-    exchange = Exchange(api_key, api_version, correlation_id, monotonic_ns())
+    exchange = Exchange(api_key, api_version, correlation_id, monotonic_ns(), conn.requests.trace)
     exchange.frame_bytes = len(frame)
     handler = _handler(row)
     call = Call(conn, exchange)
@@ -74,6 +74,8 @@ def take_request(
     if before_decoding is not None and before_decoding(call, frame, out):
         return None
     head, request = _decoded(exchange, body)
+    if exchange.trace is not None:
+        exchange.trace.decoded(request)
     exchange.handler = _of_responses(handler)
     on_request = getattr(handler, "on_request", None)
     outcome = Forward(request) if on_request is None else on_request(call, request)
@@ -111,6 +113,8 @@ def _settle(conn: "Connection", exchange: Exchange, head: bytes, outcome: Outcom
     """Do what the handler decided."""
     if isinstance(outcome, Forward):
         body = encode(rewrite_request(outcome.request, conn.served.scope))
+        if exchange.trace is not None:
+            exchange.trace.forwarded(out)
         conn.queue.forwarded(exchange)
         out.append(_I32.pack(len(head) + len(body)) + head + body)
     elif isinstance(outcome, Answer):
@@ -125,6 +129,8 @@ def answer_locally(conn: "Connection", exchange: Exchange, response: Any) -> Non
 def reply_locally(conn: "Connection", exchange: Exchange, frame: bytes) -> None:
     """The same with a frame."""
     observe(conn.worker.own_answer_times[exchange.api_key], monotonic_ns() - exchange.began_ns)
+    if exchange.trace is not None:
+        exchange.trace.answered()
     reply = conn.queue.answered(exchange, _throttled(conn, exchange, frame))
     if reply is not None:
         conn.send_client([reply])

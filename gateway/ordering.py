@@ -6,9 +6,12 @@ the head leaves at once.
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from wire.framing import Buffer
+
+if TYPE_CHECKING:
+    from gateway.tracing import RequestTrace
 
 
 class Exchange:
@@ -25,9 +28,17 @@ class Exchange:
         "notes",
         "reply",
         "taker",
+        "trace",
     )
 
-    def __init__(self, api_key: int, api_version: int, correlation_id: int, began_ns: int = 0) -> None:
+    def __init__(
+        self,
+        api_key: int,
+        api_version: int,
+        correlation_id: int,
+        began_ns: int = 0,
+        trace: "RequestTrace | None" = None,
+    ) -> None:
         self.api_key = api_key
         self.api_version = api_version
         self.correlation_id = correlation_id
@@ -45,6 +56,8 @@ class Exchange:
         injected fault loses the answer."""
         self.reply: bytes | None = None
         """A local answer's whole frame, once it is known."""
+        self.trace = trace
+        """Its spans, where it is one of the sampled."""
 
 
 class ReplyQueue:

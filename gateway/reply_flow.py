@@ -88,6 +88,8 @@ class ReplyFlow:
         if exchange is not None and exchange.api_key == _FETCH:
             if conn.turn.hold is not Hold.NONE or conn.served.faults is not None:
                 self._tell_throttle(exchange, chunk[at:])
+            if exchange.trace is not None:
+                exchange.trace.replied()
             self.editor = fetch_response_editor(exchange.api_version, conn.served.scope, exchange.notes)
         elif size > COLLECTED_BYTES_MAX:
             raise ConnectionStop(DisconnectCause.UPSTREAM_MALFORMED, f"a reply of {size} bytes")
@@ -136,7 +138,7 @@ class ReplyFlow:
         """Handle one complete frame; without an exchange it answers our own login."""
         conn = self._conn
         if exchange is None:
-            check_login_reply(frame, self.login_replies_due)
+            conn.takes_traces = check_login_reply(frame, self.login_replies_due)
             self.login_replies_due -= 1
             return
         self.work += 1
@@ -164,6 +166,8 @@ class ReplyFlow:
         """The reply to the oldest request was passed on."""
         conn = self._conn
         observe(conn.worker.answer_times[exchange.api_key], monotonic_ns() - exchange.began_ns)
+        if exchange.trace is not None:
+            exchange.trace.answered()
         out += conn.queue.finish_head()
 
     def _mapped(self, exchange: Exchange, frame: memoryview) -> bytes:

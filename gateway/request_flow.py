@@ -17,6 +17,7 @@ from wire.framing import Buffer
 
 if TYPE_CHECKING:
     from gateway.connection import Connection
+    from gateway.tracing import RequestTrace
 
 _HEAD: Final = struct.Struct(">ihhi")
 """Length prefix, api key, api version, correlation id."""
@@ -47,6 +48,7 @@ class RequestFlow:
         "frames",
         "sent_unanswered",
         "stash",
+        "trace",
     )
 
     def __init__(self, conn: "Connection") -> None:
@@ -69,6 +71,8 @@ class RequestFlow:
         """What injected faults have left behind here."""
         self.stash: bytes = b""
         """Bytes that are less than a frame's head, put in front of the next read."""
+        self.trace: RequestTrace | None = None
+        """Of the frame that is taken, where it is one of the sampled."""
 
     @property
     def in_frame(self) -> bool:
@@ -128,6 +132,8 @@ class RequestFlow:
         row = SERVED.get((api_key, api_version)) or self._row_of_others(api_key, api_version)
         self.frames += 1
         conn.served.requests[api_key] += 1
+        if conn.worker.traces is not None:
+            self.trace = conn.worker.traces.begin(conn, chunk[at : at + 4 + size])
         behind: int = at + 4 + size
         if behind <= len(chunk):
             self._whole(row, chunk[at:behind], out)
@@ -135,6 +141,8 @@ class RequestFlow:
         if api_key == _PRODUCE and conn.served.passes_produce:
             self.editor = produce_request_editor(api_version, conn.served.scope)
             self._api_version = api_version
+            if self.trace is not None:
+                self.trace.forwarded(out)
         else:
             _check_frame_bytes(row, size)
             self._collected = bytearray()
@@ -181,10 +189,10 @@ class RequestFlow:
             self.editor = None
             if editor.facts["acks"]:
                 self._conn.queue.forwarded(
-                    Exchange(_PRODUCE, self._api_version, editor.correlation_id, monotonic_ns())
+                    Exchange(_PRODUCE, self._api_version, editor.correlation_id, monotonic_ns(), self.trace)
                 )
             else:
-                self.sent_unanswered = True
+                self._sent_unanswered()
 
     def _whole(self, row: Row, frame: memoryview, out: list[Buffer]) -> None:
         """Handle one complete frame, length prefix included."""
@@ -195,11 +203,15 @@ class RequestFlow:
             except NameFault:
                 pass  # answered in its own form by the handler
             else:
+                if self.trace is not None:
+                    self.trace.forwarded(out)
                 if edit.acks:
                     _, _, api_version, _ = _HEAD.unpack_from(frame)
-                    conn.queue.forwarded(Exchange(_PRODUCE, api_version, edit.correlation_id, monotonic_ns()))
+                    conn.queue.forwarded(
+                        Exchange(_PRODUCE, api_version, edit.correlation_id, monotonic_ns(), self.trace)
+                    )
                 else:
-                    self.sent_unanswered = True
+                    self._sent_unanswered()
                 out += edit.buffers
                 return
         _check_frame_bytes(row, len(frame) - 4)
@@ -209,6 +221,12 @@ class RequestFlow:
             self.decoding_work += WORK_AT_ONCE  # others have their turn now
         if work is not None:
             conn.wait_for(work)
+
+    def _sent_unanswered(self) -> None:
+        """A Produce request with acks=0 went up."""
+        self.sent_unanswered = True
+        if self.trace is not None:
+            self.trace.answered()
 
     def _row_of_others(self, api_key: int, api_version: int) -> Row:
         """Old versions where the instance has them. ApiVersions is answered in any version.

@@ -10,6 +10,7 @@ from typing import Final
 from kio.schema.sasl_authenticate.v1 import SaslAuthenticateRequest
 from kio.schema.sasl_handshake.v1 import SaslHandshakeRequest
 
+from contracts.tracing import TAKES_TRACES
 from gateway.causes import DisconnectCause
 from gateway.stops import ConnectionStop
 from runtime.kafka_client import plain_token
@@ -35,8 +36,9 @@ class Login:
         return [self._handshake, framed_request(request, 2, _CLIENT_ID)]
 
 
-def check_login_reply(frame: memoryview, replies_due: int) -> None:
-    """Take the reply to the handshake (two due) or to the authentication (one due).
+def check_login_reply(frame: memoryview, replies_due: int) -> bool:
+    """Take the reply to the handshake (two due) or to the authentication (one due); whether it says that the
+    broker takes traces.
 
     Raises: ConnectionStop when the broker refuses, MalformedFrame.
     """
@@ -45,3 +47,4 @@ def check_login_reply(frame: memoryview, replies_due: int) -> None:
     if reply.error_code != 0:
         detail = getattr(reply, "error_message", None) or f"error {int(reply.error_code)}"
         raise ConnectionStop(DisconnectCause.UPSTREAM_LOGIN_REFUSED, detail)
+    return getattr(reply, "auth_bytes", b"") == TAKES_TRACES

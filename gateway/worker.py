@@ -4,7 +4,7 @@ import asyncio
 import os
 import socket
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from contracts.quota import NO_NODE
 from contracts.specs import ClusterSpec, InstanceSpec, Listener
@@ -27,6 +27,9 @@ from runtime.logs import get_logger
 from runtime.pacing import Pacing
 from traffic.point import TrafficPoint
 from wire.framing import Buffer
+
+if TYPE_CHECKING:
+    from gateway.tracing import GatewayTraces
 
 _log = get_logger(__name__)
 _EXPECTED: Final = frozenset(
@@ -71,6 +74,8 @@ class Worker:
         self.has_secret = secret is not None
         """Whether we log in at brokers, which then know who pays."""
         self._login = Login(secret)
+        self.traces: GatewayTraces | None = None
+        """None: requests are not traced."""
         self._table = table
         self._logged_in_second = (0, 0)
 
@@ -161,6 +166,8 @@ class Worker:
             self._table.closed(name)
         if cause in (DisconnectCause.UPSTREAM_CLOSED, DisconnectCause.UPSTREAM_UNREACHABLE):
             self.backend(served.spec.cluster_id).doubt_versions(connection.listener.node_id)
+        if self.traces is not None:
+            self.traces.connection_ended(connection, cause)
         if cause not in _EXPECTED:
             self._log_end(connection, cause, detail)
 

@@ -4,6 +4,8 @@ from importlib.resources import as_file, files
 from typing import Final
 
 from fastapi import FastAPI
+from fastapi.telemetry import TelemetryConfig
+from opentelemetry.trace import TracerProvider
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
@@ -41,6 +43,13 @@ STRANGERS_BODY_BYTES_MAX: Final = 16 * 1024
 """Of one whose caller is not known: a login has little to say."""
 COMPRESSED_BYTES_MIN: Final = 2048
 """Smaller answers are sent as they are: a secret is in none that is larger."""
+_TELEMETRY: Final[TelemetryConfig] = {
+    "metrics": False,
+    "logs": False,
+    "operation_spans": False,
+    "auto_configure": False,
+}
+"""Requests are told as spans or not at all: numbers are `/metrics`, and texts of exceptions are the log's."""
 _ROUTERS: Final = (
     accounts.router,
     access_keys.router,
@@ -64,8 +73,8 @@ _NO_PAGES: Final = (
 )
 
 
-def create_console_app(console: Console) -> FastAPI:
-    """The application of a console that the caller has made and starts."""
+def create_console_app(console: Console, traced: TracerProvider | None = None) -> FastAPI:
+    """The application of a console that the caller has made and starts; `traced` gets its requests' spans."""
     app = FastAPI(
         title="Portico console",
         version="1",
@@ -75,6 +84,7 @@ def create_console_app(console: Console) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
         generate_unique_id_function=lambda route: route.name,
+        telemetry={**_TELEMETRY, "tracer_provider": traced, "tracing": traced is not None},
     )
     app.state.console = console
     problems.install(app)

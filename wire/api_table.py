@@ -57,6 +57,8 @@ class ApiKey(IntEnum):
     LIST_TRANSACTIONS = 66
     CHARGE = 20_000
     """Ours, not Kafka's: see `contracts.charging`."""
+    TRACE = 20_001
+    """Ours, not Kafka's: see `contracts.tracing`."""
 
 
 class VersionRange(NamedTuple):

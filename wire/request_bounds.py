@@ -78,6 +78,7 @@ _BOUNDS: Final[dict[int, RequestBound]] = {
     ApiKey.DELETE_ACLS: RequestBound(2_000, why=_REFUSED),
     ApiKey.OFFSET_DELETE: RequestBound(6_000, why="tools forget the offsets of topics a group has left"),
     ApiKey.CHARGE: RequestBound(1, 1024, why="numbers that a gateway tells"),
+    ApiKey.TRACE: RequestBound(1, 64, why="two numbers that a gateway tells"),
     **{
         key: RequestBound(50_000, None, why="between brokers")
         for key in (

@@ -3,7 +3,7 @@
 Behaviour: checks the PLAIN token against the deployment's secret. The authorization id, if any, is the
 address of the gateway's client, `ip:port`, which DescribeGroups shows, or `broker/<id>/<epoch>`: a broker of
 this cluster, which may fetch as a replica and send what a controller sends. A wrong token is answered and the
-connection closed.
+connection closed. A gateway learns from `auth_bytes` whether traces are taken (`contracts.tracing`).
 Deliberately not done: re-authentication (session lifetime is 0: for ever).
 Versions: v1 session_lifetime_ms (KIP-368); v2 flexible.
 """
@@ -17,6 +17,7 @@ from kio.static.primitive import i64Timedelta
 from broker.causes import CloseCause
 from broker.entities import response_shape
 from broker.sasl import check_plain
+from contracts.tracing import TAKES_TRACES
 from wire.api_table import ApiKey
 
 if TYPE_CHECKING:
@@ -43,13 +44,14 @@ def handle(broker: "Broker", call: "Call") -> None:
         channel.close(CloseCause.AUTHENTICATION_FAILED)
         return
     channel.authenticated(authorization_id)
-    call.reply(_answer(call, ErrorCode.none, None))
+    takes_traces = broker.server.traces is not None and channel.payer is not None
+    call.reply(_answer(call, ErrorCode.none, None, TAKES_TRACES if takes_traces else b""))
 
 
-def _answer(call: "Call", error_code: ErrorCode, message: str | None) -> Any:
+def _answer(call: "Call", error_code: ErrorCode, message: str | None, auth_bytes: bytes = b"") -> Any:
     return response_shape(ApiKey.SASL_AUTHENTICATE, call.api_version).make(
         error_code=error_code,
         error_message=message,
-        auth_bytes=b"",
+        auth_bytes=auth_bytes,
         session_lifetime=i64Timedelta.parse(datetime.timedelta(0)),
     )

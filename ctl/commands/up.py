@@ -39,6 +39,9 @@ def up(
     metrics: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="First port of the metrics; 9400 by default.")
     ] = None,
+    otlp_endpoint: Annotated[str | None, typer.Option(metavar="URL", help="Collector of traces.")] = None,
+    traces_ratio: Annotated[str | None, typer.Option(metavar="SHARE", help="0 to 1.")] = None,
+    traces_per_second: Annotated[str | None, typer.Option(metavar="N", help="Of an instance.")] = None,
     prometheus_dir: Annotated[
         str | None, typer.Option(metavar="DIR", help="Where Prometheus finds targets and token.")
     ] = None,

@@ -10,6 +10,7 @@ from ctl.stack.zookeeper import is_serving, server_command
 from runtime.config import ENVIRONMENT_PREFIX, Resolved, format_host_port
 from runtime.redis_link import VARIABLE as REDIS_URL
 from runtime.redis_link import RedisUrl
+from runtime.trace_settings import ENDPOINT, PER_SECOND, RATIO, SAMPLER
 from tenants.config import DatabaseUrl
 
 CLUSTER_ID: Final = "builtin-1"
@@ -54,7 +55,9 @@ class Processes:
         first, last = self._value("vports")
         redis: RedisUrl | None = self._value("redis_url")
         database: DatabaseUrl | None = self._value("database_url")
-        variables = {} if redis is None else {REDIS_URL: redis.text}
+        variables = self._of_traces()
+        if redis is not None:
+            variables[REDIS_URL] = redis.text
         if database is not None:
             variables[DATABASE_URL] = database.url
         return module(
@@ -89,6 +92,7 @@ class Processes:
             *("--default-replication-factor", str(self._value("replication_factor"))),
             *("--min-insync-replicas", str(self._value("min_insync_replicas"))),
             *self._common(name),
+            variables=self._of_traces(),
         )
 
     def gateway(self, number: int) -> ChildSpec:
@@ -101,7 +105,20 @@ class Processes:
             *("--name", name, "--state-dir", str(directory / name)),
             *("--shared-table", str(directory / "connections.table")),
             *self._common(name),
+            variables=self._of_traces(),
         )
+
+    def _of_traces(self) -> dict[str, str]:
+        """In OpenTelemetry's own words; without an endpoint of ours those of our environment hold."""
+        endpoint = self._value("otlp_endpoint")
+        if endpoint is None:
+            return {}
+        return {
+            ENDPOINT: endpoint,
+            SAMPLER: "parentbased_traceidratio",
+            RATIO: str(self._value("traces_ratio")),
+            PER_SECOND: str(self._value("traces_per_second")),
+        }
 
     def _common(self, name: str) -> tuple[str, ...]:
         return (

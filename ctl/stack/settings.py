@@ -14,6 +14,7 @@ from ctl.stack.zookeeper import SESSION_TIMEOUT_MS_MAX, SESSION_TIMEOUT_MS_MIN
 from gateway.shared_table import WORKERS_MAX
 from master.policies import POLICIES
 from runtime.config import (
+    ConfigFault,
     Resolved,
     Setting,
     environment,
@@ -24,6 +25,7 @@ from runtime.config import (
 )
 from runtime.http_limits import parse_proxies
 from runtime.redis_link import RedisUrl, parse_redis_url
+from runtime.trace_settings import ENDPOINT, PER_SECOND_DEFAULT, PER_SECOND_MAX, trace_settings
 from tenants.config import DELETION_GRACE_MS, REGION, DatabaseUrl, parse_region
 from tenants.vports import parse_vip
 
@@ -49,6 +51,21 @@ def _metrics(text: str) -> tuple[str, int]:
             f"port {port} leaves no room: {ports_needed(WORKERS_MAX)} ports are needed from it on"
         )
     return host, port
+
+
+def _collector(text: str) -> str:
+    try:
+        trace_settings({ENDPOINT: text})
+    except ConfigFault as fault:
+        raise ValueError(str(fault)) from fault
+    return text
+
+
+def _share(text: str) -> float:
+    share = float(text)
+    if not 0 <= share <= 1:
+        raise ValueError(f"'{text}' is not a number from 0 to 1")
+    return share
 
 
 def _console(text: str) -> tuple[str, int]:
@@ -106,6 +123,19 @@ SETTINGS: Final = (
         _metrics,
         "First of the ports with Prometheus metrics, HOST:PORT; port 0: any.",
         _address,
+    ),
+    Setting(
+        "otlp_endpoint",
+        None,
+        _collector,
+        "A collector of OpenTelemetry's traces, http://HOST:4318; without one nothing is traced.",
+    ),
+    Setting("traces_ratio", 1.0, _share, "The share of requests that is traced, 0 to 1."),
+    Setting(
+        "traces_per_second",
+        PER_SECOND_DEFAULT,
+        _count(1, PER_SECOND_MAX),
+        "So many traced requests of an instance a second at most, at each gateway process.",
     ),
     Setting(
         "prometheus_dir",

@@ -82,9 +82,9 @@ def _refuse(call: Call, known: dict[int, VersionRange]) -> None:
     response = answers.response(
         _API_VERSIONS, 0, error_code=ErrorCode.unsupported_version, api_keys=_offered(call, known)
     )
-    answer_locally(
-        call.conn, Exchange(_API_VERSIONS, 0, call.exchange.correlation_id, call.exchange.began_ns), response
-    )
+    asked = call.exchange
+    answered = Exchange(_API_VERSIONS, 0, asked.correlation_id, asked.began_ns, asked.trace)
+    answer_locally(call.conn, answered, response)
 
 
 async def _refused_later(call: Call) -> None:

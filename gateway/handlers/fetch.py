@@ -42,6 +42,8 @@ def take_frame(call: Call, frame: memoryview, out: list[Buffer]) -> bool:
     elif session_id and owned is not None and epoch == _NO_SESSION:
         owned.discard(session_id)  # closed by this request; the id may become somebody else's
     edit = edit_fetch_request(frame, call.served.scope, session_id=replacement)
+    if call.exchange.trace is not None:
+        call.exchange.trace.forwarded(out)
     call.conn.queue.forwarded(call.exchange)
     out += edit.buffers
     return True

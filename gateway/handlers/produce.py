@@ -34,10 +34,15 @@ def take_frame(call: Call, frame: memoryview, out: list[Buffer]) -> bool:
         return False
     if any(call.refuses_topic(topic.decode(errors="replace")) for topic in edit.topics):
         return False
+    trace = call.exchange.trace
+    if trace is not None:
+        trace.forwarded(out)
     if edit.acks:
         call.conn.queue.forwarded(call.exchange)
     else:
         call.conn.requests.sent_unanswered = True
+        if trace is not None:
+            trace.answered()
     out += edit.buffers
     return True
 

@@ -8,6 +8,7 @@ from http.cookies import CookieError, SimpleCookie
 from time import monotonic
 from typing import Final
 
+from opentelemetry.trace import get_current_span
 from prometheus_client import Counter, Histogram
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
@@ -101,6 +102,8 @@ class Authenticate:
             await of_refusal(refusal, scope)(scope, receive, told)
             return
         scope.setdefault("state", {})["caller"] = caller
+        if caller is not None:
+            get_current_span().set_attribute("portico.tenant", caller.tenant)
         await self._app(scope, receive, told)
 
     def _ask(self, scope: Scope) -> tuple[Caller | None, Verdict | None]:

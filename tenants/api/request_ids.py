@@ -1,9 +1,10 @@
-"""Each request has an id: the caller's own, or one that is drawn; in answers, problems and the log."""
+"""Each request has an id: the caller's own or a drawn one; in answers, problems, the log and traces."""
 
 import re
 import secrets
 from typing import Final
 
+from opentelemetry.trace import get_current_span
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from structlog.contextvars import bind_contextvars, get_contextvars
@@ -34,6 +35,10 @@ class RequestIds:
         own = given if _GIVEN.fullmatch(given) else secrets.token_hex(8)
         # Not taken back: each request has a task of its own, and what handles its failure asks later.
         bind_contextvars(**{_NAME: own})
+        span = get_current_span()
+        if span.is_recording():
+            span.set_attribute("portico.request_id", own)
+            bind_contextvars(trace_id=f"{span.get_span_context().trace_id:032x}")
 
         async def add(message: Message) -> None:
             if message["type"] == "http.response.start":

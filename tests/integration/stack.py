@@ -204,10 +204,15 @@ class Stack:
 
 
 @contextmanager
-def running_stack(data_dir: Path, *arguments: str, brokers: int | None = None) -> Iterator[Stack]:
+def running_stack(
+    data_dir: Path,
+    *arguments: str,
+    brokers: int | None = None,
+    environment: Mapping[str, str] = MappingProxyType({}),
+) -> Iterator[Stack]:
     """A stack that is stopped at the end; several brokers come with a ZooKeeper of its own."""
     several = () if brokers is None else ("--brokers", str(brokers))
-    stack = Stack(data_dir, *several, *arguments).start()
+    stack = Stack(data_dir, *several, *arguments, environment=environment).start()
     try:
         yield stack
     finally:

@@ -54,6 +54,13 @@ MATRIX: Final[dict[str, Manifest]] = {
             "dashboards": {"enabled": True},
         }
     },
+    "traced": {
+        "traces": {
+            "endpoint": "http://collector.observability:4318",
+            "conventions": "messaging",
+            "headersSecret": "collector",
+        }
+    },
     "operator of two": {"operator": {"tenants": {"shop": "acme", "billing": "acme"}}},
 }
 OTHERS_KINDS: Final = {"PodMonitor", "PrometheusRule"}
@@ -242,6 +249,7 @@ CONTRADICTIONS: Final[list[tuple[Manifest, str]]] = [
     ({"broker": {"storage": {"size": "20 gigabytes"}}}, "does not match pattern"),
     ({"image": {"digest": "latest"}}, "does not match pattern"),
     ({"hangTimeoutMs": 100}, "/hangTimeoutMs"),
+    ({"traces": {"endpoint": "collector:4318"}}, "/traces/endpoint"),
 ]
 
 
@@ -286,6 +294,28 @@ def test_every_value_has_a_word_said_about_it() -> None:
             continue
         (told.add if "# " in before else untold.append)(key[1])
     assert set(untold) - told <= {"size", "storageClass", "labels", "annotations", "meter", "advise"}
+
+
+def test_traces_are_told_to_every_process_and_have_a_way_out() -> None:
+    def variables(values: Manifest) -> list[set[str]]:
+        found = [
+            {each["name"] for each in container.get("env", ())}
+            for _, template in pods(render(values))
+            for container in template["spec"]["containers"]
+        ]
+        return [names for names in found if "PORTICO_HANG_TIMEOUT_MS" in names]
+
+    assert not any(name.startswith("OTEL_") for names in variables({}) for name in names)
+    told = variables(MATRIX["traced"])
+    assert len(told) >= 3
+    wanted = {"OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_TRACES_SAMPLER_ARG", "OTEL_EXPORTER_OTLP_HEADERS"}
+    assert all(wanted <= names for names in told)
+    for endpoint, port in (("https://c.example", 443), ("http://c", 80), ("http://c:4318/x", 4318)):
+        policies = [
+            each for each in render({"traces": {"endpoint": endpoint}}) if each["kind"] == "NetworkPolicy"
+        ]
+        outgoing = [rule["ports"] for each in policies for rule in each["spec"].get("egress", ())]
+        assert [{"protocol": "TCP", "port": port}] in outgoing, endpoint
 
 
 def test_notes_tell_how_to_log_in() -> None:

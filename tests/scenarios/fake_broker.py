@@ -24,6 +24,8 @@ from wire.codec import (
 )
 
 NODE_ID = 1
+_OURS_FROM = 20_000
+"""Keys of requests that are not Kafka's."""
 GATEWAY_CLIENT_ID = "portico-gateway"
 _OWN_APIS = (ApiKey.METADATA, ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
 
@@ -123,7 +125,8 @@ class FakeBroker:
 
     def _answer(self, frame: bytes) -> bytes | None:
         api_key, api_version = struct.unpack_from(">hh", frame)
-        header = parse_request_header(frame, is_flexible(api_key, api_version))
+        flexible = api_key < _OURS_FROM and is_flexible(api_key, api_version)
+        header = parse_request_header(frame, flexible)
         received = Received(api_key, api_version, header.client_id, header.correlation_id, frame)
         self.received.append(received)
         own = received.is_own

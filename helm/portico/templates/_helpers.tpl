@@ -91,6 +91,21 @@ capabilities: {drop: [ALL]}
   valueFrom: {fieldRef: {fieldPath: status.podIP}}
 - name: PORTICO_HANG_TIMEOUT_MS
   value: {{ .Values.hangTimeoutMs | int64 | quote }}
+{{- with .Values.traces }}
+{{- if .endpoint }}
+- {name: OTEL_EXPORTER_OTLP_ENDPOINT, value: {{ .endpoint | quote }}}
+- {name: OTEL_TRACES_SAMPLER, value: parentbased_traceidratio}
+- {name: OTEL_TRACES_SAMPLER_ARG, value: {{ .ratio | quote }}}
+- {name: PORTICO_TRACES_PER_SECOND, value: {{ .perSecond | int64 | quote }}}
+{{- with .conventions }}
+- {name: OTEL_SEMCONV_STABILITY_OPT_IN, value: {{ . | quote }}}
+{{- end }}
+{{- with .headersSecret }}
+- name: OTEL_EXPORTER_OTLP_HEADERS
+  valueFrom: {secretKeyRef: {name: {{ . }}, key: headers}}
+{{- end }}
+{{- end }}
+{{- end }}
 {{- end -}}
 
 {{/* The pod's placement: the component's own affinity, or spreading over nodes and zones. */}}

@@ -1,0 +1,26 @@
+"""Trace (20001, ours), v0: the connection's next request is traced, as a child of a gateway's span (ADR 33).
+
+Behaviour: remembers the context and answers nothing. Bodies are messages of `contracts.tracing`. Served to
+gateways that have named an instance only, and not in ApiVersions; whether it is welcome is in the answer to
+SaslAuthenticate.
+"""
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from contracts import tracing
+from wire.faults import MalformedFrame
+
+if TYPE_CHECKING:
+    from broker.app import Broker
+    from broker.call import Call
+
+
+def handle(broker: "Broker", call: "Call") -> None:  # noqa: ARG001 - every handler has this signature
+    """Remember it."""
+    try:
+        call.channel.traced = tracing.decode(call.request[call.header.body_at :])
+    except msgspec.MsgspecError as error:
+        raise MalformedFrame(str(error)) from error
+    call.reply_nothing()
