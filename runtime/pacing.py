@@ -63,6 +63,8 @@ class Pacing:
         self._sampled_ns = cpu_ns()
         self._stepped_ns = 0
         """Duration of all steps since the CPU clock was sampled."""
+        self._billed: set[Turn] = set()
+        """Who has spent something since `bill_all`."""
         self._now_ms = now_ms
         self.began_ns = 0
         """When the step that runs began. Set it to `clock_ns()` where a call of `begin` is one too many."""
@@ -79,6 +81,7 @@ class Pacing:
     def leave(self, turn: Turn) -> None:
         """An instance is gone: what is not billed is, and what waited is dropped."""
         self._bill(turn)
+        self._billed.discard(turn)
         self._turns.leave(turn)
         timer = self._timers.pop(turn, None)
         if timer is not None:
@@ -198,10 +201,12 @@ class Pacing:
         self._charge(turn, spent_ns // 1000)
 
     def bill_all(self, turns: Iterable[Turn]) -> None:
-        """Before a report: what is not billed yet."""
+        """Before a report: what is not billed yet. Quanta are from now on for as many as were about."""
         for turn in turns:
             self._bill(turn)
             turn.owed_lately = turn.hold is not Hold.NONE
+        self._turns.meet(len(self._billed))
+        self._billed.clear()
 
     def look_again(self, turns: Iterable[Turn]) -> None:
         """Rates have changed: debts may be paid earlier, or later."""
@@ -214,6 +219,7 @@ class Pacing:
         if not spent_us:
             return
         turn.billed(spent_us * 1000)
+        self._billed.add(turn)
         now_ns = self._cpu_ns()
         had_ns, stepped_ns = now_ns - self._sampled_ns, self._stepped_ns
         self._sampled_ns, self._stepped_ns = now_ns, 0

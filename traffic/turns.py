@@ -18,8 +18,11 @@ from typing import Final, TypeAlias
 
 Step: TypeAlias = Callable[[], None]
 
-QUANTUM_NS: Final = 2_000_000
-"""What an instance may use in a round: some forty small requests, or six reads of a megabyte."""
+QUANTUM_NS: Final = 250_000
+"""What an instance may use in a round while others are about: some five small requests, or a read of a
+megabyte. A request passes four loops, and may wait for as much of each other instance at every one."""
+QUANTUM_ALONE_NS: Final = 2_000_000
+"""The same while nobody else is about: a round costs a look at all sockets."""
 
 
 class Hold(IntEnum):
@@ -34,7 +37,7 @@ class Hold(IntEnum):
 class Turn:
     """One instance's place in the order of one loop.
 
-    Invariant: left_ns <= quantum_ns; below zero it is owed. `may_begin` and `may_go_on` say that a step need
+    Below zero `left_ns` is owed. `may_begin` and `may_go_on` say that a step need
     not wait; when they say no, `Turns.refreshed` knows better.
     """
 
@@ -49,13 +52,13 @@ class Turn:
         "may_go_on",
         "name",
         "owed_lately",
-        "quantum_ns",
         "round",
+        "weight",
     )
 
-    def __init__(self, name: str, quantum_ns: int, round_number: int) -> None:
+    def __init__(self, name: str, weight: int, quantum_ns: int, round_number: int) -> None:
         self.name = name
-        self.quantum_ns = quantum_ns
+        self.weight = weight
         self.left_ns = quantum_ns
         self.owed_lately = False
         """Whether the account was in debt not long ago: then every answer counts what it costs itself."""
@@ -109,8 +112,9 @@ class Turn:
 class Turns:
     """The instances of one loop. Every operation is O(1), but for a step that cost many quanta."""
 
-    def __init__(self, quantum_ns: int = QUANTUM_NS) -> None:
-        assert quantum_ns > 0
+    def __init__(self, quantum_ns: int = QUANTUM_NS, quantum_alone_ns: int = QUANTUM_ALONE_NS) -> None:
+        assert 0 < quantum_ns <= quantum_alone_ns
+        self._quanta_ns = (quantum_ns, quantum_alone_ns)
         self._quantum_ns = quantum_ns
         self._ring: deque[Turn] = deque()
         """Who has eligible steps. In front, those that have not had this round's quantum."""
@@ -119,7 +123,11 @@ class Turns:
     def join(self, name: str, weight: int = 1) -> Turn:
         """An instance comes; its quantum is `weight` times that of others."""
         assert weight > 0
-        return Turn(name, self._quantum_ns * weight, self._round)
+        return Turn(name, weight, self._quantum_ns * weight, self._round)
+
+    def meet(self, instances: int) -> None:
+        """So many had steps lately: the rounds that come are as long as that allows."""
+        self._quantum_ns = self._quanta_ns[instances <= 1]
 
     def leave(self, turn: Turn) -> None:
         """An instance is gone, and what waited with it."""
@@ -192,7 +200,8 @@ class Turns:
         """A quantum for each round since the last: it pays what is owed, and what is left over is lost."""
         rounds = self._round - turn.round
         turn.round = self._round
-        granted_ns = min(turn.quantum_ns - turn.left_ns, rounds * turn.quantum_ns)
+        quantum_ns = self._quantum_ns * turn.weight
+        granted_ns = min(quantum_ns - turn.left_ns, rounds * quantum_ns)
         turn.left_ns += granted_ns
         turn.billed_at_ns += granted_ns
 

@@ -46,7 +46,7 @@ CONSTANTS: Final[dict[str, tuple[str, ...]]] = {
     "contracts.injected_faults": ("DELAY_MS_MAX", "DURATION_S_MAX"),
     "gateway.injected_faults": ("SEQUENCES_HELD_MAX",),
     "wire.request_bounds": ("SUBSCRIBED_NAMES_MAX",),
-    "traffic.turns": ("QUANTUM_NS",),
+    "traffic.turns": ("QUANTUM_NS", "QUANTUM_ALONE_NS"),
     "traffic.cpu": ("CPU_BURST_MS", "CPU_BURST_MIN_US"),
     "traffic.flow": ("BURST_MS", "REPORTED_THROTTLE_MS_MAX"),
     "traffic.verdict": ("STALL_MS_MAX",),

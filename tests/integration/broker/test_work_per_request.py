@@ -21,7 +21,7 @@ from broker.config import BrokerConfig
 from broker.server import Server
 from runtime.pacing import Pacing
 from tests.integration.broker.raw import RawClient, batch, create_topic, fetch_request, produce_body, request
-from traffic.turns import QUANTUM_NS, Turn
+from traffic.turns import QUANTUM_ALONE_NS, Turn
 from wire.codec import framed_request
 
 _SECRET: Final = "counted"
@@ -169,7 +169,7 @@ def test_a_request_leaves_sockets_and_the_clock_of_the_thread_alone(work: dict[s
 
 def test_a_step_ends_when_its_instances_turn_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By a clock on which each reading takes a third of a quantum: no step handles all that were sent."""
-    readings = count(step=QUANTUM_NS // 3)
+    readings = count(step=QUANTUM_ALONE_NS // 3)
     monkeypatch.setitem(Pacing.__init__.__kwdefaults__, "clock_ns", lambda: next(readings))
     steps = [0]
     dispatch, end = Server.dispatch, Pacing.end

@@ -18,12 +18,12 @@ import gateway.mapped
 import gateway.request_flow
 from contracts.specs import InstanceSpec
 from ctl.bench.one_loop import Pair, running_pair
+from traffic.turns import QUANTUM_ALONE_NS
 from wire.api_table import ApiKey
 from wire.codec import decode_response, framed_request, request_class
 
 TOPICS = 200
 VERSIONS = (0, 1, 2, 4, 7, 9, 11)
-QUANTUM_NS = 2_000_000
 
 
 @pytest.fixture
@@ -166,7 +166,7 @@ async def test_a_step_ends_when_its_instances_turn_does(
 
     monkeypatch.setattr(gateway.request_flow, "take_request", counted_take)
     monkeypatch.setattr(gateway.request_flow.RequestFlow, "feed", counted_feed)
-    readings = itertools.count(pair.gateway.worker.pacing.clock_ns(), QUANTUM_NS // 3)
+    readings = itertools.count(pair.gateway.worker.pacing.clock_ns(), QUANTUM_ALONE_NS // 3)
     monkeypatch.setattr(pair.gateway.worker.pacing, "clock_ns", lambda: next(readings))
     await client.ask([all_topics()] * 30)
     assert sum(steps) == 30

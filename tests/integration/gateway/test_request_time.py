@@ -6,6 +6,7 @@ Real sockets. What one waits is counted in the cost of the other's steps, as the
 import asyncio
 import contextlib
 import datetime
+import itertools
 import struct
 import urllib.request
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -19,12 +20,12 @@ from contracts.quota import Direction
 from contracts.specs import Limits
 from gateway.answers import build, response
 from gateway.strangers import RATE_US_PER_S as STRANGERS_US_PER_S
-from runtime.pacing import GOING_ON_DEBT_MS
+from runtime.pacing import GOING_ON_DEBT_MS, Pacing
 from tests.integration.gateway.processes import GatewayProcess, running_gateway_process
 from tests.integration.gateway.test_data_path import fetch, produce
 from tests.scenarios.fake_broker import FakeBroker, Received
 from tests.scenarios.harness import A, B, FrameClient, RunningGateway, instance_spec, running_gateway
-from traffic.turns import QUANTUM_NS, Hold, Turn
+from traffic.turns import QUANTUM_ALONE_NS, Hold, Turn
 from wire.api_table import ApiKey
 from wire.codec import decode_response, framed_response, request_class
 
@@ -122,7 +123,7 @@ async def test_a_polite_tenant_waits_for_a_step_or_two_however_many_connections_
                 for _ in range(REQUESTS):
                     await client.frame(PATIENCE_S)
         # Three looks at the sockets at most: the one under way, the next, and a turn between them.
-        assert max(waits) <= 3 * (QUANTUM_NS + steps.longest(GREEDY))
+        assert max(waits) <= 3 * (QUANTUM_ALONE_NS + steps.longest(GREEDY))
         assert gateway.gateway.worker.pacing.pumped_steps > CONNECTIONS
 
 
@@ -234,7 +235,11 @@ async def test_what_the_broker_tells_stands_when_it_is_more(broker: FakeBroker) 
         assert told_ms(await client.frame(PATIENCE_S), all_topics()) == 7_000
 
 
-async def test_local_answers_tell_of_the_debt(broker: FakeBroker) -> None:
+async def test_local_answers_tell_of_the_debt(broker: FakeBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By clocks on which every answer costs as much, however slow or busy the machine is."""
+    readings, had = itertools.count(step=200_000), itertools.count(step=1_000_000_000)
+    monkeypatch.setitem(Pacing.__init__.__kwdefaults__, "clock_ns", lambda: next(readings))
+    monkeypatch.setitem(Pacing.__init__.__kwdefaults__, "cpu_ns", lambda: next(had))
     request = build(request_class(ApiKey.API_VERSIONS, 2), {})
     async with running_gateway(broker.port, instance_spec(A, request_percent=10)) as gateway:
         client = await gateway.client(A)

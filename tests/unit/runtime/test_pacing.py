@@ -8,7 +8,7 @@ from contracts.quota import NO_NODE, Direction
 from contracts.specs import InstanceSpec, InstanceState
 from runtime.pacing import GOING_ON_DEBT_MS, Pacing
 from traffic.point import TrafficPoint
-from traffic.turns import QUANTUM_NS, Hold
+from traffic.turns import QUANTUM_ALONE_NS, QUANTUM_NS, Hold
 
 MS = 1_000_000
 
@@ -112,6 +112,29 @@ async def test_who_has_used_up_its_quantum_waits_until_sockets_were_looked_at(wo
     await settle()
     assert world.ran == ["greedy", "greedy", "polite"] + ["greedy"] * 8
     assert world.pacing.pumped_steps == 8
+
+
+async def test_a_lone_instance_gets_long_turns_until_another_comes(world: World) -> None:
+    lone, other = world.pacing.join("lone"), world.pacing.join("other")
+
+    def steps_at_once() -> int:
+        before = len(world.ran)
+        for _ in range(40):
+            world.pacing.run(lone, lambda: world.step("lone", QUANTUM_NS // 2), begins=True)
+        return len(world.ran) - before
+
+    assert steps_at_once() == 2
+    await settle()
+    world.pacing.bill_all([lone, other])
+    world.pacing.run(lone, lambda: world.step("lone", QUANTUM_NS), begins=True)
+    await settle()
+    assert steps_at_once() >= QUANTUM_ALONE_NS // QUANTUM_NS
+    await settle()
+    world.pacing.run(other, lambda: world.step("other", 2_000), begins=True)
+    world.pacing.bill_all([lone, other])
+    world.pacing.run(lone, lambda: world.step("lone", QUANTUM_ALONE_NS), begins=True)
+    await settle()
+    assert steps_at_once() <= 2
 
 
 async def test_between_two_turns_the_loop_looks_at_its_sockets(world: World) -> None:

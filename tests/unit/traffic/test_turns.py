@@ -163,6 +163,24 @@ def test_weights() -> None:
     assert abs(loop.spent["three"] - 3 * loop.spent["one"]) <= 3 * Q + 100
 
 
+def test_quanta_are_long_while_nobody_else_is_about() -> None:
+    turns = Turns(Q, 8 * Q)
+    a, b = turns.join("a"), turns.join("b")
+    assert a.left_ns == Q, "who comes knows nobody yet"
+    turns.meet(1)
+    a.spent(Q)
+    turns.next()
+    assert turns.refreshed(a).left_ns == 8 * Q
+    turns.meet(2)
+    b.spent(Q)
+    turns.next()
+    assert turns.refreshed(b).left_ns == turns.refreshed(a).left_ns == Q
+    assert a.unbilled_ns == Q, "what is taken back was not spent"
+    turns.meet(0)
+    turns.next()
+    assert turns.refreshed(a).left_ns == 8 * Q
+
+
 def test_what_waits_goes_with_its_instance() -> None:
     loop = Loop()
     a, b = loop.turns.join("a"), loop.turns.join("b")
