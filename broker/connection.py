@@ -302,7 +302,7 @@ class Connection:
                 break
             handled += 1
             self._expects_large = size > _LARGE_FRAME_BYTES
-            self.idle_ms = 0
+        """Whether this turn's frames have used it up: an answer may take a millisecond, and others wait."""
             self._server.dispatch(self, view[start + 4 : start + 4 + size])
             start += 4 + size
         self._handling = False
