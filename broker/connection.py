@@ -302,14 +302,14 @@ class Connection:
                 break
             handled += 1
             self._expects_large = size > _LARGE_FRAME_BYTES
-        """Whether this turn's frames have used it up: an answer may take a millisecond, and others wait."""
+            self.idle_ms = 0
             self._server.dispatch(self, view[start + 4 : start + 4 + size])
             start += 4 + size
         self._handling = False
         return start
 
     def _is_turn_over(self) -> bool:
-        """Whether the frames of this turn have used it up: an answer may take a millisecond, and others wait."""
+        """Whether this turn's frames have used it up: an answer may take a millisecond, and others wait."""
         return self.turn is not None and self._server.time.is_over(self.turn)
 
     def _is_admitted(self, payer: Payer, api_key: int, frame_bytes: int) -> bool:

@@ -52,7 +52,7 @@ _IDEMPOTENCY_KEY: Final = {
     "name": HEADER,
     "in": "header",
     "required": False,
-    "description": "a new one for each request, the same when it is sent again: it is then carried out once, and "
+    "description": "a new one for each request, the same when it is sent again: it is then done once, and "
     "answered again, with `Idempotency-Replayed: true`. Kept for 24 h, for the same key or login",
     "schema": {"type": "string", "pattern": "^[!#-~]{1,255}$"},
     "example": "8e03978e-40d5-43dd-bc93-6894a57f9324",

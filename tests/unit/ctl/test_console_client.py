@@ -1,4 +1,4 @@
-"""What the command line does when a connection breaks: a POST is carried out once, however often it is sent."""
+"""What the command line does when a connection breaks: a POST is done once, however often it is sent."""
 
 from collections.abc import Callable
 
