@@ -11,7 +11,7 @@ from broker.earlier_session import EarlierSession
 from broker.membership import Membership
 from broker.sasl import PeerBroker
 from broker.state_change_log import StateChangeLog
-from broker.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from broker.topic_names import INTERNAL_CONFIGS, OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from broker.znodes import Registration, decode_config, encode_log_dir_event
 from contracts.cluster import ControlledShutdownRequest, ControlledShutdownResponse
 from runtime.clock import epoch_ms, monotonic_ms
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 _log = get_logger(__name__)
 _INTERNAL_PARTITIONS: Final = 12
-_COMPACTED: Final = {"cleanup.policy": "compact", "segment.bytes": "104857600"}
 _KNOWN_TIMEOUT_S: Final = 60.0
 _ASK_AGAIN_S: Final = 0.05
 _ASK_TIMEOUT_S: Final = 2.0
@@ -49,7 +48,7 @@ def controller_config(config: BrokerConfig) -> ControllerConfig:
         default_replication_factor=config.default_replication_factor,
         partitions_per_broker_max=config.partitions_max,
         internal_topics=tuple(
-            InternalTopic(name, _INTERNAL_PARTITIONS, _COMPACTED)
+            InternalTopic(name, _INTERNAL_PARTITIONS, INTERNAL_CONFIGS)
             for name in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
         ),
         internal_replication_factor=1 if config.zookeeper is None else wanted,

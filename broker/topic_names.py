@@ -7,6 +7,8 @@ NAME_LENGTH_MAX: Final = 249
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 TRANSACTIONS_TOPIC: Final = "__transaction_state"
 INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
+INTERNAL_CONFIGS: Final = {"cleanup.policy": "compact", "segment.bytes": "104857600"}
+"""The layer that internal topics are created with."""
 _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+\Z")
 
 

@@ -7,6 +7,7 @@ import typer
 
 from ctl.commands import (
     admin,
+    backup,
     bench,
     cluster,
     config,
@@ -66,6 +67,8 @@ app.command("down")(down.down)
 app.command("systemd-unit")(systemd_unit.systemd_unit)
 app.command("demo")(demo.demo)
 app.command("doctor")(doctor.doctor)
+app.command("backup")(backup.backup)
+app.command("restore")(backup.restore)
 app.command(
     "loadtest",
     add_help_option=False,

@@ -70,9 +70,9 @@ class Store:
     @classmethod
     def open(cls, url: str) -> "Store":
         """Open and migrate. Raises: StoreUnavailable with a sentence."""
-        engine = postgres.make_engine(url) if postgres.is_postgres(url) else _sqlite(url)
+        store = cls.attach(url)
+        engine = store.engine
         try:
-            store = cls(engine)
             with store.write() as connection:
                 migrating.upgrade(connection)
                 _first_settings(connection)
@@ -82,6 +82,12 @@ class Store:
             reason = error.reason if isinstance(error, StoreFault) else sentence(error)
             raise StoreUnavailable(f"the console's database {where} cannot be opened: {reason}") from error
         return store
+
+    @classmethod
+    def attach(cls, url: str) -> "Store":
+        """A database as it is: whoever asks looks at its schema first. A SQLite file is made if there is
+        none."""
+        return cls(postgres.make_engine(url) if postgres.is_postgres(url) else _sqlite(url))
 
     @property
     def engine(self) -> Engine:

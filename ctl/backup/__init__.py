@@ -1,0 +1,1 @@
+"""What `portico backup` keeps, and how it comes back (ADR-0029)."""

@@ -1,0 +1,108 @@
+"""Where a deployment keeps what a backup holds: from its data directory, its settings, and what is named."""
+
+import hmac
+import json
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+from ctl.errors import CommandError, usage
+from ctl.stack.cluster import OWN, remembered
+from ctl.stack.layout import Layout
+from ctl.stack.settings import load
+from ctl.stack.zookeeper import is_serving
+from runtime.config import ConfigFault
+from runtime.process import read_secret
+from runtime.tree.local import LOCAL_TREE_FILE
+from tenants.config import DatabaseUrl, sqlite_url
+
+_LOOPBACK: Final = "127.0.0.1"
+_DIGEST_CHARACTERS: Final = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Named:
+    """What the command line names, where a data directory does not tell."""
+
+    database_url: str | None = None
+    zookeeper: str | None = None
+    secret_file: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Of one deployment."""
+
+    layout: Layout
+    database_url: str = field(repr=False)
+    zookeeper: str | None
+    """OWN, HOST:PORT[/CHROOT], or None: the tree is a file of the only broker."""
+    secret_file: Path
+
+    @property
+    def database_file(self) -> Path:
+        """The SQLite file; where there is a Postgres it is not used."""
+        return self.layout.control_dir / "portico.db"
+
+    @property
+    def has_postgres(self) -> bool:
+        """Whether the store is on a server."""
+        return self.database_url != sqlite_url(str(self.database_file))
+
+    @property
+    def tree_file(self) -> Path:
+        """The tree of a broker alone; also what a stack's own ZooKeeper is filled from at its next start."""
+        return self.layout.broker_dir(1) / LOCAL_TREE_FILE
+
+    @property
+    def journal_file(self) -> Path:
+        """The quota master's."""
+        return self.layout.control_dir / "master.db"
+
+    def secret(self) -> str | None:
+        """The deployment's secret, None where there is none."""
+        return read_secret(self.secret_file) if self.secret_file.exists() else None
+
+    def running_zookeeper(self) -> str | None:
+        """Where the tree is read, None for the file of the only broker. Raises: CommandError."""
+        if self.zookeeper != OWN:
+            return self.zookeeper
+        try:
+            port = int(json.loads(self.layout.ports_file.read_text())["zookeeper"])
+        except (OSError, ValueError, KeyError):
+            port = 0
+        if not is_serving(_LOOPBACK, port):
+            raise CommandError(
+                "the metadata is in the stack's own ZooKeeper, which does not run: start the stack, "
+                "a backup of it takes nothing down"
+            )
+        return f"{_LOOPBACK}:{port}"
+
+
+def find_places(data_dir: Path, named: Named) -> Places:
+    """Raises: CommandError."""
+    layout = Layout(data_dir)
+    flags = {"database_url": named.database_url, "zookeeper": named.zookeeper}
+    try:
+        settings = load(data_dir, flags)
+        kept = remembered(layout)
+    except ConfigFault as fault:
+        raise usage("; ".join(fault.faults)) from fault
+    database: DatabaseUrl | None = settings["database_url"].value
+    zookeeper: str | None = settings["zookeeper"].value
+    if zookeeper is None and kept is not None and (kept.zookeeper == OWN or kept.brokers > 1):
+        zookeeper = OWN
+    file = sqlite_url(str(layout.control_dir / "portico.db"))
+    return Places(
+        layout,
+        file if database is None else database.url,
+        zookeeper,
+        named.secret_file or layout.secret_file,
+    )
+
+
+def deployment_of(secret: str) -> str:
+    """What names a deployment by its secret and tells nothing of it."""
+    digest = hmac.new(secret.encode(), b"portico deployment", sha256).hexdigest()
+    return digest[:_DIGEST_CHARACTERS]

@@ -1,0 +1,38 @@
+"""Secrets behind a passphrase, in age's format: any `age -d` opens them."""
+
+from typing import Final
+
+import msgspec
+
+from ctl.errors import CommandError
+
+PASSPHRASE_CHARACTERS_MIN: Final = 12
+
+
+class Secrets(msgspec.Struct, frozen=True, kw_only=True):
+    """The files of a data directory that are not drawn anew."""
+
+    deployment_secret: str
+    settings: str | None = None
+    """`portico.toml`, which may hold passwords of databases."""
+
+
+def seal(found: Secrets, passphrase: str) -> bytes:
+    """Raises: CommandError for a passphrase that is none."""
+    if len(passphrase) < PASSPHRASE_CHARACTERS_MIN:
+        raise CommandError(f"the passphrase is too short: {PASSPHRASE_CHARACTERS_MIN} characters at least")
+    from pyrage import passphrase as age  # here: 0.2 s that other commands need not wait
+
+    sealed: bytes = age.encrypt(msgspec.json.encode(found), passphrase)
+    return sealed
+
+
+def unseal(sealed: bytes, passphrase: str) -> Secrets:
+    """Raises: CommandError for another passphrase than it was sealed with."""
+    from pyrage import DecryptError
+    from pyrage import passphrase as age
+
+    try:
+        return msgspec.json.decode(age.decrypt(sealed, passphrase), type=Secrets)
+    except DecryptError as error:
+        raise CommandError("the backup's secrets were sealed with another passphrase") from error

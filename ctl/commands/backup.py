@@ -1,0 +1,204 @@
+"""`portico backup` and `portico restore`: what the logs of brokers do not hold, in one file."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Annotated, Final
+
+import msgspec
+import typer
+
+from ctl.errors import CommandError, usage
+from ctl.options import DEFAULT_DATA_DIR, AsJson
+from ctl.output import print_facts, print_json
+from runtime.clock import epoch_ms
+from runtime.config import environment
+from runtime.logs import configure
+
+PASSPHRASE: Final = "PORTICO_BACKUP_PASSPHRASE"
+_STDOUT: Final = "-"
+_SHOWN: Final = 5
+
+DataDir = Annotated[
+    Path, typer.Option("--data-dir", envvar="PORTICO_DATA_DIR", help="The deployment's data directory.")
+]
+DatabaseUrl = Annotated[
+    str | None,
+    typer.Option(metavar="URL", help="The Postgres; PORTICO_DATABASE_URL hides its password better."),
+]
+ZooKeeper = Annotated[
+    str | None, typer.Option(metavar="HOST:PORT[/CHROOT]", help="The ZooKeeper; default: as the stack's.")
+]
+SecretFile = Annotated[Path | None, typer.Option(help="The deployment's secret; default: DATA/internal.key.")]
+PassphraseFile = Annotated[
+    Path | None, typer.Option(help=f"What secrets are sealed with; or the variable {PASSPHRASE}.")
+]
+
+
+def backup(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A new file, or - for stdout.")],
+    check: Annotated[bool, typer.Option("--check", help="Verify FILE instead of writing it.")] = False,
+    no_secrets: Annotated[
+        bool, typer.Option("--no-secrets", help="Without the deployment's secret: it is kept elsewhere.")
+    ] = False,
+    passphrase_file: PassphraseFile = None,
+    database_url: DatabaseUrl = None,
+    zookeeper: ZooKeeper = None,
+    secret_file: SecretFile = None,
+    as_json: AsJson = False,
+    data_dir: DataDir = DEFAULT_DATA_DIR,
+) -> None:
+    """Write control store, metadata and secrets to one file, while the stack runs or does not.
+
+    Records of topics are not in it: replicas and snapshots of volumes keep those (docs/backup.md).
+    """
+    configure("portico")
+    if check:
+        _check(Path(file), as_json=as_json)
+        return
+    from ctl.backup.places import Named, find_places
+    from ctl.backup.taking import described, take
+
+    passphrase = _passphrase(passphrase_file)
+    if passphrase is None and not no_secrets:
+        raise usage(
+            f"secrets are sealed with a passphrase: --passphrase-file or {PASSPHRASE}; or say --no-secrets "
+            "and keep DATA/internal.key elsewhere"
+        )
+    places = find_places(
+        data_dir.resolve(), Named(database_url=database_url, zookeeper=zookeeper, secret_file=secret_file)
+    )
+    with _target(file) as stream:
+        manifest = take(places, stream, None if no_secrets else passphrase, epoch_ms(), _tell)
+    if file == _STDOUT:
+        return
+    if as_json:
+        print_json(msgspec.to_builtins(manifest))
+        return
+    print_facts([("backup", file), *described(manifest)])
+
+
+def restore(
+    file: Annotated[Path, typer.Argument(metavar="FILE")],
+    passphrase_file: PassphraseFile = None,
+    logs: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="N=DIRECTORY", help="Where broker N has its logs, if not in DATA/broker-N/logs."
+        ),
+    ] = None,
+    logs_lost: Annotated[
+        bool, typer.Option("--logs-lost", help="Brokers' logs are gone for good: their topics begin empty.")
+    ] = False,
+    another_deployment: Annotated[
+        bool, typer.Option("--another-deployment", help="Although the backup is of another deployment.")
+    ] = False,
+    database_url: DatabaseUrl = None,
+    zookeeper: ZooKeeper = None,
+    secret_file: SecretFile = None,
+    as_json: AsJson = False,
+    data_dir: DataDir = DEFAULT_DATA_DIR,
+) -> None:
+    """Bring a backup back into a data directory whose stack is stopped, empty or not.
+
+    What is there is set aside, never deleted; records of topics are not touched.
+    """
+    configure("portico")
+    from ctl.backup.places import Named, find_places
+    from ctl.backup.restoring import Wishes, restore
+
+    wishes = Wishes(
+        passphrase=_passphrase(passphrase_file),
+        takes_foreign=another_deployment,
+        logs_are_lost=logs_lost,
+        logs=_log_directories(logs or []),
+    )
+    places = find_places(
+        data_dir.resolve(), Named(database_url=database_url, zookeeper=zookeeper, secret_file=secret_file)
+    )
+    done = restore(places, file, wishes, epoch_ms(), _tell)
+    if as_json:
+        aside = None if done.set_aside is None else str(done.set_aside)
+        print_json({"changed": msgspec.to_builtins(done.changed), "set_aside": aside})
+        return
+    changed = done.changed
+    print_facts(
+        [
+            ("restored", f"the state of {_time(done.manifest.taken_at_ms)}"),
+            ("set aside", done.set_aside or "nothing: there was nothing"),
+            ("topics", f"{changed.topics} with {changed.partitions} partitions"),
+            ("  only on disk", f"{_some(changed.found)}; made after the backup, nothing of them expires"),
+            ("  made anew", _some((*changed.made_anew, *changed.grown))),
+            ("  without logs", _some(changed.empty)),
+            ("  to catch up", f"{changed.behind} partitions; {changed.moved} are elsewhere than then"),
+            ("orders dropped", f"{changed.orders} (deletions and moves of topics that were under way)"),
+            ("next", "start the stack, then `portico doctor` and `portico instance list --absent`"),
+        ]
+    )
+
+
+def _check(path: Path, *, as_json: bool) -> None:
+    from ctl.backup.archive import ArchiveFault, ArchiveReader
+    from ctl.backup.taking import described
+
+    try:
+        reader = ArchiveReader(path)
+    except ArchiveFault as fault:
+        raise CommandError(str(fault)) from fault
+    reader.close()
+    if as_json:
+        print_json(msgspec.to_builtins(reader.manifest))
+        return
+    taken = _time(reader.manifest.taken_at_ms)
+    print_facts([("backup", f"{path} is whole"), ("taken", taken), *described(reader.manifest)])
+
+
+def _time(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _some(names: tuple[str, ...]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"{len(names)}" + (f": {', '.join(names[:_SHOWN])}{more}" if names else "")
+
+
+def _passphrase(path: Path | None) -> str | None:
+    if path is None:
+        return environment().get(PASSPHRASE)
+    try:
+        return path.read_text().strip()
+    except OSError as error:
+        raise CommandError(f"the passphrase cannot be read from {path}: {error.strerror}") from error
+
+
+def _log_directories(texts: list[str]) -> dict[int, tuple[Path, ...]]:
+    found: dict[int, tuple[Path, ...]] = {}
+    for text in texts:
+        number, _, directory = text.partition("=")
+        path = Path(directory)
+        if not number.isdecimal() or not directory:
+            raise usage(f"--logs: '{text}' is not N=DIRECTORY")
+        if not path.is_dir():
+            raise CommandError(f"--logs: {path} is no directory")
+        found[int(number)] = (*found.get(int(number), ()), path)
+    return found
+
+
+@contextmanager
+def _target(file: str) -> Iterator[IO[bytes]]:
+    from ctl.backup.archive import new_file
+
+    if file != _STDOUT:
+        with new_file(Path(file)) as stream:
+            yield stream
+        return
+    if sys.stdout.isatty():
+        raise usage("a backup is no text: name a file, or give stdout to a pipe")
+    yield sys.stdout.buffer
+    sys.stdout.buffer.flush()
+
+
+def _tell(text: str) -> None:
+    print(f"portico: {text}", file=sys.stderr, flush=True)
