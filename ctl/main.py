@@ -14,6 +14,7 @@ from ctl.commands import (
     demo,
     doctor,
     down,
+    drill,
     group,
     instance,
     leader,
@@ -69,6 +70,7 @@ app.command("demo")(demo.demo)
 app.command("doctor")(doctor.doctor)
 app.command("backup")(backup.backup)
 app.command("restore")(backup.restore)
+app.command("drill")(drill.drill)
 app.command(
     "loadtest",
     add_help_option=False,

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
 from ctl.bench.load import Endpoint
-from ctl.console_client import Console, instance_path
+from ctl.console_client import Console, instance_path, remove_instance
 from ctl.errors import CommandError, usage
 
 BOUGHT: Final[Mapping[str, Any]] = {
@@ -109,24 +109,12 @@ class Place:
         self._keys.clear()
         for instance_id in self._made:
             try:
-                self.console.call("DELETE", instance_path(instance_id))
-                self._purge(instance_id)
+                remove_instance(self.console, instance_id)
             except CommandError as fault:
                 faults.append(fault)
         self._made.clear()
         if faults:
             raise faults[0]
-
-    def _purge(self, instance_id: str) -> None:
-        """At once: its capacity counts until its data is gone. Without a grace that happens by itself."""
-        try:
-            self.console.call("POST", f"deleted-instances/{instance_id}/purge")
-        except CommandError:
-            left = {
-                one["id"] for one in self.console.get("deleted-instances", tenant="*", limit=1000)["items"]
-            }
-            if instance_id in left:
-                raise
 
 
 def is_loopback(host: str) -> bool:

@@ -1,4 +1,4 @@
-"""The stack a demo or a load test runs on: the one of the data directory, or one of its own meanwhile."""
+"""The stack a demo, a load test or a drill runs on: the one of the data directory, or one of its own."""
 
 import json
 import os
@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -34,8 +34,14 @@ def running_stack(data_dir: Path, *arguments: str) -> Iterator[bool]:
 
 
 @contextmanager
-def started(data_dir: Path, *arguments: str) -> Iterator[None]:
-    """A stack on a directory that none runs on, stopped at the end.
+def started(
+    data_dir: Path,
+    *arguments: str,
+    prefix: Sequence[str] = (),
+    variables: Mapping[str, str] | None = None,
+) -> Iterator[None]:
+    """A stack on a directory that none runs on, stopped at the end. `prefix` is before its command;
+    `variables` are its environment, ours unless they are given.
 
     Raises: CommandError when it does not start.
     """
@@ -44,7 +50,8 @@ def started(data_dir: Path, *arguments: str) -> Iterator[None]:
         command = [sys.executable, "-m", "runtime.start", "ctl.main", "up", "--data-dir", str(data_dir)]
         with output.open("wb") as log:
             stack = subprocess.Popen(
-                [*command, "--ready-file", str(ready), *arguments],
+                [*prefix, *command, "--ready-file", str(ready), *arguments],
+                env=environment() if variables is None else variables,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,  # Ctrl-C is for the demo, which stops the stack after itself

@@ -27,4 +27,9 @@ RULES: Final = (
     Rule("PorticoInstanceBlocked", "portico_quota_blocked == 1", 300),
     Rule("PorticoInstanceFailed", 'max(portico_instances{state="failed"}) > 0', 120),
     Rule("PorticoAbsentInstances", "max(portico_absent_instances) > 0", 300),
+    Rule(
+        "PorticoPipelineStale",
+        'min by (job) (portico_pipeline_since_success_seconds{job="meter"}) > 3600',
+        300,
+    ),
 )

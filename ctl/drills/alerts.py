@@ -27,6 +27,10 @@ _COMPARISONS: Final[Mapping[str, Callable[[float, float], bool]]] = {
 }
 
 
+Series = tuple[str, frozenset[tuple[str, str]]]
+"""A metric's name and its labels."""
+
+
 class Sample(NamedTuple):
     """One value of one series."""
 
@@ -35,7 +39,7 @@ class Sample(NamedTuple):
     value: float
 
     @property
-    def series(self) -> tuple[str, frozenset[tuple[str, str]]]:
+    def series(self) -> Series:
         """What it is a value of."""
         return self.metric, frozenset(self.labels.items())
 
@@ -108,7 +112,7 @@ def holding(condition: Condition, samples: Iterable[Sample], first: Iterable[Sam
     return [sample for sample in selected if compare(sample.value, condition.number)]
 
 
-def _increase(sample: Sample, before: Mapping[object, float]) -> float:
+def _increase(sample: Sample, before: Mapping[Series, float]) -> float:
     """A process that was started again counts from 0."""
     began = before.get(sample.series, 0.0)
     return sample.value - began if sample.value >= began else sample.value
