@@ -27,13 +27,10 @@ def test_a_follower_that_does_not_apply_is_told_from_one_that_is_gone(tmp_path: 
         control.client(control.operator_key) as operator,
         control.internal_client() as internal,
     ):
-        body = {
-            **{"consumer": "gateway-9", "kind": "gateway", "wait_ms": 0},
-            **{"feed_id": "", "applied_revision": 0, "mark": ""},
-        }
+        body = {"consumer": "gateway-9", "kind": "gateway", "feed_id": "", "applied_revision": 0, "mark": ""}
 
         def poll(**position: object) -> dict[str, object]:
-            answer = internal.post("internal/v1/feed", json={**body, **position})
+            answer = internal.post("internal/v1/feed", json={**body, "wait_ms": 0, **position})
             told: dict[str, object] = answer.raise_for_status().json()
             return told
 
