@@ -71,6 +71,9 @@ class Channel(Protocol):
     def request_throttle_ms(self) -> int:
         """How long the instance waits for what it owes in request time, as an answer says it."""
 
+    def told_throttle(self, api_key: int, throttle_time_ms: int) -> None:
+        """An answer tells the client to slow down."""
+
     def begin_sasl(self, *, bare_token: bool) -> None:
         """SaslHandshake succeeded; with `bare_token` the next frame is the token itself (v0)."""
 
@@ -182,6 +185,7 @@ class Call:
             owed_ms, mute = self.debt()
             throttle_time_ms = max(throttle_time_ms, owed_ms)
         if throttle_time_ms:
+            self.channel.told_throttle(self.header.api_key, throttle_time_ms)
             entity = throttled(entity, throttle_time_ms)
         self.reply_parts([framed_response(entity, self.header.correlation_id)], mute=mute)
 

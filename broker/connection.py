@@ -394,6 +394,10 @@ class Connection:
         turn, time = self.turn, self._server.time
         return time.throttle_ms(turn) if turn is not None and time.held else 0
 
+    def told_throttle(self, api_key: int, throttle_time_ms: int) -> None:
+        """An answer tells the client to slow down."""
+        self._server.metrics.told_throttle_ms[api_key] += throttle_time_ms
+
     def _send(self, call: Call, reply: Ready) -> None:
         if reply.parts is not None:
             self._transmit(reply.parts)

@@ -287,7 +287,9 @@ class Fetch:
             throttled = charge(self._broker.traffic, Direction.CONSUME, sizes, now_ms)
         throttle_time_ms, mute = throttled
         throttle_time_ms = max(throttle_time_ms, self.call.channel.request_throttle_ms())
-        self._broker.metrics.throttled_ms["consume"] += throttle_time_ms
+        if throttle_time_ms:
+            self._broker.metrics.throttled_ms["consume"] += throttle_time_ms
+            self.call.channel.told_throttle(self.call.header.api_key, throttle_time_ms)
         self.call.reply_parts(
             reply.framed(self.call.header.correlation_id, throttle_time_ms, self.context.session_id),
             mute=mute,

@@ -64,6 +64,8 @@ class BrokerMetrics:
         self.appended_bytes = 0
         self.append_refused: defaultdict[str, int] = defaultdict(int)
         self.throttled_ms: dict[str, int] = {"produce": 0, "consume": 0}
+        self.told_throttle_ms: defaultdict[int, int] = defaultdict(int)
+        """By API, throttle_time_ms of answers."""
         self.storage_errors = 0
         self.recovered_bytes = 0
         self.scans = 0
@@ -105,6 +107,10 @@ class BrokerMetrics:
         yield counter(
             "throttle_seconds", "throttle_time handed out.", "direction",
             [(key, value / 1000) for key, value in list(self.throttled_ms.items())],
+        )  # fmt: skip
+        yield counter(
+            "request_throttle_seconds", "throttle_time of answers, by API.", "api",
+            _by_api(self.told_throttle_ms, 1000),
         )  # fmt: skip
         yield counter(
             "isr_changes", "ISR changes proposed as leader.", "direction", list(self.isr_changes.items())

@@ -10,6 +10,7 @@ has one place in the queue of the instance per side: requests begin something, r
 import asyncio
 import socket
 from collections.abc import Coroutine, Sequence
+from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, Final
 
 from contracts.specs import Listener
@@ -78,6 +79,7 @@ class Connection:
         "upstream_ended",
         "upstream_told",
         "upstream_waits",
+        "waiting_since_ns",
         "worker",
     )
 
@@ -124,6 +126,8 @@ class Connection:
         """Requests that were read and have to wait, at most one receive window."""
         self.unhandled_replies: memoryview | None = None
         """The same of replies."""
+        self.waiting_since_ns = 0
+        """Since when requests that are here wait for the instance's turn; 0: they do not."""
         self.client_waits = self.upstream_waits = False
         """Whether a step of this side is in the instance's queue: its socket is not to be read meanwhile."""
         self.bytes_in = 0
@@ -149,6 +153,7 @@ class Connection:
 
     def _wait_client(self) -> None:
         self.client_waits = True
+        self.waiting_since_ns = monotonic_ns()
         self.worker.pacing.wait(self.turn, self._client_turn, begins=True)
 
     def _client_turn(self) -> None:
@@ -161,6 +166,8 @@ class Connection:
                 self._go_on()
             elif not self.client_ended and not self.upstream_ended:
                 self._client_readable()
+        if not self.client_waits:
+            self.waiting_since_ns = 0
         self.adjust_reading()
 
     def _upstream_ready(self) -> None:

@@ -141,7 +141,10 @@ def _throttled(conn: "Connection", exchange: Exchange, frame: bytes) -> bytes:
     if not conn.turn.owed_lately and len(frame) < _COSTLY_BYTES and conn.served.faults is None:
         return frame
     throttle_ms = told_throttle_ms(conn)
-    return raised(frame, exchange.api_key, exchange.api_version, throttle_ms) if throttle_ms else frame
+    if not throttle_ms:
+        return frame
+    conn.worker.told_throttle_ms[exchange.api_key] += throttle_ms
+    return raised(frame, exchange.api_key, exchange.api_version, throttle_ms)
 
 
 def told_throttle_ms(conn: "Connection") -> int:

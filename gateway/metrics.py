@@ -54,6 +54,7 @@ class WorkerCollector(Collector):
         yield from self._request_time()
         yield from self._injected_faults()
         yield self._answer_time()
+        yield from self._waits()
         backlog = GaugeMetricFamily(
             "portico_gateway_backlog_bytes", "Copied and waiting for full sockets, whole worker"
         )
@@ -91,6 +92,25 @@ class WorkerCollector(Collector):
             for kind, count in tuple(served.fault_hits.items()):
                 hits.add_metric([instance_id, kind], count)
         yield from (active, hits)
+
+    def _waits(self) -> Iterator[Any]:
+        worker = self._worker
+        names = {key: row.key.name.lower() for key, row in APIS.items()}
+        yield family(
+            "portico_gateway_request_queue_seconds",
+            "Time for which requests had to wait for a turn",
+            ["api"],
+            [([names[key]], seen) for key, seen in worker.queue_times.items()],
+        )
+        told = CounterMetricFamily(
+            "portico_gateway_request_throttle_seconds",
+            "throttle_time that the gateway put into answers, by API",
+            labels=["api"],
+        )
+        for key, told_ms in worker.told_throttle_ms.items():
+            if told_ms:
+                told.add_metric([names[key]], told_ms / 1000)
+        yield told
 
     def _request_time(self) -> Iterator[Any]:
         """CPU time, in seconds as Prometheus wants it."""

@@ -185,6 +185,7 @@ class ReplyFlow:
         """The instance is in debt, or its tenant wants to be told so: a reply says it that is passed on as it
         is."""
         throttle_ms = told_throttle_ms(self._conn)
+        self._conn.worker.told_throttle_ms[exchange.api_key] += throttle_ms
         raise_in(frame, exchange.api_key, exchange.api_version, throttle_ms)
 
     def _session_begins(self, session_id: int) -> None:

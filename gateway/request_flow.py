@@ -10,6 +10,7 @@ from gateway.injection import ConnectionFaults, holds_back
 from gateway.mapped import decoding_work, take_request
 from gateway.ordering import Exchange
 from gateway.stops import ConnectionStop
+from runtime.durations import observe
 from wire.api_table import ApiKey
 from wire.edits import FrameEditor, edit_produce_request, produce_request_editor
 from wire.faults import NameFault
@@ -132,6 +133,9 @@ class RequestFlow:
         row = SERVED.get((api_key, api_version)) or self._row_of_others(api_key, api_version)
         self.frames += 1
         conn.served.requests[api_key] += 1
+        if conn.waiting_since_ns:
+            observe(conn.worker.queue_times[api_key], monotonic_ns() - conn.waiting_since_ns)
+            conn.waiting_since_ns = 0
         if conn.worker.traces is not None:
             self.trace = conn.worker.traces.begin(conn, chunk[at : at + 4 + size])
         behind: int = at + 4 + size

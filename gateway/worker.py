@@ -69,6 +69,10 @@ class Worker:
         """By API, from a request that is here to the reply that was passed on whole."""
         self.own_answer_times: dict[int, Durations] = {key: durations() for key in APIS}
         """The same of what the gateway answers itself."""
+        self.queue_times: dict[int, Durations] = {key: durations() for key in APIS}
+        """Before that, of requests whose instance had to wait for its turn."""
+        self.told_throttle_ms: dict[int, int] = dict.fromkeys(APIS, 0)
+        """By API, what this worker has told clients to wait for their request time."""
         self._backends: dict[str, Backend] = {}
         self._secret = secret
         self.has_secret = secret is not None

@@ -239,6 +239,7 @@ class _Request:
         self._throttle_time_ms, self._mute = throttled
         if self._throttle_time_ms:
             broker.metrics.throttled_ms["produce"] += self._throttle_time_ms
+            call.channel.told_throttle(call.header.api_key, self._throttle_time_ms)
 
     def _sizes(self, frame_bytes: int) -> Iterable[tuple[str, int]]:
         """Each instance's part of a frame that may name several: records, and the rest to the first."""

@@ -10,6 +10,7 @@ import pytest
 
 from ctl.bench import load
 from tests.e2e.records import create_topic
+from tests.e2e.test_commands import portico
 from tests.integration.stack import Stack
 
 T: Final = 5_000_000
@@ -98,6 +99,8 @@ def test_full_load_gets_what_was_bought(stack: Stack) -> None:
     begun = {name: traffic.begun / WINDOW_S / T for name, traffic in cases.items()}
     assert all(share <= 1.02 for share in begun.values()), begun
     assert all(0 < held_back[name] * 0.95 <= share for name, share in shares.items()), (shares, held_back)
+    told = portico(stack, "metrics", "broker-1", "--grep", "request_throttle_seconds_total").stdout
+    assert all(f'{{api="{api}"}}' in told for api in ("produce", "fetch")), told
 
 
 def _held_back(stack: Stack, traffic: Traffic) -> float:

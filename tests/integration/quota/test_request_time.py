@@ -197,6 +197,13 @@ def test_a_flood_of_metadata_is_held_to_what_was_bought_beside_a_neighbour(
     assert 0.8 * percent * 10_000 <= mean <= 1.15 * percent * 10_000, totals
     assert 0 < flood.throttle_ms_max <= 30_000, "answers say how long"
     assert beside["throttled_ms_per_s"] == 0
+    told = "".join(portico(stack, "metrics", name) for name in stack.facts["metrics"] if "gateway" in name)
+    for name in ("request_queue_seconds_count", "request_throttle_seconds_total"):
+        assert _sum(told, f'portico_gateway_{name}{{api="metadata"}}') > 0, name
+
+
+def _sum(text: str, sample: str) -> float:
+    return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith(sample))
 
 
 def test_strangers_report_nothing(stack: Stack) -> None:

@@ -23,7 +23,9 @@ class _Call(Call):
     def __init__(self, node: Node, frame: bytes) -> None:
         self.answers: list[bytes] = []
         super().__init__(node, 9, frame, self.answers.append)
-        self.channel: Any = SimpleNamespace(payer=None, turn=None, request_throttle_ms=lambda: 0)
+        self.channel: Any = SimpleNamespace(
+            payer=None, turn=None, request_throttle_ms=lambda: 0, told_throttle=lambda *_: None
+        )
 
     def release(self) -> None:
         """The next request of the connection may be read."""
