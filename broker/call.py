@@ -122,7 +122,7 @@ class Call:
         self.began_ns = 0
         """When its frame was here whole."""
         self.handled_ns = 0
-        """When its handler returned without an answer."""
+        """When its handler returned; 0 before."""
         self.done = False
         self.reservation: Reservation | None = None
         """The frame is charged already: it is the first of its kind on its connection."""

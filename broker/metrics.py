@@ -49,10 +49,13 @@ class BrokerMetrics:
         self.bytes_out = 0
         self.connections_accepted = 0
         self.requests: defaultdict[int, int] = defaultdict(int)
+        self.times_at_once: defaultdict[int, Durations] = defaultdict(durations)
+        """Of requests that their handler has answered: from the request to its answer and the handler's
+        return."""
         self.request_times: defaultdict[int, Durations] = defaultdict(durations)
-        """From requests to their answers, waits included."""
+        """Of the others: from the request to its answer."""
         self.local_times: defaultdict[int, Durations] = defaultdict(durations)
-        """Until the handler returned, be it with an answer or to wait for one."""
+        """Of the others: until the handler returned."""
         self.queue_times: defaultdict[int, Durations] = defaultdict(durations)
         """Before that, of requests whose instance had to wait for its turn or for what it owed."""
         self.remote_times: defaultdict[int, Durations] = defaultdict(durations)
@@ -134,19 +137,23 @@ class BrokerMetrics:
 
     def _request_times(self) -> "Iterable[Metric]":
         """As Kafka's TotalTimeMs, LocalTimeMs and RemoteTimeMs."""
-        from runtime.durations import family
+        from runtime.durations import added, family
 
-        for name, times, text in (
-            ("request_seconds", self.request_times, "Time from a request to its answer, waits included."),
-            ("request_local_seconds", self.local_times, "Time in which a request was handled."),
-            ("request_remote_seconds", self.remote_times, "Time for which the answer waited for others."),
+        at_once = self.times_at_once
+        for name, kinds, text in (
             (
-                "request_queue_seconds",
-                self.queue_times,
-                "Time for which requests had to wait for a turn.",
+                "request_seconds",
+                (at_once, self.request_times),
+                "Time from a request to its answer, waits included.",
             ),
+            ("request_local_seconds", (at_once, self.local_times), "Time in which a request was handled."),
+            ("request_remote_seconds", (self.remote_times,), "Time for which the answer waited for others."),
+            ("request_queue_seconds", (self.queue_times,), "Time for which requests had to wait for a turn."),
         ):
-            seen = [([ApiKey(key).name.lower()], live) for key, live in list(times.items())]
+            seen = [
+                ([ApiKey(key).name.lower()], added([times[key] for times in kinds if key in times]))
+                for key in dict.fromkeys(key for times in kinds for key in list(times))
+            ]
             yield family(f"portico_broker_{name}", text, ["api"], seen)
 
     def _totals(self) -> "Iterable[Metric]":

@@ -41,6 +41,8 @@ _ACCEPTS_PER_TURN: Final = 64
 _SWEEP_S: Final = 1.0
 _ACCEPT_PAUSE_S: Final = 0.5
 _BACKLOG: Final = 1024
+_ANSWERED: Final = -1
+"""Instead of the time when the handler returned."""
 _EMPTY_FRAME: Final = bytes(4)
 _QUIET_CAUSES: Final = frozenset(
     {CloseCause.CLIENT_CLOSED, CloseCause.CLIENT_RESET, CloseCause.IDLE, CloseCause.SHUTDOWN}
@@ -219,21 +221,12 @@ class Server:
                 self._charge(payer, call, len(frame) + 4, is_internal=route.is_internal)
             self.metrics.requests[api_key] += 1
             route.handler(self.broker, call)
-            now_ns = monotonic_ns()
-            observe(self.metrics.local_times[api_key], now_ns - call.began_ns)
-            if not call.done:
-                self._answered_later(call, now_ns)
+            self._handled(call)
         except MalformedFrame as error:
             self._charge_malformed(connection, api_key, len(frame) + 4)
             self._refuse(connection, CloseCause.MALFORMED_REQUEST, str(error))
         except Exception:  # noqa: BLE001 - the boundary: a handler's bug costs one connection, not the process
             self.handler_failed(connection, api_key)
-
-    @staticmethod
-    def _answered_later(call: Call, now_ns: int) -> None:
-        call.handled_ns = now_ns
-        if call.trace is not None:
-            call.trace.handled()
 
     def _begin_seldom(self, connection: Connection, call: Call) -> None:
         """What only requests that had to wait and traced ones need."""
@@ -317,6 +310,7 @@ class Server:
             call = connection.call = Call(header, None, connection, self.now_ms())
             call.began_ns = monotonic_ns()
             api.load()(self.broker, call)
+            self._handled(call)
         elif not (connection.is_authenticated or api.before_auth):
             self._refuse(connection, CloseCause.NOT_AUTHENTICATED, api.key.name)
         else:
@@ -345,14 +339,24 @@ class Server:
         )
         connection.close(cause)
 
+    def _handled(self, call: Call) -> None:
+        """The handler has returned. Most have answered: then one time is both, and is counted once."""
+        was_answered, call.handled_ns = call.handled_ns == _ANSWERED, monotonic_ns()
+        times = self.metrics.times_at_once if was_answered else self.metrics.local_times
+        observe(times[call.header.api_key], call.handled_ns - call.began_ns)
+        if call.trace is not None and not call.done:
+            call.trace.handled()
+
     def call_done(self, call: Call) -> None:
         """A call was answered."""
-        now_ns, api_key = monotonic_ns(), call.header.api_key
-        observe(self.metrics.request_times[api_key], now_ns - call.began_ns)
-        if call.handled_ns:
-            observe(self.metrics.remote_times[api_key], now_ns - call.handled_ns)
         if call.trace is not None:
             call.trace.answered()
+        if not call.handled_ns:
+            call.handled_ns = _ANSWERED  # by its handler, which is about to return
+            return
+        now_ns, api_key = monotonic_ns(), call.header.api_key
+        observe(self.metrics.request_times[api_key], now_ns - call.began_ns)
+        observe(self.metrics.remote_times[api_key], now_ns - call.handled_ns)
 
     # -- timers, mutes, the end --------------------------------------------------------------------------
 

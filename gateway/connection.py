@@ -351,6 +351,18 @@ class Connection:
             return
         client_clear = not self.client.queue
         upstream, waiting = self.upstream, self.queue.waiting
+        if (
+            self.reading_client
+            and self.reading_upstream
+            and client_clear
+            and (upstream is None or not (upstream.queue or upstream.held))
+            and self.task is None
+            and self.unhandled is None
+            and self.unhandled_replies is None
+            and not (self.client_ended or self.upstream_ended)
+            and (not waiting or len(waiting) < UNANSWERED_MAX)
+        ):
+            return  # both sides are read, and nothing stands against it: most often so
         can_take = (
             client_clear
             and (upstream is None or not upstream.queue)

@@ -33,6 +33,11 @@ def observe(seen: Durations, duration_ns: int) -> None:
     seen[-1] += duration_ns
 
 
+def added(each: Sequence[Durations]) -> Durations:
+    """What was observed in any of them."""
+    return list(map(sum, zip(*map(list, each), strict=True)))
+
+
 def family(
     name: str, text: str, labels: Sequence[str], seen: Iterable[tuple[Sequence[str], Durations]]
 ) -> "HistogramMetricFamily":

@@ -25,6 +25,33 @@ def test_a_long_poll_ends_the_moment_data_comes(broker: BrokerProcess, raw: RawC
     assert partition.records
 
 
+def test_times_of_requests_are_told_of_each_once(broker: BrokerProcess, raw: RawClient) -> None:
+    """Those that are answered by their handler, and those whose answer waits for others."""
+    create_topic(raw, "timed")
+
+    def counted() -> dict[tuple[str, str], float]:
+        seen = broker.metrics()
+        return {
+            (name, api): seen.get(f'portico_broker_request_{name}seconds_count{{api="{api}"}}', 0)
+            for name in ("", "local_", "remote_")
+            for api in ("produce", "fetch")
+        }
+
+    before = counted()
+    for _ in range(3):
+        produce(raw, "timed", batch(b"value"))
+    fetch(raw, "timed", 0)
+    with RawClient(broker.port) as consumer:
+        consumer.send(fetch_request("timed", 3, max_wait_ms=60_000))
+        time.sleep(0.2)
+        produce(raw, "timed", batch(b"value"))
+        consumer.receive()
+    added = {key: value - before[key] for key, value in counted().items()}
+    assert added["", "produce"] == added["local_", "produce"] == 4
+    assert added["", "fetch"] == added["local_", "fetch"] == 2
+    assert (added["remote_", "produce"], added["remote_", "fetch"]) == (0, 1)
+
+
 def test_a_long_poll_waits_for_min_bytes_over_partitions(broker: BrokerProcess, raw: RawClient) -> None:
     create_topic(raw, "poll.min", 2)
     records = batch(b"x" * 100)
