@@ -105,7 +105,7 @@ class Broker:
         )
         self.leaders = TrafficLeaders(self.traffic, self.replicas, self.metadata)
         self.commands = CommandReceiver(self)
-        self.held = HeldInstances()
+        self.held = HeldInstances(epoch_ms)
         self.groups = GroupCoordinators(self.metadata, on_written=self._written, is_held=self.held.owns)
         self.fetch_sessions = FetchSessionCache(
             config.fetch_sessions_max, lambda: secrets.randbelow(_SESSION_ID_MAX) + 1
@@ -183,6 +183,7 @@ class Broker:
         """Open the logs found on the disk. Recovery may take long, and the session must live."""
         self._take_layers(await self.member.read_broker_configs())
         topics = await self.member.read_topic_configs()
+        self.held.keep_all(await self.member.read_kept_until_ms())
         self.loaded = await asyncio.to_thread(
             self.logs.load, lambda name: self._log_config(name, topics.get(name, {})), epoch_ms()
         )

@@ -12,7 +12,7 @@ from broker.membership import Membership
 from broker.sasl import PeerBroker
 from broker.state_change_log import StateChangeLog
 from broker.topic_names import INTERNAL_CONFIGS, OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from broker.znodes import Registration, decode_config, encode_log_dir_event
+from broker.znodes import Registration, decode_config, decode_kept_until, encode_log_dir_event
 from contracts.cluster import ControlledShutdownRequest, ControlledShutdownResponse
 from runtime.clock import epoch_ms, monotonic_ms
 from runtime.kafka_client import KafkaUnavailable
@@ -119,6 +119,11 @@ class ClusterMember:
             for name, node in zip(names, nodes, strict=True)
             if node is not None
         }
+
+    async def read_kept_until_ms(self) -> int:
+        """Until when time alone removes nothing; 0: it may. Raises: as `connect`."""
+        node = await self.tree.get(znode_paths.KEPT_UNTIL)
+        return 0 if node is None else decode_kept_until(node.data)
 
     async def read_broker_configs(self) -> dict[str, dict[str, str]]:
         """Dynamic configs by broker id. Raises: as `connect`."""

@@ -112,6 +112,7 @@ class Maintenance:
 
     async def _compact(self) -> None:
         broker = self._broker
+        await asyncio.sleep(broker.held.all_kept_for_ms / 1000)
         await Compacting(broker.logs, broker.epoch_ms, broker.storage_failed).run()
 
     async def _measure(self) -> None:

@@ -24,6 +24,9 @@ CLUSTER_ID: Final = "/cluster/id"
 PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
 BROKER_SEQUENCE_ID: Final = "/brokers/seqid"
 
+KEPT_UNTIL: Final = "/portico/kept_until"
+"""Ours: epoch ms until which time alone removes nothing, written by a restore."""
+
 PERSISTENT_PATHS: Final = (
     "/brokers",
     BROKER_IDS,

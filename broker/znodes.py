@@ -76,6 +76,19 @@ def decode_controller_epoch(data: bytes) -> int:
         raise ZnodeDamaged(f"the controller epoch: {error}") from error
 
 
+def encode_kept_until(until_ms: int) -> bytes:
+    """Decimal digits."""
+    return str(until_ms).encode()
+
+
+def decode_kept_until(data: bytes) -> int:
+    """Raises: ZnodeDamaged."""
+    try:
+        return int(data)
+    except ValueError as error:
+        raise ZnodeDamaged(f"until when everything is kept: {error}") from error
+
+
 class Registration(msgspec.Struct, frozen=True, kw_only=True):
     """What a broker says of itself; its epoch is the czxid of the node."""
 

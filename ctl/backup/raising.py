@@ -24,6 +24,7 @@ from broker.znodes import (
     decode_topic,
     encode_config,
     encode_controller_epoch,
+    encode_kept_until,
     encode_producer_id_block,
     encode_state,
     encode_topic,
@@ -115,8 +116,13 @@ def brokers_of(nodes: Mapping[str, bytes]) -> set[int]:
     return found
 
 
-def raise_tree(nodes: Mapping[str, bytes], replicas: Iterable[Replica], seen: Collection[int]) -> Raised:
-    """The tree for what the logs are now. `seen` are the brokers whose logs were looked at.
+def raise_tree(
+    nodes: Mapping[str, bytes], replicas: Iterable[Replica], seen: Collection[int], kept_until_ms: int
+) -> Raised:
+    """The tree for what the logs are now.
+
+    `seen` are the brokers whose logs were looked at. Until `kept_until_ms` (epoch time) nothing expires:
+    configs that keep more may have been set after the backup.
 
     Raises: ZnodeDamaged. Invariant: nothing on a disk that has a topic id is left out of the tree.
     """
@@ -136,6 +142,7 @@ def raise_tree(nodes: Mapping[str, bytes], replicas: Iterable[Replica], seen: Co
     }
     behind = sum(_write_topic(kept, name, topic, controller_epoch) for name, topic in topics.items())
     _raise_producer_ids(kept)
+    kept[paths.KEPT_UNTIL] = encode_kept_until(kept_until_ms)
     return Raised(
         _with_parents(kept),
         Changed(

@@ -37,6 +37,7 @@ from tenants.store import dump, migrating
 from tenants.store.engine import Store, StoreFault, sentence
 
 _SESSION_TIMEOUT_MS: Final = 10_000
+KEPT_MS: Final = 24 * 3600 * 1000
 _NEW_SUFFIX: Final = ".restoring"
 _OF_SQLITE: Final = ("", "-wal", "-shm")
 
@@ -48,6 +49,8 @@ class Wishes:
     """What the operator says."""
 
     passphrase: str | None = field(default=None, repr=False)
+    keep_for_ms: int = KEPT_MS
+    """So long nothing is removed by retention or compaction."""
     takes_foreign: bool = False
     """Go on although the archive is of another deployment."""
     logs_are_lost: bool = False
@@ -96,7 +99,7 @@ def _restore(
     manifest = reader.manifest
     _refuse_other_store(places, manifest, wishes)
     nodes = {node.path: node.data for node in reader.lines(TREE, TreeNode)}
-    raised, changed = _raised(places, nodes, wishes, tell)
+    raised, changed = _raised(places, nodes, wishes, now_ms, tell)
     written = [TreeNode(path, data) for path, data in raised.items()]
     new: dict[Path, Path] = {}
     """Where it is to be -> where it is made."""
@@ -199,7 +202,7 @@ def _refuse_other_store(places: Places, manifest: Manifest, wishes: Wishes) -> N
 
 
 def _raised(
-    places: Places, nodes: Mapping[str, bytes], wishes: Wishes, tell: Tell
+    places: Places, nodes: Mapping[str, bytes], wishes: Wishes, now_ms: int, tell: Tell
 ) -> tuple[dict[str, bytes], Changed]:
     directories = _log_directories(places, wishes)
     try:
@@ -212,7 +215,7 @@ def _raised(
             )
         replicas = list(survey(directories, lambda count: tell(f"logs: {count} so far")))
         tell(f"logs: {counted(len(replicas), 'replica')} of {counted(len(directories), 'broker')}")
-        raised = raise_tree(nodes, replicas, directories.keys())
+        raised = raise_tree(nodes, replicas, directories.keys(), now_ms + wishes.keep_for_ms)
     except ZnodeDamaged as error:
         raise CommandError(f"the backup's metadata cannot be read: {error}") from error
     return raised.nodes, raised.changed

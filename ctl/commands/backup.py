@@ -10,6 +10,7 @@ from typing import IO, Annotated, Final
 import msgspec
 import typer
 
+from contracts.units import parse_duration_ms
 from ctl.errors import CommandError, usage
 from ctl.options import DEFAULT_DATA_DIR, AsJson
 from ctl.output import print_facts, print_json
@@ -92,6 +93,10 @@ def restore(
     logs_lost: Annotated[
         bool, typer.Option("--logs-lost", help="Brokers' logs are gone for good: their topics begin empty.")
     ] = False,
+    keep_for: Annotated[
+        str,
+        typer.Option(metavar="TIME", help="So long retention and compaction remove nothing; 0: they may."),
+    ] = "24h",
     another_deployment: Annotated[
         bool, typer.Option("--another-deployment", help="Although the backup is of another deployment.")
     ] = False,
@@ -111,6 +116,7 @@ def restore(
 
     wishes = Wishes(
         passphrase=_passphrase(passphrase_file),
+        keep_for_ms=_duration_ms(keep_for),
         takes_foreign=another_deployment,
         logs_are_lost=logs_lost,
         logs=_log_directories(logs or []),
@@ -133,6 +139,7 @@ def restore(
             ("  made anew", _some((*changed.made_anew, *changed.grown))),
             ("  without logs", _some(changed.empty)),
             ("  to catch up", f"{changed.behind} partitions; {changed.moved} are elsewhere than then"),
+            ("expiry", f"held for {keep_for}: set configs that were changed since the backup by then"),
             ("orders dropped", f"{changed.orders} (deletions and moves of topics that were under way)"),
             ("next", "start the stack, then `portico doctor` and `portico instance list --absent`"),
         ]
@@ -171,6 +178,13 @@ def _passphrase(path: Path | None) -> str | None:
         return path.read_text().strip()
     except OSError as error:
         raise CommandError(f"the passphrase cannot be read from {path}: {error.strerror}") from error
+
+
+def _duration_ms(text: str) -> int:
+    try:
+        return parse_duration_ms(text)
+    except ValueError as error:
+        raise usage(f"--keep-for: {error}") from error
 
 
 def _log_directories(texts: list[str]) -> dict[int, tuple[Path, ...]]:

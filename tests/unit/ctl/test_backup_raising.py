@@ -1,6 +1,6 @@
 """An older metadata tree meets the logs that went on without it."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 from uuid import UUID
 
@@ -15,6 +15,7 @@ from broker.znodes import (
     TopicNode,
     decode_config,
     decode_controller_epoch,
+    decode_kept_until,
     decode_producer_id_block,
     decode_state,
     decode_topic,
@@ -65,6 +66,10 @@ def held(
     return Replica(broker_id, topic, partition, topic_id, epoch, end, made_ns)
 
 
+def raised_tree(nodes: Mapping[str, bytes], replicas: Iterable[Replica], seen: Collection[int]) -> Raised:
+    return raise_tree(nodes, replicas, seen, kept_until_ms=77)
+
+
 def state(raised: Raised, topic: str = "a", partition: int = 0) -> PartitionState:
     return decode_state(raised.nodes[paths.state_path(topic, partition)])
 
@@ -76,26 +81,26 @@ def topic_of(raised: Raised, topic: str = "a") -> TopicNode:
 def test_who_may_lead_is_who_has_the_most_in_the_latest_epoch() -> None:
     nodes = tree({"a": [(1, 2, 3)]}, isr=(1,))
     replicas = [held(1, epoch=5, end=900), held(2, epoch=7, end=40), held(3, epoch=7, end=30)]
-    raised = raise_tree(nodes, replicas, {1, 2, 3})
+    raised = raised_tree(nodes, replicas, {1, 2, 3})
     assert state(raised).isr == (2,)
     assert state(raised).leader == NO_LEADER
     assert state(raised).leader_epoch == 7 + EPOCHS_AHEAD
     assert raised.changed.behind == 1
-    alike = raise_tree(nodes, [held(each, epoch=7, end=40) for each in (1, 2, 3)], {1, 2, 3})
+    alike = raised_tree(nodes, [held(each, epoch=7, end=40) for each in (1, 2, 3)], {1, 2, 3})
     assert state(alike).isr == (1, 2, 3)
     assert alike.changed.behind == 0
 
 
 def test_whatever_fences_goes_above_what_was_given_out() -> None:
     nodes = tree({"a": [(1,)]}, epoch=9) | {MASTER_EPOCH_PATH: b"57"}
-    raised = raise_tree(nodes, [held(1, epoch=2)], {1})
+    raised = raised_tree(nodes, [held(1, epoch=2)], {1})
     assert state(raised).leader_epoch == 9 + EPOCHS_AHEAD
     epoch = decode_controller_epoch(raised.nodes[paths.CONTROLLER_EPOCH])
     assert epoch == 3 + EPOCHS_AHEAD == state(raised).controller_epoch
     last = decode_producer_id_block(raised.nodes[paths.PRODUCER_ID_BLOCK])
     assert last == 4999 + PRODUCER_IDS_AHEAD
     assert int(raised.nodes[MASTER_EPOCH_PATH]) == 57 + EPOCHS_AHEAD
-    never = raise_tree({}, [], set())
+    never = raised_tree({}, [], set())
     assert decode_producer_id_block(never.nodes[paths.PRODUCER_ID_BLOCK]) == PRODUCER_IDS_AHEAD - 1
 
 
@@ -105,7 +110,7 @@ def test_a_topic_that_only_the_disk_knows_comes_into_the_tree_and_expires_by_nob
         for broker in (2, 3)
         for index in (0, 2)
     ]
-    raised = raise_tree(tree({"a": [(1, 2)]}), [held(1), held(2), *replicas], {1, 2, 3})
+    raised = raised_tree(tree({"a": [(1, 2)]}), [held(1), held(2), *replicas], {1, 2, 3})
     assert raised.changed.found == ("b",)
     node = topic_of(raised, "b")
     assert node.topic_id == NEW
@@ -116,7 +121,7 @@ def test_a_topic_that_only_the_disk_knows_comes_into_the_tree_and_expires_by_nob
     assert config == {"retention.ms": "-1", "retention.bytes": "-1"}
     assert state(raised, "b", 2).isr == (2, 3)
     assert paths.state_path("b", 1) not in raised.nodes, "a controller gives it its first leader"
-    internal = raise_tree({}, [held(1, topic=OFFSETS_TOPIC)], {1})
+    internal = raised_tree({}, [held(1, topic=OFFSETS_TOPIC)], {1})
     layer = decode_config(internal.nodes[paths.topic_config_path(OFFSETS_TOPIC)])
     assert layer["cleanup.policy"] == "compact"
 
@@ -124,7 +129,7 @@ def test_a_topic_that_only_the_disk_knows_comes_into_the_tree_and_expires_by_nob
 def test_a_topic_that_was_made_anew_is_the_newer_one() -> None:
     nodes = tree({"a": [(1, 2), (1, 2)]})
     stale = held(2, topic_id=OLD, epoch=30, end=9_000)  # its broker was away when it was deleted
-    raised = raise_tree(nodes, [held(1, topic_id=NEW, epoch=0, end=5), stale], {1, 2})
+    raised = raised_tree(nodes, [held(1, topic_id=NEW, epoch=0, end=5), stale], {1, 2})
     assert raised.changed.made_anew == ("a",)
     assert topic_of(raised).topic_id == NEW
     assert set(topic_of(raised).partitions) == {0}
@@ -134,11 +139,11 @@ def test_a_topic_that_was_made_anew_is_the_newer_one() -> None:
     assert config["retention.ms"] == "-1", "the layer of then was another topic's"
     third = UUID(int=3)
     twice = [held(1, topic_id=NEW, made_ns=1), held(2, topic_id=third, made_ns=2)]
-    assert topic_of(raise_tree(nodes, twice, {1, 2})).topic_id == third
+    assert topic_of(raised_tree(nodes, twice, {1, 2})).topic_id == third
 
 
 def test_the_layer_of_a_topic_that_is_the_same_stays() -> None:
-    raised = raise_tree(tree({"a": [(1,)]}), [held(1), held(1, partition=1)], {1})
+    raised = raised_tree(tree({"a": [(1,)]}), [held(1), held(1, partition=1)], {1})
     assert raised.changed.grown == ("a",)
     assert topic_of(raised).partitions[1].replicas == (1,)
     assert decode_config(raised.nodes[paths.topic_config_path("a")]) == {"retention.ms": "1000"}
@@ -146,13 +151,13 @@ def test_the_layer_of_a_topic_that_is_the_same_stays() -> None:
 
 def test_a_partition_that_was_moved_is_where_its_logs_are() -> None:
     nodes = tree({"a": [(1, 2)]})
-    moved = raise_tree(nodes, [held(2, end=3), held(4, epoch=8)], {1, 2, 3, 4})
+    moved = raised_tree(nodes, [held(2, end=3), held(4, epoch=8)], {1, 2, 3, 4})
     assert topic_of(moved).partitions[0].replicas == (2, 4)
     assert state(moved).isr == (4,)
     assert moved.changed.moved == 1
-    unseen = raise_tree(nodes, [held(4, epoch=8)], {2, 4})
+    unseen = raised_tree(nodes, [held(4, epoch=8)], {2, 4})
     assert topic_of(unseen).partitions[0].replicas == (1, 4), "broker 1 may hold it"
-    lost_disk = raise_tree(nodes, [held(2)], {1, 2})
+    lost_disk = raised_tree(nodes, [held(2)], {1, 2})
     assert topic_of(lost_disk).partitions[0].replicas == (1, 2), "broker 1 fetches it again"
     assert state(lost_disk).isr == (2,)
 
@@ -168,26 +173,27 @@ def test_a_move_that_was_under_way_is_over() -> None:
         paths.broker_path(1): b"{}",
         paths.CONTROLLER: b"{}",
     }
-    raised = raise_tree(nodes, [held(each) for each in (1, 2, 3)], {1, 2, 3})
+    raised = raised_tree(nodes, [held(each) for each in (1, 2, 3)], {1, 2, 3})
     assert topic_of(raised).partitions[0] == Assignment((1, 2, 3))
     assert raised.changed.orders == 3
+    assert decode_kept_until(raised.nodes[paths.KEPT_UNTIL]) == 77
     gone = nodes.keys() - raised.nodes.keys()
     assert gone == nodes.keys() - tree({"a": [(1, 2, 3)]}).keys()
     assert paths.DELETE_TOPICS in raised.nodes and paths.LEFTOVER_REPLICAS in raised.nodes
 
 
 def test_a_topic_without_any_log_is_told_of_and_begins_above_what_was() -> None:
-    raised = raise_tree(tree({"a": [(1, 2)]}), [], {1, 2})
+    raised = raised_tree(tree({"a": [(1, 2)]}), [], {1, 2})
     assert raised.changed.empty == ("a",)
     assert state(raised).isr == (1, 2)
     assert state(raised).leader_epoch == 5 + EPOCHS_AHEAD
 
 
 def test_files_that_do_not_say_whose_they_are() -> None:
-    of_known = raise_tree(tree({"a": [(1,)]}), [held(1, topic_id=NOT_KNOWN, epoch=8)], {1})
+    of_known = raised_tree(tree({"a": [(1,)]}), [held(1, topic_id=NOT_KNOWN, epoch=8)], {1})
     assert topic_of(of_known).topic_id == OLD
     assert state(of_known).leader_epoch == 8 + EPOCHS_AHEAD
-    of_nobody = raise_tree({}, [held(1, topic_id=NOT_KNOWN)], {1})
+    of_nobody = raised_tree({}, [held(1, topic_id=NOT_KNOWN)], {1})
     assert paths.topic_path("a") not in of_nobody.nodes
 
 
@@ -220,7 +226,7 @@ _ASSIGNED = st.lists(
 def test_nothing_on_a_disk_is_left_out_or_fenced_out(
     topics: dict[str, list[tuple[int, ...]]], replicas: list[Replica]
 ) -> None:
-    raised = raise_tree(tree(topics), replicas, range(1, 5))
+    raised = raised_tree(tree(topics), replicas, range(1, 5))
     for path in raised.nodes:
         assert path.rpartition("/")[0] in {"", *raised.nodes}, path
     for replica in replicas:
