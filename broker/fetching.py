@@ -183,8 +183,10 @@ class Fetch:
         if self.call.is_gone:
             return
         started_ns = perf_counter_ns()
+        self._conclude(self._read_all(self._broker.now_ms()), started_ns, final=final)
+
+    def _conclude(self, reads: list[PartitionRead], started_ns: int, *, final: bool) -> None:
         now_ms = self._broker.now_ms()
-        reads = self._read_all(now_ms)
         found = sum(read.records_bytes for read in reads)
         missing = max(self.scan.min_bytes, 0) - found
         if (

@@ -2,9 +2,12 @@
 
 A batch is converted as it is read, so that what has no form in the old formats (control batches) neither
 counts as found nor stops a consumer in front of it. Converting costs time for every message, so an answer
-holds little; partitions take turns at being first.
+holds little, partitions take turns at being first, and it is done in steps, between which others have their
+turn.
 """
 
+from collections.abc import Generator
+from time import perf_counter_ns
 from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
@@ -27,6 +30,7 @@ _ONE_WHOLE_FROM: Final = 3
 _BYTES_MAX: Final = 2**31 - 1
 _READS_MAX: Final = 8
 """Slices that are opened for one answer; partitions behind them have their turn with the next."""
+_DONE: Final = object()
 _NONE: Final = int(ErrorCode.none.value)
 _UNKNOWN_TO_OLD: Final = {
     int(ErrorCode.kafka_storage_error.value): int(ErrorCode.not_leader_or_follower.value)
@@ -57,24 +61,50 @@ class _Room(NamedTuple):
 class LegacyFetch(Fetch):
     """One Fetch of an old client."""
 
-    __slots__ = ("_reads_left",)
+    __slots__ = ("_gave_way", "_reads_left", "_steps")
 
     def attempt(self, final: bool = False) -> None:
         """Answer if there is enough, or if it is time; else wait (on)."""
         self._reads_left = _READS_MAX
-        super().attempt(final)
+        self._gave_way = False
+        self._steps = self._attempt(final)
+        self._step()
 
-    def _read(
+    def _step(self) -> None:
+        """Convert a little more."""
+        if next(self._steps, _DONE) is not _DONE:
+            self._gave_way = True
+            self._broker.loop.call_soon(self._broker.go_on_in_turn, self.call, self._step)
+
+    def _attempt(self, final: bool) -> Generator[None, None, None]:
+        if self.call.is_gone:
+            return
+        started_ns = perf_counter_ns()
+        now_ms = self._broker.now_ms()
+        left = min(self.scan.max_bytes, self._broker.config.fetch_bytes_max)
+        allowances: dict[str, int] = {}
+        reads: list[PartitionRead] = []
+        is_first = True
+        for wanted in self.context.wanted:
+            read = yield from self._read_old(wanted, left, is_first, allowances, now_ms)
+            if read.records is not None:
+                is_first = False
+                left -= read.records_bytes
+            reads.append(read)
+        # What came meanwhile told nobody: it may be what would be waited for.
+        self._conclude(reads, started_ns, final=final or self._gave_way)
+
+    def _read_old(
         self, wanted: FetchPartition, left: int, is_first: bool, allowances: dict[str, int], now_ms: int
-    ) -> PartitionRead:
+    ) -> Generator[None, None, PartitionRead]:
         room = self._room(wanted, left, is_first)
         passed = wanted
         if not self._reads_left or (room.bytes_max == 0 and room.first_bytes_max == 0):
-            return _for_old(super()._read(wanted, 0, False, allowances, now_ms))
+            return _for_old(self._read(wanted, 0, False, allowances, now_ms))
         while self._reads_left:
             self._reads_left -= 1
-            found = super()._read(passed, left, room.first_bytes_max > 0, allowances, now_ms)
-            read, next_offset = self._converted(found, room, allowances)
+            found = self._read(passed, left, room.first_bytes_max > 0, allowances, now_ms)
+            read, next_offset = yield from self._converted(found, room, allowances)
             if read.error_code != _NONE or read.records or next_offset == passed.fetch_offset:
                 break
             passed = passed._replace(fetch_offset=next_offset)
@@ -90,7 +120,7 @@ class LegacyFetch(Fetch):
 
     def _converted(
         self, read: PartitionRead, room: _Room, allowances: dict[str, int]
-    ) -> tuple[PartitionRead, int]:
+    ) -> Generator[None, None, tuple[PartitionRead, int]]:
         """The read with messages instead of batches, and the offset behind them."""
         at = read.wanted.fetch_offset
         if not isinstance(read.records, LogSlice):
@@ -100,7 +130,7 @@ class LegacyFetch(Fetch):
             allowances[read.instance_id] += read.records_bytes
             bytes_max = min(bytes_max, max(0, allowances[read.instance_id]))
         try:
-            down = message_set_of(
+            down = yield from message_set_of(
                 memoryview(read.records.read()),
                 MAGIC_V1 if self.call.api_version >= _V1_FROM else MAGIC_V0,
                 at,

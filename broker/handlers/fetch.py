@@ -5,8 +5,8 @@ limits; records leave by sendfile. Incremental sessions (KIP-227). A tenant's an
 second of its rate and is charged in full. read_committed sees records below the last stable offset.
 Only leaders answer: others say NOT_LEADER_OR_FOLLOWER, and the client asks for metadata. A broker of this
 cluster may fetch as a replica: all there is, in a session of its own, without quota.
-Old clients (v0-3) get messages of format v0 or v1, uncompressed; what takes long to convert (a batch of more
-than 50,000 records, or of 8 MiB decompressed) is CORRUPT_MESSAGE to them.
+Old clients (v0-3) get messages of format v0 or v1, uncompressed, converted in turns with others; a batch of
+more than 50,000 records, or of 8 MiB decompressed, is CORRUPT_MESSAGE to them.
 Deliberately not done: fetching from replicas (the preferred replica is none), aborted
 transactions (there are no transactions).
 Versions: v1 throttle time; v2 format v1; v3 limit of the answer (KIP-74); v4 record batches; v5 log start

@@ -57,7 +57,7 @@ CONSTANTS: Final[dict[str, tuple[str, ...]]] = {
     "wire.record_lengths": ("WALKED_HERE_MAX",),
     "wire.compression": ("PAYLOAD_BYTES_MAX",),
     "wire.legacy.message_set": ("MESSAGES_MAX",),
-    "wire.legacy.conversion": ("RECORDS_DOWN_MAX", "PAYLOAD_DOWN_MAX"),
+    "wire.legacy.conversion": ("RECORDS_DOWN_MAX", "PAYLOAD_DOWN_MAX", "RECORDS_PER_STEP"),
     "broker.legacy_fetching": ("ANSWER_BYTES_MAX",),
     "broker.log.payload": ("SAMPLE_EVERY",),
     "broker.scanning.scanner": ("IN_PROCESS_MAX",),

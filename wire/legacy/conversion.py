@@ -7,7 +7,7 @@ it can take at once. (Kafka compresses them again, and refuses zstd.)
 Source: Kafka LogValidator.validateMessagesAndAssignOffsets, RecordsUtil.downConvert; KIP-283.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
@@ -31,6 +31,12 @@ RECORDS_DOWN_MAX: Final = 50_000
 """Of a batch that old consumers can be given: to come to the last one, all have to be passed."""
 PAYLOAD_DOWN_MAX: Final = 8 * 1024 * 1024
 """The same for what it decompresses to."""
+RECORDS_PER_STEP: Final = 200
+"""Of those that are converted, or passed on the way to them: a millisecond at most."""
+_PASSED_PER_STEP: Final = 100
+"""Batches."""
+_SHORT_BYTES: Final = 16 * 1024
+"""A batch of more may take long to decompress, which is a step of its own."""
 
 
 class Down(NamedTuple):
@@ -58,18 +64,24 @@ def message_set_of(
     *,
     first_bytes_max: int = 0,
     cuts_first: bool = False,
-) -> Down:
+) -> Generator[None, None, Down]:
     """At most `bytes_max` bytes of messages from `from_offset` on; `batches` may end within one.
 
     The first message may have `first_bytes_max`, whatever `bytes_max` says. A still larger one is cut there
     with `cuts_first`, from which old consumers learn that they have to ask for more, else left for later.
-    Raises: BatchError for records that cannot be read.
+    At each `yield` others may have their turn. Raises: BatchError for records that cannot be read.
     """
     out = bytearray()
     next_offset = from_offset
-    for header, records in _readable(batches, from_offset):
+    for passed, (header, records) in enumerate(_readable(batches, from_offset), 1):
         stamped = header.is_log_append_time
-        for offset, timestamp_ms, key, value in _records(header, records, from_offset):
+        if passed % _PASSED_PER_STEP == 0 or header.size_bytes > _SHORT_BYTES:
+            yield
+        for found in _records(header, records, from_offset):
+            if found is None:
+                yield
+                continue
+            offset, timestamp_ms, key, value = found
             message = write_message(magic, offset, timestamp_ms, key, value, log_append_time=stamped)
             if len(out) + len(message) > bytes_max:
                 if out:
@@ -100,8 +112,9 @@ def _readable(batches: memoryview, from_offset: int) -> Iterator[tuple[BatchHead
 
 def _records(
     header: BatchHeader, records: memoryview, from_offset: int
-) -> Iterator[tuple[int, int, bytes | None, bytes | None]]:
-    """(offset, timestamp, key, value) of each record from `from_offset` on. Raises: BatchError."""
+) -> Iterator[tuple[int, int, bytes | None, bytes | None] | None]:
+    """(offset, timestamp, key, value) of each record from `from_offset` on; None where a step ends. Raises:
+    BatchError."""
     if not header.record_count:
         return
     if header.record_count > RECORDS_DOWN_MAX:
@@ -113,7 +126,9 @@ def _records(
     stamped = header.max_timestamp_ms if header.is_log_append_time else None
     at = 0
     try:
-        for _ in range(header.record_count):
+        for number in range(header.record_count):
+            if number % RECORDS_PER_STEP == RECORDS_PER_STEP - 1:
+                yield None
             size, at = read_varint(payload, at)
             behind = at + size
             if size < 0 or behind > len(payload):

@@ -1,5 +1,7 @@
 """Message sets to record batches and back."""
 
+from collections.abc import Generator
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,6 +29,7 @@ from wire.compression import compress, decompress
 from wire.legacy.conversion import (
     PAYLOAD_DOWN_MAX,
     RECORDS_DOWN_MAX,
+    RECORDS_PER_STEP,
     Down,
     message_set_of,
     record_batch_of,
@@ -69,7 +72,18 @@ RECORDS = [Record(0, 50, b"a", b"1", (("h", b"x"),)), Record(0, 51, None, b"2"),
 def down(
     data: bytes, magic: int = 1, at: int = 0, limit: int = MANY, *, first: int = 0, cuts_first: bool = False
 ) -> Down:
-    return message_set_of(memoryview(data), magic, at, limit, first_bytes_max=first, cuts_first=cuts_first)
+    return _converted(
+        message_set_of(memoryview(data), magic, at, limit, first_bytes_max=first, cuts_first=cuts_first)
+    )
+
+
+def _converted(steps: Generator[None, None, Down]) -> Down:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: Down = end.value
+            return found
 
 
 @pytest.mark.parametrize("codec", [*CODECS.values(), CODEC_ZSTD])
@@ -179,10 +193,21 @@ def test_old_consumers_always_get_on(
     assert seen == rows
 
 
+@pytest.mark.parametrize("at", [0, 990])
+def test_no_step_converts_or_passes_many(at: int) -> None:
+    """Records of one batch, and batches of one record."""
+    rows = [Record(0, 0, None, b"v")] * 1_000
+    one = batch_at(0, rows)
+    many = b"".join(batch_at(number, rows[:1]) for number in range(1_000))
+    for batches in (one, many):
+        steps = message_set_of(memoryview(batches), 1, at, MANY)
+        assert sum(1 for _ in steps) >= (1_000 if batches is one else 1_000 - at) // RECORDS_PER_STEP
+
+
 @pytest.mark.parametrize(("count", "value_bytes"), [(RECORDS_DOWN_MAX + 1, 0), (10, PAYLOAD_DOWN_MAX // 9)])
 def test_what_takes_long_to_convert_is_refused(count: int, value_bytes: int) -> None:
     rows = [Record(0, 0, None, bytes(value_bytes))] * count
     batch = build_batch(rows, attributes=4, payload=compress(encode_records(rows), 4))
     with pytest.raises(BatchError) as refused:
-        message_set_of(memoryview(batch), 1, count - 1, 1_000)
+        _converted(message_set_of(memoryview(batch), 1, count - 1, 1_000))
     assert refused.value.error_code is ErrorCode.corrupt_message
