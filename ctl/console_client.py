@@ -79,20 +79,50 @@ class Console:
                 return items
             cursor = {"cursor": page["next_cursor"]}
 
-    def call(self, method: str, path: str, body: Any = None, params: dict[str, Any] | None = None) -> Any:
+    def begin(self, path: str, body: Any) -> Any:
+        """POST what takes its time; the operation. Raises: CommandError."""
+        return self.call("POST", path, body, headers={"Prefer": "respond-async"})
+
+    def follow(self, operation: Any) -> Any:
+        """The instance of an operation, once that has succeeded. Raises: CommandError with the reason."""
+        deadline = time.monotonic() + _SERVE_TIMEOUT_S
+        while operation["state"] == "running":
+            if time.monotonic() > deadline:
+                reached = operation["progress"] or {"done": 0, "total": 0}
+                raise CommandError(
+                    f"{operation['kind']} still runs after {_SERVE_TIMEOUT_S:.0f} s, {reached['done']} of "
+                    f"{reached['total']} gateways and brokers follow: do they run? (`portico doctor`)"
+                )
+            time.sleep(0.05)
+            operation = self.get(f"operations/{operation['id']}")
+        if operation["state"] == "failed":
+            raise CommandError(f"instance {operation['instance_id']} failed: {operation['error']}")
+        return self.get(f"instances/{operation['instance_id']}")
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        params: dict[str, Any] | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> Any:
         """Call the API; an answer without content is None. Raises: CommandError."""
         query = dict(params or {})
         if self._tenant is not None:
             query["tenant"] = self._tenant
-        response = self._send(method, f"/v1/{path}", body, query)
+        response = self._send(method, f"/v1/{path}", body, query, headers or {})
         if response.status_code >= 400:
             raise _failure(response)
         return response.json() if response.content else None
 
-    def _send(self, method: str, path: str, body: Any, query: dict[str, Any]) -> httpx.Response:
+    def _send(
+        self, method: str, path: str, body: Any, query: dict[str, Any], headers: dict[str, str]
+    ) -> httpx.Response:
         """Send it, and once more where the connection broke: reads, and POSTs, which have a key and so are
         carried out once. A POST that is still carried out is waited for. Raises: CommandError."""
-        headers = {"Idempotency-Key": str(uuid.uuid4())} if method == "POST" else {}
+        if method == "POST":
+            headers = {**headers, "Idempotency-Key": str(uuid.uuid4())}
         tries = _TRIES if method in ("GET", "POST") else 1
         while True:
             tries -= 1

@@ -40,6 +40,7 @@ from tenants.usecases.ceilings import Ceilings
 from tenants.usecases.deletions import Deletions
 from tenants.usecases.idempotency import Idempotency
 from tenants.usecases.instances import Instances
+from tenants.usecases.operations import Operations
 from tenants.usecases.pipeline_runs import PipelineRuns
 from tenants.usecases.placement import Placement, port_is_free
 from tenants.usecases.topics import Topics
@@ -107,6 +108,7 @@ class Console:
         self.shared = self._shared_session() if self.store.is_shared else None
         """With the other control processes of the same database."""
         self.office: Office = self.shared or SoleOffice()
+        self.operations = Operations(self.store, lambda: list(self.feed.followers().values()), self.office)
         self.purge = Purge(
             self.store,
             self.gateways,
@@ -168,6 +170,7 @@ class Console:
     def start(self, tasks: Supervised) -> None:
         """Start what calls the brokers, on the loop of the console's routes."""
         tasks.spawn("purge", self.purge.run)
+        tasks.spawn("operations", self.operations.run)
         tasks.spawn("system-topics", SystemTopics(self.store, self.cluster, self.office).run)
 
     async def cluster(self, cluster_id: str) -> Cluster:

@@ -47,6 +47,9 @@ def create(
     request_percent: RequestPercent = None,
     auto_create_topics: AutoCreate = None,
     legacy_clients: LegacyClients = None,
+    wait: Annotated[
+        bool, typer.Option("--wait/--no-wait", help="Until it serves; else print what follows.")
+    ] = True,
     as_json: AsJson = False,
     tenant: Tenant = None,
     data_dir: DataDir = DEFAULT_DATA_DIR,
@@ -66,8 +69,9 @@ def create(
     if request_percent is not None:
         body["request_percent"] = request_percent
     with Console.of(data_dir, tenant) as console:
-        created = console.call("POST", "instances", body)
-        _show(console.wait_until_serving(created["id"]), as_json)
+        operation = console.begin("instances", body)
+        instance = console.follow(operation) if wait else console.get(f"instances/{operation['instance_id']}")
+        _show(instance, as_json)
 
 
 def _optional(

@@ -4,12 +4,13 @@ import asyncio
 from datetime import datetime
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Path
+from fastapi import APIRouter, Path, Response
 from pydantic import Field
 
 from runtime.clock import monotonic_ms
-from tenants.api import models, views
+from tenants.api import models
 from tenants.api.context import Asker, Operator, Paging, Plane, Tenant, after_key, at
+from tenants.api.following import CHANGES, LASTS, Followed
 from tenants.api.instances import EVERYBODY
 from tenants.api.models import Bytes, RequestModel, ViewModel
 from tenants.console import Console
@@ -119,25 +120,33 @@ def _deleted_view(plane: Console, instance: Instance, found: Found | None, linea
     )
 
 
-@router.post("/deleted-instances/{instance}/undelete")
+@router.post("/deleted-instances/{instance}/undelete", response_model=models.InstanceView, responses=CHANGES)
 async def undelete_instance(
     plane: Plane,
     caller: Asker,
     instance: Reference,
+    followed: Followed,
     body: Undelete = _AS_IT_WAS,
     tenant: Tenant = None,
-) -> models.InstanceView:
+) -> models.InstanceView | Response:
     """Bring it back with its id, topics, vports and offsets: `creating` until every gateway serves it."""
     home = await asyncio.to_thread(plane.accounts.tenant_for, caller, tenant)
     back = await asyncio.to_thread(plane.deletions.undelete, caller, home, instance, body.name)
-    return await views.instance_view(plane, back)
+    return await followed.told(back)
 
 
-@router.post("/deleted-instances/{instance}/purge", status_code=202)
-async def purge_instance(plane: Plane, operator: Operator, instance: Reference) -> models.InstanceView:
+@router.post(
+    "/deleted-instances/{instance}/purge",
+    status_code=202,
+    response_model=models.InstanceView,
+    responses=LASTS,
+)
+async def purge_instance(
+    plane: Plane, operator: Operator, instance: Reference, followed: Followed
+) -> models.InstanceView | Response:
     """Remove its data now, whatever is left of its grace. Nothing brings it back."""
     purged = await asyncio.to_thread(plane.deletions.purge, operator, instance)
-    return await views.instance_view(plane, purged)
+    return await followed.told(purged)
 
 
 @router.get("/absent-instances")
@@ -162,27 +171,37 @@ def _absent_view(found: Found, state: State | None) -> AbsentView:
     )
 
 
-@router.post("/absent-instances/{instance}/adopt", status_code=201)
+@router.post(
+    "/absent-instances/{instance}/adopt",
+    status_code=201,
+    response_model=models.InstanceView,
+    responses=CHANGES,
+)
 async def adopt_instance(
-    plane: Plane, operator: Operator, instance: Reference, body: Adopt
-) -> models.InstanceView:
+    plane: Plane, operator: Operator, instance: Reference, followed: Followed, body: Adopt
+) -> models.InstanceView | Response:
     """Make it anew for the data found: id, topics, offsets, and its vports where they are free."""
     home = await asyncio.to_thread(plane.accounts.tenant_for, operator, body.tenant)
     wanted = Adoption(**(body.model_dump() | {"tenant": home}))
     found = _found(plane, instance)
     adopted = await asyncio.to_thread(plane.deletions.adopt, operator, found, wanted)
-    return await views.instance_view(plane, adopted)
+    return await followed.told(adopted)
 
 
-@router.post("/absent-instances/{instance}/discard", status_code=202)
+@router.post(
+    "/absent-instances/{instance}/discard",
+    status_code=202,
+    response_model=models.InstanceView,
+    responses=LASTS,
+)
 async def discard_instance(
-    plane: Plane, operator: Operator, instance: Reference, tenant: Tenant = None
-) -> models.InstanceView:
+    plane: Plane, operator: Operator, instance: Reference, followed: Followed, tenant: Tenant = None
+) -> models.InstanceView | Response:
     """Delete it: kept for its grace like anything that is deleted, then purged."""
     home = await asyncio.to_thread(plane.accounts.tenant_for, operator, tenant)
     found = _found(plane, instance)
     discarded = await asyncio.to_thread(plane.deletions.discard, operator, found, Adoption(tenant=home))
-    return await views.instance_view(plane, discarded)
+    return await followed.told(discarded)
 
 
 def _found(plane: Console, instance_id: str) -> Found:

@@ -7,6 +7,7 @@ from fastapi import APIRouter, Response
 
 from tenants.api import models, views
 from tenants.api.context import Asker, Found, Paging, Plane, Tenant, after_key
+from tenants.api.following import CHANGES, LASTS, Followed
 from tenants.api.versions import Versioned
 from tenants.usecases.instances import Change, NewInstance
 
@@ -26,16 +27,17 @@ async def instances(plane: Plane, caller: Asker, page: Paging, tenant: Tenant = 
     return models.InstanceList(items=await views.instance_views(plane, found), next_cursor=cursor)
 
 
-@router.post("", status_code=201)
+@router.post("", status_code=201, response_model=models.InstanceView, responses=CHANGES)
 async def create_instance(
     plane: Plane,
     caller: Asker,
     response: Response,
     version: Versioned,
+    followed: Followed,
     body: models.InstanceCreate,
     tenant: Tenant = None,
-) -> models.InstanceView:
-    """Order an instance. It is `creating` until every gateway serves it: poll it."""
+) -> models.InstanceView | Response:
+    """Order an instance. It is `creating` until every gateway serves it: poll it, or its operation."""
     home = await asyncio.to_thread(plane.accounts.tenant_for, caller, tenant)
     order = NewInstance(
         name=body.name,
@@ -53,7 +55,7 @@ async def create_instance(
     created = await asyncio.to_thread(plane.instances.create, caller, home, order)
     version.tell(created)
     response.headers["Location"] = f"/v1/instances/{created.id}"
-    return await views.instance_view(plane, created)
+    return await followed.told(created)
 
 
 @router.get("/{instance}")
@@ -63,10 +65,15 @@ async def instance(plane: Plane, found: Found, version: Versioned) -> models.Ins
     return await views.instance_view(plane, found)
 
 
-@router.patch("/{instance}")
+@router.patch("/{instance}", response_model=models.InstanceView, responses=CHANGES)
 async def change_instance(
-    plane: Plane, caller: Asker, found: Found, version: Versioned, body: models.InstanceChange
-) -> models.InstanceView:
+    plane: Plane,
+    caller: Asker,
+    found: Found,
+    version: Versioned,
+    followed: Followed,
+    body: models.InstanceChange,
+) -> models.InstanceView | Response:
     """Resize, rename, limits and switches. Rates and capacity take effect within two periods, and nobody
     is disconnected. Less capacity than is stored is refused: it would block every producer at once."""
     wanted = Change(
@@ -85,40 +92,40 @@ async def change_instance(
         plane.instances.expecting(version.expected).change, caller, found.id, None, wanted, usage
     )
     version.tell(changed)
-    return await views.instance_view(plane, changed)
+    return await followed.told(changed)
 
 
-@router.delete("/{instance}", status_code=202)
+@router.delete("/{instance}", status_code=202, response_model=models.InstanceView, responses=LASTS)
 async def delete_instance(
-    plane: Plane, caller: Asker, found: Found, version: Versioned
-) -> models.InstanceView:
+    plane: Plane, caller: Asker, found: Found, version: Versioned, followed: Followed
+) -> models.InstanceView | Response:
     """Delete it: gone for everybody at once and its name free; its data is purged in the background."""
     deleted = await asyncio.to_thread(
         plane.instances.expecting(version.expected).delete, caller, found.id, None
     )
     version.tell(deleted)
-    return await views.instance_view(plane, deleted)
+    return await followed.told(deleted)
 
 
-@router.post("/{instance}/suspend")
+@router.post("/{instance}/suspend", response_model=models.InstanceView, responses=CHANGES)
 async def suspend_instance(
-    plane: Plane, caller: Asker, found: Found, version: Versioned
-) -> models.InstanceView:
+    plane: Plane, caller: Asker, found: Found, version: Versioned, followed: Followed
+) -> models.InstanceView | Response:
     """Cut its clients and admit none. Its address stays its own; data and retention go on."""
     suspended = await asyncio.to_thread(
         plane.instances.expecting(version.expected).suspend, caller, found.id, None
     )
     version.tell(suspended)
-    return await views.instance_view(plane, suspended)
+    return await followed.told(suspended)
 
 
-@router.post("/{instance}/resume")
+@router.post("/{instance}/resume", response_model=models.InstanceView, responses=CHANGES)
 async def resume_instance(
-    plane: Plane, caller: Asker, found: Found, version: Versioned
-) -> models.InstanceView:
+    plane: Plane, caller: Asker, found: Found, version: Versioned, followed: Followed
+) -> models.InstanceView | Response:
     """Serve a suspended instance again: `creating` until every gateway does."""
     resumed = await asyncio.to_thread(
         plane.instances.expecting(version.expected).resume, caller, found.id, None
     )
     version.tell(resumed)
-    return await views.instance_view(plane, resumed)
+    return await followed.told(resumed)

@@ -235,7 +235,7 @@ operations = Table(
     Column("instance_id", String(12), nullable=False, index=True),
     Column("revision", BigInteger, nullable=False),
     Column("started_at_ms", BigInteger, nullable=False),
-    Column("ended_at_ms", BigInteger),
+    Column("ended_at_ms", BigInteger, index=True),
     Column("error", Text),
     Index("ix_operations_tenant_started_at_ms", "tenant", "started_at_ms"),
 )

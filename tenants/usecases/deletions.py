@@ -8,11 +8,12 @@ from contracts.names import is_instance_id
 from contracts.specs import Deletion, InstanceSpec, InstanceState, Limits
 from runtime.clock import epoch_ms
 from tenants import lifecycle
+from tenants.credentials import new_id
 from tenants.errors import Conflict, Invalid, NotFound, no_instance
 from tenants.found import Found
 from tenants.lifecycle import Event, Fault, State
 from tenants.model import SYSTEM_TENANT, Caller, Instance
-from tenants.store import audit, instances, registry
+from tenants.store import audit, instances, operations, registry
 from tenants.store.audit import Entry
 from tenants.store.engine import Store, feed_position
 from tenants.usecases.ceilings import Ceilings
@@ -88,7 +89,7 @@ class Deletions:
             instances.save(connection, back, now_ms)
             self._placement.extend(connection, _again(connection, back.id), now_ms)
             _audit(connection, caller, back, "instance.undelete", wanted, now_ms)
-            saved = _again(connection, back.id)
+            saved = _begun(connection, back.id, "instance.undelete", now_ms)
         self._changed()
         return saved
 
@@ -111,7 +112,7 @@ class Deletions:
             registry.free_endpoints(connection, gone.id, now_ms)
             instances.save(connection, gone.with_(state=after, deletion=deletion), now_ms)
             _audit(connection, caller, gone, "instance.purge", gone.name, now_ms)
-            saved = _again(connection, gone.id)
+            saved = _begun(connection, gone.id, "instance.purge", now_ms)
         self._changed()
         return saved
 
@@ -150,7 +151,7 @@ class Deletions:
             if not discards:
                 self._placement.give_listeners(connection, _again(connection, saved.id), now_ms)
             _audit(connection, caller, saved, action, saved.name, now_ms)
-            saved = _again(connection, saved.id)
+            saved = _begun(connection, saved.id, action, now_ms)
         self._changed()
         return saved
 
@@ -262,6 +263,13 @@ def _check_name(connection: Any, tenant: str, name: str) -> None:
         raise Invalid([Fault("name", fault)])
     if instances.by_name(connection, tenant, name) is not None:
         raise Conflict(f"an instance named '{name}' exists already: give another name (--name)")
+
+
+def _begun(connection: Any, instance_id: str, action: str, now_ms: int) -> Instance:
+    """The instance as it is now, and the operation that follows what was done to it."""
+    saved = _again(connection, instance_id)
+    operations.begin(connection, new_id("op"), saved, action, now_ms)
+    return saved
 
 
 def _again(connection: Any, instance_id: str) -> Instance:

@@ -13,10 +13,11 @@ from contracts.request_time import default_request_percent
 from contracts.specs import Deletion, FullBehaviour, Limits
 from runtime.clock import epoch_ms
 from tenants import cidrs, lifecycle
+from tenants.credentials import new_id
 from tenants.errors import Conflict, Exists, Invalid, Stale, no_instance
 from tenants.lifecycle import Event, Fault, State
 from tenants.model import DEFAULT_TENANT, SYSTEM_TENANT, Caller, Instance
-from tenants.store import audit, instances, registry
+from tenants.store import audit, instances, operations, registry
 from tenants.store.audit import Entry
 from tenants.store.engine import Store, feed_position
 from tenants.store.instances import Named
@@ -166,6 +167,7 @@ class Instances:
             self._placement.give_listeners(connection, saved, now_ms)
             _audit(connection, caller, saved, "instance.create", saved.name, now_ms)
             saved = _again(connection, saved.id)
+            operations.begin(connection, new_id("op"), saved, "instance.create", now_ms)
         self._changed()
         return saved
 
@@ -348,6 +350,8 @@ class Instances:
             saved = instances.save(connection, wanted, now_ms)
             _audit(connection, caller, saved, action, detail or _difference(before, saved), now_ms)
             saved = _again(connection, saved.id)
+            if action.startswith("instance."):
+                operations.begin(connection, new_id("op"), saved, action, now_ms)
         self._changed()
         return saved
 

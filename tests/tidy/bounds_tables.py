@@ -93,6 +93,7 @@ CONSTANTS: Final[dict[str, tuple[str, ...]]] = {
         "REQUESTS_MAX_PER_TENANT",
     ),
     "tenants.store.idempotency": ("KEPT_MS", "KEYS_MAX_PER_TENANT", "ABANDONED_MS"),
+    "tenants.store.operations": ("OPERATIONS_MAX_PER_TENANT",),
     "tenants.usecases.idempotency": ("BODY_BYTES_MAX",),
     "tenants.usecases.access_keys": ("ACCESS_KEYS_MAX",),
     "tenants.ckafka.endpoint": ("BODY_BYTES_MAX",),

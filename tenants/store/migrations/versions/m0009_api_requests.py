@@ -42,7 +42,8 @@ def upgrade() -> None:
         sa.Column("error", sa.Text(), nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_operations")),
     )
-    op.create_index(op.f("ix_operations_instance_id"), "operations", ["instance_id"], unique=False)
+    for column in ("instance_id", "ended_at_ms"):
+        op.create_index(op.f(f"ix_operations_{column}"), "operations", [column], unique=False)
     op.create_index(
         "ix_operations_tenant_started_at_ms", "operations", ["tenant", "started_at_ms"], unique=False
     )
