@@ -13,7 +13,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 import httpx
@@ -23,6 +25,7 @@ from ctl.stack.zookeeper import class_path, is_serving, java_program
 from tests.kubernetes.chart import NAMESPACE, ROOT, Manifest, one, pods
 
 _READY_TIMEOUT_S: Final = 120.0
+_RUN_TIMEOUT_S: Final = 400.0
 _DOCKERFILE: Final = ROOT / "helm" / "images" / "Dockerfile"
 
 
@@ -59,15 +62,24 @@ class Pod:
 class Cluster:
     """All pods of a release."""
 
-    def __init__(self, manifests: list[Manifest], directory: Path) -> None:
+    def __init__(
+        self,
+        manifests: list[Manifest],
+        directory: Path,
+        secrets_of_others: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+        api_server: str = "",
+    ) -> None:
+        """`secrets_of_others`: those that the chart only names. `api_server`: Kubernetes', for the pods that
+        have a token for it."""
         self.manifests = manifests
         self.directory = directory
+        self.api_server = api_server
         self.secrets = {
             m["metadata"]["name"]: {k: base64.b64decode(v).decode() for k, v in m.get("data", {}).items()}
             | m.get("stringData", {})
             for m in manifests
             if m["kind"] == "Secret"
-        }
+        } | {name: dict(values) for name, values in secrets_of_others.items()}
         subnet = f"127.{1 + secrets.randbelow(250)}.{secrets.randbelow(250)}"
         self.pods: list[Pod] = []
         for owner, template in pods(manifests):
@@ -103,6 +115,8 @@ class Cluster:
         environment = {"PATH": os.environ["PATH"], "HOME": str(pod.directory)}
         environment |= {each["name"]: self._variable(pod, each) for each in container.get("env", [])}
         arguments = [self._rewritten(pod, container, each, environment) for each in container["args"]]
+        if pod.spec["automountServiceAccountToken"]:  # instead of the token and address of the pod
+            arguments.append(f"--server={self.api_server}")
         with pod.log(container["name"]).open("ab") as log:
             pod.processes[container["name"]] = subprocess.Popen(
                 [*entry_point(), *arguments], cwd=ROOT, env=environment, stdout=log, stderr=log
@@ -134,6 +148,9 @@ class Cluster:
             path = mount["mountPath"]
             if path != "/tmp" and path in text:
                 return text.replace(path, str(self._volume(pod, mount["name"])), 1)
+            above = re.search(r"(?<==)/var/lib/[\w/]+$", text)
+            if above and path.startswith(f"{above[0]}/"):
+                return text.replace(above[0], str(self._around(pod, mount, above[0])), 1)
         return self._named(text)
 
     def _volume(self, pod: Pod, name: str) -> Path:
@@ -143,6 +160,15 @@ class Cluster:
         if "secret" in volume:
             for key, value in self.secrets[volume["secret"]["secretName"]].items():
                 (directory / key).write_text(value)
+        return directory
+
+    def _around(self, pod: Pod, mount: Manifest, path: str) -> Path:
+        """A directory of the image in which a volume is mounted."""
+        directory = pod.directory / "image" / path.lstrip("/")
+        inside = directory / Path(mount["mountPath"]).relative_to(path)
+        if not inside.is_symlink():
+            inside.parent.mkdir(parents=True, exist_ok=True)
+            inside.symlink_to(self._volume(pod, mount["name"]))
         return directory
 
     def _named(self, text: str) -> str:
@@ -236,7 +262,8 @@ class Cluster:
 
     def run(self, manifest: Manifest) -> subprocess.CompletedProcess[str]:
         """A pod that ends by itself, such as the one of `helm test`."""
-        pod = Pod(manifest["metadata"]["name"], "127.0.0.1", manifest, self.directory / "run")
+        name = manifest["metadata"]["name"]
+        pod = Pod(name, "127.0.0.1", manifest, self.directory / f"run-{name}")
         pod.directory.mkdir(parents=True, exist_ok=True)
         (container,) = pod.spec["containers"]
         environment = {"PATH": os.environ["PATH"], "HOME": str(pod.directory)}
@@ -248,5 +275,5 @@ class Cluster:
             env=environment,
             capture_output=True,
             text=True,
-            timeout=180,
+            timeout=_RUN_TIMEOUT_S,
         )

@@ -105,8 +105,9 @@ class Kubernetes:
         await self._http.aclose()
 
 
-@pytest.fixture
-async def kubernetes() -> AsyncIterator[Kubernetes]:
+@asynccontextmanager
+async def emulated() -> AsyncIterator[Kubernetes]:
+    """An API server in this process."""
     async with kmock.KubernetesEmulator() as emulator, kmock.Server(emulator) as server:
         emulator.resources["v1/namespaces"] = kmock.ResourceInfo(kind="Namespace", namespaced=False)
         for kind, plural in (("KafkaInstance", "kafkainstances"), ("KafkaTopic", "kafkatopics")):
@@ -120,6 +121,12 @@ async def kubernetes() -> AsyncIterator[Kubernetes]:
         api = Kubernetes(str(server.url))
         yield api
         await api.aclose()
+
+
+@pytest.fixture
+async def kubernetes() -> AsyncIterator[Kubernetes]:
+    async with emulated() as api:
+        yield api
 
 
 @asynccontextmanager

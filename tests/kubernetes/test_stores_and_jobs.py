@@ -1,0 +1,147 @@
+"""With stores and reconciler, as in production: two control planes, objects that are kept, jobs that run."""
+
+import asyncio
+import copy
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+import pytest
+
+from tests.kubernetes.chart import Manifest, one, render
+from tests.kubernetes.cluster import Cluster, Pod
+from tests.kubernetes.test_reconciler import Kubernetes, emulated, instance_spec
+from tests.servers.postgres import PostgresServer
+from tests.servers.redis_server import RedisServer
+
+VALUES: Final = {
+    "control": {"replicas": 2, "usageIntervalMs": 1000, "systemWhitelist": ["127.0.0.0/8"]},
+    "broker": {"replicas": 1},
+    "gateway": {"replicas": 1, "workers": 1, "vports": {"first": 20000, "last": 20029}},
+    "zookeeper": {"mode": "bundled"},
+    "postgres": {"mode": "external", "existingSecret": "our-postgres"},
+    "redis": {"mode": "external", "existingSecret": "our-redis"},
+    "operator": {"tenants": {"shop": "default"}},
+    "pipeline": {"enabled": True},
+    "monitoring": {"podMonitor": {"enabled": True}},
+}
+_PATIENCE_S: Final = 90.0
+
+
+@pytest.fixture(scope="module")
+def cluster(
+    tmp_path_factory: pytest.TempPathFactory, postgres: PostgresServer, redis_server: RedisServer
+) -> Iterator[Cluster]:
+    stores = {
+        "our-postgres": {"url": postgres.url(postgres.new_database())},
+        "our-redis": {"url": redis_server.url.text},
+    }
+    running = Cluster(render(VALUES), tmp_path_factory.mktemp("kubernetes"), stores)
+    try:
+        running.start_zookeeper()
+        running.start("control", "broker", "gateway")
+        yield running
+    finally:
+        running.kill_all()
+
+
+def _api(cluster: Cluster, pod: Pod) -> httpx.Client:
+    """The console of one pod."""
+    key = cluster.secrets["demo-portico-secrets"]["operator-key"]
+    (container,) = pod.spec["containers"]
+    return httpx.Client(
+        base_url=f"http://{pod.address}:{pod.port(container, 'http-console')}/v1/",
+        headers={"Authorization": f"Bearer {key}"},
+        timeout=30,
+        trust_env=False,
+    )
+
+
+def _runs_jobs(cluster: Cluster, pod: Pod) -> bool:
+    (container,) = pod.spec["containers"]
+    url = f"http://{pod.address}:{pod.port(container, 'metrics')}/metrics"
+    secret = cluster.secrets["demo-portico-secrets"]["internal-secret"]
+    text = httpx.get(url, headers={"Authorization": f"Bearer {secret}"}, timeout=30, trust_env=False).text
+    return "portico_control_runs_jobs 1.0" in text.splitlines()
+
+
+def _until_one_runs_jobs(cluster: Cluster, among: list[Pod]) -> Pod:
+    deadline = time.monotonic() + _PATIENCE_S
+    while len(found := [pod for pod in among if _runs_jobs(cluster, pod)]) != 1:
+        assert time.monotonic() < deadline, [pod.name for pod in found]
+        time.sleep(0.2)
+    return found[0]
+
+
+def test_two_control_planes_serve_the_same_and_one_runs_the_jobs(cluster: Cluster) -> None:
+    first, second = cluster.of("control")
+    order = {
+        "name": "shared",
+        "produce_rate_bytes_per_s": 10**6,
+        "consume_rate_bytes_per_s": 10**6,
+        "capacity_bytes": 10**8,
+        "allow_all": True,
+    }
+    with _api(cluster, first) as one_api, _api(cluster, second) as other_api:
+        made = one_api.post("instances", json=order).raise_for_status().json()["id"]
+        deadline = time.monotonic() + _PATIENCE_S
+        while (shown := other_api.get(f"instances/{made}").raise_for_status().json())["state"] != "running":
+            assert time.monotonic() < deadline, shown
+            time.sleep(0.1)
+        for api in (one_api, other_api):
+            assert api.get("health").json()["redis"] == "ok"
+    leader = _until_one_runs_jobs(cluster, [first, second])
+    rest = second if leader is first else first
+    assert set(cluster.stop(leader).values()) == {0}
+    assert _until_one_runs_jobs(cluster, [rest]) is rest
+    with _api(cluster, rest) as api:
+        assert api.get(f"instances/{made}").raise_for_status().json()["name"] == "shared"
+    cluster.start_again(leader)
+    assert _until_one_runs_jobs(cluster, [first, second]) is rest
+
+
+@pytest.fixture
+async def kubernetes() -> AsyncIterator[Kubernetes]:
+    async with emulated() as api:
+        yield api
+
+
+async def test_the_reconciler_of_the_chart_keeps_objects(cluster: Cluster, kubernetes: Kubernetes) -> None:
+    cluster.api_server = kubernetes.url
+    (pod,) = cluster.of("operator")
+    await asyncio.to_thread(cluster.start, "operator")
+    await kubernetes.create("KafkaInstance", "kept", instance_spec())
+    status = await kubernetes.until("KafkaInstance", "kept", "Running")
+    with _api(cluster, cluster.of("control")[1]) as api:
+        shown = api.get(f"instances/{status['id']}").raise_for_status().json()
+    assert (shown["name"], shown["tenant"], shown["whitelist"]) == ("kept", "default", ["10.0.0.0/8"])
+    assert set((await asyncio.to_thread(cluster.stop, pod)).values()) == {0}
+
+
+def _job(cluster: Cluster, name: str) -> Manifest:
+    """What Kubernetes makes of a CronJob when its time has come."""
+    cron = one(cluster.manifests, "CronJob", f"-{name}")
+    template = copy.deepcopy(cron["spec"]["jobTemplate"]["spec"]["template"])
+    template["metadata"]["name"] = cron["metadata"]["name"]
+    return dict(template)
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(900)
+def test_the_jobs_of_the_chart_meter_what_tenants_did(cluster: Cluster) -> None:
+    ran = cluster.run(one(cluster.manifests, "Pod", "-test"))
+    assert ran.returncode == 0, ran.stderr
+    metered = cluster.run(_job(cluster, "meter"))
+    assert metered.returncode == 0, metered.stdout + metered.stderr
+    assert "Hours of usage made" in metered.stdout
+    advised = cluster.run(_job(cluster, "advise"))
+    assert advised.returncode == 0, advised.stdout + advised.stderr
+    with _api(cluster, cluster.of("control")[0]) as api:
+        runs: list[dict[str, Any]] = api.get("pipeline/jobs").raise_for_status().json()["items"]
+    ended = {run["job"]: run for run in runs}
+    assert {job: run["state"] for job, run in ended.items()} == {"meter": "succeeded", "advise": "succeeded"}
+    assert ended["meter"]["done"] > 0, "the usage of the test's records, or of their instance"
+    written = {path.name for path in Path(cluster.directory).glob("run-*-meter/volumes/pipeline/*")}
+    assert written, "tables are on the jobs' volume"
