@@ -27,6 +27,7 @@ _PARSERS: Final[dict[str, Callable[[str], int]]] = {
     "capacity_bytes": parse_size,
     "partitions": _count,
     "connections": _count,
+    "faults": _count,
 }
 _WORDS: Final = {
     "instances": "instances",
@@ -35,6 +36,7 @@ _WORDS: Final = {
     "capacity_bytes": "capacity",
     "partitions": "partitions",
     "connections": "connections",
+    "faults": "injected faults",
 }
 InstancesOption = Annotated[str | None, typer.Option("--instances", metavar="N|default")]
 ProduceRateOption = Annotated[str | None, typer.Option("--produce-rate", metavar="RATE|default")]
@@ -45,6 +47,10 @@ PartitionsOption = Annotated[
 ]
 ConnectionsOption = Annotated[
     str | None, typer.Option("--connections", metavar="N|default", help="Sum of connections_max.")
+]
+
+FaultsOption = Annotated[
+    str | None, typer.Option("--faults", metavar="N|default", help="Injected at once; 0 forbids them.")
 ]
 
 

@@ -15,6 +15,7 @@ from ctl.commands import (
     doctor,
     down,
     drill,
+    fault,
     group,
     instance,
     leader,
@@ -80,6 +81,7 @@ app.command("metrics")(metrics.metrics)
 app.command("test")(selftest.run_tests)
 app.add_typer(bench.app, name="bench", help="Measure ratios against a peer in the same run.")
 app.add_typer(instance.app, name="instance", help="Instances of a tenant.")
+app.add_typer(fault.app, name="fault", help="Faults that a tenant injects into its own instance.")
 app.add_typer(whitelist.app, name="whitelist", help="Who may connect.")
 app.add_typer(topic.app, name="topic", help="Topics of an instance, or of the whole cluster (--cluster).")
 app.add_typer(group.app, name="group", help="Consumer groups of an instance.")

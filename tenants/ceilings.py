@@ -26,6 +26,8 @@ class Amounts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     capacity_bytes: int = 0
     partitions: int = 0
     connections: int = 0
+    faults: int = 0
+    """Injected by tenants, at once; 0 of a tenant or cluster forbids them there."""
 
 
 WHAT: Final[tuple[str, ...]] = Amounts.__struct_fields__
@@ -34,6 +36,7 @@ FIELD_OF: Final[dict[str, str]] = {
     "instances": "name",
     "partitions": "limits.partitions_max",
     "connections": "limits.connections_max",
+    "faults": "kind",
 }
 """The field of an order that asks for a thing, where it has another name."""
 _WORDS: Final = {
@@ -43,6 +46,7 @@ _WORDS: Final = {
     "capacity_bytes": "capacity",
     "partitions": "partition",
     "connections": "connection",
+    "faults": "injected fault",
 }
 _RATES: Final = ("produce_rate_bytes_per_s", "consume_rate_bytes_per_s")
 _KEPT: Final = ("capacity_bytes", "partitions")
@@ -54,6 +58,7 @@ TENANT_DEFAULT: Final = Amounts(
     capacity_bytes=500 * 10**9,
     partitions=10_000,
     connections=100_000,
+    faults=10,
 )
 """What a tenant may have until an operator says otherwise."""
 BROKER_DEFAULT: Final = Amounts(
@@ -63,6 +68,7 @@ BROKER_DEFAULT: Final = Amounts(
     capacity_bytes=10 * 10**12,
     partitions=30_000,
     connections=500_000,
+    faults=100,
 )
 """What a cluster may sell per broker until an operator says otherwise; instances and, where the control plane
 sees the disk, capacity are the cluster's and not the broker's."""
@@ -92,6 +98,7 @@ def asked(instance: Instance) -> Amounts:
         capacity_bytes=instance.capacity_bytes,
         partitions=instance.limits.partitions_max,
         connections=instance.limits.connections_max,
+        faults=len(instance.injected_faults),
     )
 
 

@@ -39,6 +39,7 @@ from tenants.usecases.bills import BillReports
 from tenants.usecases.ceilings import Ceilings
 from tenants.usecases.deletions import Deletions
 from tenants.usecases.idempotency import Idempotency
+from tenants.usecases.injected_faults import InjectedFaults
 from tenants.usecases.instances import Instances
 from tenants.usecases.operations import Operations
 from tenants.usecases.pipeline_runs import PipelineRuns
@@ -90,6 +91,7 @@ class Console:
             self.feed.notify,
             deletion_grace_ms=config.deletion_grace_ms,
         )
+        self.faults = InjectedFaults(self.store, self.ceilings, self.feed.notify)
         self.pipeline_runs = PipelineRuns(self.store)
         self._tables = DeltaTables(config.tables_dir)
         self.usage = UsageReports(self._tables)
@@ -165,6 +167,7 @@ class Console:
             self.shared.start()
         tasks.spawn("feed", self.feed.run)
         tasks.spawn("port-releases", lambda: self.feed.run_port_releases(self.office))
+        tasks.spawn("injected-faults", lambda: self.faults.run(self.office))
         tasks.spawn("wake-ups", WakeUps(self.redis, self.store, self.feed).run)
 
     def start(self, tasks: Supervised) -> None:

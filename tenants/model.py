@@ -4,6 +4,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
+from contracts.injected_faults import InjectedFault
 from contracts.specs import Deletion, FullBehaviour, InstanceSpec, InstanceState, Limits, Listener
 from tenants.lifecycle import State
 
@@ -57,6 +58,8 @@ class Instance:
     listeners_withheld: bool = False
     """A port is in use by somebody else: gateways are not told of the listeners, since SO_REUSEPORT
     would let them bind in silence and share the port."""
+    injected_faults: tuple[InjectedFault, ...] = ()
+    """Those that act, or have just ended by themselves."""
     deletion: Deletion | None = None
     """Of what is deleted, purging or purged."""
     was_suspended: bool = False
@@ -103,6 +106,7 @@ def spec_of(instance: Instance) -> InstanceSpec:
         whitelist=instance.whitelist,
         topic_whitelists=dict(instance.topic_whitelists),
         listeners=instance.listeners if instance.is_visible and not instance.listeners_withheld else (),
+        injected_faults=instance.injected_faults,
         deletion=instance.deletion,
     )
 

@@ -36,6 +36,7 @@ def set_limits(
     capacity: ceilings.CapacityOption = None,
     partitions: ceilings.PartitionsOption = None,
     connections: ceilings.ConnectionsOption = None,
+    faults: ceilings.FaultsOption = None,
     as_json: AsJson = False,
     data_dir: DataDir = DEFAULT_DATA_DIR,
 ) -> None:
@@ -47,6 +48,7 @@ def set_limits(
         capacity_bytes=capacity,
         partitions=partitions,
         connections=connections,
+        faults=faults,
     )
     with Console.of(data_dir) as console:
         changed = console.call("PATCH", f"clusters/{quote(cluster, safe='')}/ceilings", body)

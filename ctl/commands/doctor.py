@@ -200,18 +200,34 @@ def _console(data_dir: Path) -> Iterator[Finding]:
             absent = console.get("absent-instances")["items"] if health.get("absent_instances") else []
             deleted = console.all_items("deleted-instances")
             brokers = console.get("brokers")["items"]
+            faults = console.get("faults")["items"]
     except CommandError as error:
         yield Finding("bad", "console", error.sentence, f"see {data_dir / 'logs' / 'control.log'}")
         return
     level = "ok" if health["status"] == "ok" else "warn"
     yield Finding(level, "console", health["status"], "" if level == "ok" else _why_degraded(health))
     yield from _redis(health.get("redis"))
+    yield from injected_fault_findings(faults)
     for broker in brokers:
         yield from damaged_log_findings(broker)
     for item in instances:
         yield from _instance(item)
     yield from _absent(absent)
     yield from _deleted(deleted)
+
+
+def injected_fault_findings(faults: list[Any]) -> Iterator[Finding]:
+    """What clients of an instance feel because its tenant wants them to: looked at before anything else."""
+    for one in faults:
+        fault = one["fault"]
+        subject = f"instance {one['instance_name']} of {one['tenant']}"
+        found = (
+            f"its tenant injects {fault['summary']} until {fault['ends_at'][:19]}Z ({fault['started_by']})"
+        )
+        advice = (
+            f"its clients' trouble may be this; end it: portico fault stop {fault['instance']} {fault['id']}"
+        )
+        yield Finding("warn", subject, found, advice)
 
 
 def _redis(state: str | None) -> Iterator[Finding]:

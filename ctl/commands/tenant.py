@@ -57,6 +57,7 @@ def set_limits(
     capacity: ceilings.CapacityOption = None,
     partitions: ceilings.PartitionsOption = None,
     connections: ceilings.ConnectionsOption = None,
+    faults: ceilings.FaultsOption = None,
     as_json: AsJson = False,
     data_dir: DataDir = DEFAULT_DATA_DIR,
 ) -> None:
@@ -68,6 +69,7 @@ def set_limits(
         capacity_bytes=capacity,
         partitions=partitions,
         connections=connections,
+        faults=faults,
     )
     with Console.of(data_dir) as console:
         changed = console.call("PATCH", f"tenants/{quote(name, safe='')}/ceilings", body)

@@ -19,6 +19,9 @@ class AmountsView(ViewModel):
     capacity_bytes: int
     partitions: int
     connections: int
+    faults: int = Field(
+        description="injected by tenants into their instances, at once; 0: none is allowed", examples=[10]
+    )
 
 
 class CeilingsView(ViewModel):
@@ -46,3 +49,4 @@ class CeilingsChange(RequestModel):
     capacity_bytes: Ceiling = None
     partitions: Ceiling = None
     connections: Ceiling = None
+    faults: Ceiling = Field(default=None, description="0 forbids tenants to inject faults", examples=[0])

@@ -9,8 +9,9 @@ from sqlalchemy import ColumnElement, Connection, RowMapping, delete, func, inse
 from contracts.specs import Deletion, FullBehaviour, Limits, Listener
 from tenants.lifecycle import State
 from tenants.model import SYSTEM_TENANT, Instance
-from tenants.store import schema
+from tenants.store import injected_faults, schema
 from tenants.store.engine import Drawn, next_revision
+from tenants.store.injected_faults import Recorded
 
 GONE = (State.DELETED.value, State.PURGING.value, State.PURGED.value)
 OUTBOX_INSTANCE = "instance"
@@ -255,7 +256,8 @@ def count_by_tenant(connection: Connection) -> dict[str, int]:
 def _load(connection: Connection, query: Any) -> list[Instance]:
     rows = list(connection.execute(query).mappings())
     listeners = _listeners(connection, [row["id"] for row in rows])
-    return [_instance(row, listeners.get(row["id"], ())) for row in rows]
+    told = injected_faults.told(connection, [row["id"] for row in rows])
+    return [_instance(row, listeners.get(row["id"], ()), told.get(row["id"], ())) for row in rows]
 
 
 def _listeners(connection: Connection, instance_ids: list[str]) -> dict[str, tuple[Listener, ...]]:
@@ -278,7 +280,7 @@ def _listeners(connection: Connection, instance_ids: list[str]) -> dict[str, tup
     }
 
 
-def _instance(row: RowMapping, listeners: tuple[Listener, ...]) -> Instance:
+def _instance(row: RowMapping, listeners: tuple[Listener, ...], told: Iterable[Recorded]) -> Instance:
     return Instance(
         id=row["id"],
         tenant=row["tenant"],
@@ -298,6 +300,7 @@ def _instance(row: RowMapping, listeners: tuple[Listener, ...]) -> Instance:
         whitelist=tuple(row["whitelist"]),
         topic_whitelists={topic: tuple(cidrs) for topic, cidrs in row["topic_whitelists"].items()},
         listeners=listeners,
+        injected_faults=tuple(one.fault for one in told),
         listeners_withheld=row["listeners_withheld"],
         deletion=None if row["deletion"] is None else msgspec.convert(row["deletion"], Deletion),
         was_suspended=row["was_suspended"],

@@ -254,6 +254,19 @@ audit = Table(
     Column("address", String(64)),
 )
 
+injected_faults = Table(
+    "injected_faults",
+    metadata,
+    Column("id", String(16), primary_key=True),
+    Column("instance_id", String(12), ForeignKey("instances.id"), nullable=False, index=True),
+    Column("told", JSON, nullable=False),
+    Column("ends_at_ms", BigInteger, nullable=False),
+    Column("started_by", String(160), nullable=False),
+    Column("ended_at_ms", BigInteger, index=True),
+    Column("ended_by", String(160)),
+)
+"""Faults that tenants have injected; `told` is an `InjectedFault`; null `ended_at_ms`: it is told."""
+
 pipeline_runs = Table(
     "pipeline_runs",
     metadata,

@@ -2,15 +2,19 @@
 
 import os
 import signal
+import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
 from tests.e2e.records import CountingProducer, create_topic, read_all
+from tests.integration.broker.fake_control import wait_until
 from tests.integration.stack import Stack, running_stack
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def own_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     with running_stack(tmp_path_factory.mktemp("down") / "data") as running:
         yield running
@@ -34,3 +38,36 @@ def test_restarted_processes_serve_from_their_caches(own_stack: Stack) -> None:
     stored = read_all(bootstrap, "numbers", 0)
     assert stored == sorted(set(stored))
     assert set(producer.acknowledged[0]) <= set(stored)
+
+
+def _error(bootstrap: str) -> str | None:
+    came: list[Any] = []
+    producer = Producer({"bootstrap.servers": bootstrap, "retries": 0})
+    producer.produce("numbers", b"v", on_delivery=lambda error, _: came.append(error))
+    assert producer.flush(60) == 0
+    return None if came[0] is None else str(came[0].name())
+
+
+def test_an_injected_fault_ends_in_its_time_and_not_before(own_stack: Stack) -> None:
+    """The gateway that is started meanwhile has it from its disk."""
+    made = own_stack.create_instance("faulty")
+    bootstrap, path = made["bootstrap_servers"], f"instances/{made['id']}/faults"
+    create_topic(bootstrap, "numbers")
+    control = own_stack.facts["pids"]["control"][0]
+    began = time.monotonic()
+    own_stack.api("POST", path, {"kind": "corrupt_checksum", "duration_s": 12})
+    wait_until(lambda: own_stack.api("GET", path)["items"][0]["applied"])
+    os.kill(control, signal.SIGSTOP)
+    try:
+        killed = own_stack.kill("gateways")
+        own_stack.wait_for_restart("gateways", killed)
+        assert _error(bootstrap) == "INVALID_MSG" or time.monotonic() - began > 12
+        wait_until(lambda: _error(bootstrap) is None, 60)
+    finally:
+        os.kill(control, signal.SIGCONT)
+
+    def ended_by() -> Any:
+        return own_stack.api("GET", path)["items"][0]["ended_by"]
+
+    wait_until(lambda: ended_by() is not None, 60)
+    assert ended_by() == "system:its time was over"

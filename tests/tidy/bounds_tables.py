@@ -81,6 +81,7 @@ CONSTANTS: Final[dict[str, tuple[str, ...]]] = {
         "CAPACITY_MAX_BYTES",
         "WHITELIST_ENTRIES_MAX",
     ),
+    "tenants.store.injected_faults": ("HISTORY_MAX",),
     "tenants.usecases.instances": ("TOPIC_WHITELISTS_MAX",),
     "tenants.usecases.accounts": ("KEYS_MAX", "SESSION_MS"),
     "tenants.vports": ("REST_MS", "RESTING_SHARE"),

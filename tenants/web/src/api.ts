@@ -47,6 +47,35 @@ export interface Amounts {
   capacity_bytes: number;
   partitions: number;
   connections: number;
+  faults: number;
+}
+export type FaultKind =
+  | 'latency'
+  | 'throttling'
+  | 'leader_loss'
+  | 'connection_reset'
+  | 'message_too_large'
+  | 'corrupt_checksum';
+export interface FaultStart {
+  kind: FaultKind;
+  duration_s: number;
+  share_percent?: number;
+  delay_ms?: number;
+  throttle_time_ms?: number;
+  apis?: string[];
+  above_bytes?: number;
+  once?: boolean;
+}
+export interface Fault {
+  id: string;
+  kind: FaultKind;
+  summary: string;
+  active: boolean;
+  started_at: string;
+  ends_at: string;
+  ended_at: string | null;
+  started_by: string;
+  ended_by: string | null;
 }
 export interface Ceilings {
   name: string;

@@ -12,7 +12,7 @@ export type Route =
   | { page: 'audit' }
   | { page: 'missing'; path: string };
 
-export const INSTANCE_TABS = ['overview', 'topics', 'groups', 'whitelist', 'quota', 'usage', 'bill'] as const;
+export const INSTANCE_TABS = ['overview', 'topics', 'groups', 'whitelist', 'quota', 'usage', 'bill', 'faults'] as const;
 export type InstanceTab = (typeof INSTANCE_TABS)[number];
 /** Tabs that show one thing of several: a topic, a group, a month. */
 const WITH_ITEM: readonly InstanceTab[] = ['topics', 'groups', 'usage', 'bill'];
