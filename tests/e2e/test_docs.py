@@ -67,6 +67,7 @@ def _instance(stack: Stack, name: str) -> str | None:
         ("tenant.md", "shop"),
         ("operator.md", "orders"),
         ("access.md", "none"),
+        ("faults.md", "shop"),
     ],
 )
 def test_what_the_page_shows_runs(desk: Path, stack: Stack, page: str, instance: str) -> None:
