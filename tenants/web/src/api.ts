@@ -50,12 +50,7 @@ export interface Amounts {
   faults: number;
 }
 export type FaultKind =
-  | 'latency'
-  | 'throttling'
-  | 'leader_loss'
-  | 'connection_reset'
-  | 'message_too_large'
-  | 'corrupt_checksum';
+  'latency' | 'throttling' | 'leader_loss' | 'connection_reset' | 'message_too_large' | 'corrupt_checksum';
 export interface FaultStart {
   kind: FaultKind;
   duration_s: number;
