@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import Phase, is_hypothesis_test, settings
@@ -27,9 +28,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         function = getattr(item, "obj", None)
         if is_hypothesis_test(function):
-            asked = function._hypothesis_internal_use_settings
-            few = min(asked.max_examples, _MUTANTS_EXAMPLES_MAX)
-            function._hypothesis_internal_use_settings = settings(asked, max_examples=few)
+            _shorten(function, getattr(item, "cls", None))
+
+
+def _shorten(function: Any, machine: Any) -> None:
+    """What a function asks for stands at it; what a state machine asks for, at its class."""
+    name = "_hypothesis_internal_use_settings"
+    holder, name = (function, name) if hasattr(function, name) else (machine, "settings")
+    asked = getattr(holder, name)
+    setattr(holder, name, settings(asked, max_examples=min(asked.max_examples, _MUTANTS_EXAMPLES_MAX)))
 
 
 @pytest.fixture(scope="session")
