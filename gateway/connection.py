@@ -210,8 +210,10 @@ class Connection:
         reserved = len(stash)
         if reserved:
             buffer.memory[:reserved] = stash
+        faults = self.served.faults
+        window = buffer.window(reserved) if faults is None else buffer.short_window(reserved)
         try:
-            count = self.client.sock.recv_into(buffer.window(reserved))
+            count = self.client.sock.recv_into(window)
         except (BlockingIOError, InterruptedError):
             return
         except OSError as error:

@@ -7,7 +7,7 @@ fault holds no memory that back-pressure does not hold anyhow.
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.errors import ErrorCode
 
@@ -22,19 +22,42 @@ from wire.batch import HEADER_SIZE, MAGIC_V2, NO_PRODUCER_ID, parse_header
 
 if TYPE_CHECKING:
     from gateway.connection import Connection
+    from gateway.served import ServedInstance
+
+
+HELD_BACK_BYTES_MAX: Final = 64 * 1024 * 1024
+"""What injected faults keep of an instance's requests on one worker; what would be more is not held back."""
 
 
 class ConnectionFaults:
     """What faults have left behind on one connection."""
 
-    __slots__ = ("held", "holds_back", "muted_until_ms", "released_at_bytes")
+    __slots__ = ("held", "held_back_bytes", "muted_until_ms", "released_at_bytes")
 
     def __init__(self) -> None:
         self.held = HeldSequences()
-        self.holds_back = False
+        self.held_back_bytes = 0
         self.muted_until_ms = 0
         self.released_at_bytes = -1
         """Up to here the client's bytes have waited: what came with them came as early."""
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether the next request waits."""
+        return self.held_back_bytes > 0
+
+    def hold(self, served: "ServedInstance", size_bytes: int) -> bool:
+        """Keep so much of what was read waiting; False: the instance has too much waiting."""
+        if served.held_back_bytes + size_bytes > HELD_BACK_BYTES_MAX:
+            return False
+        self.held_back_bytes = size_bytes
+        served.held_back_bytes += size_bytes
+        return True
+
+    def release(self, served: "ServedInstance") -> None:
+        """Nothing waits any more."""
+        served.held_back_bytes -= self.held_back_bytes
+        self.held_back_bytes = 0
 
 
 def _of(conn: "Connection") -> ConnectionFaults:
@@ -43,14 +66,13 @@ def _of(conn: "Connection") -> ConnectionFaults:
     return conn.requests.faults
 
 
-def holds_back(conn: "Connection", api_key: int) -> bool:
-    """Whether the next request has to wait; it is looked at again when it has."""
+def holds_back(conn: "Connection", api_key: int, read_bytes: int) -> bool:
+    """Whether the next request has to wait, with all that was read behind it; it is looked at again then."""
     faults, marks, now_ms = conn.served.faults, _of(conn), monotonic_ms()
     assert faults is not None
     if marks.released_at_bytes != conn.bytes_in:
         wait_ms = max(faults.delay_ms(api_key, now_ms), marks.muted_until_ms - now_ms)
-        if wait_ms > 0:
-            marks.holds_back = True
+        if wait_ms > 0 and marks.hold(conn.served, read_bytes):
             conn.wait_for(_wait(conn, marks, wait_ms))
             return True
     throttle_ms = faults.throttle_ms(now_ms)
@@ -67,7 +89,7 @@ async def _wait(conn: "Connection", marks: ConnectionFaults, wait_ms: int) -> No
             await conn.served.faults_changed.wait()
     marks.muted_until_ms = 0
     marks.released_at_bytes = conn.bytes_in
-    marks.holds_back = False
+    marks.release(conn.served)
 
 
 def is_looked_into(call: Call, mode: Mode) -> bool:

@@ -128,7 +128,7 @@ class RequestFlow:
         conn = self._conn
         if not _SIZE_MIN <= size <= conn.served.request_bytes_max:
             self._check_size(size)
-        if conn.served.faults is not None and holds_back(conn, api_key):
+        if conn.served.faults is not None and holds_back(conn, api_key, len(chunk) - at):
             return at
         row = SERVED.get((api_key, api_version)) or self._row_of_others(api_key, api_version)
         self.frames += 1
@@ -253,6 +253,8 @@ class RequestFlow:
             self._conn.served.release(len(self._collected))
         self._collected = self.editor = None
         self.stash = b""
+        if self.faults is not None:
+            self.faults.release(self._conn.served)
 
 
 def _check_frame_bytes(row: Row, size: int) -> None:

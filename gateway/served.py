@@ -52,6 +52,8 @@ class ServedInstance:
         """What the tenant has injected; None, as nearly always: nothing."""
         self.faults_changed = asyncio.Event()
         """Set when a fault has begun or ended; then another event stands here."""
+        self.held_back_bytes = 0
+        """Of requests that injected faults keep waiting, as far as they were read."""
         self.fault_hits: Counter[str] = Counter()
         """Requests, or connections, that a fault has hit, by its kind."""
         self._collected_bytes = 0

@@ -36,6 +36,10 @@ class ReceiveBuffer:
         """Where to read to, behind `reserved` bytes that the caller has put in front."""
         if self.backlog_bytes < _BACKLOG_BYTES_SOFT:
             return self.memory[reserved:] if reserved else self.memory
+        return self.short_window(reserved)
+
+    def short_window(self, reserved: int) -> memoryview:
+        """The same for what may have to be kept for a while."""
         return self.memory[reserved : reserved + _CROWDED_RECEIVE_BYTES]
 
 

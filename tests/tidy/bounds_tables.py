@@ -44,6 +44,7 @@ CONSTANTS: Final[dict[str, tuple[str, ...]]] = {
     "gateway.reply_flow": ("COLLECTED_BYTES_MAX",),
     "gateway.strangers": ("RATE_US_PER_S",),
     "contracts.injected_faults": ("DELAY_MS_MAX", "DURATION_S_MAX"),
+    "gateway.injection": ("HELD_BACK_BYTES_MAX",),
     "gateway.injected_faults": ("SEQUENCES_HELD_MAX",),
     "wire.request_bounds": ("SUBSCRIBED_NAMES_MAX",),
     "traffic.turns": ("QUANTUM_NS", "QUANTUM_ALONE_NS"),

@@ -13,6 +13,7 @@ from kio.schema.errors import ErrorCode
 from contracts.injected_faults import FaultKind, InjectedFault
 from contracts.names import physical_name
 from gateway.answers import build, response
+from gateway.causes import DisconnectCause
 from gateway.config import Timeouts
 from tests.scenarios.fake_broker import FakeBroker, Received
 from tests.scenarios.harness import A, B, FrameClient, RunningGateway, instance_spec, running_gateway, until
@@ -141,11 +142,34 @@ async def test_a_held_back_connection_costs_no_memory_and_is_not_taken_for_a_slo
         (connection,) = worker.served[A].connections
         ticks = worker.now_ms
         await until(lambda: worker.now_ms - ticks > 1_500)
-        assert connection.unhandled is not None and len(connection.unhandled) <= 1024 * 1024
+        assert connection.unhandled is not None and len(connection.unhandled) <= 64 * 1024
         assert not connection.closed and broker.of(ApiKey.PRODUCE) == []
         acknowledge(broker)
         gateway.change(A, injected_faults=())
         await client.frame()
+
+
+async def test_what_is_held_back_is_bounded_and_given_back(
+    broker: FakeBroker, gateway: RunningGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What would be more goes its way at once: a fault is not to take the worker's memory."""
+    monkeypatch.setattr("gateway.injection.HELD_BACK_BYTES_MAX", 200)
+    served = gateway.gateway.worker.served[A]
+    first, second, third = [await gateway.client(A) for _ in range(3)]
+    gateway.change(A, injected_faults=(fault(FaultKind.LATENCY, delay_ms=10_000),))
+    frame = framed_request(metadata(), 1, "c" * 100)
+    first.writer.write(frame)
+    await until(lambda: served.held_back_bytes == len(frame))
+    second.writer.write(frame)
+    await second.frame()
+    first.close()
+    gateway.change(A, injected_faults=())  # who is held back is read from again, and found gone
+    await until(lambda: gateway.connections(A) == 2 and served.held_back_bytes == 0)
+    gateway.change(A, injected_faults=(fault(FaultKind.LATENCY, delay_ms=10_000),))
+    third.writer.write(frame)
+    await until(lambda: served.held_back_bytes == len(frame))
+    served.cut(DisconnectCause.INSTANCE_SUSPENDED)
+    assert served.held_back_bytes == 0
 
 
 async def test_throttling_is_told_and_leaves_the_connection_unread(
