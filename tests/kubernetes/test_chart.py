@@ -327,3 +327,18 @@ def test_notes_tell_how_to_log_in() -> None:
         )
     assert "get secret demo-portico-secrets" in notes
     assert "demo-portico-gateway.kafka.svc.cluster.local:20000-20099" in notes
+
+
+@pytest.mark.parametrize(
+    ("broker", "told"),
+    [
+        ({"replicas": 1}, ["--default-replication-factor=1"]),
+        ({"replicas": 2}, ["--default-replication-factor=2"]),
+        ({"replicas": 3}, []),  # three of those that live
+        ({"replicas": 5, "replicationFactor": 2}, ["--default-replication-factor=2"]),
+    ],
+)
+def test_a_small_cluster_waits_for_no_third_broker(broker: Manifest, told: list[str]) -> None:
+    manifests = render({"broker": broker, "zookeeper": {"mode": "bundled"}})
+    (container,) = one(manifests, "StatefulSet", "-broker")["spec"]["template"]["spec"]["containers"]
+    assert [each for each in container["args"] if each.startswith("--default-replication")] == told
