@@ -93,6 +93,12 @@ def find_places(data_dir: Path, named: Named) -> Places:
     zookeeper: str | None = settings["zookeeper"].value
     if zookeeper is None and kept is not None and (kept.zookeeper == OWN or kept.brokers > 1):
         zookeeper = OWN
+    running = _database_of_the_running(layout)
+    if database is None and running is not None:
+        raise CommandError(
+            f"the running stack keeps its store at {running}, which nothing here says: name it with "
+            "PORTICO_DATABASE_URL or --database-url"
+        )
     file = sqlite_url(str(layout.control_dir / "portico.db"))
     return Places(
         layout,
@@ -100,6 +106,15 @@ def find_places(data_dir: Path, named: Named) -> Places:
         zookeeper,
         named.secret_file or layout.secret_file,
     )
+
+
+def _database_of_the_running(layout: Layout) -> str | None:
+    """The Postgres of a stack that was told of it by an option; without its password."""
+    try:
+        told = json.loads(layout.stack_file.read_text())["settings"]["database_url"]["value"]
+    except (OSError, ValueError, KeyError):
+        return None
+    return None if told is None else str(told)
 
 
 def deployment_of(secret: str) -> str:

@@ -71,6 +71,31 @@ def pipeline(
 
 
 @app.command()
+def control(
+    database_url: Annotated[
+        str, typer.Option(metavar="URL", envvar="PORTICO_DATABASE_URL", help="An empty Postgres.")
+    ],
+    redis_url: Annotated[
+        str | None, typer.Option(metavar="URL", envvar="PORTICO_REDIS_URL", help="An empty Redis.")
+    ] = None,
+    rate: Annotated[int, typer.Option(min=1, max=2_000, help="Reads per second.")] = 200,
+    seconds: Annotated[int, typer.Option(min=1, max=600, help="Of load.")] = 20,
+    rounds: Rounds = 3,
+    json: Json = None,
+) -> None:
+    """Two control processes on one Postgres, with Redis and without: latencies, cost, fail-over."""
+    from ctl.bench import control as bench
+    from tenants.store.postgres import parse_database_url
+
+    try:
+        wanted = bench.Wanted(parse_database_url(database_url), redis_url, rate, seconds)
+    except ValueError as error:
+        raise usage(f"--database-url: {error}") from error
+    chosen = SimpleNamespace(run=lambda rounds, _megabytes, say: bench.run(wanted, rounds, say))
+    _run(chosen, "control", "with redis", ("without redis",), rounds, 1, json)
+
+
+@app.command()
 def requests(json: Json = None) -> None:
     """Every API in its most expensive shapes: how long one request holds the loop, in ms of CPU."""
     from ctl.bench import requests as bench

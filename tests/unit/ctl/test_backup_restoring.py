@@ -2,6 +2,7 @@
 
 import asyncio
 import fcntl
+import json
 import shutil
 import sqlite3
 import time
@@ -293,3 +294,14 @@ def test_a_topic_that_only_its_log_knows_is_served_again(deployment: Deployment,
     nodes = deployment.nodes()
     assert decode_topic(nodes[paths.topic_path(TOPIC)]).topic_id == TOPIC_ID
     assert decode_state(nodes[paths.state_path(TOPIC, 0)]).leader_epoch > 123
+
+
+def test_a_postgres_that_only_the_running_stack_was_told_of_has_to_be_named(deployment: Deployment) -> None:
+    setting = {
+        "database_url": {"value": "postgresql+psycopg://user:***@host/name", "origin": "--database-url"}
+    }
+    deployment.places.layout.stack_file.write_text(json.dumps({"settings": setting}))
+    with pytest.raises(CommandError, match="PORTICO_DATABASE_URL"):
+        find_places(deployment.data_dir, Named())
+    named = find_places(deployment.data_dir, Named(database_url="postgresql://user@host/name"))
+    assert named.has_postgres
