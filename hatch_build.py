@@ -50,6 +50,7 @@ def build_pages(web: Path, static: Path) -> None:
         shutil.copytree(web, copy, ignore=shutil.ignore_patterns("node_modules"))
         _npm(copy, "ci", "--omit=dev", "--no-audit", "--no-fund")
         _npm(copy, "run", "build", "--", "--outDir", str(Path(scratch) / "static"))
+        _npm(copy, "run", "compress", "--", str(Path(scratch) / "static"))
         _replace(Path(scratch) / "static", static)
 
 

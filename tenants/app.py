@@ -9,7 +9,6 @@ from opentelemetry.trace import TracerProvider
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
-from starlette.staticfiles import StaticFiles
 
 from tenants.api import (
     access_keys,
@@ -32,6 +31,7 @@ from tenants.api import (
 )
 from tenants.api.idempotency import IdempotencyKeys
 from tenants.api.middleware import Authenticate, BodyLimit, SecurityHeaders, Turns
+from tenants.api.pages import CompressedPages
 from tenants.api.request_ids import RequestIds
 from tenants.api.schema import openapi
 from tenants.ckafka.endpoint import CkafkaEndpoint
@@ -111,7 +111,7 @@ def create_console_app(console: Console, traced: TracerProvider | None = None) -
 def _add_pages(app: FastAPI) -> None:
     with as_file(files("tenants") / "static") as folder:
         if (folder / "index.html").is_file():
-            app.mount("/", StaticFiles(directory=folder, html=True), name="pages")
+            app.mount("/", CompressedPages(directory=folder, html=True), name="pages")
         else:
             app.router.routes.append(Route("/", _no_pages))
 

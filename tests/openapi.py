@@ -1,15 +1,21 @@
-"""`python -m tests.openapi`: the REST API's document, for the documents' site."""
+"""`python -m tests.openapi`: the REST API's document, for the documents' site.
+
+With `--rewrite` it goes to tenants/web/openapi.json, of which the pages' types and `portico.client` are made.
+"""
 
 import json
+import sys
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from runtime.internal_http import InternalClient
 from tenants.app import create_console_app
 from tenants.config import ConsoleConfig, sqlite_url
 from tenants.console import Console
 from tenants.vports import parse_vip
+
+KEPT: Final = Path(__file__).resolve().parents[1] / "tenants" / "web" / "openapi.json"
 
 
 def document() -> dict[str, Any]:
@@ -29,5 +35,13 @@ def document() -> dict[str, Any]:
             console.close()
 
 
+def rendered() -> str:
+    """As text."""
+    return json.dumps(document(), indent=1) + "\n"
+
+
 if __name__ == "__main__":
-    print(json.dumps(document(), indent=1))
+    if "--rewrite" in sys.argv:
+        KEPT.write_text(rendered())
+    else:
+        print(rendered(), end="")

@@ -12,9 +12,11 @@ from starlette.types import Receive, Scope, Send
 
 from contracts.quota_view import QuotaOverview, QuotaView
 from runtime.clock import epoch_ms
+from tenants.api.answers import documented
 from tenants.api.context import Asker, Found, Operator, Plane
 from tenants.api.middleware import credential_caller
 from tenants.api.problems import of_refusal
+from tenants.api.quota_models import InstanceQuota, InstanceQuotas
 from tenants.callers import OpenStreams
 from tenants.console import Console
 from tenants.errors import Refused, Unavailable
@@ -27,12 +29,6 @@ _RECHECK_EVERY: Final = 10
 """A stream looks this often, in messages, whether its caller may still see it."""
 _HEADERS: Final = {"X-Accel-Buffering": "no", "Cache-Control": "no-store"}
 Seconds = Annotated[int, Query(ge=0, le=3600, description="seconds of history")]
-ViewAnswer: Final[dict[int | str, dict[str, Any]]] = {
-    200: {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/QuotaView"}}}}
-}
-OverviewAnswer: Final[dict[int | str, dict[str, Any]]] = {
-    200: {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/QuotaOverview"}}}}
-}
 StreamAnswer: Final[dict[int | str, dict[str, Any]]] = {
     200: {
         "description": "one event a second; `event: problem` while the quota master does not answer",
@@ -41,7 +37,7 @@ StreamAnswer: Final[dict[int | str, dict[str, Any]]] = {
 }
 
 
-@router.get("/instances/{instance}/quota", responses=ViewAnswer, response_class=Response)
+@router.get("/instances/{instance}/quota", responses=documented(InstanceQuota), response_class=Response)
 async def instance_quota(plane: Plane, found: Found, seconds: Seconds = 0) -> Response:
     """One instance: rates, shares, allocations per broker with the reason, stored bytes, history."""
     view = await plane.quota.with_history(found.id, seconds)
@@ -60,7 +56,7 @@ async def instance_quota_stream(
     return _stream(request, plane, caller, found, message)
 
 
-@router.get("/quota", responses=OverviewAnswer, response_class=Response)
+@router.get("/quota", responses=documented(InstanceQuotas), response_class=Response)
 async def quota(plane: Plane, _operator: Operator) -> Response:
     """Every instance, without history."""
     return _json(await _everything(plane))

@@ -11,11 +11,11 @@ import contracts.advice
 import contracts.pipeline
 import contracts.quota_view
 import tenants.api.advice_models
+import tenants.api.quota_models
 import tenants.api.usage_models
 import tenants.usage
 import tenants.usecases.advice
 from contracts.pipeline import JobStatus
-from contracts.quota_view import QuotaOverview, QuotaView
 from tenants.api import descriptions
 from tenants.api.advice_models import AdviceOverview, AdviceView
 from tenants.api.answers import CSV
@@ -24,11 +24,12 @@ from tenants.api.idempotency import HEADER
 from tenants.api.middleware import COOKIE
 from tenants.api.models import Problem
 from tenants.api.problems import MEDIA_TYPE
+from tenants.api.quota_models import InstanceQuota, InstanceQuotas
 from tenants.api.usage_models import BillDetailView, BillList, BillOverview, UsageView
 
 _MESSAGES: Final = (
-    QuotaView,
-    QuotaOverview,
+    InstanceQuota,
+    InstanceQuotas,
     JobStatus,
     UsageView,
     BillList,
@@ -43,6 +44,7 @@ _SAID_IN: Final = (
     contracts.quota_view,
     tenants.usage,
     tenants.usecases.advice,
+    tenants.api.quota_models,
     tenants.api.usage_models,
     tenants.api.advice_models,
 )
@@ -99,6 +101,9 @@ def _complete(document: dict[str, Any]) -> dict[str, Any]:
     schemas |= _problem_schemas()
     _, messages = msgspec.json.schema_components(list(_MESSAGES), ref_template="#/components/schemas/{name}")
     schemas |= msgspec.json.decode(msgspec.json.encode(messages))  # tuples are no JSON
+    for name in messages:
+        if name != JobStatus.__name__ and "properties" in schemas[name]:  # what is answered is whole
+            schemas[name]["required"] = list(schemas[name]["properties"])
     components["securitySchemes"] = {
         "key": {"type": "http", "scheme": "bearer", "description": "an API key"},
         "session": {

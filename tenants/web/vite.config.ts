@@ -10,6 +10,13 @@ const api = process.env.PORTICO_CONSOLE ?? 'http://127.0.0.1:8080';
 export default defineConfig({
   base: './',
   plugins: [svelte()],
-  build: { outDir: '../static', emptyOutDir: true, target: 'es2022', modulePreload: { polyfill: false } },
+  build: {
+    outDir: '../static',
+    emptyOutDir: true,
+    target: 'es2022',
+    modulePreload: { polyfill: false },
+    chunkSizeWarningLimit: 2048, // the reference of the API, which few people open
+    rollupOptions: { input: ['index.html', 'docs/index.html'] },
+  },
   server: { host: '127.0.0.1', proxy: { '/v1': { target: api, changeOrigin: true } } },
 });

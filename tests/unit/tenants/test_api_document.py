@@ -1,5 +1,6 @@
 """The OpenAPI document: valid, every field described with its unit, every example admitted by its schema."""
 
+import json
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -8,7 +9,7 @@ from jsonschema import Draft202012Validator
 from openapi_spec_validator import validate
 
 from tenants.api.descriptions import unit_of
-from tests.openapi import document
+from tests.openapi import KEPT, document
 
 _PROBLEM: Final = {"$ref": "#/components/schemas/Problem"}
 
@@ -26,6 +27,10 @@ def operations(told: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def test_the_document_is_valid(told: dict[str, Any]) -> None:
     validate(told)
+
+
+def test_the_document_that_clients_are_made_of_is_this_one(told: dict[str, Any]) -> None:
+    assert json.loads(KEPT.read_text()) == told, "python -m tests.openapi --rewrite"
 
 
 def test_every_field_says_what_it_means_and_in_which_unit(told: dict[str, Any]) -> None:

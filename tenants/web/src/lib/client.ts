@@ -1,6 +1,8 @@
-// One way to call the API: JSON in and out, the CSRF header on writes, problems as exceptions.
+// The API's client, with the types of its OpenAPI document: the CSRF header on writes, problems as exceptions.
 
-import type { Problem } from '../api';
+import createClient, { type Middleware } from 'openapi-fetch';
+import type { Page, paths, Problem } from '../api';
+import { root } from './url';
 
 export class ApiProblem extends Error {
   constructor(readonly problem: Problem) {
@@ -30,8 +32,6 @@ export function whenUnauthorized(action: () => void): void {
   onUnauthorized = action;
 }
 
-export const apiUrl = (path: string): string => new URL(`v1/${path}`, document.baseURI).href;
-
 /** `/`-joined path with every part escaped. */
 export const path = (...parts: string[]): string => parts.map(encodeURIComponent).join('/');
 
@@ -56,51 +56,55 @@ async function problemOf(response: Response): Promise<Problem> {
   }
 }
 
-export async function call<T>(
-  method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE',
-  target: string,
-  body?: unknown,
-): Promise<T> {
-  const headers: Record<string, string> = { Accept: 'application/json' };
-  if (body !== undefined) headers['Content-Type'] = 'application/json';
-  if (method !== 'GET') headers['X-CSRF-Token'] = csrfToken;
-  let response: Response;
-  try {
-    response = await fetch(apiUrl(target), {
-      method,
-      headers,
-      credentials: 'same-origin',
-      body: body === undefined ? undefined : JSON.stringify(body),
-    });
-  } catch {
-    throw new ApiProblem({
+const ours: Middleware = {
+  onRequest({ request }) {
+    request.headers.set('Accept', 'application/json');
+    if (request.method !== 'GET') request.headers.set('X-CSRF-Token', csrfToken);
+    return request;
+  },
+  async onResponse({ response, schemaPath }) {
+    if (response.ok) return;
+    const problem = new ApiProblem(await problemOf(response));
+    if (response.status === 401 && schemaPath !== '/v1/session') onUnauthorized();
+    throw problem;
+  },
+  onError() {
+    return new ApiProblem({
       type: 'about:blank',
       title: 'Not reachable',
       status: 0,
       detail: 'The console cannot be reached. Check that it is running; the page tries again by itself.',
     });
-  }
-  if (!response.ok) {
-    const problem = new ApiProblem(await problemOf(response));
-    if (response.status === 401 && target !== 'session') onUnauthorized();
-    throw problem;
-  }
-  if (response.status === 204 || response.headers.get('content-length') === '0') return undefined as T;
-  return (await response.json()) as T;
+  },
+};
+
+/** One method per HTTP method. They resolve only when all went well: see `told`. */
+export const api = createClient<paths>({
+  baseUrl: new URL('.', root).href.replace(/\/$/, ''),
+  credentials: 'same-origin',
+});
+api.use(ours);
+
+/** What the API answered, as JSON: nobody asks for CSV here. */
+export async function told<T>(answer: Promise<{ data?: T }>): Promise<Exclude<T, string>> {
+  return (await answer).data as Exclude<T, string>;
 }
 
-export const get = <T>(target: string): Promise<T> => call<T>('GET', target);
+/** Path parameters that pages hand to their parts. */
+export type TopicPlace = { instance: string; topic: string };
+export type GroupPlace = { instance: string; group: string };
 
 /** Every page of a listing, up to `max` items, so that search and sort see all of it. */
-export async function getAll<T>(target: string, max = 5000): Promise<T[]> {
+export async function everything<T>(
+  page: (query: { limit: number; cursor?: string }) => Promise<{ data?: Page<T> }>,
+  max = 5000,
+): Promise<T[]> {
   const items: T[] = [];
   let cursor: string | null | undefined;
   do {
-    const joint = target.includes('?') ? '&' : '?';
-    const more = cursor ? `&cursor=${encodeURIComponent(cursor)}` : '';
-    const page = await get<{ items: T[]; next_cursor?: string | null }>(`${target}${joint}limit=200${more}`);
-    items.push(...page.items);
-    cursor = page.next_cursor;
+    const found: Page<T> = await told(page(cursor ? { limit: 200, cursor } : { limit: 200 }));
+    items.push(...found.items);
+    cursor = found.next_cursor;
   } while (cursor && items.length < max);
   return items;
 }

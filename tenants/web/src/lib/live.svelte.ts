@@ -1,7 +1,7 @@
 // One instance's quota, live: its history, then every event of the stream.
 
 import type { QuotaView } from '../api';
-import { get, messageOf, path } from './client';
+import { api, messageOf, path, told } from './client';
 import { QuotaSeries } from './series';
 import { openStream, type StreamState } from './stream';
 
@@ -52,7 +52,11 @@ export class LiveQuota {
 
   async #loadHistory(): Promise<void> {
     try {
-      const view = await get<QuotaView>(`${path('instances', this.#id, 'quota')}?seconds=${HISTORY_S}`);
+      const view = await told(
+        api.GET('/v1/instances/{instance}/quota', {
+          params: { path: { instance: this.#id }, query: { seconds: HISTORY_S } },
+        }),
+      );
       if (this.#closed) return;
       this.series = new QuotaSeries(HISTORY_S, view.history);
       this.#take(view);

@@ -73,6 +73,7 @@ const view = (atS: number, brokers: BrokerQuota[], extra: Partial<QuotaView> = {
   cpu: cpu([]),
   brokers,
   history: { at_ms: [], stored_bytes: [], blocked: [], brokers: [], cpu: [] },
+  version: 1,
   ...extra,
 });
 const line = (values: (number | null)[]) => ({

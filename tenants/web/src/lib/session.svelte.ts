@@ -1,7 +1,7 @@
 // Who is logged in, kept for the life of the page; the cookie is the browser's own.
 
 import type { Session } from '../api';
-import { ApiProblem, call, get, setCsrfToken, whenUnauthorized } from './client';
+import { api, ApiProblem, setCsrfToken, told, whenUnauthorized } from './client';
 
 class SessionState {
   current = $state<Session | null>(null);
@@ -24,7 +24,7 @@ class SessionState {
 
   async load(): Promise<void> {
     try {
-      this.#set(await get<Session>('session'));
+      this.#set(await told(api.GET('/v1/session')));
       this.problem = null;
       this.known = true;
     } catch (error) {
@@ -36,13 +36,13 @@ class SessionState {
   }
 
   async logIn(user: string, password: string): Promise<void> {
-    this.#set(await call<Session>('POST', 'session', { user, password }));
+    this.#set(await told(api.POST('/v1/session', { body: { user, password } })));
     this.expired = false;
   }
 
   async logOut(): Promise<void> {
     try {
-      await call('DELETE', 'session');
+      await api.DELETE('/v1/session');
     } finally {
       this.#set(null);
     }

@@ -1,7 +1,7 @@
 // Server-sent events with a retry of our own: a browser gives up on a stream that answered an error, and
 // a hidden tab should not hold one of the few connections a browser has per host.
 
-import { apiUrl } from './client';
+import { apiUrl } from './url';
 
 export type StreamState = 'connecting' | 'live' | 'lost' | 'paused';
 

@@ -5,6 +5,7 @@ import { TotalSeries } from './totals';
 const overview = (atS: number, ...rates: number[]): QuotaOverview => ({
   at_ms: atS * 1000,
   policy: 'seed',
+  version: 1,
   instances: rates.map((rate, index) => {
     const direction = { rate_per_s: rate, throttled_ms_per_s: rate > 10 ? 5 : 0 };
     return {

@@ -42,7 +42,8 @@ export function formatBytes(count: number): string {
 }
 
 /** `1 topic`, `2 topics`. */
-export const counted = (count: number, noun: string): string => `${formatCount(count)} ${noun}${count === 1 ? '' : 's'}`;
+export const counted = (count: number, noun: string): string =>
+  `${formatCount(count)} ${noun}${count === 1 ? '' : 's'}`;
 
 /** CPU time per second out of microseconds: 1,000 ms/s are one core. */
 export function formatCpu(usPerS: number): string {
