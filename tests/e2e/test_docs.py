@@ -1,24 +1,36 @@
-"""What the documents show a newcomer is run, fence by fence, as it stands there.
+"""What the documents show is run, fence by fence, as it stands there.
 
-Every `sh` and every `python` fence of these pages runs; addresses that stand for others are replaced.
-What cannot run here (it starts a stack, needs another machine) is a `shell` fence, of which
-`tests/tidy/test_docs.py` checks that its commands exist.
+Every `sh` and `shell` fence of every page runs, but for the lines that `docs_commands.ELSEWHERE` names with
+reasons; of the first pages and the clients' the `python` fences too. Names that stand for others (an address,
+`ID`, `DATA`) are replaced. A page begins with no instances, so no page lives on what another has made.
 """
 
 import re
-import subprocess
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import repeat
 from pathlib import Path
 from typing import Final
 
 import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
 
+from tests.e2e.docs_commands import (
+    ELSEWHERE,
+    PAGES,
+    elsewhere,
+    fences,
+    lines_of,
+    make_desk,
+    run,
+    run_here,
+)
 from tests.integration.stack import ROOT, Stack, running_stack
 
-_FENCE: Final = re.compile(r"^```(sh|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _ADDRESS: Final = "127.0.0.1:20000"
 _CONSOLE: Final = "http://127.0.0.1:8080"
+_UNIT: Final = "| sudo tee /etc/systemd/system/portico.service"
+Replacements = list[tuple[str, Iterable[str]]]
+"""What stands on a page, a regular expression, and what it is here each time."""
 
 
 @pytest.fixture(scope="module")
@@ -29,71 +41,127 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 
 
 @pytest.fixture(scope="module")
-def desk(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with a `./portico` that talks to the stack."""
-    directory = tmp_path_factory.mktemp("desk")
-    launcher = directory / "portico"
-    launcher.write_text(f'#!/bin/sh\nexec {sys.executable} -m runtime.start ctl.main "$@"\n')
-    launcher.chmod(0o755)
-    return directory
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with a `portico` that talks to the stack."""
+    return make_desk(tmp_path_factory.mktemp("desk"))
 
 
-def _run(desk: Path, stack: Stack, language: str, text: str) -> None:
-    command = ["bash", "-euo", "pipefail", "-c", text] if language == "sh" else [sys.executable, "-c", text]
-    done = subprocess.run(
-        command,
-        cwd=desk,
-        env={
-            "PATH": "/usr/local/bin:/usr/bin:/bin",
-            "PORTICO_DATA_DIR": str(stack.data_dir),
-            "PYTHONPATH": str(ROOT),
-        },
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, f"{text}\n{done.stdout}\n{done.stderr}"
+@pytest.fixture
+def cleared(stack: Stack) -> Stack:
+    """As a page finds it: nothing is there, and there is room."""
+    for instance in stack.api("GET", "instances", tenant="*")["items"]:
+        if instance["tenant"] != "system":
+            stack.api("DELETE", f"instances/{instance['id']}")
+    for path in ("tenants/default", "clusters/builtin-1"):
+        stack.api("PATCH", f"{path}/ceilings", {"capacity_bytes": 10**15, "produce_rate_bytes_per_s": 10**15})
+    return stack
 
 
-def _instance(stack: Stack, name: str) -> str | None:
+def _address(stack: Stack) -> str | None:
+    """Of the instance that the page has made: it is the only one."""
     items = stack.api("GET", "instances", tenant="*")["items"]
-    return next((item["bootstrap_servers"] for item in items if item["name"] == name), None)
+    return next((each["bootstrap_servers"] for each in items if each["tenant"] != "system"), None)
 
 
-@pytest.mark.parametrize(
-    ("page", "instance"),
-    [
-        ("index.md", "quick"),
-        ("tenant.md", "shop"),
-        ("operator.md", "orders"),
-        ("access.md", "none"),
-        ("faults.md", "shop"),
-    ],
-)
-def test_what_the_page_shows_runs(desk: Path, stack: Stack, page: str, instance: str) -> None:
-    fences = _FENCE.findall((ROOT / "docs" / page).read_text())
-    assert fences, f"{page} shows nothing"
-    for language, text in fences:
-        address = _instance(stack, instance) if _ADDRESS in text else None
-        shown = text.replace(_CONSOLE, stack.console_url)
-        _run(desk, stack, language, shown.replace(_ADDRESS, address) if address else shown)
+def _shop(stack: Stack) -> Replacements:
+    """Programs of clients find what a tenant's first day has made."""
+    shop = stack.create_instance("shop")
+    stack.api("POST", f"instances/{shop['id']}/topics", {"name": "orders", "partitions": 3})
+    return []
 
 
-def test_programs_of_clients_run(desk: Path, stack: Stack) -> None:
-    instance = stack.create_instance("clients-of-docs")
-    stack.api("POST", f"instances/{instance['id']}/topics", {"name": "orders", "partitions": 3})
-    programs = [text for _, text in _FENCE.findall((ROOT / "docs" / "clients.md").read_text())]
-    assert len(programs) == 3
-    for text in programs:
-        assert _ADDRESS in text
-        _run(desk, stack, "python", text.replace(_ADDRESS, instance["bootstrap_servers"]))
+def _backups(stack: Stack) -> Replacements:
+    """Directories of other machines are on the desk; a passphrase is made by the page itself."""
+    return [
+        (r"/etc/portico/", repeat("")),
+        (r"/backups/", repeat("")),
+        (r"\$\(date [^)]*\)", repeat("2026-11-22-0300")),
+        (r"ssh backup@elsewhere '([^']*)'", repeat("cat >portico.zip")),
+        (r"--data-dir data\b", repeat("--data-dir restored")),
+    ]
 
 
-def test_the_readme_shows_what_runs(desk: Path, stack: Stack) -> None:
-    """Its commands that create: the others start stacks, or are run by the tests of those."""
-    text = (ROOT / "README.md").read_text()
-    section = text[text.index("## Connect a client") : text.index("## Several brokers")]
-    everyday = text[text.index("## Everyday commands") : text.index("## Read on")]
-    for language, fence in _FENCE.findall(section) + _FENCE.findall(everyday):
-        address = _instance(stack, "shop") if _ADDRESS in fence else None
-        _run(desk, stack, language, fence.replace(_ADDRESS, address) if address else fence)
+def _faults(stack: Stack) -> Replacements:
+    """A shop of the page's reader, and one of a tenant that an operator helps."""
+    stack.create_instance("shop")
+    stack.api("POST", "tenants", {"name": "faulty"})
+    rates = {"produce_rate_bytes_per_s": 10**6, "consume_rate_bytes_per_s": 10**6}
+    order = {"name": "shop", "capacity_bytes": 10**9, "whitelist": ["127.0.0.1/32"], **rates}
+    made = stack.api("POST", "instances", order, tenant="faulty")
+    stack.wait_for_state(made["id"], "running")
+    return [(r"\bacme\b", repeat("faulty"))]
+
+
+def _operations(stack: Stack) -> Replacements:
+    """Two deleted instances, one with a group, and topics of the cluster."""
+    deleted = [stack.create_instance(name)["id"] for name in ("gone-1", "gone-2")]
+    for instance_id in deleted:
+        stack.api("DELETE", f"instances/{instance_id}")
+    lives = stack.create_instance("lives")
+    stack.api("POST", f"instances/{lives['id']}/topics", {"name": "orders", "partitions": 2})
+    _committed(str(lives["bootstrap_servers"]))
+    stack.api("POST", "tenants", {"name": "works"})
+    directory = stack.data_dir / "broker-1" / "logs"
+    return [
+        (r"\[--name OTHER\]", repeat("--name other")),
+        (r"\bID\b", [*deleted, lives["id"]]),
+        (r"\bGROUP\b", repeat("readers")),
+        (r"\bDIRECTORY\b", repeat(str(directory))),
+        (r"\bacme\b", repeat("works")),
+    ]
+
+
+def _committed(bootstrap_servers: str) -> None:
+    """A group has read a record."""
+    producer = Producer({"bootstrap.servers": bootstrap_servers})
+    producer.produce("orders", b"1")
+    assert producer.flush(60) == 0
+    consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": "readers"})
+    consumer.commit(offsets=[TopicPartition("orders", 0, 0)], asynchronous=False)
+    consumer.close()
+
+
+PREPARE: Final[dict[str, Callable[[Stack], Replacements]]] = {
+    "docs/backup.md": _backups,
+    "docs/clients.md": _shop,
+    "docs/faults.md": _faults,
+    "docs/operations.md": _operations,
+}
+"""What a page takes for granted, and what its names stand for."""
+
+
+class Replacer:
+    """What a page's names stand for here. `ID` stands for several things, one after another."""
+
+    def __init__(self, stack: Stack, replacements: Replacements) -> None:
+        self._stack = stack
+        self._values = [(re.compile(pattern), iter(values)) for pattern, values in replacements]
+
+    def in_text(self, text: str) -> str:
+        """The text as it is run."""
+        for pattern, values in self._values:
+            text = pattern.sub(lambda _, values=values: next(values), text)  # type: ignore[misc]
+        text = text.replace(_CONSOLE, self._stack.console_url).replace(_UNIT, "| tee portico.service")
+        text = re.sub(r"\bDATA\b", str(self._stack.data_dir), text)
+        return text.replace(_ADDRESS, str(_address(self._stack))) if _ADDRESS in text else text
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.timeout(420)
+def test_what_the_page_shows_runs(desk: Path, cleared: Stack, page: Path) -> None:
+    stack = cleared
+    shown = [(kind, run_here(text) if kind == "sh" else text) for kind, text in fences(page)]
+    if not any(text for _, text in shown):
+        pytest.skip("it shows nothing, or nothing that is run here")
+    replace = Replacer(stack, PREPARE.get(str(page.relative_to(ROOT)), lambda _: [])(stack))
+    for kind, text in shown:
+        run(desk, stack.data_dir, kind, replace.in_text(text))
+
+
+def test_what_is_run_elsewhere_is_shown_somewhere_and_is_run_there() -> None:
+    lines = [line for page in PAGES for kind, text in fences(page) if kind == "sh" for line in lines_of(text)]
+    assert lines
+    for each in ELSEWHERE:
+        assert any(elsewhere(line) is each for line in lines), f"no page shows {each.head}"
+        if each.test:
+            assert each.by in (ROOT / each.test).read_text(), each
