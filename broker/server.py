@@ -402,6 +402,8 @@ class Server:
                     connection.close(cause)
             self.make_room()
             self.check_mutes()
+            if self.broker.reporting is None:
+                self.bill()  # reports do it: else nobody would hear that an instance is alone
             before_ms = now_ms
 
     async def stop(self, grace_s: float) -> None:
