@@ -150,8 +150,8 @@ def _framed(body: bytes) -> bytes:
         ("produce one record", 130),
         ("produce 16 KB", 140),
         ("produce 1 MB", 200),
-        ("fetch one record", 137),
-        ("fetch 16 KB", 147),
+        ("fetch one record", 139),
+        ("fetch 16 KB", 149),
         ("fetch 1 MB", 160),
     ],
 )
