@@ -29,6 +29,7 @@ from tenants.api import (
     usage,
     whitelist,
 )
+from tenants.api.conditional import NotModified
 from tenants.api.idempotency import IdempotencyKeys
 from tenants.api.middleware import Authenticate, BodyLimit, SecurityHeaders, Turns
 from tenants.api.pages import CompressedPages
@@ -97,6 +98,7 @@ def create_console_app(console: Console, traced: TracerProvider | None = None) -
     app.openapi = openapi(app)  # type: ignore[method-assign]
     _add_pages(app)
     # The last added runs first.
+    app.add_middleware(NotModified)
     app.add_middleware(IdempotencyKeys, keys=console.idempotency)
     app.add_middleware(BodyLimit, bytes_max=BODY_BYTES_MAX, strangers_bytes_max=STRANGERS_BODY_BYTES_MAX)
     app.add_middleware(Turns, requests=console.requests)

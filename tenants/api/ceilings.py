@@ -7,6 +7,7 @@ from fastapi import APIRouter, Path
 
 from tenants.api.ceiling_models import AmountsView, CeilingsChange, CeilingsView, ClusterCeilingsList
 from tenants.api.context import Asker, Operator, Plane
+from tenants.api.versions import ContentVersion, ContentVersioned
 from tenants.ceilings import Amounts
 from tenants.usecases.ceilings import Standing
 
@@ -15,19 +16,21 @@ Name = Annotated[str, Path(max_length=64, description="the name of the tenant, o
 
 
 @router.get("/tenants/{name}/ceilings")
-async def tenant_ceilings(plane: Plane, caller: Asker, name: Name) -> CeilingsView:
+async def tenant_ceilings(plane: Plane, caller: Asker, version: ContentVersioned, name: Name) -> CeilingsView:
     """A tenant's own: what it may have, has, and may still order."""
     tenant = await asyncio.to_thread(plane.accounts.tenant_for, caller, name)
-    return _view(await asyncio.to_thread(plane.ceilings.tenant, tenant))
+    return _told(await asyncio.to_thread(plane.ceilings.tenant, tenant), version)
 
 
 @router.patch("/tenants/{name}/ceilings")
 async def set_tenant_ceilings(
-    plane: Plane, operator: Operator, name: Name, body: CeilingsChange
+    plane: Plane, operator: Operator, version: ContentVersioned, name: Name, body: CeilingsChange
 ) -> CeilingsView:
     """Change what a tenant may have."""
     wanted = body.model_dump(exclude_unset=True)
-    return _view(await asyncio.to_thread(plane.ceilings.set_tenant, operator, name, wanted))
+    set_ = plane.ceilings.set_tenant
+    changed = await asyncio.to_thread(set_, operator, name, wanted, expected=version.expected)
+    return _told(changed, version)
 
 
 @router.get("/clusters")
@@ -39,11 +42,18 @@ async def clusters(plane: Plane, _operator: Operator) -> ClusterCeilingsList:
 
 @router.patch("/clusters/{name}/ceilings")
 async def set_cluster_ceilings(
-    plane: Plane, operator: Operator, name: Name, body: CeilingsChange
+    plane: Plane, operator: Operator, version: ContentVersioned, name: Name, body: CeilingsChange
 ) -> CeilingsView:
     """Change what a cluster may sell."""
     wanted = body.model_dump(exclude_unset=True)
-    return _view(await asyncio.to_thread(plane.ceilings.set_cluster, operator, name, wanted))
+    set_ = plane.ceilings.set_cluster
+    changed = await asyncio.to_thread(set_, operator, name, wanted, expected=version.expected)
+    return _told(changed, version)
+
+
+def _told(standing: Standing, version: ContentVersion) -> CeilingsView:
+    version.tell(standing.version)
+    return _view(standing)
 
 
 def _view(standing: Standing) -> CeilingsView:

@@ -7,6 +7,7 @@ from fastapi import APIRouter, Path
 from contracts.names import topic_name_fault
 from tenants.api import topic_models, views
 from tenants.api.context import Asker, Found, Paging, Plane, after_key
+from tenants.api.versions import ContentVersion, ContentVersioned
 from tenants.backend import groups as group_backend
 from tenants.backend import topics as topic_backend
 from tenants.console import Console
@@ -41,36 +42,50 @@ async def topics(plane: Plane, found: Found, page: Paging) -> topic_models.Topic
 
 @router.post("/topics", status_code=201)
 async def create_topic(
-    plane: Plane, caller: Asker, found: Found, body: topic_models.TopicCreate
+    plane: Plane,
+    caller: Asker,
+    found: Found,
+    version: ContentVersioned,
+    body: topic_models.TopicCreate,
 ) -> topic_models.TopicView:
     """Create a topic. Clients see it at once."""
     await plane.topics.create(caller, found, body.name, body.partitions, body.configs)
-    return await _topic(plane, found, body.name)
+    return await _topic(plane, found, body.name, version)
 
 
 @router.get("/topics/{topic}")
-async def topic(plane: Plane, found: Found, topic: Topic) -> topic_models.TopicView:
+async def topic(
+    plane: Plane, found: Found, version: ContentVersioned, topic: Topic
+) -> topic_models.TopicView:
     """One topic: partitions with offsets and sizes, configs, whitelist."""
-    return await _topic(plane, found, topic)
+    return await _topic(plane, found, topic, version)
 
 
-async def _topic(plane: Console, found: Instance, name: str) -> topic_models.TopicView:
+async def _topic(
+    plane: Console, found: Instance, name: str, version: ContentVersion
+) -> topic_models.TopicView:
     if topic_name_fault(name) is not None:
         raise topic_backend.no_topic(name)
     cluster = await plane.cluster(found.cluster_id)
     _metadata, partitions, configs = await topic_backend.describe(cluster, found.id, name)
+    version.tell(topic_backend.version_of(len(partitions), configs))
     return views.topic_view(found, name, partitions, configs)
 
 
 @router.patch("/topics/{topic}")
 async def change_topic(
-    plane: Plane, caller: Asker, found: Found, topic: Topic, body: topic_models.TopicChange
+    plane: Plane,
+    caller: Asker,
+    found: Found,
+    version: ContentVersioned,
+    topic: Topic,
+    body: topic_models.TopicChange,
 ) -> topic_models.TopicView:
     """Set configs (null: back to the default) and add partitions."""
     if topic_name_fault(topic) is not None:
         raise topic_backend.no_topic(topic)
-    await plane.topics.change(caller, found, topic, body.partitions, body.configs)
-    return await _topic(plane, found, topic)
+    await plane.topics.change(caller, found, topic, body.partitions, body.configs, expected=version.expected)
+    return await _topic(plane, found, topic, version)
 
 
 @router.delete("/topics/{topic}", status_code=204)

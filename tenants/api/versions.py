@@ -1,4 +1,8 @@
-"""ETag and If-Match of what belongs to an instance: its revision, so nobody undoes what he has not seen."""
+"""ETag and If-Match, so nobody undoes what he has not seen.
+
+Of what belongs to an instance it is the instance's revision; of topics and ceilings, which have none, a hash
+of what can be set.
+"""
 
 import re
 from dataclasses import dataclass
@@ -10,6 +14,7 @@ from tenants.errors import Stale
 from tenants.model import Instance
 
 _TAG: Final = re.compile(r'"r([0-9]{1,18})"')
+_CONTENT_TAG: Final = re.compile(r'"h([0-9a-f]{16})"')
 IfMatch = Annotated[
     str | None,
     Header(
@@ -44,3 +49,29 @@ async def version_of(response: Response, if_match: IfMatch = None) -> Version:
 
 
 Versioned = Annotated[Version, Depends(version_of)]
+
+
+@dataclass(frozen=True, slots=True)
+class ContentVersion:
+    """The same of what has no revision."""
+
+    expected: str | None
+    """A hash of the content; None: any."""
+    response: Response
+
+    def tell(self, content: str) -> None:
+        """Send the ETag of what there is now."""
+        self.response.headers["ETag"] = f'"h{content}"'
+
+
+async def content_version_of(response: Response, if_match: IfMatch = None) -> ContentVersion:
+    """Raises: Stale for what is not an ETag of ours."""
+    if if_match is None or if_match.strip() == "*":
+        return ContentVersion(None, response)
+    match = _CONTENT_TAG.fullmatch(if_match.strip())
+    if match is None:
+        raise Stale("If-Match is not an ETag of this resource: read it again")
+    return ContentVersion(match[1], response)
+
+
+ContentVersioned = Annotated[ContentVersion, Depends(content_version_of)]

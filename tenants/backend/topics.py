@@ -1,6 +1,8 @@
 """Topics of an instance: list, describe, create, alter, delete, delete records."""
 
 import asyncio
+import hashlib
+from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 from kio.schema.create_partitions.v1.request import CreatePartitionsRequest, CreatePartitionsTopic
@@ -75,6 +77,12 @@ class ConfigFacts(NamedTuple):
     name: str
     value: str | None
     is_default: bool
+
+
+def version_of(partitions: int, configs: Iterable[ConfigFacts]) -> str:
+    """A hash of what can be set of a topic: another one after every change of it."""
+    own = sorted((one.name, one.value) for one in configs if not one.is_default)
+    return hashlib.sha256(repr((partitions, own)).encode()).hexdigest()[:16]
 
 
 def no_topic(name: str) -> NotFound:

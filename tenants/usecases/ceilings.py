@@ -1,5 +1,6 @@
 """Ceilings of tenants and clusters: what operators set, what is left, and whether an order fits."""
 
+import hashlib
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -7,7 +8,7 @@ from sqlalchemy import Connection
 
 from runtime.clock import epoch_ms
 from tenants.ceilings import CEILING_MAX, WHAT, Amounts, Room, asked, kept, shown
-from tenants.errors import Invalid, LimitReached, NotFound
+from tenants.errors import Invalid, LimitReached, NotFound, Stale
 from tenants.lifecycle import Fault
 from tenants.model import SYSTEM_TENANT, Caller, Instance
 from tenants.store import accounts, audit, ceilings, registry
@@ -21,6 +22,11 @@ class Standing(NamedTuple):
     name: str
     room: Room
     own: dict[str, int]
+
+    @property
+    def version(self) -> str:
+        """Another one after every change of what is set."""
+        return hashlib.sha256(repr(sorted(self.own.items())).encode()).hexdigest()[:16]
 
 
 class Ceilings:
@@ -76,10 +82,18 @@ class Ceilings:
         with self._store.read() as connection:
             return [self._cluster(connection, one.cluster_id) for one in registry.clusters(connection)]
 
-    def set_tenant(self, caller: Caller, tenant: str, wanted: Mapping[str, int | None]) -> Standing:
-        """Set some ceilings; None: the default again. Lower than what is sold takes nothing away.
+    def set_tenant(
+        self,
+        caller: Caller,
+        tenant: str,
+        wanted: Mapping[str, int | None],
+        *,
+        expected: str | None = None,
+    ) -> Standing:
+        """Set some ceilings; None: the default again. Lower than what is sold takes nothing away. `expected`:
+        the `Standing.version` that the caller has seen.
 
-        Raises: NotFound, Invalid.
+        Raises: NotFound, Invalid, Stale.
         """
         faults = _faults(wanted)
         if faults:
@@ -87,19 +101,29 @@ class Ceilings:
         with self._store.write() as connection:
             if not accounts.tenant_exists(connection, tenant) or tenant == SYSTEM_TENANT:
                 raise NotFound(f"there is no tenant '{tenant[:80]}'")
+            _check_seen(self._tenant(connection, tenant), expected)
             own = _merged(ceilings.of_tenant(connection, tenant), wanted)
             ceilings.set_of_tenant(connection, tenant, own)
             entry = Entry(caller.actor, tenant, "tenant.ceilings", tenant, _words(wanted), caller.address)
             audit.record(connection, entry, epoch_ms())
             return self._tenant(connection, tenant)
 
-    def set_cluster(self, caller: Caller, cluster_id: str, wanted: Mapping[str, int | None]) -> Standing:
-        """The same of a cluster. Raises: NotFound, Invalid."""
+    def set_cluster(
+        self,
+        caller: Caller,
+        cluster_id: str,
+        wanted: Mapping[str, int | None],
+        *,
+        expected: str | None = None,
+    ) -> Standing:
+        """The same of a cluster. Raises: NotFound, Invalid, Stale."""
         faults = _faults(wanted)
         if faults:
             raise Invalid(faults)
         with self._store.write() as connection:
-            own = _merged(self._cluster(connection, cluster_id).own, wanted)
+            before = self._cluster(connection, cluster_id)
+            _check_seen(before, expected)
+            own = _merged(before.own, wanted)
             ceilings.set_of_cluster(connection, cluster_id, own)
             entry = Entry(caller.actor, None, "cluster.ceilings", cluster_id, _words(wanted), caller.address)
             audit.record(connection, entry, epoch_ms())
@@ -114,6 +138,11 @@ class Ceilings:
             raise NotFound(f"there is no cluster '{cluster_id[:80]}'")
         own = ceilings.of_cluster(connection, cluster_id)
         return Standing(cluster_id, self.room_of_cluster(connection, cluster_id), own)
+
+
+def _check_seen(now: Standing, expected: str | None) -> None:
+    if expected not in (None, now.version):
+        raise Stale(f"the ceilings of '{now.name}' have been changed since you read them: read them again")
 
 
 def _taken(instance: Instance) -> Amounts:

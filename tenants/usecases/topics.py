@@ -14,7 +14,7 @@ from contracts.units import counted
 from runtime.clock import epoch_ms
 from tenants.backend import groups, offset_resets, topics
 from tenants.backend.cluster import Cluster
-from tenants.errors import Conflict, Exists, Invalid
+from tenants.errors import Conflict, Exists, Invalid, Stale
 from tenants.lifecycle import Fault
 from tenants.model import Caller, Instance
 from tenants.offset_reset import Planned, Wish, plan
@@ -62,8 +62,13 @@ class Topics:
         name: str,
         partitions: int | None,
         configs: dict[str, str | None],
+        *,
+        expected: str | None = None,
     ) -> None:
-        """Add partitions and set configs. Raises: NotFound, Invalid, Conflict, Unavailable."""
+        """Add partitions and set configs. `expected`: `topics.version_of` what the caller has seen.
+
+        Raises: NotFound, Invalid, Conflict, Stale, Unavailable.
+        """
         faults = _config_faults(configs, instance.limits)
         if faults:
             raise Invalid(faults)
@@ -71,6 +76,10 @@ class Topics:
         cluster = await self._cluster_of(instance.cluster_id)
         async with self._turn(instance.id):
             topic = await topics.existing(cluster, instance.id, name)
+            if expected is not None:
+                _topic, facts, found = await topics.describe(cluster, instance.id, name)
+                if topics.version_of(len(facts), found) != expected:
+                    raise Stale(f"'{name}' has been changed since you read it: read it again")
             if partitions is not None and partitions != len(topic.partitions):
                 await self._grow(cluster, instance, name, len(topic.partitions), partitions)
             kept = _stored(configs)

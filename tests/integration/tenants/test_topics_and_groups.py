@@ -275,3 +275,23 @@ def test_a_port_that_another_program_listens_on_is_not_given_out(stack: Stack) -
         assert not second["bootstrap_servers"].endswith(f":{port + 2}")
     for one in (first, second):
         stack.api("DELETE", f"instances/{one['id']}")
+
+
+def test_a_topic_is_not_changed_over_what_was_not_seen(stack: Stack, instance: dict[str, Any]) -> None:
+    path = f"/v1/instances/{instance['id']}/topics"
+    stack.api("POST", path.removeprefix("/v1/"), {"name": "seen", "partitions": 1})
+    key = {"Authorization": f"Bearer {stack.facts['api_key']}"}
+    with httpx.Client(base_url=stack.console_url, headers=key, timeout=30) as client:
+        first = client.get(f"{path}/seen").headers["etag"]
+        assert client.get(f"{path}/seen", headers={"If-None-Match": first}).status_code == 304
+        body = {"configs": {"retention.ms": "3600000"}}
+        changed = client.patch(f"{path}/seen", json=body, headers={"If-Match": first})
+        assert changed.status_code == 200 and changed.headers["etag"] != first
+        stale = client.patch(f"{path}/seen", json={"partitions": 2}, headers={"If-Match": first})
+        assert stale.status_code == 412
+        now = client.get(f"{path}/seen")
+        assert now.headers["etag"] == changed.headers["etag"] and len(now.json()["partitions"]) == 1
+        grown = client.patch(
+            f"{path}/seen", json={"partitions": 2}, headers={"If-Match": now.headers["etag"]}
+        )
+        assert grown.status_code == 200 and len(grown.json()["partitions"]) == 2

@@ -142,3 +142,42 @@ async def test_large_answers_are_compressed_for_who_takes_that(client: httpx.Asy
 async def test_a_secret_is_in_no_compressed_answer(operator: Caller) -> None:
     made = await operator("POST", "keys", json={"name": "k"})
     assert made.status_code == 201 and "content-encoding" not in made.headers
+
+
+async def test_ceilings_are_not_set_over_what_was_not_seen(
+    operator: Caller, client: httpx.AsyncClient
+) -> None:
+    await operator.tenant("acme")
+    path = "tenants/acme/ceilings"
+    first = (await operator("GET", path)).headers["etag"]
+    changed = await _if(operator, client, first, "PATCH", path, json={"instances": 3})
+    assert changed.status_code == 200 and changed.headers["etag"] != first
+    stale = await _if(operator, client, first, "PATCH", path, json={"instances": 9})
+    assert stale.status_code == 412
+    now = await operator("GET", path)
+    assert now.json()["ceilings"]["instances"] == 3 and now.headers["etag"] == changed.headers["etag"]
+    cluster = await operator("PATCH", "clusters/builtin-1/ceilings", json={"instances": 30})
+    again = ("PATCH", "clusters/builtin-1/ceilings")
+    seen = cluster.headers["etag"]
+    assert (await _if(operator, client, seen, *again, json={"instances": 40})).status_code == 200
+    assert (await _if(operator, client, seen, *again, json={"instances": 50})).status_code == 412
+
+
+# --- If-None-Match ------------------------------------------------------------------------------------
+
+
+async def test_what_the_caller_has_is_not_sent_again(operator: Caller, client: httpx.AsyncClient) -> None:
+    made = await operator.order()
+    path = f"/v1/instances/{made['id']}"
+    tag = (await client.get(path, headers=KEY)).headers["etag"]
+    for asked in (tag, f'"other", W/{tag}', "*"):
+        same = await client.get(path, headers={**KEY, "If-None-Match": asked})
+        assert (same.status_code, same.content) == (304, b"")
+        assert same.headers["etag"] == tag and "content-length" not in same.headers
+    await operator("PATCH", f"instances/{made['id']}", json={"capacity_bytes": 2_000_000_000})
+    other = await client.get(path, headers={**KEY, "If-None-Match": tag})
+    assert other.status_code == 200 and other.json()["capacity_bytes"] == 2_000_000_000
+    absent = await client.get("/v1/instances/absent", headers={**KEY, "If-None-Match": "*"})
+    assert absent.status_code == 404
+    untagged = await client.get("/v1/me", headers={**KEY, "If-None-Match": "*"})
+    assert untagged.status_code == 200
