@@ -70,6 +70,19 @@ def _shop(stack: Stack) -> Replacements:
     return []
 
 
+def _api(stack: Stack) -> Replacements:
+    """Where the console is, a key, and an order."""
+    rates = '"produce_rate_bytes_per_s": 1000000, "consume_rate_bytes_per_s": 1000000'
+    order = f'{{"name": "asked", "capacity_bytes": 1000000000, "allow_all": true, {rates}}}'
+    return [
+        (r"\$CONSOLE\b", repeat(stack.console_url)),
+        (r"\$KEY\b", repeat(stack.api_key)),
+        (r"\$\(uuidgen\)", repeat("0b9f1c7e-1f5c-4c1d-9d1c-3c2b6a2f7a10")),
+        (r"curl -si", repeat("curl -sif")),
+        (r"@order\.json", repeat(f"'{order}'")),
+    ]
+
+
 def _backups(stack: Stack) -> Replacements:
     """Directories of other machines are on the desk; a passphrase is made by the page itself."""
     return [
@@ -122,6 +135,7 @@ def _committed(bootstrap_servers: str) -> None:
 
 
 PREPARE: Final[dict[str, Callable[[Stack], Replacements]]] = {
+    "docs/api.md": _api,
     "docs/backup.md": _backups,
     "docs/clients.md": _shop,
     "docs/faults.md": _faults,
