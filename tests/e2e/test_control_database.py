@@ -144,7 +144,7 @@ def test_the_database_is_lost(own_stack: Stack) -> None:
     stack = own_stack
     kept = Filled(stack, "kept")
     _exchange(stack, None)
-    absent = _until(lambda: _told(kept))
+    absent = _until(lambda: (told := _told(kept)) and told["name"] and told)
     assert (absent["name"], absent["tenant"], absent["partitions"]) == ("kept", "default", 2)
     _until(lambda: not kept.is_reachable())
     _restart_data_plane(stack)

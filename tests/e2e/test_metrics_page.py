@@ -4,6 +4,7 @@
 """
 
 import os
+import re
 import time
 from collections import defaultdict
 from typing import Any, Final
@@ -40,9 +41,8 @@ def told(stack: Stack) -> dict[str, list[Any]]:
     consumer.commit(message, asynchronous=False)
     consumer.close()
     found: dict[str, list[Any]] = {}
-    while "portico_group_lag_records{" not in "".join(
-        texts := [_text(stack, name) for name in _names(stack)]
-    ):
+    lag = re.compile(rf'^portico_group_lag_records\{{.*instance="{made["id"]}"', re.MULTILINE)
+    while not lag.search("".join(texts := [_text(stack, name) for name in _names(stack)])):
         assert time.monotonic() < deadline + 60, "the lag of the group is not told"
         time.sleep(0.5)
     for name, text in zip(_names(stack), texts, strict=True):
