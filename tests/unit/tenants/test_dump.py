@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from sqlalchemy import JSON, BigInteger, Boolean, Column, Integer, Table, insert, select
 
+from contracts.injected_faults import InjectedFault
 from contracts.specs import Limits
 from tenants.lifecycle import State
 from tenants.store import dump, migrating, schema
@@ -25,7 +26,10 @@ _PARTICULAR: Final[dict[str, dict[str, Any]]] = {
         "whitelist": ["::1/128"],
         "deletion": None,
         "state": State.PURGING.value,
-    }
+    },
+    "injected_faults": {
+        "told": msgspec.to_builtins(InjectedFault(id="f", kind="latency", begins_at_ms=1, ends_at_ms=LARGE)),
+    },
 }
 """What is read as more than a column's kind."""
 BEHIND: Final = {"sessions", "followers", "control_processes", "idempotency_keys"}
