@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from broker.tracing import BrokerTraces
 
 _log = get_logger(__name__)
-_ACCEPTS_PER_TURN: Final = 64
+_ACCEPTS_PER_TURN: Final = 4
 _SWEEP_S: Final = 1.0
 _ACCEPT_PAUSE_S: Final = 0.5
 _BACKLOG: Final = 1024

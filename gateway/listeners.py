@@ -22,8 +22,6 @@ from runtime.logs import get_logger
 
 _log = get_logger(__name__)
 _BACKLOG: Final = 1024
-_ACCEPTS_AT_ONCE: Final = 8
-"""In one step of an instance: about a millisecond."""
 _OUT_OF_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _PAUSE_S: Final = 0.2
 
@@ -130,7 +128,7 @@ class ListenerSet:
         if pause_ms > 0:
             self._pause(pause_ms / 1000, sock, served, listener)
             return
-        for _ in range(_ACCEPTS_AT_ONCE):
+        while True:
             try:
                 client, address = sock.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -147,6 +145,8 @@ class ListenerSet:
                 served.strangers.charge(worker.pacing.end_unbilled(served.turn), now_ms)
             else:
                 worker.pacing.end(served.turn)
+            if served.turn.left_ns <= 0:
+                return  # the rest stays in the kernel's queue, and is told of again
 
     def _pause(self, pause_s: float, sock: socket.socket, served: ServedInstance, listener: Listener) -> None:
         self._worker.loop.remove_reader(sock.fileno())
