@@ -42,7 +42,6 @@ def open_tree(config: BrokerConfig) -> Tree:
 
 def controller_config(config: BrokerConfig) -> ControllerConfig:
     """What a controller on this broker decides by."""
-    wanted = config.default_replication_factor or 3
     return ControllerConfig(
         default_partitions=config.default_partitions,
         default_replication_factor=config.default_replication_factor,
@@ -51,7 +50,7 @@ def controller_config(config: BrokerConfig) -> ControllerConfig:
             InternalTopic(name, _INTERNAL_PARTITIONS, INTERNAL_CONFIGS)
             for name in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
         ),
-        internal_replication_factor=1 if config.zookeeper is None else wanted,
+        internal_replication_factor=config.internal_replication_factor,
         unclean_leader_election_enable=config.unclean_leader_election_enable,
         delete_topic_enable=config.delete_topic_enable,
         auto_leader_rebalance_enable=config.auto_leader_rebalance_enable,

@@ -136,6 +136,11 @@ class BrokerConfig:
         return self.log_dirs or (self.data_dir / "logs",)
 
     @property
+    def internal_replication_factor(self) -> int:
+        """Of __consumer_offsets and __transaction_state, which wait for as many brokers."""
+        return 1 if self.zookeeper is None else self.default_replication_factor or 3
+
+    @property
     def static_layer(self) -> dict[str, str]:
         """What was set of the configs that can also be set per topic or while the broker runs."""
         layer = {"log.flush.interval.ms": str(self.flush_interval_ms)}

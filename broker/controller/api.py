@@ -149,9 +149,3 @@ class ControllerApi(Protocol):
     ) -> ControlledShutdownResponse:
         """A broker wants to stop: lead its partitions elsewhere."""
         ...
-
-    def need_internal_topic(self, name: str) -> None:
-        """A client needs __consumer_offsets or __transaction_state and there is none: create it as soon as
-        enough brokers live, or the set of brokers has been still for a while. Callable on any broker; only
-        the controller acts, so a client that asks broker after broker gets it made."""
-        ...

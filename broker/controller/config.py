@@ -25,9 +25,7 @@ class ControllerConfig:
     """Replicas a broker may hold; topics that need more are refused with POLICY_VIOLATION."""
     internal_topics: tuple[InternalTopic, ...] = ()
     internal_replication_factor: int = 3
-    """Wanted of internal topics: they are created when as many brokers live. A client that needs one gets it
-    with fewer once the brokers have been the same ones for `internal_topics_patience_ms`."""
-    internal_topics_patience_ms: int = 10_000
+    """Of internal topics: they are created when as many brokers live (KIP-115)."""
     unclean_leader_election_enable: bool = False
     """Of topics that do not say: whether a replica out of sync may lead when no other is left."""
     delete_topic_enable: bool = True

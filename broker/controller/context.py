@@ -158,7 +158,6 @@ class ControllerContext:
         self.reassigning: set[PartitionName] = set()
         self.removals: dict[PartitionName, set[int]] = {}
         """Partitions being reassigned whose targets have taken over: brokers that are to delete their log."""
-        self.needed_internal_topics: set[str] = set()
         self.next_balance_ms = 0
         self.pending = PendingCommands()
         self.stop_number = 1

@@ -130,9 +130,6 @@ def _dispatch(context: ControllerContext, event: events.Event) -> Steps[None]:
             yield from _on_answered(context, event)
         case events.Tick():
             yield from _on_tick(context)
-        case events.InternalTopicNeeded():
-            context.needed_internal_topics.add(event.name)
-            yield from create_internal_topics(context)
         case events.DeleteTopics():
             yield from on_delete_topics(context, event)
         case _:

@@ -42,12 +42,6 @@ class Tick(NamedTuple):
     """Time passed: about every second."""
 
 
-class InternalTopicNeeded(NamedTuple):
-    """A client waits for an internal topic."""
-
-    name: str
-
-
 class CreateTopics(NamedTuple):
     """Answer: list[CreatedTopic]."""
 
@@ -109,4 +103,4 @@ Call: TypeAlias = (
     | ListReassignments
     | ControlledShutdown
 )
-Event: TypeAlias = Elected | Resigned | Changed | Answered | Tick | InternalTopicNeeded | Call
+Event: TypeAlias = Elected | Resigned | Changed | Answered | Tick | Call

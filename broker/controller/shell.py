@@ -236,11 +236,6 @@ class Controller:
             timeout_ms,
         )
 
-    def need_internal_topic(self, name: str) -> None:
-        """See ControllerApi."""
-        if self._core.is_active:
-            self._driver.post(events.InternalTopicNeeded(name))
-
     async def _call(
         self,
         event: Callable[[int], events.Event],

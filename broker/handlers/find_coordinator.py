@@ -35,10 +35,18 @@ def handle(broker: "Broker", call: "Call") -> None:
     coordinators = broker.groups if key_type == _GROUP else broker.transactions
     node = coordinators.node_of(call.request.key)
     if node is None:
-        error = ErrorCode.coordinator_not_available
-        call.reply(_response(shape, error, "the coordinator's partition has no leader now"))
+        call.reply(
+            _response(shape, ErrorCode.coordinator_not_available, _why_none(broker, coordinators.topic))
+        )
     else:
         call.reply(_response(shape, ErrorCode.none, None, node.broker_id, node.host, node.port))
+
+
+def _why_none(broker: "Broker", topic: str) -> str:
+    needed, live = broker.config.internal_replication_factor, len(broker.metadata.brokers)
+    if broker.metadata.topic(topic) is None and live < needed:
+        return f"{topic} is made when {needed} brokers are there, now {live}"
+    return "the coordinator's partition has no leader now"
 
 
 def _response(

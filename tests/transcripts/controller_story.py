@@ -161,9 +161,6 @@ class Story:
         request = ControlledShutdownRequest(broker_id=broker.broker_id, broker_epoch=broker.broker_epoch)
         self._call(lambda call_id: events.ControlledShutdown(call_id, request))
 
-    def do_need(self, topic: str) -> None:
-        self.world.post(events.InternalTopicNeeded(topic))
-
     def do_tick(self, word: str) -> None:
         self.world.now_ms += int(word)
         self.world.post(events.Tick())

@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 
 from contracts import cluster as messages
 from tests.integration.broker.process import BrokerProcess
-from tests.integration.broker.raw import RawClient
+from tests.integration.broker.raw import RawClient, request
 from tests.integration.cluster.brokers import Cluster, eventually
 
 
@@ -226,6 +226,26 @@ def test_a_broken_command_costs_its_connection(cluster: Cluster, body: bytes) ->
     with cluster.client(2, "broker/1/1") as client:
         client.send_frame(7, 0, struct.pack(">i", 0))
         assert client.is_closed()
+
+
+def test_offsets_wait_for_as_many_brokers_as_they_have_replicas(cluster: Cluster, tmp_path: Any) -> None:
+    started = Cluster(tmp_path, f"{cluster.zookeeper}-starts", 2, "--default-replication-factor", "2")
+
+    def coordinator() -> Any:
+        return started.call(1, request(10, 3, key="g", key_type=0))
+
+    try:
+        started.brokers[1].start()
+        started.controller_id()
+        answer = coordinator()
+        assert answer.error_code.name == "coordinator_not_available"
+        assert answer.error_message == "__consumer_offsets is made when 2 brokers are there, now 1"
+        started.brokers[2].start()
+        assert eventually(coordinator, lambda each: each.error_code.value == 0).node_id in started.brokers
+        (topic,) = started.metadata("__consumer_offsets", node_id=1).topics
+        assert {len(each.replica_nodes) for each in topic.partitions} == {2}
+    finally:
+        started.stop()
 
 
 def test_a_cluster_that_stops_as_a_whole_does_not_wait(cluster: Cluster) -> None:
