@@ -88,6 +88,11 @@ class Journal:
         assert term > self.last_term()
         self.set_setting("term", str(term))
 
+    def note_term(self, term: int) -> None:
+        """Remember a term that another journal has given away."""
+        if term > self.last_term():
+            self.keep_term(term)
+
     def setting(self, name: str) -> str | None:
         """A stored setting, or None."""
         with self._engine.connect() as connection:

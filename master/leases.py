@@ -13,6 +13,8 @@ from master.decision import InstanceDecision
 TERM_FACTOR: Final = 2**32
 """An epoch is term * 2^32 + a counter; the journal gives every run of a master the next term. Terms below
 2^21 keep epochs exact in JSON readers that use doubles."""
+EPOCH_MAX: Final = 2**61
+"""Of what points tell: nobody ever gave such a lease, and one beyond it would hardly fit into a report."""
 
 A = TypeVar("A", Allocation, CpuAllocation)
 
@@ -57,6 +59,10 @@ class LeaseBook(Generic[A]):
         lease = msgspec.structs.replace(offer, lease_epoch=self._epoch, lease_ms=self._lease_ms)
         grants[offer.instance_id] = Grant(lease, now_ms)
         return lease
+
+    def has_given(self, epoch: int) -> bool:
+        """Whether leases of this book are newer than the epoch, which a point says it has one of."""
+        return epoch <= self._epoch or epoch > EPOCH_MAX
 
     def granted_to(self, point: str) -> list[A]:
         """The last leases of a point, in order of instance id."""

@@ -2,7 +2,8 @@
 
 Without a tree there is no election: this process is the only one and always serves. With one, terms come from
 the election and leases of an earlier term are ignored by every point, so a master that was voted out unawares
-can give nothing any more to a point that has heard of its successor.
+can give nothing any more to a point that has heard of its successor. A master that points tell of newer
+leases than its own begins a term beyond theirs: its journal and the tree may be younger than they (ADR 36).
 """
 
 import asyncio
@@ -100,8 +101,8 @@ class MasterNode:
     async def run(self) -> None:
         """Serve, or stand for election and serve while elected, until cancelled."""
         if self._tree is None:
-            await self._serve(self._journal.next_term())
-            return
+            while True:
+                self._journal.note_term(await self._serve(self._journal.next_term()))
         await self._start_tree(self._tree)
         election = Election(
             self._tree,
@@ -168,7 +169,7 @@ class MasterNode:
     async def _hold(self, tree: Tree, office: Office) -> None:
         """Serve until the office is lost or the process ends."""
         try:
-            term = await self._term(tree, office)
+            term = await self._term(tree)
             policy = await tree.get(POLICY_PATH)
         except (TreeUnavailable, TreeConflict) as error:
             _log.warning("elected, but the tree does not answer", error=str(error))
@@ -188,26 +189,33 @@ class MasterNode:
             serving.cancel()
             await asyncio.gather(serving, lost, return_exceptions=True)
         if not serving.cancelled():
-            serving.result()  # a failure is the supervisor's to report
+            self._journal.note_term(serving.result())  # a failure is the supervisor's to report
+            self._office_changed.set()
 
-    async def _term(self, tree: Tree, office: Office) -> int:
+    async def _term(self, tree: Tree) -> int:
         """The election's epoch; beyond all terms of this journal, which may be older than the tree."""
+        elected, registration = await tree.get_many([MASTER_EPOCH_PATH, MASTER_PATH])
+        if elected is None or registration is None or registration.stat.owner != tree.session_id:
+            raise TreeConflict(0, MASTER_PATH, Conflict.NO_NODE)
         last = self._journal.last_term()
-        if office.epoch > last:
-            self._journal.keep_term(office.epoch)
-            return office.epoch
-        await tree.commit([SetData(MASTER_EPOCH_PATH, str(last + 1).encode(), office.epoch_version)])
+        if int(elected.data) > last:
+            self._journal.keep_term(int(elected.data))
+            return int(elected.data)
+        await tree.commit([SetData(MASTER_EPOCH_PATH, str(last + 1).encode(), elected.stat.version)])
         self._journal.keep_term(last + 1)
         return last + 1
 
-    async def _serve(self, term: int) -> None:
+    async def _serve(self, term: int) -> int:
+        """Until cancelled, or until points tell of a later term, which is returned."""
         metering = self._make_metering() if self._make_metering is not None else None
         self._service = MasterService(
             self._specs, self._journal, self._settings, term=term, metering=metering, series=self._series
         )
         _log.info("serving as the quota master", term=term, policy=self._service.policy)
         try:
-            await self._service.run()
+            later = await self._service.run()
+            _log.warning("points have newer leases: going beyond their term", term=term, later=later)
+            return later
         finally:
             self._service = None
 

@@ -20,7 +20,7 @@ from master.history import InstanceHistory, Slot
 from master.journal import Journal, SavedAllocation
 from master.kept_series import KeptSeries
 from master.leadership import Heard, Leadership, leadership
-from master.leases import LeaseBook, byte_offer, byte_terms, cpu_terms
+from master.leases import TERM_FACTOR, LeaseBook, byte_offer, byte_terms, cpu_terms
 from master.ledger import Ledger, Outcome, Receipt
 from master.metering import Metering
 from master.metrics import MasterCollector
@@ -79,9 +79,12 @@ class MasterService:
         period_ms = self.settings.period_ms
         lease_ms, renew_after_ms = self.settings.lease_periods * period_ms, period_ms * 3 // 2
         self._leases = LeaseBook(byte_terms, term=term, lease_ms=lease_ms, renew_after_ms=renew_after_ms)
+        self._cpu_leases = LeaseBook(cpu_terms, term=term, lease_ms=lease_ms, renew_after_ms=renew_after_ms)
+        self.later_term: int | None = None
+        """A term of which points have newer leases than this run's, which they ignore (ADR 36)."""
         self._cpu = CpuShares(
             self._ledger.cpu,
-            LeaseBook(cpu_terms, term=term, lease_ms=lease_ms, renew_after_ms=renew_after_ms),
+            self._cpu_leases,
             specs=specs,
             policy=lambda: POLICIES[self.policy],
             places_of=self._places,
@@ -125,6 +128,7 @@ class MasterService:
             self.count_refusal(refused.reason, refused.detail, report.point)
             raise
         self.reports[receipt.outcome] += 1
+        self._compare_epochs(report)
         is_gateway = report.node_id == NO_NODE  # whose report holds nothing that is billed
         if self._metering is not None and receipt.outcome is Outcome.ACCEPTED and not is_gateway:
             self._metering.receive(report)
@@ -135,6 +139,17 @@ class MasterService:
             want_full=receipt.want_full,
             period_ms=self.settings.period_ms,
         )
+
+    def _compare_epochs(self, report: TrafficReport) -> None:
+        """Our own leases are never newer than what we gave last: those are of a journal that was lost."""
+        told = [each.produce.lease_epoch for each in report.instances]
+        told_cpu = [each.counters.lease_epoch for each in report.cpu]
+        newer = [
+            *(epoch for epoch in told if not self._leases.has_given(epoch)),
+            *(epoch for epoch in told_cpu if not self._cpu_leases.has_given(epoch)),
+        ]
+        for epoch in newer:
+            self.later_term = max(self.later_term or 0, epoch // TERM_FACTOR)
 
     @property
     def usage_records(self) -> Mapping[str, int]:
@@ -327,13 +342,16 @@ class MasterService:
             for index, entry in enumerate(decision.entries)
         ]
 
-    async def run(self) -> None:
-        """Keep time until cancelled; the journal is written every few periods and once more at the end."""
+    async def run(self) -> int:
+        """Keep time until cancelled, or until there is a later term, which is returned.
+
+        The journal is written every few periods and once more at the end.
+        """
         collector = MasterCollector(self)
         prometheus_client.REGISTRY.register(collector)
         ticks = 0
         try:
-            while True:
+            while (later := self.later_term) is None:
                 if self._series is not None:
                     await self._recall(self._series)
                 self.tick()
@@ -346,6 +364,7 @@ class MasterService:
                 if ticks % self.settings.journal_periods == 0:
                     await asyncio.to_thread(self._save, self.saved_allocations(), self._unfinished())
                 await asyncio.sleep(self.settings.period_ms / 1000)
+            return later
         finally:
             prometheus_client.REGISTRY.unregister(collector)
             self._save(self.saved_allocations(), self._unfinished())

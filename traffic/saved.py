@@ -4,13 +4,15 @@ from typing import Final
 
 import msgspec
 
+from contracts.quota import Count
+
 FORMAT_VERSION: Final = 1
 
 
 class SavedCpu(msgspec.Struct, frozen=True, kw_only=True):
     """Request time of one instance. Rate 0: no spec was known, nothing was limited."""
 
-    lease_epoch: int = 0
+    lease_epoch: Count = 0
     lease_left_ms: int = 0
     rate_us_per_s: int = 0
     balance_us: int = 0
@@ -21,7 +23,7 @@ class SavedInstance(msgspec.Struct, frozen=True, kw_only=True):
     """One instance. Rates 0: no spec was known, nothing was limited."""
 
     instance_id: str
-    lease_epoch: int
+    lease_epoch: Count
     lease_left_ms: int
     produce_rate_bytes_per_s: int
     consume_rate_bytes_per_s: int

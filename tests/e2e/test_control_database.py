@@ -15,6 +15,7 @@ import httpx
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from master.leases import TERM_FACTOR
 from tests.e2e.records import create_topic, read_all
 from tests.e2e.test_commands import answer, portico
 from tests.integration.stack import Stack, running_stack
@@ -140,9 +141,29 @@ def _serves(stack: Stack, instance: Filled) -> None:
     _until(instance.is_reachable)
 
 
-def test_the_database_is_lost(own_stack: Stack) -> None:
+def _lease_epoch(stack: Stack, instance: Filled) -> int:
+    """Of the lease that the broker applies; 0: it applies none."""
+    brokers = stack.api("GET", f"instances/{instance.id}/quota")["brokers"]
+    return next((each["lease_epoch"] for each in brokers if each["on_lease"]), 0)
+
+
+def _lose_masters_database(stack: Stack, instance: Filled) -> None:
+    """Leases that the broker remembers are newer than all that the new database knows."""
+    before = _until(lambda: _lease_epoch(stack, instance))
+    pid = stack.facts["pids"]["control"][0]
+    os.kill(pid, signal.SIGSTOP)
+    for path in (stack.data_dir / "control").glob("master.db*"):
+        path.unlink()
+    os.kill(pid, signal.SIGKILL)
+    stack.wait_for_restart("control", pid)
+    _until(lambda: _answers(stack) and _lease_epoch(stack, instance) // TERM_FACTOR > before // TERM_FACTOR)
+
+
+def test_the_masters_database_is_lost_and_then_the_consoles(own_stack: Stack) -> None:
     stack = own_stack
     kept = Filled(stack, "kept")
+    _lose_masters_database(stack, kept)
+    kept.check_whole()
     _exchange(stack, None)
     absent = _until(lambda: (told := _told(kept)) and told["name"] and told)
     assert (absent["name"], absent["tenant"], absent["partitions"]) == ("kept", "default", 2)

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from contracts.quota import CpuAllocation
-from master.leases import TERM_FACTOR, LeaseBook, cpu_terms
+from master.leases import EPOCH_MAX, TERM_FACTOR, LeaseBook, cpu_terms
 
 TERM = 3
 LEASE_MS = 5_000
@@ -74,3 +74,14 @@ def test_what_is_gone_is_forgotten_and_nothing_else(book: LeaseBook[CpuAllocatio
 def test_a_lease_is_renewed_before_it_ends(renew_after_ms: int) -> None:
     with pytest.raises(AssertionError):
         LeaseBook(cpu_terms, term=TERM, lease_ms=LEASE_MS, renew_after_ms=renew_after_ms)
+
+
+def test_an_epoch_is_newer_than_all_leases_given_or_it_is_not(book: LeaseBook[CpuAllocation]) -> None:
+    last = book.grant("broker-1", _offer(), 0, unasked=False)
+    assert last is not None
+    given = [0, last.lease_epoch - TERM_FACTOR, last.lease_epoch - 1, last.lease_epoch]
+    newer = [last.lease_epoch + 1, last.lease_epoch + TERM_FACTOR, EPOCH_MAX]
+    assert [book.has_given(epoch) for epoch in given] == [True] * 4
+    assert [book.has_given(epoch) for epoch in newer] == [False] * 3
+    assert book.has_given(EPOCH_MAX + 1), "damage, which nobody follows"
+    assert EPOCH_MAX + 3 * TERM_FACTOR < 2**62, "what points can report of the terms after"
