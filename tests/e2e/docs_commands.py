@@ -26,7 +26,7 @@ PAGES: Final = tuple(
     )
 )
 _FENCE: Final = re.compile(r"^ *```(\w*)[^\n]*\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
-_PYTHON: Final = ("index.md", "tenant.md", "clients.md", "README.md")
+_PYTHON: Final = ("api.md", "index.md", "tenant.md", "clients.md", "README.md")
 """Pages whose programs run here, too: those of others need keys of an account."""
 _KINDS: Final = {"sh": "sh", "shell": "sh", "python": "python"}
 _INLINE: Final = re.compile(r"`(\./portico [^`]+)`")

@@ -1,8 +1,9 @@
 """What the documents show is run, fence by fence, as it stands there.
 
 Every `sh` and `shell` fence of every page runs, but for the lines that `docs_commands.ELSEWHERE` names with
-reasons; of the first pages and the clients' the `python` fences too. Names that stand for others (an address,
-`ID`, `DATA`) are replaced. A page begins with no instances, so no page lives on what another has made.
+reasons; of the first pages, the API's and the clients' the `python` fences too. Names that stand for others
+(an address, `ID`, `DATA`) are replaced. A page begins with no instances, so no page lives on what another has
+made.
 """
 
 import re
@@ -75,6 +76,8 @@ def _api(stack: Stack) -> Replacements:
     rates = '"produce_rate_bytes_per_s": 1000000, "consume_rate_bytes_per_s": 1000000'
     order = f'{{"name": "asked", "capacity_bytes": 1000000000, "allow_all": true, {rates}}}'
     return [
+        (r'os\.environ\["CONSOLE"\]', repeat(repr(stack.console_url))),
+        (r'os\.environ\["KEY"\]', repeat(repr(stack.api_key))),
         (r"\$CONSOLE\b", repeat(stack.console_url)),
         (r"\$KEY\b", repeat(stack.api_key)),
         (r"\$\(uuidgen\)", repeat("0b9f1c7e-1f5c-4c1d-9d1c-3c2b6a2f7a10")),

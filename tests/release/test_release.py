@@ -7,7 +7,9 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import time
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -93,6 +95,26 @@ def test_the_wheel_runs_without_a_checkout(release: Release, tmp_path: Path) -> 
     unit = _portico(release, tmp_path, "systemd-unit", "--user", "root")
     [program] = re.findall(r"^ExecStart=(\S+) up ", unit, re.MULTILINE)
     assert os.access(program, os.X_OK)
+
+
+def test_the_wheel_holds_a_client_that_types_programs(release: Release, tmp_path: Path) -> None:
+    with zipfile.ZipFile(release.wheel) as wheel:
+        wheel.extractall(tmp_path, [name for name in wheel.namelist() if name.startswith("portico/")])
+    assert (tmp_path / "portico" / "client" / "py.typed").exists()
+    [program] = re.findall(r"^```python\n(.*?)^```$", (ROOT / "docs" / "api.md").read_text(), re.M | re.S)
+    typed, wrong = tmp_path / "typed.py", tmp_path / "wrong.py"
+    typed.write_text(program)
+    wrong.write_text(program.replace("partitions=3", 'partitions="3"'))
+    for path, faults in ((typed, 0), (wrong, 1)):
+        checked = subprocess.run(
+            [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), path.name],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        found = [line for line in checked.stdout.splitlines() if line.startswith(f"{path.name}:")]
+        assert len(found) == faults and "Found" in checked.stdout, checked.stdout + checked.stderr
 
 
 def _command(release: Release, *arguments: str) -> list[str]:

@@ -29,6 +29,16 @@ def relative(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
+def test_whatever_renews_a_file_is_listed() -> None:
+    listed = (ROOT / "CONTRIBUTING.md").read_text()
+    makers = [path for path in (ROOT / "tests").rglob("*.py") if '"--rewrite"' in path.read_text()]
+    assert len(makers) >= 4
+    for path in makers:
+        if path != Path(__file__).resolve():
+            module = relative(path).removesuffix(".py").replace("/", ".")
+            assert f"python -m {module} --rewrite" in listed, "CONTRIBUTING.md lists it"
+
+
 @pytest.mark.parametrize("path", SOURCES, ids=relative)
 def test_files_and_functions_stay_short_and_say_what_they_are(path: Path) -> None:
     text = path.read_text()
