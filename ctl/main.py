@@ -1,52 +1,84 @@
 """`portico`: the command line (design: Command contract)."""
 
 import sys
-from typing import Annotated
+from importlib import import_module
+from typing import Annotated, Any, Final
 
 import typer
 
-from ctl.commands import (
-    admin,
-    backup,
-    bench,
-    cluster,
-    config,
-    demo,
-    doctor,
-    down,
-    drill,
-    fault,
-    group,
-    instance,
-    leader,
-    loadtest,
-    log,
-    metrics,
-    pipeline,
-    quota,
-    reassign,
-    replica,
-    selftest,
-    statelog,
-    systemd_unit,
-    tenant,
-    topic,
-    txn,
-    up,
-    whitelist,
-)
 from ctl.errors import EXIT_FAILED, EXIT_USAGE, CommandError
 from ctl.installation import version
 from runtime.process import own_files_only
 
-app = typer.Typer(
-    name="portico",
-    help="Managed Kafka for many tenants.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
+_COMMANDS: Final = {
+    "up": "up.up",
+    "down": "down.down",
+    "systemd-unit": "systemd_unit.systemd_unit",
+    "demo": "demo.demo",
+    "doctor": "doctor.doctor",
+    "backup": "backup.backup",
+    "restore": "backup.restore",
+    "drill": "drill.drill",
+    "loadtest": "loadtest.loadtest",
+    "metrics": "metrics.metrics",
+    "test": "selftest.run_tests",
+}
+"""Name -> function below `ctl.commands`. Only the modules of the command that runs are imported: those of all
+take longer than most commands do."""
+_OPTIONS: Final[dict[str, dict[str, Any]]] = {
+    "loadtest": {
+        "add_help_option": False,
+        "context_settings": {"allow_extra_args": True, "ignore_unknown_options": True},
+    }
+}
+_GROUPS: Final = {
+    "bench": ("bench.app", "Measure ratios against a peer in the same run."),
+    "instance": ("instance.app", "Instances of a tenant."),
+    "fault": ("fault.app", "Faults that a tenant injects into its own instance."),
+    "whitelist": ("whitelist.app", "Who may connect."),
+    "topic": ("topic.app", "Topics of an instance, or of the whole cluster (--cluster)."),
+    "group": ("group.app", "Consumer groups of an instance."),
+    "replica": ("replica.app", "Replicas of partitions (operators)."),
+    "leader": ("leader.app", "Who leads partitions (operators)."),
+    "reassign": ("reassign.app", "Move partitions to other brokers (operators)."),
+    "txn": ("txn.app", "Transactions, and those that hang (operators)."),
+    "log": ("log.app", "Files of logs, without a running broker (operators)."),
+    "statelog": ("statelog.app", "What the controller told the brokers (operators)."),
+    "pipeline": ("pipeline.app", "Jobs on Spark: lake, usage, bills, mirrors, advice."),
+    "quota": ("quota.app", "What the quota master allots and why."),
+    "tenant": ("tenant.app", "Tenants (operators)."),
+    "cluster": ("cluster.app", "What clusters may sell (operators)."),
+    "key": ("tenant.keys", "API keys."),
+    "admin": ("admin.app", "Administration of this stack."),
+    "config": ("config.app", "Settings of this stack."),
+}
+"""Name -> commands of one kind, and what they are about."""
+
+
+def command_line(name: str | None = None) -> typer.Typer:
+    """The commands, or only the one of this name if there is one."""
+    app = typer.Typer(
+        name="portico",
+        help="Managed Kafka for many tenants.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+    )
+    app.callback()(_options)
+    chosen = {name} if name in _COMMANDS or name in _GROUPS else _COMMANDS.keys() | _GROUPS.keys()
+    for each, place in _COMMANDS.items():
+        if each in chosen:
+            app.command(each, **_OPTIONS.get(each, {}))(_found(place))
+    for each, (place, about) in _GROUPS.items():
+        if each in chosen:
+            app.add_typer(_found(place), name=each, help=about)
+    return app
+
+
+def _found(place: str) -> Any:
+    module, _, name = place.partition(".")
+    return getattr(import_module(f"ctl.commands.{module}"), name)
 
 
 def _print_version(wanted: bool) -> None:
@@ -55,7 +87,6 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _options(
     _version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
@@ -64,47 +95,11 @@ def _options(
     """What holds for every command."""
 
 
-app.command("up")(up.up)
-app.command("down")(down.down)
-app.command("systemd-unit")(systemd_unit.systemd_unit)
-app.command("demo")(demo.demo)
-app.command("doctor")(doctor.doctor)
-app.command("backup")(backup.backup)
-app.command("restore")(backup.restore)
-app.command("drill")(drill.drill)
-app.command(
-    "loadtest",
-    add_help_option=False,
-    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
-)(loadtest.loadtest)
-app.command("metrics")(metrics.metrics)
-app.command("test")(selftest.run_tests)
-app.add_typer(bench.app, name="bench", help="Measure ratios against a peer in the same run.")
-app.add_typer(instance.app, name="instance", help="Instances of a tenant.")
-app.add_typer(fault.app, name="fault", help="Faults that a tenant injects into its own instance.")
-app.add_typer(whitelist.app, name="whitelist", help="Who may connect.")
-app.add_typer(topic.app, name="topic", help="Topics of an instance, or of the whole cluster (--cluster).")
-app.add_typer(group.app, name="group", help="Consumer groups of an instance.")
-app.add_typer(replica.app, name="replica", help="Replicas of partitions (operators).")
-app.add_typer(leader.app, name="leader", help="Who leads partitions (operators).")
-app.add_typer(reassign.app, name="reassign", help="Move partitions to other brokers (operators).")
-app.add_typer(txn.app, name="txn", help="Transactions, and those that hang (operators).")
-app.add_typer(log.app, name="log", help="Files of logs, without a running broker (operators).")
-app.add_typer(statelog.app, name="statelog", help="What the controller told the brokers (operators).")
-app.add_typer(pipeline.app, name="pipeline", help="Jobs on Spark: lake, usage, bills, mirrors, advice.")
-app.add_typer(quota.app, name="quota", help="What the quota master allots and why.")
-app.add_typer(tenant.app, name="tenant", help="Tenants (operators).")
-app.add_typer(cluster.app, name="cluster", help="What clusters may sell (operators).")
-app.add_typer(tenant.keys, name="key", help="API keys.")
-app.add_typer(admin.app, name="admin", help="Administration of this stack.")
-app.add_typer(config.app, name="config", help="Settings of this stack.")
-
-
 def main() -> None:
     """Run a command: 0 done, 1 the operation failed (one sentence on stderr), 2 wrong usage."""
     own_files_only()
     try:
-        code = app(prog_name="portico", standalone_mode=False)
+        code = command_line(next(iter(sys.argv[1:]), None))(prog_name="portico", standalone_mode=False)
     except CommandError as error:
         print(f"portico: {error.sentence}", file=sys.stderr)
         sys.exit(error.code)

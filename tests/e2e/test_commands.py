@@ -13,7 +13,7 @@ from tests.integration.stack import ROOT, Stack
 def portico(stack: Stack, *arguments: str) -> "subprocess.CompletedProcess[str]":
     environment = os.environ | {"PORTICO_DATA_DIR": str(stack.data_dir)}
     return subprocess.run(
-        [sys.executable, "-m", "ctl.main", *arguments],
+        [sys.executable, "-m", "runtime.start", "ctl.main", *arguments],
         cwd=ROOT,
         env=environment,
         capture_output=True,
@@ -130,7 +130,7 @@ def test_tenants_and_keys(stack: Stack) -> None:
     key = answer(stack, "key", "create", "deploy", "--tenant", "acme")
     environment = os.environ | {"PORTICO_URL": stack.console_url, "PORTICO_API_KEY": key["secret"]}
     listing = subprocess.run(
-        [sys.executable, "-m", "ctl.main", "instance", "list", "--json"],
+        [sys.executable, "-m", "runtime.start", "ctl.main", "instance", "list", "--json"],
         cwd=ROOT,
         env=environment,
         capture_output=True,

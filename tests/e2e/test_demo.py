@@ -12,7 +12,7 @@ from tests.integration.stack import ROOT, Stack
 @pytest.mark.timeout(240)
 def test_demo(stack: Stack) -> None:
     result = subprocess.run(
-        [sys.executable, "-m", "ctl.main", "demo", "--data-dir", str(stack.data_dir)],
+        [sys.executable, "-m", "runtime.start", "ctl.main", "demo", "--data-dir", str(stack.data_dir)],
         cwd=ROOT,
         env=os.environ | {"COLUMNS": "200"},
         capture_output=True,

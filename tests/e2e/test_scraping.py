@@ -141,6 +141,10 @@ def test_the_hint_about_passwords_names_the_data_directory(tmp_path: Path) -> No
         hint = next(line for line in said.splitlines() if "reset-password" in line)
         command = hint.partition("`./portico ")[2].partition("`")[0].split()
         reset = subprocess.run(
-            [sys.executable, "-m", "ctl.main", *command], cwd=ROOT, capture_output=True, text=True, timeout=60
+            [sys.executable, "-m", "runtime.start", "ctl.main", *command],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=60,
         )
     assert reset.returncode == 0, reset.stderr

@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 import typer
 
-from ctl.main import app
+from ctl.main import command_line
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PAGES: Final = sorted(
@@ -18,7 +18,7 @@ _FENCE: Final = re.compile(r"^ *```(\w*)[^\n]*\n(.*?)^ *```$", re.MULTILINE | re
 _INLINE: Final = re.compile(r"`((?:\./)?portico [^`]+)`")
 _LINK: Final = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
 _ENDS: Final = {"|", ">", "<", "&&", ";", "||", "&"}
-_COMMANDS: Final[Any] = typer.main.get_command(app)
+_COMMANDS: Final[Any] = typer.main.get_command(command_line())
 
 
 def _shown(text: str) -> list[str]:

@@ -102,7 +102,15 @@ def test_a_scrub_beside_the_running_broker_finds_a_flipped_bit(tmp_path: Path) -
             file.write(b"\xee")
         scrub = subprocess.run(
             [
-                *(sys.executable, "-m", "ctl.main", "log", "scrub", str(broker.data_dir / "logs")),
+                *(
+                    sys.executable,
+                    "-m",
+                    "runtime.start",
+                    "ctl.main",
+                    "log",
+                    "scrub",
+                    str(broker.data_dir / "logs"),
+                ),
                 *("--rate", "50MB/s"),
             ],
             cwd=ROOT,

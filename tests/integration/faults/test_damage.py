@@ -111,7 +111,17 @@ def _verify(cluster: Cluster, topic: str) -> tuple[int, list[tuple[int, str | No
     """What `portico replica verify` says: its exit code, and a finding per replica."""
     told = subprocess.run(
         [
-            *(sys.executable, "-m", "ctl.main", "replica", "verify", "--topics", topic, "--json"),
+            *(
+                sys.executable,
+                "-m",
+                "runtime.start",
+                "ctl.main",
+                "replica",
+                "verify",
+                "--topics",
+                topic,
+                "--json",
+            ),
             *("--bootstrap", cluster.addresses, "--secret-file", str(cluster.secret_file)),
         ],
         cwd=ROOT,
@@ -168,7 +178,15 @@ def _scrub(broker: BrokerProcess) -> tuple[int, list[dict[str, Any]]]:
     """Its exit code, and what it found, beside the running broker."""
     told = subprocess.run(
         [
-            *(sys.executable, "-m", "ctl.main", "log", "scrub", str(broker.data_dir / "logs")),
+            *(
+                sys.executable,
+                "-m",
+                "runtime.start",
+                "ctl.main",
+                "log",
+                "scrub",
+                str(broker.data_dir / "logs"),
+            ),
             *("--rate", "100MB/s", "--json"),
         ],
         cwd=ROOT,

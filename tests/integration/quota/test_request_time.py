@@ -56,7 +56,7 @@ def points(stack: Stack, instance: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 def portico(stack: Stack, *arguments: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "ctl.main", *arguments, "--data-dir", str(stack.data_dir)],
+        [sys.executable, "-m", "runtime.start", "ctl.main", *arguments, "--data-dir", str(stack.data_dir)],
         cwd=ROOT,
         capture_output=True,
         text=True,

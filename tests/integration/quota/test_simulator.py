@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ctl.errors import CommandError
-from ctl.main import app
+from ctl.main import command_line
 from ctl.quota_simulation.metrics import Metrics, Record, Round, jain_index, judge, max_min_fair
 from ctl.quota_simulation.run import simulate
 from ctl.quota_simulation.scenarios import SCENARIOS
@@ -104,7 +104,7 @@ def test_failover_keeps_to_t_until_the_leases_end() -> None:
 
 
 def run(*arguments: str) -> str:
-    result = CliRunner().invoke(app, ["quota", "simulate", *arguments])
+    result = CliRunner().invoke(command_line(), ["quota", "simulate", *arguments])
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return result.output

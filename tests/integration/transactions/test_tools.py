@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ctl.errors import CommandError
-from ctl.main import app
+from ctl.main import command_line
 from tests.integration.broker.process import BrokerProcess, running_broker
 from tests.integration.transactions.clients import TIMEOUT_S, producer, read, write
 
@@ -31,7 +31,10 @@ def _portico(broker: BrokerProcess, *arguments: str, code: int = 0) -> str:
     output = io.StringIO()
     try:
         with contextlib.redirect_stdout(output):
-            outcome = app(["txn", *arguments, "--bootstrap", broker.address], standalone_mode=False) or 0
+            outcome = (
+                command_line("txn")(["txn", *arguments, "--bootstrap", broker.address], standalone_mode=False)
+                or 0
+            )
     except CommandError as error:
         outcome, said = error.code, error.sentence
     else:

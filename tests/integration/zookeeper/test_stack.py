@@ -26,7 +26,8 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 
 
 def portico(stack: Stack, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "ctl.main", *arguments, "--data-dir", str(stack.data_dir)]
+    start = [sys.executable, "-m", "runtime.start", "ctl.main"]
+    command = [*start, *arguments, "--data-dir", str(stack.data_dir)]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
 
 

@@ -14,7 +14,7 @@ def portico(
 ) -> "subprocess.CompletedProcess[str]":
     root = str(Path(__file__).resolve().parents[3])
     return subprocess.run(
-        [sys.executable, "-m", "ctl.main", *arguments],
+        [sys.executable, "-m", "runtime.start", "ctl.main", *arguments],
         capture_output=True,
         text=True,
         timeout=60,

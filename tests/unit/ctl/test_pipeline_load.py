@@ -4,7 +4,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ctl.errors import EXIT_USAGE, CommandError
-from ctl.main import app
+from ctl.main import command_line
 from ctl.options import parse_duration
 
 
@@ -18,7 +18,7 @@ from ctl.options import parse_duration
     ],
 )
 def test_wrong_usage(arguments: list[str], sentence: str) -> None:
-    ended = CliRunner().invoke(app, ["pipeline", "load", *arguments])
+    ended = CliRunner().invoke(command_line(), ["pipeline", "load", *arguments])
     assert isinstance(ended.exception, CommandError)
     assert ended.exception.code == EXIT_USAGE
     assert sentence in ended.exception.sentence

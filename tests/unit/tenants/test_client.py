@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator
 
 import httpx
 import pytest
-
 from portico.client import AuthenticatedClient
 from portico.client.api.instances import change_instance, create_instance, instance, instances
 from portico.client.api.topics import create_topic
@@ -20,6 +19,7 @@ from portico.client.models import (
     Problem,
     TopicCreate,
 )
+
 from tenants.app import create_console_app
 from tenants.console import Console
 from tests.openapi import document
