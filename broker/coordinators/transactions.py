@@ -71,7 +71,9 @@ class TransactionCoordinators(CoordinatorRuntime[TransactionCoordinator]):
 
     def list_transactions(self) -> list[ListedTransaction]:
         """All transactional ids that are coordinated and served here."""
-        return [each for shard in self if shard.error is None for each in shard.core.list_transactions()]
+        return [
+            each for shard in self if shard.error is None for each in shard.core.known.list_transactions()
+        ]
 
     def verify(
         self,

@@ -84,7 +84,7 @@ class Verifier:
             if isinstance(shard, ErrorCode):
                 question.answer(shard)
             else:
-                question.answer(shard.core.verify(transactional_id, producer, [partition])[partition])
+                question.answer(shard.core.known.verify(transactional_id, producer, [partition])[partition])
         else:
             self._lanes.add(leader, question)
 

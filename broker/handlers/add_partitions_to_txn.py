@@ -95,7 +95,7 @@ def _verify(broker: "Broker", call: "Call") -> None:
         elif not each.verify_only:
             errors = dict.fromkeys(wanted, ErrorCode.unsupported_version)
         else:
-            errors = shard.core.verify(each.transactional_id, producer, wanted)
+            errors = shard.core.known.verify(each.transactional_id, producer, wanted)
         results.append(
             shape.nested(
                 "AddPartitionsToTxnResult",

@@ -32,7 +32,7 @@ def _described(broker: "Broker", shape: ResponseShape, transactional_id: str) ->
         return _state(shape, ErrorCode.invalid_request, transactional_id, None)
     if isinstance(shard, ErrorCode):
         return _state(shape, shard, transactional_id, None)
-    found = shard.core.describe(transactional_id)
+    found = shard.core.known.describe(transactional_id)
     error = ErrorCode.transactional_id_not_found if found is None else ErrorCode.none
     return _state(shape, error, transactional_id, found)
 

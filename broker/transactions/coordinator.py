@@ -8,6 +8,7 @@ Source: Kafka TransactionCoordinator, TransactionStateManager (3.9), KIP-98, KIP
 """
 
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 
@@ -49,12 +50,13 @@ from wire.batch import BatchHeader, Record
 from wire.control import EndMarker
 
 
-class TransactionCoordinator(Knowledge):
-    """All transactional ids of one partition."""
+class TransactionCoordinator:
+    """All transactional ids of one partition; who only asks asks `known`."""
 
     def __init__(self, config: TransactionConfig, coordinator_epoch: int, usage: Usage | None = None) -> None:
         """`coordinator_epoch` is the partition's leader epoch: markers carry it, and fence older ones."""
-        super().__init__(Registry(config, usage or Usage()))
+        self._registry: Final = Registry(config, usage or Usage())
+        self.known: Final = Knowledge(self._registry)
         self._coordinator_epoch = coordinator_epoch
         self._timers: Timers[str] = Timers()
         """By transactional id: when its transaction times out, or its end is written again."""
@@ -132,7 +134,7 @@ class TransactionCoordinator(Knowledge):
     ) -> Effects:
         """AddPartitionsToTxn and AddOffsetsToTxn; answered with an ErrorCode."""
         turn = Turn(now)
-        found = self.current(transactional_id, producer, must_rest=True)
+        found = self.known.current(transactional_id, producer, must_rest=True)
         if isinstance(found, ErrorCode):
             turn.reply(token, found)
             return turn.effects
@@ -157,7 +159,7 @@ class TransactionCoordinator(Knowledge):
     ) -> Effects:
         """EndTxn; answered with an ErrorCode as soon as the decision is durable."""
         turn = Turn(now)
-        found = self.current(transactional_id, producer, must_rest=True)
+        found = self.known.current(transactional_id, producer, must_rest=True)
         if isinstance(found, ErrorCode):
             turn.reply(token, found)
             return turn.effects

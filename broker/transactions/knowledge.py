@@ -13,7 +13,7 @@ NO_PARTITIONS: Final[frozenset[TopicPartition]] = frozenset()
 
 
 class Knowledge:
-    """The ids of one partition."""
+    """The ids of one partition; nothing here changes them."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry: Final = registry

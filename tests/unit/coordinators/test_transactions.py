@@ -91,7 +91,7 @@ class Broker:
         partition.append(records, now_ms=1, origin=AppendOrigin.CLIENT, verification=guard)
 
     def state(self) -> State:
-        described = self.shard().core.describe("t")
+        described = self.shard().core.known.describe("t")
         assert described is not None
         return described.state
 

@@ -161,7 +161,7 @@ class Life:
         self.world.run(core.markers_written("t", sent.producer, written, self.world.now))
 
     def _check_marker(self, sent: SendMarkers) -> None:
-        described = self.world.coordinator.describe("t")
+        described = self.world.coordinator.known.describe("t")
         if described is not None and described.producer == sent.producer and sent is self.world.markers[-1]:
             promised = self.promised.get(sent.producer)
             assert promised in (None, sent.is_commit), "what was promised is done"
@@ -176,7 +176,7 @@ class Life:
     # -- what always holds
 
     def check(self) -> None:
-        described = self.world.coordinator.describe("t")
+        described = self.world.coordinator.known.describe("t")
         if described is None:
             return
         if described.state in AT_REST:
@@ -200,7 +200,7 @@ class Life:
                 core = self.world.coordinator
                 self.world.run(core.markers_written("t", sent.producer, sent.partitions, self.world.now))
         assert not self.waiting, "parked for ever"
-        described = self.world.coordinator.describe("t")
+        described = self.world.coordinator.known.describe("t")
         assert described is None or described.state in AT_REST
 
 

@@ -172,10 +172,10 @@ def test_ids_expire_when_nothing_is_open() -> None:
     world.add(busy)
     world.now_ms += world.config.id_expiration_ms
     world.run(world.coordinator.sweep(world.now))
-    assert world.coordinator.describe("idle") is None
+    assert world.coordinator.known.describe("idle") is None
     assert world.state() is State.ONGOING
     world.fail_over()
-    assert world.coordinator.describe("idle") is None
+    assert world.coordinator.known.describe("idle") is None
     assert world.producer("idle").producer_epoch == 0
 
 
@@ -205,7 +205,7 @@ def test_a_tombstone_that_was_refused_is_written_by_the_next_sweep() -> None:
     world.refuse(ErrorCode.not_enough_replicas)
     world.hold = False
     world.run(world.coordinator.sweep(world.now))
-    assert world.coordinator.describe("t") is None
+    assert world.coordinator.known.describe("t") is None
 
 
 def test_nobody_uses_an_id_of_a_deleted_instance_while_its_tombstone_is_refused() -> None:
@@ -219,7 +219,7 @@ def test_nobody_uses_an_id_of_a_deleted_instance_while_its_tombstone_is_refused(
     assert world.add(producer, transactional_id=name) is ErrorCode.concurrent_transactions
     world.hold = False
     world.pass_ms(world.config.retry_ms)
-    assert world.coordinator.describe(name) is None
+    assert world.coordinator.known.describe(name) is None
 
 
 def test_an_instance_that_is_deleted_takes_its_ids_along() -> None:
@@ -233,11 +233,11 @@ def test_an_instance_that_is_deleted_takes_its_ids_along() -> None:
     while world.held:
         world.release()
     assert pending.result.error is ErrorCode.none, "it came before"
-    listed = [each.transactional_id for each in world.coordinator.list_transactions()]
+    listed = [each.transactional_id for each in world.coordinator.known.list_transactions()]
     assert listed == [other]
     world.hold = False
     world.fail_over()
-    assert [each.transactional_id for each in world.coordinator.list_transactions()] == [other]
+    assert [each.transactional_id for each in world.coordinator.known.list_transactions()] == [other]
 
 
 def test_one_instance_does_not_fill_the_memory_of_all() -> None:
@@ -288,7 +288,7 @@ def test_only_ids_that_rested_for_long_expire() -> None:
     while world.held:
         world.release()
     assert slot.result.error is ErrorCode.none
-    known = {each.transactional_id for each in world.coordinator.list_transactions()}
+    known = {each.transactional_id for each in world.coordinator.known.list_transactions()}
     assert known == {"iaaaaaaaaaaa.young", "iaaaaaaaaaaa.busy"}
 
 

@@ -201,12 +201,12 @@ def test_listing_tells_since_when_a_transaction_is_open() -> None:
     world.producer("idle")
     world.pass_ms(500)
     world.add(world.producer())
-    listed = {each.transactional_id: each for each in world.coordinator.list_transactions()}
+    listed = {each.transactional_id: each for each in world.coordinator.known.list_transactions()}
     assert listed["idle"].open_since_ms == -1
     assert listed["t"].open_since_ms == world.now.epoch_ms
     assert listed["t"].state.label == "Ongoing"
     assert State.PREPARE_COMMIT.label == "PrepareCommit"
-    assert world.coordinator.describe("never") is None
+    assert world.coordinator.known.describe("never") is None
 
 
 def test_partitions_are_added_to_the_open_transaction_and_to_no_earlier_one() -> None:
@@ -216,14 +216,14 @@ def test_partitions_are_added_to_the_open_transaction_and_to_no_earlier_one() ->
     opened_ms = world.now.epoch_ms
     world.pass_ms(700)
     world.add(producer, B)
-    described = world.coordinator.describe("t")
+    described = world.coordinator.known.describe("t")
     assert described is not None
     assert (described.partitions, described.start_ms) == ({A, B}, opened_ms)
     world.commit(producer)
     world.write_markers()
     world.pass_ms(700)
     world.add(producer, B)
-    described = world.coordinator.describe("t")
+    described = world.coordinator.known.describe("t")
     assert described is not None
     assert (described.partitions, described.start_ms) == ({B}, world.now.epoch_ms)
 
@@ -232,10 +232,10 @@ def test_what_is_told_of_an_id() -> None:
     world = World()
     producer = world.producer(timeout_ms=12_345)
     world.add(producer, A, B)
-    assert world.coordinator.describe("t") == DescribedTransaction(
+    assert world.coordinator.known.describe("t") == DescribedTransaction(
         "t", State.ONGOING, producer, 12_345, world.now.epoch_ms, frozenset({A, B})
     )
-    assert world.coordinator.list_transactions() == [
+    assert world.coordinator.known.list_transactions() == [
         ListedTransaction("t", producer.producer_id, State.ONGOING, world.now.epoch_ms)
     ]
 

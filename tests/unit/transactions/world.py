@@ -157,10 +157,10 @@ class World:
         self.run(effects)
 
     def verify(self, producer: Producer, partition: TopicPartition = A) -> ErrorCode:
-        return self.coordinator.verify("t", producer, [partition])[partition]
+        return self.coordinator.known.verify("t", producer, [partition])[partition]
 
     def describe(self, transactional_id: str = "t") -> DescribedTransaction:
-        found = self.coordinator.describe(transactional_id)
+        found = self.coordinator.known.describe(transactional_id)
         assert found is not None
         return found
 
