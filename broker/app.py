@@ -38,6 +38,7 @@ from broker.rate_limited import RateLimitedLog
 from broker.replication.host import IsrChange
 from broker.replication.manager import ReplicaManager
 from broker.replication.partition import Partition
+from broker.replication.replicas import Replicas
 from broker.replication.service import Replication
 from broker.scanning.messages import Answer
 from broker.scanning.scanner import Scanner
@@ -94,12 +95,12 @@ class Broker:
         self.config_entries = ConfigEntries()
         self._log_configs: dict[tuple[Limits | None, tuple[tuple[str, str], ...]], LogConfig] = {}
         """By limits and a topic's own layer: thousands of partitions share few."""
-        self.replicas = ReplicaManager(
-            config.node_id,
+        self.replicas = Replicas(config.node_id, self.metadata, config.replica_lag_time_max_ms)
+        self.replica_manager = ReplicaManager(
+            self.replicas,
             self.logs,
-            self.metadata,
+            configs_of=self.metadata.configs,
             log_config=self._log_config,
-            replica_lag_max_ms=config.replica_lag_time_max_ms,
             now_ms=monotonic_ms,
             epoch_ms=epoch_ms,
         )
@@ -228,7 +229,7 @@ class Broker:
         for name in names:
             topic = self.metadata.topic(name)
             if topic is not None:
-                self.replicas.reconfigure(name, len(topic.partitions), topic.configs)
+                self.replica_manager.reconfigure(name, len(topic.partitions), topic.configs)
         waiting, self._until_known = self._until_known, []
         for go_on in waiting:
             go_on()
@@ -243,7 +244,7 @@ class Broker:
         """The limits of instances have changed: their topics follow."""
         for topic in self.metadata:
             if owner_of(topic.name) in instance_ids:
-                self.replicas.reconfigure(topic.name, len(topic.partitions), topic.configs)
+                self.replica_manager.reconfigure(topic.name, len(topic.partitions), topic.configs)
 
     def _log_config(self, topic: str, layer: Mapping[str, str]) -> LogConfig:
         limits = self.limits.of_topic(topic)
@@ -347,7 +348,7 @@ class Broker:
     def _directory_failed(self, path: Path, keys: list[tuple[str, int]], reason: str) -> None:
         """Others lead its partitions, as soon as the controller knows."""
         _log.error("a log directory has failed", directory=str(path), replicas=len(keys), reason=reason)
-        self.replicas.log_directory_failed(keys, f"log directory {path} has failed: {reason}")
+        self.replica_manager.log_directory_failed(keys, f"log directory {path} has failed: {reason}")
         self._tasks.spawn("tell of a failed directory", self.member.tell_of_failed_directory)
 
     # -- the end -------------------------------------------------------------------------------------------

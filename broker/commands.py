@@ -89,9 +89,9 @@ class CommandReceiver:
         match request:
             case LeaderAndIsrRequest():
                 broker.metadata.note_shutdowns(request.live_brokers)
-                return (yield from broker.replicas.leader_and_isr(request))
+                return (yield from broker.replica_manager.leader_and_isr(request))
             case StopReplicaRequest():
-                return (yield from broker.replicas.stop_replica(request))
+                return (yield from broker.replica_manager.stop_replica(request))
             case UpdateMetadataRequest():
                 broker.metadata.apply(request)
                 return UpdateMetadataResponse()

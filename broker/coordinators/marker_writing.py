@@ -13,7 +13,7 @@ from wire.control import EndMarker, build_marker
 
 if TYPE_CHECKING:
     from broker.coordinators.groups import GroupCoordinators
-    from broker.replication.manager import ReplicaManager
+    from broker.replication.replicas import Replicas
 
 Tell = Callable[[ErrorCode], None]
 
@@ -21,7 +21,7 @@ Tell = Callable[[ErrorCode], None]
 class MarkerWriter:
     """Appends markers; those of the offsets topic go through the group coordinator, which acts on them."""
 
-    def __init__(self, replicas: "ReplicaManager", groups: "GroupCoordinators") -> None:
+    def __init__(self, replicas: "Replicas", groups: "GroupCoordinators") -> None:
         self._replicas: Final = replicas
         self._groups: Final = groups
 

@@ -29,8 +29,8 @@ from wire.control import EndMarker, build_marker
 if TYPE_CHECKING:
     from broker.coordinators.groups import GroupCoordinators
     from broker.coordinators.producer_ids import ProducerIds
-    from broker.replication.manager import ReplicaManager
     from broker.replication.partition import Partition
+    from broker.replication.replicas import Replicas
 
 
 _MARKER_BYTES: Final = len(build_marker(0, 0, EndMarker(True, 0), now_ms=0))
@@ -42,7 +42,7 @@ class TransactionCoordinators(CoordinatorRuntime[TransactionCoordinator]):
 
     def __init__(
         self,
-        replicas: "ReplicaManager",
+        replicas: "Replicas",
         groups: "GroupCoordinators",
         producer_ids: "ProducerIds",
         peers: Peers,

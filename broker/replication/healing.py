@@ -12,8 +12,9 @@ from typing import Final
 
 from broker.log.damage import DamageKind
 from broker.log.errors import LogError
-from broker.replication.manager import ReplicaManager
+from broker.replication.manager import Followers
 from broker.replication.partition import Partition
+from broker.replication.replicas import Replicas
 from broker.znode_paths import state_path
 from broker.znodes import PartitionState, ZnodeDamaged, decode_state
 from contracts.cluster import LiveBroker
@@ -33,7 +34,8 @@ class Healing:
 
     def __init__(
         self,
-        replicas: ReplicaManager,
+        replicas: Replicas,
+        followers: Followers,
         tree: Tree,
         *,
         leader: Callable[[int], LiveBroker | None],
@@ -41,6 +43,7 @@ class Healing:
     ) -> None:
         """`leader` finds a live broker by its id; `now_ms` is monotonic."""
         self._replicas = replicas
+        self._followers = followers
         self._tree = tree
         self._leader = leader
         self._now_ms = now_ms
@@ -74,8 +77,8 @@ class Healing:
             return
         epoch, now_ms = partition.leader_epoch, self._now_ms()
         rest = self._resting.get(partition.key)
-        if rest is None or rest[0] != epoch or self._replicas.followers.follows(partition):
-            self._replicas.followers.unfollow(partition)
+        if rest is None or rest[0] != epoch or self._followers.follows(partition):
+            self._followers.unfollow(partition)
             self._resting[partition.key] = (epoch, now_ms)
             return
         if now_ms - rest[1] < _LAGS * self._replicas.replica_lag_max_ms:
@@ -107,7 +110,7 @@ class Healing:
             _log.error("a damaged log cannot be cut", partition=str(partition), error=error.message)
             return
         del self._resting[partition.key]
-        self._replicas.followers.follow(partition, leader)
+        self._followers.follow(partition, leader)
         _log.warning(
             "damaged records are fetched anew",
             topic=partition.topic,

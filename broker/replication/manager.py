@@ -16,7 +16,7 @@ from broker.log.manager import LogManager
 from broker.log.partition_log import PartitionLog
 from broker.log.partition_metadata import NO_TOPIC_ID
 from broker.replication.partition import Partition
-from broker.replication.replicas import ClusterView, Key, Replicas
+from broker.replication.replicas import Key, Replicas
 from contracts.cluster import (
     EPOCH_DURING_DELETE,
     LeaderAndIsrPartitionState,
@@ -70,26 +70,27 @@ class _NoFollowers:
         pass
 
 
-class ReplicaManager(Replicas):
-    """The replicas, and what becomes of them."""
+class ReplicaManager:
+    """What becomes of the replicas."""
 
     def __init__(
         self,
-        broker_id: int,
+        replicas: Replicas,
         logs: LogManager,
-        cluster: ClusterView,
         *,
+        configs_of: Callable[[str], Mapping[str, str]],
         log_config: Callable[[str, Mapping[str, str]], LogConfig],
-        replica_lag_max_ms: int,
         now_ms: Callable[[], int],
         epoch_ms: Callable[[], int],
     ) -> None:
-        """`log_config` makes a log's settings of a topic's name and own layer; `now_ms` is monotonic."""
-        super().__init__(broker_id, cluster, replica_lag_max_ms)
+        """`configs_of` a topic is its own layer, of which `log_config` makes a log's settings; `now_ms` is
+        monotonic."""
         self.controller_epoch = -1
         """Of the newest controller that commanded."""
         self.followers: Followers = _NoFollowers()
+        self._replicas = replicas
         self._logs = logs
+        self._configs_of = configs_of
         self._log_config = log_config
         self._now_ms = now_ms
         self._epoch_ms = epoch_ms
@@ -125,13 +126,13 @@ class ReplicaManager(Replicas):
         configs: Mapping[str, str] | None,
         leader: LiveBroker | None,
     ) -> ErrorCode:
-        if self.broker_id not in state.replicas:
+        if self._replicas.broker_id not in state.replicas:
             _log.warning("a replica of others was assigned", topic=state.topic, partition=state.partition)
             return ErrorCode.unknown_topic_or_partition
         try:
             partition = self._partition_of(state, configs)
         except StorageFailed as error:
-            self._offline[state.topic, state.partition] = error.message
+            self._replicas.went_offline((state.topic, state.partition), error.message)
             _log.error("a replica's log cannot be opened", error=error.message)
             return error.error_code
         if state.leader_epoch < partition.leader_epoch:
@@ -140,7 +141,7 @@ class ReplicaManager(Replicas):
         if state.partition_epoch <= partition.partition_epoch and not is_new_epoch:
             return ErrorCode.none  # known already
         try:
-            if state.leader == self.broker_id:
+            if state.leader == self._replicas.broker_id:
                 self._lead(partition, state)
             else:
                 self._follow(partition, state, leader)
@@ -151,7 +152,7 @@ class ReplicaManager(Replicas):
     def _lead(self, partition: Partition, state: LeaderAndIsrPartitionState) -> None:
         self.followers.unfollow(partition)
         if partition.make_leader(state, self._now_ms()):
-            self._tell_leadership(partition, is_leader=True)
+            self._replicas.tell_leadership(partition, is_leader=True)
 
     def _follow(
         self, partition: Partition, state: LeaderAndIsrPartitionState, leader: LiveBroker | None
@@ -159,7 +160,7 @@ class ReplicaManager(Replicas):
         was_leader = partition.is_leader
         is_new_epoch = partition.make_follower(state)
         if was_leader:
-            self._tell_leadership(partition, is_leader=False)
+            self._replicas.tell_leadership(partition, is_leader=False)
         if leader is None:
             self.followers.unfollow(partition)
         elif is_new_epoch or not self.followers.follows(partition):
@@ -170,17 +171,17 @@ class ReplicaManager(Replicas):
     ) -> Partition:
         """The hosted replica; its log is made when there is none. Raises: StorageFailed."""
         key = (state.topic, state.partition)
-        partition = self._partitions.get(key)
+        partition = self._replicas.hosted(*key)
         if partition is not None and partition.topic_id in (state.topic_id, NO_TOPIC_ID):
             return partition
         if partition is not None:
             self._stop(partition, delete=True)
-        layer = self._cluster.configs(state.topic) if configs is None else configs
+        layer = self._configs_of(state.topic) if configs is None else configs
         config = self._log_config(state.topic, layer)
         log = self._log_of(key, state.topic_id, config, is_new=state.is_new)
         log.reconfigure(config)
-        partition = Partition(log, self)
-        self._add(partition)
+        partition = Partition(log, self._replicas)
+        self._replicas.add(partition)
         return partition
 
     def _log_of(self, key: Key, topic_id: UUID, config: LogConfig, *, is_new: bool) -> PartitionLog:
@@ -197,8 +198,8 @@ class ReplicaManager(Replicas):
     def _stop_strays(self, named: set[Key]) -> None:
         """Stop what the controller did not name. Logs stay: only a StopReplica deletes, since a controller
         that read a damaged tree must not cost data."""
-        for key, partition in list(self._partitions.items()):
-            if key not in named:
+        for partition in self._replicas:
+            if partition.key not in named:
                 self._stop(partition, delete=False)
         for key in self._logs.logs.keys() - named:
             _log.warning("a log that nobody assigned is kept", topic=key[0], partition=key[1])
@@ -223,7 +224,7 @@ class ReplicaManager(Replicas):
         log = self._logs.get(*key)
         if log is not None and log.topic_id not in (state.topic_id, NO_TOPIC_ID):
             return ErrorCode.none  # that topic is gone; this one took its name
-        partition = self._partitions.get(key)
+        partition = self._replicas.hosted(*key)
         try:
             if partition is None:
                 if state.delete_partition:
@@ -241,23 +242,16 @@ class ReplicaManager(Replicas):
         """Raises: StorageFailed when the log cannot be deleted; it is not hosted any more then."""
         was_leader = partition.is_leader
         self.followers.unfollow(partition)
-        self._remove(partition)
+        self._replicas.remove(partition)
         partition.resign()
         if was_leader:
-            self._tell_leadership(partition, is_leader=False)
+            self._replicas.tell_leadership(partition, is_leader=False)
         if delete:
             self._delete_log(partition.key)
-        for callback in self._on_stopped:
-            callback(partition, delete)
-
-    def forget(self, topic: str, index: int) -> None:
-        """Host a replica no longer; its log stays."""
-        partition = self._partitions.get((topic, index))
-        if partition is not None:
-            self._stop(partition, delete=False)
+        self._replicas.tell_stopped(partition, is_deleted=delete)
 
     def _delete_log(self, key: Key) -> None:
-        self._offline.pop(key, None)
+        self._replicas.forget_offline(key)
         self._logs.forget_offline(*key)
         if self._logs.get(*key) is not None:
             self._logs.delete(*key)
@@ -265,10 +259,10 @@ class ReplicaManager(Replicas):
     def log_directory_failed(self, keys: Iterable[Key], reason: str) -> None:
         """These replicas are lost until a restart; whoever asks hears KAFKA_STORAGE_ERROR."""
         for key in keys:
-            partition = self._partitions.get(key)
+            partition = self._replicas.hosted(*key)
             if partition is not None:
                 self._stop(partition, delete=False)
-            self._offline[key] = reason
+            self._replicas.went_offline(key, reason)
 
     # -- upkeep ------------------------------------------------------------------------------------------
 
@@ -276,7 +270,7 @@ class ReplicaManager(Replicas):
         """A topic's configs have changed."""
         config = self._log_config(topic, configs)
         for index in range(partitions):
-            partition = self._partitions.get((topic, index))
+            partition = self._replicas.hosted(topic, index)
             if partition is not None:
                 partition.log.reconfigure(config)
                 partition.reconfigured()
@@ -284,7 +278,7 @@ class ReplicaManager(Replicas):
     def review_isrs(self) -> None:
         """See who lags and who has caught up. Call it every half `replica.lag.time.max.ms` or more often."""
         now_ms = self._now_ms()
-        for partition in self:
+        for partition in self._replicas:
             partition.review_isr(now_ms)
 
 

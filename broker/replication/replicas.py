@@ -1,6 +1,6 @@
 """The replicas of this broker as the rest of it sees them. Pure."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from kio.schema.errors import ErrorCode
@@ -8,21 +8,15 @@ from kio.schema.errors import ErrorCode
 from broker.log.errors import LogError, StorageFailed
 from broker.replication.host import IsrChange, NotLeader
 from broker.replication.partition import Partition
-from contracts.cluster import LiveBroker
 
 Key = tuple[str, int]
 
 
 class ClusterView(Protocol):
-    """What the manager asks of the MetadataCache."""
-
-    brokers: dict[int, LiveBroker]
+    """What is asked of the MetadataCache."""
 
     def partition(self, name: str, index: int) -> object | None:
         """Not None when the cluster has the partition."""
-
-    def configs(self, name: str) -> Mapping[str, str]:
-        """A topic's layer of configs."""
 
     def may_join_isr(self, broker_id: int, broker_epoch: int) -> bool:
         """Whether the registered incarnation asks, and is not shutting down."""
@@ -119,7 +113,7 @@ class Replicas:
         """`callback(partition, bytes)` after a high watermark moved; the bytes are an upper estimate."""
         self._on_committed.append(callback)
 
-    # -- PartitionHost -----------------------------------------------------------------------------------
+    # -- PartitionHost (for partitions) ------------------------------------------------------------------
 
     def may_join_isr(self, replica_id: int, broker_epoch: int) -> bool:
         return self._cluster.may_join_isr(replica_id, broker_epoch)
@@ -138,22 +132,38 @@ class Replicas:
 
     def leadership_lost(self, partition: Partition) -> None:
         """The state node says that another leads; the controller's command will follow."""
-        self._tell_leadership(partition, is_leader=False)
+        self.tell_leadership(partition, is_leader=False)
 
-    def _tell_leadership(self, partition: Partition, *, is_leader: bool) -> None:
-        for callback in self._on_leadership:
-            callback(partition, is_leader)
+    # -- what is hosted (for the replica manager) --------------------------------------------------------
 
-    def _add(self, partition: Partition) -> None:
+    def add(self, partition: Partition) -> None:
+        """Host one more."""
         self._partitions[partition.key] = partition
         self._offline.pop(partition.key, None)
         if partition.instance_id is not None:
             self._by_instance.setdefault(partition.instance_id, {})[partition.key] = partition
 
-    def _remove(self, partition: Partition) -> None:
+    def remove(self, partition: Partition) -> None:
+        """Host it no longer; `tell_stopped` follows."""
         del self._partitions[partition.key]
         if partition.instance_id is not None:
             replicas = self._by_instance[partition.instance_id]
             del replicas[partition.key]
             if not replicas:
                 del self._by_instance[partition.instance_id]
+
+    def went_offline(self, key: Key, reason: str) -> None:
+        """A replica's log cannot be used: whoever asks hears KAFKA_STORAGE_ERROR."""
+        self._offline[key] = reason
+
+    def forget_offline(self, key: Key) -> None:
+        """The replica is deleted, wherever its log is."""
+        self._offline.pop(key, None)
+
+    def tell_leadership(self, partition: Partition, *, is_leader: bool) -> None:
+        for callback in self._on_leadership:
+            callback(partition, is_leader)
+
+    def tell_stopped(self, partition: Partition, *, is_deleted: bool) -> None:
+        for callback in self._on_stopped:
+            callback(partition, is_deleted)

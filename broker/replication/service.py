@@ -43,7 +43,7 @@ class Replication:
         self._leader_of: dict[tuple[str, int], int] = {}
         broker.fetches.listen(broker.replicas, self.sessions)
         broker.replicas.on_isr_proposed(self.isr_writer.propose)
-        broker.replicas.followers = self
+        broker.replica_manager.followers = self
 
     def tasks(self, tree: Tree) -> list[tuple[str, Callable[[], Awaitable[None]]]]:
         """Name and loop of each background task."""
@@ -56,7 +56,9 @@ class Replication:
 
     async def _heal(self, tree: Tree) -> None:
         broker = self._broker
-        healing = Healing(broker.replicas, tree, leader=broker.metadata.brokers.get, now_ms=broker.now_ms)
+        healing = Healing(
+            broker.replicas, self, tree, leader=broker.metadata.brokers.get, now_ms=broker.now_ms
+        )
         while True:
             await asyncio.sleep(_HEAL_S)
             await healing.tick()
@@ -64,7 +66,7 @@ class Replication:
     async def _review_isrs(self) -> None:
         while True:
             await asyncio.sleep(min(_LAG_CHECK_S, self._broker.config.replica_lag_time_max_ms / 2000))
-            self._broker.replicas.review_isrs()
+            self._broker.replica_manager.review_isrs()
 
     async def _check_links(self) -> None:
         while True:

@@ -12,6 +12,7 @@ from broker.log.errors import StorageFailed
 from broker.metadata_cache import MetadataCache
 from broker.replication.manager import ReplicaManager
 from broker.replication.partition import Partition
+from broker.replication.replicas import Replicas
 from contracts.cluster import Command, CommandResponse, LiveBroker
 
 Key = tuple[str, int]
@@ -98,16 +99,16 @@ class _Process:
 
     def __init__(self, broker_id: int, broker_epoch: int, logs: EmptyLogs) -> None:
         self.metadata = MetadataCache()
-        self.replicas = ReplicaManager(
-            broker_id,
+        self.replicas = Replicas(broker_id, self.metadata, _LAG_MAX_MS)
+        self.replica_manager = ReplicaManager(
+            self.replicas,
             logs,  # type: ignore[arg-type]
-            self.metadata,
+            configs_of=self.metadata.configs,
             log_config=lambda *_: _CONFIG,
-            replica_lag_max_ms=_LAG_MAX_MS,
             now_ms=lambda: 0,
             epoch_ms=lambda: 0,
         )
-        self.replicas.followers = _Followers()
+        self.replica_manager.followers = _Followers()
         self.loop = _Loop()
         self.member = SimpleNamespace(
             last_epoch=broker_epoch, state_changes=SimpleNamespace(received=lambda *_: None)
@@ -162,7 +163,7 @@ class PureBroker:
         """The directory of one log fails."""
         self.disk.fail(key)
         if self._process is not None:
-            self._process.replicas.log_directory_failed([key], "its directory has failed")
+            self._process.replica_manager.log_directory_failed([key], "its directory has failed")
 
     def carry_out(self, command: Command) -> CommandResponse:
         """As the broker's one way in does it."""

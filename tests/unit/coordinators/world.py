@@ -12,6 +12,7 @@ from broker.metadata_cache import MetadataCache
 from broker.replication.manager import ReplicaManager
 from broker.replication.partition import Partition
 from broker.replication.remote import FollowerLink
+from broker.replication.replicas import Replicas
 from contracts.cluster import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
@@ -62,16 +63,16 @@ class Disk:
         self.logs = LogManager([self._directory], cluster_id="c", node_id=ME)
         self.logs.load(lambda _topic: CONFIG, 0)
         self.metadata = MetadataCache()
-        self.replicas = ReplicaManager(
-            ME,
+        self.replicas = Replicas(ME, self.metadata, 10_000)
+        self.replica_manager = ReplicaManager(
+            self.replicas,
             self.logs,
-            self.metadata,
+            configs_of=self.metadata.configs,
             log_config=lambda _topic, _layer: CONFIG,
-            replica_lag_max_ms=10_000,
             now_ms=monotonic_ms,
             epoch_ms=epoch_ms,
         )
-        self.replicas.followers = NoFetching()
+        self.replica_manager.followers = NoFetching()
 
     def restart(self) -> None:
         self.close()
@@ -113,7 +114,7 @@ class Disk:
                 live_brokers=brokers,
             )
         )
-        self.replicas.become_leader_or_follower(
+        self.replica_manager.become_leader_or_follower(
             LeaderAndIsrRequest(
                 controller_id=ME,
                 controller_epoch=1,

@@ -196,7 +196,7 @@ def test_commands_that_come_late_are_ignored(tmp_path: Path) -> None:
     world.command(2)
     late = old.popleft()
     world.elect(2)
-    response = world.nodes[2].replicas.become_leader_or_follower(late)
+    response = world.nodes[2].replica_manager.become_leader_or_follower(late)
     assert [each.error_code for each in response.partition_errors] == [ErrorCode.fenced_leader_epoch.value]
     assert world.nodes[2].partition.is_leader
 

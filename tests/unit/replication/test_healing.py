@@ -39,6 +39,7 @@ class _Healer:
         node = world.nodes[node_id]
         self.healing = Healing(
             node.replicas,
+            node,
             self.tree,  # type: ignore[arg-type]
             leader=world.cluster.brokers.get,
             now_ms=node.now_ms,

@@ -163,7 +163,7 @@ def test_a_replica_obeys_no_controller_that_was_deposed(tmp_path: Path) -> None:
     """Neither to lead nor to stop: what it commands may be undone already."""
     world = World(tmp_path)
     world.elect(1)
-    replicas = world.nodes[2].replicas
+    manager = world.nodes[2].replica_manager
     world.command(2)
     newest = world.commands[2].popleft()
     of_another = LeaderAndIsrRequest(
@@ -173,8 +173,8 @@ def test_a_replica_obeys_no_controller_that_was_deposed(tmp_path: Path) -> None:
         partition_states=(),
         live_brokers=newest.live_brokers,
     )
-    assert replicas.become_leader_or_follower(of_another).error_code == 0
-    assert replicas.become_leader_or_follower(newest).error_code == ErrorCode.stale_controller_epoch.value
+    assert manager.become_leader_or_follower(of_another).error_code == 0
+    assert manager.become_leader_or_follower(newest).error_code == ErrorCode.stale_controller_epoch.value
     stop = StopReplicaRequest(
         controller_id=0,
         controller_epoch=newest.controller_epoch,
@@ -185,11 +185,11 @@ def test_a_replica_obeys_no_controller_that_was_deposed(tmp_path: Path) -> None:
             ),
         ),
     )
-    steps = replicas.stop_replica(stop)
+    steps = manager.stop_replica(stop)
     with pytest.raises(StopIteration) as end:
         next(steps)
     assert end.value.value.error_code == ErrorCode.stale_controller_epoch.value
-    assert replicas.hosted(TOPIC, 0) is not None
+    assert world.nodes[2].replicas.hosted(TOPIC, 0) is not None
 
 
 def test_a_deposed_leader_obeys_a_command_that_is_older_than_what_it_saw_in_the_tree(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from broker.replication.fetcher import Fetcher
 from broker.replication.host import IsrChange
 from broker.replication.manager import ReplicaManager
 from broker.replication.partition import Partition
+from broker.replication.replicas import Replicas
 from broker.replication.sessions import ReplicaSessions
 from broker.replication.throttle import FOLLOWER, LEADER, ReplicationThrottle
 from broker.sasl import PeerBroker
@@ -92,16 +93,16 @@ class Node:
         self.logs = LogManager([world.directory / str(self.node_id)], cluster_id="test", node_id=0)
         self.logs.load(lambda _: CONFIG, 1)
         self.metadata = world.cluster
-        self.replicas = ReplicaManager(
-            self.node_id,
+        self.replicas = Replicas(self.node_id, world.cluster, LAG_MAX_MS)
+        self.replica_manager = ReplicaManager(
+            self.replicas,
             self.logs,
-            world.cluster,
+            configs_of=world.cluster.configs,
             log_config=lambda _topic, _layer: CONFIG,
-            replica_lag_max_ms=LAG_MAX_MS,
             now_ms=self.now_ms,
             epoch_ms=lambda: 1_700_000_000_000 + world.now_ms,
         )
-        self.replicas.followers = self
+        self.replica_manager.followers = self
         self.replica_sessions = ReplicaSessions(iter(range(1, 10**6)).__next__, self._left)
         sessions = self.replica_sessions
         self.replication = SimpleNamespace(
@@ -345,7 +346,9 @@ class World:
     def deliver_command(self, node_id: int) -> bool:
         if not self.commands[node_id] or not self.nodes[node_id].is_up:
             return False
-        response = self.nodes[node_id].replicas.become_leader_or_follower(self.commands[node_id].popleft())
+        response = self.nodes[node_id].replica_manager.become_leader_or_follower(
+            self.commands[node_id].popleft()
+        )
         assert response.error_code == 0
         return True
 
@@ -419,7 +422,7 @@ class World:
                 for timer in [each for each in node.timers if each[0] <= self.now_ms]:
                     node.timers.remove(timer)
                     timer[1]()
-                node.replicas.review_isrs()
+                node.replica_manager.review_isrs()
 
     def steps(self) -> list[Callable[[], bool]]:
         """Everything that may happen next."""
