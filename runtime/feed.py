@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 from contracts.specs import (
     BrokerAddress,
     ClusterSpec,
@@ -24,13 +22,12 @@ from contracts.specs import (
 from runtime.clock import epoch_ms
 from runtime.internal_http import InternalClient, InternalError
 from runtime.logs import get_logger
-from runtime.process import write_json
-from runtime.spec_book import Absent, Changed, OutOfStepError, SavedBook, SpecBook
+from runtime.spec_book import Absent, Changed, OutOfStepError, SpecBook
+from runtime.spec_file import SpecFile, Taken
 
 _log = get_logger(__name__)
 _WAIT_MS: Final = 10_000
 _RETRY_S: Final = 0.5
-_CACHE_VERSION: Final = 1
 
 OnChange = Callable[[Changed], None]
 """Called with what changed: an id that is then in neither `instances` nor `purged` is absent."""
@@ -56,7 +53,7 @@ class FeedFollower:
         self._client = client
         self._consumer = consumer
         self._kind = kind
-        self._cache_path = cache_path
+        self._file = None if cache_path is None else SpecFile(cache_path)
         self._broker = broker
         self._cluster_id = cluster_id
         self._damaged_logs = damaged_logs
@@ -89,16 +86,11 @@ class FeedFollower:
 
     def load_cache(self) -> bool:
         """Take the last state from disk; False when there is none that can be read."""
-        if self._cache_path is None or not self._cache_path.exists():
+        book = None if self._file is None else self._file.load()
+        if book is None:
             return False
-        try:
-            cache = msgspec.json.decode(self._cache_path.read_bytes(), type=SavedBook)
-        except (OSError, msgspec.MsgspecError) as error:
-            _log.warning("the cached specs cannot be read, waiting for the control plane", error=str(error))
-            return False
-        if cache.version != _CACHE_VERSION:
-            return False
-        self._tell(self._book.restore(cache))
+        self._book = book
+        self._tell(book.everything())
         return True
 
     def apply_static(self, instances: Iterable[InstanceSpec], clusters: Iterable[ClusterSpec]) -> None:
@@ -123,7 +115,7 @@ class FeedFollower:
             if not self.connected:
                 _log.info("following the control plane", revision=response.revision)
             self.connected = True
-            self._take(response)
+            await self._take(response)
 
     async def _poll(self, client: InternalClient) -> FeedResponse:
         feed_id, revision, mark = self.position
@@ -146,19 +138,20 @@ class FeedFollower:
         )
         return await client.post("/internal/v1/feed", request, FeedResponse, timeout_s=_WAIT_MS / 1000 + 5)
 
-    def _take(self, response: FeedResponse) -> None:
+    async def _take(self, response: FeedResponse) -> None:
         moved = (response.feed_id, response.revision, response.mark) != self.position
         if self._book.feed_id not in ("", response.feed_id):
             _log.warning("another feed is followed", before=self._book.feed_id, now=response.feed_id)
         try:
-            changed = self._book.take(response, epoch_ms())
+            now_ms = epoch_ms()
+            changed = self._book.take(response, now_ms)
         except OutOfStepError as error:
             _log.warning("an answer of the feed was not taken: everything is asked for", error=str(error))
             self._book.revision = 0
             return
         self._tell(changed)
         if moved or changed.instance_ids or changed.clusters:
-            self._save()
+            await self._keep(Taken("", now_ms, response))
 
     def _tell(self, changed: Changed) -> None:
         absent = sorted(changed.instance_ids & self._book.absent.keys())
@@ -169,10 +162,12 @@ class FeedFollower:
         for instance_id in changed.instance_ids - self._book.instances.keys():
             self.failures.pop(instance_id, None)
 
-    def _save(self) -> None:
-        if self._cache_path is None:
+    async def _keep(self, taken: Taken) -> None:
+        """On the disk before it is acknowledged, and on a thread: others are served meanwhile."""
+        if self._file is None:
             return
         try:
-            write_json(self._cache_path, self._book.save(), mode=0o600)
+            if not await asyncio.to_thread(self._file.add, taken):
+                await asyncio.to_thread(self._file.write, self._book.save())
         except OSError as error:
-            _log.warning("the specs cannot be kept on disk", path=str(self._cache_path), error=str(error))
+            _log.warning("the specs cannot be kept on disk", path=str(self._file.path), error=str(error))

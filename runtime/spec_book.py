@@ -36,6 +36,8 @@ class SavedBook(msgspec.Struct, frozen=True):
     absent: tuple[Absent, ...] = ()
     elsewhere: dict[str, str] = {}
     version: int = 1
+    written: str = ""
+    """The name of this writing, which changes after it refer to."""
 
 
 class Changed(NamedTuple):
@@ -177,7 +179,7 @@ class SpecBook:
             dict(self._elsewhere),
         )
 
-    def restore(self, saved: SavedBook) -> Changed:
+    def restore(self, saved: SavedBook) -> None:
         """Go on where the run before stopped. Before any answer."""
         self.feed_id, self.revision, self.mark = saved.feed_id, saved.revision, saved.mark
         self.instances = {spec.instance_id: spec for spec in saved.instances}
@@ -187,4 +189,7 @@ class SpecBook:
         for instance_id, spec in self.instances.items():
             if spec.state.is_gone:
                 self._refuse(instance_id, self._objection(spec, is_known=True))
+
+    def everything(self) -> Changed:
+        """All that is known, as if it were new."""
         return Changed({*self.instances, *self.absent}, {}, bool(self.clusters))

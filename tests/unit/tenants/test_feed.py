@@ -248,7 +248,7 @@ async def test_after_a_restart_followers_go_on_and_running_stays_running(
     internal = InternalClient("http://i", "x", transport=httpx.ASGITransport(app=app))
     cache = tmp_path / "feed.json"
     async with _following(internal, "gateway-0", cache=cache) as follower:
-        await _until(lambda: follower.connected)
+        await _until(lambda: follower.connected and first.feed.applied_everywhere(follower.position[1]))
     first.close()
 
     second = make_console()
