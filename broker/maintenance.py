@@ -70,14 +70,14 @@ class Maintenance:
                 if number % _LOGS_PER_TURN == 0:
                     await asyncio.sleep(0)
             broker.logs.expire_producers(broker.epoch_ms())
-            self._take_scrub_findings()
+            self._take_damage()
             broker.leaders.measure_all()
 
-    def _take_scrub_findings(self) -> None:
-        """What `portico log scrub` has found since."""
+    def _take_damage(self) -> None:
+        """What reads and `portico log scrub` have found since."""
         broker = self._broker
         try:
-            news = broker.logs.take_scrub_findings()
+            news = broker.logs.take_damage()
         except OSError as error:
             broker.storage_failed("what a scrub found cannot be read", error)
             return

@@ -33,6 +33,11 @@ class FileHandle:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         self.fd = os.open(path, flags, 0o600)
 
+    @property
+    def size_bytes(self) -> int:
+        """What is on the disk. Raises: OSError."""
+        return os.fstat(self.fd).st_size
+
     def __del__(self) -> None:
         if self.fd >= 0:
             os.close(self.fd)

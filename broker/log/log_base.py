@@ -44,6 +44,9 @@ class LogOwner(Protocol):
     def log_refused(self, log: "LogBase", error: OSError) -> None:
         """The disk did not do what the log wanted."""
 
+    def log_damaged(self, log: "LogBase") -> None:
+        """A read has found damage that was not known."""
+
 
 class LogBase:
     """State of a partition."""

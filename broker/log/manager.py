@@ -65,6 +65,8 @@ class LogManager:
         self.shares = InstanceShares(producers_per_instance_max)
         self._flushing = Flushing(self._is_mine)
         self._scrub_findings = TakenFindings()
+        self._damaged_anew: set[Key] = set()
+        """Of what reads have found since it was asked for last."""
         self._deleted: list[Path] = []
         self._directories = LogDirectories(
             directories, cluster_id=cluster_id, node_id=node_id, full_is_failure=full_is_failure
@@ -201,6 +203,9 @@ class LogManager:
     def log_refused(self, log: LogBase, error: OSError) -> None:
         if self._directories.is_failure(error):
             self._fail(log.directory.parent, error.strerror or str(error))
+
+    def log_damaged(self, log: LogBase) -> None:
+        self._damaged_anew.add((log.topic, log.partition))
 
     def _fail(self, path: Path, reason: str) -> None:
         if not self._directories.fail(path, reason):
@@ -365,9 +370,16 @@ class LogManager:
                 outcome = error
             yield log, outcome
 
-    def take_scrub_findings(self) -> list[PartitionLog]:
-        """What a scrub has left for us; the logs of which something is news. Raises: OSError."""
-        return [log for path in self._directories.paths for log in self._take_scrub_findings(path)]
+    def take_damage(self) -> list[PartitionLog]:
+        """The logs of which something is news: what reads have found, and what a scrub has left for us.
+
+        Raises: OSError.
+        """
+        found = {key: self.logs[key] for key in sorted(self._damaged_anew) if key in self.logs}
+        self._damaged_anew.clear()
+        for path in self._directories.paths:
+            found |= {(log.topic, log.partition): log for log in self._take_scrub_findings(path)}
+        return [*found.values()]
 
     def _take_scrub_findings(self, directory: Path) -> list[PartitionLog]:
         news: dict[PartitionLog, None] = {}

@@ -181,13 +181,36 @@ class PartitionLog(CompactedLog):
         if found is None:
             return None
         number, position, header = found
+        if self._find_damage(number, position, header, offset):
+            return self._find_slice(offset, max_bytes, up_to, min_one_batch)
+        if header is None:
+            raise RecordsDamaged(f"{self.topic}-{self.partition}", offset)
+        handle = self._segments[number].handle()
         end = self._segments.end_position(number, up_to, self.log_end_offset)
         first_bytes = header.size_bytes
         size_bytes = min(max_bytes, end - position)
         if position + first_bytes > end or (size_bytes < first_bytes and not min_one_batch):
             return None
-        handle = self._segments[number].handle()
         return LogSlice(handle, position, max(size_bytes, first_bytes), first_bytes, header.base_offset)
+
+    def _find_damage(self, number: int, position: int, header: BatchHeader | None, offset: int) -> bool:
+        """Whether a look-up of `offset` has met damage that was not known: a segment that has become shorter,
+        or cannot be followed beyond `position`. Then it is known, and told. Raises: OSError."""
+        segment = self._segments[number]
+        on_disk_bytes = segment.handle().size_bytes
+        is_short = on_disk_bytes < segment.size_bytes
+        if header is not None and not is_short:
+            return False
+        first = offset if header is None else header.base_offset
+        for _, whole in segment.headers_until(position, on_disk_bytes):
+            first = whole.next_offset
+        kind = DamageKind.SHORT if is_short else DamageKind.CONTENT
+        is_news = self.note_damage(
+            [Damage(first, self._segments.next_base(number, self.log_end_offset), kind)]
+        )
+        if is_news:
+            self._owner.log_damaged(self)
+        return is_news
 
     def read_bytes(self, offset: int, max_bytes: int, *, up_to: int, min_one_batch: bool) -> bytes:
         """What `read` finds, as bytes; empty where it finds nothing. Raises: OffsetOutOfRange,

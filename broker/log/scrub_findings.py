@@ -1,6 +1,6 @@
 """What `portico log scrub` found, on its way to the broker that serves the log: a file in the log directory.
 
-The broker takes it when it starts or next looks (`LogManager.take_scrub_findings`), and removes it when its
+The broker takes it when it starts or next looks (`LogManager.take_damage`), and removes it when its
 own checkpoint of damage has been written.
 """
 

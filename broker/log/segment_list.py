@@ -6,7 +6,6 @@ from operator import attrgetter
 from pathlib import Path
 
 from broker.log.cleaned_segment import SEGMENT_SUFFIXES, SWAP_SUFFIX
-from broker.log.errors import RecordsDamaged
 from broker.log.files import LogFiles
 from broker.log.retention import SegmentFacts
 from broker.log.segment import SMALL_SEGMENT_BYTES, Segment
@@ -91,20 +90,16 @@ class SegmentList:
             return len(self._segments) - 1
         return max(0, bisect_right(self._segments, offset, key=_BASE_OFFSET) - 1)
 
-    def find(self, offset: int) -> tuple[int, int, BatchHeader] | None:
-        """(segment number, position, header) of the first batch that ends at `offset` or later.
-
-        Raises: OSError; RecordsDamaged where a segment cannot be followed up to its end.
-        """
+    def find(self, offset: int) -> tuple[int, int, BatchHeader | None] | None:
+        """(segment number, position, header) of the first batch that ends at `offset` or later; no header
+        where the segment cannot be followed up to its end. Raises: OSError."""
         for number in range(self.number_of(offset), len(self._segments)):
             segment = self._segments[number]
             position, header = segment.locate(offset)
             if number < len(self._segments) - 1:
                 self.files.keep_warm(segment)
-            if header is not None:
+            if header is not None or position != segment.size_bytes:
                 return number, position, header
-            if position != segment.size_bytes:
-                raise RecordsDamaged(self.directory.name, offset)
         return None
 
     def aborted(self, fetch_offset: int, upper_offset: int) -> list[AbortedTransaction]:
@@ -122,11 +117,14 @@ class SegmentList:
     def end_position(self, number: int, up_to: int, log_end_offset: int) -> int:
         """Where the bytes below offset `up_to` end in a segment. Raises: OSError."""
         segment = self._segments[number]
-        last = number == len(self._segments) - 1
-        next_base = log_end_offset if last else self._segments[number + 1].base_offset
-        if up_to >= next_base:
+        if up_to >= self.next_base(number, log_end_offset):
             return segment.size_bytes
         return segment.locate(up_to)[0]
+
+    def next_base(self, number: int, log_end_offset: int) -> int:
+        """The offset behind a segment's last one."""
+        is_last = number == len(self._segments) - 1
+        return log_end_offset if is_last else self._segments[number + 1].base_offset
 
     def __getitem__(self, number: int) -> Segment:
         return self._segments[number]

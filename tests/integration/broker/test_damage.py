@@ -91,6 +91,23 @@ def test_a_closed_segment_that_was_cut_is_no_gap(tmp_path: Path, clean: bool) ->
         assert "records of a log are lost or damaged" in broker.log()
 
 
+def test_a_segment_that_is_cut_under_a_running_broker_is_found_by_who_reads_it(tmp_path: Path) -> None:
+    with running_broker(tmp_path, *ARGUMENTS) as broker, RawClient(broker.port) as client:
+        _fill(client)
+        second, third = (int(path.name[:20]) for path in sorted(_log(broker, MINE).glob("*.log"))[1:3])
+        with (_log(broker, MINE) / f"{second:020d}.log").open("r+b") as file:
+            file.truncate(file.seek(0, 2) - 1_000)
+        seen, error, at = _read_all(client, MINE)
+        assert (seen, error) == (list(range(at)), "corrupt_message")
+        assert second < at < third
+        metrics = broker.metrics()
+        assert metrics["portico_broker_damaged_logs"] == 1
+        assert metrics["portico_broker_damaged_offsets"] == third - at
+        assert _read_all(client, MINE, third) == (list(range(third, RECORDS)), "", RECORDS)
+        assert _read_all(client, OTHERS)[0] == list(range(RECORDS)), "on the same connection, too"
+        _eventually(lambda: '"kind": "short"' in broker.log())
+
+
 def test_a_scrub_beside_the_running_broker_finds_a_flipped_bit(tmp_path: Path) -> None:
     with running_broker(tmp_path, *ARGUMENTS) as broker, RawClient(broker.port) as client:
         _fill(client)

@@ -241,7 +241,7 @@ def test_without_a_record_of_sizes_ends_and_gaps_tell(tmp_path: Path) -> None:
 def test_damage_inside_a_segment_is_an_error_also_when_nobody_knew(tmp_path: Path) -> None:
     """A batch whose length is wrong hides everything behind it in its segment."""
     directory = _closed(tmp_path)
-    log, _, _ = _opened(tmp_path)
+    log, _, manager = _opened(tmp_path)
     found = log._segments.find(15)
     assert found is not None
     with _segment(directory, 11).open("r+b") as file:
@@ -249,10 +249,45 @@ def test_damage_inside_a_segment_is_an_error_also_when_nobody_knew(tmp_path: Pat
         file.write(b"\xff\xff\xff\xff")
     assert [record.offset for record in _until_error(log, 11, 15)] == [11, 12, 13, 14]
     assert _error_at(log, 15) is ErrorCode.corrupt_message
+    assert log.damage == (Damage(15, 22, CONTENT),) and manager.take_damage() == [log]
+    assert manager.take_damage() == []
     assert log.truncate_to(16)
     assert log.log_end_offset == 15, "what cannot be followed goes with what was to go"
     fill(log, 5)
     assert _offsets(log, 0) == list(range(20))
+
+
+@pytest.mark.parametrize("within_batch", [False, True])
+def test_a_segment_that_is_cut_while_it_is_served_is_found_by_reading(
+    tmp_path: Path, within_batch: bool
+) -> None:
+    directory = _closed(tmp_path)
+    log, _, manager = _opened(tmp_path)
+    position = log._segments.find(17)[1]  # type: ignore[index]
+    with _segment(directory, 11).open("r+b") as file:
+        file.truncate(position + 80 * within_batch)
+    assert log.damage == (), "nobody has looked"
+    found = log.read(11, 10_000, up_to=log.high_watermark, min_one_batch=True)
+    assert found is not None and found.size_bytes == position, "no more is promised than there is"
+    assert [record.offset for record in _until_error(log, 11, 17)] == [*range(11, 17)]
+    assert _error_at(log, 17) is ErrorCode.corrupt_message
+    assert log.damage == (Damage(17, 22, SHORT),) and manager.damaged() == [log]
+    assert manager.take_damage() == [log] and manager.take_damage() == []
+    assert _offsets(log, 22) == list(range(22, 40))
+    manager.close()
+    assert _opened(tmp_path)[0].damage == (Damage(17, 22, SHORT),)
+
+
+def test_an_active_segment_that_is_cut_while_it_is_served_is_found_by_reading(tmp_path: Path) -> None:
+    directory = _closed(tmp_path)
+    log, _, _ = _opened(tmp_path)
+    append(log, batch("one more"))  # which waiting fetches find without a look at the disk
+    position = log._segments.find(36)[1]  # type: ignore[index]
+    with _segment(directory, 33).open("r+b") as file:
+        file.truncate(position)
+    assert [record.offset for record in _until_error(log, 33, 36)] == [33, 34, 35]
+    assert {_error_at(log, offset) for offset in range(36, 41)} == {ErrorCode.corrupt_message}
+    assert log.damage == (Damage(36, 41, SHORT),)
 
 
 def test_a_damaged_index_is_no_damaged_segment(tmp_path: Path) -> None:
@@ -301,8 +336,8 @@ def test_what_a_scrub_found_is_taken_once_and_kept(tmp_path: Path) -> None:
             ScrubFinding("gone", 3, TOPIC_ID, 0, 1),
         ],
     )
-    assert manager.take_scrub_findings() == [log]
-    assert manager.take_scrub_findings() == []
+    assert manager.take_damage() == [log]
+    assert manager.take_damage() == []
     crash(manager)
     log, report, manager = _opened(tmp_path)
     assert log.damage == (Damage(12, 14, CONTENT),) == report.damaged[KEY], "it was not written down yet"
@@ -345,7 +380,7 @@ def test_findings_that_cannot_be_read_stop_nothing(tmp_path: Path) -> None:
     _closed(tmp_path)
     _, _, manager = _opened(tmp_path)
     (tmp_path / "scrub-x.findings").write_text("[{]")
-    assert manager.take_scrub_findings() == []
+    assert manager.take_damage() == []
     assert (tmp_path / "scrub-x.unreadable").exists()
 
 
