@@ -5,6 +5,7 @@ default: an API that is not here, or a version outside its row, closes the conne
 """
 
 from enum import Enum
+from functools import cache
 from importlib import import_module
 from types import ModuleType
 from typing import Final, NamedTuple
@@ -39,9 +40,11 @@ class Row(NamedTuple):
         """What one request may hold."""
         return bound_of(self.key)
 
-    def load_handler(self) -> ModuleType | None:
-        """The handler's module, imported when its API is first met."""
-        return None if self.handler is None else import_module(f"gateway.handlers.{self.handler}")
+
+@cache
+def handler_named(name: str | None) -> ModuleType | None:
+    """The module of a row's handler, imported when its API is first met."""
+    return None if name is None else import_module(f"gateway.handlers.{name}")
 
 
 _ROWS: Final = (

@@ -8,7 +8,7 @@ import socket
 from collections import defaultdict
 from collections.abc import Collection
 from ipaddress import ip_address
-from typing import Any, TypeAlias
+from typing import Any
 
 from kio.schema.api_versions.v0 import ApiVersionsRequest
 from kio.schema.errors import ErrorCode
@@ -18,13 +18,12 @@ from kio.schema.types import TopicName
 
 from contracts.names import physical_name, tenant_name
 from contracts.specs import BrokerAddress, ClusterSpec
+from gateway.session.surroundings import VersionsKey
 from runtime.kafka_client import KafkaConnection, KafkaUnavailable
 from runtime.logs import get_logger
 from wire.api_table import VersionRange, version_range
 
 _log = get_logger(__name__)
-VersionsKey: TypeAlias = tuple[int | None, int, bool]
-"""Node, version of the request, and whether the instance has old clients."""
 
 
 class Backend:

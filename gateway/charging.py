@@ -1,44 +1,31 @@
 """What we answer ourselves is charged to its instance all the same: the broker is told, and says when to go
-on.
+on. Nothing of the client is read meanwhile."""
 
-Nothing of the client is read meanwhile. A backend that nobody logs in at has no quota of ours.
-"""
-
-import asyncio
 import struct
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
 from contracts.charging import CHARGE_KEY, ChargeRequest, decode_response, encode
-from gateway.ordering import Exchange
 from wire.codec import duration
 from wire.faults import MalformedFrame
-
-if TYPE_CHECKING:
-    from gateway.connection import Connection
 
 _HEAD: Final = struct.Struct(">ihhih")
 _HEAD_BYTES: Final = _HEAD.size - 4
 _NO_CLIENT_ID: Final = -1
 
 
-async def charge(conn: "Connection", request: ChargeRequest) -> int:
-    """Have it charged; answers throttle_time_ms, when the instance's turn has come.
-
-    Raises: ConnectionStop, MalformedFrame.
-    """
-    if not conn.worker.has_secret:
-        return 0
-    exchange = Exchange(CHARGE_KEY, 0, 0)
-    answered: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-    exchange.taker = answered.set_result
-    conn.queue.forwarded(exchange)
+def charge_frame(request: ChargeRequest) -> bytes:
+    """What goes up to a broker that we are logged in at, with 0 as its correlation id."""
     body = encode(request)
-    conn.dialled().send([_HEAD.pack(_HEAD_BYTES + len(body), CHARGE_KEY, 0, 0, _NO_CLIENT_ID) + body])
+    return _HEAD.pack(_HEAD_BYTES + len(body), CHARGE_KEY, 0, 0, _NO_CLIENT_ID) + body
+
+
+def charged_throttle_ms(answer: bytes) -> int:
+    """throttle_time_ms of the broker's answer. Raises: MalformedFrame."""
     try:
-        return decode_response(await answered).throttle_time_ms
+        return decode_response(answer).throttle_time_ms
     except msgspec.MsgspecError as error:
         raise MalformedFrame(str(error)) from error
 

@@ -3,28 +3,8 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from gateway.session.timers import Timeouts
 from gateway.shared_table import WORKERS_MAX
-
-
-@dataclass(frozen=True, slots=True)
-class Timeouts:
-    """How long a peer may take. They run only while we read: back-pressure is never the client's fault."""
-
-    first_byte_ms: int = 10_000
-    """From accept to the head of the first request: its length, API, version and correlation id."""
-    frame_ms: int = 30_000
-    """A window in which a started frame must bring `frame_progress_bytes` or end."""
-    frame_progress_bytes: int = 1024
-    """At least so many bytes of a frame in a window."""
-    frame_time_max_ms: int = 90_000
-    """What a frame must bring in a window is its part of so much, if that is more: one that drips is gone by
-    then, however large it says it is."""
-    connect_ms: int = 10_000
-    """To a broker. Brokers are near: longer means gone."""
-    drain_ms: int = 10_000
-    """After one side has closed, for what is still on its way."""
-    idle_ms: int = 600_000
-    """Without a request and without one unanswered: Kafka's connections.max.idle.ms."""
 
 
 @dataclass(frozen=True, slots=True)

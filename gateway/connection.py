@@ -1,38 +1,40 @@
 """One client connection and its one upstream connection: sockets, back-pressure, turns, end of life.
 
-What the bytes mean is `request_flow` and `reply_flow`; this module moves them. Reading from one side stops
-while the other side's socket is full, so a connection holds at most one receive window in each direction.
+What the bytes mean is `session/`; this module moves them. Reading from one side stops while the other side's
+socket is full, so a connection holds at most one receive window in each direction.
 
 Each read is a step of the instance (`runtime/pacing.py`). One that has to wait leaves its socket unread and
 has one place in the queue of the instance per side: requests begin something, replies only go on with it.
 """
 
 import asyncio
+import contextlib
 import socket
 from collections.abc import Coroutine, Sequence
 from time import monotonic_ns
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from contracts.specs import Listener
 from gateway.causes import DisconnectCause
-from gateway.dial import Dial
-from gateway.ordering import ReplyQueue
-from gateway.reply_flow import ReplyFlow
-from gateway.request_flow import RequestFlow
+from gateway.dial import Dial, connecting
+from gateway.outside import Outside
+from gateway.served import ServedInstance
+from gateway.session.call import Pending
+from gateway.session.ordering import UNANSWERED_MAX, Exchange
+from gateway.session.requests import HeldBack, Waits
+from gateway.session.session import Session
+from gateway.session.states import Client, Upstream
+from gateway.session.timers import Timeouts
 from gateway.sockets import Outbox, reset
 from gateway.splicing import SPLICE_BYTES_MIN
 from gateway.stops import ConnectionStop
+from gateway.workplace import Workplace
+from runtime.durations import observe
 from runtime.logs import get_logger
 from wire.faults import MalformedFrame, NameFault, TooManyEntries
 from wire.framing import Buffer
 
-if TYPE_CHECKING:
-    from gateway.served import ServedInstance
-    from gateway.worker import Worker
-
 _log = get_logger(__name__)
-UNANSWERED_MAX: Final = 512
-"""Requests of one connection that may wait for replies before we stop reading more."""
 
 _RESET_CAUSES: Final = frozenset(
     {
@@ -49,99 +51,87 @@ class Connection:
     """Owned by the worker from accept to `close`, which is called exactly once."""
 
     __slots__ = (
+        "_answer_times",
+        "_dial",
+        "_replies",
+        "_requests",
+        "_workplace",
         "address",
-        "bytes_in",
         "client",
-        "client_ended",
         "client_waits",
-        "closed",
         "counted",
-        "dial",
-        "fetch_sessions",
         "listener",
-        "mark_bytes",
-        "mark_frames",
-        "mark_in_frame",
-        "mark_ms",
         "peer",
-        "queue",
         "reading_client",
         "reading_upstream",
-        "replies",
-        "requests",
         "served",
-        "takes_traces",
+        "session",
+        "sides",
         "task",
         "turn",
         "unhandled",
         "unhandled_replies",
         "upstream",
-        "upstream_ended",
-        "upstream_told",
         "upstream_waits",
-        "waiting_since_ns",
-        "worker",
     )
 
     def __init__(
         self,
-        worker: "Worker",
-        served: "ServedInstance",
+        workplace: Workplace,
+        served: ServedInstance,
         listener: Listener,
+        session: Session,
         sock: socket.socket,
         address: str,
         port: int,
-        now_ms: int,
     ) -> None:
-        self.worker = worker
+        self._workplace = workplace
         self.served = served
         self.listener = listener
         """Where the client came in; its node says which broker the requests go to."""
+        self.session = session
+        self.sides = session.sides
+        self._requests = session.requests
+        self._replies = session.replies
         self.address = address
         self.peer = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
         self.counted: tuple[str, ...] = ()
         """The names in the shared table that this connection was counted under."""
-        self.queue = ReplyQueue()
         self.turn = served.turn
+        self._answer_times = workplace.times.by_brokers
         self.client = Outbox(
-            worker.loop,
-            worker.buffer,
-            worker.pacing,
+            workplace.loop,
+            workplace.buffer,
+            workplace.pacing,
             served.turn,
             sock,
             self.adjust_reading,
             self._client_broken,
         )
         self.upstream: Outbox | None = None
-        self.dial: Dial | None = None
-        self.requests = RequestFlow(self)
-        self.replies = ReplyFlow(self)
-        self.fetch_sessions: set[int] | None = None
-        """Fetch session ids the backend gave on this connection: no others go up."""
-        self.takes_traces = False
-        """Whether the broker has said that it takes `contracts.tracing`."""
+        self._dial: Dial | None = None
         self.task: asyncio.Task[None] | None = None
         """A request that needs an answer from elsewhere before it can go on; nothing is read meanwhile."""
         self.unhandled: memoryview | None = None
         """Requests that were read and have to wait, at most one receive window."""
         self.unhandled_replies: memoryview | None = None
         """The same of replies."""
-        self.waiting_since_ns = 0
-        """Since when requests that are here wait for the instance's turn; 0: they do not."""
         self.client_waits = self.upstream_waits = False
         """Whether a step of this side is in the instance's queue: its socket is not to be read meanwhile."""
-        self.bytes_in = 0
-        self.mark_ms, self.mark_bytes, self.mark_frames, self.mark_in_frame = now_ms, 0, 0, False
-        self.client_ended = self.upstream_told = self.upstream_ended = self.closed = False
         self.reading_client = True
         self.reading_upstream = False
-        worker.loop.add_reader(sock.fileno(), self._client_ready)
+        workplace.loop.add_reader(sock.fileno(), self._client_ready)
+
+    @property
+    def closed(self) -> bool:
+        """Whether it has ended."""
+        return self.sides.is_over
 
     # Turns
 
     def _client_ready(self) -> None:
         """The client has sent something, or has gone."""
-        pacing, turn = self.worker.pacing, self.turn
+        pacing, turn = self._workplace.pacing, self.turn
         if turn.may_begin or pacing.may_begin(turn):
             pacing.began_ns = pacing.clock_ns()
             self._client_readable()
@@ -153,26 +143,26 @@ class Connection:
 
     def _wait_client(self) -> None:
         self.client_waits = True
-        self.waiting_since_ns = monotonic_ns()
-        self.worker.pacing.wait(self.turn, self._client_turn, begins=True)
+        self._requests.waiting_since_ns = monotonic_ns()
+        self._workplace.pacing.wait(self.turn, self._client_turn, begins=True)
 
     def _client_turn(self) -> None:
         self.client_waits = False
-        if self.closed:
+        if self.sides.is_over:
             return
         upstream_clear = self.upstream is None or self.upstream.is_empty
-        if upstream_clear and self.task is None and not self.is_congested():
+        if upstream_clear and self.task is None and not self.client.queue and not self.session.is_full:
             if self.unhandled is not None:
                 self._go_on()
-            elif not self.client_ended and not self.upstream_ended:
+            elif self.sides.flows:
                 self._client_readable()
         if not self.client_waits:
-            self.waiting_since_ns = 0
+            self._requests.waiting_since_ns = 0
         self.adjust_reading()
 
     def _upstream_ready(self) -> None:
         """The broker has sent something, or has gone."""
-        pacing, turn = self.worker.pacing, self.turn
+        pacing, turn = self._workplace.pacing, self.turn
         if turn.may_go_on or pacing.may_go_on(turn):
             pacing.began_ns = pacing.clock_ns()
             self._upstream_readable()
@@ -184,24 +174,24 @@ class Connection:
 
     def _wait_upstream(self) -> None:
         self.upstream_waits = True
-        self.worker.pacing.wait(self.turn, self._upstream_turn, begins=False)
+        self._workplace.pacing.wait(self.turn, self._upstream_turn, begins=False)
 
     def _upstream_turn(self) -> None:
         self.upstream_waits = False
-        if self.closed:
+        if self.sides.is_over:
             return
         if self.client.is_empty:
             if self.unhandled_replies is not None:
                 self._replies_go_on(self.unhandled_replies)
-            elif not self.upstream_ended:
+            elif self.sides.upstream is not Upstream.ENDED:
                 self._upstream_readable()
         self.adjust_reading()
 
     # Reading
 
     def _client_readable(self) -> None:
-        buffer = self.worker.buffer
-        requests = self.requests
+        buffer = self._workplace.buffer
+        requests = self._requests
         streams = requests.editor is not None and self.upstream is not None
         if streams and requests.opaque_bytes() >= SPLICE_BYTES_MIN:
             self._splice_request(self.dialled())
@@ -222,12 +212,12 @@ class Connection:
         if not count:
             self._client_eof()
             return
-        self.bytes_in += count
+        requests.bytes_in += count
         self.served.bytes_in += count
         requests.stash = b""
         chunk = buffer.memory[: reserved + count]
         used = self._take_requests(chunk)
-        if used < len(chunk) and not self.closed:
+        if used < len(chunk) and not self.sides.is_over:
             self.unhandled = memoryview(bytes(chunk[used:]))
         self.adjust_reading()
 
@@ -236,38 +226,49 @@ class Connection:
         unhandled = self.unhandled
         assert unhandled is not None
         self.unhandled = None
-        assert not self.requests.stash, "a stash is the end of a chunk"
+        assert not self._requests.stash, "a stash is the end of a chunk"
         used = self._take_requests(unhandled)
-        if used < len(unhandled) and not self.closed:
+        if used < len(unhandled) and not self.sides.is_over:
             self.unhandled = unhandled[used:]
-
-    def is_congested(self) -> bool:
-        """Whether requests must wait because replies do."""
-        waiting = self.queue.waiting
-        return bool(self.client.queue) or (waiting is not None and len(waiting) >= UNANSWERED_MAX)
 
     def _take_requests(self, chunk: memoryview) -> int:
         """Handle request bytes; what they become leaves before this returns or is copied."""
-        pieces: list[Buffer] = []
+        up: list[Buffer] = []
+        down: list[Buffer] = []
+        requests = self._requests
         try:
-            used = self.requests.feed(chunk, pieces)
-            if pieces and not self.closed:
-                (self.upstream or self.dialled()).send(pieces)
+            used = requests.receive(chunk, self._workplace.pacing.began_ns, up, down)
+            if down:
+                answers, down = down, []
+                self.send_client(answers)
+                if self.sides.is_over:
+                    return used
+            if up:
+                (self.upstream or self.dialled()).send(up)
+            waits = requests.waits
+            if waits is not None and not self.sides.is_over:
+                self._wait_for(waits)
             return used
-        except ConnectionStop as stop:
-            self.close(stop.cause, stop.detail)
-        except TooManyEntries as fault:
-            self.close(DisconnectCause.REQUEST_TOO_LARGE, str(fault))
-        except (MalformedFrame, NameFault) as fault:
-            self.close(DisconnectCause.MALFORMED_REQUEST, str(fault))
-        except Exception:  # noqa: BLE001 - one connection's failure must not be another's
-            _log.exception("request handling failed", instance=self.served.instance_id)
-            self.close(DisconnectCause.INTERNAL_ERROR)
+        except Exception as failure:  # noqa: BLE001 - one connection's failure must not be another's
+            self._requests_failed(failure, down)
         return len(chunk)
 
+    def _requests_failed(self, failure: Exception, down: Sequence[Buffer]) -> None:
+        """Answers that were made before still leave."""
+        self.send_client(down)
+        if isinstance(failure, ConnectionStop):
+            self.close(failure.cause, failure.detail)
+        elif isinstance(failure, TooManyEntries):
+            self.close(DisconnectCause.REQUEST_TOO_LARGE, str(failure))
+        elif isinstance(failure, MalformedFrame | NameFault):
+            self.close(DisconnectCause.MALFORMED_REQUEST, str(failure))
+        else:
+            _log.error("request handling failed", instance=self.served.instance_id, exc_info=failure)
+            self.close(DisconnectCause.INTERNAL_ERROR)
+
     def _upstream_readable(self) -> None:
-        buffer = self.worker.buffer
-        replies = self.replies
+        buffer = self._workplace.buffer
+        replies = self._replies
         assert self.upstream is not None
         if replies.editor is not None and replies.opaque_bytes() >= SPLICE_BYTES_MIN:
             self._splice_reply(self.upstream)
@@ -281,7 +282,7 @@ class Connection:
         except (BlockingIOError, InterruptedError):
             return
         except OSError as error:
-            self.upstream_broken(error)
+            self._upstream_broken(error)
             return
         if not count:
             self._upstream_eof()
@@ -289,7 +290,7 @@ class Connection:
         replies.stash = b""
         chunk = buffer.memory[: reserved + count]
         used = self._pass_replies(chunk)
-        if used < len(chunk) and not self.closed:
+        if used < len(chunk) and not self.sides.is_over:
             self.unhandled_replies = memoryview(bytearray(chunk[used:]))
         self.adjust_reading()
 
@@ -297,15 +298,19 @@ class Connection:
         """Pass on more of what was read before."""
         self.unhandled_replies = None
         used = self._pass_replies(unhandled)
-        if used < len(unhandled) and not self.closed:
+        if used < len(unhandled) and not self.sides.is_over:
             self.unhandled_replies = unhandled[used:]
 
     def _pass_replies(self, chunk: memoryview) -> int:
         """Handle reply bytes; what they become leaves before this returns or is copied."""
-        pieces: list[Buffer] = []
+        down: list[Buffer] = []
+        answered: list[Exchange] = []
         try:
-            used = self.replies.feed(chunk, pieces)
-            self.send_client(pieces)
+            used = self._replies.receive(chunk, down, answered)
+            if down:
+                self.served.bytes_out += self.client.send(down)
+            for exchange in answered:
+                observe(self._answer_times[exchange.api_key], monotonic_ns() - exchange.began_ns)
             return used
         except ConnectionStop as stop:
             self.close(stop.cause, stop.detail)
@@ -317,8 +322,9 @@ class Connection:
         return len(chunk)
 
     def _splice_request(self, upstream: Outbox) -> None:
+        requests = self._requests
         try:
-            count = self.worker.pipe.move(self.client.sock.fileno(), upstream, self.requests.opaque_bytes())
+            count = self._workplace.pipe.move(self.client.sock.fileno(), upstream, requests.opaque_bytes())
         except (BlockingIOError, InterruptedError):
             return
         except OSError as error:
@@ -327,32 +333,34 @@ class Connection:
         if not count:
             self._client_eof()
             return
-        self.bytes_in += count
+        requests.bytes_in += count
         self.served.bytes_in += count
-        self.requests.pass_opaque(count)
+        requests.pass_opaque(count)
         self.adjust_reading()
 
     def _splice_reply(self, upstream: Outbox) -> None:
+        replies = self._replies
         try:
-            count = self.worker.pipe.move(upstream.sock.fileno(), self.client, self.replies.opaque_bytes())
+            count = self._workplace.pipe.move(upstream.sock.fileno(), self.client, replies.opaque_bytes())
         except (BlockingIOError, InterruptedError):
             return
         except OSError as error:
-            self.upstream_broken(error)
+            self._upstream_broken(error)
             return
         if not count:
             self._upstream_eof()
             return
         self.served.bytes_out += count
-        self.replies.pass_opaque(count)
+        replies.pass_opaque(count)
         self.adjust_reading()
 
     def adjust_reading(self) -> None:
         """Read from each side exactly while what it sends has somewhere to go."""
-        if self.closed:
+        sides = self.sides
+        if sides.is_over:
             return
         client_clear = not self.client.queue
-        upstream, waiting = self.upstream, self.queue.waiting
+        upstream, waiting = self.upstream, self.session.queue.waiting
         if (
             self.reading_client
             and self.reading_upstream
@@ -361,7 +369,7 @@ class Connection:
             and self.task is None
             and self.unhandled is None
             and self.unhandled_replies is None
-            and not (self.client_ended or self.upstream_ended)
+            and sides.flows
             and (not waiting or len(waiting) < UNANSWERED_MAX)
         ):
             return  # both sides are read, and nothing stands against it: most often so
@@ -375,17 +383,20 @@ class Connection:
             if can_take and not self.client_waits:
                 self._wait_client()
             can_take = False
-        elif self.client_ended and can_take and not waiting and self._all_is_taken():
+        elif sides.client is Client.ENDED and can_take and not waiting and self._all_is_taken():
             self.close(DisconnectCause.CLIENT_CLOSED)
             return
-        if self.upstream_ended and client_clear:
+        if sides.upstream is Upstream.ENDED and client_clear:
             self.close(DisconnectCause.UPSTREAM_CLOSED)
             return
-        want_client = can_take and not self.client_ended and not self.upstream_ended
+        want_client = can_take and sides.flows
         if want_client != self.reading_client and (not self.client_waits or self.unhandled is not None):
             self._read_client(want_client)
         want_upstream = (
-            upstream is not None and not upstream.held and client_clear and not self.upstream_ended
+            upstream is not None
+            and not upstream.held
+            and client_clear
+            and sides.upstream is not Upstream.ENDED
         )
         if self.unhandled_replies is not None:
             if want_upstream and not self.upstream_waits:
@@ -396,10 +407,10 @@ class Connection:
 
     def _read_client(self, wanted: bool) -> None:
         self.reading_client = wanted
-        loop, descriptor = self.worker.loop, self.client.sock.fileno()
+        loop, descriptor = self._workplace.loop, self.client.sock.fileno()
         if wanted:
             # Time we did not read is not the client's: its window starts now.
-            self.mark_ms, self.mark_bytes = self.worker.now_ms, self.bytes_in
+            self.session.window_begins(self._workplace.now_ms)
             loop.add_reader(descriptor, self._client_ready)
         else:
             loop.remove_reader(descriptor)
@@ -407,7 +418,7 @@ class Connection:
     def _read_upstream(self, wanted: bool) -> None:
         assert self.upstream is not None
         self.reading_upstream = wanted
-        loop, descriptor = self.worker.loop, self.upstream.sock.fileno()
+        loop, descriptor = self._workplace.loop, self.upstream.sock.fileno()
         if wanted:
             loop.add_reader(descriptor, self._upstream_ready)
         else:
@@ -417,7 +428,7 @@ class Connection:
 
     def send_client(self, pieces: Sequence[Buffer]) -> None:
         """Send reply bytes to the client."""
-        if pieces and not self.closed:
+        if pieces and not self.sides.is_over:
             self.served.bytes_out += self.client.send(pieces)
 
     def dialled(self) -> Outbox:
@@ -427,16 +438,67 @@ class Connection:
         """
         if self.upstream is not None:
             return self.upstream
-        self.dial = Dial(self)
-        self.upstream = self.dial.begin()
-        return self.upstream
+        workplace, turn = self._workplace, self.turn
+        self.upstream = upstream = Outbox(
+            workplace.loop,
+            workplace.buffer,
+            workplace.pacing,
+            turn,
+            connecting(self._broker_address()),
+            self.adjust_reading,
+            self._upstream_broken,
+        )
+        self._dial = Dial(
+            workplace.loop,
+            workplace.pacing,
+            turn,
+            upstream,
+            self._broker_address,
+            self._connected,
+            self._stopped,
+        )
+        login = workplace.login_frames(self.served.instance_id, self.peer)
+        self.session.dials(len(login), workplace.now_ms)
+        upstream.send(login)
+        return upstream
+
+    def _broker_address(self) -> tuple[str, int] | None:
+        return self._workplace.broker_address(self.served.spec.cluster_id, self.listener.node_id)
+
+    def _connected(self) -> None:
+        self.session.connects()
+        self.adjust_reading()
+
+    def _ask_upstream(self, exchange: Exchange, frame: bytes) -> None:
+        """A request of our own goes up behind what went up; its taker gets the answer."""
+        self.session.ask(exchange)
+        self.dialled().send([frame])
 
     # Waiting for something else
 
-    def wait_for(self, work: Coroutine[Any, Any, None]) -> None:
-        """Handle no further request until `work` is done."""
+    def _wait_for(self, waits: Waits) -> None:
+        """Handle no further request until what it waits for is done."""
         assert self.task is None
-        self.task = self.worker.pacing.task(self.turn, self._await(work))
+        work = self._held_back(waits) if isinstance(waits, HeldBack) else self._settled(waits)
+        self.task = self._workplace.pacing.task(self.turn, self._await(work))
+
+    async def _held_back(self, waits: HeldBack) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(waits.wait_ms / 1000):
+                await self.served.faults_changed.wait()
+        self._requests.let_go()
+
+    async def _settled(self, pending: Pending) -> None:
+        outcome = await pending.later.work(self._outside())
+        up: list[Buffer] = []
+        down: list[Buffer] = []
+        self._requests.settle(outcome, up, down)
+        self.send_client(down)
+        if up and not self.sides.is_over:
+            self.dialled().send(up)
+
+    def _outside(self) -> Outside:
+        return self._workplace.outside(self.served, self.listener.node_id, self._ask_upstream)
 
     async def _await(self, work: Coroutine[Any, Any, None]) -> None:
         try:
@@ -454,47 +516,49 @@ class Connection:
     # Ending
 
     def _client_eof(self) -> None:
-        """No more requests; what is under way is finished, which covers acks=0 data still in our hands."""
-        self.client_ended = True
-        self.mark_ms = self.worker.now_ms
+        self.session.client_ends(self._workplace.now_ms)
         self.adjust_reading()
 
     def _all_is_taken(self) -> bool:
-        """Whether the broker has read what went up. Closing earlier would reset the connection under acks=0
-        data that nobody answers: the broker gets the end of our stream instead, and closes when it is there.
-        """
-        upstream = self.upstream
-        if upstream is None or self.upstream_ended or not self.requests.sent_unanswered:
+        """Whether the broker has read what went up, or nothing went up that it does not answer."""
+        if self.session.is_taken:
             return True
-        if not self.upstream_told:
-            self.upstream_told = True
+        if self.session.tells_upstream():
+            assert self.upstream is not None
             try:
-                upstream.sock.shutdown(socket.SHUT_WR)
+                self.upstream.sock.shutdown(socket.SHUT_WR)
             except OSError:
                 return True  # reset by the broker: nobody is there to take anything
         return False
 
     def _upstream_eof(self) -> None:
-        if self.replies.login_replies_due:
-            self.close(DisconnectCause.UPSTREAM_LOGIN_REFUSED)
+        try:
+            self.session.upstream_ends(self._workplace.now_ms)
+        except ConnectionStop as stop:
+            self._stopped(stop)
             return
-        self.upstream_ended = True
-        self.mark_ms = self.worker.now_ms
         self.adjust_reading()
 
     def _client_broken(self, error: OSError) -> None:
         self.close(DisconnectCause.CLIENT_RESET, str(error))
 
-    def upstream_broken(self, error: OSError) -> None:
-        """The upstream socket failed."""
+    def _upstream_broken(self, error: OSError) -> None:
         self.close(DisconnectCause.UPSTREAM_CLOSED, str(error))
+
+    def _stopped(self, stop: ConnectionStop) -> None:
+        self.close(stop.cause, stop.detail)
+
+    def overdue(self, timeouts: Timeouts, now_ms: int) -> DisconnectCause | None:
+        """Why it must be closed now, or None; to be asked every now and then."""
+        host_waits = self.client_waits or self.upstream_waits
+        return self.session.overdue(timeouts, now_ms, host_waits=host_waits, reads_client=self.reading_client)
 
     def close(self, cause: DisconnectCause, detail: str = "") -> None:
         """End the connection and count its cause. A second call does nothing."""
-        if self.closed:
+        if self.sides.is_over:
             return
-        self.closed = True
-        loop = self.worker.loop
+        self.session.closes()
+        loop = self._workplace.loop
         for outbox in (self.client, self.upstream):
             if outbox is not None:
                 descriptor = outbox.sock.fileno()
@@ -502,10 +566,9 @@ class Connection:
                 loop.remove_writer(descriptor)
                 outbox.discard()
                 outbox.sock.close() if cause not in _RESET_CAUSES else reset(outbox.sock)
-        self.requests.discard()
         self.unhandled = self.unhandled_replies = None
-        if self.dial is not None:
-            self.dial.cancel()
+        if self._dial is not None:
+            self._dial.cancel()
         if self.task is not None:
             self.task.cancel()
-        self.worker.forget(self, cause, detail)
+        self._workplace.forget(self, cause, detail)

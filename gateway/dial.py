@@ -2,94 +2,85 @@
 
 To a client, being accepted and then cut looks like a broken service, where a refused connection looks like
 one that starts; kafka-python 3 even ends its poll with an error. So a refused dial is repeated until the
-connect timeout ends the connection (`timers`), and what the client sent meanwhile waits.
+connect timeout ends the connection (`session.timers`), and what the client sent meanwhile waits.
 """
 
 import asyncio
 import socket
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
 from gateway.causes import DisconnectCause
 from gateway.sockets import Outbox, begin_connect
 from gateway.stops import ConnectionStop
-
-if TYPE_CHECKING:
-    from gateway.connection import Connection
+from runtime.pacing import Pacing
+from traffic.turns import Turn
 
 RETRY_S: Final = 0.1
+Address = tuple[str, int]
+
+
+def connecting(address: Address | None) -> socket.socket:
+    """A socket on its way to a broker. Raises: ConnectionStop when there is none or no way to it."""
+    if address is None:
+        raise ConnectionStop(DisconnectCause.UPSTREAM_UNKNOWN)
+    try:
+        return begin_connect(address)
+    except OSError as error:
+        raise ConnectionStop(DisconnectCause.UPSTREAM_UNREACHABLE, str(error)) from error
 
 
 class Dial:
-    """From the first request of a connection until its upstream socket is connected."""
+    """From the first request of a connection until its upstream socket is connected.
 
-    __slots__ = ("_conn", "_timer")
+    `upstream` holds what is sent; its socket is replaced while brokers refuse. `address` is asked before each
+    try, `connected` or `given_up` called once.
+    """
 
-    def __init__(self, conn: "Connection") -> None:
-        self._conn = conn
+    __slots__ = ("_address", "_connected", "_given_up", "_loop", "_pacing", "_timer", "_turn", "_upstream")
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        pacing: Pacing,
+        turn: Turn,
+        upstream: Outbox,
+        address: Callable[[], Address | None],
+        connected: Callable[[], None],
+        given_up: Callable[[ConnectionStop], None],
+    ) -> None:
+        self._loop = loop
+        self._pacing = pacing
+        self._turn = turn
+        self._upstream = upstream
+        self._address = address
+        self._connected = connected
+        self._given_up = given_up
         self._timer: asyncio.TimerHandle | None = None
-
-    def begin(self) -> Outbox:
-        """The upstream outbox: it holds everything until it is connected, our login in front.
-
-        Raises: ConnectionStop when there is no such broker or no way to it.
-        """
-        conn = self._conn
-        worker = conn.worker
-        sock = self._connecting()
-        upstream = Outbox(
-            worker.loop,
-            worker.buffer,
-            worker.pacing,
-            conn.turn,
-            sock,
-            conn.adjust_reading,
-            conn.upstream_broken,
-        )
         upstream.held = True
-        conn.mark_ms = worker.now_ms
-        login = worker.login_frames(conn.served.instance_id, conn.peer)
-        conn.replies.login_replies_due = len(login)
-        upstream.send(login)
-        worker.loop.add_writer(sock.fileno(), self._answered)
-        return upstream
-
-    def _connecting(self) -> socket.socket:
-        conn = self._conn
-        address = conn.worker.broker_address(conn.served.spec.cluster_id, conn.listener.node_id)
-        if address is None:
-            raise ConnectionStop(DisconnectCause.UPSTREAM_UNKNOWN)
-        try:
-            return begin_connect(address)
-        except OSError as error:
-            raise ConnectionStop(DisconnectCause.UPSTREAM_UNREACHABLE, str(error)) from error
+        loop.add_writer(upstream.sock.fileno(), self._answered)
 
     def _answered(self) -> None:
-        self._conn.worker.pacing.run_now(self._conn.turn, self._connected)
+        self._pacing.run_now(self._turn, self._look)
 
-    def _connected(self) -> None:
-        conn = self._conn
-        upstream = conn.upstream
-        assert upstream is not None
-        conn.worker.loop.remove_writer(upstream.sock.fileno())
-        if upstream.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
-            pacing = conn.worker.pacing
-            self._timer = conn.worker.loop.call_later(RETRY_S, pacing.run_now, conn.turn, self._again)
+    def _look(self) -> None:
+        sock = self._upstream.sock
+        self._loop.remove_writer(sock.fileno())
+        if sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+            self._timer = self._loop.call_later(RETRY_S, self._pacing.run_now, self._turn, self._again)
             return
-        upstream.release()
-        conn.adjust_reading()
+        self._upstream.release()
+        self._connected()
 
     def _again(self) -> None:
-        conn = self._conn
-        upstream = conn.upstream
-        assert upstream is not None
         try:
-            sock = self._connecting()
+            sock = connecting(self._address())
         except ConnectionStop as stop:
-            conn.close(stop.cause, stop.detail)
+            self._given_up(stop)
             return
-        upstream.sock.close()
-        upstream.sock = sock
-        conn.worker.loop.add_writer(sock.fileno(), self._answered)
+        self._upstream.sock.close()
+        self._upstream.sock = sock
+        self._loop.add_writer(sock.fileno(), self._answered)
 
     def cancel(self) -> None:
         """The connection is gone."""

@@ -42,8 +42,7 @@ class ListenerSet:
             return
         served = self._worker.served.get(spec.instance_id)
         if served is None:
-            turn = self._worker.pacing.join(spec.instance_id)
-            served = self._worker.served[spec.instance_id] = ServedInstance(spec, turn)
+            served = self._worker.join(spec)
         else:
             served.apply(spec)
         for fault in served.whitelist.faults:
@@ -173,9 +172,8 @@ class ListenerSet:
         served.cut(cause)
         assert not served.connections
         served.move(Event.DRAINED)
-        self._worker.pacing.leave(served.turn)
         self.failures.pop(served.instance_id, None)
-        del self._worker.served[served.instance_id]
+        self._worker.leave(served)
         _log.info("instance removed", instance=served.instance_id, cause=str(cause))
 
     def close(self) -> None:

@@ -62,14 +62,17 @@ class WorkerCollector(Collector):
         yield from (connections, closed, refused, carried, requests, serving, backlog)
 
     def _answer_time(self) -> Any:
-        worker = self._worker
+        answer_times = self._worker.times
         return family(
             "portico_gateway_answer_seconds",
             "Time from a whole request to its whole reply, by who answered it",
             ["api", "by"],
             [
                 ([APIS[key].key.name.lower(), by], seen)
-                for by, times in (("broker", worker.answer_times), ("gateway", worker.own_answer_times))
+                for by, times in (
+                    ("broker", answer_times.by_brokers),
+                    ("gateway", answer_times.by_gateway),
+                )
                 for key, seen in times.items()
             ],
         )
@@ -94,20 +97,20 @@ class WorkerCollector(Collector):
         yield from (active, hits)
 
     def _waits(self) -> Iterator[Any]:
-        worker = self._worker
+        times = self._worker.times
         names = {key: row.key.name.lower() for key, row in APIS.items()}
         yield family(
             "portico_gateway_request_queue_seconds",
             "Time for which requests had to wait for a turn",
             ["api"],
-            [([names[key]], seen) for key, seen in worker.queue_times.items()],
+            [([names[key]], seen) for key, seen in times.in_queue.items()],
         )
         told = CounterMetricFamily(
             "portico_gateway_request_throttle_seconds",
             "throttle_time that the gateway put into answers, by API",
             labels=["api"],
         )
-        for key, told_ms in worker.told_throttle_ms.items():
+        for key, told_ms in times.told_throttle_ms.items():
             if told_ms:
                 told.add_metric([names[key]], told_ms / 1000)
         yield told

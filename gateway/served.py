@@ -3,26 +3,42 @@
 import asyncio
 from collections import Counter, deque
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from contracts.injected_faults import FaultKind
-from contracts.specs import InstanceSpec, InstanceState, RefusedAddress
+from contracts.specs import InstanceSpec, InstanceState, Listener, RefusedAddress
 from gateway.causes import REFUSED_AT_ACCEPT, DisconnectCause
 from gateway.injected_faults import ActiveFaults, Taken
 from gateway.kept_answers import KeptAnswers
 from gateway.lifecycle import Event, Phase, next_phase
+from gateway.session.timers import Timeouts
 from gateway.stops import ConnectionStop
 from gateway.strangers import Strangers
 from gateway.whitelist import Whitelist
 from traffic.turns import Turn
 from wire.scope import Scope, View
 
-if TYPE_CHECKING:
-    from gateway.connection import Connection
-
 COLLECTED_BYTES_MAX: Final = 64 * 1024 * 1024
 """Half-received requests of one instance on this worker: its own budget, so that others notice nothing."""
 _REFUSED_REMEMBERED: Final = 50
+
+
+class Served(Protocol):
+    """A connection to the instance, as far as it has to be known here."""
+
+    @property
+    def address(self) -> str:
+        """The client's."""
+
+    @property
+    def listener(self) -> Listener:
+        """Where the client came in."""
+
+    def overdue(self, timeouts: Timeouts, now_ms: int) -> DisconnectCause | None:
+        """Why it must be closed now, or None."""
+
+    def close(self, cause: DisconnectCause, detail: str = "") -> None:
+        """End it and count the cause."""
 
 
 class ServedInstance:
@@ -35,7 +51,7 @@ class ServedInstance:
         self.phase = Phase.INITIALIZING
         self.reason = ""
         """Why the phase is `failed`, in a sentence."""
-        self.connections: set[Connection] = set()
+        self.connections: set[Served] = set()
         self.closed: Counter[str] = Counter()
         """Ended connections by cause, refused ones among them."""
         self.refused: deque[RefusedAddress] = deque(maxlen=_REFUSED_REMEMBERED)

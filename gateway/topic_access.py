@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 from kio.schema.errors import ErrorCode
 
 from gateway.answers import build
-from gateway.call import Call
+from gateway.session.call import Call
 from wire.schema import fields_of
 
 Entry = TypeVar("Entry")
@@ -46,7 +46,7 @@ def split(
 
 def without_refused(call: Call, request: Any) -> Any:
     """The request without the topics this client may not use; they are noted for `with_refused`."""
-    if not call.served.topic_whitelists or not request.topics:
+    if not call.instance.topic_whitelists or not request.topics:
         return request
     kept, refused = split(request.topics, lambda topic: call.refuses_topic(topic_name(topic)))
     if not refused:
@@ -58,7 +58,7 @@ def without_refused(call: Call, request: Any) -> Any:
 def with_refused(call: Call, response: Any) -> Any:
     """The response with an answer for each topic that was left out, and nothing of those it may not show."""
     topics = response.topics
-    if call.served.topic_whitelists:
+    if call.instance.topic_whitelists:
         topics = tuple(topic for topic in topics if not call.refuses_topic(topic_name(topic)))
     if call.exchange.notes:
         topics += refused_topics(type(response), call.exchange.notes)

@@ -7,7 +7,7 @@ What a client sends never becomes a parent: clients of Kafka have no place for o
 """
 
 import struct
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, set_span_in_context
 
@@ -15,12 +15,11 @@ from contracts.tracing import TRACE_KEY, TraceContext, encode
 from gateway.apis import APIS
 from gateway.causes import DisconnectCause
 from gateway.messaging_attributes import operation_of, request_attributes, values_of
+from gateway.traced import TracedConnection
+from runtime.clock import monotonic_ms
 from runtime.trace_sampling import RequestSampling
+from runtime.tracing import Tracing
 from wire.framing import Buffer
-
-if TYPE_CHECKING:
-    from gateway.connection import Connection
-    from runtime.tracing import Tracing
 
 _FRAME_HEAD: Final = struct.Struct(">ihhih")
 _FRAME_HEAD_BYTES: Final = _FRAME_HEAD.size - 4
@@ -31,11 +30,11 @@ _REQUEST_HEAD: Final = struct.Struct(">ihh")
 class RequestTrace:
     """The spans of one request, from its first bytes to its answer or the end of its connection."""
 
-    __slots__ = ("_conn", "_span", "_traces", "_upstream")
+    __slots__ = ("_of", "_span", "_traces", "_upstream")
 
-    def __init__(self, traces: "GatewayTraces", conn: "Connection", span: Span) -> None:
+    def __init__(self, traces: "GatewayTraces", of: "ConnectionTraces", span: Span) -> None:
         self._traces = traces
-        self._conn = conn
+        self._of = of
         self._span = span
         self._upstream: Span | None = None
 
@@ -44,12 +43,12 @@ class RequestTrace:
         if self._traces.messaging:
             self._span.set_attributes(values_of(request))
 
-    def forwarded(self, out: list[Buffer]) -> None:
-        """The request follows in `out`: where the broker takes it, whose child it is goes up before."""
+    def forwarded(self, up: list[Buffer], *, takes_traces: bool) -> None:
+        """The request follows in `up`: where the broker takes it, whose child it is goes up before."""
         self._span.add_event("mapped")
-        self._upstream = self._traces.upstream(self._conn, self._span)
-        if self._conn.takes_traces:
-            out.append(_frame(self._upstream))
+        self._upstream = self._traces.upstream(self._of.connection, self._span)
+        if takes_traces:
+            up.append(_frame(self._upstream))
 
     def replied(self) -> None:
         """The broker's reply begins to come, or is here."""
@@ -60,7 +59,7 @@ class RequestTrace:
         """The answer was passed on, or there is none."""
         self.replied()
         self._span.end()
-        self._traces.ended(self._conn, self)
+        self._of.ended(self)
 
     def cut(self, cause: DisconnectCause) -> None:
         """The connection ends before."""
@@ -70,29 +69,63 @@ class RequestTrace:
         self._span.end()
 
 
-class GatewayTraces:
-    """Decides which requests of a worker are traced, and knows those that are under way."""
+class ConnectionTraces:
+    """Those of one connection that are under way."""
 
-    def __init__(self, tracing: "Tracing", worker_name: str) -> None:
+    __slots__ = ("_traces", "_under_way", "connection")
+
+    def __init__(self, traces: "GatewayTraces", connection: TracedConnection) -> None:
+        self._traces = traces
+        self._under_way: set[RequestTrace] = set()
+        self.connection = connection
+
+    def begin(self, frame: memoryview) -> RequestTrace | None:
+        """A request begins: `frame` is what is here of it, its head at least. None: it is not traced."""
+        span = self._traces.sampled(self.connection, frame)
+        if span is None:
+            return None
+        trace = RequestTrace(self._traces, self, span)
+        self._under_way.add(trace)
+        return trace
+
+    def ended(self, trace: RequestTrace) -> None:
+        """One was answered."""
+        self._under_way.discard(trace)
+        self._traces.ended(self.connection)
+
+    def cut(self, cause: DisconnectCause) -> None:
+        """The connection has ended, and with it all that were under way."""
+        for trace in self._under_way:
+            trace.cut(cause)
+            self._traces.ended(self.connection)
+        self._under_way.clear()
+
+
+class GatewayTraces:
+    """Decides which requests of a worker are traced."""
+
+    def __init__(self, tracing: Tracing, worker_name: str) -> None:
         settings = tracing.settings
         self.messaging = settings.messaging
         self._tracer = tracing.tracer
         self._worker_name = worker_name
         self._sampling = RequestSampling(settings.ratio, settings.per_second)
-        self._under_way: dict[Connection, set[RequestTrace]] = {}
 
-    def begin(self, conn: "Connection", frame: memoryview) -> RequestTrace | None:
-        """A request begins: `frame` is what is here of it, its head at least. None: it is not traced."""
-        instance_id = conn.served.instance_id
-        if not self._sampling.takes(instance_id, conn.worker.now_ms):
+    def of(self, connection: TracedConnection) -> ConnectionTraces:
+        """Those of a connection that begins."""
+        return ConnectionTraces(self, connection)
+
+    def sampled(self, connection: TracedConnection, frame: memoryview) -> Span | None:
+        """The span of a request that begins; None: it is not traced."""
+        if not self._sampling.takes(connection.instance_id, monotonic_ms()):
             return None
         size, api_key, api_version = _REQUEST_HEAD.unpack_from(frame)
         api = APIS[api_key].key.name.lower()
         attributes: dict[str, str | int] = {
-            "client.address": conn.address,
+            "client.address": connection.address,
             "portico.gateway": self._worker_name,
-            "portico.instance.id": instance_id,
-            "portico.tenant": conn.served.spec.tenant,
+            "portico.instance.id": connection.instance_id,
+            "portico.tenant": connection.tenant,
             "portico.kafka.api": api,
             "portico.kafka.api_version": api_version,
             "portico.request.size": size,
@@ -101,31 +134,19 @@ class GatewayTraces:
         if self.messaging:
             name = operation_of(api_key) or api
             attributes |= request_attributes(frame)
-        trace = RequestTrace(self, conn, self._tracer.start_span(name, None, SpanKind.SERVER, attributes))
-        self._under_way.setdefault(conn, set()).add(trace)
-        return trace
+        return self._tracer.start_span(name, None, SpanKind.SERVER, attributes)
 
-    def upstream(self, conn: "Connection", parent: Span) -> Span:
+    def upstream(self, connection: TracedConnection, parent: Span) -> Span:
         """The request goes up."""
-        address = conn.worker.broker_address(conn.served.spec.cluster_id, conn.listener.node_id)
+        address = connection.upstream_address()
         attributes: dict[str, str | int] = {}
-        if address is not None and conn.listener.node_id is not None:
+        if address is not None:
             attributes = {"server.address": address[0], "server.port": address[1]}
         return self._tracer.start_span("upstream", set_span_in_context(parent), SpanKind.CLIENT, attributes)
 
-    def ended(self, conn: "Connection", trace: RequestTrace) -> None:
-        """One was answered."""
-        under_way = self._under_way[conn]
-        under_way.discard(trace)
-        if not under_way:
-            del self._under_way[conn]
-        self._sampling.ended(conn.served.instance_id)
-
-    def connection_ended(self, conn: "Connection", cause: DisconnectCause) -> None:
-        """All that were under way on it have ended."""
-        for trace in self._under_way.pop(conn, ()):
-            trace.cut(cause)
-            self._sampling.ended(conn.served.instance_id)
+    def ended(self, connection: TracedConnection) -> None:
+        """One of its requests is over."""
+        self._sampling.ended(connection.instance_id)
 
 
 def _frame(span: Span) -> bytes:

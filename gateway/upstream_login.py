@@ -10,15 +10,10 @@ from typing import Final
 from kio.schema.sasl_authenticate.v1 import SaslAuthenticateRequest
 from kio.schema.sasl_handshake.v1 import SaslHandshakeRequest
 
-from contracts.tracing import TAKES_TRACES
-from gateway.causes import DisconnectCause
-from gateway.stops import ConnectionStop
 from runtime.kafka_client import plain_token
-from wire.api_table import ApiKey
-from wire.codec import decode_response, framed_request
+from wire.codec import framed_request
 
 _CLIENT_ID: Final = "portico-gateway"
-_AUTHENTICATE: Final = int(ApiKey.SASL_AUTHENTICATE)
 
 
 class Login:
@@ -34,17 +29,3 @@ class Login:
             return []
         request = SaslAuthenticateRequest(auth_bytes=plain_token(self._secret, f"{instance_id}/{peer}"))
         return [self._handshake, framed_request(request, 2, _CLIENT_ID)]
-
-
-def check_login_reply(frame: memoryview, replies_due: int) -> bool:
-    """Take the reply to the handshake (two due) or to the authentication (one due); whether it says that the
-    broker takes traces.
-
-    Raises: ConnectionStop when the broker refuses, MalformedFrame.
-    """
-    api_key = int(ApiKey.SASL_HANDSHAKE) if replies_due == 2 else _AUTHENTICATE
-    _, reply = decode_response(bytes(frame[4:]), api_key, 1)
-    if reply.error_code != 0:
-        detail = getattr(reply, "error_message", None) or f"error {int(reply.error_code)}"
-        raise ConnectionStop(DisconnectCause.UPSTREAM_LOGIN_REFUSED, detail)
-    return getattr(reply, "auth_bytes", b"") == TAKES_TRACES

@@ -4,32 +4,31 @@ import asyncio
 import os
 import socket
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from contracts.quota import NO_NODE
 from contracts.specs import ClusterSpec, InstanceSpec, Listener
-from gateway.apis import APIS
 from gateway.backend import Backend
 from gateway.causes import DisconnectCause
 from gateway.config import GatewayConfig
 from gateway.connection import Connection
+from gateway.instance_host import AnswerTimes, InstanceHost
 from gateway.limits import ConnectionCounts, admission_fault
+from gateway.outside import AskUpstream, Outside
 from gateway.served import ServedInstance
+from gateway.session.session import Session
 from gateway.shared_table import SharedTable
 from gateway.sockets import ReceiveBuffer, prepare, reset
 from gateway.splicing import SplicePipe
-from gateway.timers import overdue
+from gateway.traced import TracedConnection, TracesOfConnection, TracesOfWorker
 from gateway.upstream_login import Login
 from gateway.whitelist import shown_address
+from gateway.workplace import Leaving
 from runtime.clock import epoch_ms, monotonic_ms
-from runtime.durations import Durations, durations
 from runtime.logs import get_logger
 from runtime.pacing import Pacing
 from traffic.point import TrafficPoint
 from wire.framing import Buffer
-
-if TYPE_CHECKING:
-    from gateway.tracing import GatewayTraces
 
 _log = get_logger(__name__)
 _EXPECTED: Final = frozenset(
@@ -65,23 +64,33 @@ class Worker:
         self.now_ms = monotonic_ms()
         """The time of the last tick or connect: good enough for timeouts of seconds, and free to read."""
         self.served: dict[str, ServedInstance] = {}
-        self.answer_times: dict[int, Durations] = {key: durations() for key in APIS}
-        """By API, from a request that is here to the reply that was passed on whole."""
-        self.own_answer_times: dict[int, Durations] = {key: durations() for key in APIS}
-        """The same of what the gateway answers itself."""
-        self.queue_times: dict[int, Durations] = {key: durations() for key in APIS}
-        """Before that, of requests whose instance had to wait for its turn."""
-        self.told_throttle_ms: dict[int, int] = dict.fromkeys(APIS, 0)
-        """By API, what this worker has told clients to wait for their request time."""
+        self.times = AnswerTimes()
+        self._hosts: dict[str, InstanceHost] = {}
         self._backends: dict[str, Backend] = {}
         self._secret = secret
-        self.has_secret = secret is not None
+        self._has_secret = secret is not None
         """Whether we log in at brokers, which then know who pays."""
         self._login = Login(secret)
-        self.traces: GatewayTraces | None = None
+        self.traces: TracesOfWorker | None = None
         """None: requests are not traced."""
+        self._traced: dict[Leaving, TracesOfConnection] = {}
         self._table = table
         self._logged_in_second = (0, 0)
+
+    # Instances
+
+    def join(self, spec: InstanceSpec) -> ServedInstance:
+        """An instance comes."""
+        served = ServedInstance(spec, self.pacing.join(spec.instance_id))
+        self.served[spec.instance_id] = served
+        self._hosts[spec.instance_id] = InstanceHost(served, self.pacing, self.times, self.backend)
+        return served
+
+    def leave(self, served: ServedInstance) -> None:
+        """An instance is gone, and its connections are."""
+        assert not served.connections
+        self.pacing.leave(served.turn)
+        del self.served[served.instance_id], self._hosts[served.instance_id]
 
     # Clusters
 
@@ -154,14 +163,50 @@ class Worker:
             reset(sock)
             return cause
         prepare(sock)
-        connection = Connection(self, served, listener, sock, address, port, self.now_ms)
+        connection = self._connection(served, listener, sock, address, port)
         connection.counted = tuple(
             name for name in (served.instance_id, by_address) if self._table.opened(name, second)
         )
         served.connections.add(connection)
         return None
 
-    def forget(self, connection: Connection, cause: DisconnectCause, detail: str) -> None:
+    def _connection(
+        self, served: ServedInstance, listener: Listener, sock: socket.socket, address: str, port: int
+    ) -> Connection:
+        host, node_id = self._hosts[served.instance_id], listener.node_id
+        traces = (
+            None
+            if self.traces is None
+            else self.traces.of(self._traced_connection(served, listener, address))
+        )
+        session = Session(served, host, address, node_id, self.now_ms, traces)
+        connection = Connection(self, served, listener, session, sock, address, port)
+        if traces is not None:
+            self._traced[connection] = traces
+        return connection
+
+    def _traced_connection(
+        self, served: ServedInstance, listener: Listener, address: str
+    ) -> TracedConnection:
+        def upstream_address() -> tuple[str, int] | None:
+            if listener.node_id is None:
+                return None
+            return self.broker_address(served.spec.cluster_id, listener.node_id)
+
+        return TracedConnection(served.instance_id, served.spec.tenant, address, upstream_address)
+
+    def outside(self, served: ServedInstance, node_id: int | None, ask_upstream: AskUpstream) -> Outside:
+        """What a request of a connection may ask of others."""
+        return Outside(
+            served,
+            self.backend(served.spec.cluster_id),
+            node_id,
+            ask_upstream if self._has_secret else None,
+            lambda: self.now_ms,
+            self.config.timeouts.connect_ms,
+        )
+
+    def forget(self, connection: Leaving, cause: DisconnectCause, detail: str) -> None:
         """A connection has ended."""
         served = connection.served
         served.connections.discard(connection)
@@ -170,12 +215,13 @@ class Worker:
             self._table.closed(name)
         if cause in (DisconnectCause.UPSTREAM_CLOSED, DisconnectCause.UPSTREAM_UNREACHABLE):
             self.backend(served.spec.cluster_id).doubt_versions(connection.listener.node_id)
-        if self.traces is not None:
-            self.traces.connection_ended(connection, cause)
+        traces = self._traced.pop(connection, None)
+        if traces is not None:
+            traces.cut(cause)
         if cause not in _EXPECTED:
             self._log_end(connection, cause, detail)
 
-    def _log_end(self, connection: Connection, cause: DisconnectCause, detail: str) -> None:
+    def _log_end(self, connection: Leaving, cause: DisconnectCause, detail: str) -> None:
         """One line, at most ten a second: a flood of bad clients must not become a flood of lines."""
         second, lines = self._logged_in_second
         lines = lines + 1 if second == self.now_ms // 1000 else 1
@@ -200,7 +246,7 @@ class Worker:
 
     def _close_overdue(self, served: ServedInstance) -> None:
         for connection in tuple(served.connections):
-            cause = overdue(connection, self.config.timeouts, self.now_ms)
+            cause = connection.overdue(self.config.timeouts, self.now_ms)
             if cause is not None:
                 connection.close(cause)
 

@@ -20,8 +20,8 @@ from contracts.topic_policy import (
     stored_value,
 )
 from gateway.answers import with_entries
-from gateway.call import Answer, Call, Forward, Outcome
 from gateway.config_resources import BROKER, READ_ONLY_BROKER, TOPIC, UNKNOWN_TYPE
+from gateway.session.call import Answer, Call, Forward, Outcome
 from gateway.topic_access import REFUSED_TEXT
 from wire.api_table import ApiKey
 

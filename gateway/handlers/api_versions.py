@@ -5,29 +5,20 @@ looked at before anything is decoded. The list differs per listener: each stands
 Deliberately not done: feature flags; there are none of ours.
 """
 
-import asyncio
 import re
-import struct
+from functools import partial
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway import answers
 from gateway.apis import APIS, Mode
-from gateway.backend import VersionsKey
-from gateway.call import Answer, Call, Later
-from gateway.causes import DisconnectCause
-from gateway.dial import RETRY_S
-from gateway.mapped import answer_locally, reply_locally
-from gateway.ordering import Exchange
-from gateway.stops import ConnectionStop
-from runtime.kafka_client import KafkaUnavailable
+from gateway.session.call import Answer, Call, Encoded, Later
+from gateway.session.deps import AsksVersions
+from gateway.session.surroundings import VersionsKey
 from wire.api_table import ApiKey, VersionRange
 from wire.codec import decode, encode, parse_request_header, request_class
-from wire.framing import Buffer
 
 _API_VERSIONS: Final = int(ApiKey.API_VERSIONS)
-_HEAD: Final = struct.Struct(">ii")
 _NAMED_SOFTWARE: Final = 3
 """From this version on clients say what they are."""
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
@@ -57,38 +48,28 @@ def _offered(call: Call, known: dict[int, VersionRange]) -> list[dict[str, int]]
 
 def _key(call: Call) -> VersionsKey:
     """What the answer depends on."""
-    return call.conn.listener.node_id, call.api_version, call.spec.legacy_clients
+    return call.node_id, call.api_version, call.spec.legacy_clients
 
 
-def take_frame(call: Call, frame: memoryview, out: list[Buffer]) -> bool:
+def take_frame(call: Call, frame: memoryview) -> Answer | Encoded | Later | None:
     """Answer a version we do not know, and what was answered before in the same words."""
-    del out
     if not APIS[_API_VERSIONS].versions.serves(call.api_version):
-        known = call.backend.known_versions(call.conn.listener.node_id)
-        if known is None:
-            call.conn.wait_for(_refused_later(call))
-        else:
-            _refuse(call, known)
-        return True
-    body = call.backend.encoded_versions.get(_key(call))
+        call.exchange.api_version = 0  # of the answer
+        known = call.cluster.known_versions(call.node_id)
+        return Later(partial(_refused_later, call)) if known is None else _refused(call, known)
+    body = call.cluster.encoded_versions.get(_key(call))
     if body is None or (call.api_version >= _NAMED_SOFTWARE and _request_fault(call, frame)):
-        return False
-    reply_locally(call.conn, call.exchange, _HEAD.pack(4 + len(body), call.exchange.correlation_id) + body)
-    return True
+        return None
+    return Encoded(body)
 
 
-def _refuse(call: Call, known: dict[int, VersionRange]) -> None:
+def _refused(call: Call, known: dict[int, VersionRange]) -> Answer:
     """The list is whole: franz-go goes by it and does not ask again."""
-    response = answers.response(
-        _API_VERSIONS, 0, error_code=ErrorCode.unsupported_version, api_keys=_offered(call, known)
-    )
-    asked = call.exchange
-    answered = Exchange(_API_VERSIONS, 0, asked.correlation_id, asked.began_ns, asked.trace)
-    answer_locally(call.conn, answered, response)
+    return call.answer(error_code=ErrorCode.unsupported_version, api_keys=_offered(call, known))
 
 
-async def _refused_later(call: Call) -> None:
-    _refuse(call, await _asked(call))
+async def _refused_later(call: Call, deps: AsksVersions) -> Answer:
+    return _refused(call, await deps.versions())
 
 
 def _request_fault(call: Call, frame: memoryview) -> bool:
@@ -108,28 +89,15 @@ def on_request(call: Call, request: Any) -> Answer | Later:
     """Answer at once when the backend has been asked before, else after asking it."""
     if call.api_version >= _NAMED_SOFTWARE and not _names_software(request):
         return call.answer(error_code=ErrorCode.invalid_request)
-    known = call.backend.known_versions(call.conn.listener.node_id)
-    return _later(call) if known is None else _answered(call, known)
+    known = call.cluster.known_versions(call.node_id)
+    return Later(partial(_later, call)) if known is None else _answered(call, known)
 
 
 def _answered(call: Call, known: dict[int, VersionRange]) -> Answer:
     answer = call.answer(api_keys=_offered(call, known))
-    call.backend.encoded_versions[_key(call)] = encode(answer.response)
+    call.cluster.encoded_versions[_key(call)] = encode(answer.response)
     return answer
 
 
-async def _later(call: Call) -> Answer:
-    return _answered(call, await _asked(call))
-
-
-async def _asked(call: Call) -> dict[int, VersionRange]:
-    """What the backend serves; a broker that restarts is waited for. Raises: ConnectionStop."""
-    worker = call.conn.worker
-    give_up_ms = worker.now_ms + worker.config.timeouts.connect_ms
-    while True:
-        try:
-            return await call.backend.versions(call.conn.listener.node_id)
-        except KafkaUnavailable as error:
-            if worker.now_ms >= give_up_ms:
-                raise ConnectionStop(DisconnectCause.UPSTREAM_UNREACHABLE, str(error)) from error
-        await asyncio.sleep(RETRY_S)
+async def _later(call: Call, deps: AsksVersions) -> Answer:
+    return _answered(call, await deps.versions())

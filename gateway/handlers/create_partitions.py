@@ -1,14 +1,15 @@
 """CreatePartitions 0-3: the partition limit; explicit assignments are refused as in CreateTopics."""
 
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
 from contracts.topic_policy import partitions_fault
 from gateway.answers import with_entries
-from gateway.call import Answer, Call, Later
-from gateway.partition_changes import ask_controller, partitions_counted
+from gateway.session.call import Answer, Call, Later
+from gateway.session.deps import ChangesPartitions
 from gateway.topic_access import REFUSED_TEXT
 
 
@@ -20,11 +21,12 @@ class _Refusal(NamedTuple):
 
 def on_request(call: Call, request: Any) -> Later:
     """The limit needs the counts of now."""
-    return _grown(call, request)
+    return Later(partial(_grown, call, request))
 
 
-async def _grown(call: Call, request: Any) -> Answer:
-    async with partitions_counted(call) as counts:
+async def _grown(call: Call, request: Any, deps: ChangesPartitions) -> Answer:
+    async with deps.changing_partitions():
+        counts = await deps.partition_counts()
         present = sum(counts.values())
         accepted: list[Any] = []
         refusals: list[_Refusal] = []
@@ -38,7 +40,7 @@ async def _grown(call: Call, request: Any) -> Answer:
             present += max(0, topic.count - counts[topic.name]) if topic.name in counts else 0
         response = call.response()
         if accepted:
-            response = await ask_controller(call, replace(request, topics=tuple(accepted)))
+            response = await deps.ask_controller(replace(request, topics=tuple(accepted)))
         return Answer(with_entries(response, "results", [refusal._asdict() for refusal in refusals]))
 
 

@@ -8,6 +8,7 @@ the operator's.
 """
 
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
@@ -22,8 +23,8 @@ from contracts.topic_policy import (
     stored_value,
 )
 from gateway.answers import with_entries
-from gateway.call import Answer, Call, Later
-from gateway.partition_changes import ask_controller, partitions_counted
+from gateway.session.call import Answer, Call, Later
+from gateway.session.deps import ChangesPartitions
 from gateway.topic_access import REFUSED_TEXT
 from gateway.topic_rules import replication_factor
 
@@ -50,7 +51,7 @@ def on_request(call: Call, request: Any) -> Answer | Later:
             refusals.append(refusal)
     if not accepted:
         return Answer(_merged(call.response(), refusals))
-    return _created(call, request, accepted, refusals)
+    return Later(partial(_created, call, request, accepted, refusals))
 
 
 def _refusal(call: Call, topic: Any) -> _Refusal | None:
@@ -62,7 +63,7 @@ def _refusal(call: Call, topic: Any) -> _Refusal | None:
     if topic.assignments:
         message = "replica assignments are the cluster's: leave them out"
         return _Refusal(topic.name, ErrorCode.invalid_replica_assignment, message)
-    factor = replication_factor(len(call.backend.spec.brokers))
+    factor = replication_factor(len(call.cluster.spec.brokers))
     if topic.replication_factor not in (-1, factor):
         message = f"the replication factor is the cluster's: give -1 or {factor}"
         return _Refusal(topic.name, ErrorCode.invalid_replication_factor, message)
@@ -85,9 +86,12 @@ def _with_defaults(call: Call, topic: Any) -> Any:
     return with_entries(topic, "configs", added)
 
 
-async def _created(call: Call, request: Any, topics: list[Any], refusals: list[_Refusal]) -> Answer:
+async def _created(
+    call: Call, request: Any, topics: list[Any], refusals: list[_Refusal], deps: ChangesPartitions
+) -> Answer:
     """Refuse what goes beyond the partition limit, have the rest created."""
-    async with partitions_counted(call) as counts:
+    async with deps.changing_partitions():
+        counts = await deps.partition_counts()
         present = sum(counts.values())
         accepted = []
         for topic in topics:
@@ -100,7 +104,7 @@ async def _created(call: Call, request: Any, topics: list[Any], refusals: list[_
                 refusals.append(_Refusal(topic.name, ErrorCode.policy_violation, fault))
         if not accepted:
             return Answer(_merged(call.response(), refusals))
-        response = await ask_controller(call, replace(request, topics=tuple(accepted)))
+        response = await deps.ask_controller(replace(request, topics=tuple(accepted)))
         return Answer(_merged(_as_applied(call, response), refusals))
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from gateway.answers import with_entries
-from gateway.call import Call, Forward
+from gateway.session.call import Call, Forward
 from gateway.topic_access import split
 
 

@@ -5,20 +5,18 @@ answered once, as clients keep one answer per resource: an answer about a broker
 """
 
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
 from contracts.topic_policy import ALLOWED_KEYS, applied
 from gateway.answers import with_entries
-from gateway.call import Answer, Call, Forward, Later, Outcome
-from gateway.causes import DisconnectCause
 from gateway.config_resources import BROKER, TOPIC, UNKNOWN_TYPE, broker_configs
-from gateway.stops import ConnectionStop
+from gateway.session.call import Answer, Call, Forward, Later, Outcome
+from gateway.session.deps import AsksBrokers
 from gateway.topic_access import split
 from gateway.topic_rules import replication_factor
-from runtime.kafka_client import KafkaUnavailable
-from wire.rewrite import rewrite_request, rewrite_response
 
 _PORTION: Final = 50
 """Topics asked for at once."""
@@ -30,30 +28,25 @@ def on_request(call: Call, request: Any) -> Outcome | Later:
     """Answer for everything that is no topic; ask for many topics in portions."""
     once = {(one.resource_type, one.resource_name): one for one in request.resources}
     forwarded, ours = split(once.values(), lambda one: not _goes_up(call, one))
-    of_broker = broker_configs(call.spec, replication_factor(len(call.backend.spec.brokers)))
+    of_broker = broker_configs(call.spec, replication_factor(len(call.cluster.spec.brokers)))
     local = [_described(call, one, of_broker) for one in ours]
     if not forwarded:
         return Answer(with_entries(call.response(), "results", local))
     if len(forwarded) > _PORTION:
-        return _in_portions(call, request, forwarded, local)
+        return Later(partial(_in_portions, call, request, forwarded, local))
     call.exchange.notes = local
     return Forward(replace(request, resources=forwarded))
 
 
 async def _in_portions(
-    call: Call, request: Any, topics: tuple[Any, ...], local: list[dict[str, Any]]
+    call: Call, request: Any, topics: tuple[Any, ...], local: list[dict[str, Any]], deps: AsksBrokers
 ) -> Answer:
     """The answer about a topic is fifty times its question: neither the broker's loop nor ours is held by
-    more than a portion of it. Raises: ConnectionStop."""
-    served = call.served
+    more than a portion of it."""
     results: list[Any] = []
     for start in range(0, len(topics), _PORTION):
         portion = replace(request, resources=topics[start : start + _PORTION])
-        try:
-            answer = await call.backend.ask_any(rewrite_request(portion, served.scope))
-        except KafkaUnavailable as error:
-            raise ConnectionStop(DisconnectCause.UPSTREAM_UNREACHABLE, str(error)) from error
-        results += _as_shown(call, rewrite_response(answer, served.scope, served.view))
+        results += _as_shown(call, await deps.ask_any(portion))
     return Answer(with_entries(call.response(results=results), "results", local))
 
 
@@ -82,7 +75,7 @@ def _described(call: Call, resource: Any, of_broker: dict[str, str]) -> dict[str
 
 
 def _is_node(call: Call, name: str) -> bool:
-    return name in map(str, call.served.view.brokers)
+    return name in map(str, call.instance.view.brokers)
 
 
 def _shown(call: Call, config: Any) -> Any:

@@ -7,20 +7,21 @@ incremental fetch a topic that was refused meanwhile would not be named any more
 """
 
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
 from contracts.charging import ChargeRequest
 from gateway.answers import build
-from gateway.call import Answer, Call, Forward, Later, Outcome
-from gateway.charging import charge, throttled
-from gateway.injection import refusal_of_all
+from gateway.charging import throttled
+from gateway.session.call import Answer, Call, Edited, Forward, Later, Outcome
+from gateway.session.deps import Charges
+from gateway.session.injection import refusal_of_all
 from gateway.topic_access import split
 from wire.api_table import ApiKey
 from wire.codec import encode, framed_response, response_class
 from wire.edits import AddedTopics, edit_fetch_request, fetch_session
-from wire.framing import Buffer
 from wire.schema import fields_of
 
 _FULL_FETCH: Final = 0
@@ -28,25 +29,20 @@ _NO_SESSION: Final = -1
 _CONSUMER: Final = -1
 
 
-def take_frame(call: Call, frame: memoryview, out: list[Buffer]) -> bool:
-    """The usual way: sessions checked, names edited, nothing decoded. False when topics have lists."""
+def take_frame(call: Call, frame: memoryview) -> Edited | None:
+    """The usual way: sessions checked, names edited, nothing decoded. None when topics have lists."""
     session_id, epoch = fetch_session(frame)
-    owned = call.conn.fetch_sessions
+    owned = call.conversation.fetch_sessions
     replacement = None
-    if call.served.topic_whitelists:
+    if call.instance.topic_whitelists:
         if epoch in (_FULL_FETCH, _NO_SESSION):
-            return False
+            return None
         replacement = 0  # the backend says that there is no such session
     elif session_id and (owned is None or session_id not in owned):
         replacement = 0
     elif session_id and owned is not None and epoch == _NO_SESSION:
         owned.discard(session_id)  # closed by this request; the id may become somebody else's
-    edit = edit_fetch_request(frame, call.served.scope, session_id=replacement)
-    if call.exchange.trace is not None:
-        call.exchange.trace.forwarded(out)
-    call.conn.queue.forwarded(call.exchange)
-    out += edit.buffers
-    return True
+    return edit_fetch_request(frame, call.instance.scope, session_id=replacement).buffers
 
 
 def on_request(call: Call, request: Any) -> Outcome | Later:
@@ -56,17 +52,17 @@ def on_request(call: Call, request: Any) -> Outcome | Later:
     if hasattr(request, "session_id"):
         changes |= {"session_id": 0, "session_epoch": _NO_SESSION, "forgotten_topics_data": ()}
     request = replace(request, **changes)
-    return _charged(call, request, refused) if refused else Forward(request)
+    return Later(partial(_charged, call, request, refused)) if refused else Forward(request)
 
 
-async def _charged(call: Call, request: Any, refused: list[Any]) -> Outcome:
+async def _charged(call: Call, request: Any, refused: list[Any], deps: Charges) -> Outcome:
     """Answer for what is refused, once that is charged, and pass on the rest."""
     if not request.topics:
         response = call.response(responses=[_refused(topic) for topic in refused])
-        return await _charged_answer(call, response, ErrorCode.topic_authorization_failed)
+        return await _charged_answer(call, response, ErrorCode.topic_authorization_failed, deps)
     reason = ErrorCode.topic_authorization_failed.name
     call.exchange.notes = _added(call, refused)
-    await charge(call.conn, ChargeRequest(consume_bytes=len(call.exchange.notes.encoded), reason=reason))
+    await deps.charge(ChargeRequest(consume_bytes=len(call.exchange.notes.encoded), reason=reason))
     return Forward(request)
 
 
@@ -78,17 +74,17 @@ def on_fault(call: Call, request: Any) -> Later | None:
         return None
     if getattr(request, "session_epoch", 0) > 0:
         error_code = ErrorCode.fetch_session_id_not_found
-        return _charged_answer(call, call.response(error_code=error_code), error_code)
+        return Later(partial(_charged_answer, call, call.response(error_code=error_code), error_code))
     if not request.topics:
         return None
     entries = [_refused(topic, error_code) for topic in request.topics]
-    return _charged_answer(call, call.response(responses=entries), error_code)
+    return Later(partial(_charged_answer, call, call.response(responses=entries), error_code))
 
 
-async def _charged_answer(call: Call, response: Any, error_code: ErrorCode) -> Outcome:
+async def _charged_answer(call: Call, response: Any, error_code: ErrorCode, deps: Charges) -> Outcome:
     size_bytes = len(framed_response(response, call.exchange.correlation_id))
     charged = ChargeRequest(consume_bytes=size_bytes, reason=error_code.name)
-    return Answer(throttled(response, await charge(call.conn, charged)))
+    return Answer(throttled(response, await deps.charge(charged)))
 
 
 def _added(call: Call, refused: list[Any]) -> AddedTopics:

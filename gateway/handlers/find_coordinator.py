@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.call import Answer, Call, Forward, Outcome
+from gateway.session.call import Answer, Call, Forward, Outcome
 
 _GROUP: Final = 0
 _TRANSACTION: Final = 1

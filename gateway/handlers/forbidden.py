@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.call import Answer, Call
+from gateway.session.call import Answer, Call
 from wire.api_table import ApiKey
 
 _REFUSED: Final = ErrorCode.cluster_authorization_failed

@@ -4,7 +4,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from gateway.call import Call, Forward, Outcome
+from gateway.session.call import Call, Forward, Outcome
 
 
 def on_request(call: Call, request: Any) -> Outcome:

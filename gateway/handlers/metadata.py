@@ -6,17 +6,18 @@ Deliberately not done: topics by id (12); a null name in 10-11 is INVALID_REQUES
 """
 
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from kio.schema.create_topics.v5.request import CreateTopicsRequest
 from kio.schema.errors import ErrorCode
 from kio.schema.types import TopicName
 
-from contracts.names import physical_name, topic_name_fault
+from contracts.names import topic_name_fault
 from contracts.topic_policy import creation_defaults
 from gateway.answers import build, with_entries
-from gateway.call import Call, Forward, Later
-from gateway.partition_changes import changing_partitions
+from gateway.session.call import Call, Forward, Later
+from gateway.session.deps import ChangesPartitions
 from gateway.topic_access import split
 
 _AUTO_PARTITIONS: Final = 1
@@ -44,22 +45,22 @@ def on_request(call: Call, request: Any) -> Forward | Later:
             topics = (replace(refused[0], name=TopicName(_NO_NAME)),)
         request = replace(request, topics=topics)
     if may_create and call.spec.auto_create_topics and topics:
-        return _created(call, request)
+        return Later(partial(_created, call, request))
     return Forward(request)
 
 
-async def _created(call: Call, request: Any) -> Forward:
+async def _created(call: Call, request: Any, deps: ChangesPartitions) -> Forward:
     """Create the legal ones that are missing; what fails shows as a missing topic.
 
     The controller holds the instance to its limit, so nothing is counted here: a count looks at all topics,
     and clients send requests like this all the time.
     """
     names = {topic.name for topic in request.topics if topic_name_fault(topic.name) is None}
-    async with changing_partitions(call):
-        missing = await call.backend.missing_topics(call.spec.instance_id, names)
+    async with deps.changing_partitions():
+        missing = await deps.missing_topics(names)
         wanted = sorted(missing)[: call.spec.limits.partitions_max // _AUTO_PARTITIONS]
         for start in range(0, len(wanted), _PORTION):
-            await call.backend.ask_controller(_creation(call, wanted[start : start + _PORTION]))
+            await deps.ask_controller(_creation(call, wanted[start : start + _PORTION]))
     return Forward(request)
 
 
@@ -69,7 +70,7 @@ def _creation(call: Call, names: list[str]) -> Any:
     ]
     topics = [
         {
-            "name": physical_name(call.spec.instance_id, name),
+            "name": name,
             "num_partitions": _AUTO_PARTITIONS,
             "replication_factor": -1,
             "configs": configs,
@@ -83,7 +84,7 @@ def on_response(call: Call, response: Any) -> Any:
     """Show refused topics as such, and none of them in a listing of all."""
     topics = response.topics
     refused = call.exchange.notes or ()
-    if call.served.topic_whitelists:
+    if call.instance.topic_whitelists:
         topics = tuple(topic for topic in topics if not call.refuses_topic(topic.name))
     if refused:
         topics = tuple(topic for topic in topics if topic.name != _NO_NAME)

@@ -7,47 +7,43 @@ connection is closed, as Kafka does for any error of such a request.
 """
 
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
 from contracts.charging import ChargeRequest
 from gateway.answers import with_entries
-from gateway.call import Answer, Call, Forward, Later, Outcome
 from gateway.causes import DisconnectCause
-from gateway.charging import charge, throttled
-from gateway.injection import produce_errors
+from gateway.charging import throttled
+from gateway.session.call import Answer, Call, Edited, Forward, Later, Outcome, Unanswered
+from gateway.session.deps import Charges
+from gateway.session.injection import produce_errors
 from gateway.stops import ConnectionStop
 from wire.edits import edit_produce_request
 from wire.faults import NameFault
-from wire.framing import Buffer
 from wire.scope import SCOPE_BYTES, STRING_BYTES_MAX
 
 _NAME_BYTES_MAX: Final = STRING_BYTES_MAX - SCOPE_BYTES
 
 
-def take_frame(call: Call, frame: memoryview, out: list[Buffer]) -> bool:
+def take_frame(call: Call, frame: memoryview) -> Edited | Unanswered | None:
     """Go the usual way when nothing of the request is refused after all."""
     try:
-        edit = edit_produce_request(frame, call.served.scope)
+        edit = edit_produce_request(frame, call.instance.scope)
     except NameFault:
-        return False
+        return None
     if any(call.refuses_topic(topic.decode(errors="replace")) for topic in edit.topics):
-        return False
-    trace = call.exchange.trace
-    if trace is not None:
-        trace.forwarded(out)
-    if edit.acks:
-        call.conn.queue.forwarded(call.exchange)
-    else:
-        call.conn.requests.sent_unanswered = True
-        if trace is not None:
-            trace.answered()
-    out += edit.buffers
-    return True
+        return None
+    return edit.buffers if edit.acks else Unanswered(edit.buffers)
 
 
-async def on_request(call: Call, request: Any) -> Outcome:
+def on_request(call: Call, request: Any) -> Later:
+    """What is refused is charged first."""
+    return Later(partial(_passed_in_part, call, request))
+
+
+async def _passed_in_part(call: Call, request: Any, deps: Charges) -> Outcome:
     """Answer for what is refused, once it is charged, and pass on the rest."""
     kept: list[Any] = []
     entries: list[dict[str, Any]] = []
@@ -64,7 +60,7 @@ async def on_request(call: Call, request: Any) -> Outcome:
     passes = kept and request.acks != 0
     size_bytes = refused_bytes if passes else call.exchange.frame_bytes
     charged = ChargeRequest(produce_bytes=size_bytes, reason=reason.name)
-    throttle_time_ms = await charge(call.conn, charged)
+    throttle_time_ms = await deps.charge(charged)
     if request.acks == 0:
         raise ConnectionStop(DisconnectCause.ACKS_ZERO_REFUSED)
     if not kept:
@@ -101,10 +97,12 @@ def _entry(topic: Any, error_code: ErrorCode) -> dict[str, Any]:
 def on_fault(call: Call, request: Any) -> Later | None:
     """An injected fault may want some of it refused; None: it goes its way."""
     errors = produce_errors(call, request)
-    return _refused_by_fault(call, request, errors) if errors else None
+    return Later(partial(_refused_by_fault, call, request, errors)) if errors else None
 
 
-async def _refused_by_fault(call: Call, request: Any, errors: dict[tuple[str, int], ErrorCode]) -> Outcome:
+async def _refused_by_fault(
+    call: Call, request: Any, errors: dict[tuple[str, int], ErrorCode], deps: Charges
+) -> Outcome:
     entries: list[dict[str, Any]] = []
     kept: list[Any] = []
     refused_bytes = 0
@@ -122,12 +120,12 @@ async def _refused_by_fault(call: Call, request: Any, errors: dict[tuple[str, in
             kept.append(replace(topic, partition_data=tuple(passes)))
     size_bytes = refused_bytes if kept else call.exchange.frame_bytes
     reason = next(iter(errors.values())).name
-    throttle_time_ms = await charge(call.conn, ChargeRequest(produce_bytes=size_bytes, reason=reason))
+    throttle_time_ms = await deps.charge(ChargeRequest(produce_bytes=size_bytes, reason=reason))
     if request.acks == 0:
         raise ConnectionStop(DisconnectCause.FAULT_INJECTED)
     if not kept:
         return Answer(throttled(with_entries(call.response(), "responses", entries), throttle_time_ms))
-    outcome = await on_request(call, replace(request, topic_data=tuple(kept)))
+    outcome = await _passed_in_part(call, replace(request, topic_data=tuple(kept)), deps)
     if isinstance(outcome, Answer):
         return Answer(with_entries(outcome.response, "responses", entries))
     call.exchange.notes = [*(call.exchange.notes or ()), *entries]

@@ -7,7 +7,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from gateway.call import Answer, Call
+from gateway.session.call import Answer, Call
 
 
 def on_request(call: Call, request: Any) -> Answer:

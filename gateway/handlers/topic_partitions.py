@@ -2,12 +2,13 @@
 lists."""
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from gateway.call import Answer, Call, Forward, Later, Outcome
-from gateway.injection import refusal_of_all
+from gateway.session.call import Answer, Call, Forward, Later, Outcome
+from gateway.session.injection import refusal_of_all
 from gateway.topic_access import refused_topics, with_refused, without_refused
 
 
@@ -24,10 +25,10 @@ def on_response(call: Call, response: Any) -> Any:
 def on_fault(call: Call, request: Any) -> Later | None:
     """An injected fault may want a ListOffsets refused."""
     error_code = refusal_of_all(call)
-    return None if error_code is None else _refused(call, request, error_code)
+    return None if error_code is None else Later(partial(_refused, call, request, error_code))
 
 
-async def _refused(call: Call, request: Any, error_code: ErrorCode) -> Outcome:
+async def _refused(call: Call, request: Any, error_code: ErrorCode, _deps: object) -> Outcome:
     known = {"error_code": error_code, "offset": -1, "timestamp": -1, "leader_epoch": -1}
     response = call.response()
     return Answer(replace(response, topics=refused_topics(type(response), request.topics, known)))

@@ -13,7 +13,7 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from gateway.answers import with_entries
-from gateway.call import Answer, Call, Forward, Outcome
+from gateway.session.call import Answer, Call, Forward, Outcome
 from gateway.topic_access import refused_topics, with_refused, without_refused
 from wire.api_table import ApiKey
 from wire.codec import response_class

@@ -37,14 +37,14 @@ END: Final = "<!-- end of what is made from the code -->"
 _BETWEEN_BROKERS: Final = ("session_timeout_ms", "replica_lag_time_max_ms", "controlled_shutdown_timeout_ms")
 _NO_BOUNDS: Final = ("initial_rebalance_delay_ms", "expiry_interval_ms", "offsets_partitions", "retry_ms")
 CONSTANTS: Final[dict[str, tuple[str, ...]]] = {
-    "gateway.connection": ("UNANSWERED_MAX",),
-    "gateway.request_flow": ("WORK_AT_ONCE",),
+    "gateway.session.ordering": ("UNANSWERED_MAX",),
+    "gateway.session.requests": ("WORK_AT_ONCE", "ANSWERS_AT_ONCE_BYTES"),
     "gateway.kept_answers": ("KEPT_BYTES_MAX",),
     "gateway.served": ("COLLECTED_BYTES_MAX",),
-    "gateway.reply_flow": ("COLLECTED_BYTES_MAX",),
+    "gateway.session.replies": ("COLLECTED_BYTES_MAX",),
     "gateway.strangers": ("RATE_US_PER_S",),
     "contracts.injected_faults": ("DELAY_MS_MAX", "DURATION_S_MAX"),
-    "gateway.injection": ("HELD_BACK_BYTES_MAX",),
+    "gateway.session.fault_marks": ("HELD_BACK_BYTES_MAX",),
     "gateway.injected_faults": ("SEQUENCES_HELD_MAX",),
     "wire.request_bounds": ("SUBSCRIBED_NAMES_MAX",),
     "traffic.turns": ("QUANTUM_NS", "QUANTUM_ALONE_NS"),

@@ -20,7 +20,7 @@ CLOCKS: Final = {
     *(("random", name) for name in ("random", "randint", "choice", "randrange")),
     *(("uuid", name) for name in ("uuid1", "uuid4")),
 }
-PURE: Final = ("wire", "contracts", "traffic", "broker/groups", "runtime/tree/pure.py")
+PURE: Final = ("wire", "contracts", "traffic", "broker/groups", "gateway/session", "runtime/tree/pure.py")
 
 SOURCES: Final = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 

@@ -96,7 +96,7 @@ async def test_local_answers_wait_for_older_requests(broker: FakeBroker, gateway
         await client.frame(timeout_s=0.3)
     assert not release.is_set()
     (connection,) = gateway.gateway.worker.served[A].connections
-    assert len(connection.queue) == 3
+    assert len(connection.session.queue) == 3
     held = framed_response(response(ApiKey.METADATA, 1), frames[0].correlation_id)
     broker.push(held)
     order = [struct.unpack_from(">i", await client.frame())[0] for _ in range(3)]

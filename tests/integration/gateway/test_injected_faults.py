@@ -153,7 +153,7 @@ async def test_what_is_held_back_is_bounded_and_given_back(
     broker: FakeBroker, gateway: RunningGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What would be more goes its way at once: a fault is not to take the worker's memory."""
-    monkeypatch.setattr("gateway.injection.HELD_BACK_BYTES_MAX", 200)
+    monkeypatch.setattr("gateway.session.fault_marks.HELD_BACK_BYTES_MAX", 200)
     served = gateway.gateway.worker.served[A]
     first, second, third = [await gateway.client(A) for _ in range(3)]
     gateway.change(A, injected_faults=(fault(FaultKind.LATENCY, delay_ms=10_000),))
@@ -182,7 +182,7 @@ async def test_throttling_is_told_and_leaves_the_connection_unread(
     client.send(metadata())
     assert (await neighbour.call(produce(batch()))).throttle_time.total_seconds() == 0
     (connection,) = gateway.gateway.worker.served[A].connections
-    await until(lambda: connection.requests.is_held_back)
+    await until(lambda: connection.session.requests.is_held_back)
     gateway.change(A, injected_faults=())
     await client.frame()
     assert (await client.call(produce(batch()))).throttle_time.total_seconds() == 0

@@ -14,8 +14,8 @@ import msgspec
 import pytest
 
 import gateway.answers
-import gateway.mapped
-import gateway.request_flow
+import gateway.session.mapped
+import gateway.session.requests
 from contracts.specs import InstanceSpec
 from ctl.bench.one_loop import Pair, running_pair
 from traffic.turns import QUANTUM_ALONE_NS
@@ -82,13 +82,13 @@ def all_topics(version: int = 4) -> Any:
 def decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The size of every reply that the gateway decodes."""
     sizes: list[int] = []
-    decode = gateway.mapped.decode_response
+    decode = gateway.session.mapped.decode_response
 
     def counted(frame: bytes, *which: int) -> Any:
         sizes.append(len(frame))
         return decode(frame, *which)
 
-    monkeypatch.setattr(gateway.mapped, "decode_response", counted)
+    monkeypatch.setattr(gateway.session.mapped, "decode_response", counted)
     return sizes
 
 
@@ -154,7 +154,7 @@ async def test_a_step_ends_when_its_instances_turn_does(
     """By a clock on which each reading takes a third of a quantum: no step handles as many as were sent."""
     await client.ask([all_topics()])
     steps: list[int] = []
-    take, feed = gateway.request_flow.take_request, gateway.request_flow.RequestFlow.feed
+    take, feed = gateway.session.requests.take_request, gateway.session.requests.Requests.receive
 
     def counted_feed(*arguments: Any) -> int:
         steps.append(0)
@@ -164,8 +164,8 @@ async def test_a_step_ends_when_its_instances_turn_does(
         steps[-1] += 1
         return take(*arguments)
 
-    monkeypatch.setattr(gateway.request_flow, "take_request", counted_take)
-    monkeypatch.setattr(gateway.request_flow.RequestFlow, "feed", counted_feed)
+    monkeypatch.setattr(gateway.session.requests, "take_request", counted_take)
+    monkeypatch.setattr(gateway.session.requests.Requests, "receive", counted_feed)
     readings = itertools.count(pair.gateway.worker.pacing.clock_ns(), QUANTUM_ALONE_NS // 3)
     monkeypatch.setattr(pair.gateway.worker.pacing, "clock_ns", lambda: next(readings))
     await client.ask([all_topics()] * 30)

@@ -132,13 +132,13 @@ async def test_a_megabyte_of_tiny_requests_is_many_steps(broker: FakeBroker) -> 
         client = await gateway.client(GREEDY)
         await client.call(one_topic())
         (connection,) = gateway.gateway.worker.served[GREEDY].connections
-        steps = Steps(gateway, lambda: connection.requests.frames)
-        before = connection.requests.frames
+        steps = Steps(gateway, lambda: connection.session.requests.frames)
+        before = connection.session.requests.frames
         for _ in range(5_000):
             client.send(one_topic())
         for _ in range(5_000):
             await client.frame(PATIENCE_S)
-        assert connection.requests.frames - before == 5_000
+        assert connection.session.requests.frames - before == 5_000
         assert max(steps.counted) <= 16, "the rest waits for the connection's next turn"
 
 
@@ -155,7 +155,7 @@ async def test_many_tiny_replies_are_many_steps(broker: FakeBroker) -> None:
 
         broker.intercept(ApiKey.METADATA, keep)
         (connection,) = gateway.gateway.worker.served[GREEDY].connections
-        steps = Steps(gateway, lambda: -len(connection.queue))
+        steps = Steps(gateway, lambda: -len(connection.session.queue))
         for _ in range(400):
             client.send(one_topic())
         for number in range(400):

@@ -15,7 +15,9 @@ from gateway.causes import DisconnectCause
 from gateway.config import GatewayConfig, Timeouts
 from gateway.handlers.api_versions import offered
 from gateway.lifecycle import TRANSITIONS, Event, Phase, next_phase
-from gateway.timers import overdue
+from gateway.session.states import Event as Move
+from gateway.session.states import Sides
+from gateway.session.timers import Window
 from wire.api_table import ApiKey, version_range
 
 
@@ -33,29 +35,35 @@ def test_an_impossible_event_is_an_error() -> None:
 TIMEOUTS = Timeouts(first_byte_ms=10, frame_ms=30, connect_ms=20, drain_ms=15, idle_ms=1000)
 
 
-def _connection(**state: Any) -> Any:
-    requests = SimpleNamespace(
-        in_frame=state.pop("in_frame", False),
-        frames=state.pop("frames", 1),
-        frame_bytes=state.pop("frame_bytes", 0),
-        is_held_back=state.pop("is_held_back", False),
-    )
-    defaults: dict[str, Any] = {
-        "upstream": None,
-        "client_ended": False,
-        "upstream_ended": False,
-        "reading_client": True,
-        "client_waits": False,
-        "upstream_waits": False,
-        "queue": (),
-        "bytes_in": 1,
-        "mark_ms": 0,
-        "mark_bytes": 1,
-        "mark_frames": 1,
-        "mark_in_frame": False,
-        "requests": requests,
-    }
-    return SimpleNamespace(**(defaults | state))
+class _Watched:
+    """A session that is looked at now and then."""
+
+    def __init__(self, **state: Any) -> None:
+        self.window = Window(0)
+        self.window.bytes, self.window.frames = 1, 1
+        self.window.in_frame = state.pop("mark_in_frame", False)
+        self.sides = Sides()
+        if "upstream_held" in state:
+            self.sides.upstream_moves(Move.DIALS)
+            if not state.pop("upstream_held"):
+                self.sides.upstream_moves(Move.CONNECTS)
+        if state.pop("client_ended", False):
+            self.sides.client_moves(Move.ENDS)
+        if state.pop("upstream_ended", False):
+            for move in (Move.DIALS, Move.CONNECTS, Move.ENDS):
+                self.sides.upstream_moves(move)
+        self.host = {
+            "host_waits": state.pop("client_waits", False) or state.pop("upstream_waits", False),
+            "reads_client": state.pop("reading_client", True),
+            "unanswered": len(state.pop("queue", ())),
+        }
+        received = {"bytes_in": 1, "frames": 1, "frame_bytes": 0, "in_frame": False, "is_held_back": False}
+        assert state.keys() <= received.keys()
+        self.received: Any = SimpleNamespace(**(received | state))
+
+
+def overdue(watched: _Watched, timeouts: Timeouts, now_ms: int) -> DisconnectCause | None:
+    return watched.window.overdue(watched.received, watched.sides, timeouts, now_ms, **watched.host)
 
 
 @pytest.mark.parametrize(
@@ -74,8 +82,8 @@ def _connection(**state: Any) -> Any:
         ({}, 999, None),
         ({}, 1000, DisconnectCause.IDLE_TIMEOUT),
         ({"queue": (1,)}, 1000, None),
-        ({"upstream": SimpleNamespace(held=True)}, 20, DisconnectCause.UPSTREAM_UNREACHABLE),
-        ({"upstream": SimpleNamespace(held=False)}, 20, None),
+        ({"upstream_held": True}, 20, DisconnectCause.UPSTREAM_UNREACHABLE),
+        ({"upstream_held": False}, 20, None),
         ({"client_ended": True}, 14, None),
         ({"client_ended": True}, 15, DisconnectCause.DRAIN_TIMEOUT),
         ({"upstream_ended": True}, 15, DisconnectCause.DRAIN_TIMEOUT),
@@ -84,11 +92,11 @@ def _connection(**state: Any) -> Any:
     ],
 )
 def test_overdue(state: dict[str, Any], after_ms: int, cause: DisconnectCause | None) -> None:
-    assert overdue(_connection(**state), TIMEOUTS, after_ms) is cause
+    assert overdue(_Watched(**state), TIMEOUTS, after_ms) is cause
 
 
 def test_progress_begins_a_new_window() -> None:
-    connection = _connection(in_frame=True, mark_in_frame=True, bytes_in=2000)
+    connection = _Watched(in_frame=True, mark_in_frame=True, bytes_in=2000)
     assert overdue(connection, TIMEOUTS, 29) is None
     assert overdue(connection, TIMEOUTS, 58) is None
     assert overdue(connection, TIMEOUTS, 59) is DisconnectCause.FRAME_TIMEOUT
@@ -100,7 +108,7 @@ def test_a_large_frame_that_drips_ends_in_bounded_time() -> None:
     window_bytes = 16_000_000 * timeouts.frame_ms // timeouts.frame_time_max_ms
     for per_window, cause in ((2_000, DisconnectCause.FRAME_TIMEOUT), (window_bytes + 2, None)):
         state = {"in_frame": True, "mark_in_frame": True, "frame_bytes": 16_000_000}
-        connection = _connection(**state, bytes_in=per_window)
+        connection = _Watched(**state, bytes_in=per_window)
         assert overdue(connection, timeouts, timeouts.frame_ms) is cause
 
 

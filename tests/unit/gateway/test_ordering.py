@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.ordering import Exchange, ReplyQueue
+from gateway.session.ordering import Exchange, ReplyQueue
 
 
 def test_a_local_answer_waits_for_older_requests() -> None:

@@ -6,12 +6,28 @@ the head leaves at once.
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Final, Protocol
 
 from wire.framing import Buffer
 
-if TYPE_CHECKING:
-    from gateway.tracing import RequestTrace
+UNANSWERED_MAX: Final = 512
+"""Requests of one connection that may wait for replies before we stop reading more."""
+
+
+class Trace(Protocol):
+    """The spans of one request, where it is one of the sampled."""
+
+    def decoded(self, request: object) -> None:
+        """The request was decoded: what it names."""
+
+    def forwarded(self, up: list[Buffer], *, takes_traces: bool) -> None:
+        """The request follows in `up`: where the broker takes it, whose child it is goes up before."""
+
+    def replied(self) -> None:
+        """The broker's reply begins to come, or is here."""
+
+    def answered(self) -> None:
+        """The answer was passed on, or there is none."""
 
 
 class Exchange:
@@ -37,13 +53,13 @@ class Exchange:
         api_version: int,
         correlation_id: int,
         began_ns: int = 0,
-        trace: "RequestTrace | None" = None,
+        trace: Trace | None = None,
     ) -> None:
         self.api_key = api_key
         self.api_version = api_version
         self.correlation_id = correlation_id
         self.began_ns = began_ns
-        """When the request was here, monotonic."""
+        """When the last of the request was here, monotonic."""
         self.client_id: str | None = None
         self.handler: Any = None
         """The API's module when its response wants more than the derived rewrite."""

@@ -1,24 +1,20 @@
 """From a client's bytes to requests: frames are cut, hot ones edited in place, the others collected whole."""
 
 import struct
-from time import monotonic_ns
-from typing import TYPE_CHECKING, Final
+from typing import Final, NamedTuple, TypeAlias
 
 from gateway.apis import APIS, LEGACY, SERVED, Mode, Row
 from gateway.causes import DisconnectCause
-from gateway.injection import ConnectionFaults, holds_back
-from gateway.mapped import decoding_work, take_request
-from gateway.ordering import Exchange
+from gateway.session.call import Outcome, Pending
+from gateway.session.conversation import Conversation
+from gateway.session.injection import hold_back_ms, let_go
+from gateway.session.mapped import decoding_work, settle, take_request
+from gateway.session.ordering import UNANSWERED_MAX, Exchange, Trace
 from gateway.stops import ConnectionStop
-from runtime.durations import observe
 from wire.api_table import ApiKey
 from wire.edits import FrameEditor, edit_produce_request, produce_request_editor
 from wire.faults import NameFault
 from wire.framing import Buffer
-
-if TYPE_CHECKING:
-    from gateway.connection import Connection
-    from gateway.tracing import RequestTrace
 
 _HEAD: Final = struct.Struct(">ihhi")
 """Length prefix, api key, api version, correlation id."""
@@ -29,31 +25,44 @@ _SIZE_MIN: Final = 10
 WORK_AT_ONCE: Final = 128
 """Of one connection's requests before others get their turn: one each, and more for those that are decoded.
 A megabyte of tiny requests takes a second."""
+ANSWERS_AT_ONCE_BYTES: Final = 64 * 1024
+"""Of answers of our own before the client's socket is asked whether it takes them."""
 
 _PRODUCE: Final = int(ApiKey.PRODUCE)
 _API_VERSIONS: Final = int(ApiKey.API_VERSIONS)
 
 
-class RequestFlow:
-    """The request half of one connection."""
+class HeldBack(NamedTuple):
+    """An injected fault keeps the next request waiting."""
+
+    wait_ms: int
+
+
+Waits: TypeAlias = Pending | HeldBack
+"""Why no request is taken: the host lets it be over, with `settle` or `let_go`."""
+
+
+class Requests:
+    """The request half of one session."""
 
     __slots__ = (
         "_api_version",
         "_collected",
-        "_conn",
+        "_conversation",
         "_missing",
+        "_trace",
+        "bytes_in",
         "decoding_work",
         "editor",
-        "faults",
         "frame_bytes",
         "frames",
-        "sent_unanswered",
         "stash",
-        "trace",
+        "waiting_since_ns",
+        "waits",
     )
 
-    def __init__(self, conn: "Connection") -> None:
-        self._conn = conn
+    def __init__(self, conversation: Conversation) -> None:
+        self._conversation = conversation
         self.editor: FrameEditor | None = None
         """Of the frame that is streamed; to be asked, not changed."""
         self._collected: bytearray | None = None
@@ -62,17 +71,19 @@ class RequestFlow:
         self.frame_bytes = 0
         """Of the frame that is streamed or collected, its length prefix included."""
         self._api_version = 0
+        self.bytes_in = 0
+        """What the client has sent, as the host counts it."""
         self.frames = 0
         """Requests begun."""
         self.decoding_work = 0
         """Counts what requests have cost beyond one each."""
-        self.sent_unanswered = False
-        """Whether acks=0 data went up: nothing ever says that it has arrived."""
-        self.faults: ConnectionFaults | None = None
-        """What injected faults have left behind here."""
         self.stash: bytes = b""
         """Bytes that are less than a frame's head, put in front of the next read."""
-        self.trace: RequestTrace | None = None
+        self.waits: Waits | None = None
+        """Nothing is taken meanwhile."""
+        self.waiting_since_ns = 0
+        """Since when requests that are here wait for the instance's turn, the host says; 0: they do not."""
+        self._trace: Trace | None = None
         """Of the frame that is taken, where it is one of the sampled."""
 
     @property
@@ -83,34 +94,38 @@ class RequestFlow:
     @property
     def is_held_back(self) -> bool:
         """Whether an injected fault keeps the next request waiting."""
-        return self.faults is not None and self.faults.holds_back
+        marks = self._conversation.fault_marks
+        return marks is not None and marks.holds_back
 
-    def feed(self, chunk: memoryview, out: list[Buffer]) -> int:
-        """Handle a chunk as far as may be now; `out` gets what goes up, slices of the chunk among it.
+    def receive(self, chunk: memoryview, now_ns: int, up: list[Buffer], down: list[Buffer]) -> int:
+        """Handle a chunk as far as may be now. `up` gets what goes to the broker, slices of the chunk among
+        it, `down` our own answers, which are to be sent also when this raises.
 
-        The answer is where to go on later: behind a request that waits, or that filled the reply queue, the
-        client's socket or this connection's turn.
+        The answer is where to go on later: behind a request that waits, or that filled the reply queue or
+        this connection's turn.
         Raises: ConnectionStop, MalformedFrame, NameFault.
         """
+        assert self.waits is None, "a request waits, and what is behind it with it"
+        conversation = self._conversation
+        conversation.now_ns = now_ns
         at, end = 0, len(chunk)
-        conn = self._conn
         last_work = self.frames + self.decoding_work + WORK_AT_ONCE
         while at < end:
             if self._missing:
                 take = min(self._missing, end - at)
-                at = self._continue(chunk, at, at + take, out)
+                at = self._continue(chunk, at, at + take, up, down)
             elif end - at < _HEAD_BYTES:
                 if end - at >= _I32.size:
                     self._check_size(_I32.unpack_from(chunk, at)[0])
                 self.stash = bytes(chunk[at:])
                 return end
             else:
-                at = self._begin(chunk, at, out)
+                at = self._begin(chunk, at, up, down)
             if at < end and (
-                conn.task is not None
-                or conn.closed
+                self.waits is not None
                 or self.frames + self.decoding_work >= last_work
-                or conn.is_congested()
+                or len(conversation.queue.waiting or ()) >= UNANSWERED_MAX
+                or (down and sum(map(len, down)) >= ANSWERS_AT_ONCE_BYTES)
             ):
                 break
         return at
@@ -119,56 +134,60 @@ class RequestFlow:
         """Refuse a frame by its length alone: behind an empty one nothing more may ever come."""
         if size < _SIZE_MIN:
             raise ConnectionStop(DisconnectCause.BAD_FRAME_LENGTH, f"a frame of {size} bytes")
-        if size > self._conn.served.request_bytes_max:
+        if size > self._conversation.instance.request_bytes_max:
             raise ConnectionStop(DisconnectCause.REQUEST_TOO_LARGE, f"a frame of {size} bytes")
 
-    def _begin(self, chunk: memoryview, at: int, out: list[Buffer]) -> int:
+    def _begin(self, chunk: memoryview, at: int, up: list[Buffer], down: list[Buffer]) -> int:
         """Start a frame at `at`; the answer is where to go on."""
         size, api_key, api_version, _ = _HEAD.unpack_from(chunk, at)
-        conn = self._conn
-        if not _SIZE_MIN <= size <= conn.served.request_bytes_max:
+        conversation = self._conversation
+        instance = conversation.instance
+        if not _SIZE_MIN <= size <= instance.request_bytes_max:
             self._check_size(size)
-        if conn.served.faults is not None and holds_back(conn, api_key, len(chunk) - at):
-            return at
+        if instance.faults is not None:
+            wait_ms = hold_back_ms(conversation, api_key, self.bytes_in, len(chunk) - at)
+            if wait_ms:
+                self.waits = HeldBack(wait_ms)
+                return at
         row = SERVED.get((api_key, api_version)) or self._row_of_others(api_key, api_version)
         self.frames += 1
-        conn.served.requests[api_key] += 1
-        if conn.waiting_since_ns:
-            observe(conn.worker.queue_times[api_key], monotonic_ns() - conn.waiting_since_ns)
-            conn.waiting_since_ns = 0
-        if conn.worker.traces is not None:
-            self.trace = conn.worker.traces.begin(conn, chunk[at : at + 4 + size])
+        instance.requests[api_key] += 1
+        if self.waiting_since_ns:
+            conversation.host.waited(api_key, conversation.now_ns - self.waiting_since_ns)
+            self.waiting_since_ns = 0
+        if conversation.traces is not None:
+            self._trace = conversation.traces.begin(chunk[at : at + 4 + size])
         behind: int = at + 4 + size
         if behind <= len(chunk):
-            self._whole(row, chunk[at:behind], out)
+            self._whole(row, chunk[at:behind], up, down)
             return behind
-        if api_key == _PRODUCE and conn.served.passes_produce:
-            self.editor = produce_request_editor(api_version, conn.served.scope)
+        if api_key == _PRODUCE and instance.passes_produce:
+            self.editor = produce_request_editor(api_version, instance.scope)
             self._api_version = api_version
-            if self.trace is not None:
-                self.trace.forwarded(out)
+            if self._trace is not None:
+                self._trace.forwarded(up, takes_traces=conversation.takes_traces)
         else:
             _check_frame_bytes(row, size)
             self._collected = bytearray()
         self._missing = self.frame_bytes = 4 + size
         return at
 
-    def _continue(self, chunk: memoryview, at: int, behind: int, out: list[Buffer]) -> int:
+    def _continue(self, chunk: memoryview, at: int, behind: int, up: list[Buffer], down: list[Buffer]) -> int:
         """Take bytes `at:behind` of the current frame."""
         self._missing -= behind - at
         editor = self.editor
         if editor is not None:
-            self._stream(editor, chunk[at:behind], out)
+            self._stream(editor, chunk[at:behind], up)
             return behind
         collected = self._collected
         assert collected is not None
-        self._conn.served.collect(behind - at)
+        self._conversation.instance.collect(behind - at)
         collected += chunk[at:behind]
         if not self._missing:
             self._collected = None
-            self._conn.served.release(len(collected))
+            self._conversation.instance.release(len(collected))
             row = APIS[_HEAD.unpack_from(collected)[1]]
-            self._whole(row, memoryview(collected), out)
+            self._whole(row, memoryview(collected), up, down)
         return behind
 
     def opaque_bytes(self) -> int:
@@ -181,56 +200,57 @@ class RequestFlow:
         self.editor.pass_opaque(size)
         self._missing -= size
 
-    def _stream(self, editor: FrameEditor, piece: memoryview, out: list[Buffer]) -> None:
+    def _stream(self, editor: FrameEditor, piece: memoryview, up: list[Buffer]) -> None:
         if len(piece) <= editor.opaque_bytes:
             editor.pass_opaque(len(piece))
-            out.append(piece)
+            up.append(piece)
             return
         buffers, used = editor.feed(piece)
         assert used == len(piece) and editor.done == (self._missing == 0)
-        out += buffers
+        up += buffers
         if editor.done:
             self.editor = None
             if editor.facts["acks"]:
-                self._conn.queue.forwarded(
-                    Exchange(_PRODUCE, self._api_version, editor.correlation_id, monotonic_ns(), self.trace)
+                conversation = self._conversation
+                conversation.queue.forwarded(
+                    Exchange(
+                        _PRODUCE, self._api_version, editor.correlation_id, conversation.now_ns, self._trace
+                    )
                 )
             else:
                 self._sent_unanswered()
 
-    def _whole(self, row: Row, frame: memoryview, out: list[Buffer]) -> None:
+    def _whole(self, row: Row, frame: memoryview, up: list[Buffer], down: list[Buffer]) -> None:
         """Handle one complete frame, length prefix included."""
-        conn = self._conn
-        if row.mode is Mode.PRODUCE and conn.served.passes_produce:
+        conversation = self._conversation
+        if row.mode is Mode.PRODUCE and conversation.instance.passes_produce:
             try:
-                edit = edit_produce_request(frame, conn.served.scope)
+                edit = edit_produce_request(frame, conversation.instance.scope)
             except NameFault:
                 pass  # answered in its own form by the handler
             else:
-                if self.trace is not None:
-                    self.trace.forwarded(out)
+                if self._trace is not None:
+                    self._trace.forwarded(up, takes_traces=conversation.takes_traces)
                 if edit.acks:
-                    _, _, api_version, _ = _HEAD.unpack_from(frame)
-                    conn.queue.forwarded(
-                        Exchange(_PRODUCE, api_version, edit.correlation_id, monotonic_ns(), self.trace)
+                    _, _, api_version, correlation_id = _HEAD.unpack_from(frame)
+                    conversation.queue.forwarded(
+                        Exchange(_PRODUCE, api_version, correlation_id, conversation.now_ns, self._trace)
                     )
                 else:
                     self._sent_unanswered()
-                out += edit.buffers
+                up += edit.buffers
                 return
         _check_frame_bytes(row, len(frame) - 4)
         self.decoding_work += decoding_work(len(frame))
-        work = take_request(conn, row, frame, out)
-        if conn.worker.pacing.is_over(conn.turn):
+        self.waits = take_request(conversation, row, frame, self._trace, up, down)
+        if conversation.host.turn_is_over():
             self.decoding_work += WORK_AT_ONCE  # others have their turn now
-        if work is not None:
-            conn.wait_for(work)
 
     def _sent_unanswered(self) -> None:
         """A Produce request with acks=0 went up."""
-        self.sent_unanswered = True
-        if self.trace is not None:
-            self.trace.answered()
+        self._conversation.sent_unanswered = True
+        if self._trace is not None:
+            self._trace.answered()
 
     def _row_of_others(self, api_key: int, api_version: int) -> Row:
         """Old versions where the instance has them. ApiVersions is answered in any version.
@@ -238,7 +258,7 @@ class RequestFlow:
         Raises: ConnectionStop for everything else.
         """
         legacy = LEGACY.get((api_key, api_version))
-        if legacy is not None and self._conn.served.spec.legacy_clients:
+        if legacy is not None and self._conversation.instance.spec.legacy_clients:
             return legacy
         row = APIS.get(api_key)
         if row is None:
@@ -247,14 +267,31 @@ class RequestFlow:
             raise ConnectionStop(DisconnectCause.UNSUPPORTED_VERSION, f"{row.key.name} v{api_version}")
         return row
 
+    def settle(self, outcome: Outcome, up: list[Buffer], down: list[Buffer]) -> None:
+        """The work of the request that waits is done: it goes up or is answered, and others may follow.
+
+        Raises: ConnectionStop, MalformedFrame, NameFault.
+        """
+        pending = self.waits
+        assert isinstance(pending, Pending)
+        self.waits = settle(self._conversation, pending.exchange, pending.head, outcome, up, down)
+        assert self.waits is None, "work that waits ends with an outcome"
+
+    def let_go(self) -> None:
+        """What was held back need not wait any more."""
+        assert isinstance(self.waits, HeldBack)
+        self.waits = None
+        let_go(self._conversation, self.bytes_in)
+
     def discard(self) -> None:
         """The connection is gone."""
+        instance = self._conversation.instance
         if self._collected:
-            self._conn.served.release(len(self._collected))
+            instance.release(len(self._collected))
         self._collected = self.editor = None
         self.stash = b""
-        if self.faults is not None:
-            self.faults.release(self._conn.served)
+        if self._conversation.fault_marks is not None:
+            self._conversation.fault_marks.release(instance)
 
 
 def _check_frame_bytes(row: Row, size: int) -> None:

@@ -1,0 +1,110 @@
+"""What a handler is given and what it answers with."""
+
+from collections.abc import Callable, Coroutine
+from typing import Any, NamedTuple, TypeAlias
+
+from contracts.specs import InstanceSpec
+from gateway import answers
+from gateway.session.conversation import Conversation
+from gateway.session.deps import Deps
+from gateway.session.ordering import Exchange
+from gateway.session.surroundings import Cluster
+from wire.codec import response_class
+from wire.framing import Buffer
+
+
+class Forward(NamedTuple):
+    """The request goes up, perhaps changed. Names in it are the tenant's; the rewrite follows."""
+
+    request: Any
+
+
+class Answer(NamedTuple):
+    """The request is answered here."""
+
+    response: Any
+
+
+class Encoded(NamedTuple):
+    """The request is answered here with a body that was encoded before."""
+
+    body: bytes
+
+
+class Unanswered(NamedTuple):
+    """The frame goes up in these buffers, and the broker says nothing to it: a Produce with acks=0."""
+
+    buffers: list[Buffer]
+
+
+Edited: TypeAlias = list[Buffer]
+"""The frame goes up in these buffers."""
+Outcome: TypeAlias = Forward | Answer
+
+
+class Later(NamedTuple):
+    """The outcome is known when somebody else has answered; the client's next request waits for it."""
+
+    work: Callable[[Deps], Coroutine[Any, Any, Outcome]]
+
+
+class Pending(NamedTuple):
+    """A request whose outcome is known later, and what is needed to settle it then."""
+
+    exchange: Exchange
+    head: bytes
+    later: Later
+
+
+class Call:
+    """One request of one connection, as its handler sees it."""
+
+    __slots__ = ("conversation", "exchange", "instance")
+
+    def __init__(self, conversation: Conversation, exchange: Exchange) -> None:
+        self.conversation = conversation
+        self.exchange = exchange
+        self.instance = conversation.instance
+        """The instance whose port the client came to."""
+
+    @property
+    def api_key(self) -> int:
+        """The request's API."""
+        return self.exchange.api_key
+
+    @property
+    def api_version(self) -> int:
+        """Its version."""
+        return self.exchange.api_version
+
+    @property
+    def spec(self) -> InstanceSpec:
+        """The instance's current spec."""
+        return self.instance.spec
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster it lives on."""
+        return self.conversation.host.cluster
+
+    @property
+    def node_id(self) -> int | None:
+        """The broker that the request goes to; None: whichever."""
+        return self.conversation.node_id
+
+    def refuses_topic(self, topic: str) -> bool:
+        """Whether the topic has a list of addresses and the client is on none of it."""
+        whitelist = self.instance.topic_whitelists.get(topic)
+        return whitelist is not None and not whitelist.admits(self.conversation.address)
+
+    def response(self, **known: Any) -> Any:
+        """A response to this request; fields its version does not have are left out."""
+        return answers.response(self.api_key, self.api_version, **known)
+
+    def answer(self, **known: Any) -> Answer:
+        """An answer made of what is known."""
+        return Answer(self.response(**known))
+
+    def has_response_field(self, name: str) -> bool:
+        """Whether responses of this version have a top-level field."""
+        return answers.has_field(response_class(self.api_key, self.api_version), name)

@@ -1,0 +1,55 @@
+"""What handlers may ask of others than their request, by name. Whoever hosts a session does it (`outside`).
+
+Only work that waits gets these: `Later` of `call`. Everything here may raise ConnectionStop.
+"""
+
+from collections.abc import Collection
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol
+
+from contracts.charging import ChargeRequest
+from wire.api_table import VersionRange
+
+
+class Charges(Protocol):
+    """The account of what is answered here."""
+
+    async def charge(self, request: ChargeRequest) -> int:
+        """Have it charged; answers throttle_time_ms, when the instance's turn has come."""
+
+
+class AsksVersions(Protocol):
+    """What the client's broker serves."""
+
+    async def versions(self) -> dict[int, VersionRange]:
+        """Ask it; one that restarts is waited for."""
+
+
+class AsksBrokers(Protocol):
+    """Requests of our own in the tenant's place and names."""
+
+    async def ask_any(self, request: Any) -> Any:
+        """The answer of whichever broker answers first."""
+
+
+class ChangesPartitions(Protocol):
+    """Requests that add partitions: counted and carried out one at a time per instance.
+
+    Passed through, a hundred of them at once would all see the same count, and the limit would be none.
+    """
+
+    def changing_partitions(self) -> AbstractAsyncContextManager[None]:
+        """One request of the instance at a time on this worker."""
+
+    async def partition_counts(self) -> dict[str, int]:
+        """Partitions of every topic of the instance."""
+
+    async def missing_topics(self, names: Collection[str]) -> set[str]:
+        """Which of these topics are not there."""
+
+    async def ask_controller(self, request: Any) -> Any:
+        """The controller's answer to a request, both in the tenant's names."""
+
+
+class Deps(Charges, AsksVersions, AsksBrokers, ChangesPartitions, Protocol):
+    """All of it: what a host has to bring."""

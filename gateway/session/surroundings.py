@@ -1,0 +1,111 @@
+"""What a session asks of its surroundings, by name: the instance it serves, its cluster, its host."""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Protocol, TypeAlias
+
+from contracts.specs import ClusterSpec, InstanceSpec
+from gateway.injected_faults import ActiveFaults
+from gateway.kept_answers import KeptAnswers
+from gateway.session.ordering import Exchange, Trace
+from gateway.whitelist import Whitelist
+from traffic.turns import Turn
+from wire.api_table import VersionRange
+from wire.scope import Scope, View
+
+VersionsKey: TypeAlias = tuple[int | None, int, bool]
+"""Node, version of the request, and whether the instance has old clients."""
+
+
+class Instance(Protocol):
+    """The instance whose port the client came to. A new revision of its spec changes it in place."""
+
+    held_back_bytes: int
+    """Of requests that injected faults keep waiting, as far as they were read."""
+
+    @property
+    def spec(self) -> InstanceSpec:
+        """Its current spec."""
+
+    @property
+    def scope(self) -> Scope:
+        """What its names have in front at brokers."""
+
+    @property
+    def view(self) -> View:
+        """The cluster as the tenant sees it."""
+
+    @property
+    def turn(self) -> Turn:
+        """Its place in the host's order."""
+
+    @property
+    def request_bytes_max(self) -> int:
+        """The longest frame it may send."""
+
+    @property
+    def passes_produce(self) -> bool:
+        """Whether a Produce goes up as it comes, but for names."""
+
+    @property
+    def topic_whitelists(self) -> Mapping[str, Whitelist]:
+        """Of topics that have one of their own."""
+
+    @property
+    def kept_answers(self) -> KeptAnswers:
+        """Answers of Metadata that may be given again."""
+
+    @property
+    def faults(self) -> ActiveFaults | None:
+        """What the tenant has injected."""
+
+    @property
+    def requests(self) -> Counter[int]:
+        """Requests begun, by API."""
+
+    def collect(self, size_bytes: int) -> None:
+        """Take from the budget for half-received requests. Raises: ConnectionStop when it is spent."""
+
+    def release(self, size_bytes: int) -> None:
+        """Give back to the budget."""
+
+
+class Cluster(Protocol):
+    """What is known of the brokers without asking them."""
+
+    encoded_versions: dict[VersionsKey, bytes]
+    """ApiVersions response bodies: every connection asks for one first."""
+
+    @property
+    def spec(self) -> ClusterSpec:
+        """Which brokers there are."""
+
+    def known_versions(self, node_id: int | None) -> dict[int, VersionRange] | None:
+        """What a broker serves, when it has been asked already; for the bootstrap listener, what all do."""
+
+
+class Host(Protocol):
+    """The process around the session, which has the clock and the account."""
+
+    @property
+    def cluster(self) -> Cluster:
+        """Where the instance lives."""
+
+    def turn_is_over(self) -> bool:
+        """Whether the instance has used up its turn: others are served before more is handled."""
+
+    def throttle_ms(self, api_key: int) -> int:
+        """throttle_time_ms of a reply that leaves now; it counts as told."""
+
+    def waited(self, api_key: int, waited_ns: int) -> None:
+        """A request had to wait for the instance's turn."""
+
+    def answered_here(self, exchange: Exchange) -> None:
+        """The answer to a request is made, without a broker."""
+
+
+class Traces(Protocol):
+    """Decides which requests of one connection are traced."""
+
+    def begin(self, frame: memoryview) -> Trace | None:
+        """A request begins: `frame` is what is here of it, its head at least. None: it is not traced."""
