@@ -168,7 +168,9 @@ class Console:
         tasks.spawn("feed", self.feed.run)
         tasks.spawn("port-releases", lambda: self.feed.run_port_releases(self.office))
         tasks.spawn("injected-faults", lambda: self.faults.run(self.office))
-        tasks.spawn("wake-ups", WakeUps(self.redis, self.store, self.feed).run)
+        shared = self.shared
+        told = (lambda: False) if shared is None else (lambda: shared.is_listening)
+        tasks.spawn("wake-ups", WakeUps(self.redis, self.store, self.feed, database_tells=told).run)
 
     def start(self, tasks: Supervised) -> None:
         """Start what calls the brokers, on the loop of the console's routes."""

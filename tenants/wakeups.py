@@ -1,10 +1,11 @@
 """What another control process commits wakes the polls of this one: by Redis at once, else by looking.
 
-Looking is one read of the database a second, and every ten seconds while Redis is listened to: what Redis
-says may be lost, what the database says is not.
+Looking is one read of the database a second, and every ten seconds while Redis or Postgres is listened to:
+what Redis says may be lost, and so may a connection; what the database says is not.
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import Final
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -20,7 +21,7 @@ from tenants.waiting import wait_until
 _log = get_logger(__name__)
 _CHANNEL: Final = "portico:feed"
 LOOK_S: Final = 1.0
-"""Between two looks at the database for what other control processes committed, without Redis."""
+"""Between two looks at the database for what other control processes committed, while nobody would tell."""
 _LOOK_LISTENING_S: Final = 10.0
 _REST_S: Final = 0.05
 """Between two times that Redis wakes everybody, however much is said there."""
@@ -35,11 +36,14 @@ class WakeUps:
         store: Store,
         feed: Feed,
         *,
+        database_tells: Callable[[], bool],
         look_s: float = LOOK_S,
         look_listening_s: float = _LOOK_LISTENING_S,
     ) -> None:
+        """`database_tells` says whether the database itself wakes the polls now."""
         self._store = store
         self._feed = feed
+        self._database_tells = database_tells
         self._look_s = look_s
         self._look_listening_s = look_listening_s
         self._woken = asyncio.Event()
@@ -76,13 +80,18 @@ class WakeUps:
 
     async def _look(self) -> None:
         seen: tuple[str, int] | None = None
+        looked_s = self._loop.time()
         while True:
-            await wait_until(self._woken, self._look_listening_s if self.is_listening else self._look_s)
+            await wait_until(self._woken, self._look_s)
             if self._woken.is_set():
                 self._woken.clear()
                 self._feed.awake()
                 await asyncio.sleep(_REST_S)
                 continue
+            is_told = self.is_listening or self._database_tells()
+            if is_told and self._loop.time() - looked_s < self._look_listening_s:
+                continue
+            looked_s = self._loop.time()
             now = await asyncio.to_thread(self._position)
             if now is not None and now != seen:
                 seen = now

@@ -102,14 +102,13 @@ def add_session(
 
 def session(connection: Connection, token_sha256: str, now_ms: int) -> tuple[User, int] | None:
     """(whose session a token is, when it ends in epoch ms), if it has not ended."""
-    table = schema.sessions
+    sessions, users = schema.sessions, schema.users
     row = connection.execute(
-        select(table.c.user_name, table.c.expires_at_ms).where(
-            table.c.token_sha256 == token_sha256, table.c.expires_at_ms > now_ms
-        )
+        select(users.c.name, users.c.tenant, users.c.role, users.c.password_hash, sessions.c.expires_at_ms)
+        .join(users, users.c.name == sessions.c.user_name)
+        .where(sessions.c.token_sha256 == token_sha256, sessions.c.expires_at_ms > now_ms)
     ).first()
-    found = None if row is None else user(connection, row.user_name)
-    return None if row is None or found is None else (found, row.expires_at_ms)
+    return None if row is None else (User(*row[:4]), row.expires_at_ms)
 
 
 def end_session(connection: Connection, token_sha256: str) -> None:

@@ -66,6 +66,7 @@ class Store:
         is_postgres = engine.dialect.name == "postgresql"
         snapshot = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
         self._reader = engine.execution_options(**snapshot) if is_postgres else engine
+        self._glancer = engine.execution_options(isolation_level="AUTOCOMMIT") if is_postgres else engine
 
     @classmethod
     def open(cls, url: str) -> "Store":
@@ -103,6 +104,12 @@ class Store:
     def read(self) -> Iterator[Connection]:
         """A consistent view."""
         with _faults(), self._reader.connect() as connection, connection.begin():
+            yield connection
+
+    @contextmanager
+    def glance(self) -> Iterator[Connection]:
+        """For one query, which sees one state by itself: Postgres is asked once, not thrice."""
+        with _faults(), self._glancer.connect() as connection, connection.begin():
             yield connection
 
     @contextmanager

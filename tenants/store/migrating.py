@@ -4,6 +4,7 @@ A migration either expands (adds what older releases need not know) or contracts
 release uses). One that contracts says so with `contract`, and processes older than that stop (ADR-0023).
 """
 
+from functools import cache
 from importlib.resources import as_file, files
 from typing import Final
 
@@ -28,8 +29,9 @@ class SchemaIsNewer(Exception):  # noqa: N818 - a state of the database
         self.found = found
 
 
+@cache
 def head() -> str:
-    """The newest schema that this release knows."""
+    """The newest schema that this release knows. Every migration is run as a module to find it, once."""
     with as_file(files("tenants.store") / "migrations") as folder:
         newest = ScriptDirectory(str(folder)).get_current_head()
     assert newest is not None, "there are migrations"

@@ -2,8 +2,10 @@
 
 from typing import Any, Final
 
-from sqlalchemy import URL, Engine, create_engine, make_url
-from sqlalchemy.exc import ArgumentError
+from sqlalchemy import URL, Engine, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError, InvalidatePoolError
+
+from runtime.clock import monotonic_ms
 
 DRIVER: Final = "postgresql+psycopg"
 CONNECT_TIMEOUT_S: Final = 5
@@ -16,6 +18,10 @@ _UNANSWERED_MS: Final = 10_000
 _STATEMENT_MS: Final = 30_000
 _LOCK_MS: Final = 5_000
 """A writer waits so long for the writer before it."""
+_RESTED_MS: Final = 1_000
+"""A connection that nobody used for so long is asked for a sign of life before it is used: each time, that
+would cost as much as what most requests ask. When one turns out lost, all are made anew."""
+_USED_MS: Final = "used_ms"
 _IDLE_IN_TRANSACTION_MS: Final = 15_000
 """A writer that stopped half-way (a paused process) gives its turn up after so long."""
 
@@ -64,15 +70,34 @@ def make_engine(url: str) -> Engine:
         idle_in_transaction_session_timeout=_IDLE_IN_TRANSACTION_MS,
         timezone="UTC",
     )
-    return create_engine(
+    engine = create_engine(
         url,
         connect_args={"application_name": "portico", **arguments},
         isolation_level="READ COMMITTED",
-        pool_pre_ping=True,
         pool_size=_CONNECTIONS,
         max_overflow=_CONNECTIONS_MORE,
         pool_timeout=POOL_TIMEOUT_S,
     )
+    _look_at_rested(engine)
+    return engine
+
+
+def _look_at_rested(engine: Engine) -> None:
+    """Lost connections are noticed before they are used, unless they were used just now."""
+
+    @event.listens_for(engine, "checkin")
+    def _on_checkin(_connection: Any, record: Any) -> None:
+        record.info[_USED_MS] = monotonic_ms()
+
+    @event.listens_for(engine, "checkout")
+    def _on_checkout(connection: Any, record: Any, _proxy: Any) -> None:
+        used_ms = record.info.get(_USED_MS)
+        if used_ms is None or monotonic_ms() - used_ms < _RESTED_MS:
+            return
+        try:
+            engine.dialect.do_ping(connection)
+        except engine.dialect.loaded_dbapi.Error as error:
+            raise InvalidatePoolError from error  # the pool makes another one
 
 
 def driver_arguments(url: URL) -> dict[str, Any]:

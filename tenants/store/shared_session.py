@@ -26,6 +26,8 @@ _TERM: Final = "office_term"
 _TICK_S: Final = 1.0
 _IDLE_MS: Final = 3_000
 """The server ends a session that says nothing for so long: its process stands still, or is gone."""
+_FRESH_MS: Final = 3_000
+"""A server that answered within this still tells of news."""
 _BACKOFF_FIRST_S: Final = 0.2
 _BACKOFF_LAST_S: Final = 2.0
 LIVES_MS: Final = 10_000
@@ -88,6 +90,7 @@ class SharedSession:
         self._since_ms: int | None = None
         self._term = 0
         self._was_connected = False
+        self._answered_ms: int | None = None
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="shared-session", daemon=True)
 
@@ -95,6 +98,12 @@ class SharedSession:
     def since_ms(self) -> int | None:
         """Epoch time since which this process holds the office; 0: since its start; None: it does not."""
         return self._since_ms
+
+    @property
+    def is_listening(self) -> bool:
+        """Whether what others commit is heard at once."""
+        answered_ms = self._answered_ms
+        return answered_ms is not None and monotonic_ms() - answered_ms < _FRESH_MS
 
     def holds(self, connection: Connection) -> bool:
         """Whether nobody took the office since, in a write transaction."""
@@ -124,7 +133,7 @@ class SharedSession:
             finally:
                 if self._since_ms is not None:
                     _log.warning("jobs are another process's business now")
-                self._since_ms = None
+                self._since_ms = self._answered_ms = None
             self._stopping.wait(backoff_s)
             backoff_s = min(backoff_s * 2, _BACKOFF_LAST_S)
 
@@ -141,6 +150,7 @@ class SharedSession:
 
     def _serve(self, session: "psycopg.Connection[tuple[Any, ...]]") -> None:
         session.execute(f"LISTEN {FEED_CHANNEL}")
+        self._answered_ms = monotonic_ms()
         self._changed()  # what was told while nobody listened
         next_ms = 0
         while not self._stopping.is_set():
@@ -159,6 +169,7 @@ class SharedSession:
             f" WHERE id <> %s AND {_NOW} - heard_at_ms < %s",
             (self._identity, _FORGET_MS),
         ).fetchall()
+        self._answered_ms = monotonic_ms()
         self._hear([Said(told, max(0, age_ms)) for told, age_ms in rows])
         self._watch_schema(session)
         if self._since_ms is None:

@@ -137,7 +137,7 @@ class Accounts:
         found = self._memory.find("session", hashed)
         if found is None:
             now_ms = epoch_ms()
-            with self._store.read() as connection:
+            with self._store.glance() as connection:
                 session = accounts.session(connection, hashed, now_ms)
             if session is None:
                 return None
@@ -151,7 +151,7 @@ class Accounts:
         found = self._memory.find("key", hashed)
         now_ms = epoch_ms()
         if found is None:
-            with self._store.read() as connection:
+            with self._store.glance() as connection:
                 key = accounts.key_by_secret(connection, hashed)
             if key is None:
                 return None
@@ -175,7 +175,7 @@ class Accounts:
                 raise Forbidden("only operators act for another tenant: leave ?tenant= out")
             return caller.tenant
         tenant = asked or DEFAULT_TENANT
-        with self._store.read() as connection:
+        with self._store.glance() as connection:
             if name_fault(tenant) is not None or not accounts.tenant_exists(connection, tenant):
                 raise NotFound(f"there is no tenant '{tenant[:80]}'")
         return tenant
@@ -205,7 +205,7 @@ class Accounts:
 
     def keys(self, tenant: str, after: str | None, limit: int) -> list[Key]:
         """The keys of a tenant."""
-        with self._store.read() as connection:
+        with self._store.glance() as connection:
             return accounts.keys(connection, tenant, after, limit)
 
     def create_key(self, caller: Caller, tenant: str, name: str, role: Role) -> tuple[Key, str]:

@@ -42,11 +42,25 @@ async def planes(make_console: Callable[..., Console]) -> AsyncIterator[tuple[Co
 class Woken:
     """How often a feed's polls were woken by others, and the tasks that do it."""
 
-    def __init__(self, plane: Console, link: RedisLink | None, look_s: float, listening_s: float) -> None:
+    def __init__(
+        self,
+        plane: Console,
+        link: RedisLink | None,
+        look_s: float,
+        listening_s: float,
+        database_tells: Callable[[], bool] = lambda: False,
+    ) -> None:
         self.times = 0
         self._awake = plane.feed.awake
         plane.feed.awake = self._count  # type: ignore[method-assign]
-        self.wakeups = WakeUps(link, plane.store, plane.feed, look_s=look_s, look_listening_s=listening_s)
+        self.wakeups = WakeUps(
+            link,
+            plane.store,
+            plane.feed,
+            database_tells=database_tells,
+            look_s=look_s,
+            look_listening_s=listening_s,
+        )
         self.tasks = Supervised()
         self.tasks.spawn("wake-ups", self.wakeups.run)
 
@@ -103,6 +117,26 @@ async def test_without_redis_by_looking(planes: tuple[Console, Console]) -> None
     assert (await _poll_beside_a_change(planes, "one")).clusters
     for one in both:
         await one.tasks.aclose()
+
+
+async def test_while_the_database_tells_nobody_looks_and_at_once_when_it_does_not(
+    planes: tuple[Console, Console],
+) -> None:
+    asked = [0]
+    tells = True
+
+    def database_tells() -> bool:
+        asked[0] += 1
+        return tells
+
+    woken = Woken(planes[1], None, 0.01, NEVER_S, database_tells)
+    with planes[0].store.write() as connection:
+        touch_cluster(connection, "builtin-1", 1)
+    await _until(lambda: asked[0] > 20)
+    assert woken.times == 0, "the first look would have found something"
+    tells = False
+    await _until(lambda: woken.times == 1)
+    await woken.tasks.aclose()
 
 
 @pytest.mark.parametrize("trouble", ["killed", "stands still"])
