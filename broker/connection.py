@@ -1,8 +1,7 @@
 """One client connection: raw non-blocking socket, one request handled at a time, nothing read while it is.
 
-Frames that arrive whole are handled in the server's shared buffer without a copy; the rest is gathered in a
-buffer of `ReceiveMemory`. The socket is left unread while a request is in flight, a reply is not yet taken
-by the kernel, the channel is muted, or memory has run out.
+Frames that arrive whole are handled in the server's shared buffer, the rest is gathered in `ReceiveMemory`.
+The socket is left unread while a request is in flight, a reply not taken, the channel muted, memory used up.
 """
 
 import asyncio
@@ -55,6 +54,7 @@ class Connection:
         "_frame_ms",
         "_handling",
         "_held",
+        "_more_behind",
         "_mute",
         "_mute_timer",
         "_outbox",
@@ -105,8 +105,8 @@ class Connection:
         """Whose receive memory our buffers are."""
         self._expects_large = False
         self._frame_ms = self._stalled_ms = 0
-        self._handling = False
-        """Frames are being handled further up the stack: that loop goes on by itself."""
+        self._handling = self._more_behind = False
+        """Frames are handled further up the stack, by a loop that goes on by itself; more are here."""
         self._held: bytearray | None = None
         """Holds the frame of the call that is being handled; may be `_buffer`."""
         self._mute: Mute | None = None
@@ -276,8 +276,7 @@ class Connection:
             self._frame_ms = self._stalled_ms = 0
 
     def _handle_frames(self, view: memoryview, start: int, end: int) -> int:
-        """Handle whole frames while nothing is in flight, as nothing is now; returns where the unhandled
-        bytes begin."""
+        """Handle whole frames while nothing is in flight; returns where the unhandled bytes begin."""
         handled = 0
         self._handling = True
         while end - start >= 4 and (not handled or self._may_read):
@@ -303,9 +302,12 @@ class Connection:
             handled += 1
             self._expects_large = size > _LARGE_FRAME_BYTES
             self.idle_ms = 0
+            self._more_behind = end - start > 4 + size
             self._server.dispatch(self, view[start + 4 : start + 4 + size])
             start += 4 + size
-        self._handling = False
+        self._handling = self._more_behind = False
+        if self._outbox.collected:
+            self._transmit([])
         return start
 
     def _is_turn_over(self) -> bool:
@@ -414,6 +416,8 @@ class Connection:
         self._transmit([part])
 
     def _transmit(self, parts: list[ReplyPart]) -> None:
+        if self._more_behind and len(parts) == 1 and self._outbox.collect(parts[0]):
+            return
         before = self._outbox.sent_bytes
         try:
             done = self._outbox.send(parts)
@@ -439,15 +443,9 @@ class Connection:
             self._flush()
 
     def _flush(self) -> None:
-        before = self._outbox.sent_bytes
-        try:
-            done = self._outbox.flush()
-        except PeerGone:
-            self.close(CloseCause.CLIENT_RESET)
-            return
-        self._server.metrics.bytes_out += self._outbox.sent_bytes - before
+        self._transmit([])
         self.idle_ms = 0
-        if done:
+        if not self._outbox and not self.is_closed:
             self._watch.stop_writing()
             self._resume()
 
@@ -563,6 +561,8 @@ class Connection:
 
     def close(self, cause: CloseCause) -> None:
         """Close now; queued replies are dropped. Closing again does nothing."""
+        if self._outbox.collected:
+            self._transmit([])  # which may find that the peer is gone
         if self.is_closed:
             return
         self.is_closed = True

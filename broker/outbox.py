@@ -10,6 +10,8 @@ from broker.call import ReplyPart
 _TURN_BYTES: Final = 4 * 1024 * 1024
 """What one connection may send before others get their turn."""
 _IOV_MAX: Final = 64
+_COLLECTED_BYTES_MAX: Final = 64 * 1024
+"""Of answers that wait for those behind them: more leave at once."""
 
 
 class PeerGone(Exception):  # noqa: N818 - a fact about the peer
@@ -19,23 +21,41 @@ class PeerGone(Exception):  # noqa: N818 - a fact about the peer
 class Outbox:
     """Queued parts of replies and how far the first of them has been sent."""
 
-    __slots__ = ("_first_sent", "_socket", "parts", "sent_bytes")
+    __slots__ = ("_collected_bytes", "_first_sent", "_socket", "collected", "parts", "sent_bytes")
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
         self.parts: deque[ReplyPart] = deque()
         """What has not left; to be asked, not changed."""
         self._first_sent = 0
+        self.collected: list[bytes] = []
+        """What leaves with the next `send`, before it; to be asked, not changed."""
+        self._collected_bytes = 0
         self.sent_bytes = 0
 
     def __bool__(self) -> bool:
         return bool(self.parts)
+
+    def collect(self, part: ReplyPart) -> bool:
+        """Keep an answer for the ones behind it: in one piece they cost us, the gateway and the client one
+        call. False: it is too much, or of a file, and was not kept."""
+        if not isinstance(part, bytes):
+            return False
+        self._collected_bytes += len(part)
+        if self._collected_bytes > _COLLECTED_BYTES_MAX:
+            return False
+        self.collected.append(part)
+        return True
 
     def send(self, parts: list[ReplyPart]) -> bool:
         """Queue parts and send what the socket takes now; True when everything has left.
 
         Raises: PeerGone.
         """
+        if self.collected:
+            parts = [b"".join(self.collected), *parts]
+            self.collected.clear()
+        self._collected_bytes = 0
         if len(parts) == 1 and not self.parts and isinstance(parts[0], bytes):
             return self._send_only(parts[0])
         self.parts.extend(parts)
@@ -114,4 +134,5 @@ class Outbox:
     def clear(self) -> None:
         """Drop what is queued: the connection is closed."""
         self.parts.clear()
+        self.collected.clear()
         self._first_sent = 0

@@ -191,3 +191,33 @@ def test_a_step_ends_when_its_instances_turn_does(tmp_path: Path, monkeypatch: p
             client.receive_frame()
     assert sum(steps) >= 30
     assert max(steps) <= 4, steps
+
+
+def test_answers_to_what_came_together_leave_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = count(step=1_000)
+    monkeypatch.setitem(Pacing.__init__.__kwdefaults__, "clock_ns", lambda: next(clock))
+    with _Loop(tmp_path) as loop:
+        with _client(loop.port, "") as operator:
+            create_topic(operator, _TOPIC)
+        with _client(loop.port, "iaaaaaaaaaaa/192.0.2.1:5") as client:
+            frame = _framed(produce_body(_TOPIC, 0, _BATCHES["one record"], acks=-1))
+            client.socket.sendall(frame)
+            client.receive_frame()
+            before = loop.counter.calls.copy()
+            client.socket.sendall(frame * _REQUESTS)
+            answers = [client.receive_frame() for _ in range(_REQUESTS)]
+            sent = loop.counter.calls - before
+    assert sent["send"] + sent["sendmsg"] <= _REQUESTS // 5, sent
+    assert len(answers) == _REQUESTS
+
+
+def test_answers_that_were_collected_leave_before_a_hostile_frame_closes(tmp_path: Path) -> None:
+    with _Loop(tmp_path) as loop, _client(loop.port, "iaaaaaaaaaaa/192.0.2.1:5") as client:
+        asked = framed_request(request(18, 0), 1, "counted")
+        client.socket.sendall(asked * 3 + b"\x7f\xff\xff\xff" + b"\0" * 16)
+        for _ in range(3):
+            assert client.receive_frame()
+        with pytest.raises((OSError, EOFError)):
+            client.receive_frame()

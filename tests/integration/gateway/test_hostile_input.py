@@ -279,7 +279,7 @@ async def test_two_thousand_idle_connections_cost_little(gateway: RunningGateway
         )
         for _ in range(IDLE):
             writers.append((await asyncio.open_connection("127.0.0.1", gateway.port(A)))[1])
-        await until(lambda: gateway.connections(A) == IDLE, 60)
+        await until(lambda: gateway.connections(A) == IDLE, 180)
         held = (
             sum(one.size for one in tracemalloc.take_snapshot().filter_traces(ours).statistics("filename"))
             - before
@@ -289,7 +289,7 @@ async def test_two_thousand_idle_connections_cost_little(gateway: RunningGateway
         await (await gateway.client(B)).call(metadata())
         for writer in writers:
             writer.transport.abort()
-        await until(lambda: gateway.connections(A) == 0, 60)
+        await until(lambda: gateway.connections(A) == 0, 180)
     finally:
         tracemalloc.stop()
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
