@@ -17,6 +17,7 @@ from runtime.config import environment
 
 _SERVE_TIMEOUT_S: Final = 30.0
 _TRIES: Final = 3
+_ANSWER_TIMEOUT_S: Final = 30.0
 _RETRY_S: Final = 1.0
 
 
@@ -43,18 +44,20 @@ def locate(data_dir: Path) -> tuple[str, str]:
 class Console:
     """A client of one console, used as a context manager."""
 
-    def __init__(self, url: str, key: str, tenant: str | None = None) -> None:
+    def __init__(
+        self, url: str, key: str, tenant: str | None = None, *, timeout_s: float = _ANSWER_TIMEOUT_S
+    ) -> None:
         self.url = url.rstrip("/")
         self._tenant = tenant
         self._http = httpx.Client(
-            base_url=self.url, headers={"Authorization": f"Bearer {key}"}, timeout=30.0, trust_env=False
+            base_url=self.url, headers={"Authorization": f"Bearer {key}"}, timeout=timeout_s, trust_env=False
         )
 
     @classmethod
-    def of(cls, data_dir: Path, tenant: str | None = None) -> Self:
+    def of(cls, data_dir: Path, tenant: str | None = None, *, timeout_s: float = _ANSWER_TIMEOUT_S) -> Self:
         """The console that a command should talk to."""
         url, key = locate(data_dir)
-        return cls(url, key, tenant)
+        return cls(url, key, tenant, timeout_s=timeout_s)
 
     def __enter__(self) -> Self:
         return self

@@ -32,6 +32,8 @@ from runtime.process import OTHERS, raise_file_limit
 
 _DISK_FREE_BYTES_MIN: Final = 1_000_000_000
 _FILES_MIN: Final = 4096
+_HEALTH_TIMEOUT_S: Final = 5.0
+"""A console that says nothing for so long, not even how it is, stands still."""
 _DAMAGED_SHOWN: Final = 10
 _ALONE: Final = (
     "there is no other replica: consumers get CORRUPT_MESSAGE there; restore the files, or move groups "
@@ -194,8 +196,9 @@ def _zookeeper(hosts: str) -> Iterator[Finding]:
 
 def _console(data_dir: Path) -> Iterator[Finding]:
     try:
-        with Console.of(data_dir, "*") as console:
+        with Console.of(data_dir, timeout_s=_HEALTH_TIMEOUT_S) as console:
             health = console.get("health")
+        with Console.of(data_dir, "*") as console:
             instances = console.all_items("instances")
             absent = console.get("absent-instances")["items"] if health.get("absent_instances") else []
             deleted = console.all_items("deleted-instances")

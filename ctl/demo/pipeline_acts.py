@@ -234,5 +234,6 @@ def advise(demo: Demo) -> Seen:
     """A size that fits what is to come, with the reason."""
     with demo.job("advise") as run:
         given = advise_into(run, Reach(demo.data_dir, None, None), instance=demo.instance["id"])
+    assert given is not None, "the demo has an instance"
     [row] = given.advised.advice
     return Seen("advice", row.reason)

@@ -32,11 +32,17 @@ class Given(NamedTuple):
 
 def advise_into(
     run: JobRun, reach: Reach, tenant: str | None = None, instance: str | None = None, sample_s: float = 5.0
-) -> Given:
-    """Advise on all instances, those of a tenant, or one. Raises: CommandError, PipelineError."""
+) -> Given | None:
+    """Advise on all instances, those of a tenant, or one; None: there is none yet.
+
+    Raises: CommandError, PipelineError.
+    """
+    found = _instances(run, reach.data_dir, tenant, instance)
+    if not found:
+        run.progress.figures(instances=0, moves=0)
+        return None
     from pipeline.advice.job import advise as advise_job
 
-    found = _instances(run, reach.data_dir, tenant, instance)
     advised = advise_job(
         run.spark,
         run.layout,
@@ -54,10 +60,7 @@ def _instances(run: JobRun, data_dir: Path, tenant: str | None, instance: str | 
     if instance is not None:
         return [run.instance(instance)]
     with Console.of(data_dir, tenant or "*") as console:
-        found = console.all_items("instances")
-    if not found:
-        raise CommandError("there is no instance to advise on: create one with `portico instance create`")
-    return found
+        return console.all_items("instances")
 
 
 def _bought(view: Any) -> "Bought":

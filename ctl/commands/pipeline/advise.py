@@ -50,13 +50,18 @@ def advise(
         show(given)
 
 
-def show(given: Given) -> None:
+def show(given: Given | None) -> None:
     """For people."""
+    if given is None:
+        terminal().print("There is no instance to advise on: create one with `portico instance create`.")
+        return
     _show_sizes(given.advised.advice, given.names)
     _show_moves(given)
 
 
-def _document(given: Given, *, details: bool) -> dict[str, Any]:
+def _document(given: Given | None, *, details: bool) -> dict[str, Any]:
+    if given is None:
+        return {"advice": [], "moves": [], "plans": {}}
     from pipeline.advice.job import forecast_rows, skew_rows
 
     advised = given.advised

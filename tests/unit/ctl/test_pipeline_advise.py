@@ -2,13 +2,19 @@
 
 import datetime
 import json
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
+from typing import Any
 
+import msgspec
 import pytest
 
 from contracts.advice import AdviceRow, MoveRow, Urgency
+from contracts.pipeline import JobState, JobStatus
 from contracts.quota import Direction
-from ctl.commands.pipeline.advise import _document, show
+from ctl.commands.pipeline.advise import _document, advise, show
 from ctl.pipeline.advising import Given, write_plans
 from ctl.tools.reassignment_plan import decode
 from pipeline.advice.job import Advised
@@ -85,3 +91,47 @@ def test_json_is_plain(given: Given) -> None:
     assert document["advice"][0]["run_date"] == "2026-11-21"
     assert [row["partition"] for row in document["moves"]] == [0, 4]
     assert set(_document(given, details=False)) == {"advice", "moves", "plans"}
+
+
+@pytest.fixture
+def empty_console(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[JobStatus]]:
+    """A console without instances, and what it was told of runs."""
+    statuses: list[JobStatus] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            assert self.path.partition("?")[0] == "/v1/instances"
+            self._answer(b'{"items": [], "next_cursor": null}')
+
+        def do_PUT(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            statuses.append(msgspec.json.decode(body, type=JobStatus))
+            self._answer(b"{}")
+
+        def _answer(self, body: bytes) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    Thread(target=server.serve_forever, daemon=True).start()
+    monkeypatch.setenv("PORTICO_URL", f"http://127.0.0.1:{server.server_port}")
+    monkeypatch.setenv("PORTICO_API_KEY", "pk_test")
+    yield statuses
+    server.shutdown()
+    server.server_close()
+
+
+def test_without_instances_there_is_nothing_to_advise_and_nothing_has_failed(
+    empty_console: list[JobStatus], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: dict[str, Any] = {"instance": None, "sample_s": 0, "tenant": None, "data_dir": tmp_path}
+    advise(**asked, bootstrap=None, secret_file=None, as_json=False)
+    assert "There is no instance to advise on" in capsys.readouterr().out
+    advise(**asked, bootstrap=None, secret_file=None, as_json=True)
+    assert json.loads(capsys.readouterr().out) == {"advice": [], "moves": [], "plans": {}}
+    assert empty_console[-1].state is JobState.SUCCEEDED
+    assert empty_console[-1].figures == {"instances": 0, "moves": 0}
