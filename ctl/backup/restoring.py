@@ -78,7 +78,7 @@ def restore(places: Places, archive: Path, wishes: Wishes, now_ms: int, tell: Te
         raise CommandError(str(fault)) from fault
     with ExitStack() as stack:
         stack.callback(reader.close)
-        stack.enter_context(_alone(places))
+        stack.enter_context(_alone(places, wishes))
         secrets = _secrets(reader, wishes)
         secret = _accepted_secret(places, reader, secrets, wishes)
         try:
@@ -130,15 +130,18 @@ def _restore(
 
 
 @contextmanager
-def _alone(places: Places) -> Iterator[None]:
-    """No process of the data directory runs, and none starts meanwhile. Raises: CommandError."""
+def _alone(places: Places, wishes: Wishes) -> Iterator[None]:
+    """No process of the data directory or of named logs runs, none starts meanwhile. Raises: CommandError."""
     layout = places.layout
     pid, others = running_pid(layout), left(layout)
     if pid is not None or others:
         who = f"process {pid}" if pid is not None else ", ".join(sorted(others))
         raise CommandError(f"a stack runs on {layout.data_dir} ({who}): stop it first (`portico down`)")
     layout.data_dir.mkdir(parents=True, exist_ok=True)
-    locks = [layout.lock_file, *(path / LOCK for path in layout.log_directories())]
+    logs = dict.fromkeys(
+        [*layout.log_directories(), *(path for each in wishes.logs.values() for path in each)]
+    )
+    locks = [layout.lock_file, *(path / LOCK for path in logs)]
     with ExitStack() as stack:
         for path in locks:
             file = stack.enter_context(path.open("a"))

@@ -41,14 +41,24 @@ def take(places: Places, stream: IO[bytes], passphrase: str | None, now_ms: int,
 
     Raises: CommandError, OSError.
     """
+    secret = _secret(places)
+    with ArchiveWriter(stream) as archive:
+        return _take(places, archive, secret, passphrase, now_ms, tell)
+
+
+def named(places: Places) -> str:
+    """What names the deployment in archives. Raises: CommandError."""
+    return deployment_of(_secret(places))
+
+
+def _secret(places: Places) -> str:
     secret = places.secret()
     if secret is None:
         raise CommandError(
             f"there is no deployment's secret in {places.secret_file}: name its data directory with "
             "--data-dir, or the file with --secret-file"
         )
-    with ArchiveWriter(stream) as archive:
-        return _take(places, archive, secret, passphrase, now_ms, tell)
+    return secret
 
 
 def _take(

@@ -1,11 +1,9 @@
 """`portico backup` and `portico restore`: what the logs of brokers do not hold, in one file."""
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 import typer
@@ -17,6 +15,9 @@ from ctl.output import print_facts, print_json
 from runtime.clock import epoch_ms
 from runtime.config import environment
 from runtime.logs import configure
+
+if TYPE_CHECKING:
+    from ctl.backup.places import Places
 
 PASSPHRASE: Final = "PORTICO_BACKUP_PASSPHRASE"
 _STDOUT: Final = "-"
@@ -39,11 +40,22 @@ PassphraseFile = Annotated[
 
 
 def backup(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A new file, or - for stdout.")],
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE", help="A new file, - for stdout, or a directory for a file of its own."
+        ),
+    ],
     check: Annotated[bool, typer.Option("--check", help="Verify FILE instead of writing it.")] = False,
     no_secrets: Annotated[
         bool, typer.Option("--no-secrets", help="Without the deployment's secret: it is kept elsewhere.")
     ] = False,
+    keep: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", min=1, help="In a directory: then remove this deployment's backups but the last N."
+        ),
+    ] = None,
     passphrase_file: PassphraseFile = None,
     database_url: DatabaseUrl = None,
     zookeeper: ZooKeeper = None,
@@ -60,7 +72,6 @@ def backup(
         _check(Path(file), as_json=as_json)
         return
     from ctl.backup.places import Named, find_places
-    from ctl.backup.taking import described, take
 
     passphrase = _passphrase(passphrase_file)
     if passphrase is None and not no_secrets:
@@ -68,17 +79,54 @@ def backup(
             f"secrets are sealed with a passphrase: --passphrase-file or {PASSPHRASE}; or say --no-secrets "
             "and keep DATA/internal.key elsewhere"
         )
+    if keep is not None and not Path(file).is_dir():
+        raise usage(f"--keep removes older backups in a directory: {file} is none")
     places = find_places(
         data_dir.resolve(), Named(database_url=database_url, zookeeper=zookeeper, secret_file=secret_file)
     )
-    with _target(file) as stream:
-        manifest = take(places, stream, None if no_secrets else passphrase, epoch_ms(), _tell)
+    sealed_with = None if no_secrets else passphrase
     if file == _STDOUT:
-        return
+        _to_stdout(places, sealed_with)
+    else:
+        _to_file(places, Path(file), sealed_with, keep, as_json=as_json)
+
+
+def _to_stdout(places: "Places", passphrase: str | None) -> None:
+    from ctl.backup.taking import take
+
+    if sys.stdout.isatty():
+        raise usage("a backup is no text: name a file, or give stdout to a pipe")
+    take(places, sys.stdout.buffer, passphrase, epoch_ms(), _tell)
+    sys.stdout.buffer.flush()
+
+
+def _to_file(
+    places: "Places", file: Path, passphrase: str | None, keep: int | None, *, as_json: bool
+) -> None:
+    from ctl.backup import directory, noting
+    from ctl.backup.archive import new_file
+    from ctl.backup.taking import described, named, take
+
+    started_at_ms = epoch_ms()
+    if file.is_dir():
+        file = file / directory.name_of(named(places), started_at_ms)
+    run = noting.Run(places, str(file), started_at_ms)
+    try:
+        with new_file(file) as stream:
+            manifest = take(places, stream, passphrase, started_at_ms, _tell)
+        directory.read_back(file)
+    except (CommandError, OSError) as error:
+        run.failed(str(error), epoch_ms())
+        raise
+    unnoted = run.succeeded(manifest, epoch_ms())
+    if unnoted is not None:
+        _tell(f"the backup is good, but the console does not know of it: {unnoted}")
+    gone = [] if keep is None else directory.tidy(file, keep, epoch_ms())
     if as_json:
-        print_json(msgspec.to_builtins(manifest))
+        print_json({**msgspec.to_builtins(manifest), "file": str(file), "removed": gone})
         return
-    print_facts([("backup", file), *described(manifest)])
+    removed = [("removed", ", ".join(gone))] if gone else []
+    print_facts([("backup", file), *described(manifest), *removed])
 
 
 def restore(
@@ -198,20 +246,6 @@ def _log_directories(texts: list[str]) -> dict[int, tuple[Path, ...]]:
             raise CommandError(f"--logs: {path} is no directory")
         found[int(number)] = (*found.get(int(number), ()), path)
     return found
-
-
-@contextmanager
-def _target(file: str) -> Iterator[IO[bytes]]:
-    from ctl.backup.archive import new_file
-
-    if file != _STDOUT:
-        with new_file(Path(file)) as stream:
-            yield stream
-        return
-    if sys.stdout.isatty():
-        raise usage("a backup is no text: name a file, or give stdout to a pipe")
-    yield sys.stdout.buffer
-    sys.stdout.buffer.flush()
 
 
 def _tell(text: str) -> None:

@@ -32,4 +32,9 @@ RULES: Final = (
         'min by (job) (portico_pipeline_since_success_seconds{job="meter"}) > 3600',
         300,
     ),
+    Rule(
+        "PorticoBackupStale",
+        'min by (job) (portico_pipeline_since_success_seconds{job="backup"}) > 93600',
+        300,
+    ),
 )

@@ -58,7 +58,7 @@ def pods(manifests: list[Manifest]) -> Iterator[tuple[Manifest, Manifest]]:
     """Every workload with its pod template (a pod is its own)."""
     for manifest in manifests:
         match manifest["kind"]:
-            case "Deployment" | "StatefulSet":
+            case "Deployment" | "StatefulSet" | "Job":
                 yield manifest, manifest["spec"]["template"]
             case "CronJob":
                 yield manifest, manifest["spec"]["jobTemplate"]["spec"]["template"]

@@ -154,13 +154,21 @@ class Cluster:
         return self._named(text)
 
     def _volume(self, pod: Pod, name: str) -> Path:
-        directory = pod.directory / "volumes" / name
         volume = next((each for each in pod.spec["volumes"] if each["name"] == name), {})
+        claim = volume.get("persistentVolumeClaim", {}).get("claimName")
+        directory = pod.directory / "volumes" / name if claim is None else self.claim(claim)
         directory.mkdir(parents=True, exist_ok=True)
         if "secret" in volume:
             for key, value in self.secrets[volume["secret"]["secretName"]].items():
                 (directory / key).write_text(value)
         return directory
+
+    def claim(self, name: str) -> Path:
+        """What a PersistentVolumeClaim stands for; those of a StatefulSet are its pods' own."""
+        for pod in self.pods:
+            if name.endswith(f"-{pod.name}"):
+                return pod.directory / "volumes" / name.removesuffix(f"-{pod.name}")
+        return self.directory / "claims" / name
 
     def _around(self, pod: Pod, mount: Manifest, path: str) -> Path:
         """A directory of the image in which a volume is mounted."""
@@ -267,7 +275,7 @@ class Cluster:
         pod.directory.mkdir(parents=True, exist_ok=True)
         (container,) = pod.spec["containers"]
         environment = {"PATH": os.environ["PATH"], "HOME": str(pod.directory)}
-        environment |= {each["name"]: self._variable(pod, each) for each in container["env"]}
+        environment |= {each["name"]: self._variable(pod, each) for each in container.get("env", [])}
         arguments = [self._rewritten(pod, container, each, environment) for each in container["args"]]
         return subprocess.run(
             [*entry_point(), *arguments],

@@ -1,6 +1,7 @@
 """The chart: what it renders is valid and safe, contradictions are refused with a sentence."""
 
 import base64
+import copy
 import itertools
 import re
 from typing import Any, Final
@@ -31,6 +32,9 @@ MATRIX: Final[dict[str, Manifest]] = {
     "cluster ip": {"gateway": {"vports": {"first": 20000, "last": 20049}, "service": {"type": "ClusterIP"}}},
     "ipv6": {"ipFamily": "IPv6"},
     "own secret": {"secrets": {"existingSecret": "mine"}},
+    "backups": {"zookeeper": {"mode": "bundled"}, "backup": {"enabled": True}},
+    "restoring": PRODUCTION
+    | {"backup": {"enabled": True, "passphraseSecret": "sealed"}, "restore": {"file": "portico-1.zip"}},
     "no policies": {"networkPolicy": {"enabled": False}, "tests": {"enabled": False}},
     "no operator": {"operator": {"enabled": False}},
     "console for some": {
@@ -239,6 +243,13 @@ CONTRADICTIONS: Final[list[tuple[Manifest, str]]] = [
         "control.trustedProxies is empty",
     ),
     ({"networkPolicy": {"clientCidrs": []}}, "no client could connect"),
+    ({"backup": {"enabled": True}}, "the metadata is a file on the broker's volume"),
+    (
+        {"restore": {"file": "a.zip"}, "zookeeper": {"mode": "bundled"}},
+        "restore.file is set but backup.enabled is false",
+    ),
+    ({"restore": {"file": "../a.zip"}}, "does not match pattern"),
+    ({"backup": {"keep": 0}}, "/backup/keep"),
     (
         {"pipeline": {"enabled": True, "jobs": {"A_b": {"schedule": "* * * * *", "args": ["x"]}}}},
         "'A_b' cannot be a job's name",
@@ -342,3 +353,47 @@ def test_a_small_cluster_waits_for_no_third_broker(broker: Manifest, told: list[
     manifests = render({"broker": broker, "zookeeper": {"mode": "bundled"}})
     (container,) = one(manifests, "StatefulSet", "-broker")["spec"]["template"]["spec"]["containers"]
     assert [each for each in container["args"] if each.startswith("--default-replication")] == told
+
+
+def test_backups_see_the_store_where_it_is() -> None:
+    """SQLite is on the control plane's volume, which one node has; Postgres is anywhere."""
+    for values, claim in ((MATRIX["backups"], "demo-portico-control"), (MATRIX["restoring"], None)):
+        pod = one(render(values), "CronJob", "-backup")["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+        (volume,) = [each for each in pod["volumes"] if each["name"] == "data"]
+        assert volume.get("persistentVolumeClaim", {}).get("claimName") == claim
+        assert ("podAffinity" in pod.get("affinity", {})) is (claim is not None)
+        (container,) = pod["containers"]
+        names = {each["name"] for each in container.get("env", [])}
+        assert ("PORTICO_DATABASE_URL" in names) is (claim is None)
+        sealed = "PORTICO_BACKUP_PASSPHRASE" in names
+        assert sealed is (values["backup"].get("passphraseSecret") is not None)
+        assert ("--no-secrets" in container["args"]) is not sealed
+
+
+def test_while_a_backup_is_restored_nothing_else_runs() -> None:
+    manifests = render(MATRIX["restoring"])
+    counts = {
+        m["metadata"]["name"]: m["spec"]["replicas"] for m in manifests if "replicas" in m.get("spec", {})
+    }
+    assert len(counts) == 5 and set(counts.values()) == {0}
+    assert all(m["spec"]["suspend"] for m in manifests if m["kind"] == "CronJob")
+    (job,) = [m for m in manifests if m["kind"] == "Job"]
+    pod = job["spec"]["template"]["spec"]
+    claims = {
+        each["persistentVolumeClaim"]["claimName"]
+        for each in pod["volumes"]
+        if "persistentVolumeClaim" in each
+    }
+    of_brokers = {f"volume-{volume}-demo-portico-broker-{n}" for volume in (0, 1) for n in (1, 2, 3)}
+    assert claims == {*of_brokers, "demo-portico-backup"}
+    stateful = one(manifests, "StatefulSet", "-broker")
+    assert {each["metadata"]["name"] for each in stateful["spec"]["volumeClaimTemplates"]} == {
+        "volume-0",
+        "volume-1",
+    }
+    lost = copy.deepcopy(MATRIX["restoring"])
+    lost["restore"]["logsLost"] = True
+    (other,) = [m for m in render(lost) if m["kind"] == "Job"]
+    assert other["metadata"]["name"] != job["metadata"]["name"], "a Job cannot be changed"
+    assert "--logs-lost" in other["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert not any("broker" in each["name"] for each in other["spec"]["template"]["spec"]["volumes"])

@@ -4,7 +4,6 @@ import asyncio
 import copy
 import time
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 from typing import Any, Final
 
 import httpx
@@ -143,5 +142,5 @@ def test_the_job_of_the_chart_meters_what_tenants_did(cluster: Cluster) -> None:
     )
     read = next(run["done"] for run in runs if run["job"] == "meter")
     assert read > 0, "what brokers and gateway told of the test's instance"
-    written = {path.name for path in Path(cluster.directory).glob("run-*-meter/volumes/pipeline/*")}
+    written = list(cluster.claim("demo-portico-pipeline").iterdir())
     assert written, "tables are on the jobs' volume"

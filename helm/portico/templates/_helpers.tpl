@@ -69,6 +69,47 @@ http://{{ include "portico.name" (dict "root" . "part" "console") }}:{{ .Values.
 {{- end -}}
 {{- end -}}
 
+{{/* (dict "root" $ "wanted" 3): none while a backup is restored. */}}
+{{- define "portico.replicas" -}}
+{{- ternary 0 (int .wanted) (ne .root.Values.restore.file "") -}}
+{{- end -}}
+
+{{/* What `portico backup` and `restore` are told of where things are. */}}
+{{- define "portico.backupPlaces" -}}
+- --data-dir=/var/lib/portico/data
+- --secret-file=/etc/portico/secrets/internal-secret
+- --zookeeper={{ include "portico.zookeeper" . }}
+{{- end -}}
+
+{{/* Environment of both: the store's URL, the passphrase. */}}
+{{- define "portico.backupEnv" -}}
+{{- if ne .Values.postgres.mode "none" }}
+- name: PORTICO_DATABASE_URL
+  valueFrom:
+    secretKeyRef:
+      name: {{ .Values.postgres.existingSecret | default (include "portico.name" (dict "root" . "part" "postgres")) }}
+      key: url
+{{- end }}
+{{- with .Values.backup.passphraseSecret }}
+- name: PORTICO_BACKUP_PASSPHRASE
+  valueFrom: {secretKeyRef: {name: {{ . }}, key: passphrase}}
+{{- end }}
+{{- end -}}
+
+{{- define "portico.backupClaim" -}}
+{{- .Values.backup.persistence.existingClaim | default (include "portico.name" (dict "root" . "part" "backup")) -}}
+{{- end -}}
+
+{{/* Where the store is, while it is SQLite; a directory for one run where it is Postgres. */}}
+{{- define "portico.backupData" -}}
+- name: data
+{{- if eq .Values.postgres.mode "none" }}
+  persistentVolumeClaim: {claimName: {{ include "portico.name" (dict "root" . "part" "control") }}}
+{{- else }}
+  emptyDir: {}
+{{- end }}
+{{- end -}}
+
 {{- define "portico.podSecurity" -}}
 runAsNonRoot: true
 runAsUser: 10001
