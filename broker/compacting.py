@@ -60,5 +60,5 @@ class Compacting:
                 records_kept=result.records_kept,
                 records_dropped=result.records_dropped,
             )
-        elif log.uncleanable is not None:
-            _log.error("a damaged log is not compacted any more", log=name, reason=log.uncleanable)
+        elif log.compaction.uncleanable is not None:
+            _log.error("a damaged log is not compacted any more", log=name, reason=log.compaction.uncleanable)

@@ -234,7 +234,7 @@ class Fetch:
             if instance_id not in allowances:
                 allowances[instance_id] = self._broker.traffic.fetch_allowance(instance_id, now_ms)
             max_bytes = min(max_bytes, allowances[instance_id])
-        high_watermark, last_stable_offset = log.high_watermark, log.last_stable_offset
+        high_watermark, last_stable_offset = log.offsets.high_watermark, log.last_stable_offset
         up_to = last_stable_offset if self._read_committed else high_watermark
         try:
             records = log.read(wanted.fetch_offset, max(max_bytes, 0), up_to=up_to, min_one_batch=is_first)
@@ -243,7 +243,7 @@ class Fetch:
             return PartitionRead(wanted, int(error.error_code.value), instance_id)
         if instance_id is not None and records is not None:
             allowances[instance_id] -= records.size_bytes
-        offsets = (high_watermark, last_stable_offset, log.log_start_offset)
+        offsets = (high_watermark, last_stable_offset, log.offsets.log_start_offset)
         return PartitionRead(wanted, _NONE, instance_id, *offsets, records, aborted)
 
     def _partition(self, wanted: FetchPartition) -> Partition:
@@ -259,7 +259,7 @@ class Fetch:
         """What a read_committed consumer must leave out. Raises: StorageFailed."""
         if not self._read_committed:
             return None
-        return [] if records is None else log.aborted_in(records, up_to)
+        return [] if records is None else log.reading.aborted_in(records, up_to)
 
     def _try_answer(self, reads: list[PartitionRead], now_ms: int) -> None:
         try:

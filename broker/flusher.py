@@ -53,18 +53,18 @@ class Flusher:
             jobs: list[tuple[PartitionLog, FlushJob]] = []
             for log in logs:
                 try:
-                    job = log.begin_flush()
+                    job = log.durability.begin_flush()
                 except StorageFailed as error:
                     self._fail(log, failed, error)
                     continue
                 if job is not None:
                     jobs.append((log, job))
-                elif log.failure is not None:
+                elif log.standing.failure is not None:
                     failed.add(log)
             await self._loop.run_in_executor(self._flush_thread, _run_all, [job for _, job in jobs])
             for log, job in jobs:
                 try:
-                    log.complete_flush(job)
+                    log.durability.complete_flush(job)
                 except StorageFailed as error:
                     self._fail(log, failed, error)
         for wanted, done in waiting:

@@ -68,7 +68,7 @@ def _partition(broker: "Broker", shape: Any, topic: str, asked: Any) -> Any:
     try:
         log = broker.replicas.leader(topic, asked.partition_index).log
         found = offsets_before(
-            log.segment_starts(),
+            log.reading.segment_starts(),
             asked.timestamp,
             asked.max_num_offsets,
             log_start_offset=log.log_start_offset,

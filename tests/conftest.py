@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 from hypothesis import Phase, is_hypothesis_test, settings
 
+from contracts import invariants
 from tests.integration.stack import Stack, running_stack
 from tests.servers.postgres import PostgresServer
 from tests.servers.redis_server import RedisServer, running_redis
 
+invariants.are_checked = True
 # No property has a deadline: how long an example takes is the machine's business.
 settings.register_profile("portico", deadline=None)
 # A test runs once for each of thousands of mutants: few examples, the same each time, none made small for us.

@@ -20,7 +20,9 @@ def replay_log(log: PartitionLog, core: Core[Any]) -> Iterator[int]:
     """
     offset = log.log_start_offset
     while offset < log.log_end_offset:
-        piece = memoryview(log.read_bytes(offset, READ_BYTES, up_to=log.log_end_offset, min_one_batch=True))
+        piece = memoryview(
+            log.reading.read_bytes(offset, READ_BYTES, up_to=log.log_end_offset, min_one_batch=True)
+        )
         records = 0
         at = 0
         while len(piece) - at >= HEADER_SIZE:

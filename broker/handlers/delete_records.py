@@ -59,7 +59,7 @@ def _delete(broker: "Broker", name: str, index: int, offset: int) -> tuple[int, 
             offset = log.high_watermark
         if not 0 <= offset <= log.high_watermark:
             return -1, ErrorCode.offset_out_of_range
-        low_watermark = log.delete_records_before(offset)
+        low_watermark = log.retention.delete_records_before(offset)
     except LogError as error:
         return -1, error.error_code
     broker.fetches.log_start_moved(name, index)

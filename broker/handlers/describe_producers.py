@@ -40,7 +40,7 @@ def handle(broker: "Broker", call: "Call") -> None:
 
 def _partition(broker: "Broker", shape: ResponseShape, topic: str, index: int) -> Any:
     try:
-        producers = broker.replicas.leader(topic, index).log.describe_producers()
+        producers = broker.replicas.leader(topic, index).log.producers.describe()
         error, message = ErrorCode.none, None
     except LogError as refusal:
         producers, error, message = [], refusal.error_code, refusal.message

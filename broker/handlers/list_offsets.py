@@ -157,7 +157,7 @@ def _look_up(
     if timestamp_ms == _EARLIEST:
         return -1, log.log_start_offset, log.epoch_of(log.log_start_offset)
     if timestamp_ms >= 0:
-        found = log.offset_for_timestamp(timestamp_ms, up_to=latest)
+        found = log.reading.offset_for_timestamp(timestamp_ms, up_to=latest)
         if isinstance(found, TimeSearch):
             return found
         if found is not None:

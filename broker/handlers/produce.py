@@ -469,7 +469,7 @@ class _Request:
         guard = None
         if header.is_transactional:
             now_ms = self._broker.epoch_ms()
-            guard = partition.log.begin_verification(*producer, header.base_sequence, now_ms)
+            guard = partition.log.producers.begin_verification(*producer, header.base_sequence, now_ms)
         if guard is None:
             return self._append(partition, each, answers, is_looked=is_looked)
         verified = _Verified(self, partition, each, answers, guard, is_looked=is_looked)
@@ -559,7 +559,7 @@ class _Request:
                 self._broker.traffic.count_appended(partition.instance_id, result.appended_bytes)
         if result.flush_due:
             self._unsynced.append(partition.log)
-        if self._scan.acks == ACKS_ALL and result.last_offset >= partition.log.high_watermark:
+        if self._scan.acks == ACKS_ALL and result.last_offset >= partition.log.offsets.high_watermark:
             at = len(answers) if position is None else position
             self._uncommitted[_Uncommitted(partition, result.last_offset + 1, answers, at)] = None
         return PartitionAnswer(

@@ -80,7 +80,7 @@ def _verify(
     token: Token,
 ) -> None:
     log = shard.partition.log
-    guard = log.begin_verification(*commit.producer, _FIRST_SEQUENCE, broker.epoch_ms())
+    guard = log.producers.begin_verification(*commit.producer, _FIRST_SEQUENCE, broker.epoch_ms())
     if guard is None:
         shard.submit(shard.core.commit_in_transaction(commit, token, now()))
         return

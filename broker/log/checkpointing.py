@@ -4,15 +4,15 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from broker.log.jobs import CheckpointJob
-from broker.log.log_base import LogBase
 from broker.log.log_directories import LogDirectories
 from broker.log.log_directory import Checkpoints, LogDirectory
+from broker.log.partition_log import PartitionLog
 
 
 class Checkpointing:
     """Writes a directory's checkpoints when anything in them has moved."""
 
-    def __init__(self, directories: LogDirectories, logs: Mapping[tuple[str, int], LogBase]) -> None:
+    def __init__(self, directories: LogDirectories, logs: Mapping[tuple[str, int], PartitionLog]) -> None:
         self._directories = directories
         self._logs = logs
         self._number = 0
@@ -39,7 +39,7 @@ class Checkpointing:
                 self._written[directory.path] = checkpoints
         return job.errors
 
-    def lower(self, log: LogBase) -> None:
+    def lower(self, log: PartitionLog) -> None:
         """A truncation below what is checkpointed, as after an unclean election: write it first.
 
         Raises: OSError.
@@ -67,6 +67,6 @@ class Checkpointing:
             kept = tuple(each for each in log.damage if not each.kind.shows_at_start)
             if kept:
                 checkpoints.damage[key] = kept
-            if log.cleaned_to >= 0:
-                checkpoints.cleaned_to[key] = log.cleaned_to
+            if log.compaction.cleaned_to >= 0:
+                checkpoints.cleaned_to[key] = log.compaction.cleaned_to
         return of_directory

@@ -78,6 +78,34 @@ def hole_at(damage: Iterable[Damage], offset: int) -> Damage | None:
     return None
 
 
+class KnownDamage:
+    """Ranges of one log that are known to be lost or damaged. Invariant: sorted, and none of them outside of
+    the log."""
+
+    __slots__ = ("ranges",)
+
+    def __init__(self, ranges: tuple[Damage, ...]) -> None:
+        self.ranges = ranges
+
+    def note(self, found: Iterable[Damage], start: int, end: int) -> bool:
+        """More of a log that holds `start`..`end` is damaged; whether that is news."""
+        before = self.ranges
+        self.ranges = within(merged((*before, *found)), start, end)
+        return self.ranges != before
+
+    def stay_within(self, start: int, end: int) -> None:
+        """The log has a new start or end."""
+        if self.ranges:
+            self.ranges = within(self.ranges, start, end)
+
+    def forget_ends(self, up_to: int) -> None:
+        """A log that has everything below `up_to` again has lost nothing at its end."""
+        self.ranges = tuple(each for each in self.ranges if each.kind.is_hole or up_to < each.next_offset)
+
+    def forget_all(self) -> None:
+        self.ranges = ()
+
+
 Key = tuple[str, int]
 
 

@@ -5,7 +5,7 @@ from typing import Final
 
 from broker.log.errors import LogError, StorageFailed
 from broker.log.jobs import FlushRound
-from broker.log.log_base import LogBase
+from broker.log.partition_log import PartitionLog
 from broker.log.results import FlushJob
 
 EMPTY_LOGS_PER_FLUSH: Final = 256
@@ -16,29 +16,31 @@ class Flushing:
     """`is_served` says whether a log is still one of ours: it may be deleted, or its directory fail, while a
     round is under way."""
 
-    def __init__(self, is_served: Callable[[LogBase], bool]) -> None:
+    def __init__(self, is_served: Callable[[PartitionLog], bool]) -> None:
         self._is_served = is_served
-        self._dirty: dict[LogBase, None] = {}
+        self._dirty: dict[PartitionLog, None] = {}
 
-    def add(self, log: LogBase) -> None:
+    def add(self, log: PartitionLog) -> None:
         self._dirty[log] = None
 
-    def discard(self, log: LogBase) -> None:
+    def discard(self, log: PartitionLog) -> None:
         self._dirty.pop(log, None)
 
     def begin(self, now_ms: int) -> FlushRound | None:
         """Those whose `flush.ms` or `flush.messages` is reached by then."""
-        due = [log for log in self._dirty if log.flush_due(now_ms)]
+        due = [log for log in self._dirty if log.durability.is_due(now_ms)]
         empty = [log for log in due if log.recovery_point == log.log_end_offset]
         for log in empty[EMPTY_LOGS_PER_FLUSH:]:
             due.remove(log)
-        return self._begin(due, LogBase.begin_flush)
+        return self._begin(due, lambda log: log.durability.begin_flush())
 
-    def begin_last(self, logs: Iterable[LogBase]) -> FlushRound | None:
+    def begin_last(self, logs: Iterable[PartitionLog]) -> FlushRound | None:
         """All of them, with what a clean shutdown leaves."""
-        return self._begin(list(logs), LogBase.begin_close)
+        return self._begin(list(logs), PartitionLog.begin_close)
 
-    def _begin(self, logs: list[LogBase], job_of: Callable[[LogBase], FlushJob | None]) -> FlushRound | None:
+    def _begin(
+        self, logs: list[PartitionLog], job_of: Callable[[PartitionLog], FlushJob | None]
+    ) -> FlushRound | None:
         round_ = FlushRound([], [])
         for log in logs:
             if not self._is_served(log):
@@ -62,7 +64,7 @@ class Flushing:
             if not self._is_served(log):
                 continue
             try:
-                log.complete_flush(job)
+                log.durability.complete_flush(job)
             except StorageFailed as error:
                 failures.append(error)
         return failures

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from broker.log.errors import LogError
 from broker.log.files import FileHandle
-from broker.log.log_base import LogBase
 from broker.log.log_directory import Checkpoints, LogDirectory
+from broker.log.partition_log import PartitionLog
 from broker.log.results import FlushJob, run_jobs
 
 
@@ -15,7 +15,7 @@ from broker.log.results import FlushJob, run_jobs
 class FlushRound:
     """The logs of one flush. `run` belongs on a thread."""
 
-    jobs: list[tuple[LogBase, FlushJob]]
+    jobs: list[tuple[PartitionLog, FlushJob]]
     failures: list[LogError]
     """Logs that could not even begin."""
 

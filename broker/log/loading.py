@@ -7,7 +7,7 @@ the indexes, the epoch checkpoint and the producer snapshots lack is rebuilt fro
 
 from itertools import pairwise
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from broker.log.batch_scan import scan_valid
 from broker.log.checkpoint_text import CheckpointCorrupt, parse_epochs
@@ -16,6 +16,7 @@ from broker.log.damage import Damage, merged, within
 from broker.log.damage_check import check_sealed
 from broker.log.epoch_cache import EpochCache
 from broker.log.files import LogFiles
+from broker.log.leader_epochs import EPOCH_CHECKPOINT
 from broker.log.offset_index import RELATIVE_MAX
 from broker.log.producer_loading import load_producers
 from broker.log.producer_state import ProducerStates
@@ -33,8 +34,6 @@ from broker.log.segment_list import SegmentList
 from broker.log.snapshot_files import SnapshotFiles
 from broker.log.unfinished import finish
 
-EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
-
 
 class LoadedLog(NamedTuple):
     """What `PartitionLog` starts from."""
@@ -51,7 +50,6 @@ class LoadedLog(NamedTuple):
     """Cut off: torn or corrupt, and what came behind."""
     sealed: bool
     """Whether the index files hold everything, as a clean shutdown leaves them."""
-    sealed_segments: SealedSegments
     damage: tuple[Damage, ...] = ()
 
 
@@ -104,7 +102,7 @@ def load_log(
     start = max(log_start_offset, min([segments[0].base_offset, *(each.first_offset for each in damage)]))
     _note_sealed(segments, sealed, recovered.checked_from)
     snapshots = SnapshotFiles(directory, found.snapshots)
-    listed = SegmentList(directory, files, segments)
+    listed = SegmentList(directory, files, segments, sealed)
     end = recovered.log_end_offset
     index_from = _reset_aborted(segments, found.txn_indexes, min(recovered.checked_from, end))
     producers = load_producers(
@@ -127,7 +125,6 @@ def load_log(
         recovered.recovered_bytes,
         recovered.truncated_bytes,
         recovered.sealed and index_from == end,
-        sealed,
         within(merged(damage), start, end),
     )
 
@@ -144,7 +141,8 @@ def _note_sealed(segments: list[Segment], sealed: SealedSegments, checked_from: 
 
 def new_log(directory: Path, files: LogFiles, now_ms: int) -> LoadedLog:
     """A log that begins, in a directory that was made for it: nothing to look for. Raises: OSError."""
-    segments = SegmentList(directory, files, [Segment.create_first(directory, 0, files, now_ms)])
+    first = Segment.create_first(directory, 0, files, now_ms)
+    segments = SegmentList(directory, files, [first], SealedSegments(directory))
     return LoadedLog(
         segments,
         0,
@@ -155,7 +153,6 @@ def new_log(directory: Path, files: LogFiles, now_ms: int) -> LoadedLog:
         0,
         0,
         sealed=True,
-        sealed_segments=SealedSegments(directory),
     )
 
 

@@ -32,22 +32,26 @@ class LogCleaner:
         best: PartitionLog | None = None
         best_ratio = -1.0
         for log in self._logs.values():
-            cleanable = log.cleanable(now_ms)
+            cleanable = log.compaction.cleanable(now_ms)
             if cleanable is None or not cleanable.is_worth_it(log.config):
                 continue
             ratio = 1.0 + cleanable.dirty_ratio if cleanable.overdue else cleanable.dirty_ratio
             if ratio > best_ratio:
                 best, best_ratio = log, ratio
-        job = best.begin_cleaning(now_ms) if best is not None else None
+        job = best.compaction.begin(now_ms) if best is not None else None
         return None if best is None or job is None else CleaningRound(best, job)
 
     def complete(self, done: CleaningRound) -> CleaningResult | None:
-        """Take the outcome over; None when the log changed meanwhile, or is damaged (`log.uncleanable`).
+        """Take the outcome over; None when the log changed meanwhile, or is damaged (`uncleanable`).
 
         Raises: StorageFailed.
         """
-        return done.log.complete_cleaning(done.job)
+        return done.log.compaction.complete(done.job)
 
     def uncleanable(self) -> dict[tuple[str, int], str]:
         """The logs that are not compacted any more, and why."""
-        return {key: log.uncleanable for key, log in self._logs.items() if log.uncleanable is not None}
+        return {
+            key: reason
+            for key, log in self._logs.items()
+            if (reason := log.compaction.uncleanable) is not None
+        }

@@ -1,40 +1,62 @@
-"""A log whose superseded records go."""
+"""Compaction of a log while it is used: superseded records go."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
 from broker.log.cleaning import CleaningResult, CleaningTask, LastOfProducer, LogDamaged
 from broker.log.cleaning_job import CleaningJob
 from broker.log.compaction import Cleanable, SealedSegment, find_cleanable
-from broker.log.config import NEVER
-from broker.log.log_transactions import TransactionalLog
+from broker.log.config import NEVER, LogConfig
+from broker.log.durability import Durability
+from broker.log.log_producers import LogProducers
+from broker.log.offsets import LogOffsets
+from broker.log.segment_list import SegmentList
+from broker.log.standing import LogStanding
 
 MAP_BYTES_MAX: Final = 64 * 1024 * 1024
 """Of one compaction's map from keys to offsets; more distinct keys take several rounds."""
 
 
-class CompactedLog(TransactionalLog):
-    """A log that can be compacted while it is used."""
+@dataclass(slots=True, eq=False, repr=False)
+class Compaction:
+    """One job at a time; nothing from `last_stable_offset` or the recovery point on is touched."""
+
+    config: LogConfig
+    offsets: LogOffsets
+    segments: SegmentList
+    producers: LogProducers
+    durability: Durability
+    standing: LogStanding
+    last_stable_offset: Callable[[], int]
+    cleaned_to: int
+    """Where the last compaction ended, -1 before the first."""
+    uncleanable: str | None = None
+    """Why the log is not compacted any more: damage. A restart tries again."""
+    _job: CleaningJob | None = None
+
+    @property
+    def is_running(self) -> bool:
+        return self._job is not None
 
     def cleanable(self, now_ms: int) -> Cleanable | None:
         """What could be compacted now; None where nothing can. Raises: StorageFailed."""
-        if not self.config.is_compacted or self.failure is not None or self.segment_count == 1:
+        if not self.config.is_compacted or self.standing.failure is not None or len(self.segments) == 1:
             return None
-        if self._cleaning is not None or self.uncleanable is not None:
+        if self._job is not None or self.uncleanable is not None:
             return None
-        try:
-            return self._find_cleanable(self._sealed_segments(), now_ms)
-        except OSError as error:
-            raise self._storage_failed(error) from error
-
-    def _find_cleanable(self, sealed: list[SealedSegment], now_ms: int) -> Cleanable:
-        stable_to = min(self.last_stable_offset, self.recovery_point)
-        return find_cleanable(
-            sealed, self.config, cleaned_to=self.cleaned_to, stable_to=stable_to, now_ms=now_ms
-        )
+        with self.standing.guarded():
+            return find_cleanable(
+                self._sealed_segments(),
+                self.config,
+                cleaned_to=self.cleaned_to,
+                stable_to=min(self.last_stable_offset(), self.offsets.recovery_point),
+                now_ms=now_ms,
+            )
 
     def _sealed_segments(self) -> list[SealedSegment]:
-        segments = list(self._segments)
+        """Raises: OSError."""
         lag_matters = self.config.max_compaction_lag_ms < NEVER
         return [
             SealedSegment(
@@ -45,30 +67,32 @@ class CompactedLog(TransactionalLog):
                 segment.first_timestamp_ms if lag_matters else -1,
                 segment.largest_timestamp[0],
             )
-            for segment, following in pairwise(segments)
+            for segment, following in pairwise(self.segments)
         ]
 
-    def begin_cleaning(self, now_ms: int, map_bytes_max: int = MAP_BYTES_MAX) -> CleaningJob | None:
-        """A job that compacts; run it, then `complete_cleaning`. None where there is nothing to compact.
+    def begin(self, now_ms: int, map_bytes_max: int = MAP_BYTES_MAX) -> CleaningJob | None:
+        """A job that compacts; run it, then `complete`. None where there is nothing to compact.
 
         Raises: StorageFailed.
         """
         cleanable = self.cleanable(now_ms)
         if cleanable is None or cleanable.dirty_bytes == 0:
             return None
-        sealed = [s for s in self._sealed_segments() if s.base_offset < cleanable.up_to]
         config = self.config
+        with self.standing.guarded():
+            sealed = [s for s in self._sealed_segments() if s.base_offset < cleanable.up_to]
+            aborted = self.segments.aborted(sealed[0].base_offset, sealed[-1].next_offset)
         task = CleaningTask(
-            str(self.directory),
+            str(self.segments.directory),
             sealed,
             cleanable.first_dirty,
             cleanable.up_to,
-            self.aborted_transactions(sealed[0].base_offset, sealed[-1].next_offset),
+            aborted,
             {
                 producer_id: LastOfProducer(
                     entry.batches[-1].last_offset if entry.batches else -1, entry.epoch
                 )
-                for producer_id, entry in self._producers.entries.items()
+                for producer_id, entry in self.producers.states.entries.items()
             },
             now_ms,
             config.delete_retention_ms,
@@ -77,35 +101,48 @@ class CompactedLog(TransactionalLog):
             config.index_interval_bytes,
             map_bytes_max,
         )
-        self._cleaning = CleaningJob(task)
-        return self._cleaning
+        self._job = CleaningJob(task)
+        return self._job
 
-    def complete_cleaning(self, job: CleaningJob) -> CleaningResult | None:
+    def complete(self, job: CleaningJob) -> CleaningResult | None:
         """Put the new segments in the place of the old ones; None when the log changed under the job.
 
         A log that is damaged is not compacted again before a restart: `uncleanable` says why.
         Raises: StorageFailed.
         """
-        if self._cleaning is job:
-            self._cleaning = None
+        if self._job is job:
+            self._job = None
         if job.is_cancelled:
             return None
         if isinstance(job.error, LogDamaged):
             self.uncleanable = str(job.error)
             return None
         if job.error is not None:
-            raise self._storage_failed(job.error) from job.error
+            raise self.standing.refused(job.error) from job.error
         assert job.result is not None, "the job ran"
-        try:
+        with self.standing.guarded("replacing compacted segments"):
             for group in job.result.groups:
-                self.sealed.forget(group.replaced)
-                self._segments.adopt_cleaned(group.replaced, group.size_bytes)
-                self.sealed.add(group.replaced[0], group.size_bytes)
-            self._prune_snapshots()
-        except OSError as error:
-            self.failure = f"replacing compacted segments failed half way: {error.strerror or error}"
-            raise self._storage_failed(error) from error
+                self.segments.adopt_cleaned(group.replaced, group.size_bytes)
+            self.producers.prune_snapshots()
         self.cleaned_to = job.result.cleaned_to
-        self._directory_dirty = True
-        self._mark_dirty(job.task.now_ms)
+        self.durability.directory_changed(job.task.now_ms)
         return job.result
+
+    def cancel(self) -> None:
+        """What a compaction works on goes. Raises: StorageFailed."""
+        job, self._job = self._job, None
+        if job is not None:
+            with self.standing.guarded():
+                job.cancel()
+
+    def end_moves_to(self, offset: int) -> None:
+        """Before a truncation. Raises: StorageFailed."""
+        if self._job is not None and offset < self._job.task.up_to:
+            self.cancel()
+        self.cleaned_to = min(self.cleaned_to, offset)
+
+    def abandon(self) -> None:
+        """The log's files are nobody's any more: what the job has written stays where it is."""
+        if self._job is not None:
+            self._job.is_cancelled = True
+            self._job = None

@@ -1,17 +1,36 @@
 """What leaves a log by its age, its size, or DeleteRecords."""
 
+from dataclasses import dataclass
 from typing import Final
 
 from broker.log.config import LogConfig
+from broker.log.damage import KnownDamage
+from broker.log.durability import Durability
 from broker.log.errors import OffsetOutOfRange
-from broker.log.log_base import SNAPSHOT_BYTES, LogBase
+from broker.log.leader_epochs import LeaderEpochs
+from broker.log.log_compaction import Compaction
+from broker.log.log_producers import LogProducers
+from broker.log.offsets import LogOffsets
 from broker.log.retention import segments_to_delete
+from broker.log.segment_list import SegmentList
+from broker.log.standing import LogStanding
 
 _NOTHING_EXPIRES: Final = LogConfig(cleanup_policy=frozenset())
 
 
-class RetainedLog(LogBase):
-    """A log that frees space: whole segments, from the oldest on, at once."""
+@dataclass(slots=True, eq=False, repr=False)
+class Retention:
+    """Frees whole segments, from the oldest on, at once."""
+
+    config: LogConfig
+    offsets: LogOffsets
+    segments: SegmentList
+    epochs: LeaderEpochs
+    producers: LogProducers
+    damage: KnownDamage
+    durability: Durability
+    compaction: Compaction
+    standing: LogStanding
 
     def delete_records_before(self, offset: int) -> int:
         """Raise the log start offset to `offset` and free the segments below it; the new log start offset.
@@ -19,62 +38,47 @@ class RetainedLog(LogBase):
         A log whose start reaches its end gives up its active segment too.
         Raises: OffsetOutOfRange above the high watermark, StorageFailed.
         """
-        if offset < 0 or offset > self.high_watermark:
-            raise OffsetOutOfRange(offset, self.log_start_offset, self.high_watermark)
-        if offset > self.log_start_offset:
-            self._cancel_cleaning()
+        offsets = self.offsets
+        if offset < 0 or offset > offsets.high_watermark:
+            raise OffsetOutOfRange(offset, offsets.log_start_offset, offsets.high_watermark)
+        if offset > offsets.log_start_offset:
+            self.compaction.cancel()
             self._start_at(offset)
             self._free(now_ms=None)
-        return self.log_start_offset
+        return offsets.log_start_offset
 
-    def apply_retention(self, now_ms: int) -> int:
+    def apply(self, now_ms: int) -> int:
         """Delete what `retention.ms`, `retention.bytes` and the log start offset give up; bytes freed.
 
         Nothing while segments are being compacted. Raises: StorageFailed.
         """
-        return self._free(now_ms) if self._cleaning is None else 0
+        return 0 if self.compaction.is_running else self._free(now_ms)
 
     def _free(self, now_ms: int | None) -> int:
         """Without `now_ms` only what lies below the log start goes."""
-        try:
-            facts = self._segments.facts(self.log_end_offset)
-            config = self.config if now_ms is not None else _NOTHING_EXPIRES
+        offsets, segments = self.offsets, self.segments
+        with self.standing.guarded():
             count = segments_to_delete(
-                facts,
-                config,
-                log_start_offset=self.log_start_offset,
-                high_watermark=self.high_watermark,
+                segments.facts(offsets.log_end_offset),
+                _NOTHING_EXPIRES if now_ms is None else self.config,
+                log_start_offset=offsets.log_start_offset,
+                high_watermark=offsets.high_watermark,
                 now_ms=now_ms or 0,
             )
             if count == 0:
                 return 0
-            self.sealed.forget_outside(facts[count - 1].next_offset, self.log_end_offset)
-            freed = self._segments.drop_first(min(count, len(facts) - 1))
-            if count == len(facts):
-                self._segments.begin_anew(self.log_end_offset, now_ms or self._segments.active.created_ms)
-                self._tail = None
-                freed += self._segments.drop_first(1)
-        except OSError as error:
-            raise self._storage_failed(error) from error
-        self._start_at(max(self.log_start_offset, self._segments.first.base_offset))
-        self._directory_dirty = True
-        self._renew_snapshots()
+            are_all = count == len(segments)
+            freed = segments.drop_first(count - are_all)
+            if are_all:
+                segments.begin_anew(offsets.log_end_offset, now_ms or segments.active.created_ms)
+                freed += segments.drop_first(1)
+        self._start_at(max(offsets.log_start_offset, segments.first.base_offset))
+        self.durability.directory_changed()
+        self.producers.outlive(offsets.log_end_offset)
         return freed
 
-    def _renew_snapshots(self) -> None:
-        """Producers must outlive the segments that went."""
-        try:
-            if self._snapshots.newest < self._segments.first.base_offset:
-                self._write_snapshot()
-            self._prune_snapshots()
-        except OSError:
-            # A full disk must not keep records from being deleted; the next flush writes the snapshot.
-            self._bytes_since_snapshot = SNAPSHOT_BYTES
-
     def _start_at(self, offset: int) -> None:
-        assert self.log_start_offset <= offset <= self.high_watermark
-        self.log_start_offset = offset
-        self._damage_stays()
-        if self._epochs.truncate_start(offset):
-            self._epochs_dirty = True
-        self._mark_dirty()
+        self.offsets.start_at(offset)
+        self.damage.stay_within(offset, self.offsets.log_end_offset)
+        self.epochs.begin_at(offset)
+        self.durability.changed()

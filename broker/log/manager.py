@@ -19,7 +19,6 @@ from broker.log.instance_shares import InstanceShares
 from broker.log.jobs import CheckpointJob, FlushRound, RemovalJob
 from broker.log.load_report import LoadReport
 from broker.log.loading import load_log, new_log
-from broker.log.log_base import LogBase
 from broker.log.log_directories import LogDirectories
 from broker.log.log_directory import Checkpoints, LogDirectory
 from broker.log.partition_log import PartitionLog
@@ -134,7 +133,7 @@ class LogManager:
             report.opened(log)
             committed = checkpoints.high_watermarks.get(key, 0)
             report.check_end(key, log.log_end_offset, committed)
-            log.note_damage([Damage(log.log_end_offset, committed, DamageKind.END)])
+            log.reading.note_damage([Damage(log.log_end_offset, committed, DamageKind.END)])
             report.found_damage(log)
         for key in checkpoints.high_watermarks.keys() - set(live):
             report.check_end(key, 0, checkpoints.high_watermarks[key])
@@ -180,31 +179,31 @@ class LogManager:
             cleaned_to=checkpoints.cleaned_to.get(key, -1),
             owner=self,
         )
-        log.recall_damage(checkpoints.damage.get(key, ()))
-        log.settle()
+        log.reading.recall_damage(checkpoints.damage.get(key, ()))
+        log.durability.settle()
         self._serve(key, log)
         return log
 
     def _serve(self, key: Key, log: PartitionLog) -> None:
         self.logs[key] = log
-        self.shares.log_added(log.topic, log.producers)
+        self.shares.log_added(log.topic, log.producers.states)
 
     # What logs say (LogOwner)
 
-    def log_dirty(self, log: LogBase) -> None:
+    def log_dirty(self, log: PartitionLog) -> None:
         self._flushing.add(log)
 
-    def log_shrinks(self, log: LogBase) -> None:
+    def log_shrinks(self, log: PartitionLog) -> None:
         self._checkpointing.lower(log)
 
-    def small_segments_max(self, log: LogBase) -> int:
+    def small_segments_max(self, log: PartitionLog) -> int:
         return self.shares.small_segments_max(log.topic)
 
-    def log_refused(self, log: LogBase, error: OSError) -> None:
+    def log_refused(self, log: PartitionLog, error: OSError) -> None:
         if self._directories.is_failure(error):
             self._fail(log.directory.parent, error.strerror or str(error))
 
-    def log_damaged(self, log: LogBase) -> None:
+    def log_damaged(self, log: PartitionLog) -> None:
         self._damaged_anew.add((log.topic, log.partition))
 
     def _fail(self, path: Path, reason: str) -> None:
@@ -213,7 +212,7 @@ class LogManager:
         keys = [key for key, log in self.logs.items() if log.directory.parent == path]
         for key in keys:
             log = self.logs.pop(key)
-            self.shares.log_removed(log.topic, log.producers)
+            self.shares.log_removed(log.topic, log.producers.states)
             self._flushing.discard(log)
             log.go_offline(f"log directory {path} has failed: {reason}")
             self.offline[key] = f"log directory {path} has failed: {reason}"
@@ -267,7 +266,7 @@ class LogManager:
             raise
         log = PartitionLog(*key, topic_id, config, loaded, owner=self)
         self._serve(key, log)
-        log.sync_with_first_flush(lambda: sync_file(metadata), directory.path)
+        log.durability.sync_with_first_flush(lambda: sync_file(metadata), directory.path)
         return log
 
     def delete(self, topic: str, partition: int) -> None:
@@ -297,9 +296,9 @@ class LogManager:
             log.directory.rename(target)
         except OSError as error:
             raise StorageFailed(f"{topic}-{partition}: {error.strerror or error}") from error
-        log.abandon()
+        log.go_offline("the partition is deleted")
         del self.logs[topic, partition]
-        self.shares.log_removed(topic, log.producers)
+        self.shares.log_removed(topic, log.producers.states)
         self._flushing.discard(log)
 
     def forget_offline(self, topic: str, partition: int) -> None:
@@ -324,7 +323,7 @@ class LogManager:
         """The logs whose `flush.ms` or `flush.messages` is reached, or will be by the next tick."""
         return self._flushing.begin(now_ms + within_ms)
 
-    def _is_mine(self, log: LogBase) -> bool:
+    def _is_mine(self, log: PartitionLog) -> bool:
         return self.logs.get((log.topic, log.partition)) is log
 
     def complete_flush(self, round_: FlushRound) -> list[LogError]:
@@ -364,8 +363,8 @@ class LogManager:
                 continue
             outcome: int | StorageFailed
             try:
-                outcome = log.apply_retention(now_ms)
-                log.roll_if_due(now_ms)
+                outcome = log.retention.apply(now_ms)
+                log.rolling.roll_if_due(now_ms)
             except StorageFailed as error:
                 outcome = error
             yield log, outcome
@@ -389,7 +388,7 @@ class LogManager:
                 log is not None
                 and log.directory.parent == directory
                 and log.topic_id == finding.topic_id
-                and log.note_damage([finding.damage])
+                and log.reading.note_damage([finding.damage])
             ):
                 news[log] = None
         return list(news)

@@ -1,36 +1,267 @@
-"""One partition's log: append, read, look up; with retention, rolling and flushing from its bases.
+"""One partition's log: append, read, look up. What else becomes of it is done by its parts.
 
-Single-threaded. Invariants: `log_start_offset <= high_watermark <= log_end_offset`; the high watermark
-never moves back; everything below `recovery_point` is on the disk; leader epochs never decrease along the
-log.
+Single-threaded. Invariants: those of `LogOffsets` and `SegmentList`; the base offset of an append is the log
+end offset, or behind it where the leader's log has gaps; leader epochs never decrease along the log.
 
 Appending costs one header check, one CRC-32C, one producer lookup and one write call per batch, never per
 record.
 """
 
-from collections.abc import Iterable, Sequence
+import uuid
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final, Protocol
 
 from broker.log.batch_numbers import number_batches
-from broker.log.damage import Damage, DamageKind, hole_at
-from broker.log.damage_check import is_readable
-from broker.log.errors import OffsetOutOfRange, RecordsDamaged
-from broker.log.log_compaction import CompactedLog
+from broker.log.config import LogConfig
+from broker.log.damage import Damage, KnownDamage
+from broker.log.durability import Durability
+from broker.log.leader_epochs import LeaderEpochs
+from broker.log.loading import LoadedLog
+from broker.log.log_compaction import Compaction
+from broker.log.log_producers import LogProducers
+from broker.log.log_reading import LogReading
+from broker.log.log_retention import Retention
+from broker.log.log_truncation import Truncation
+from broker.log.offsets import LogOffsets
 from broker.log.payload import SAMPLE_EVERY, Look, check_payload, is_right, look_at
-from broker.log.results import AppendOrigin, AppendResult, LogSlice, TimestampOffset
-from broker.log.time_lookup import TimeSearch, find_here, time_search
+from broker.log.producer_loading import aborted_transaction
+from broker.log.results import AppendOrigin, AppendResult, FlushJob
+from broker.log.rolling import Rolling
+from broker.log.standing import LogStanding
 from broker.log.validation import (
     LOG_APPEND_TIME,
     check_client_records,
     check_fetched_records,
     check_own_records,
 )
-from wire.batch import CODEC_MASK, NO_TIMESTAMP, BatchHeader, WritableBuffer, stamp_log_append_time
+from contracts import invariants
+from wire.batch import CODEC_MASK, NO_TIMESTAMP, BatchHeader, Buffer, WritableBuffer, stamp_log_append_time
 from wire.control import marker_at
 from wire.record_lengths import WALKED_HERE_MAX
 
 
-class PartitionLog(CompactedLog):
-    """A partition, as handlers use it."""
+class LogOwner(Protocol):
+    """The manager, as a log sees it."""
+
+    def log_dirty(self, log: "PartitionLog") -> None:
+        """There is something to flush that there was not before."""
+
+    def log_shrinks(self, log: "PartitionLog") -> None:
+        """Make checkpoints on the disk true of what a truncation will leave. Raises: OSError."""
+
+    def small_segments_max(self, log: "PartitionLog") -> int:
+        """How many segments below `SMALL_SEGMENT_BYTES` the log may have before it rolls by size alone."""
+
+    def log_refused(self, log: "PartitionLog", error: OSError) -> None:
+        """The disk did not do what the log wanted."""
+
+    def log_damaged(self, log: "PartitionLog") -> None:
+        """A read has found damage that was not known."""
+
+
+class PartitionLog:
+    """A partition's parts, and what needs several of them at once."""
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        topic_id: uuid.UUID,
+        config: LogConfig,
+        loaded: LoadedLog,
+        *,
+        high_watermark: int = 0,
+        recovery_point: int = 0,
+        cleaned_to: int = -1,
+        owner: LogOwner,
+    ) -> None:
+        self.topic: Final = topic
+        self.partition: Final = partition
+        self.topic_id: Final = topic_id
+        self.config = config
+        self.recovered_bytes: Final = loaded.recovered_bytes
+        self.truncated_bytes: Final = loaded.truncated_bytes
+        self.offsets: Final = LogOffsets(
+            loaded.log_start_offset,
+            loaded.log_end_offset,
+            high_watermark=high_watermark,
+            recovery_point=recovery_point,
+        )
+        self.segments: Final = loaded.segments
+        self.standing: Final = LogStanding(f"{topic}-{partition}", partial(owner.log_refused, self))
+        self.epochs: Final = LeaderEpochs(loaded.segments.directory, loaded.epochs)
+        self.producers: Final = LogProducers(loaded.producers, loaded.snapshots, loaded.segments)
+        loaded.producers.transactions.committed_to(self.offsets.high_watermark)
+        self.durability: Final = Durability(
+            config,
+            self.offsets,
+            self.segments,
+            self.epochs,
+            self.producers,
+            self.standing,
+            on_dirty=partial(owner.log_dirty, self),
+            is_sealed=loaded.sealed,
+        )
+        self.rolling: Final = Rolling(
+            config,
+            self.offsets,
+            self.segments,
+            self.producers,
+            self.durability,
+            self.standing,
+            small_segments_max=partial(owner.small_segments_max, self),
+        )
+        self.compaction: Final = Compaction(
+            config,
+            self.offsets,
+            self.segments,
+            self.producers,
+            self.durability,
+            self.standing,
+            last_stable_offset=lambda: self.last_stable_offset,
+            cleaned_to=cleaned_to,
+        )
+        self._damage = KnownDamage(loaded.damage)
+        self.reading: Final = LogReading(
+            f"{topic}-{partition}",
+            self.offsets,
+            self.segments,
+            self._damage,
+            self.standing,
+            on_damaged=partial(owner.log_damaged, self),
+        )
+        self.read: Final = self.reading.read
+        """Bound here: it is asked for with every fetch."""
+        changing = (
+            config,
+            self.offsets,
+            self.segments,
+            self.epochs,
+            self.producers,
+            self._damage,
+            self.durability,
+            self.compaction,
+            self.standing,
+        )
+        self.retention: Final = Retention(*changing)
+        self.truncation: Final = Truncation(*changing, on_shrink=partial(owner.log_shrinks, self))
+        self._until_sample = 0
+        """Compressed batches before one is looked into."""
+
+    def check(self) -> None:
+        """Assert what is true of several parts at once."""
+        self.offsets.check()
+        tail = self.segments.tail
+        assert tail is None or tail[0] < self.offsets.log_end_offset
+        assert tail is None or tail[1] + tail[2] == self.segments.active.size_bytes
+        assert self.offsets.log_start_offset <= self.last_stable_offset <= self.offsets.high_watermark
+
+    def __repr__(self) -> str:
+        return f"<PartitionLog {self.topic}-{self.partition} {self.offsets}>"
+
+    def reconfigure(self, config: LogConfig) -> None:
+        self.config = config
+        self.durability.config = self.rolling.config = config
+        self.retention.config = self.truncation.config = self.compaction.config = config
+
+    # What is known of it
+
+    @property
+    def directory(self) -> Path:
+        return self.segments.directory
+
+    @property
+    def size_bytes(self) -> int:
+        return self.segments.size_bytes
+
+    @property
+    def segment_count(self) -> int:
+        return len(self.segments)
+
+    @property
+    def log_start_offset(self) -> int:
+        return self.offsets.log_start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        return self.offsets.log_end_offset
+
+    @property
+    def high_watermark(self) -> int:
+        return self.offsets.high_watermark
+
+    @property
+    def recovery_point(self) -> int:
+        return self.offsets.recovery_point
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Everything committed in front of the first transaction that is open, or ended by a marker that is
+        not committed. What read_committed consumers read."""
+        offsets = self.offsets
+        first_unstable = self.producers.states.transactions.first_unstable_offset
+        if first_unstable is None or first_unstable >= offsets.high_watermark:
+            return offsets.high_watermark
+        return max(first_unstable, offsets.log_start_offset)
+
+    @property
+    def leader_epoch(self) -> int:
+        """Of the last batch, -1 in an empty log."""
+        return self.epochs.cache.latest
+
+    @property
+    def damage(self) -> tuple[Damage, ...]:
+        """Ranges of offsets that are known to be lost or damaged, sorted."""
+        return self._damage.ranges
+
+    # What becomes of it
+
+    def advance_high_watermark(self, to: int | None = None) -> bool:
+        """Raise the high watermark to `to`, or (one replica) to the log end offset; whether it moved."""
+        offsets = self.offsets
+        target = offsets.log_end_offset if to is None else min(to, offsets.log_end_offset)
+        if target <= offsets.high_watermark:
+            return False
+        offsets.high_watermark = target
+        transactions = self.producers.states.transactions
+        if transactions.ended:
+            transactions.committed_to(target)
+        return True
+
+    def begin_epoch(self, epoch: int) -> None:
+        """We lead from here on in `epoch`: where older ones ended is known although nothing was appended."""
+        if self.epochs.assign(epoch, self.offsets.log_end_offset):
+            self.durability.changed()
+
+    def expire_producers(self, now_ms: int) -> int:
+        """Forget producers silent for `producer.id.expiration.ms`; how many."""
+        return self.producers.states.expire(now_ms, self.config.producer_id_expiration_ms)
+
+    def forget_ends_fetched_again(self) -> None:
+        """What a restart had lost at the end is committed again."""
+        self._damage.forget_ends(self.offsets.high_watermark)
+
+    def begin_close(self) -> FlushJob | None:
+        """Finish the files for a clean shutdown; None when they are. Run the job, then `complete_flush`.
+
+        Raises: StorageFailed; the directory then needs recovery.
+        """
+        self.compaction.cancel()
+        return self.durability.begin_close()
+
+    def release_files(self) -> None:
+        """Forget the open files, for the directory is about to be renamed; they open again when needed."""
+        self.segments.release()
+
+    def go_offline(self, reason: str) -> None:
+        """Nothing is appended any more, and nothing written; slices being sent go on."""
+        self.standing.failure = reason
+        self.compaction.abandon()
+        self.segments.release()
+
+    # Appending
 
     def append(
         self,
@@ -51,7 +282,8 @@ class PartitionLog(CompactedLog):
         that the records were fetched in: no batch may be newer.
         Raises: AppendRefused, StorageFailed; nothing is in the log then, and the log goes on as before.
         """
-        self._check_usable()
+        if self.standing.failure is not None:
+            self.standing.check_usable()
         if origin is AppendOrigin.REPLICATION:
             return self._append_fetched(records, now_ms, leader_epoch)
         if origin is AppendOrigin.CLIENT:
@@ -66,7 +298,7 @@ class PartitionLog(CompactedLog):
                 if is_compressed:
                     self._until_sample = (self._until_sample or SAMPLE_EVERY) - 1
             if header.producer_id >= 0:
-                repeated = self._producers.check(header, verification)
+                repeated = self.producers.states.check(header, verification)
                 if repeated is not None:
                     time_ms = repeated.timestamp_ms if self._stamps_time else NO_TIMESTAMP
                     return self._result(repeated.base_offset, repeated.last_offset, time_ms, 0)
@@ -76,11 +308,11 @@ class PartitionLog(CompactedLog):
         else:
             batches = check_own_records(records)
             self._check_own_producers(records, batches, verification)
-        base_offset = self.log_end_offset
+        base_offset = self.offsets.log_end_offset
         batches = number_batches(records, batches, base_offset, leader_epoch)
         self._write(records, batches, now_ms)
         time_ms = now_ms if origin is AppendOrigin.CLIENT and self._stamps_time else NO_TIMESTAMP
-        return self._result(base_offset, self.log_end_offset - 1, time_ms, len(records))
+        return self._result(base_offset, self.offsets.log_end_offset - 1, time_ms, len(records))
 
     def look_here(self, records: WritableBuffer, now_ms: int, *, are_many: bool) -> Look | bool:
         """What has to be asked elsewhere about a client's records before they are appended; else whether they
@@ -105,17 +337,17 @@ class PartitionLog(CompactedLog):
             if header.producer_id < 0:
                 continue
             if not header.is_control:
-                self._producers.check_own(header, verification)
+                self.producers.states.check_own(header, verification)
                 continue
             marker = marker_at(records, at, header)
             if marker is not None:
-                self._producers.check_marker(header, marker)
+                self.producers.states.check_marker(header, marker)
 
     def _append_fetched(self, records: WritableBuffer, now_ms: int, leader_epoch: int) -> AppendResult:
         batches = check_fetched_records(
             records,
-            log_end_offset=self.log_end_offset,
-            latest_epoch=self._epochs.latest,
+            log_end_offset=self.offsets.log_end_offset,
+            latest_epoch=self.epochs.cache.latest,
             leader_epoch=leader_epoch,
         )
         at, last = batches[-1]
@@ -128,11 +360,9 @@ class PartitionLog(CompactedLog):
         return self.config.message_timestamp_type == LOG_APPEND_TIME
 
     def _result(self, base_offset: int, last_offset: int, time_ms: int, appended_bytes: int) -> AppendResult:
-        flush_due = last_offset >= self.recovery_point and (
-            self.log_end_offset - self.recovery_point >= self.config.flush_messages
-        )
+        flush_due = last_offset >= self.offsets.recovery_point and self.durability.are_many_unflushed
         return AppendResult(
-            base_offset, last_offset, time_ms, self.log_start_offset, appended_bytes, flush_due
+            base_offset, last_offset, time_ms, self.offsets.log_start_offset, appended_bytes, flush_due
         )
 
     def _write(
@@ -143,121 +373,51 @@ class PartitionLog(CompactedLog):
         if len(batches) > 1:
             newest_ms = max(header.max_timestamp_ms for _, header in batches)
         try:
-            self._roll_if_full(len(records), batches[0][1].base_offset, last.last_offset, newest_ms, now_ms)
-            self._segments.write(records)
+            self.rolling.make_room(
+                len(records), batches[0][1].base_offset, last.last_offset, newest_ms, now_ms
+            )
+            self.segments.write(records)
         except OSError as error:
-            raise self._storage_failed(error) from error
+            raise self.standing.refused(error) from error
         self._note(records, batches, now_ms)
-        self._bytes_since_snapshot += len(records)
+        self.producers.bytes_since_snapshot += len(records)
 
-    def read(self, offset: int, max_bytes: int, *, up_to: int, min_one_batch: bool) -> LogSlice | None:
-        """Whole batches from the one that contains `offset` on, of one segment, the last perhaps cut off.
+    def _note(self, records: Buffer, batches: Sequence[tuple[int, BatchHeader]], now_ms: int) -> None:
+        """Account for batches whose bytes are in the active segment, behind those it knows."""
+        segments, epochs, producers = self.segments, self.epochs, self.producers.states
+        segment, interval_bytes = segments.active, self.config.index_interval_bytes
+        assert batches[0][1].base_offset >= self.offsets.log_end_offset, "records follow the log's end"
+        for at, header in batches:
+            position = segment.size_bytes
+            segment.note(header, header.last_offset, interval_bytes)
+            if header.producer_id >= 0:
+                if header.is_control:
+                    self._note_marker(records, at, header, now_ms)
+                else:
+                    producers.record(header, header.base_offset, now_ms)
+            if header.partition_leader_epoch > epochs.cache.latest:
+                epochs.assign(header.partition_leader_epoch, header.base_offset)
+            segments.tail = (header.base_offset, position, header.size_bytes)
+        self.offsets.log_end_offset = batches[-1][1].next_offset
+        self.durability.records_changed(now_ms)
+        if invariants.are_checked:
+            self.check()
 
-        Nothing at or behind `up_to` (the high watermark, read once per request) is in it. None when there
-        is nothing yet, or when the first batch is larger than `max_bytes` and not asked for by
-        `min_one_batch`. Raises: OffsetOutOfRange, RecordsDamaged, StorageFailed.
-        """
-        if offset < self.log_start_offset or offset > self.log_end_offset:
-            raise OffsetOutOfRange(offset, self.log_start_offset, self.log_end_offset)
-        if offset >= up_to or offset == self.log_end_offset or (max_bytes <= 0 and not min_one_batch):
-            return None
-        try:
-            if self._tail is not None and self._tail[0] == offset and up_to >= self.log_end_offset:
-                _, position, size_bytes = self._tail
-                if size_bytes > max_bytes and not min_one_batch:
-                    return None
-                handle = self._segments.active.handle()
-                return LogSlice(handle, position, size_bytes, size_bytes, offset)
-            return self._find_slice(offset, max_bytes, up_to, min_one_batch)
-        except OSError as error:
-            raise self._storage_failed(error) from error
+    def _note_marker(self, records: Buffer, at: int, header: BatchHeader, now_ms: int) -> None:
+        marker = marker_at(records, at, header)
+        if marker is None:
+            return
+        states = self.producers.states
+        ended = states.record_marker(header, header.base_offset, now_ms, marker)
+        if ended is not None and ended.is_aborted:
+            self.segments.active.aborted_file.note(aborted_transaction(ended, states.transactions))
 
-    def _find_slice(self, offset: int, max_bytes: int, up_to: int, min_one_batch: bool) -> LogSlice | None:
-        if self.damage:
-            if hole_at(self.damage, offset) is not None:
-                raise RecordsDamaged(f"{self.topic}-{self.partition}", offset)
-            up_to = min([up_to, *(each[0] for each in self.damage if each[0] > offset and each[2].is_hole)])
-        found = self._segments.find(offset)
-        if found is None:
-            return None
-        number, position, header = found
-        if self._find_damage(number, position, header, offset):
-            return self._find_slice(offset, max_bytes, up_to, min_one_batch)
-        if header is None:
-            raise RecordsDamaged(f"{self.topic}-{self.partition}", offset)
-        handle = self._segments[number].handle()
-        end = self._segments.end_position(number, up_to, self.log_end_offset)
-        first_bytes = header.size_bytes
-        size_bytes = min(max_bytes, end - position)
-        if position + first_bytes > end or (size_bytes < first_bytes and not min_one_batch):
-            return None
-        return LogSlice(handle, position, max(size_bytes, first_bytes), first_bytes, header.base_offset)
-
-    def _find_damage(self, number: int, position: int, header: BatchHeader | None, offset: int) -> bool:
-        """Whether a look-up of `offset` has met damage that was not known: a segment that has become shorter,
-        or cannot be followed beyond `position`. Then it is known, and told. Raises: OSError."""
-        segment = self._segments[number]
-        on_disk_bytes = segment.handle().size_bytes
-        is_short = on_disk_bytes < segment.size_bytes
-        if header is not None and not is_short:
-            return False
-        first = offset if header is None else header.base_offset
-        for _, whole in segment.headers_until(position, on_disk_bytes):
-            first = whole.next_offset
-        kind = DamageKind.SHORT if is_short else DamageKind.CONTENT
-        is_news = self.note_damage(
-            [Damage(first, self._segments.next_base(number, self.log_end_offset), kind)]
-        )
-        if is_news:
-            self._owner.log_damaged(self)
-        return is_news
-
-    def read_bytes(self, offset: int, max_bytes: int, *, up_to: int, min_one_batch: bool) -> bytes:
-        """What `read` finds, as bytes; empty where it finds nothing. Raises: OffsetOutOfRange,
-        StorageFailed."""
-        found = self.read(offset, max_bytes, up_to=up_to, min_one_batch=min_one_batch)
-        try:
-            return b"" if found is None else found.read()
-        except OSError as error:
-            raise self._storage_failed(error) from error
-
-    def offset_for_timestamp(
-        self, timestamp_ms: int, *, up_to: int | None = None
-    ) -> TimestampOffset | TimeSearch | None:
-        """The first record at or after a time, below `up_to` (default: the high watermark); where finding it
-        may be much work, what has to be searched elsewhere. Raises: StorageFailed."""
-        limit = self.high_watermark if up_to is None else up_to
-        try:
-            return find_here(time_search(self._segments, timestamp_ms, self.log_start_offset, limit))
-        except OSError as error:
-            raise self._storage_failed(error) from error
-
-    def recall_damage(self, known: Iterable[Damage]) -> None:
-        """What was known of its damage before a restart, unless its files were put back since. Raises:
-        OSError."""
-        self.note_damage(
-            each
-            for each in known
-            if each.kind is not DamageKind.CONTENT or not is_readable(self._segments, each)
-        )
-
-    def segment_starts(self) -> list[tuple[int, int]]:
-        """(base offset, time of the latest record) of every segment, oldest first. Raises: StorageFailed."""
-        try:
-            return [(segment.base_offset, segment.age_timestamp_ms) for segment in self._segments]
-        except OSError as error:
-            raise self._storage_failed(error) from error
+    # Looking up leader epochs
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """(largest known epoch <= `epoch`, where it ended), (-1, -1) when unknown (OffsetForLeaderEpoch)."""
-        return self._epochs.end_offset_for(epoch, self.log_end_offset)
+        return self.epochs.cache.end_offset_for(epoch, self.offsets.log_end_offset)
 
     def epoch_of(self, offset: int) -> int:
         """The leader epoch that `offset` was written in, -1 when unknown (ListOffsets)."""
-        return self._epochs.epoch_of(offset)
-
-    def begin_epoch(self, epoch: int) -> None:
-        """We lead from here on in `epoch`: where older ones ended is known although nothing was appended."""
-        if self._epochs.assign(epoch, self.log_end_offset):
-            self._epochs_dirty = True
-            self._mark_dirty()
+        return self.epochs.cache.epoch_of(offset)

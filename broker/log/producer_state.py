@@ -93,10 +93,16 @@ class ProducerStates:
         if share is not None:
             share.left(self)
 
-    def replace(self, former: "ProducerStates") -> None:
-        """Stand in the place of what the log knew of its producers before."""
-        share = former._share
-        former.leave()
+    def become(self, other: "ProducerStates") -> None:
+        """Know what `other` knows instead; a share counts that."""
+        assert other._share is None
+        share = self._share
+        self.leave()
+        self.entries, self.transactions, self.verifications = (
+            other.entries,
+            other.transactions,
+            other.verifications,
+        )
         if share is not None:
             self.join(share)
 

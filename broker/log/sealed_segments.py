@@ -5,8 +5,9 @@ out before its files change, and comes in once they are final. No file, or one t
 nothing is known.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -22,7 +23,7 @@ class SealedSegments:
     def __init__(self, directory: Path, sizes: dict[int, int] | None = None) -> None:
         self._path = directory / SEALED_SEGMENTS
         self.sizes = {} if sizes is None else sizes
-        self.is_dirty = False
+        self._is_dirty = False
         """Whether the file lacks some."""
 
     @classmethod
@@ -36,7 +37,7 @@ class SealedSegments:
     def add(self, base_offset: int, size_bytes: int) -> None:
         """A segment was closed. The file hears of it with the next flush."""
         self.sizes[base_offset] = size_bytes
-        self.is_dirty = True
+        self._is_dirty = True
 
     def forget(self, base_offsets: Iterable[int]) -> None:
         """Before these segments' files change or go. Nothing keeps them from going: on a full disk the file
@@ -49,7 +50,7 @@ class SealedSegments:
         try:
             replace_file(self._path, format_sizes(self.sizes).encode())
         except OSError:
-            self.is_dirty = True
+            self._is_dirty = True
             with suppress(FileNotFoundError):
                 self._path.with_name(self._path.name + ".tmp").unlink()
             self._path.unlink(missing_ok=True)
@@ -58,10 +59,9 @@ class SealedSegments:
         """Those that begin in front of `start`, at `end`, or behind it."""
         self.forget([base for base in self.sizes if not start <= base < end])
 
-    def content(self) -> bytes:
-        """Of the file as it should be."""
-        return format_sizes(self.sizes).encode()
-
-    def write(self, content: bytes) -> None:
-        """Durably; for a thread. Raises: OSError."""
-        write_atomically(self._path, content)
+    def take_write(self) -> Callable[[], None] | None:
+        """Writes the file durably, where it lacks some; for a thread."""
+        if not self._is_dirty:
+            return None
+        self._is_dirty = False
+        return partial(write_atomically, self._path, format_sizes(self.sizes).encode())

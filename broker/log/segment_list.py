@@ -2,40 +2,61 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from itertools import pairwise
 from operator import attrgetter
 from pathlib import Path
+from typing import Final
 
 from broker.log.cleaned_segment import SEGMENT_SUFFIXES, SWAP_SUFFIX
 from broker.log.files import LogFiles
 from broker.log.retention import SegmentFacts
+from broker.log.sealed_segments import SealedSegments
 from broker.log.segment import SMALL_SEGMENT_BYTES, Segment
 from broker.log.txn_index import AbortedTransaction, find_aborted
+from contracts import invariants
 from wire.batch import BatchHeader, Buffer
 
 _BASE_OFFSET = attrgetter("base_offset")
 
 
 class SegmentList:
-    """Never empty. Invariant: base offsets strictly increase; each segment ends where the next begins, or
-    before."""
+    """Never empty; `sealed` knows how large the closed ones are. Invariant: base offsets strictly increase;
+    each segment ends where the next begins, or before."""
 
-    def __init__(self, directory: Path, files: LogFiles, segments: list[Segment]) -> None:
+    def __init__(
+        self, directory: Path, files: LogFiles, segments: list[Segment], sealed: SealedSegments
+    ) -> None:
         assert segments, "a log has at least its active segment"
         self.directory = directory
         self.files = files
+        self.sealed: Final = sealed
         self._segments = segments
+        self.active = segments[-1]
         self.size_bytes = sum(segment.size_bytes for segment in segments)
+        self.tail: tuple[int, int, int] | None = None
+        """(offset, position, size) of the last batch, in the active segment: what waiting fetches read."""
         self._small_count: int | None = None
+
+    def check(self) -> None:
+        """Assert what the class says."""
+        bases = self.base_offsets()
+        assert all(base < following for base, following in pairwise(bases)), str(bases)
+        assert self.active is self._segments[-1]
+        assert self.size_bytes == sum(segment.size_bytes for segment in self._segments)
+        assert bases[-1] not in self.sealed.sizes, "only closed segments have a final size"
+
+    def _changed(self) -> None:
+        self.active = self._segments[-1]
+        self.tail = None
+        self._small_count = None
+        if invariants.are_checked:
+            self.check()
 
     def __len__(self) -> int:
         return len(self._segments)
 
     def __iter__(self) -> Iterator[Segment]:
         return iter(self._segments)
-
-    @property
-    def active(self) -> Segment:
-        return self._segments[-1]
 
     @property
     def first(self) -> Segment:
@@ -54,7 +75,7 @@ class SegmentList:
 
     def write(self, records: Buffer) -> None:
         """Raises: OSError; nothing changed then."""
-        self._segments[-1].write(records)
+        self.active.write(records)
         self.size_bytes += len(records)
 
     def grow(self, size_bytes: int) -> None:
@@ -68,21 +89,25 @@ class SegmentList:
         active.seal()
         self._segments.append(Segment.create(self.directory, base_offset, self.files, now_ms))
         active.drop_indexes()
-        self._small_count = None
+        self.sealed.add(active.base_offset, active.size_bytes)
+        self._changed()
 
     def begin_anew(self, base_offset: int, now_ms: int) -> None:
         """Start another segment without finishing the active one, which is to be dropped: on a full disk
         there may be no room for its indexes. Raises: OSError."""
         assert base_offset > self._segments[-1].base_offset
-        self._small_count = None
         self._segments.append(Segment.create(self.directory, base_offset, self.files, now_ms))
+        self._changed()
 
     def replace_empty(self, base_offset: int, now_ms: int) -> None:
         """Begin the active segment, which holds nothing, at a later offset. Raises: OSError."""
         assert self._segments[-1].size_bytes == 0 and base_offset > self._segments[-1].base_offset
-        self._segments.append(Segment.create(self.directory, base_offset, self.files, now_ms))
-        self._segments.pop(-2).remove()
-        self._small_count = None
+        empty, self._segments[-1] = (
+            self.active,
+            Segment.create(self.directory, base_offset, self.files, now_ms),
+        )
+        self._changed()
+        empty.remove()
 
     def number_of(self, offset: int) -> int:
         """Which segment would hold the offset."""
@@ -147,12 +172,13 @@ class SegmentList:
         The active one is never dropped: roll first.
         """
         assert 0 <= count < len(self._segments)
-        self._small_count = None
+        self.sealed.forget_outside(self._segments[count].base_offset, self.active.base_offset)
         freed = 0
         for _ in range(count):
             segment = self._segments[0]
             segment.remove()
             del self._segments[0]
+            self._small_count = None
             self.size_bytes -= segment.size_bytes
             freed += segment.size_bytes
         return freed
@@ -165,24 +191,27 @@ class SegmentList:
         """Delete this segment and the later ones, the last one first, so that a crash leaves no hole; bytes
         freed. The one in front becomes the active segment. Raises: OSError."""
         assert number > 0
-        self._small_count = None
+        self.sealed.forget_outside(0, self._segments[number - 1].base_offset)
         freed = 0
         while len(self._segments) > number:
             segment = self._segments[-1]
             segment.remove()
             self._segments.pop()
+            self.active, self.tail = self._segments[-1], None
             self.size_bytes -= segment.size_bytes
             freed += segment.size_bytes
         self.files.forget_indexes(self._segments[-1])
+        self._changed()
         return freed
 
     def replace_all(self, base_offset: int, now_ms: int) -> None:
         """Delete every segment, the last one first, and begin an empty one. Raises: OSError."""
+        self.sealed.forget_outside(0, 0)
         self.drop_from(1)
-        self._small_count = None
         self._segments[0].remove()
         self.size_bytes = 0
         self._segments[0] = Segment.create(self.directory, base_offset, self.files, now_ms)
+        self._changed()
 
     def adopt_cleaned(self, replaced: list[int], size_bytes: int) -> None:
         """Put a compacted segment, whose files end in `.swap`, in the place of these. Raises: OSError; a
@@ -190,7 +219,7 @@ class SegmentList:
         first = self.first_from(replaced[0])
         old = self._segments[first : first + len(replaced)]
         assert [segment.base_offset for segment in old] == replaced, "nothing else changed sealed segments"
-        self._small_count = None
+        self.sealed.forget(replaced)
         for segment in old:
             segment.remove()
         for suffix in SEGMENT_SUFFIXES:
@@ -203,6 +232,8 @@ class SegmentList:
             Segment(self.directory, replaced[0], self.files, size_bytes=size_bytes, created_ms=created_ms)
         ]
         self.size_bytes += size_bytes - sum(segment.size_bytes for segment in old)
+        self.sealed.add(replaced[0], size_bytes)
+        self._small_count = None
 
     def release(self) -> None:
         for segment in self._segments:

@@ -71,7 +71,7 @@ class FollowedPartition:
         log = self.partition.log
         if log.leader_epoch != _UNDEFINED:
             return log.leader_epoch
-        log.truncate_to(log.high_watermark)
+        log.truncation.truncate_to(log.high_watermark)
         self.is_fetching = True
         return None
 
@@ -83,31 +83,34 @@ class FollowedPartition:
         self.awaits_epoch = False
         if end_offset == _UNDEFINED:
             # It knows no such epoch, which only happens when it knows none: what is committed stays.
-            log.truncate_to(log.high_watermark)
+            log.truncation.truncate_to(log.high_watermark)
             self.is_fetching = True
             return before - log.log_end_offset
         if epoch == _UNDEFINED:
-            log.truncate_to(end_offset)
+            log.truncation.truncate_to(end_offset)
             self.is_fetching = True
             return before - log.log_end_offset
         our_epoch, our_end = log.end_offset_for_epoch(epoch)
         if our_epoch == epoch:
-            log.truncate_to(min(end_offset, our_end))
+            log.truncation.truncate_to(min(end_offset, our_end))
             self.is_fetching = True
         elif our_end == _UNDEFINED:
-            log.truncate_to(end_offset)  # everything we have is newer than what it has
+            log.truncation.truncate_to(end_offset)  # everything we have is newer than what it has
             self.is_fetching = True
         else:
-            log.truncate_to(min(our_end, end_offset))  # then we ask for the epoch that we end with now
+            log.truncation.truncate_to(
+                min(our_end, end_offset)
+            )  # then we ask for the epoch that we end with now
         return before - log.log_end_offset
 
     # -- fetching ----------------------------------------------------------------------------------------
 
     def wanted(self, max_bytes: int) -> FetchPartition:
         """What to ask the leader for."""
-        log = self.partition.log
+        topic, index = self.key
+        offsets = self.partition.log.offsets
         return FetchPartition(
-            log.topic, log.partition, self.leader_epoch, log.log_end_offset, max_bytes, log.log_start_offset
+            topic, index, self.leader_epoch, offsets.log_end_offset, max_bytes, offsets.log_start_offset
         )
 
     def fetched(
@@ -129,9 +132,9 @@ class FollowedPartition:
             result = log.append(records, now_ms=epoch_ms, leader_epoch=self.leader_epoch, origin=origin)
             appended_bytes = result.appended_bytes
         self.pause_ms = 0
-        log.advance_high_watermark(min(high_watermark, log.log_end_offset))
-        if log_start_offset > log.log_start_offset:
-            log.delete_records_before(min(log_start_offset, log.high_watermark))
+        log.advance_high_watermark(high_watermark)
+        if log_start_offset > log.offsets.log_start_offset:
+            log.retention.delete_records_before(min(log_start_offset, log.offsets.high_watermark))
         return appended_bytes
 
     def refused(self, error_code: int, leader_start_offset: int, now_ms: int) -> bool:
@@ -144,7 +147,7 @@ class FollowedPartition:
         log = self.partition.log
         lost = leader_start_offset > log.log_end_offset or log.leader_epoch == _UNDEFINED
         if error_code == _OUT_OF_RANGE and leader_start_offset >= 0 and lost:
-            log.truncate_fully_and_start_at(leader_start_offset)
+            log.truncation.truncate_fully_and_start_at(leader_start_offset)
             return True
         self.pause(now_ms)
         return False

@@ -10,7 +10,6 @@ all that is left. Started again, it has left every ISR, and follows.
 from collections.abc import Callable
 from typing import Final
 
-from broker.log.damage import DamageKind
 from broker.log.errors import LogError
 from broker.replication.manager import Followers
 from broker.replication.partition import Partition
@@ -62,13 +61,8 @@ class Healing:
 
     def _forget_ends(self, partition: Partition) -> None:
         """A follower that has fetched its end again has lost nothing."""
-        log = partition.log
         if not partition.is_leader and len(partition.replicas) > 1:
-            log.damage = tuple(
-                each
-                for each in log.damage
-                if each.kind is not DamageKind.END or log.high_watermark < each.next_offset
-            )
+            partition.log.forget_ends_fetched_again()
 
     async def _heal(self, partition: Partition) -> None:
         leader = self._leader(partition.leader_id)
@@ -105,7 +99,7 @@ class Healing:
         log = partition.log
         before = log.log_end_offset
         try:
-            log.truncate_to(offset)
+            log.truncation.truncate_to(offset)
         except LogError as error:
             _log.error("a damaged log cannot be cut", partition=str(partition), error=error.message)
             return

@@ -97,7 +97,7 @@ class Partition:
     @property
     def high_watermark(self) -> int:
         """Records below it are committed."""
-        return self.log.high_watermark
+        return self.log.offsets.high_watermark
 
     @property
     def last_stable_offset(self) -> int:
@@ -108,7 +108,7 @@ class Partition:
     def has_reached_epoch(self) -> bool:
         """Whether the high watermark has come to where this leader began: before that it may lag behind
         what an earlier leader told."""
-        return self.log.high_watermark >= self._epoch_start_offset
+        return self.log.offsets.high_watermark >= self._epoch_start_offset
 
     @property
     def maximal_isr(self) -> frozenset[int]:
@@ -130,7 +130,7 @@ class Partition:
         is_new_epoch = state.leader_epoch > self.leader_epoch or not self.is_leader
         if is_new_epoch:
             self.log.begin_epoch(state.leader_epoch)
-            self._epoch_start_offset = self.log.log_end_offset
+            self._epoch_start_offset = self.log.offsets.log_end_offset
             self._remotes = {}
         self._take(state)
         self.is_leader = True
@@ -208,7 +208,7 @@ class Partition:
                 f"{self.min_isr}",
             )
         log = self.log
-        before = log.log_end_offset
+        before = log.offsets.log_end_offset
         result = log.append(
             records,
             now_ms=now_ms,
@@ -232,7 +232,7 @@ class Partition:
         when we lead no longer. Giving up in time is the caller's."""
         if not self.is_leader:
             tell(ErrorCode.not_leader_or_follower)
-        elif self.log.high_watermark >= offset:
+        elif self.log.offsets.high_watermark >= offset:
             tell(self._verdict())
         else:
             self._sequence += 1
@@ -248,8 +248,8 @@ class Partition:
         """Move the high watermark to the lowest log end offset of those that may be elected, and of those
         that are about to join: else a busy leader would run away from them."""
         log = self.log
-        target = log.log_end_offset
-        if target <= log.high_watermark or len(self.isr) < self.min_isr:
+        target = log.offsets.log_end_offset
+        if target <= log.offsets.high_watermark or len(self.isr) < self.min_isr:
             return
         if self._remotes:
             maximal, lag_max_ms = self.maximal_isr, self._host.replica_lag_max_ms
@@ -261,7 +261,7 @@ class Partition:
         if not log.advance_high_watermark(target):
             return
         committed_bytes = self._committed_bytes
-        if log.high_watermark == log.log_end_offset:
+        if log.offsets.high_watermark == log.log_end_offset:
             self._committed_bytes = 0
         self._host.high_watermark_moved(self, committed_bytes)
         self._tell_committed()
@@ -270,12 +270,12 @@ class Partition:
         link = remote.link
         return (
             link is not None
-            and remote.is_in_sync(self.log.log_end_offset, self._seen_ms, lag_max_ms)
+            and remote.is_in_sync(self.log.offsets.log_end_offset, self._seen_ms, lag_max_ms)
             and self._host.may_join_isr(remote.replica_id, link.broker_epoch)
         )
 
     def _tell_committed(self) -> None:
-        high_watermark = self.log.high_watermark
+        high_watermark = self.log.offsets.high_watermark
         while self._waiting and self._waiting[0][0] <= high_watermark:
             heappop(self._waiting)[2](self._verdict())
 
@@ -293,7 +293,7 @@ class Partition:
             raise NotLeader(self.topic, self.index)
         self._seen_ms = max(self._seen_ms, now_ms)
         moved = remote.log_end_offset != fetch_offset
-        remote.fetched(link, fetch_offset, log_start_offset, self.log.log_end_offset, now_ms)
+        remote.fetched(link, fetch_offset, log_start_offset, self.log.offsets.log_end_offset, now_ms)
         if link.replica_id not in self.isr:
             self._expand_isr(remote)
         if moved:
@@ -304,7 +304,7 @@ class Partition:
         is known of its log, and it leaves the ISR unless it comes back in time."""
         remote = self._remotes.get(link.replica_id)
         if remote is not None and remote.link is link:
-            remote.leader_appends(self.log.log_end_offset)
+            remote.leader_appends(self.log.offsets.log_end_offset)
             remote.link = None
             if gives_up:
                 remote.log_end_offset = UNKNOWN_OFFSET
@@ -317,7 +317,7 @@ class Partition:
         if (
             self.pending_isr is None
             and link is not None
-            and remote.log_end_offset >= self.log.high_watermark
+            and remote.log_end_offset >= self.log.offsets.high_watermark
             and remote.log_end_offset >= self._epoch_start_offset
             and self._host.may_join_isr(remote.replica_id, link.broker_epoch)
         ):
@@ -330,7 +330,7 @@ class Partition:
         self._seen_ms = max(self._seen_ms, now_ms)
         if not self.is_leader or self.pending_isr is not None:
             return
-        end_offset, lag_max_ms = self.log.log_end_offset, self._host.replica_lag_max_ms
+        end_offset, lag_max_ms = self.log.offsets.log_end_offset, self._host.replica_lag_max_ms
         kept = tuple(
             each
             for each in self.isr

@@ -129,7 +129,7 @@ class ReplicaFetch:
         except LogError as error:
             return _failed(wanted, error)
         log = partition.log
-        high_watermark, log_start_offset = log.high_watermark, log.log_start_offset
+        high_watermark, log_start_offset = log.offsets.high_watermark, log.offsets.log_start_offset
         throttle = self._broker.replication.leader_throttle
         is_throttled = throttle.applies(*partition.key, self._session.link.replica_id)
         if is_throttled:
@@ -139,7 +139,7 @@ class ReplicaFetch:
             records = log.read(
                 wanted.fetch_offset,
                 max(min(wanted.max_bytes, left), 0),
-                up_to=log.log_end_offset,
+                up_to=log.offsets.log_end_offset,
                 min_one_batch=is_first,
             )
         except OffsetOutOfRange as error:
@@ -190,7 +190,7 @@ class ReplicaFetch:
 
     def _end_of(self, key: tuple[str, int]) -> int:
         partition = self._broker.replicas.hosted(*key)
-        return -1 if partition is None else partition.log.log_end_offset
+        return -1 if partition is None else partition.log.offsets.log_end_offset
 
 
 def _failed(wanted: FetchPartition, error: LogError) -> PartitionRead:

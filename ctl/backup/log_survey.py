@@ -10,7 +10,7 @@ from typing import Final
 
 from broker.log.batch_scan import scan_valid
 from broker.log.checkpoint_text import CheckpointCorrupt, parse_epochs
-from broker.log.loading import EPOCH_CHECKPOINT
+from broker.log.leader_epochs import EPOCH_CHECKPOINT
 from broker.log.log_directory import STRAY_SUFFIX
 from broker.log.offset_index import OffsetIndex
 from broker.log.partition_metadata import PARTITION_METADATA, read_topic_id

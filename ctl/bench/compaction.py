@@ -55,7 +55,7 @@ def _measure(megabytes: int, record_bytes: int, share: float, seed: int) -> tupl
         manager.load(lambda _: _CONFIG, 0)
         log = manager.create("t", 0, uuid.uuid4(), _CONFIG, 0)
         _fill(log, megabytes * _MB, record_bytes, share, random.Random(seed))
-        log.flush()
+        log.durability.flush()
         cleaner = LogCleaner(manager.logs)
         found = cleaner.begin(_now_ms())
         assert found is not None, "a log that was never compacted is dirty"
@@ -64,7 +64,7 @@ def _measure(megabytes: int, record_bytes: int, share: float, seed: int) -> tupl
         result = cleaner.complete(found)
         elapsed_s, cpu_s = time.perf_counter() - before, _cpu_s() - before_cpu_s
         if result is None:
-            raise OSError(f"the compaction did not end: {log.uncleanable}")
+            raise OSError(f"the compaction did not end: {log.compaction.uncleanable}")
         manager.close(clean=False)
         return result.read_bytes / _MB / elapsed_s, cpu_s / (result.read_bytes / 10**9)
     finally:
@@ -83,7 +83,7 @@ def _fill(log: PartitionLog, total_bytes: int, record_bytes: int, share: float, 
             records.append(Record(0, number, b"key-%012d" % key, value))
         log.append(build_batch(records), now_ms=number, leader_epoch=0, origin=AppendOrigin.COORDINATOR)
     log.advance_high_watermark()
-    log.roll_if_due(_now_ms())  # the active segment is not compacted
+    log.rolling.roll_if_due(_now_ms())  # the active segment is not compacted
 
 
 def _now_ms() -> int:

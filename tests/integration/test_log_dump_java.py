@@ -125,7 +125,7 @@ def test_a_trimmed_log_is_sound(tmp_path: Path) -> None:
     manager, _ = open_manager(tmp_path, CONFIG)
     log = new_log_in(manager, CONFIG)
     write_variety(log)
-    log.delete_records_before(log.log_end_offset)
+    log.retention.delete_records_before(log.log_end_offset)
     write_variety(log, 20)
     assert manager.close() == []
     dump(log.directory, "--deep-iteration")
@@ -165,8 +165,8 @@ def test_a_log_with_transactions_is_sound(tmp_path: Path) -> None:
     manager, _ = open_manager(tmp_path, CONFIG)
     log = new_log_in(manager, CONFIG)
     write_transactions(log)
-    aborted = log.aborted_transactions(0, log.log_end_offset)
-    still_open = [p for p in log.describe_producers() if p.txn_start_offset >= 0]
+    aborted = log.reading.aborted(0, log.log_end_offset)
+    still_open = [p for p in log.producers.describe() if p.txn_start_offset >= 0]
     assert len(aborted) > 5 and log.segment_count > 1 and still_open
     assert manager.close() == []
     output = dump(log.directory, "--deep-iteration")
@@ -187,7 +187,7 @@ def test_a_truncated_log_is_sound(tmp_path: Path) -> None:
     log = new_log_in(manager, CONFIG)
     write_transactions(log)
     for target in (150, 91, 90, 30):
-        log.truncate_to(min(target, log.log_end_offset))
+        log.truncation.truncate_to(min(target, log.log_end_offset))
         write_variety(log, 9)
         write_transactions(log, 10) if target == 30 else None
     assert manager.close() == []
@@ -212,14 +212,14 @@ def test_a_compacted_log_is_sound(tmp_path: Path) -> None:
         for producer_id in range(5):
             end(log, producer_id, commit=True, epoch=4 + round_, coordinator_epoch=5)
         log.advance_high_watermark()
-        log._roll(log.log_end_offset, NOW_MS)
-        log.flush()
-        job = log.begin_cleaning(NOW_MS + round_ * 10_000)
+        log.rolling.roll(log.log_end_offset, NOW_MS)
+        log.durability.flush()
+        job = log.compaction.begin(NOW_MS + round_ * 10_000)
         assert job is not None
         job.run()
-        assert log.complete_cleaning(job) is not None
-        log._producers.entries.clear()
-    log.truncate_to(log.log_end_offset)
+        assert log.compaction.complete(job) is not None
+        log.producers.states.entries.clear()
+    log.truncation.truncate_to(log.log_end_offset)
     assert manager.close() == []
     output = dump(log.directory, "--deep-iteration", compacted=True)
     assert "deleteHorizonMs: OptionalLong[" in output

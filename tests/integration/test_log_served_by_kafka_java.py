@@ -171,7 +171,7 @@ def test_there_and_back(tmp_path: Path, clean: bool) -> None:
     manager, log = open_copy(served, copy)
     assert values(read_all(log, max_bytes=100_000)) == expected
     assert log.topic_id != uuid.UUID(int=0)
-    assert log.producer_count == 5
+    assert len(log.producers) == 5
     expected += write_ours(log)
     assert manager.close() == []
 
@@ -197,7 +197,7 @@ def transact_ours(log: PartitionLog, sequence: int, prefix: str) -> list[str]:
             base_sequence=sequence,
             attributes=TRANSACTIONAL_BIT,
         )
-        guard = log.begin_verification(producer_id, 0, sequence, NOW_MS)
+        guard = log.producers.begin_verification(producer_id, 0, sequence, NOW_MS)
         log.append(data, now_ms=NOW_MS, leader_epoch=epoch, origin=AppendOrigin.CLIENT, verification=guard)
 
     def end(producer_id: int, *, commit: bool) -> None:
@@ -216,7 +216,7 @@ def transact_ours(log: PartitionLog, sequence: int, prefix: str) -> list[str]:
 
 def committed_values(log: PartitionLog) -> list[str]:
     """What a read_committed consumer gets, by the index of aborted transactions."""
-    aborted = log.aborted_transactions(0, log.log_end_offset)
+    aborted = log.reading.aborted(0, log.log_end_offset)
     found: list[str] = []
     data = b"".join(path.read_bytes() for path in sorted(log.directory.glob("*.log")))
     for at, header in iterate_batches(data):
@@ -248,20 +248,20 @@ def test_transactions_there_and_back(tmp_path: Path, clean: bool) -> None:
     copy.mkdir()
     manager, log = open_copy(served, copy)
     assert log.last_stable_offset == log.log_end_offset
-    assert len(log.aborted_transactions(0, log.log_end_offset)) == 20
+    assert len(log.reading.aborted(0, log.log_end_offset)) == 20
     assert [text for text in committed_values(log) if text.startswith("theirs")] == expected[:-1]
     log.reconfigure(replace(CONFIG, cleanup_policy=frozenset({"compact"}), segment_bytes=20_000))
     expected += transact_ours(log, 0, "ours")
-    log._roll(log.log_end_offset, NOW_MS)
-    log.flush()
-    job = log.begin_cleaning(NOW_MS)
+    log.rolling.roll(log.log_end_offset, NOW_MS)
+    log.durability.flush()
+    job = log.compaction.begin(NOW_MS)
     assert job is not None
     job.run()
-    assert log.complete_cleaning(job) is not None
+    assert log.compaction.complete(job) is not None
     assert log.segment_count <= 3
     expected += transact_ours(log, 2, "again")
     assert committed_values(log) == expected
-    log.truncate_to(log.log_end_offset - 1)
+    log.truncation.truncate_to(log.log_end_offset - 1)
     end_marker = build_marker(900_001, 0, EndMarker(False, 0), now_ms=NOW_MS)
     append(log, end_marker, leader_epoch=log.leader_epoch, origin=AppendOrigin.COORDINATOR)
     assert manager.close() == []

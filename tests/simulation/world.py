@@ -455,7 +455,7 @@ def _content(partition: Any) -> dict[int, bytes]:
     found: dict[int, bytes] = {}
     offset = log.log_start_offset
     while offset < log.log_end_offset:
-        piece = log.read_bytes(offset, 1 << 20, up_to=log.log_end_offset, min_one_batch=True)
+        piece = log.reading.read_bytes(offset, 1 << 20, up_to=log.log_end_offset, min_one_batch=True)
         for at, header in iterate_batches(whole_batches(memoryview(piece))):
             check_crc(piece, at, header)
             offset = header.next_offset

@@ -69,7 +69,8 @@ CONSTANTS: Final[dict[str, tuple[str, ...]]] = {
     "broker.coordinators.producer_id_rates": ("IDS_PER_S", "IDS_AT_ONCE"),
     "broker.log.producer_state": ("PRODUCERS_MAX",),
     "broker.log.segment": ("SMALL_SEGMENT_BYTES",),
-    "broker.log.log_base": ("ROLL_AGE_MIN_MS", "SNAPSHOTS_KEPT"),
+    "broker.log.log_producers": ("SNAPSHOTS_KEPT",),
+    "broker.log.rolling": ("ROLL_AGE_MIN_MS",),
     "broker.log.instance_shares": (
         "SMALL_SEGMENTS_PER_LOG",
         "SMALL_SEGMENTS_PER_INSTANCE",

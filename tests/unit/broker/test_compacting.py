@@ -42,9 +42,9 @@ async def test_logs_are_compacted_until_nothing_is_worth_it(
 
 async def test_a_damaged_log_is_passed_over(compacting: tuple[Compacting, PartitionLog]) -> None:
     loop, log = compacting
-    log._segments.first.path().write_bytes(b"x" * log._segments.first.size_bytes)
+    log.segments.first.path().write_bytes(b"x" * log.segments.first.size_bytes)
     assert await loop.compact_one()
-    assert log.uncleanable is not None
+    assert log.compaction.uncleanable is not None
     assert not await loop.compact_one()
 
 
@@ -52,7 +52,7 @@ async def test_a_refusing_disk_is_told(
     compacting: tuple[Compacting, PartitionLog], failures: Failures
 ) -> None:
     loop, log = compacting
-    log._segments.first.path().unlink()
+    log.segments.first.path().unlink()
     assert not await loop.compact_one()
     assert len(failures) == 1
 

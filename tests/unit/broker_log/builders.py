@@ -97,7 +97,7 @@ def read_all(log: PartitionLog, offset: int | None = None, *, max_bytes: int = 1
     found: list[Record] = []
     offset = log.log_start_offset if offset is None else offset
     while offset < log.high_watermark:
-        data = log.read_bytes(offset, max_bytes, up_to=log.high_watermark, min_one_batch=True)
+        data = log.reading.read_bytes(offset, max_bytes, up_to=log.high_watermark, min_one_batch=True)
         if not data:
             break
         for record in whole_batches(data):
@@ -124,7 +124,7 @@ def whole_batches(data: bytes) -> list[Record]:
 
 def time_found(log: PartitionLog, timestamp_ms: int, *, up_to: int | None = None) -> TimestampOffset | None:
     """What a look-up answers in the end, wherever it is done."""
-    found = log.offset_for_timestamp(timestamp_ms, up_to=up_to)
+    found = log.reading.offset_for_timestamp(timestamp_ms, up_to=up_to)
     if not isinstance(found, TimeSearch):
         return found
     steps = find(found)

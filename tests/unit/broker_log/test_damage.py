@@ -109,7 +109,7 @@ def test_a_closed_segment_that_was_cut_is_a_range_of_errors(tmp_path: Path, clea
 def _until_error(log: PartitionLog, offset: int, error_at: int) -> list[Record]:
     found: list[Record] = []
     while offset < error_at:
-        data = log.read_bytes(offset, 10_000, up_to=log.high_watermark, min_one_batch=True)
+        data = log.reading.read_bytes(offset, 10_000, up_to=log.high_watermark, min_one_batch=True)
         found += [record for record in whole_batches(data) if record.offset >= offset]
         assert found, "there is something to read in front of the damage"
         offset = found[-1].offset + 1
@@ -121,7 +121,7 @@ def test_a_cut_between_two_batches_is_found_too(tmp_path: Path) -> None:
     directory = _closed(tmp_path)
     path = _segment(directory, 11)
     log, _, manager = _opened(tmp_path)
-    found = log._segments.find(18)
+    found = log.segments.find(18)
     assert found is not None
     manager.close()
     with path.open("r+b") as file:
@@ -169,15 +169,15 @@ def test_nothing_is_missed_after_retention_deletion_truncation_and_restarts(tmp_
     _closed(tmp_path)
     log, report, manager = _opened(tmp_path)
     assert report.damaged == {}
-    log.delete_records_before(15)
-    log.truncate_to(25)
+    log.retention.delete_records_before(15)
+    log.truncation.truncate_to(25)
     fill(log, 30)
     flush(manager)
     crash(manager)
     log, report, manager = _opened(tmp_path)
     assert (report.damaged, log.log_start_offset) == ({}, 15)
-    log.delete_records_before(log.high_watermark)
-    log.truncate_fully_and_start_at(500)
+    log.retention.delete_records_before(log.high_watermark)
+    log.truncation.truncate_fully_and_start_at(500)
     fill(log, 20)
     manager.close()
     log, report, _ = _opened(tmp_path)
@@ -192,10 +192,10 @@ def test_compaction_leaves_gaps_that_are_none(tmp_path: Path, clean: bool) -> No
         write(log, ("a", str(number)), (f"k{number % 3}", "x"))
         roll(log)
     flush(manager)
-    job = log.begin_cleaning(NOW_MS + 10**9)
+    job = log.compaction.begin(NOW_MS + 10**9)
     assert job is not None
     job.run()
-    assert log.complete_cleaning(job) is not None
+    assert log.compaction.complete(job) is not None
     if clean:
         manager.close()
     else:
@@ -225,7 +225,7 @@ def test_a_full_disk_that_refuses_the_sizes_keeps_nothing_from_being_deleted(
 
     with monkeypatch.context() as context:
         context.setattr("broker.log.sealed_segments.replace_file", full)
-        assert log.delete_records_before(25) == 25
+        assert log.retention.delete_records_before(25) == 25
     assert not (log.directory / SEALED_SEGMENTS).exists(), "no word rather than a wrong one"
     crash(manager)
     assert _opened(tmp_path)[1].damaged == {}
@@ -242,7 +242,7 @@ def test_damage_inside_a_segment_is_an_error_also_when_nobody_knew(tmp_path: Pat
     """A batch whose length is wrong hides everything behind it in its segment."""
     directory = _closed(tmp_path)
     log, _, manager = _opened(tmp_path)
-    found = log._segments.find(15)
+    found = log.segments.find(15)
     assert found is not None
     with _segment(directory, 11).open("r+b") as file:
         file.seek(found[1] + 8)
@@ -251,7 +251,7 @@ def test_damage_inside_a_segment_is_an_error_also_when_nobody_knew(tmp_path: Pat
     assert _error_at(log, 15) is ErrorCode.corrupt_message
     assert log.damage == (Damage(15, 22, CONTENT),) and manager.take_damage() == [log]
     assert manager.take_damage() == []
-    assert log.truncate_to(16)
+    assert log.truncation.truncate_to(16)
     assert log.log_end_offset == 15, "what cannot be followed goes with what was to go"
     fill(log, 5)
     assert _offsets(log, 0) == list(range(20))
@@ -263,7 +263,7 @@ def test_a_segment_that_is_cut_while_it_is_served_is_found_by_reading(
 ) -> None:
     directory = _closed(tmp_path)
     log, _, manager = _opened(tmp_path)
-    position = log._segments.find(17)[1]  # type: ignore[index]
+    position = log.segments.find(17)[1]  # type: ignore[index]
     with _segment(directory, 11).open("r+b") as file:
         file.truncate(position + 80 * within_batch)
     assert log.damage == (), "nobody has looked"
@@ -282,7 +282,7 @@ def test_an_active_segment_that_is_cut_while_it_is_served_is_found_by_reading(tm
     directory = _closed(tmp_path)
     log, _, _ = _opened(tmp_path)
     append(log, batch("one more"))  # which waiting fetches find without a look at the disk
-    position = log._segments.find(36)[1]  # type: ignore[index]
+    position = log.segments.find(36)[1]  # type: ignore[index]
     with _segment(directory, 33).open("r+b") as file:
         file.truncate(position)
     assert [record.offset for record in _until_error(log, 33, 36)] == [33, 34, 35]
@@ -315,7 +315,7 @@ def test_a_log_that_lost_its_end_says_so_until_that_has_gone_by(tmp_path: Path) 
     log, report, _ = _opened(tmp_path)
     assert log.damage == (Damage(end, 40, END),), "a restart does not make it well"
     assert not report.is_unclean, "but nothing is less than before"
-    log.delete_records_before(45)
+    log.retention.delete_records_before(45)
     assert log.damage == ()
 
 
@@ -323,7 +323,7 @@ def test_what_a_scrub_found_is_taken_once_and_kept(tmp_path: Path) -> None:
     directory = _closed(tmp_path)
     log, _, manager = _opened(tmp_path)
     for offset in (12, 13):
-        found = log._segments.find(offset)
+        found = log.segments.find(offset)
         assert found is not None
         with _segment(directory, 11).open("r+b") as file:
             file.seek(found[1] + HEADER_SIZE + 20)
@@ -349,7 +349,7 @@ def test_what_a_scrub_found_is_taken_once_and_kept(tmp_path: Path) -> None:
     again, report, manager = _opened(tmp_path)
     assert again.damage == (Damage(12, 14, CONTENT),) == report.damaged[KEY]
     assert not list(tmp_path.glob("scrub-*")), "what is written down is not needed any more"
-    again.truncate_to(12)
+    again.truncation.truncate_to(12)
     assert again.damage == ()
     flush(manager)
     assert parse_damage((tmp_path / DAMAGE).read_text()) == {}

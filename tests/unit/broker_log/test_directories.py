@@ -100,10 +100,10 @@ def test_a_disk_that_fails_takes_its_logs_offline(broker: Broker, operation: str
         each.release_files()
     acts: dict[str, Callable[[], object]] = {
         "append": lambda: append(log, batch("x")),
-        "read": lambda: log.read_bytes(0, 100, up_to=1, min_one_batch=True),
-        "flush": log.flush,
-        "truncate": lambda: log.truncate_to(0),
-        "find": lambda: log.offset_for_timestamp(0),
+        "read": lambda: log.reading.read_bytes(0, 100, up_to=1, min_one_batch=True),
+        "flush": log.durability.flush,
+        "truncate": lambda: log.truncation.truncate_to(0),
+        "find": lambda: log.reading.offset_for_timestamp(0),
     }
     refused(acts[operation])
     assert [(path, set(told)) for path, told, _ in broker.told] == [(broken, keys(gone))]

@@ -20,10 +20,11 @@ from broker.log.instance_shares import (
     SMALL_SEGMENTS_PER_LOG,
     InstanceShares,
 )
-from broker.log.log_base import ROLL_AGE_MIN_MS, SNAPSHOTS_KEPT
+from broker.log.log_producers import SNAPSHOTS_KEPT
 from broker.log.manager import LogManager
 from broker.log.partition_log import PartitionLog
 from broker.log.producer_state import ProducerStates
+from broker.log.rolling import ROLL_AGE_MIN_MS
 from broker.log.segment import SMALL_SEGMENT_BYTES
 from tests.unit.broker_log.builders import (
     NOW_MS,
@@ -101,9 +102,9 @@ class TestFiles:
         for number in range(SMALL_SEGMENTS_PER_LOG + 100):
             append(log, batch("v", at_ms=NOW_MS + number * 2_000), now_ms=NOW_MS + number * 2_000)
         assert log.segment_count == SMALL_SEGMENTS_PER_LOG + 1
-        assert not log.roll_if_due(NOW_MS + 365 * DAY_MS)
+        assert not log.rolling.roll_if_due(NOW_MS + 365 * DAY_MS)
         at_ms = NOW_MS + 10_000 * 2_000
-        log.delete_records_before(10)
+        log.retention.delete_records_before(10)
         append(log, batch("v", at_ms=at_ms), now_ms=at_ms)
         assert log.segment_count == SMALL_SEGMENTS_PER_LOG + 1 - 10 + 1, "there is room again"
 
@@ -118,8 +119,8 @@ class TestFiles:
         log = _log(manager, MINE, segment_bytes=100)
         for number in range(50):
             append(log, idempotent(7, number))
-        log.truncate_to(5)
-        (producer,) = log.describe_producers()
+        log.truncation.truncate_to(5)
+        (producer,) = log.producers.describe()
         assert (producer.producer_id, producer.last_sequence) == (7, 4)
 
     def test_many_logs_share_what_an_instance_may_have(self) -> None:
@@ -145,8 +146,8 @@ class TestProducers:
         logs = [_log(manager, MINE, partition) for partition in range(4)]
         for number in range(400):
             append(logs[number % 4], idempotent(100 + number, 0), now_ms=NOW_MS + number)
-        assert sum(log.producer_count for log in logs) <= PRODUCERS_MAX
-        left = {each.producer_id for log in logs for each in log.describe_producers()}
+        assert sum(len(log.producers) for log in logs) <= PRODUCERS_MAX
+        left = {each.producer_id for log in logs for each in log.producers.describe()}
         assert left >= set(range(500 - PRODUCERS_MAX // 2, 500)), "the newest stay"
         evicted = manager.shares.evicted
         assert evicted.forgotten == 400 - len(left)
@@ -169,7 +170,7 @@ class TestProducers:
         log, other = _log(manager, MINE), _log(manager, OTHERS)
         for number in range(PRODUCERS_MAX):
             write(log, number, 0)
-        assert log.producer_count == PRODUCERS_MAX
+        assert len(log.producers) == PRODUCERS_MAX
         for refused in (lambda: write(log, 900, 0), lambda: append(log, idempotent(901, 0))):
             with pytest.raises(AppendRefused) as policy:
                 refused()
@@ -179,7 +180,7 @@ class TestProducers:
         append(other, idempotent(1, 0))
         end(log, 0, commit=True)
         write(log, 900, 0)
-        assert {each.producer_id for each in log.describe_producers()} == {900, *range(1, PRODUCERS_MAX)}
+        assert {each.producer_id for each in log.producers.describe()} == {900, *range(1, PRODUCERS_MAX)}
         assert log.last_stable_offset <= 1, "who is open is still known"
 
     def test_nobody_looks_for_idle_producers_again_and_again(
@@ -215,9 +216,9 @@ class TestProducers:
             append(log, idempotent(1, 0))
         append(logs[1], idempotent(2, 0))
         assert manager.shares.producers == 3
-        logs[1].truncate_to(1)
+        logs[1].truncation.truncate_to(1)
         assert manager.shares.producers == 2
-        logs[1].truncate_fully_and_start_at(9)
+        logs[1].truncation.truncate_fully_and_start_at(9)
         assert manager.shares.producers == 1
         manager.delete(f"{MINE}.t", 1)
         assert manager.shares.producers == 1
@@ -236,5 +237,5 @@ class TestProducers:
         crash(manager)
         again = _manager(tmp_path)
         assert 0 < again.shares.producers <= PRODUCERS_MAX
-        assert again.shares.producers == again.logs[f"{MINE}.t", 0].producer_count
+        assert again.shares.producers == len(again.logs[f"{MINE}.t", 0].producers)
         again.close()

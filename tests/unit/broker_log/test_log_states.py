@@ -104,17 +104,17 @@ class LogLife(RuleBasedStateMachine):
     def look_up_a_time(self, share: float) -> None:
         wanted = NOW_MS + int(share * (self.now_ms - NOW_MS + 100))
         late = [(stamp, at) for at, (_, stamp) in sorted(self.model.items()) if stamp >= wanted]
-        assert self.log.offset_for_timestamp(wanted) == (late[0] if late else None)
+        assert self.log.reading.offset_for_timestamp(wanted) == (late[0] if late else None)
 
     @rule(share=st.floats(0, 1))
     def delete_records(self, share: float) -> None:
         offset = self.start + int(share * (self.end - self.start))
-        assert self.log.delete_records_before(offset) == offset
+        assert self.log.retention.delete_records_before(offset) == offset
         self.start_at(offset)
 
     @rule()
     def retain(self) -> None:
-        self.log.apply_retention(self.now_ms)
+        self.log.retention.apply(self.now_ms)
         expired = [stamp for at, (_, stamp) in self.model.items() if at < self.log.log_start_offset]
         assert all(self.now_ms - stamp > CONFIG.retention_ms for stamp in expired)
         self.start_at(self.log.log_start_offset)
@@ -125,7 +125,7 @@ class LogLife(RuleBasedStateMachine):
 
     @rule()
     def roll(self) -> None:
-        self.log.roll_if_due(self.now_ms)
+        self.log.rolling.roll_if_due(self.now_ms)
 
     @rule()
     def flush(self) -> None:

@@ -39,9 +39,9 @@ def test_segments_roll_by_record_time_and_by_ours(tmp_path: Path) -> None:
     assert log.segment_count == 1
     append(log, batch("c", at_ms=NOW_MS + 1001), now_ms=NOW_MS + 1000)
     assert log.segment_count == 2
-    assert not log.roll_if_due(NOW_MS + 2001)
-    assert log.roll_if_due(NOW_MS + 2002)
-    assert not log.roll_if_due(NOW_MS + 9999)
+    assert not log.rolling.roll_if_due(NOW_MS + 2001)
+    assert log.rolling.roll_if_due(NOW_MS + 2002)
+    assert not log.rolling.roll_if_due(NOW_MS + 9999)
     assert log.segment_count == 3
 
 
@@ -67,21 +67,21 @@ def test_delete_records_frees_whole_segments_at_once(tmp_path: Path) -> None:
     log = new_log(tmp_path)
     fill(log, 30)
     size = log.size_bytes
-    assert log.delete_records_before(10) == 10
+    assert log.retention.delete_records_before(10) == 10
     assert (log.size_bytes, log.segment_count) == (size, 3)
-    assert log.delete_records_before(15) == 15
+    assert log.retention.delete_records_before(15) == 15
     assert log.segment_count == 2
     assert log.size_bytes == sum(path.stat().st_size for path in log.directory.glob("*.log")) < size
-    assert log.delete_records_before(12) == 15
+    assert log.retention.delete_records_before(12) == 15
     assert [r.offset for r in read_all(log)] == list(range(15, 30))
     with pytest.raises(OffsetOutOfRange):
-        log.delete_records_before(31)
+        log.retention.delete_records_before(31)
 
 
 def test_a_log_emptied_to_its_end_gives_up_its_active_segment(tmp_path: Path) -> None:
     log = new_log(tmp_path)
     fill(log, 30)
-    assert log.delete_records_before(30) == 30
+    assert log.retention.delete_records_before(30) == 30
     assert (log.size_bytes, log.segment_count, log.log_end_offset) == (0, 1, 30)
     assert [path.name for path in log.directory.glob("*.log")] == ["00000000000000000030.log"]
     append(log, batch("next"))
@@ -92,10 +92,10 @@ def test_retention_by_time_takes_the_active_segment_too(tmp_path: Path) -> None:
     log = new_log(tmp_path, LogConfig(segment_bytes=4096, retention_ms=1000))
     fill(log, 30)
     size = log.size_bytes
-    assert log.apply_retention(NOW_MS + 1000) == 0
-    assert log.apply_retention(NOW_MS + 1020) > 0
+    assert log.retention.apply(NOW_MS + 1000) == 0
+    assert log.retention.apply(NOW_MS + 1020) > 0
     assert log.log_start_offset == 11
-    log.apply_retention(NOW_MS + 5000)
+    log.retention.apply(NOW_MS + 5000)
     assert (log.size_bytes, log.log_start_offset, log.log_end_offset) == (0, 30, 30)
     assert size > 0
 
@@ -103,7 +103,7 @@ def test_retention_by_time_takes_the_active_segment_too(tmp_path: Path) -> None:
 def test_retention_by_size(tmp_path: Path) -> None:
     log = new_log(tmp_path, LogConfig(segment_bytes=4096, retention_ms=-1, retention_bytes=5000))
     fill(log, 30)
-    log.apply_retention(NOW_MS)
+    log.retention.apply(NOW_MS)
     assert log.log_start_offset == 11
     assert log.size_bytes >= 5000
 
@@ -111,5 +111,5 @@ def test_retention_by_size(tmp_path: Path) -> None:
 def test_records_without_timestamps_expire_by_file_time(tmp_path: Path) -> None:
     log = new_log(tmp_path, LogConfig(retention_ms=1000))
     append(log, batch("a", at_ms=-1))
-    assert log.apply_retention(NOW_MS + 1000) == 0
-    assert log.apply_retention(NOW_MS + 1001) > 0
+    assert log.retention.apply(NOW_MS + 1000) == 0
+    assert log.retention.apply(NOW_MS + 1001) > 0

@@ -50,7 +50,7 @@ def test_checkpoints_and_marker_are_kafkas(tmp_path: Path) -> None:
     manager, _ = open_manager(tmp_path)
     log = new_log_in(manager)
     fill(log, 30)
-    log.delete_records_before(5)
+    log.retention.delete_records_before(5)
     manager.close()
     for name, offset in (
         ("recovery-point-offset-checkpoint", 30),
@@ -119,7 +119,7 @@ def test_the_blocks_of_large_segments_go_in_the_background(tmp_path: Path) -> No
     manager, _ = open_manager(tmp_path, config)
     log = new_log_in(manager, config)
     append(log, batch("x" * (9 * 1024 * 1024)))
-    log.delete_records_before(1)
+    log.retention.delete_records_before(1)
     assert [path.name for path in log.directory.glob("*.log")] == [f"{1:020d}.log"]
     before = descriptors()
     job = manager.begin_removal()
@@ -291,7 +291,7 @@ def test_the_memory_of_sealed_indexes_is_bounded(tmp_path: Path) -> None:
     fill(log, 120)
     for _ in range(2):
         assert [record.offset for record in read_all(log)] == list(range(120))
-    loaded = [segment for segment in log._segments if segment.index_bytes_in_memory]
+    loaded = [segment for segment in log.segments if segment.index_bytes_in_memory]
     assert len(loaded) <= 3
 
 
@@ -299,9 +299,9 @@ def test_silent_producers_expire(tmp_path: Path) -> None:
     manager, _ = open_manager(tmp_path)
     log = new_log_in(manager)
     append(log, idempotent(1, 0))
-    assert log.producer_count == 1
+    assert len(log.producers) == 1
     assert manager.expire_producers(NOW_MS + 24 * 3_600_000) == 1
-    assert log.producer_count == 0
+    assert len(log.producers) == 0
     assert not append(log, idempotent(1, 50)).is_duplicate
 
 

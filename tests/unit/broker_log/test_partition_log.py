@@ -54,7 +54,7 @@ def test_batches_are_numbered_and_stored_as_received(tmp_path: Path) -> None:
     result = append(log, second, leader_epoch=3)
     assert (result.base_offset, result.last_offset, result.log_append_time_ms) == (2, 2, -1)
     assert not result.is_duplicate
-    stored = log.read_bytes(0, 10_000, up_to=3, min_one_batch=True)
+    stored = log.reading.read_bytes(0, 10_000, up_to=3, min_one_batch=True)
     assert stored == bytes(first + second)
     assert [h.partition_leader_epoch for _, h in iterate_batches(stored)] == [3, 3]
     assert values(read_all(log)) == ["a", "b", "c"]
@@ -119,8 +119,8 @@ def test_log_append_time_is_ours(tmp_path: Path) -> None:
     result = append(log, batch("a", at_ms=5), now_ms=NOW_MS + 7)
     assert result.log_append_time_ms == NOW_MS + 7
     assert [r.timestamp_ms for r in read_all(log)] == [NOW_MS + 7]
-    assert log.offset_for_timestamp(NOW_MS + 7) == (NOW_MS + 7, 0)
-    assert log.offset_for_timestamp(NOW_MS + 8) is None
+    assert log.reading.offset_for_timestamp(NOW_MS + 7) == (NOW_MS + 7, 0)
+    assert log.reading.offset_for_timestamp(NOW_MS + 8) is None
 
 
 @pytest.mark.parametrize("codec", [0, 1, 2, 3, 4])
@@ -188,7 +188,7 @@ def test_a_flush_is_due_after_flush_messages(tmp_path: Path) -> None:
     log = new_log(tmp_path, LogConfig(flush_messages=2))
     assert not append(log, batch("a")).flush_due
     assert append(log, batch("b")).flush_due
-    log.flush()
+    log.durability.flush()
     assert log.recovery_point == 2
     assert not append(log, batch("c")).flush_due
 
@@ -229,7 +229,7 @@ def test_nothing_behind_up_to_is_read(tmp_path: Path) -> None:
     assert log.segment_count > 1
     for up_to in range(31):
         for offset in range(31):
-            data = log.read_bytes(offset, 10**6, up_to=up_to, min_one_batch=True)
+            data = log.reading.read_bytes(offset, 10**6, up_to=up_to, min_one_batch=True)
             found = [r.offset for r in whole_batches(data)]
             if offset >= up_to:
                 assert found == []
@@ -242,7 +242,7 @@ def test_nothing_behind_up_to_is_read(tmp_path: Path) -> None:
 def test_offsets_outside_the_log_are_out_of_range(tmp_path: Path) -> None:
     log = new_log(tmp_path)
     fill(log, 3)
-    log.delete_records_before(2)
+    log.retention.delete_records_before(2)
     for offset in (-1, 1, 4):
         with pytest.raises(OffsetOutOfRange):
             log.read(offset, 100, up_to=3, min_one_batch=True)
@@ -252,10 +252,10 @@ def test_offsets_outside_the_log_are_out_of_range(tmp_path: Path) -> None:
 def test_a_slice_outlives_its_segment(tmp_path: Path) -> None:
     log = new_log(tmp_path)
     fill(log, 30)
-    expected = log.read_bytes(0, 300, up_to=30, min_one_batch=True)
+    expected = log.reading.read_bytes(0, 300, up_to=30, min_one_batch=True)
     found = log.read(0, 300, up_to=30, min_one_batch=True)
     assert found is not None
-    log.delete_records_before(30)
+    log.retention.delete_records_before(30)
     opened = [os.open("/dev/null", os.O_RDONLY) for _ in range(8)]
     assert found.fd not in opened
     assert found.read() == expected
@@ -285,7 +285,7 @@ def test_a_timestamp_finds_the_first_record_at_or_after_it(tmp_path: Path, codec
         offset = max(0, -(-(timestamp - 1000) // 10))
         expected = (1000 + offset * 10, offset) if offset < 90 else None
         assert time_found(log, timestamp) == expected
-    log.delete_records_before(50)
+    log.retention.delete_records_before(50)
     assert time_found(log, 0) == (1500, 50)
     assert time_found(log, 1700, up_to=70) is None
 
@@ -306,7 +306,9 @@ def test_a_payload_that_cannot_be_read_answers_with_its_batch(tmp_path: Path) ->
     garbage = build_batch(two, attributes=4, payload=b"garbage")
     log.append(garbage, now_ms=NOW_MS, leader_epoch=0, origin=AppendOrigin.CLIENT, is_looked=True)
     log.advance_high_watermark()
-    assert isinstance(log.offset_for_timestamp(1005), TimeSearch), "what is compressed is not opened here"
+    assert isinstance(log.reading.offset_for_timestamp(1005), TimeSearch), (
+        "what is compressed is not opened here"
+    )
     assert time_found(log, 1005) == (1000, 0)
 
 
@@ -320,7 +322,7 @@ def test_leader_epochs_and_their_ends(tmp_path: Path) -> None:
     assert log.end_offset_for_epoch(4) == (2, 3)
     assert log.end_offset_for_epoch(5) == (5, 4)
     assert log.epoch_of(2) == 2
-    log.delete_records_before(3)
+    log.retention.delete_records_before(3)
     assert log.end_offset_for_epoch(0) == (0, 3)
 
 
@@ -331,7 +333,7 @@ def test_a_header_that_promises_times_it_has_not_is_believed_in_the_end(tmp_path
         liar = build_batch(records("a", at_ms=NOW_MS))
         header = parse_header(liar)._replace(base_timestamp_ms=NOW_MS - 10, max_timestamp_ms=NOW_MS + 1_000)
         append(log, seal_batch(header, bytes(liar[HEADER_SIZE:]))[1])
-    assert log.offset_for_timestamp(NOW_MS + 500) == (NOW_MS + 1_000, 16)
+    assert log.reading.offset_for_timestamp(NOW_MS + 500) == (NOW_MS + 1_000, 16)
 
 
 def test_many_headers_are_walked_elsewhere(tmp_path: Path) -> None:
@@ -341,5 +343,5 @@ def test_many_headers_are_walked_elsewhere(tmp_path: Path) -> None:
     for _ in range(1_200):
         append(log, batch("a", at_ms=NOW_MS))
     append(log, batch("a", at_ms=NOW_MS + 20))
-    assert isinstance(log.offset_for_timestamp(NOW_MS + 15), TimeSearch)
+    assert isinstance(log.reading.offset_for_timestamp(NOW_MS + 15), TimeSearch)
     assert time_found(log, NOW_MS + 15) == (NOW_MS + 20, 1_201)

@@ -191,7 +191,7 @@ def test_spoilt_indexes_are_rebuilt(long_stack: Stack, suffix: str, damage: str)
     long_stack.start()
     assert offsets(long_stack.log) == list(range(65))
     for number in range(60):
-        assert long_stack.log.offset_for_timestamp(NOW_MS + number) == (NOW_MS + number, number)
+        assert long_stack.log.reading.offset_for_timestamp(NOW_MS + number) == (NOW_MS + number, number)
     long_stack.manager.close()
     assert path.stat().st_size % 4 == 0
     assert path.stat().st_size >= len(content)
@@ -202,7 +202,7 @@ def test_largest_timestamps_survive_where_the_time_index_lags(long_stack: Stack)
     append(long_stack.log, batch("early", at_ms=NOW_MS))
     flush(long_stack.manager)
     long_stack.restart()
-    assert long_stack.log.offset_for_timestamp(NOW_MS + 400) == (NOW_MS + 500, 0)
+    assert long_stack.log.reading.offset_for_timestamp(NOW_MS + 400) == (NOW_MS + 500, 0)
 
 
 def test_repeated_batches_are_known_after_a_crash(stack: Stack) -> None:
@@ -275,7 +275,7 @@ def test_epochs_are_rebuilt_from_batches(stack: Stack) -> None:
 
 def test_the_log_start_survives(stack: Stack) -> None:
     fill(stack.log, 30)
-    stack.log.delete_records_before(17)
+    stack.log.retention.delete_records_before(17)
     flush(stack.manager)
     stack.restart()
     assert (stack.log.log_start_offset, offsets(stack.log)) == (17, list(range(17, 30)))
@@ -283,7 +283,7 @@ def test_the_log_start_survives(stack: Stack) -> None:
 
 def test_an_emptied_log_keeps_its_offsets(stack: Stack) -> None:
     fill(stack.log, 30)
-    stack.log.delete_records_before(30)
+    stack.log.retention.delete_records_before(30)
     stack.restart()
     assert (stack.log.log_start_offset, stack.log.log_end_offset) == (30, 30)
     flush(stack.manager)

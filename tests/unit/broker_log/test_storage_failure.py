@@ -97,13 +97,13 @@ def test_small_files_that_fail_are_tried_again(tmp_path: Path) -> None:
     manager, _ = open_manager(tmp_path, CONFIG)
     log = new_log_in(manager, CONFIG)
     append(log, batch("a"))
-    job = log.begin_flush()
+    job = log.durability.begin_flush()
     assert job is not None
     with files_end_at(4):
         job.run()
     with pytest.raises(StorageFailed):
-        log.complete_flush(job)
-    assert (log.recovery_point, log.failure) == (0, None)
+        log.durability.complete_flush(job)
+    assert (log.recovery_point, log.standing.failure) == (0, None)
     append(log, batch("b"))
     flush(manager)
     assert log.recovery_point == 2
@@ -114,14 +114,14 @@ def test_after_a_failed_sync_the_log_waits_for_recovery(tmp_path: Path) -> None:
     manager, _ = open_manager(tmp_path, CONFIG)
     log = new_log_in(manager, CONFIG)
     append(log, batch("a"))
-    job = log.begin_flush()
+    job = log.durability.begin_flush()
     assert job is not None
     reader, writer = os.pipe()
     broken = FileHandle(Path(f"/proc/self/fd/{writer}"))
     job.handles[0] = broken  # fdatasync of a pipe is refused by the kernel
     job.run()
     with pytest.raises(StorageFailed):
-        log.complete_flush(job)
+        log.durability.complete_flush(job)
     assert log.recovery_point == 0
     with pytest.raises(StorageFailed):
         append(log, batch("b"))
@@ -139,15 +139,15 @@ def test_a_later_sync_does_not_hide_a_failed_one(tmp_path: Path) -> None:
     manager, _ = open_manager(tmp_path, CONFIG)
     log = new_log_in(manager, CONFIG)
     append(log, batch("a"))
-    first = log.begin_flush()
+    first = log.durability.begin_flush()
     append(log, batch("b"))
-    second = log.begin_flush()
+    second = log.durability.begin_flush()
     assert first is not None and second is not None
     first.error, first.data_refused = OSError(5, "Input/output error"), True
     second.run()
     for job in (first, second):
         with pytest.raises(StorageFailed):
-            log.complete_flush(job)
+            log.durability.complete_flush(job)
     assert log.recovery_point == 0
 
 
@@ -158,7 +158,7 @@ def test_records_can_be_deleted_when_nothing_can_be_written(tmp_path: Path) -> N
     append(log, idempotent(1, 0))
     fill(log, 20)
     with files_end_at(0):
-        assert log.delete_records_before(21) == 21
+        assert log.retention.delete_records_before(21) == 21
     assert (log.size_bytes, log.segment_count) == (0, 1)
     flush(manager)
     assert append(log, idempotent(1, 1)).base_offset == 21

@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 
 from broker.log.config import LogConfig
 from broker.log.errors import AppendRefused, StorageFailed
-from broker.log.log_transactions import ActiveProducer
+from broker.log.log_producers import ActiveProducer
 from broker.log.manager import LogManager
 from broker.log.partition_log import PartitionLog
 from broker.log.results import AppendOrigin, AppendResult
@@ -60,7 +60,7 @@ def put(log: PartitionLog, data: bytearray, origin: AppendOrigin) -> AppendResul
     header = parse_header(data)
     guard = None
     if header.is_transactional and not header.is_control:
-        guard = log.begin_verification(
+        guard = log.producers.begin_verification(
             header.producer_id, header.producer_epoch, header.base_sequence, NOW_MS
         )
     return log.append(data, now_ms=NOW_MS, leader_epoch=0, origin=origin, verification=guard)
@@ -138,7 +138,7 @@ def test_it_is_not_below_the_log_start(tmp_path: Path) -> None:
     write(log, 1, 0)
     put(log, batch("plain"), CLIENT)
     log.advance_high_watermark()
-    log.delete_records_before(1)
+    log.retention.delete_records_before(1)
     assert log.last_stable_offset == 1
 
 
@@ -147,7 +147,7 @@ def test_a_marker_without_records_changes_nothing(tmp_path: Path) -> None:
     end(log, 1, commit=False)
     log.advance_high_watermark()
     assert log.last_stable_offset == 1
-    assert log.aborted_transactions(0, 1) == []
+    assert log.reading.aborted(0, 1) == []
 
 
 # Aborted transactions
@@ -164,14 +164,14 @@ def test_aborted_transactions_are_found_across_segments(tmp_path: Path) -> None:
             end(log, number % 7, commit=True)
     log.advance_high_watermark()
     assert log.segment_count > 3
-    log.flush()
-    found = log.aborted_transactions(0, log.log_end_offset)
+    log.durability.flush()
+    found = log.reading.aborted(0, log.log_end_offset)
     assert [tuple(entry[:3]) for entry in found] == aborted
     for producer_id, first, last in aborted:
-        assert [tuple(entry[:3]) for entry in log.aborted_transactions(first, first + 1)] == [
+        assert [tuple(entry[:3]) for entry in log.reading.aborted(first, first + 1)] == [
             (producer_id, first, last)
         ]
-        assert log.aborted_transactions(last + 1, last + 2) == []
+        assert log.reading.aborted(last + 1, last + 2) == []
 
 
 def test_a_fetch_is_told_about_what_it_reads(tmp_path: Path) -> None:
@@ -182,12 +182,12 @@ def test_a_fetch_is_told_about_what_it_reads(tmp_path: Path) -> None:
     log.advance_high_watermark()
     found = log.read(20, 1000, up_to=log.last_stable_offset, min_one_batch=True)
     assert found is not None
-    told = log.aborted_in(found, log.last_stable_offset)
+    told = log.reading.aborted_in(found, log.last_stable_offset)
     assert told[0].first_offset == 20
     assert 3 <= len(told) <= 6
     everything = log.read(0, 10**6, up_to=log.last_stable_offset, min_one_batch=True)
     assert everything is not None
-    assert len(log.aborted_in(everything, log.last_stable_offset)) == 40
+    assert len(log.reading.aborted_in(everything, log.last_stable_offset)) == 40
 
 
 def test_the_index_file_is_kafkas() -> None:
@@ -218,7 +218,7 @@ def test_nothing_is_written_for_logs_without_aborts(tmp_path: Path) -> None:
     log = new_log(tmp_path)
     write(log, 1, 0)
     end(log, 1, commit=True)
-    log.flush()
+    log.durability.flush()
     assert not list(log.directory.glob("*.txnindex"))
 
 
@@ -227,35 +227,35 @@ def test_nothing_is_written_for_logs_without_aborts(tmp_path: Path) -> None:
 
 def test_a_transactional_batch_needs_a_verified_transaction(tmp_path: Path) -> None:
     log = new_log(tmp_path)
-    assert log.needs_verification(1, 0)
+    assert log.producers.needs_verification(1, 0)
     assert refused(log, transactional(1, 0)) is ErrorCode.invalid_txn_state
     assert refused(log, transactional(1, -1), COORDINATOR) is ErrorCode.invalid_txn_state
     write(log, 1, 0)
-    assert not log.needs_verification(1, 0)
-    assert log.begin_verification(1, 0, 1, NOW_MS) is None
+    assert not log.producers.needs_verification(1, 0)
+    assert log.producers.begin_verification(1, 0, 1, NOW_MS) is None
     log.append(transactional(1, 1), now_ms=NOW_MS, leader_epoch=0, origin=CLIENT)
     end(log, 1, commit=True)
-    assert log.needs_verification(1, 0)
+    assert log.producers.needs_verification(1, 0)
     assert refused(log, transactional(1, 2)) is ErrorCode.invalid_txn_state
 
 
 def test_a_marker_ends_a_verification(tmp_path: Path) -> None:
     log = new_log(tmp_path)
-    guard = log.begin_verification(1, 0, 0, NOW_MS)
+    guard = log.producers.begin_verification(1, 0, 0, NOW_MS)
     assert guard is not None
     end(log, 1, commit=False)
     with pytest.raises(AppendRefused) as raised:
         log.append(transactional(1, 0), now_ms=NOW_MS, leader_epoch=0, origin=CLIENT, verification=guard)
     assert raised.value.error_code is ErrorCode.invalid_txn_state
-    assert log.begin_verification(1, 0, 0, NOW_MS) != guard
+    assert log.producers.begin_verification(1, 0, 0, NOW_MS) != guard
 
 
 def test_a_verification_belongs_to_one_epoch_and_the_lowest_sequence(tmp_path: Path) -> None:
     log = new_log(tmp_path)
-    old = log.begin_verification(1, 0, 7, NOW_MS)
-    new = log.begin_verification(1, 1, 7, NOW_MS)
+    old = log.producers.begin_verification(1, 0, 7, NOW_MS)
+    new = log.producers.begin_verification(1, 1, 7, NOW_MS)
     assert None not in (old, new) and old != new
-    assert log.begin_verification(1, 1, 5, NOW_MS) == new
+    assert log.producers.begin_verification(1, 1, 5, NOW_MS) == new
     with pytest.raises(AppendRefused) as raised:
         log.append(
             transactional(1, 7, epoch=1), now_ms=NOW_MS, leader_epoch=0, origin=CLIENT, verification=new
@@ -267,7 +267,7 @@ def test_a_verification_belongs_to_one_epoch_and_the_lowest_sequence(tmp_path: P
 
 def test_forgotten_verifications_expire(tmp_path: Path) -> None:
     log = new_log(tmp_path)
-    guard = log.begin_verification(1, 0, 0, NOW_MS)
+    guard = log.producers.begin_verification(1, 0, 0, NOW_MS)
     log.expire_producers(NOW_MS + log.config.producer_id_expiration_ms)
     with pytest.raises(AppendRefused):
         log.append(transactional(1, 0), now_ms=NOW_MS, leader_epoch=0, origin=CLIENT, verification=guard)
@@ -329,11 +329,11 @@ def test_an_open_transaction_keeps_its_producer(tmp_path: Path) -> None:
     assert log.expire_producers(NOW_MS + log.config.producer_id_expiration_ms) == 1
     log.advance_high_watermark()
     assert log.last_stable_offset == 0
-    log._producers.producers_max = 1
+    log.producers.states.producers_max = 1
     write(log, 3, 0)
     end(log, 3, commit=True)
     write(log, 4, 0)
-    assert {entry.producer_id for entry in log.describe_producers()} >= {1, 4}
+    assert {entry.producer_id for entry in log.producers.describe()} >= {1, 4}
 
 
 def test_producers_are_described(tmp_path: Path) -> None:
@@ -341,7 +341,7 @@ def test_producers_are_described(tmp_path: Path) -> None:
     write(log, 1, 0, count=2)
     write(log, 2, 9, epoch=5)
     end(log, 2, commit=True, epoch=6, coordinator_epoch=3)
-    assert log.describe_producers() == [
+    assert log.producers.describe() == [
         ActiveProducer(1, 0, 1, NOW_MS, -1, 0),
         ActiveProducer(2, 6, -1, NOW_MS, 3, -1),
     ]
@@ -434,13 +434,13 @@ class Life:
             put(self.log, batch("x" * self.random.randrange(400)), CLIENT)
             return
         producer_id = self.random.randrange(6)
-        known = {entry.producer_id: entry for entry in self.log.describe_producers()}
+        known = {entry.producer_id: entry for entry in self.log.producers.describe()}
         sequence = known[producer_id].last_sequence + 1 if producer_id in known else 0
         write(self.log, producer_id, sequence, payload="x" * self.random.randrange(400))
 
     def truncate(self) -> None:
         offset = self.random.randint(self.log.high_watermark, self.log.log_end_offset)
-        self.log.truncate_to(offset)
+        self.log.truncation.truncate_to(offset)
 
     def restart(self) -> None:
         if self.random.random() < 0.3:
@@ -463,11 +463,11 @@ class Life:
         log, model = self.log, Model(self.log)
         low, high = model.last_stable_offset(log.high_watermark), log.high_watermark
         assert low <= log.last_stable_offset <= high
-        described = log.describe_producers()
+        described = log.producers.describe()
         assert {p.producer_id: p.txn_start_offset for p in described if p.txn_start_offset >= 0} == model.open
         first = self.random.randint(0, log.log_end_offset)
         upper = self.random.randint(first, log.log_end_offset)
-        found: Sequence[AbortedTransaction] = log.aborted_transactions(first, upper)
+        found: Sequence[AbortedTransaction] = log.reading.aborted(first, upper)
         assert found == model.aborted_between(first, upper)
 
 
@@ -487,7 +487,7 @@ def test_a_damaged_index_is_made_anew(tmp_path: Path) -> None:
         write(log, number, 0, payload="x" * 300)
         end(log, number, commit=False)
     log.advance_high_watermark()
-    expected = log.aborted_transactions(0, log.log_end_offset)
+    expected = log.reading.aborted(0, log.log_end_offset)
     assert manager.close() == []
     path = sorted(log.directory.glob("*.txnindex"))[1]
     content = path.read_bytes()
@@ -495,7 +495,7 @@ def test_a_damaged_index_is_made_anew(tmp_path: Path) -> None:
     manager, report = open_manager(tmp_path)
     assert report.clean
     log = manager.logs[TOPIC, 0]
-    assert log.aborted_transactions(0, log.log_end_offset) == expected
+    assert log.reading.aborted(0, log.log_end_offset) == expected
     manager.close()
     assert path.read_bytes() == content
 
@@ -506,8 +506,8 @@ def test_damage_while_running_is_a_storage_error(tmp_path: Path) -> None:
         write(log, number, 0, payload="x" * 300)
         end(log, number, commit=False)
     log.advance_high_watermark()
-    first = log._segments.first
+    first = log.segments.first
     first.drop_indexes()
     first.path(".txnindex").write_bytes(b"x")
     with pytest.raises(StorageFailed):
-        log.aborted_transactions(0, 5)
+        log.reading.aborted(0, 5)

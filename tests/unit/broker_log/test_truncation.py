@@ -50,12 +50,12 @@ def test_the_log_ends_there_and_goes_on(tmp_path: Path, config: LogConfig, targe
     log = new_log_in(manager, config)
     fill(log, 40)
     flush(manager)
-    assert log.truncate_to(target)
+    assert log.truncation.truncate_to(target)
     assert (log.log_end_offset, log.high_watermark, log.recovery_point) == (target, target, target)
     assert log.size_bytes == sum(path.stat().st_size for path in log.directory.glob("*.log"))
     assert offsets(log) == list(range(target))
     for number in range(target):
-        assert log.offset_for_timestamp(NOW_MS + number) == (NOW_MS + number, number)
+        assert log.reading.offset_for_timestamp(NOW_MS + number) == (NOW_MS + number, number)
     fill(log, 20)
     expected = read_all(log)
     assert offsets(log) == list(range(target + 20))
@@ -70,15 +70,15 @@ def test_a_batch_goes_as_a_whole(tmp_path: Path) -> None:
     log = new_log(tmp_path)
     append(log, batch("a", "b"))
     append(log, batch("c", "d", "e"))
-    assert log.truncate_to(4)
+    assert log.truncation.truncate_to(4)
     assert (log.log_end_offset, offsets(log)) == (2, [0, 1])
 
 
 def test_at_or_behind_the_end_nothing_happens(tmp_path: Path) -> None:
     log = new_log(tmp_path)
     fill(log, 5)
-    assert not log.truncate_to(5)
-    assert not log.truncate_to(50)
+    assert not log.truncation.truncate_to(5)
+    assert not log.truncation.truncate_to(50)
     assert log.log_end_offset == 5
 
 
@@ -86,8 +86,8 @@ def test_below_the_log_start_the_log_begins_anew(tmp_path: Path) -> None:
     manager, _ = open_manager(tmp_path)
     log = new_log_in(manager)
     fill(log, 30)
-    log.delete_records_before(20)
-    assert log.truncate_to(10)
+    log.retention.delete_records_before(20)
+    assert log.truncation.truncate_to(10)
     assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (10, 10, 10)
     append(log, batch("a"))
     crash(manager)
@@ -102,9 +102,9 @@ def test_starting_anew_forgets_everything(tmp_path: Path, start: int) -> None:
     fill(log, 30)
     append(log, idempotent(7, 0), leader_epoch=3)
     flush(manager)
-    log.truncate_fully_and_start_at(start)
+    log.truncation.truncate_fully_and_start_at(start)
     assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (start, start, start)
-    assert (log.size_bytes, log.leader_epoch, log.producer_count) == (0, -1, 0)
+    assert (log.size_bytes, log.leader_epoch, len(log.producers)) == (0, -1, 0)
     assert not list(log.directory.glob("*.snapshot"))
     append(log, fetched(start + 2, "a", epoch=1), leader_epoch=1, origin=REPLICATION)
     flush(manager)
@@ -120,7 +120,7 @@ def test_epochs_that_were_cut_off_are_forgotten(tmp_path: Path) -> None:
     for epoch in (0, 0, 3, 5):
         append(log, batch("a"), leader_epoch=epoch)
     flush(manager)
-    log.truncate_to(2)
+    log.truncation.truncate_to(2)
     assert (log.leader_epoch, log.end_offset_for_epoch(4)) == (0, (-1, -1))
     append(log, fetched(2, "b", epoch=4), leader_epoch=7, origin=REPLICATION)
     append(log, fetched(3, "c", epoch=7), leader_epoch=7, origin=REPLICATION)
@@ -136,8 +136,8 @@ def test_producers_are_as_they_were_at_the_new_end(tmp_path: Path) -> None:
         append(log, idempotent(5, number))
         append(log, batch("x" * 300))
     append(log, idempotent(6, 0))
-    log.truncate_to(61)
-    assert log.producer_count == 1
+    log.truncation.truncate_to(61)
+    assert len(log.producers) == 1
     assert append(log, idempotent(5, 30)).is_duplicate
     assert append(log, idempotent(5, 31)).base_offset == 61
     with pytest.raises(AppendRefused):
@@ -147,14 +147,14 @@ def test_producers_are_as_they_were_at_the_new_end(tmp_path: Path) -> None:
 def test_a_flush_that_began_before_moves_no_recovery_point(tmp_path: Path) -> None:
     log = new_log(tmp_path)
     fill(log, 20)
-    job = log.begin_flush()
+    job = log.durability.begin_flush()
     assert job is not None
-    log.truncate_to(5)
+    log.truncation.truncate_to(5)
     fill(log, 10)
     job.run()
-    log.complete_flush(job)
+    log.durability.complete_flush(job)
     assert log.recovery_point == 0
-    log.flush()
+    log.durability.flush()
     assert log.recovery_point == 15
 
 
@@ -162,9 +162,9 @@ def test_a_stale_recovery_point_does_not_hide_damage(tmp_path: Path) -> None:
     manager, _ = open_manager(tmp_path, ONE_SEGMENT)
     log = new_log_in(manager, ONE_SEGMENT)
     fill(log, 20)
-    log.high_watermark = 5
+    log.offsets.high_watermark = 5
     flush(manager)
-    log.truncate_to(5)
+    log.truncation.truncate_to(5)
     fill(log, 10)
     crash(manager)
     path = next(log.directory.glob("*.log"))
@@ -183,7 +183,7 @@ def test_a_truncation_that_fails_takes_the_log_offline(tmp_path: Path) -> None:
     for path in log.directory.glob("*.log"):
         path.unlink()
     with pytest.raises(StorageFailed):
-        log.truncate_to(3)
+        log.truncation.truncate_to(3)
     with pytest.raises(StorageFailed):
         append(log, batch("a"))
 
@@ -207,7 +207,7 @@ def test_any_order_of_truncations_and_crashes(
             append(log, batch(expected[-1]))
         if flushes:
             flush(manager)
-        log.truncate_to(target)
+        log.truncation.truncate_to(target)
         del expected[target:]
         if crashes:
             crash(manager)
@@ -234,7 +234,7 @@ def test_a_batch_that_is_cut_off_is_left_out(tmp_path: Path) -> None:
     for cut in (10, 62):
         result = append(log, bytearray(data + fetched(2, "c")[:cut]), origin=REPLICATION)
         assert (result.appended_bytes, log.log_end_offset) == (len(data), 2)
-        log.truncate_to(0)
+        log.truncation.truncate_to(0)
 
 
 @pytest.mark.parametrize(
@@ -357,9 +357,9 @@ def test_an_older_checkpoint_never_replaces_a_newer_one(tmp_path: Path) -> None:
     fill(log, 9)
     flush(manager)
     fill(log, 1)
-    log.flush()
+    log.durability.flush()
     on_its_way = manager.begin_checkpoint()
     assert on_its_way is not None
-    log.truncate_to(4)
+    log.truncation.truncate_to(4)
     on_its_way.run()
     assert f"{TOPIC} 0 4" in (tmp_path / "recovery-point-offset-checkpoint").read_text()

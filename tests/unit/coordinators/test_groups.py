@@ -263,7 +263,7 @@ async def test_an_answer_that_brings_the_next_request_does_not_overtake_what_was
 
 def _values(partition: Partition) -> list[int]:
     log = partition.log
-    piece = log.read_bytes(0, 1 << 20, up_to=log.log_end_offset, min_one_batch=True)
+    piece = log.reading.read_bytes(0, 1 << 20, up_to=log.log_end_offset, min_one_batch=True)
     values = []
     for at, header in batch.iterate_batches(piece):
         payload = piece[at + batch.HEADER_SIZE : at + header.size_bytes]

@@ -79,7 +79,7 @@ class Broker:
     def write(self, producer: Producer, sequence: int = 0) -> None:
         """One record, as Produce writes it."""
         partition = self.disk.partition(DATA.partition, DATA.topic)
-        guard = partition.log.begin_verification(*producer, sequence, now().monotonic_ms)
+        guard = partition.log.producers.begin_verification(*producer, sequence, now().monotonic_ms)
         assert guard is None or self.verify(producer).error is ErrorCode.none
         records = build_batch(
             [Record(0, 1, b"k", b"v")],
@@ -103,7 +103,7 @@ class Broker:
     def commit_offset(self, producer: Producer, offset: int) -> Slot:
         slot, shard = Slot(), self.group()
         partition = shard.partition
-        guard = partition.log.begin_verification(*producer, 0, now().monotonic_ms)
+        guard = partition.log.producers.begin_verification(*producer, 0, now().monotonic_ms)
         commit = TransactionalCommit(
             *("g", -1, "", None, GroupProducer(*producer), guard),
             (OffsetToCommit("orders", 0, offset, -1, ""),),

@@ -133,10 +133,10 @@ def test_gaps_of_compaction_are_none(tmp_path: Path) -> None:
         write(log, ("a", str(number)), (f"k{number % 3}", "x"))
         roll(log)
     flush(manager)
-    job = log.begin_cleaning(10**13)
+    job = log.compaction.begin(10**13)
     assert job is not None
     job.run()
-    assert log.complete_cleaning(job) is not None
+    assert log.compaction.complete(job) is not None
     manager.close()
     assert _scrubbed(tmp_path) == ()
 

@@ -97,7 +97,9 @@ class Run:
         leader = self._leader()
         if leader is not None:
             log = leader.partition.log
-            log.delete_records_before(self.chooser.randint(log.log_start_offset, log.high_watermark))
+            log.retention.delete_records_before(
+                self.chooser.randint(log.log_start_offset, log.high_watermark)
+            )
             leader.replica_sessions.noted(leader.partition.key)
 
     def _leader(self) -> Node | None:

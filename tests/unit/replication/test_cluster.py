@@ -148,7 +148,7 @@ def test_a_follower_with_an_empty_log_starts_at_the_leaders_log_start(tmp_path: 
         world.append(f"{number}".rjust(60))
     world.settle()
     leader = world.nodes[1].partition.log
-    leader.delete_records_before(30)
+    leader.retention.delete_records_before(30)
     world.start(3)
     world.settle()
     log = world.nodes[3].partition.log
@@ -162,7 +162,7 @@ def test_deleted_records_are_deleted_at_followers(tmp_path: Path) -> None:
     for number in range(10):
         world.append(str(number))
     world.settle()
-    world.nodes[1].partition.log.delete_records_before(7)
+    world.nodes[1].partition.log.retention.delete_records_before(7)
     world.nodes[1].replica_sessions.noted((TOPIC, 0))
     world.settle()
     assert [node.partition.log.log_start_offset for node in world.nodes.values()] == [7, 7, 7]

@@ -65,7 +65,7 @@ def _values(world: World, node_id: int) -> list[str]:
 def test_a_follower_leaves_the_isr_before_it_cuts_anything(tmp_path: Path) -> None:
     world, values = _filled(tmp_path)
     log = world.nodes[3].partition.log
-    log.note_damage([Damage(7, 9, DamageKind.CONTENT)])
+    log.reading.note_damage([Damage(7, 9, DamageKind.CONTENT)])
     healer = _Healer(world, 3)
     while log.damage:
         healer.tick()
@@ -83,7 +83,7 @@ def test_a_follower_leaves_the_isr_before_it_cuts_anything(tmp_path: Path) -> No
 def test_nothing_is_cut_while_nobody_knows_who_is_in_the_isr(tmp_path: Path) -> None:
     world, _ = _filled(tmp_path)
     log = world.nodes[3].partition.log
-    log.note_damage([Damage(7, 9, DamageKind.SHORT)])
+    log.reading.note_damage([Damage(7, 9, DamageKind.SHORT)])
     healer = _Healer(world, 3)
     healer.tree.is_away = True
     for _ in range(20):
@@ -98,7 +98,7 @@ def test_nothing_is_cut_while_nobody_knows_who_is_in_the_isr(tmp_path: Path) -> 
 def test_a_new_leader_epoch_begins_the_rest_anew(tmp_path: Path) -> None:
     world, values = _filled(tmp_path)
     log = world.nodes[3].partition.log
-    log.note_damage([Damage(7, 9, DamageKind.SHORT)])
+    log.reading.note_damage([Damage(7, 9, DamageKind.SHORT)])
     healer = _Healer(world, 3)
     healer.tick()
     world.settle(2 * LAG_MAX_MS // 25)
@@ -118,14 +118,14 @@ def test_a_leader_serves_what_is_whole_and_followers_hear_of_the_rest(tmp_path: 
     world.kill(3)
     world.settle()
     log = world.nodes[1].partition.log
-    log.note_damage([Damage(7, 9, DamageKind.CONTENT)])
+    log.reading.note_damage([Damage(7, 9, DamageKind.CONTENT)])
     healer = _Healer(world, 1)
     for _ in range(10):
         healer.tick()
         world.settle(10)
     assert world.nodes[1].partition.is_leader and log.log_end_offset == 30
     with pytest.raises(RecordsDamaged) as damaged:
-        log.read_bytes(8, 1_000, up_to=30, min_one_batch=True)
+        log.reading.read_bytes(8, 1_000, up_to=30, min_one_batch=True)
     assert damaged.value.error_code is ErrorCode.corrupt_message
     world.decide(2, world.state.isr)
     for _ in range(40):
@@ -137,7 +137,7 @@ def test_a_leader_serves_what_is_whole_and_followers_hear_of_the_rest(tmp_path: 
 def test_an_end_that_was_fetched_again_is_not_lost(tmp_path: Path) -> None:
     world, _ = _filled(tmp_path)
     log = world.nodes[3].partition.log
-    log.note_damage([Damage(25, 30, DamageKind.END)])
+    log.reading.note_damage([Damage(25, 30, DamageKind.END)])
     healer = _Healer(world, 3)
     healer.tick()
     assert log.damage == ()

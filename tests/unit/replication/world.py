@@ -217,7 +217,7 @@ class Node:
         found = []
         offset = log.log_start_offset
         while offset < log.log_end_offset:
-            piece = log.read_bytes(offset, 10**6, up_to=log.log_end_offset, min_one_batch=True)
+            piece = log.reading.read_bytes(offset, 10**6, up_to=log.log_end_offset, min_one_batch=True)
             view = memoryview(piece)
             for at, header in iterate_batches(view):
                 batch = view[at : at + header.size_bytes]

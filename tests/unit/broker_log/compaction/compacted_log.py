@@ -28,16 +28,16 @@ def write(log: PartitionLog, *pairs: tuple[str, str | None]) -> None:
 
 def roll(log: PartitionLog) -> None:
     """Everything so far can be compacted then."""
-    log._roll(log.log_end_offset, NOW_MS)
-    log.flush()
+    log.rolling.roll(log.log_end_offset, NOW_MS)
+    log.durability.flush()
 
 
 def compact(log: PartitionLog, now_ms: int = NOW_MS, map_bytes_max: int = 1 << 26) -> CleaningResult:
-    job = log.begin_cleaning(now_ms, map_bytes_max)
+    job = log.compaction.begin(now_ms, map_bytes_max)
     assert job is not None
     job.run()
-    result = log.complete_cleaning(job)
-    assert result is not None, (job.error, log.uncleanable)
+    result = log.compaction.complete(job)
+    assert result is not None, (job.error, log.compaction.uncleanable)
     return result
 
 

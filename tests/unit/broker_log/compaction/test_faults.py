@@ -39,22 +39,22 @@ from wire.batch import build_batch
 def test_it_runs_in_a_process_of_its_own(log: PartitionLog) -> None:
     write(log, ("a", "1"), ("a", "2"))
     roll(log)
-    job = log.begin_cleaning(NOW_MS)
+    job = log.compaction.begin(NOW_MS)
     assert job is not None
     job.run(clean_in_process)
-    assert log.complete_cleaning(job) is not None
+    assert log.compaction.complete(job) is not None
     assert layout(log) == [(1, "2")]
 
 
 def test_the_process_answers_with_what_is_wrong(log: PartitionLog) -> None:
     write(log, ("a", "1"))
     roll(log)
-    job = log.begin_cleaning(NOW_MS)
+    job = log.compaction.begin(NOW_MS)
     assert job is not None
-    log._segments.first.path().unlink()
+    log.segments.first.path().unlink()
     job.run(clean_in_process)
     with pytest.raises(StorageFailed) as raised:
-        log.complete_cleaning(job)
+        log.compaction.complete(job)
     assert raised.value.error_code is ErrorCode.kafka_storage_error
 
 
@@ -73,7 +73,7 @@ def test_batches_larger_than_a_read(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_a_process_nobody_waits_for_is_ended(log: PartitionLog) -> None:
     write(log, ("a", "1"))
     roll(log)
-    job = log.begin_cleaning(NOW_MS)
+    job = log.compaction.begin(NOW_MS)
     assert job is not None
     job.is_cancelled = True
     job.run(clean_in_process)
@@ -90,7 +90,7 @@ def test_a_damaged_log_is_left_as_it_is(log: PartitionLog, damage: str) -> None:
         log.advance_high_watermark()
     write(log, ("a", "2"))
     roll(log)
-    path = log._segments.first.path()
+    path = log.segments.first.path()
     if damage in ("crc", "offset"):
         data = bytearray(path.read_bytes())
         data[69 if damage == "crc" else 70] ^= 1
@@ -98,38 +98,38 @@ def test_a_damaged_log_is_left_as_it_is(log: PartitionLog, damage: str) -> None:
     if damage == "cut":
         os.truncate(path, path.stat().st_size - 1)
     before = path.read_bytes()
-    job = log.begin_cleaning(NOW_MS)
+    job = log.compaction.begin(NOW_MS)
     assert job is not None
     job.run()
-    assert log.complete_cleaning(job) is None
-    assert log.uncleanable is not None and "segment 0" in log.uncleanable
+    assert log.compaction.complete(job) is None
+    assert log.compaction.uncleanable is not None and "segment 0" in log.compaction.uncleanable
     assert path.read_bytes() == before
     assert not files(log) & {".cleaned", ".swap"}
-    assert log.begin_cleaning(NOW_MS) is None
+    assert log.compaction.begin(NOW_MS) is None
 
 
 def test_changes_under_a_compaction_make_it_void(manager: LogManager, log: PartitionLog) -> None:
     def truncate() -> None:
-        log.high_watermark = 1
-        log.truncate_to(1)
+        log.offsets.high_watermark = 1
+        log.truncation.truncate_to(1)
 
     changes: list[tuple[Callable[[], object], bool]] = [
-        (lambda: log.delete_records_before(1), True),
+        (lambda: log.retention.delete_records_before(1), True),
         (truncate, True),
-        (lambda: log.truncate_fully_and_start_at(9), True),
-        (lambda: log.truncate_to(log.log_end_offset - 1), False),
-        (lambda: log.apply_retention(NOW_MS), False),
+        (lambda: log.truncation.truncate_fully_and_start_at(9), True),
+        (lambda: log.truncation.truncate_to(log.log_end_offset - 1), False),
+        (lambda: log.retention.apply(NOW_MS), False),
     ]
     for change, cancels in changes:
         for when in ("before", "after"):
-            log.truncate_fully_and_start_at(0)
-            log.cleaned_to = -1
+            log.truncation.truncate_fully_and_start_at(0)
+            log.compaction.cleaned_to = -1
             write(log, ("a", "1"), ("b", "1"))
             write(log, ("a", "2"))
             roll(log)
             write(log, ("c", "1"))
             write(log, ("c", "2"))
-            job = log.begin_cleaning(NOW_MS)
+            job = log.compaction.begin(NOW_MS)
             assert job is not None
             if when == "before":
                 change()
@@ -137,7 +137,7 @@ def test_changes_under_a_compaction_make_it_void(manager: LogManager, log: Parti
             else:
                 job.run()
                 change()
-            assert (log.complete_cleaning(job) is None) is cancels
+            assert (log.compaction.complete(job) is None) is cancels
             assert not files(log) & {".cleaned", ".swap"}
             layout(log)
 
@@ -145,12 +145,12 @@ def test_changes_under_a_compaction_make_it_void(manager: LogManager, log: Parti
 def test_a_deleted_partition_takes_its_compaction_along(manager: LogManager, log: PartitionLog) -> None:
     write(log, ("a", "1"))
     roll(log)
-    job = log.begin_cleaning(NOW_MS)
+    job = log.compaction.begin(NOW_MS)
     assert job is not None
     manager.delete(TOPIC, 0)
     again = new_log_in(manager, COMPACT)
     job.run()
-    assert log.complete_cleaning(job) is None
+    assert log.compaction.complete(job) is None
     assert not files(again) & {".cleaned", ".swap"}
 
 
@@ -164,7 +164,7 @@ def prepare(directory: Path) -> tuple[LogManager, PartitionLog, CleaningJob]:
     write(log, ("end", "1"))
     flush(manager)
     assert log.segment_count == 5
-    job = log.begin_cleaning(NOW_MS)
+    job = log.compaction.begin(NOW_MS)
     assert job is not None
     return manager, log, job
 
@@ -198,7 +198,7 @@ def test_a_crash_at_any_step_loses_nothing(tmp_path: Path, monkeypatch: pytest.M
             patch.setattr(Path, "unlink", step(Path.unlink))
             try:
                 job.run()
-                log.complete_cleaning(job)
+                log.compaction.complete(job)
                 finished = True
             except PowerCut:
                 finished = False
@@ -229,11 +229,11 @@ def test_a_full_disk_leaves_the_log_as_it_was(log: PartitionLog, monkeypatch: py
         (Path(task.directory) / "00000000000000000000.log.cleaned").mkdir()
         return clean(task, should_stop)
 
-    job = log.begin_cleaning(NOW_MS)
+    job = log.compaction.begin(NOW_MS)
     assert job is not None
     job.run(refuse)
     with pytest.raises(StorageFailed):
-        log.complete_cleaning(job)
+        log.compaction.complete(job)
     (log.directory / "00000000000000000000.log.cleaned").rmdir()
     assert layout(log) == before
     compact(log)
@@ -248,7 +248,7 @@ def test_where_it_ended_is_known_after_a_restart(tmp_path: Path) -> None:
     assert manager.close() == []
     assert (tmp_path / "cleaner-offset-checkpoint").read_text() == f"0\n1\n{TOPIC} 0 2\n"
     manager, _ = open_manager(tmp_path, COMPACT)
-    assert manager.logs[TOPIC, 0].cleaned_to == 2
+    assert manager.logs[TOPIC, 0].compaction.cleaned_to == 2
 
 
 def test_slices_that_are_being_sent_keep_their_file(log: PartitionLog) -> None:

@@ -28,9 +28,9 @@ from wire.batch import TRANSACTIONAL_BIT, build_batch
 
 def committed(log: PartitionLog) -> dict[bytes | None, tuple[int, bytes]]:
     """What a read_committed consumer knows in the end: offset and value of each key that has one."""
-    aborted = log.aborted_transactions(0, log.log_end_offset)
+    aborted = log.reading.aborted(0, log.log_end_offset)
     known: dict[bytes | None, tuple[int, bytes]] = {}
-    for segment in log._segments:
+    for segment in log.segments:
         for position, header in segment.headers(0):
             gone = any(
                 entry.producer_id == header.producer_id
@@ -89,13 +89,13 @@ class Twins:
 
     def compact(self) -> None:
         self.log.advance_high_watermark()
-        self.log.flush()
-        if self.log._segments.active.size_bytes and self.draw.random() < 0.5:
+        self.log.durability.flush()
+        if self.log.segments.active.size_bytes and self.draw.random() < 0.5:
             roll(self.log)
-        job = self.log.begin_cleaning(self.now_ms, self.draw.choice((500, 10**6)))
+        job = self.log.compaction.begin(self.now_ms, self.draw.choice((500, 10**6)))
         if job is not None:
             job.run()
-            assert self.log.complete_cleaning(job) is not None
+            assert self.log.compaction.complete(job) is not None
 
     def crash(self) -> None:
         flush(self.manager)
@@ -133,6 +133,6 @@ def test_any_life_of_a_compacted_log(tmp_path: Path, seed: int) -> None:
         twins.both(lambda log, producer_id=producer_id: end(log, producer_id, commit=False))  # type: ignore[misc]
     assert committed(twins.log) == committed(twins.shadow)
     assert twins.log.size_bytes < twins.shadow.size_bytes
-    known = {entry.producer_id: entry.last_sequence for entry in twins.log.describe_producers()}
-    assert known == {entry.producer_id: entry.last_sequence for entry in twins.shadow.describe_producers()}
+    known = {entry.producer_id: entry.last_sequence for entry in twins.log.producers.describe()}
+    assert known == {entry.producer_id: entry.last_sequence for entry in twins.shadow.producers.describe()}
     crash(twins.manager)

@@ -35,17 +35,17 @@ def test_the_latest_record_of_each_key_stays_where_it_was(log: PartitionLog) -> 
 
 def test_nothing_of_the_active_segment_goes(log: PartitionLog) -> None:
     write(log, ("a", "1"), ("a", "2"))
-    assert log.begin_cleaning(NOW_MS) is None
+    assert log.compaction.begin(NOW_MS) is None
 
 
 def test_the_next_compaction_begins_where_the_last_ended(log: PartitionLog) -> None:
     write(log, ("a", "1"), ("b", "1"))
     roll(log)
     compact(log)
-    assert log.begin_cleaning(NOW_MS) is None
+    assert log.compaction.begin(NOW_MS) is None
     write(log, ("a", "2"))
     roll(log)
-    cleanable = log.cleanable(NOW_MS)
+    cleanable = log.compaction.cleanable(NOW_MS)
     assert cleanable is not None
     assert (cleanable.first_dirty, cleanable.up_to) == (2, 3)
     compact(log)
@@ -69,16 +69,16 @@ def test_uncommitted_and_unflushed_records_are_left_alone(log: PartitionLog) -> 
         log.append(
             build_batch(rows(("a", "1"), ("a", "2"))), now_ms=NOW_MS, leader_epoch=0, origin=COORDINATOR
         )
-        log._roll(log.log_end_offset, NOW_MS)
-    log.flush()
+        log.rolling.roll(log.log_end_offset, NOW_MS)
+    log.durability.flush()
     log.advance_high_watermark(2)
     compact(log)
-    assert log.cleaned_to == 2
+    assert log.compaction.cleaned_to == 2
     log.advance_high_watermark()
     assert [offset for offset, _ in layout(log)] == [1, 2, 3, 4, 5]
     write(log, ("b", "1"))
-    log._roll(log.log_end_offset, NOW_MS)
-    cleanable = log.cleanable(NOW_MS)
+    log.rolling.roll(log.log_end_offset, NOW_MS)
+    cleanable = log.compaction.cleanable(NOW_MS)
     assert cleanable is not None and cleanable.up_to == 6
 
 
@@ -89,12 +89,12 @@ def test_tombstones_go_after_their_time(log: PartitionLog) -> None:
     roll(log)
     compact(log)
     assert table(log) == {"a": None, "b": "1", "c": "1"}
-    found = log._segments.find(2)
+    found = log.segments.find(2)
     assert found is not None
     header = found[2]
     assert (header.attributes & 0x40, header.base_timestamp_ms) == (0x40, NOW_MS + 1000)
     assert [record.timestamp_ms for record in read_all(log)] == [NOW_MS] * 3
-    assert log.offset_for_timestamp(NOW_MS + 1) is None
+    assert log.reading.offset_for_timestamp(NOW_MS + 1) is None
     for later_ms, kept in ((999, True), (1000, False)):
         write(log, ("d", str(later_ms)))
         roll(log)
@@ -132,10 +132,10 @@ def test_more_keys_than_the_map_holds_take_several_rounds(log: PartitionLog) -> 
     roll(log)
     expected = table(log)
     rounds = 0
-    while log.cleaned_to < log.log_end_offset:
-        before = log.cleaned_to
+    while log.compaction.cleaned_to < log.log_end_offset:
+        before = log.compaction.cleaned_to
         compact(log, map_bytes_max=20_000)
-        assert log.cleaned_to > before
+        assert log.compaction.cleaned_to > before
         rounds += 1
         assert table(log) == expected
     assert rounds > 3
@@ -151,7 +151,7 @@ def test_idempotent_producers_are_remembered(tmp_path: Path) -> None:
     roll(log)
     compact(log)
     assert layout(log) == [(5, "newest")]
-    batches = [header for segment in log._segments for _, header in segment.headers(0)]
+    batches = [header for segment in log.segments for _, header in segment.headers(0)]
     assert [(h.base_offset, h.record_count, h.last_sequence) for h in batches] == [
         (0, 0, 2),
         (3, 0, 6),
@@ -174,7 +174,7 @@ def test_followers_reach_the_end_although_the_last_records_went(log: PartitionLo
     log.advance_high_watermark()
     roll(log)
     compact(log)
-    last = [header for segment in log._segments for _, header in segment.headers(0)][-1]
+    last = [header for segment in log.segments for _, header in segment.headers(0)][-1]
     assert last.next_offset == log.log_end_offset
 
 
@@ -201,7 +201,7 @@ def test_aborted_records_go_and_markers_follow(log: PartitionLog) -> None:
     write(log, ("d", "plain"))
     roll(log)
     compact(log)
-    batches = [h for segment in log._segments for _, h in segment.headers(0)]
+    batches = [h for segment in log.segments for _, h in segment.headers(0)]
     assert [(h.base_offset, h.is_control) for h in batches] == [
         (0, False),
         (1, True),
@@ -210,17 +210,17 @@ def test_aborted_records_go_and_markers_follow(log: PartitionLog) -> None:
         (6, True),
         (7, False),
     ]
-    assert [entry[:3] for entry in log.aborted_transactions(0, 8)] == [(1, 2, 4)]
+    assert [entry[:3] for entry in log.reading.aborted(0, 8)] == [(1, 2, 4)]
     for later_ms in (0, 999):
         write(log, ("e", str(later_ms)))
         roll(log)
         compact(log, NOW_MS + later_ms)
-        assert 4 in [h.base_offset for segment in log._segments for _, h in segment.headers(0)]
-        assert log.aborted_transactions(0, 8) == [], "nothing is left that a consumer would have to drop"
+        assert 4 in [h.base_offset for segment in log.segments for _, h in segment.headers(0)]
+        assert log.reading.aborted(0, 8) == [], "nothing is left that a consumer would have to drop"
     write(log, ("e", "later"))
     roll(log)
     compact(log, NOW_MS + 1000)
-    assert 4 not in [h.base_offset for segment in log._segments for _, h in segment.headers(0)]
+    assert 4 not in [h.base_offset for segment in log.segments for _, h in segment.headers(0)]
     assert {key: text for key, text in table(log).items() if key in "abcd"} == {
         "a": "committed",
         "c": "committed",
@@ -234,7 +234,7 @@ def test_an_open_transaction_stops_it(log: PartitionLog) -> None:
     log.advance_high_watermark()
     roll(log)
     compact(log)
-    assert (log.cleaned_to, [offset for offset, _ in layout(log)]) == (2, [1, 2])
+    assert (log.compaction.cleaned_to, [offset for offset, _ in layout(log)]) == (2, [1, 2])
 
 
 def test_what_follows_an_aborted_transaction_is_seen(log: PartitionLog) -> None:
@@ -245,7 +245,7 @@ def test_what_follows_an_aborted_transaction_is_seen(log: PartitionLog) -> None:
     log.advance_high_watermark()
     roll(log)
     compact(log)
-    assert len(log.aborted_transactions(0, 99)) == 1
+    assert len(log.reading.aborted(0, 99)) == 1
     data = build_batch(
         rows(("a", None)), producer_id=1, producer_epoch=0, base_sequence=1, attributes=TRANSACTIONAL_BIT
     )
