@@ -134,7 +134,7 @@ def parse_header(buffer: Buffer, at: int = 0) -> BatchHeader:
     Raises: BatchError (CORRUPT_MESSAGE) when fewer than 61 bytes are there.
     """
     try:
-        return BatchHeader._make(_HEADER.unpack_from(buffer, at))
+        return tuple.__new__(BatchHeader, _HEADER.unpack_from(buffer, at))  # _make is a Python call more
     except struct.error:
         raise BatchError(
             ErrorCode.corrupt_message, f"{len(buffer) - at} bytes are no record batch: it has 61 at least"

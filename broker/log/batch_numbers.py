@@ -12,6 +12,7 @@ def number_batches(
     numbered = []
     for at, header in batches:
         assign_offset(records, at, base_offset, leader_epoch)
-        numbered.append((at, BatchHeader(base_offset, header[1], leader_epoch, *header[3:])))
+        fields = (base_offset, header[1], leader_epoch, *header[3:])
+        numbered.append((at, tuple.__new__(BatchHeader, fields)))  # as `parse_header` makes them
         base_offset += header.last_offset_delta + 1
     return tuple(numbered)

@@ -6,7 +6,7 @@ from typing import Final
 
 from crc32c import crc32c
 
-from wire.batch import BATCH_LENGTH_MIN, HEADER_SIZE, MAGIC_V2, BatchHeader, parse_header
+from wire.batch import BATCH_LENGTH_MIN, HEADER_SIZE, LOG_OVERHEAD, MAGIC_V2, BatchHeader, parse_header
 
 _WINDOW_SMALL: Final = 4096
 _WINDOW_LARGE: Final = 64 * 1024
@@ -19,7 +19,7 @@ def is_whole(header: BatchHeader, bytes_left: int) -> bool:
     return (
         header.magic == MAGIC_V2
         and header.batch_length >= BATCH_LENGTH_MIN
-        and header.size_bytes <= bytes_left
+        and header.batch_length <= bytes_left - LOG_OVERHEAD
         and header.base_offset >= 0
         and header.last_offset_delta >= 0
     )
@@ -44,8 +44,9 @@ def walk_headers(fd: int, position: int, end: int) -> Iterator[tuple[int, BatchH
         if not is_whole(header, end - position):
             return
         yield position, header
-        position += header.size_bytes
-        window_size = _WINDOW_LARGE if header.size_bytes < _WINDOW_SMALL else HEADER_SIZE
+        size_bytes = header.batch_length + LOG_OVERHEAD
+        position += size_bytes
+        window_size = _WINDOW_LARGE if size_bytes < _WINDOW_SMALL else HEADER_SIZE
 
 
 def scan_valid(fd: int, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:

@@ -15,17 +15,14 @@ UNDEFINED_OFFSET: Final = -1
 class EpochCache:
     """The lineage of one log."""
 
-    __slots__ = ("entries",)
+    __slots__ = ("entries", "latest")
 
     def __init__(self, entries: Iterable[tuple[int, int]] = ()) -> None:
         self.entries: list[tuple[int, int]] = []
+        self.latest = UNDEFINED_EPOCH
+        """The newest epoch, -1 without one."""
         for epoch, start_offset in entries:
             self.assign(epoch, start_offset)
-
-    @property
-    def latest(self) -> int:
-        """The newest epoch, -1 without one."""
-        return self.entries[-1][0] if self.entries else UNDEFINED_EPOCH
 
     def assign(self, epoch: int, start_offset: int) -> bool:
         """Note that `epoch` starts here; whether that was news.
@@ -39,6 +36,7 @@ class EpochCache:
         while self.entries and (self.entries[-1][0] >= epoch or self.entries[-1][1] >= start_offset):
             self.entries.pop()
         self.entries.append((epoch, start_offset))
+        self.latest = epoch
         return True
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
@@ -68,6 +66,7 @@ class EpochCache:
         kept = [entry for entry in self.entries if entry[1] < end_offset]
         changed = len(kept) != len(self.entries)
         self.entries = kept
+        self.latest = kept[-1][0] if kept else UNDEFINED_EPOCH
         return changed
 
     def truncate_start(self, start_offset: int) -> bool:

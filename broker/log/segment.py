@@ -17,7 +17,7 @@ from broker.log.offset_index import ENTRY_SIZE as INDEX_ENTRY_SIZE
 from broker.log.offset_index import RELATIVE_MAX, OffsetIndex
 from broker.log.time_index import ENTRY_SIZE as TIME_ENTRY_SIZE
 from broker.log.time_index import TimeIndex
-from wire.batch import NO_TIMESTAMP, BatchHeader, Buffer
+from wire.batch import LOG_OVERHEAD, NO_TIMESTAMP, BatchHeader, Buffer
 
 POSITION_MAX: Final = 2**31 - 1
 _ABORTED_BYTES: Final = 240
@@ -112,7 +112,7 @@ class Segment:
 
     def handle(self) -> FileHandle:
         """The `.log` file. Raises: OSError."""
-        return self._files.get(self.path())
+        return self._files.get(self._paths.get(LOG_SUFFIX) or self.path())
 
     # Indexes, loaded when first needed
 
@@ -320,9 +320,9 @@ class Segment:
 
     def _walk(self, position: int, offset: int) -> tuple[int, BatchHeader | None]:
         for at, header in self.headers(position):
-            if header.last_offset >= offset:
+            if header.base_offset + header.last_offset_delta >= offset:
                 return at, header
-            position = at + header.size_bytes
+            position = at + header.batch_length + LOG_OVERHEAD
         return position, None
 
     def read(self, position: int, size_bytes: int) -> bytes:

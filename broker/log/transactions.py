@@ -24,12 +24,13 @@ class Transactions:
     `ended` are those whose markers are not known to be below the high watermark.
     """
 
-    __slots__ = ("_first_unstable", "_open", "ended")
+    __slots__ = ("_open", "ended", "first_unstable_offset")
 
     def __init__(self) -> None:
         self._open: dict[int, int] = {}
         self.ended: list[EndedTransaction] = []
-        self._first_unstable: int | None = None
+        self.first_unstable_offset: int | None = None
+        """The last stable offset where it is below the high watermark."""
 
     def __len__(self) -> int:
         return len(self._open)
@@ -38,17 +39,12 @@ class Transactions:
         """Where the producer's open transaction began."""
         return self._open.get(producer_id)
 
-    @property
-    def first_unstable_offset(self) -> int | None:
-        """The last stable offset where it is below the high watermark."""
-        return self._first_unstable
-
     def begin(self, producer_id: int, first_offset: int) -> None:
         """A transactional batch at `first_offset`; the first one opens the transaction."""
         if producer_id not in self._open:
             self._open[producer_id] = first_offset
-            if self._first_unstable is None:
-                self._first_unstable = first_offset
+            if self.first_unstable_offset is None:
+                self.first_unstable_offset = first_offset
 
     def restore(self, open_transactions: dict[int, int]) -> None:
         """From a snapshot: producer id to first offset."""
@@ -80,4 +76,4 @@ class Transactions:
         for ended in self.ended:
             if first is None or ended.first_offset < first:
                 first = ended.first_offset
-        self._first_unstable = first
+        self.first_unstable_offset = first
