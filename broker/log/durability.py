@@ -57,7 +57,7 @@ class Durability:
 
     def settle(self) -> None:
         """Once the log is in its place: what recovery found is to be flushed like anything else."""
-        if self.offsets.recovery_point < self.offsets.log_end_offset:
+        if self.offsets.recovery_point < self.offsets.log_end_offset or self.epochs.is_dirty:
             self.changed()
 
     def sync_with_first_flush(self, write: Callable[[], None], directory: Path) -> None:

@@ -15,22 +15,24 @@ EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
 class LeaderEpochs:
     """`cache` says which epoch began where; who changes it here has the file follow with the next flush."""
 
-    __slots__ = ("_directory", "_is_dirty", "cache")
+    __slots__ = ("_directory", "cache", "is_dirty")
 
-    def __init__(self, directory: Path, cache: EpochCache) -> None:
+    def __init__(self, directory: Path, cache: EpochCache, *, are_kept: bool) -> None:
+        """`are_kept`: the file says what the cache does."""
         self._directory = directory
         self.cache: Final = cache
-        self._is_dirty = False
+        self.is_dirty = not are_kept
+        """Whether the file lacks something."""
 
     def assign(self, epoch: int, start_offset: int) -> bool:
         """`epoch` starts here; whether that was news."""
         is_news = self.cache.assign(epoch, start_offset)
-        self._is_dirty |= is_news
+        self.is_dirty |= is_news
         return is_news
 
     def begin_at(self, log_start_offset: int) -> None:
         """Forget what ended below."""
-        self._is_dirty |= self.cache.truncate_start(log_start_offset)
+        self.is_dirty |= self.cache.truncate_start(log_start_offset)
 
     def forget_from(self, offset: int) -> bool:
         """Forget epochs that start at `offset` or later; whether there were any. Raises: OSError."""
@@ -38,14 +40,14 @@ class LeaderEpochs:
             return False
         # Not synced: recovery reads the epochs of what was not flushed from the batches.
         replace_file(self._path, self._content())
-        self._is_dirty = True
+        self.is_dirty = True
         return True
 
     def take_write(self) -> Callable[[], None] | None:
         """Writes the file durably, where it lacks something; for a thread."""
-        if not self._is_dirty:
+        if not self.is_dirty:
             return None
-        self._is_dirty = False
+        self.is_dirty = False
         return partial(write_atomically, self._path, self._content())
 
     @property

@@ -42,6 +42,8 @@ class LoadedLog(NamedTuple):
     log_start_offset: int
     log_end_offset: int
     epochs: EpochCache
+    are_epochs_kept: bool
+    """Whether their checkpoint says the same."""
     producers: ProducerStates
     snapshots: SnapshotFiles
     recovered_bytes: int
@@ -119,7 +121,7 @@ def load_log(
         listed,
         start,
         end,
-        _load_epochs(directory if found.has_epochs else None, listed, recovered, start),
+        *_load_epochs(directory if found.has_epochs else None, listed, recovered, start),
         producers,
         snapshots,
         recovered.recovered_bytes,
@@ -148,6 +150,7 @@ def new_log(directory: Path, files: LogFiles, now_ms: int) -> LoadedLog:
         0,
         0,
         EpochCache(),
+        True,
         ProducerStates(),
         SnapshotFiles(directory),
         0,
@@ -267,12 +270,14 @@ def _remove_from(segments: list[Segment], number: int) -> int:
 
 def _load_epochs(
     directory: Path | None, segments: SegmentList, recovered: _Recovered, log_start_offset: int
-) -> EpochCache:
-    """`directory`: None where it holds no checkpoint of them."""
+) -> tuple[EpochCache, bool]:
+    """Them, and whether their checkpoint says the same. `directory`: None where it holds none."""
+    kept: list[tuple[int, int]] = []
     try:
         if directory is None:
             raise FileNotFoundError
-        epochs = EpochCache(parse_epochs((directory / EPOCH_CHECKPOINT).read_text()))
+        kept = parse_epochs((directory / EPOCH_CHECKPOINT).read_text())
+        epochs = EpochCache(kept)
         found = recovered.epochs
         if found:  # a truncation may not have reached the disk: the batches know better
             epochs.truncate_end(found[0][1])
@@ -288,4 +293,4 @@ def _load_epochs(
             epochs.assign(epoch, start_offset)
     epochs.truncate_end(recovered.log_end_offset)
     epochs.truncate_start(log_start_offset)
-    return epochs
+    return epochs, epochs.entries == kept

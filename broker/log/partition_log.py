@@ -91,7 +91,9 @@ class PartitionLog:
         )
         self.segments: Final = loaded.segments
         self.standing: Final = LogStanding(f"{topic}-{partition}", partial(owner.log_refused, self))
-        self.epochs: Final = LeaderEpochs(loaded.segments.directory, loaded.epochs)
+        self.epochs: Final = LeaderEpochs(
+            loaded.segments.directory, loaded.epochs, are_kept=loaded.are_epochs_kept
+        )
         self.producers: Final = LogProducers(loaded.producers, loaded.snapshots, loaded.segments)
         loaded.producers.transactions.committed_to(self.offsets.high_watermark)
         self.durability: Final = Durability(

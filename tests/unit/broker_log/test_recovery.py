@@ -273,6 +273,22 @@ def test_epochs_are_rebuilt_from_batches(stack: Stack) -> None:
     assert stack.log.end_offset_for_epoch(1) == (1, 3)
 
 
+def test_epochs_that_were_rebuilt_are_kept(stack: Stack) -> None:
+    """A follower starts none of its own: after a clean restart it would ask its leader about an older one."""
+    append(stack.log, batch("a"), leader_epoch=0)
+    flush(stack.manager)
+    append(stack.log, batch("b"), leader_epoch=3)
+    stack.restart()
+    assert stack.manager.close() == []
+    stack.start()
+    assert (stack.log.leader_epoch, stack.log.end_offset_for_epoch(0)) == (3, (0, 1))
+    append(stack.log, batch("c"), leader_epoch=5)
+    stack.restart()
+    flush(stack.manager)
+    stack.restart()
+    assert (stack.log.leader_epoch, stack.log.epoch_of(1)) == (5, 3)
+
+
 def test_the_log_start_survives(stack: Stack) -> None:
     fill(stack.log, 30)
     stack.log.retention.delete_records_before(17)
