@@ -20,11 +20,11 @@ class Durability:
     """What changes a log tells it so. Invariant: everything below the recovery point is on the disk."""
 
     config: LogConfig
+    standing: LogStanding
     offsets: LogOffsets
     segments: SegmentList
-    epochs: LeaderEpochs
     producers: LogProducers
-    standing: LogStanding
+    epochs: LeaderEpochs
     on_dirty: Callable[[], None]
     """Hears when there is something to flush that there was not before."""
     is_sealed: bool

@@ -24,11 +24,11 @@ class Compaction:
     """One job at a time; nothing from `last_stable_offset` or the recovery point on is touched."""
 
     config: LogConfig
+    standing: LogStanding
     offsets: LogOffsets
     segments: SegmentList
     producers: LogProducers
     durability: Durability
-    standing: LogStanding
     last_stable_offset: Callable[[], int]
     cleaned_to: int
     """Where the last compaction ended, -1 before the first."""

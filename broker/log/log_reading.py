@@ -20,10 +20,10 @@ class LogReading:
     """Changes nothing but what is known to be damaged."""
 
     name: str
+    standing: LogStanding
     offsets: LogOffsets
     segments: SegmentList
     damage: KnownDamage
-    standing: LogStanding
     on_damaged: Callable[[], None]
     """Hears when a read has found damage that was not known."""
 

@@ -23,14 +23,14 @@ class Retention:
     """Frees whole segments, from the oldest on, at once."""
 
     config: LogConfig
+    standing: LogStanding
     offsets: LogOffsets
     segments: SegmentList
-    epochs: LeaderEpochs
     producers: LogProducers
+    epochs: LeaderEpochs
     damage: KnownDamage
     durability: Durability
     compaction: Compaction
-    standing: LogStanding
 
     def delete_records_before(self, offset: int) -> int:
         """Raise the log start offset to `offset` and free the segments below it; the new log start offset.

@@ -20,14 +20,14 @@ class Truncation:
     """Moves the end of a log back. Where it may move to is the caller's decision (leader epochs)."""
 
     config: LogConfig
+    standing: LogStanding
     offsets: LogOffsets
     segments: SegmentList
-    epochs: LeaderEpochs
     producers: LogProducers
+    epochs: LeaderEpochs
     damage: KnownDamage
     durability: Durability
     compaction: Compaction
-    standing: LogStanding
     on_shrink: Callable[[], None]
     """Makes checkpoints on the disk true of what will be left. Raises: OSError."""
 

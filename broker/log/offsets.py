@@ -8,8 +8,9 @@ class LogOffsets:
     __slots__ = ("high_watermark", "lineage", "log_end_offset", "log_start_offset", "recovery_point")
 
     def __init__(
-        self, log_start_offset: int, log_end_offset: int, *, high_watermark: int = 0, recovery_point: int = 0
+        self, log_start_offset: int, log_end_offset: int, high_watermark: int, recovery_point: int
     ) -> None:
+        """A high watermark and a recovery point that the log does not reach become its end."""
         self.log_start_offset = log_start_offset
         """What is below it was given up."""
         self.log_end_offset = log_end_offset

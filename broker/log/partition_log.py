@@ -83,72 +83,34 @@ class PartitionLog:
         self.config = config
         self.recovered_bytes: Final = loaded.recovered_bytes
         self.truncated_bytes: Final = loaded.truncated_bytes
-        self.offsets: Final = LogOffsets(
-            loaded.log_start_offset,
-            loaded.log_end_offset,
-            high_watermark=high_watermark,
-            recovery_point=recovery_point,
+        offsets = self.offsets = LogOffsets(
+            loaded.log_start_offset, loaded.log_end_offset, high_watermark, recovery_point
         )
-        self.segments: Final = loaded.segments
-        self.standing: Final = LogStanding(f"{topic}-{partition}", partial(owner.log_refused, self))
-        self.epochs: Final = LeaderEpochs(
-            loaded.segments.directory, loaded.epochs, are_kept=loaded.are_epochs_kept
+        segments = self.segments = loaded.segments
+        standing = self.standing = LogStanding(f"{topic}-{partition}", partial(owner.log_refused, self))
+        epochs = self.epochs = LeaderEpochs(
+            segments.directory, loaded.epochs, are_kept=loaded.are_epochs_kept
         )
-        self.producers: Final = LogProducers(loaded.producers, loaded.snapshots, loaded.segments)
-        loaded.producers.transactions.committed_to(self.offsets.high_watermark)
-        self.durability: Final = Durability(
-            config,
-            self.offsets,
-            self.segments,
-            self.epochs,
-            self.producers,
-            self.standing,
-            on_dirty=partial(owner.log_dirty, self),
-            is_sealed=loaded.sealed,
+        producers = self.producers = LogProducers(loaded.producers, loaded.snapshots, segments)
+        producers.states.transactions.committed_to(offsets.high_watermark)
+        core = (config, standing, offsets, segments, producers)
+        durability = self.durability = Durability(
+            *core, epochs, on_dirty=partial(owner.log_dirty, self), is_sealed=loaded.sealed
         )
-        self.rolling: Final = Rolling(
-            config,
-            self.offsets,
-            self.segments,
-            self.producers,
-            self.durability,
-            self.standing,
-            small_segments_max=partial(owner.small_segments_max, self),
+        self.rolling = Rolling(*core, durability, small_segments_max=partial(owner.small_segments_max, self))
+        compaction = self.compaction = Compaction(
+            *core, durability, last_stable_offset=lambda: self.last_stable_offset, cleaned_to=cleaned_to
         )
-        self.compaction: Final = Compaction(
-            config,
-            self.offsets,
-            self.segments,
-            self.producers,
-            self.durability,
-            self.standing,
-            last_stable_offset=lambda: self.last_stable_offset,
-            cleaned_to=cleaned_to,
+        damage = self._damage = KnownDamage(loaded.damage)
+        self.retention = Retention(*core, epochs, damage, durability, compaction)
+        self.truncation = Truncation(
+            *core, epochs, damage, durability, compaction, on_shrink=partial(owner.log_shrinks, self)
         )
-        self._damage = KnownDamage(loaded.damage)
-        self.reading: Final = LogReading(
-            f"{topic}-{partition}",
-            self.offsets,
-            self.segments,
-            self._damage,
-            self.standing,
-            on_damaged=partial(owner.log_damaged, self),
+        self.reading = LogReading(
+            f"{topic}-{partition}", standing, offsets, segments, damage, partial(owner.log_damaged, self)
         )
         self.read: Final = self.reading.read
         """Bound here: it is asked for with every fetch."""
-        changing = (
-            config,
-            self.offsets,
-            self.segments,
-            self.epochs,
-            self.producers,
-            self._damage,
-            self.durability,
-            self.compaction,
-            self.standing,
-        )
-        self.retention: Final = Retention(*changing)
-        self.truncation: Final = Truncation(*changing, on_shrink=partial(owner.log_shrinks, self))
         self._until_sample = 0
         """Compressed batches before one is looked into."""
 

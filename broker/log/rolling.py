@@ -23,11 +23,11 @@ class Rolling:
     """Its parts are the log's."""
 
     config: LogConfig
+    standing: LogStanding
     offsets: LogOffsets
     segments: SegmentList
     producers: LogProducers
     durability: Durability
-    standing: LogStanding
     small_segments_max: Callable[[], int]
     """How many segments below `SMALL_SEGMENT_BYTES` the log may have before it rolls by size alone."""
 
