@@ -114,7 +114,7 @@ _ROWS: Final = (
         "sync_group",
         charged=Charged.INTERNAL,
     ),
-    Api(ApiKey.DESCRIBE_GROUPS, version_range(0, 5), "describe_groups"),
+    Api(ApiKey.DESCRIBE_GROUPS, version_range(0, 5), "describe_groups", charged=Charged.INTERNAL),
     Api(ApiKey.LIST_GROUPS, version_range(0, 4), "list_groups"),
     Api(ApiKey.DELETE_GROUPS, version_range(0, 2), "delete_groups", charged=Charged.INTERNAL),
     Api(ApiKey.OFFSET_DELETE, version_range(0, 0), "offset_delete", charged=Charged.INTERNAL),

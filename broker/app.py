@@ -107,7 +107,7 @@ class Broker:
         self.leaders = TrafficLeaders(self.traffic, self.replicas, self.metadata)
         self.commands = CommandReceiver(self)
         self.held = HeldInstances(epoch_ms)
-        self.groups = GroupCoordinators(self.metadata, on_written=self._written, is_held=self.held.owns)
+        self.groups = GroupCoordinators(self.metadata, on_written=self.charge_owner, is_held=self.held.owns)
         self.fetch_sessions = FetchSessionCache(
             config.fetch_sessions_max, lambda: secrets.randbelow(_SESSION_ID_MAX) + 1
         )
@@ -121,7 +121,7 @@ class Broker:
         self.producer_ids = ProducerIds(self.member.tree, config.node_id)
         peers = Peers(self.metadata, config.secret, self.member.who)
         self.transactions = TransactionCoordinators(
-            self.replicas, self.groups, self.producer_ids, peers, on_written=self._written
+            self.replicas, self.groups, self.producer_ids, peers, on_written=self.charge_owner
         )
         self.config_writer = ConfigWriter(self.member.tree, self.metadata)
         self.loaded: LoadReport
@@ -265,8 +265,9 @@ class Broker:
         self._log_configs.clear()
         self.config_entries.forget()
 
-    def _written(self, key: str, size_bytes: int) -> None:
-        """Coordinators wrote to an internal topic: the group's or transactional id's instance pays."""
+    def charge_owner(self, key: str, size_bytes: int) -> None:
+        """A coordinator wrote to an internal topic, or tells a member what others brought: the group's or
+        transactional id's instance pays."""
         instance_id = owner_of(key)
         if instance_id is not None:
             self.traffic.charge_internal(instance_id, size_bytes, self.now_ms())

@@ -1,7 +1,9 @@
 """Reply tokens that answer calls."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
 
 from broker.call import Call
 from broker.causes import CloseCause
@@ -9,6 +11,13 @@ from broker.effects import Token
 from runtime.logs import get_logger
 
 _log = get_logger(__name__)
+_COUNTED: Final = (
+    ErrorCode.group_max_size_reached,
+    ErrorCode.invalid_commit_offset_size,
+    ErrorCode.policy_violation,
+    ErrorCode.unknown_server_error,
+)
+"""Errors that say that a bound was met: the instance's refusals are counted by them."""
 
 
 def answering(call: Call, response_of: Callable[[Any], Any]) -> Token:
@@ -20,6 +29,9 @@ def answering(call: Call, response_of: Callable[[Any], Any]) -> Token:
     def answer(result: Any) -> None:
         if call.is_gone or call.done:
             return
+        payer = call.channel.payer
+        if payer is not None and getattr(result, "error", None) in _COUNTED:
+            payer.refuse(result.error.name)
         try:
             call.reply(response_of(result))
         except Exception:  # noqa: BLE001 - as in dispatch: a bug costs one connection, not the coordinator

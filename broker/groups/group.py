@@ -5,14 +5,14 @@ The words and rules are Kafka's (ClassicGroup, GroupMetadata.scala 2.8-3.x).
 
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
 from broker.effects import Reply, Token
 from broker.groups.messages import JoinedMember, JoinResult, SyncResult
 from broker.groups.records import GroupMetadata, StoredMember
-from broker.groups.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
+from broker.groups.subscription import CONSUMER_PROTOCOL_TYPE, names_in, subscribed_topics
 
 
 class State(StrEnum):
@@ -47,6 +47,21 @@ def protocols_bytes(protocols: Iterable[tuple[str, bytes]]) -> int:
     return sum(len(name) + len(metadata) for name, metadata in protocols)
 
 
+class LeadersPart(NamedTuple):
+    """What a member adds to what its group's leader is told, whichever protocol is chosen."""
+
+    metadata_bytes: int
+    names: int
+    """Topic names in the metadata of consumers."""
+
+
+def leaders_part(protocol_type: str | None, protocols: Iterable[tuple[str, bytes]]) -> LeadersPart:
+    """Of the protocols of a JoinGroup."""
+    metadata = [each for _, each in protocols]
+    names = map(names_in, metadata) if protocol_type == CONSUMER_PROTOCOL_TYPE else ()
+    return LeadersPart(max(map(len, metadata), default=0), max(names, default=0))
+
+
 class Member:
     """A member. `awaiting_join` and `awaiting_sync` are the parked answers, at most one of each."""
 
@@ -58,6 +73,7 @@ class Member:
         "client_id",
         "group_instance_id",
         "is_new",
+        "leaders_part",
         "member_id",
         "protocols",
         "rebalance_timeout_ms",
@@ -84,6 +100,8 @@ class Member:
         self.protocols = protocols
         """Name -> metadata, most preferred first."""
         self.assignment = assignment
+        self.leaders_part = LeadersPart(0, 0)
+        """Of the protocols it joined with."""
         self.awaiting_join: Token | None = None
         self.awaiting_sync: Token | None = None
         self.is_new = False
@@ -163,6 +181,7 @@ class Group:
                 {stored.protocol_name or "": kept.subscription},
                 kept.assignment,
             )
+            member.leaders_part = leaders_part(stored.protocol_type, member.protocols.items())
             group.members[kept.member_id] = member
             if kept.group_instance_id is not None:
                 group.static_members[kept.group_instance_id] = kept.member_id
@@ -271,6 +290,14 @@ class Group:
     def size_bytes(self) -> int:
         """About what the members take in memory."""
         return sum(member.size_bytes for member in self.members.values())
+
+    def leaders_answer(self, member_id: str, part: LeadersPart) -> LeadersPart:
+        """What the leader would be told of all members, when this one, new or known, brings `part`."""
+        others = [member.leaders_part for key, member in self.members.items() if key != member_id]
+        return LeadersPart(
+            part.metadata_bytes + sum(each.metadata_bytes for each in others),
+            part.names + sum(each.names for each in others),
+        )
 
     @property
     def awaiting_join_count(self) -> int:

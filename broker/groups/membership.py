@@ -3,7 +3,7 @@
 from kio.schema.errors import ErrorCode
 
 from broker.effects import Token
-from broker.groups.group import Group, Member, State, protocols_bytes
+from broker.groups.group import Group, LeadersPart, Member, State, leaders_part, protocols_bytes
 from broker.groups.messages import (
     UNKNOWN_MEMBER,
     AfterStaticJoin,
@@ -46,16 +46,17 @@ class Membership:
                 turn.reply(token, JoinResult(ErrorCode.group_max_size_reached, UNKNOWN_MEMBER))
                 return
             group = self._registry.create(request.group_id)
-        if not self._accepts(group, request):
+        part = leaders_part(request.protocol_type, request.protocols)
+        if not self._accepts(group, request, part):
             self._rebalance.remove(turn, group, request.member_id)
             turn.reply(token, JoinResult(ErrorCode.group_max_size_reached, UNKNOWN_MEMBER))
             self._rebalance.complete_join_if_ready(turn, group)
         elif not group.supports(request.protocol_type, dict(request.protocols)):
             turn.reply(token, JoinResult(ErrorCode.inconsistent_group_protocol, request.member_id))
         elif request.member_id == UNKNOWN_MEMBER:
-            self._join_unknown(turn, group, request, token)
+            self._join_unknown(turn, group, request, part, token)
         else:
-            self._join_known(turn, group, request, token)
+            self._join_known(turn, group, request, part, token)
 
     def _join_fault(self, request: JoinRequest) -> ErrorCode | None:
         config = self._registry.config
@@ -70,13 +71,16 @@ class Membership:
             return ErrorCode.invalid_request
         return None
 
-    def _accepts(self, group: Group, request: JoinRequest) -> bool:
-        """Whether the group has room. Known members, also static ones that come back, always have theirs."""
+    def _accepts(self, group: Group, request: JoinRequest, part: LeadersPart) -> bool:
+        """Whether the group has room. Known members, also static ones that come back, always have theirs,
+        unless they bring more than before."""
         known = group.members.get(request.member_id)
         growth_bytes = protocols_bytes(request.protocols) - (known.size_bytes if known else 0)
         if not self._registry.may_grow(group.group_id, growth_bytes):
             return False
         size_max = self._registry.config.group_size_max
+        if not self._leader_may_be_told(group, request, part):
+            return False
         if group.state is State.EMPTY:
             return len(group.pending_join) < size_max or request.member_id in group.pending_join
         if request.group_instance_id in group.static_members:
@@ -86,11 +90,23 @@ class Membership:
             return awaiting or group.awaiting_join_count < size_max
         return known is not None or len(group.members) < size_max
 
-    def _join_unknown(self, turn: Turn, group: Group, request: JoinRequest, token: Token) -> None:
+    def _leader_may_be_told(self, group: Group, request: JoinRequest, part: LeadersPart) -> bool:
+        """A leader's answer names all members with their metadata: so one group must not have much of it."""
+        former_id = group.static_members.get(request.group_instance_id or "", request.member_id)
+        former = group.members.get(former_id)
+        answer = group.leaders_answer(former_id, part)
+        config = self._registry.config
+        grows = former is None or any(new > old for new, old in zip(part, former.leaders_part, strict=True))
+        fits = answer.metadata_bytes <= config.group_metadata_bytes_max
+        return not grows or (fits and answer.names <= config.group_names_max)
+
+    def _join_unknown(
+        self, turn: Turn, group: Group, request: JoinRequest, part: LeadersPart, token: Token
+    ) -> None:
         instance_id = request.group_instance_id
         member_id = self._registry.new_member_id(request.client_id, instance_id)
         if instance_id is not None and instance_id in group.static_members:
-            self._replace_static(turn, group, request, member_id, token)
+            self._replace_static(turn, group, request, part, member_id, token)
         elif instance_id is None and request.requires_member_id:
             if len(group.pending_join) >= self._registry.config.group_size_max:
                 turn.reply(token, JoinResult(ErrorCode.group_max_size_reached, UNKNOWN_MEMBER))
@@ -99,12 +115,14 @@ class Membership:
             self._registry.start_session(group, member_id, request.session_timeout_ms, turn.now)
             turn.reply(token, JoinResult(ErrorCode.member_id_required, member_id))
         else:
-            self._add(turn, group, request, member_id, token)
+            self._add(turn, group, request, part, member_id, token)
 
-    def _join_known(self, turn: Turn, group: Group, request: JoinRequest, token: Token) -> None:
+    def _join_known(
+        self, turn: Turn, group: Group, request: JoinRequest, part: LeadersPart, token: Token
+    ) -> None:
         member_id = request.member_id
         if member_id in group.pending_join and request.group_instance_id is None:
-            self._add(turn, group, request, member_id, token)
+            self._add(turn, group, request, part, member_id, token)
             return
         fault = group.member_fault(member_id, request.group_instance_id)
         if fault is not None:
@@ -119,10 +137,18 @@ class Membership:
             turn.reply(token, self._rebalance.joined(group, member_id))
         else:
             # A leader that joins again wants a new assignment, for example because topics grew.
-            self._update(turn, member, request, token)
+            self._update(turn, member, request, part, token)
             self._rebalance.begin_or_go_on(turn, group)
 
-    def _add(self, turn: Turn, group: Group, request: JoinRequest, member_id: str, token: Token) -> None:
+    def _add(
+        self,
+        turn: Turn,
+        group: Group,
+        request: JoinRequest,
+        part: LeadersPart,
+        member_id: str,
+        token: Token,
+    ) -> None:
         member = Member(
             member_id,
             request.group_instance_id,
@@ -132,6 +158,7 @@ class Membership:
             request.rebalance_timeout_ms,
             dict(request.protocols),
         )
+        member.leaders_part = part
         member.is_new = True
         member.awaiting_join = token
         group.new_member_added = group.initial_remaining_ms is not None
@@ -142,10 +169,13 @@ class Membership:
         self._registry.start_session(group, member_id, timeout_ms, turn.now)
         self._rebalance.begin_or_go_on(turn, group)
 
-    def _update(self, turn: Turn, member: Member, request: JoinRequest, token: Token) -> None:
+    def _update(
+        self, turn: Turn, member: Member, request: JoinRequest, part: LeadersPart, token: Token
+    ) -> None:
         superseded = JoinResult(ErrorCode.rebalance_in_progress, member.member_id)
         self._rebalance.answer_join(turn, member, superseded)
         member.protocols = dict(request.protocols)
+        member.leaders_part = part
         member.session_timeout_ms = request.session_timeout_ms
         member.rebalance_timeout_ms = request.rebalance_timeout_ms
         member.client_id = request.client_id
@@ -153,7 +183,13 @@ class Membership:
         member.awaiting_join = token
 
     def _replace_static(
-        self, turn: Turn, group: Group, request: JoinRequest, member_id: str, token: Token
+        self,
+        turn: Turn,
+        group: Group,
+        request: JoinRequest,
+        part: LeadersPart,
+        member_id: str,
+        token: Token,
     ) -> None:
         """A static member came back without its member id: it takes the place of its former self."""
         assert request.group_instance_id is not None and group.leader is not None
@@ -165,7 +201,7 @@ class Membership:
         self._rebalance.answer_sync(turn, former, SyncResult(fenced))
         member = group.replace_static(former_id, member_id)
         self._registry.end_session(group, former_id)
-        self._update(turn, member, request, token)
+        self._update(turn, member, request, part, token)
         self._registry.extend_session(group, member_id, turn.now)
         if group.state is State.STABLE and group.select_protocol() == group.protocol_name:
             # Its assignment is still right. The answer names the leader as it was before, so that a leader

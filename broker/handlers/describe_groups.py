@@ -1,7 +1,8 @@
 """DescribeGroups 0-5.
 
 Behaviour: state and members, with metadata and assignments while the group is stable. A group that does not
-exist is Dead.
+exist is Dead, one that is named twice is answered once. The instance pays for metadata and assignments;
+groups behind `DESCRIBED_BYTES_MAX` of them get COORDINATOR_LOAD_IN_PROGRESS, with which clients ask again.
 Deliberately not done: authorization; who may ask at all may do everything, as in a Kafka without authorizer.
 Version notes: v3+ authorized operations when asked for, v4+ instance ids (KIP-345).
 """
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from broker.app import Broker
     from broker.call import Call
 
+DESCRIBED_BYTES_MAX: Final = 4 * 1024 * 1024
+"""Of metadata and assignments in one answer; the group that passes it is the last one."""
 _NOT_ASKED: Final = -(2**31)
 _ALL_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8
 """READ, DELETE and DESCRIBE: what an authorizer can allow on a group."""
@@ -30,12 +33,19 @@ def handle(broker: "Broker", call: "Call") -> None:
     asked = getattr(call.request, "include_authorized_operations", False)
     operations = _ALL_OPERATIONS if asked else _NOT_ASKED
     groups = []
-    for group_id in call.request.groups:
+    told_bytes = 0
+    for group_id in dict.fromkeys(call.request.groups):
         shard = broker.groups.of(group_id)
+        if not isinstance(shard, ErrorCode) and told_bytes > DESCRIBED_BYTES_MAX:
+            shard = ErrorCode.coordinator_load_in_progress
         if isinstance(shard, ErrorCode):
             groups.append(_group(shape, DescribedGroup(group_id, "", "", "", ()), shard, operations))
-        else:
-            groups.append(_group(shape, shard.core.describe(group_id), ErrorCode.none, operations))
+            continue
+        described = shard.core.describe(group_id)
+        size_bytes = sum(len(member.metadata) + len(member.assignment) for member in described.members)
+        told_bytes += size_bytes
+        broker.charge_owner(group_id, size_bytes)
+        groups.append(_group(shape, described, ErrorCode.none, operations))
     call.reply(shape.make(throttle_time=duration(0), groups=tuple(groups)))
 
 

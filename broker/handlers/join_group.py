@@ -2,6 +2,7 @@
 
 Behaviour: the answer is parked until the group's join phase completes; v4+ first gets MEMBER_ID_REQUIRED
 (KIP-394), v5+ static members (KIP-345). v0 has no rebalance timeout: the session timeout stands in for it.
+The metadata in a leader's answer is charged.
 Deliberately not done: v8 (client's reason), v9 (skip_assignment, KIP-814).
 Version notes: below v7 the protocol name is not nullable, so it is empty where there is none.
 """
@@ -28,8 +29,15 @@ _PROTOCOL_NULLABLE_FROM: Final = 7
 def handle(broker: "Broker", call: "Call") -> None:
     """Park the call in its group."""
     version = call.api_version
-    token = answering(call, lambda result: _response(version, result))
-    shard = broker.groups.of(call.request.group_id)
+    group_id = call.request.group_id
+
+    def respond(result: JoinResult) -> Any:
+        if result.members:
+            broker.charge_owner(group_id, sum(len(member.metadata) for member in result.members))
+        return _response(version, result)
+
+    token = answering(call, respond)
+    shard = broker.groups.of(group_id)
     if isinstance(shard, ErrorCode):
         token(JoinResult(shard, call.request.member_id))
     else:

@@ -1,6 +1,7 @@
 """SyncGroup 0-5.
 
-Behaviour: parked until the leader's assignment is durable; the leader sends it, everyone gets their part.
+Behaviour: parked until the leader's assignment is durable; the leader sends it, everyone gets their part,
+which is charged.
 Version notes: v3+ static members (KIP-345), v5+ names the protocol, which must be the group's (KIP-559).
 """
 
@@ -23,7 +24,13 @@ if TYPE_CHECKING:
 def handle(broker: "Broker", call: "Call") -> None:
     """Park the call until its member has an assignment."""
     version, request = call.api_version, call.request
-    token = answering(call, lambda result: _response(version, result))
+
+    def respond(result: SyncResult) -> Any:
+        if result.assignment:
+            broker.charge_owner(request.group_id, len(result.assignment))
+        return _response(version, result)
+
+    token = answering(call, respond)
     shard = broker.groups.of(request.group_id)
     if isinstance(shard, ErrorCode):
         token(SyncResult(shard))

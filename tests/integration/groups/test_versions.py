@@ -373,3 +373,26 @@ def test_a_deleted_topic_takes_its_offsets_along(raw: RawClient) -> None:
     assert _fetch(raw, 7, "of-a-deleted-topic").topics != ()
     raw.call(request(ApiKey.DELETE_TOPICS, 4, topic_names=["short-lived"], timeout=_ms(5_000)))
     assert _fetch(raw, 7, "of-a-deleted-topic").topics == ()
+
+
+def test_small_requests_do_not_get_much_of_what_others_brought(broker: BrokerProcess, topic: str) -> None:
+    """A group that is named thousands of times is told once, and of many large ones only the first."""
+    metadata, groups = bytes(900_000), [f"large-{number}" for number in range(7)]
+    with RawClient(broker.port) as client, RawClient(broker.port) as other:
+        for group in groups:
+            protocols = [{"name": "own", "metadata": metadata}]
+            joined = _join(client, 3, group, protocol_type="own", protocols=protocols)
+            synced = _sync(client, 3, group, joined, protocol_type=None, protocol_name=None)
+            assert synced.error_code is ErrorCode.none
+        often = request(ApiKey.DESCRIBE_GROUPS, 4, groups=tuple(groups[:1] * 5_000))
+        assert [len(group.members) for group in client.call(often).groups] == [1]
+        told = client.call(request(ApiKey.DESCRIBE_GROUPS, 4, groups=tuple(groups))).groups
+        again = [group.group_id for group in told if group.error_code is not ErrorCode.none]
+        assert {group.error_code for group in told} == {
+            ErrorCode.none,
+            ErrorCode.coordinator_load_in_progress,
+        }
+        assert again == groups[5:], "and those are told when they are asked for"
+        (last,) = client.call(request(ApiKey.DESCRIBE_GROUPS, 4, groups=tuple(groups[-1:]))).groups
+        assert last.members[0].member_metadata == metadata
+        assert _member(other, "a neighbour's").leader

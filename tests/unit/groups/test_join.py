@@ -1,8 +1,12 @@
 """JoinGroup and the rebalances it starts, told as short stories. Kafka's behaviour is the expectation."""
 
+import struct
+from dataclasses import replace
+
 import pytest
 from kio.schema.errors import ErrorCode
 
+from broker.groups.subscription import names_in
 from tests.unit.groups.world import World, subscription
 
 
@@ -251,6 +255,74 @@ def test_an_instance_may_take_so_much_memory() -> None:
     assert world.sync(again.result, parts, group=f"{mine}1").error is ErrorCode.unknown_server_error
     world.leave(member.member_id, group=f"{mine}1")
     assert world.join(group=f"{mine}2", protocols=too_much).is_parked
+
+
+def test_a_leader_is_told_of_so_many_bytes_at_once() -> None:
+    world = World(group_metadata_bytes_max=1_000)
+    two = {"range": bytes(400), "other": bytes(100)}
+    leader, member = world.stable(2, protocols=two, protocol_type="own")
+    beyond = {"range": bytes(50), "other": bytes(201)}
+    refused = world.join(protocols=beyond, protocol_type="own")
+    assert refused.error is ErrorCode.group_max_size_reached
+    assert world.heartbeat(leader.member_id, 2) is ErrorCode.none, "those who are in do not notice"
+    assert world.join(group="another", protocols=beyond, protocol_type="own").is_parked
+    grown = world.join(member.member_id, protocols={"range": bytes(601)}, protocol_type="own")
+    assert grown.error is ErrorCode.group_max_size_reached, "nor may who is in bring so much more"
+    assert world.join(protocols={"range": bytes(600)}, protocol_type="own").is_parked, "in its place"
+
+
+def test_who_brings_no_more_than_before_is_never_turned_away() -> None:
+    world = World()
+    leader, member = world.stable(2, protocols={"range": bytes(500)}, protocol_type="own")
+    world.config = replace(world.config, group_metadata_bytes_max=900)
+    world.restart()
+    parked = [
+        world.join(each.member_id, protocols={"range": bytes(500)}, protocol_type="own")
+        for each in (leader, member)
+    ]
+    assert [each.error for each in parked] == [ErrorCode.none] * 2
+    newcomer = world.join(protocols={"range": b""}, protocol_type="own")
+    assert newcomer.error is ErrorCode.group_max_size_reached
+
+
+def test_a_leader_is_told_of_so_many_names_at_once() -> None:
+    world = World(group_names_max=100)
+    forty = {"range": subscription(*(f"t{number}" for number in range(40)))}
+    world.stable(2, protocols=forty)
+    assert world.join(protocols=forty).error is ErrorCode.group_max_size_reached
+    assert world.join(protocols={"range": subscription("t")}).is_parked
+    assert world.join(group="another", protocols=forty).is_parked
+    many = {"range": subscription(*(f"t{number}" for number in range(200)))}
+    assert world.join(group="consumers", protocols=many).error is ErrorCode.group_max_size_reached
+    own = world.join(group="own", protocols=many, protocol_type="connect")
+    assert own.is_parked, "names are what gateways find in consumers' metadata"
+
+
+def _owned(*topics: str) -> bytes:
+    entries = b"".join(
+        struct.pack(">h", len(each)) + each.encode() + struct.pack(">iii", 2, 0, 1) for each in topics
+    )
+    return struct.pack(">i", len(topics)) + entries
+
+
+@pytest.mark.parametrize(
+    ("metadata", "names"),
+    [
+        (subscription(), 0),
+        (subscription("a", "b"), 2),
+        (b"\0\1" + subscription("a", "b")[2:] + _owned("c", "d", "e"), 5),
+        (subscription("a", "b") + _owned("c", "d", "e"), 2),
+        (b"\0\1" + subscription("a", "b")[2:] + _owned("c", "d", "e")[:-9], 4),
+        (b"\0\1" + subscription("a", "b")[2:-1], 2),
+        (subscription("a", "b")[:-5], 1),
+        (struct.pack(">hih", 0, 2**31 - 1, 1) + b"a", 1),
+        (struct.pack(">hih", 0, 9, -1), 0),
+        (struct.pack(">hi", 0, -5), 0),
+        (b"", 0),
+    ],
+)
+def test_names_are_counted_as_far_as_they_can_be_read(metadata: bytes, names: int) -> None:
+    assert names_in(metadata) == names
 
 
 def test_committed_offsets_count_as_memory() -> None:
