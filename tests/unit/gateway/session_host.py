@@ -1,0 +1,290 @@
+"""A host of a gateway's session without socket, loop or clock: bytes in, bytes out, a broker that answers.
+
+What a worker does with sockets is done here with byte strings, so that the same streams can come in pieces of
+any size. Work that waits runs at once: nothing of it suspends.
+"""
+
+import contextlib
+import struct
+from collections.abc import Callable, Collection, Coroutine, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Final
+
+from contracts.charging import ChargeRequest
+from contracts.names import physical_name
+from contracts.specs import BrokerAddress, ClusterSpec, InstanceSpec, InstanceState, Limits, Listener
+from gateway.answers import response
+from gateway.apis import APIS
+from gateway.served import ServedInstance
+from gateway.session.call import Outcome, Pending
+from gateway.session.ordering import Exchange
+from gateway.session.session import Session
+from gateway.session.surroundings import VersionsKey
+from traffic.turns import Turns
+from wire.api_table import ApiKey, VersionRange
+from wire.codec import decode, framed_response, is_flexible, parse_request_header, request_class
+
+INSTANCE: Final = "iaaaaaaaaaaa"
+CLIENT: Final = "192.0.2.7"
+NODE_ID: Final = 1
+RECORDS: Final = bytes(range(256)) * 40
+"""What a fetch gets; the names of no instance are in it."""
+
+
+def served_instance(
+    topic_whitelists: Mapping[str, tuple[str, ...]] | None = None, request_bytes_max: int = 1_000_000
+) -> ServedInstance:
+    """An instance with one broker."""
+    listener = Listener(node_id=NODE_ID, bind_host="127.0.0.1", advertised_host="gw.example", port=19092)
+    spec = InstanceSpec(
+        revision=1,
+        instance_id=INSTANCE,
+        tenant="default",
+        name="test",
+        state=InstanceState.ACTIVE,
+        cluster_id="c1",
+        produce_rate_bytes_per_s=10**9,
+        consume_rate_bytes_per_s=10**9,
+        capacity_bytes=10**10,
+        allow_all=True,
+        listeners=(listener,),
+        limits=Limits(request_bytes_max=request_bytes_max),
+        topic_whitelists=dict(topic_whitelists or {}),
+    )
+    return ServedInstance(spec, Turns().join(INSTANCE))
+
+
+class Surroundings:
+    """Host, cluster and deps in one: everything is known, nothing takes time."""
+
+    def __init__(self) -> None:
+        broker = BrokerAddress(node_id=NODE_ID, host="127.0.0.1", port=9092)
+        self.spec = ClusterSpec(revision=1, cluster_id="c1", brokers=(broker,))
+        self.encoded_versions: dict[VersionsKey, bytes] = {}
+        self.answered: list[int] = []
+        """Correlation ids of what was answered without a broker."""
+        self.charges: list[ChargeRequest] = []
+        self.topics: dict[str, int] = {}
+
+    @property
+    def cluster(self) -> "Surroundings":
+        return self
+
+    def known_versions(self, _node_id: int | None) -> dict[int, VersionRange]:
+        return {key: row.versions for key, row in APIS.items()}
+
+    def turn_is_over(self) -> bool:
+        return False
+
+    def throttle_ms(self, _api_key: int) -> int:
+        return 0
+
+    def waited(self, _api_key: int, _waited_ns: int) -> None:
+        raise AssertionError("nobody waits for a turn here")
+
+    def answered_here(self, exchange: Exchange) -> None:
+        self.answered.append(exchange.correlation_id)
+
+    async def charge(self, request: ChargeRequest) -> int:
+        self.charges.append(request)
+        return 0
+
+    async def versions(self) -> dict[int, VersionRange]:
+        return self.known_versions(NODE_ID)
+
+    async def ask_any(self, request: Any) -> Any:
+        raise NotImplementedError(request)
+
+    async def ask_controller(self, request: Any) -> Any:
+        created = [{"name": topic.name, "num_partitions": topic.num_partitions} for topic in request.topics]
+        self.topics |= {topic.name: max(1, topic.num_partitions) for topic in request.topics}
+        return response(request.__api_key__, request.__version__, topics=created)
+
+    def changing_partitions(self) -> AbstractAsyncContextManager[None]:
+        return contextlib.nullcontext()
+
+    async def partition_counts(self) -> dict[str, int]:
+        return dict(self.topics)
+
+    async def missing_topics(self, names: Collection[str]) -> set[str]:
+        return set(names) - self.topics.keys()
+
+
+class Frames:
+    """Whole frames out of a stream."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def take(self, data: bytes) -> list[bytes]:
+        """Those that are complete now, without length prefixes."""
+        self._rest += data
+        found = []
+        while len(self._rest) >= 4:
+            (size,) = struct.unpack_from(">i", self._rest)
+            if len(self._rest) < 4 + size:
+                break
+            found.append(self._rest[4 : 4 + size])
+            self._rest = self._rest[4 + size :]
+        return found
+
+    @property
+    def missing(self) -> int:
+        """Of the frame that has begun, how much is here."""
+        return len(self._rest)
+
+
+class SessionHost:
+    """One session and the two streams it makes. `up` and `down` are all that ever went there."""
+
+    def __init__(self, served: ServedInstance, login_replies: int = 0, *, splices: bool = False) -> None:
+        self.served = served
+        self.around = Surroundings()
+        self.session = Session(served, self.around, CLIENT, NODE_ID, now_ms=0)
+        self.up = bytearray()
+        self.down = bytearray()
+        self.spliced = 0
+        """Bytes that the session has never seen."""
+        self._splices = splices
+        self._login_replies = login_replies
+        self._from_client = b""
+        self._from_broker = b""
+
+    # -- bytes in ------------------------------------------------------------------------------------
+
+    def client_sends(self, data: bytes, *, settles: bool = True) -> None:
+        """The client's bytes come; what waits is settled, unless `settles` says no. Raises: ConnectionStop,
+        MalformedFrame, NameFault."""
+        requests = self.session.requests
+        requests.bytes_in += len(data)
+        self._from_client += data
+        while self._from_client and requests.waits is None and not self.session.is_full:
+            if self._splices and (opaque := requests.opaque_bytes()):
+                passed = self._from_client[:opaque]
+                requests.pass_opaque(len(passed))
+                self.up += passed
+                self.spliced += len(passed)
+                self._from_client = self._from_client[len(passed) :]
+                continue
+            chunk = requests.stash + self._from_client
+            requests.stash = b""
+            up: list[Any] = []
+            down: list[Any] = []
+            try:
+                used = requests.receive(memoryview(bytearray(chunk)), 1, up, down)
+            finally:
+                self.down += b"".join(down)
+            self._goes_up(b"".join(up))
+            self._from_client = chunk[used:]
+            if settles:
+                self.settle()
+
+    def broker_sends(self, data: bytes) -> None:
+        """The broker's bytes come. Raises: ConnectionStop, MalformedFrame."""
+        replies = self.session.replies
+        self._from_broker += data
+        while self._from_broker:
+            if self._splices and (opaque := replies.opaque_bytes()):
+                passed = self._from_broker[:opaque]
+                replies.pass_opaque(len(passed))
+                self.down += passed
+                self.spliced += len(passed)
+                self._from_broker = self._from_broker[len(passed) :]
+                continue
+            chunk = replies.stash + self._from_broker
+            replies.stash = b""
+            down: list[Any] = []
+            used = replies.receive(memoryview(bytearray(chunk)), down, [])
+            self.down += b"".join(down)
+            self._from_broker = chunk[used:]
+        self.client_sends(b"")  # what stood behind a full queue
+
+    def settle(self) -> bool:
+        """Do what a request waits for; whether there was any."""
+        pending = self.session.requests.waits
+        if not isinstance(pending, Pending):
+            return False
+        up: list[Any] = []
+        down: list[Any] = []
+        try:
+            self.session.requests.settle(_result(pending.later.work(self.around)), up, down)
+        finally:
+            self.down += b"".join(down)
+        self._goes_up(b"".join(up))
+        return True
+
+    def _goes_up(self, data: bytes) -> None:
+        if data and self.session.sides.upstream.value == "absent":
+            self.session.dials(self._login_replies, now_ms=0)
+        self.up += data
+
+
+def _result(work: Coroutine[Any, Any, Outcome]) -> Outcome:
+    try:
+        work.send(None)
+    except StopIteration as end:
+        outcome: Outcome = end.value
+        return outcome
+    raise AssertionError("it waits for something that is not here")
+
+
+# -- the broker ----------------------------------------------------------------------------------------
+
+
+def decoded_request(frame: bytes) -> tuple[int, int, int, Any]:
+    """(api key, version, correlation id, the request) of a frame without length prefix."""
+    api_key, version, correlation_id = struct.unpack_from(">hhi", frame)
+    header = parse_request_header(frame, is_flexible(api_key, version))
+    return api_key, version, correlation_id, decode(request_class(api_key, version), frame, header.body_at)
+
+
+def _produced(request: Any) -> dict[str, Any]:
+    return {
+        "responses": [
+            {
+                "name": topic.name,
+                "partition_responses": [
+                    {"index": one.index, "base_offset": 7} for one in topic.partition_data
+                ],
+            }
+            for topic in request.topic_data
+        ]
+    }
+
+
+def _fetched(request: Any) -> dict[str, Any]:
+    return {
+        "responses": [
+            {
+                "topic": topic.topic,
+                "partitions": [
+                    {"partition_index": one.partition, "records": RECORDS} for one in topic.partitions
+                ],
+            }
+            for topic in request.topics
+        ]
+    }
+
+
+def _described(request: Any) -> dict[str, Any]:
+    names = [topic.name for topic in request.topics or ()] or [physical_name(INSTANCE, "orders")]
+    return {
+        "brokers": [{"node_id": NODE_ID, "host": "broker.internal", "port": 9092}],
+        "topics": [{"name": name, "partitions": [{"leader_id": NODE_ID}]} for name in names],
+    }
+
+
+_KNOWN: Final[dict[int, Callable[[Any], dict[str, Any]]]] = {
+    int(ApiKey.PRODUCE): _produced,
+    int(ApiKey.FETCH): _fetched,
+    int(ApiKey.METADATA): _described,
+}
+
+
+def brokers_reply(frame: bytes) -> bytes:
+    """What a broker says to a frame that went up; nothing to a Produce with acks=0."""
+    api_key, version, correlation_id, request = decoded_request(frame)
+    if api_key == ApiKey.PRODUCE and request.acks == 0:
+        return b""
+    known = _KNOWN.get(api_key, lambda _: {})(request)
+    return framed_response(response(api_key, version, **known), correlation_id)
