@@ -117,7 +117,7 @@ class Broker:
         self.server = Server(self)
         self.maintenance = Maintenance(self)
         self.member = ClusterMember(self)
-        self.replication = Replication(self, self.member.who)
+        self.replication = self._replication()
         self.producer_ids = ProducerIds(self.member.tree, config.node_id)
         peers = Peers(self.metadata, config.secret, self.member.who)
         self.transactions = TransactionCoordinators(
@@ -134,6 +134,24 @@ class Broker:
         """Handlers that wait for the controller."""
         self._until_known: list[Callable[[], None]] = []
         """Calls that wait until a controller has described the cluster."""
+
+    def _replication(self) -> Replication:
+        replication = Replication(
+            self.config,
+            self.replicas,
+            self.replica_manager,
+            self.metadata,
+            self.flusher,
+            loop=self.loop,
+            now_ms=self.now_ms,
+            epoch_ms=self.epoch_ms,
+            me=self.member.who,
+            answered=self.metrics.replica_fetch.observe,
+            storage_failed=self.storage_failed,
+            handler_failed=self.server.handler_failed,
+        )
+        self.fetches.listen(self.replicas, replication.sessions)
+        return replication
 
     @cached_property
     def group_lag(self) -> GroupLag:

@@ -23,7 +23,6 @@ from broker.fetch_sessions import NO_SESSION, SessionError
 from broker.fetching import Fetch
 from broker.legacy_fetching import LEGACY_BELOW, LegacyFetch, in_turn
 from broker.payer import FREE_FETCH_REQUEST_BYTES
-from broker.replication import replica_fetch
 
 if TYPE_CHECKING:
     from broker.app import Broker
@@ -66,7 +65,7 @@ def _replica(broker: "Broker", call: "Call", scan: fetch_wire.FetchScan) -> None
     """Uncommitted records are for brokers only, and each speaks for itself."""
     peer = call.peer_broker
     if peer is not None and peer.broker_id == scan.replica_id:
-        replica_fetch.begin(broker, call, scan, peer)
+        broker.replication.fetches.begin(call, scan, peer)
         return
     refused = int(ErrorCode.topic_authorization_failed.value)
     reply = FetchReply(

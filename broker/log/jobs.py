@@ -1,14 +1,19 @@
 """What the log manager hands out for a thread to run: flushes, checkpoints, removals."""
 
 import shutil
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from broker.log.errors import LogError
 from broker.log.files import FileHandle
 from broker.log.log_directory import Checkpoints, LogDirectory
 from broker.log.partition_log import PartitionLog
-from broker.log.results import FlushJob, run_jobs
+from broker.log.results import FlushJob
+
+_SIDE_BY_SIDE: Final = 8
 
 
 @dataclass(slots=True)
@@ -20,7 +25,7 @@ class FlushRound:
     """Logs that could not even begin."""
 
     def run(self) -> None:
-        run_jobs([job for _, job in self.jobs])
+        _run_side_by_side([job for _, job in self.jobs])
 
 
 @dataclass(slots=True)
@@ -60,3 +65,14 @@ class RemovalJob:
                 continue
             except OSError as error:
                 self.errors.append(error)
+
+
+def _run_side_by_side(jobs: Sequence[FlushJob]) -> None:
+    """Run flush jobs side by side: the file system commits what comes together at once. Never raises."""
+    synced: set[Path] = set()
+    if len(jobs) < _SIDE_BY_SIDE:
+        for job in jobs:
+            job.run(synced)
+        return
+    with ThreadPoolExecutor(_SIDE_BY_SIDE, thread_name_prefix="flush") as threads:
+        list(threads.map(lambda job: job.run(synced), jobs))

@@ -2,15 +2,12 @@
 
 import enum
 import os
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from broker.log.files import FileHandle, sync_directory
-
-SIDE_BY_SIDE: Final = 8
 
 
 class AppendOrigin(enum.Enum):
@@ -107,14 +104,3 @@ class FlushJob:
                     synced.add(directory)
         except OSError as error:
             self.error = error
-
-
-def run_jobs(jobs: Sequence[FlushJob]) -> None:
-    """Run flush jobs side by side: the file system commits what comes together at once. Never raises."""
-    synced: set[Path] = set()
-    if len(jobs) < SIDE_BY_SIDE:
-        for job in jobs:
-            job.run(synced)
-        return
-    with ThreadPoolExecutor(SIDE_BY_SIDE, thread_name_prefix="flush") as threads:
-        list(threads.map(lambda job: job.run(synced), jobs))

@@ -10,16 +10,14 @@ leader stays (KAFKA-7164). Nothing is fetched, so no high watermark is taken ove
 (KAFKA-14704).
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 
 from broker.fetch_wire import FetchPartition
+from broker.log.results import AppendOrigin
 from broker.replication.partition import Partition
-
-if TYPE_CHECKING:
-    from broker.log.results import AppendOrigin
-    from wire.batch import WritableBuffer
+from wire.batch import WritableBuffer
 
 _UNDEFINED: Final = -1
 _PAUSE_FIRST_MS: Final = 20
@@ -115,12 +113,12 @@ class FollowedPartition:
 
     def fetched(
         self,
-        records: "WritableBuffer | None",
+        records: WritableBuffer | None,
         high_watermark: int,
         log_start_offset: int,
         *,
         epoch_ms: int,
-        origin: "AppendOrigin",
+        origin: AppendOrigin,
     ) -> int:
         """Append what came and take over how far the leader is; bytes appended.
 

@@ -1,13 +1,13 @@
 """What a partition needs of the broker around it, and what it tells it. Pure."""
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 from kio.schema.errors import ErrorCode
 
 from broker.log.errors import LogError
 
-if TYPE_CHECKING:
-    from broker.replication.partition import Partition
+P_contra = TypeVar("P_contra", contravariant=True)
+"""The partition: it is handed through, so nothing is known of it here."""
 
 
 class NotLeader(LogError):  # noqa: N818 - Kafka's word
@@ -36,7 +36,7 @@ class IsrChange(NamedTuple):
     joining: Joining | None = None
 
 
-class PartitionHost(Protocol):
+class PartitionHost(Protocol[P_contra]):
     """The broker, as a partition sees it."""
 
     broker_id: int
@@ -46,11 +46,11 @@ class PartitionHost(Protocol):
     def may_join_isr(self, replica_id: int, broker_epoch: int) -> bool:
         """Whether this incarnation of a broker is the registered one and not shutting down (KIP-841, 903)."""
 
-    def propose_isr(self, partition: "Partition", change: IsrChange) -> None:
+    def propose_isr(self, partition: P_contra, change: IsrChange) -> None:
         """Write the ISR; `isr_written` or `isr_refused` follows."""
 
-    def appended(self, partition: "Partition") -> None:
+    def appended(self, partition: P_contra) -> None:
         """The leader's log grew: followers that wait may fetch."""
 
-    def high_watermark_moved(self, partition: "Partition", committed_bytes: int) -> None:
+    def high_watermark_moved(self, partition: P_contra, committed_bytes: int) -> None:
         """Records were committed, of about so many bytes: consumers that wait may read."""

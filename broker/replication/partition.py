@@ -9,21 +9,19 @@ Source: Kafka Partition.scala (3.9), KIP-101, KIP-497, KIP-841, KIP-903, KIP-966
 
 from collections.abc import Callable
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 
 from broker.log.errors import AppendRefused
+from broker.log.partition_log import PartitionLog
+from broker.log.results import AppendOrigin, AppendResult
 from broker.replication.host import IsrChange, Joining, NotLeader, PartitionHost
 from broker.replication.remote import UNKNOWN_OFFSET, FollowerLink, RemoteReplica
 from broker.topic_names import INTERNAL_TOPICS
 from contracts.cluster import NO_LEADER, LeaderAndIsrPartitionState
 from contracts.names import owner_of
-
-if TYPE_CHECKING:
-    from broker.log.partition_log import PartitionLog
-    from broker.log.results import AppendOrigin, AppendResult
-    from wire.batch import WritableBuffer
+from wire.batch import WritableBuffer
 
 Committed = Callable[[ErrorCode], None]
 """Called once: `none`, or why it is not known whether the records are committed."""
@@ -59,7 +57,7 @@ class Partition:
         "topic_id",
     )
 
-    def __init__(self, log: "PartitionLog", host: PartitionHost) -> None:
+    def __init__(self, log: PartitionLog, host: "PartitionHost[Partition]") -> None:
         self.log: Final = log
         self._host: Final = host
         self.topic: Final = log.topic
@@ -186,14 +184,14 @@ class Partition:
 
     def append(
         self,
-        records: "WritableBuffer",
+        records: WritableBuffer,
         *,
         now_ms: int,
-        origin: "AppendOrigin",
+        origin: AppendOrigin,
         acks: int = ACKS_ALL,
         verification: int | None = None,
         is_looked: bool = False,
-    ) -> "AppendResult":
+    ) -> AppendResult:
         """Append as leader; `verification` is the guard of a transaction's first batch here (KIP-890), and
         `is_looked` says that the records were found to be right.
 

@@ -1,71 +1,101 @@
 """A follower's Fetch: note how far it is, then answer what is ready, at once or when something comes."""
 
-import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from kio.schema.errors import ErrorCode
 
+from broker.call import Call, Channel
 from broker.causes import CloseCause
 from broker.fetch_reply import FetchReply, PartitionRead, error_frame
 from broker.fetch_wire import FetchPartition, FetchScan
 from broker.log.errors import LogError, OffsetOutOfRange
 from broker.replication.remote import FollowerLink
-from broker.replication.sessions import INITIAL_EPOCH, Followed, ReplicaSession, SessionRefused
+from broker.replication.replicas import Replicas
+from broker.replication.sessions import (
+    INITIAL_EPOCH,
+    Followed,
+    ReplicaSession,
+    ReplicaSessions,
+    SessionRefused,
+)
+from broker.replication.throttle import ReplicationThrottle
+from broker.sasl import PeerBroker
+from contracts.cluster import LiveBroker
 from wire.api_table import ApiKey
-
-if TYPE_CHECKING:
-    from broker.app import Broker
-    from broker.call import Call
-    from broker.sasl import PeerBroker
 
 _NONE: Final = int(ErrorCode.none.value)
 
 
-def begin(broker: "Broker", call: "Call", scan: FetchScan, peer: "PeerBroker") -> None:
-    """Serve a request whose sender has proved to be the broker `peer`."""
-    try:
-        session = _session(broker, call, scan, peer)
-    except SessionRefused as refusal:
-        frame = error_frame(call.api_version, call.header.correlation_id, int(refusal.error_code.value))
-        call.reply_parts([frame])
-        return
-    fetch = ReplicaFetch(broker, call, scan, session)
-    fetch.note_progress()
-    fetch.attempt()
+class Timer(Protocol):
+    """What can be called off."""
+
+    def cancel(self) -> None: ...
 
 
-def _session(broker: "Broker", call: "Call", scan: FetchScan, peer: "PeerBroker") -> ReplicaSession:
-    """Raises: SessionRefused."""
-    if scan.session_epoch != INITIAL_EPOCH:
-        return broker.replication.sessions.go_on(scan, call.connection_id)
-    registered = broker.metadata.brokers.get(peer.broker_id)
-    if registered is not None and registered.broker_epoch > peer.broker_epoch:
-        raise SessionRefused(ErrorCode.stale_broker_epoch)
-    link = FollowerLink(peer.broker_id, peer.broker_epoch)
-    return broker.replication.sessions.begin(scan, link, call.connection_id)
+@dataclass(slots=True, kw_only=True)
+class ReplicaFetches:
+    """Answers the fetches of followers."""
+
+    replicas: Replicas
+    sessions: ReplicaSessions
+    throttle: ReplicationThrottle
+    broker_of: Callable[[int], LiveBroker | None]
+    bytes_max: int
+    sendfile_bytes_min: int
+    now_ms: Callable[[], int]
+    call_soon: Callable[..., object]
+    call_later: Callable[[int, Callable[[], None]], Timer]
+    answered: Callable[[int], None]
+    """Hears how many nanoseconds an answer took."""
+    storage_failed: Callable[[str, Exception], None]
+    handler_failed: Callable[[Channel, int], None]
+
+    def begin(self, call: Call, scan: FetchScan, peer: PeerBroker) -> None:
+        """Serve a request whose sender has proved to be the broker `peer`."""
+        try:
+            session = self._session(call, scan, peer)
+        except SessionRefused as refusal:
+            frame = error_frame(call.api_version, call.header.correlation_id, int(refusal.error_code.value))
+            call.reply_parts([frame])
+            return
+        fetch = ReplicaFetch(self, call, scan, session)
+        fetch.note_progress()
+        fetch.attempt()
+
+    def _session(self, call: Call, scan: FetchScan, peer: PeerBroker) -> ReplicaSession:
+        """Raises: SessionRefused."""
+        if scan.session_epoch != INITIAL_EPOCH:
+            return self.sessions.go_on(scan, call.connection_id)
+        registered = self.broker_of(peer.broker_id)
+        if registered is not None and registered.broker_epoch > peer.broker_epoch:
+            raise SessionRefused(ErrorCode.stale_broker_epoch)
+        link = FollowerLink(peer.broker_id, peer.broker_epoch)
+        return self.sessions.begin(scan, link, call.connection_id)
 
 
 class ReplicaFetch:
     """One request in progress."""
 
-    __slots__ = ("_broker", "_call", "_deadline_ms", "_scan", "_session", "_timer")
+    __slots__ = ("_call", "_deadline_ms", "_fetches", "_scan", "_session", "_timer")
 
-    def __init__(self, broker: "Broker", call: "Call", scan: FetchScan, session: ReplicaSession) -> None:
-        self._broker = broker
+    def __init__(self, fetches: ReplicaFetches, call: Call, scan: FetchScan, session: ReplicaSession) -> None:
+        self._fetches = fetches
         self._call = call
         self._scan = scan
         self._session = session
         self._deadline_ms = call.received_at_ms + max(0, scan.max_wait_ms)
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: Timer | None = None
 
     def note_progress(self) -> None:
         """What the request names is how far the follower is; of all else it has what it had."""
-        now_ms = self._broker.now_ms()
+        now_ms = self._fetches.now_ms()
         link = self._session.link
         for wanted in self._scan.partitions:
             try:
-                partition = self._broker.replicas.leader(
+                partition = self._fetches.replicas.leader(
                     wanted.topic, wanted.partition, wanted.current_leader_epoch
                 )
                 partition.replica_fetched(link, wanted.fetch_offset, wanted.log_start_offset, now_ms)
@@ -79,19 +109,19 @@ class ReplicaFetch:
             return
         started_ns = perf_counter_ns()
         reads, has_news = self._read_ready()
-        now_ms = self._broker.now_ms()
+        now_ms = self._fetches.now_ms()
         if not (has_news or final or now_ms >= self._deadline_ms):
             self._session.wake = self._wake
             if self._timer is None:
-                self._timer = self._broker.call_later(self._deadline_ms - now_ms, self._expire)
+                self._timer = self._fetches.call_later(self._deadline_ms - now_ms, self._expire)
             return
         if self._timer is not None:
             self._timer.cancel()
         self._answer(reads)
-        self._broker.metrics.replica_fetch.observe(perf_counter_ns() - started_ns)
+        self._fetches.answered(perf_counter_ns() - started_ns)
 
     def _wake(self, final: bool) -> None:
-        self._broker.loop.call_soon(self._go_on, final)
+        self._fetches.call_soon(self._go_on, final)
 
     def _expire(self) -> None:
         self._session.wake = None
@@ -101,12 +131,12 @@ class ReplicaFetch:
         try:
             self.attempt(final)
         except Exception:  # noqa: BLE001 - as in dispatch: a bug costs one connection, not the process
-            self._broker.server.handler_failed(self._call.channel, ApiKey.FETCH)
+            self._fetches.handler_failed(self._call.channel, ApiKey.FETCH)
 
     def _read_ready(self) -> tuple[list[PartitionRead], bool]:
         """What is ready, and whether the follower need not wait: there are records or errors, not mere
         offsets."""
-        left = min(self._scan.max_bytes, self._broker.config.fetch_bytes_max)
+        left = min(self._scan.max_bytes, self._fetches.bytes_max)
         reads: list[PartitionRead] = []
         has_records = has_error = False
         for followed in list(self._session.ready.values()):
@@ -123,17 +153,17 @@ class ReplicaFetch:
     def _read(self, followed: Followed, left: int, *, is_first: bool) -> PartitionRead:
         wanted = followed.wanted
         try:
-            partition = self._broker.replicas.leader(
+            partition = self._fetches.replicas.leader(
                 wanted.topic, wanted.partition, wanted.current_leader_epoch
             )
         except LogError as error:
             return _failed(wanted, error)
         log = partition.log
         high_watermark, log_start_offset = log.offsets.high_watermark, log.offsets.log_start_offset
-        throttle = self._broker.replication.leader_throttle
+        throttle = self._fetches.throttle
         is_throttled = throttle.applies(*partition.key, self._session.link.replica_id)
         if is_throttled:
-            left = min(left, throttle.allowance(self._broker.now_ms()))
+            left = min(left, throttle.allowance(self._fetches.now_ms()))
             is_first = is_first and left > 0
         try:
             records = log.read(
@@ -157,10 +187,10 @@ class ReplicaFetch:
             reply = FetchReply(
                 self._call.api_version,
                 self._told(reads),
-                sendfile_bytes_min=self._broker.config.sendfile_bytes_min,
+                sendfile_bytes_min=self._fetches.sendfile_bytes_min,
             )
         except OSError as error:
-            self._broker.storage_failed("a replica's fetch cannot be read", error)
+            self._fetches.storage_failed("a replica's fetch cannot be read", error)
             self._call.close(CloseCause.STORAGE_ERROR)
             return
         parts = reply.framed(self._call.header.correlation_id, 0, self._session.session_id)
@@ -189,7 +219,7 @@ class ReplicaFetch:
         return told
 
     def _end_of(self, key: tuple[str, int]) -> int:
-        partition = self._broker.replicas.hosted(*key)
+        partition = self._fetches.replicas.hosted(*key)
         return -1 if partition is None else partition.log.offsets.log_end_offset
 
 

@@ -3,24 +3,28 @@
 import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from broker.call import Channel
+from broker.config import BrokerConfig
+from broker.flusher import Flusher
 from broker.log.partition_log import PartitionLog
+from broker.metadata_cache import MetadataCache
 from broker.replication.fetcher import Fetcher
 from broker.replication.healing import Healing
 from broker.replication.isr_writer import IsrWriter
 from broker.replication.link import LeaderLink
+from broker.replication.manager import ReplicaManager
 from broker.replication.partition import Partition
 from broker.replication.remote import FollowerLink
+from broker.replication.replica_fetch import ReplicaFetches
+from broker.replication.replicas import Replicas
 from broker.replication.sessions import ReplicaSessions
 from broker.replication.throttle import FOLLOWER, LEADER, ReplicationThrottle
 from broker.sasl import PeerBroker
 from contracts.cluster import LiveBroker
 from contracts.tree import Tree
 from runtime.kafka_client import plain_token
-
-if TYPE_CHECKING:
-    from broker.app import Broker
 
 _SESSION_ID_MAX: Final = 2**31 - 1
 _LAG_CHECK_S: Final = 1.0
@@ -29,21 +33,57 @@ _HEAL_S: Final = 1.0
 
 
 class Replication:
-    """What `Broker` holds. Links exist while there is something to follow at their leader."""
+    """Links exist while there is something to follow at their leader."""
 
-    def __init__(self, broker: "Broker", me: Callable[[], PeerBroker]) -> None:
-        """`me` names this broker and its current epoch."""
-        self._broker = broker
+    def __init__(
+        self,
+        config: BrokerConfig,
+        replicas: Replicas,
+        manager: ReplicaManager,
+        metadata: MetadataCache,
+        flusher: Flusher,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        now_ms: Callable[[], int],
+        epoch_ms: Callable[[], int],
+        me: Callable[[], PeerBroker],
+        answered: Callable[[int], None],
+        storage_failed: Callable[[str, Exception], None],
+        handler_failed: Callable[[Channel, int], None],
+    ) -> None:
+        """`me` names this broker and its current epoch; `answered` hears how many nanoseconds the answer to
+        a follower took."""
+        self._config = config
+        self._replicas = replicas
+        self._manager = manager
+        self._metadata = metadata
+        self._flusher = flusher
+        self._loop = loop
+        self._now_ms = now_ms
+        self._epoch_ms = epoch_ms
         self._me = me
+        self._storage_failed = storage_failed
         self.sessions = ReplicaSessions(lambda: secrets.randbelow(_SESSION_ID_MAX) + 1, self._follower_left)
-        self.isr_writer = IsrWriter(broker.config.node_id, self._sync, broker.replicas.leadership_lost)
-        self.leader_throttle = ReplicationThrottle(broker.config.node_id, broker.metadata, LEADER)
-        self._follower_throttle = ReplicationThrottle(broker.config.node_id, broker.metadata, FOLLOWER)
+        self.isr_writer = IsrWriter(config.node_id, self._sync, replicas.leadership_lost)
+        self.fetches = ReplicaFetches(
+            replicas=replicas,
+            sessions=self.sessions,
+            throttle=ReplicationThrottle(config.node_id, metadata, LEADER),
+            broker_of=lambda broker_id: metadata.brokers.get(broker_id),
+            bytes_max=config.fetch_bytes_max,
+            sendfile_bytes_min=config.sendfile_bytes_min,
+            now_ms=now_ms,
+            call_soon=loop.call_soon,
+            call_later=lambda delay_ms, callback: loop.call_later(delay_ms / 1000, callback),
+            answered=answered,
+            storage_failed=storage_failed,
+            handler_failed=handler_failed,
+        )
+        self._follower_throttle = ReplicationThrottle(config.node_id, metadata, FOLLOWER)
         self._links: dict[int, LeaderLink] = {}
         self._leader_of: dict[tuple[str, int], int] = {}
-        broker.fetches.listen(broker.replicas, self.sessions)
-        broker.replicas.on_isr_proposed(self.isr_writer.propose)
-        broker.replica_manager.followers = self
+        replicas.on_isr_proposed(self.isr_writer.propose)
+        manager.followers = self
 
     def tasks(self, tree: Tree) -> list[tuple[str, Callable[[], Awaitable[None]]]]:
         """Name and loop of each background task."""
@@ -55,9 +95,12 @@ class Replication:
         ]
 
     async def _heal(self, tree: Tree) -> None:
-        broker = self._broker
         healing = Healing(
-            broker.replicas, self, tree, leader=broker.metadata.brokers.get, now_ms=broker.now_ms
+            self._replicas,
+            self,
+            tree,
+            leader=lambda broker_id: self._metadata.brokers.get(broker_id),
+            now_ms=self._now_ms,
         )
         while True:
             await asyncio.sleep(_HEAL_S)
@@ -65,8 +108,8 @@ class Replication:
 
     async def _review_isrs(self) -> None:
         while True:
-            await asyncio.sleep(min(_LAG_CHECK_S, self._broker.config.replica_lag_time_max_ms / 2000))
-            self._broker.replica_manager.review_isrs()
+            await asyncio.sleep(min(_LAG_CHECK_S, self._config.replica_lag_time_max_ms / 2000))
+            self._manager.review_isrs()
 
     async def _check_links(self) -> None:
         while True:
@@ -78,14 +121,14 @@ class Replication:
         """Make logs durable; those that could not be."""
         failed: set[PartitionLog] = set()
         for log in logs:
-            done: asyncio.Future[bool] = self._broker.loop.create_future()
-            self._broker.flusher.sync([log], done.set_result)
+            done: asyncio.Future[bool] = self._loop.create_future()
+            self._flusher.sync([log], done.set_result)
             if await done:
                 failed.add(log)
         return failed
 
     def _follower_left(self, link: FollowerLink, key: tuple[str, int], gives_up: bool) -> None:
-        partition = self._broker.replicas.hosted(*key)
+        partition = self._replicas.hosted(*key)
         if partition is not None:
             partition.replica_left(link, gives_up=gives_up)
 
@@ -132,20 +175,19 @@ class Replication:
                 link.close()
 
     def _open(self, leader: LiveBroker) -> LeaderLink:
-        broker = self._broker
         fetcher = Fetcher(
-            broker.config.node_id,
-            now_ms=broker.now_ms,
-            epoch_ms=broker.epoch_ms,
-            storage_failed=broker.storage_failed,
+            self._config.node_id,
+            now_ms=self._now_ms,
+            epoch_ms=self._epoch_ms,
+            storage_failed=self._storage_failed,
             throttle=self._follower_throttle,
         )
-        link = LeaderLink(fetcher, leader, self._login, broker.now_ms)
+        link = LeaderLink(fetcher, leader, self._login, self._now_ms)
         link.start()
         return link
 
     def _login(self) -> bytes:
-        secret = self._broker.config.secret
+        secret = self._config.secret
         assert secret is not None, "a cluster has a secret"
         return plain_token(secret, self._me().authorization_id)
 

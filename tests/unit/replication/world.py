@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
@@ -17,12 +17,11 @@ from broker.log.config import LogConfig
 from broker.log.manager import LogManager
 from broker.log.payload import records_of
 from broker.log.results import AppendOrigin
-from broker.metrics import Histogram
-from broker.replication import replica_fetch
 from broker.replication.fetcher import Fetcher
 from broker.replication.host import IsrChange
 from broker.replication.manager import ReplicaManager
 from broker.replication.partition import Partition
+from broker.replication.replica_fetch import ReplicaFetches
 from broker.replication.replicas import Replicas
 from broker.replication.sessions import ReplicaSessions
 from broker.replication.throttle import FOLLOWER, LEADER, ReplicationThrottle
@@ -74,15 +73,16 @@ class Pipe:
     waits: Callable[[], None] | None = None
 
 
+def _raise_again(_channel: object, _api_key: int) -> NoReturn:
+    raise
+
+
 class Node:
     """One broker. Plays the part of `Broker` for the handlers."""
 
     def __init__(self, world: "World", node_id: int) -> None:
         self.world = world
         self.node_id = node_id
-        self.config = SimpleNamespace(fetch_bytes_max=10**6, sendfile_bytes_min=1)
-        self.metrics = SimpleNamespace(replica_fetch=Histogram())
-        self.loop = SimpleNamespace(call_soon=lambda call, *args: world.soon.append(lambda: call(*args)))
         self.is_up = False
         self.pipes: dict[int, Pipe] = {}
         self.timers: list[tuple[int, Callable[[], None]]] = []
@@ -105,8 +105,19 @@ class Node:
         self.replica_manager.followers = self
         self.replica_sessions = ReplicaSessions(iter(range(1, 10**6)).__next__, self._left)
         sessions = self.replica_sessions
-        self.replication = SimpleNamespace(
-            sessions=sessions, leader_throttle=ReplicationThrottle(self.node_id, world.cluster, LEADER)
+        self.fetches = ReplicaFetches(
+            replicas=self.replicas,
+            sessions=sessions,
+            throttle=ReplicationThrottle(self.node_id, world.cluster, LEADER),
+            broker_of=world.cluster.brokers.get,
+            bytes_max=10**6,
+            sendfile_bytes_min=1,
+            now_ms=self.now_ms,
+            call_soon=lambda call, *args: world.soon.append(lambda: call(*args)),
+            call_later=self.call_later,
+            answered=lambda _ns: None,
+            storage_failed=self.storage_failed,
+            handler_failed=_raise_again,
         )
         self.follower_throttle = ReplicationThrottle(self.node_id, world.cluster, FOLLOWER)
         self.replicas.on_appended(lambda partition: sessions.moved(partition.key))
@@ -373,7 +384,7 @@ class World:
         if call.header.api_key == 1:
             scan = scan_fetch(call.request, call.header.body_at, call.api_version)
             peer = PeerBroker(node_id, self.cluster.brokers[node_id].broker_epoch)
-            replica_fetch.begin(leader, call, scan, peer)  # type: ignore[arg-type]
+            leader.fetches.begin(call, scan, peer)  # type: ignore[arg-type]
         else:
             from broker.handlers import offset_for_leader_epoch
 
