@@ -4,6 +4,7 @@ One thread listens, on a connection of its own. It calls `heard` for each messag
 each time that it begins or ceases to listen, since something may have been said meanwhile.
 """
 
+import contextlib
 import secrets
 import threading
 from collections.abc import Callable
@@ -29,6 +30,8 @@ class RedisChannel:
         self._name = name
         self._heard = heard
         self._own = secrets.token_hex(8).encode()
+        self._end_name = f"{name}:end:{self._own.decode()}"
+        """A channel that nobody else listens to: by it `close` wakes the thread."""
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="redis-channel", daemon=True)
         self.is_listening = False
@@ -39,8 +42,10 @@ class RedisChannel:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop listening; blocks for a second at most."""
+        """Stop listening; blocks for a second at most, where the server does not answer."""
         self._ended.set()
+        with contextlib.suppress(RedisAway):
+            self._link.call("wake", lambda redis: redis.publish(self._end_name, b""))
         self._thread.join()
 
     def say(self) -> None:
@@ -67,7 +72,7 @@ class RedisChannel:
         client = self._link.client()
         try:
             pubsub: PubSub = client.pubsub()  # type: ignore[no-untyped-call]
-            pubsub.subscribe(self._name)
+            pubsub.subscribe(self._name, self._end_name)
             last_ms = monotonic_ms()
             is_asked = False
             while not self._ended.is_set():
@@ -85,6 +90,8 @@ class RedisChannel:
             client.close()
 
     def _take(self, message: dict[str, object]) -> None:
+        if message["channel"] != self._name.encode():
+            return
         if message["type"] == "subscribe":
             self.is_listening = True
             self._heard()
