@@ -10,7 +10,7 @@ import structlog
 def configure(process: str, *, json: bool | None = None, level: int = logging.INFO) -> None:
     """Set up logging of this process, to stderr; `json` None chooses by whether that is a terminal."""
     as_json = not sys.stderr.isatty() if json is None else json
-    renderer: Any = structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer()
+    renderer: Any = structlog.processors.JSONRenderer() if as_json else for_people()
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
@@ -31,6 +31,11 @@ def configure(process: str, *, json: bool | None = None, level: int = logging.IN
         )
     )
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
+
+
+def for_people() -> structlog.dev.ConsoleRenderer:
+    """Lines for a terminal. A traceback with pictures, which is the default, takes seconds of the loop."""
+    return structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
 
 
 def _add_process(process: str) -> Any:

@@ -5,14 +5,18 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import structlog
 from hypothesis import Phase, is_hypothesis_test, settings
 
 from contracts import invariants
+from runtime.logs import for_people
 from tests.integration.stack import Stack, running_stack
 from tests.servers.postgres import PostgresServer
 from tests.servers.redis_server import RedisServer, running_redis
 
 invariants.are_checked = True
+structlog.configure(processors=[*structlog.get_config()["processors"][:-1], for_people()])
+
 # No property has a deadline: how long an example takes is the machine's business.
 settings.register_profile("portico", deadline=None)
 # A test runs once for each of thousands of mutants: few examples, the same each time, none made small for us.
