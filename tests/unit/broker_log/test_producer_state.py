@@ -11,8 +11,9 @@ from kio.schema.errors import ErrorCode
 from broker.log.errors import AppendRefused
 from broker.log.producer_snapshot import SnapshotCorrupt, decode_snapshot, encode_snapshot
 from broker.log.producer_state import ProducerStates
+from broker.log.transactions import Transactions
 from tests.unit.broker_log.builders import NOW_MS, idempotent
-from wire.batch import BatchHeader, parse_header
+from wire.batch import TRANSACTIONAL_BIT, BatchHeader, parse_header
 
 
 def header(sequence: int, count: int = 1, *, epoch: int = 0, producer_id: int = 1) -> BatchHeader:
@@ -90,6 +91,77 @@ def test_silent_producers_expire_by_our_clock() -> None:
     states.record(header(0, producer_id=2), 1, NOW_MS + 500)
     assert states.expire(NOW_MS + 1000, 1000) == 1
     assert list(states.entries) == [2]
+
+
+def test_a_repetition_is_told_with_the_time_of_its_records() -> None:
+    states = ProducerStates()
+    append(states, header(0, 2), 7)
+    repeated = states.check(header(0, 2))
+    assert repeated is not None
+    assert (repeated.base_offset, repeated.last_offset) == (7, 8)
+    assert repeated.timestamp_ms == header(0, 2).max_timestamp_ms > 0
+
+
+class _Counted:
+    """An instance's share that only counts."""
+
+    def __init__(self) -> None:
+        self.producers = 0
+
+    def joined(self, states: ProducerStates) -> None:
+        self.producers += len(states.entries)
+
+    def left(self, states: ProducerStates) -> None:
+        self.producers -= len(states.entries)
+
+    def grew(self, count: int) -> None:
+        self.producers += count
+
+    def shrank(self, count: int) -> None:
+        self.producers -= count
+
+    def transaction_ended(self) -> None: ...
+
+    def admits(self) -> bool:
+        return True
+
+
+def test_who_is_forgotten_to_make_room_counts_no_longer() -> None:
+    states, share = ProducerStates(producers_max=3), _Counted()
+    states.join(share)
+    for producer_id in (1, 2, 3, 4, 5):
+        states.record(header(0, producer_id=producer_id), 0, NOW_MS)
+    assert share.producers == len(states.entries) == 3
+
+
+def test_a_guard_is_used_up_by_the_batch_that_opens_the_transaction() -> None:
+    states = ProducerStates()
+    guard = states.verifications.begin(1, 0, 0, NOW_MS)
+    other = states.verifications.begin(2, 0, 0, NOW_MS)
+    transactional = header(0)._replace(attributes=TRANSACTIONAL_BIT)
+    states.record(transactional, 0, NOW_MS)
+    assert not states.verifications.allow(1, guard)
+    assert states.verifications.allow(2, other), "which is another producer's"
+
+
+def test_a_producer_whose_batches_are_gone_gets_none_back_from_before() -> None:
+    earlier, states = ProducerStates(), ProducerStates()
+    earlier.record(header(0), 0, NOW_MS)
+    states.record(header(0), 0, NOW_MS)
+    states.entries[1].batches.clear()
+    states.remember_batches(earlier)
+    assert states.entries[1].batches == []
+
+
+def test_a_marker_at_the_high_watermark_is_not_committed_although_an_earlier_one_is() -> None:
+    transactions = Transactions()
+    for producer_id, first_offset, marker_offset in ((1, 0, 2), (2, 3, 5)):
+        transactions.begin(producer_id, first_offset)
+        transactions.end(producer_id, marker_offset, is_aborted=False)
+    transactions.committed_to(5)
+    assert ([each.last_offset for each in transactions.ended], transactions.first_unstable_offset) == ([5], 3)
+    transactions.committed_to(6)
+    assert (transactions.ended, transactions.first_unstable_offset) == ([], None)
 
 
 def test_the_snapshot_is_kafkas() -> None:
