@@ -98,7 +98,7 @@ class _Bench:
         results["small produce"] = self._produce("small", _SMALL, small_bytes)
         results["consume"] = self._consume(self._total_bytes * 2)
         results["end to end"] = self._end_to_end()
-        results["memory of the brokers, MB"] = {peer.name: peer.rss_bytes() / 1e6 for peer in self._peers}
+        results["memory, MB"] = {peer.name: peer.rss_bytes() / 1e6 for peer in self._peers}
 
     def faults(self, results: dict[str, Any]) -> None:
         """Deaths and returns, then many partitions."""

@@ -36,7 +36,10 @@ def consume(
 
     def of_leader(node_id: int, led: list[int]) -> int:
         return load.consume(
-            peer.endpoint(node_id), topic, work, share, fetch_bytes=1_000_000, stored=stored, partition=led[0]
+            *(peer.endpoint(node_id), topic, work, share),
+            fetch_bytes=1_000_000,
+            stored=stored,
+            partitions=led[:1],
         )
 
     return _measured(peer, leaders, of_leader)

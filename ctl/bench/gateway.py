@@ -14,6 +14,8 @@ from ctl.bench.measure import Cost, Spread, Stopwatch, percentile, rss_bytes
 PEERS: Final = ("direct", "gateway", "relay")
 _LARGE: Final = 1_000_000
 _SMALL: Final = 16_000
+_PARTITIONS: Final = 6
+"""Of a topic that is read in one Fetch: a frame with several record sets in it."""
 _IDLE: Final = 2_000
 
 Say = Callable[[str], None]
@@ -33,6 +35,9 @@ class Bench:
         self.stored = 200
         frame = load.produce_frames("stored", self.large, 1)[0]
         load.produce(self.gateway.port, [frame], self.stored * len(frame), window=4)
+        load.create_topic(self.gateway.port, "wide", _PARTITIONS)
+        frames = load.produce_frames("wide", self.large, _PARTITIONS)
+        load.produce(self.gateway.port, frames, self.stored * len(frame), window=4)
 
     def server(self, peer: str) -> servers.Server:
         """The process that carries this peer's traffic; for `direct` the broker itself."""
@@ -55,13 +60,15 @@ class Bench:
         """Delete what was produced to a topic."""
         load.delete_all_records(self.gateway.port, name)
 
-    def consume(self, peer: str) -> Cost:
-        """One round of consuming 1 MB answers."""
+    def consume(self, peer: str, name: str = "stored", partitions: int = 1) -> Cost:
+        """One round of consuming 1 MB of each partition in an answer."""
         server = self.server(peer)
         watch = Stopwatch(server.pid)
-        topic = self.topic(peer, "stored")
         carried = load.consume(
-            server.port, topic, self.large, self.bytes, fetch_bytes=_LARGE, stored=self.stored
+            *(server.port, self.topic(peer, name), self.large, self.bytes),
+            fetch_bytes=_LARGE,
+            stored=self.stored // partitions,
+            partitions=range(partitions),
         )
         return watch.cost(carried)
 
@@ -74,6 +81,7 @@ def run(rounds: int, megabytes: int, say: Say) -> dict[str, Any]:
         cases: dict[str, Callable[[str], Cost]] = {
             "large produce": lambda peer: bench.produce(peer, "large", bench.large, window=4),
             "large consume": bench.consume,
+            "large consume, 6 partitions": lambda peer: bench.consume(peer, "wide", _PARTITIONS),
             "small produce": lambda peer: bench.produce(peer, "small", bench.small, window=1, share=0.2),
         }
         for case, measure in cases.items():
@@ -85,7 +93,8 @@ def run(rounds: int, megabytes: int, say: Say) -> dict[str, Any]:
         results["one-message latency ms"] = _latency(bench, rounds)
         say("connections")
         results["connections per s"] = _each(
-            rounds, lambda peer: load.connections_per_s(bench.server(peer).port, 1.0)
+            rounds,
+            lambda peer: load.connections_per_s(bench.server(peer).port, bench.topic(peer, "large"), 1.0),
         )
         say("memory")
         results["memory"] = _memory(bench)

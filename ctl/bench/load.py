@@ -1,20 +1,23 @@
-"""Load on raw sockets with prebuilt frames: the client costs as little as it can, the same for every peer."""
+"""Load on raw sockets with prebuilt frames: the client costs as little as it can, the same for every peer.
+
+Versions are those that clients of today agree on with brokers of Kafka 2.x.
+"""
 
 import os
 import socket
 import struct
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple, cast
 
 import kio.schema.api_versions.v0.request as api_versions_v0
 import kio.schema.create_topics.v4.request as create_topics_v4
 import kio.schema.delete_records.v1.request as delete_records_v1
-import kio.schema.fetch.v7.request as fetch_v7
+import kio.schema.fetch.v11.request as fetch_v11
 import kio.schema.metadata.v4.request as metadata_v4
-import kio.schema.produce.v7.request as produce_v7
+import kio.schema.produce.v8.request as produce_v8
 import kio.schema.sasl_authenticate.v1.request as sasl_authenticate_v1
 import kio.schema.sasl_handshake.v1.request as sasl_handshake_v1
 
@@ -26,9 +29,9 @@ from wire.codec import decode_response, duration, framed_request
 _API_VERSIONS: Any = api_versions_v0
 _CREATE_TOPICS: Any = create_topics_v4
 _DELETE_RECORDS: Any = delete_records_v1
-_FETCH: Any = fetch_v7
+_FETCH: Any = fetch_v11
 _METADATA: Any = metadata_v4
-_PRODUCE: Any = produce_v7
+_PRODUCE: Any = produce_v8
 _SASL_AUTHENTICATE: Any = sasl_authenticate_v1
 _SASL_HANDSHAKE: Any = sasl_handshake_v1
 
@@ -211,7 +214,7 @@ def produce(target: Target, frames: list[bytes], total_bytes: int, *, window: in
 def check_produced(client: Client, frame: bytes) -> None:
     """A first request whose answer is looked at, so that no round measures refusals."""
     size = client.exchange(frame)
-    answer = decode_response(client.answer(size), 0, 7)[1]
+    answer = decode_response(client.answer(size), 0, _PRODUCE.ProduceRequest.__version__)[1]
     code = answer.responses[0].partition_responses[0].error_code
     if code != 0:
         raise RuntimeError(f"produce was refused with error {code}")
@@ -225,40 +228,51 @@ def consume(
     *,
     fetch_bytes: int,
     stored: int,
-    partition: int = 0,
+    partitions: Sequence[int] = (0,),
 ) -> int:
-    """Fetch one partition, `stored` batches long, again and again; returns the bytes carried."""
+    """Fetch partitions, each `stored` batches long, again and again; returns the bytes carried.
+
+    `fetch_bytes` is of each partition of an answer.
+    """
     per_fetch = max(1, fetch_bytes // len(load.batch))
     step = per_fetch * load.records
     offsets = range(0, max(1, stored - per_fetch) * load.records, step)
     size = per_fetch * len(load.batch)
-    frames = [fetch_frame(topic, offset, size, partition) for offset in offsets]
+    frames = [fetch_frame(topic, offset, size, partitions) for offset in offsets]
     carried = turn = 0
     with connected(target) as client:
         while carried < total_bytes:
             size = client.exchange(frames[turn % len(frames)])
-            if size < len(load.batch):
+            if size < len(load.batch) * len(partitions):
                 raise RuntimeError(f"a fetch answered {size} bytes instead of records")
             carried += size
             turn += 1
     return carried
 
 
-def fetch_frame(topic: str, offset: int, size: int, partition: int = 0) -> bytes:
-    """A framed Fetch of one partition."""
-    part = _FETCH.FetchPartition(
-        partition=partition, fetch_offset=offset, log_start_offset=-1, partition_max_bytes=size
+def fetch_frame(topic: str, offset: int, size: int, partitions: Sequence[int] = (0,)) -> bytes:
+    """A framed Fetch of so many bytes of each of these partitions."""
+    parts = tuple(
+        _FETCH.FetchPartition(
+            partition=number,
+            current_leader_epoch=-1,
+            fetch_offset=offset,
+            log_start_offset=-1,
+            partition_max_bytes=size,
+        )
+        for number in partitions
     )
     request = _FETCH.FetchRequest(
         replica_id=-1,
         max_wait=duration(500),
         min_bytes=1,
-        max_bytes=size,
+        max_bytes=size * len(parts),
         isolation_level=0,
         session_id=0,
         session_epoch=-1,
         forgotten_topics_data=(),
-        topics=(_FETCH.FetchTopic(topic=topic, partitions=(part,)),),
+        topics=(_FETCH.FetchTopic(topic=topic, partitions=parts),),
+        rack_id="",
     )
     return framed_request(request, 7, "bench")
 
@@ -304,13 +318,17 @@ def latencies_ms(target: Target, frame: bytes, count: int) -> list[float]:
     return times
 
 
-def connections_per_s(target: Target, seconds: float) -> float:
-    """Connect, ask ApiVersions, close; one after another."""
-    frame = framed_request(_API_VERSIONS.ApiVersionsRequest(), 1, "bench")
+def connections_per_s(target: Target, topic: str, seconds: float) -> float:
+    """Connect, ask ApiVersions and Metadata as clients do first, close; one after another."""
+    versions, metadata = (
+        framed_request(_API_VERSIONS.ApiVersionsRequest(), 1, "bench"),
+        metadata_frame(topic),
+    )
     started = time.perf_counter()
     count = 0
     while time.perf_counter() - started < seconds:
         with connected(target) as client:
-            client.exchange(frame)
+            client.exchange(versions)
+            client.exchange(metadata)
         count += 1
     return count / (time.perf_counter() - started)

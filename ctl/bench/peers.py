@@ -59,8 +59,9 @@ class Peer(NamedTuple):
         return sum(cpu_seconds(pid) for pid in pids)
 
     def rss_bytes(self) -> int:
-        """Of the brokers together."""
-        return sum(rss_bytes(node.pid) for node in self.nodes.values())
+        """Of all processes together."""
+        pids = [node.pid for node in self.nodes.values()] + list(self.helpers)
+        return sum(rss_bytes(pid) for pid in pids)
 
 
 class PartitionView(NamedTuple):
