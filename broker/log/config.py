@@ -6,6 +6,7 @@ from typing import Any, Final
 
 MIB: Final = 1024 * 1024
 NEVER: Final = 2**63 - 1
+LOG_APPEND_TIME: Final = "LogAppendTime"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +51,13 @@ class LogConfig:
     """When the active segment is closed: what is in it is not compacted, whatever its lag."""
 
     is_compacted: bool = field(init=False, default=False)
+    stamps_append_time: bool = field(init=False, default=False)
+    """Records get our time, whatever their producers say."""
 
     def __post_init__(self) -> None:
         lag_ms = self.max_compaction_lag_ms
         object.__setattr__(self, "is_compacted", "compact" in self.cleanup_policy)
+        object.__setattr__(self, "stamps_append_time", self.message_timestamp_type == LOG_APPEND_TIME)
         rolls_early = self.is_compacted and lag_ms > 0
         object.__setattr__(self, "roll_ms", min(self.segment_ms, lag_ms) if rolls_early else self.segment_ms)
 

@@ -242,7 +242,7 @@ def _recover(segments: list[Segment], config: LogConfig, checkpoint: int | None)
             overflows = header.last_offset - segment.base_offset > RELATIVE_MAX
             if gap < 0 or (gap and gapless) or overflows:
                 break
-            segment.note(header, header.last_offset, config.index_interval_bytes)
+            segment.note(header, config.index_interval_bytes)
             if not epochs or header.partition_leader_epoch != epochs[-1][0]:
                 epochs.append((header.partition_leader_epoch, header.base_offset))
             has_producers = has_producers or header.producer_id >= 0

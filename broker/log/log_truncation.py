@@ -87,7 +87,7 @@ class Truncation:
         active.cut(end)
         position, next_offset = rewind(active, self.config, offset, end)
         for _, header in active.headers_until(position, end):
-            active.note(header, header.last_offset, self.config.index_interval_bytes)
+            active.note(header, self.config.index_interval_bytes)
             next_offset = header.next_offset
         if active.size_bytes != end:  # damage in front of the cut: what is behind it goes, too
             end, offset = active.size_bytes, min(offset, next_offset)

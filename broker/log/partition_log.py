@@ -31,7 +31,6 @@ from broker.log.results import AppendOrigin, AppendResult, FlushJob
 from broker.log.rolling import Rolling
 from broker.log.standing import LogStanding
 from broker.log.validation import (
-    LOG_APPEND_TIME,
     check_client_records,
     check_fetched_records,
     check_own_records,
@@ -264,9 +263,9 @@ class PartitionLog:
             if header.producer_id >= 0:
                 repeated = self.producers.states.check(header, verification)
                 if repeated is not None:
-                    time_ms = repeated.timestamp_ms if self._stamps_time else NO_TIMESTAMP
+                    time_ms = repeated.timestamp_ms if self.config.stamps_append_time else NO_TIMESTAMP
                     return self._result(repeated.base_offset, repeated.last_offset, time_ms, 0)
-            if self._stamps_time:
+            if self.config.stamps_append_time:
                 header = stamp_log_append_time(records, 0, header, now_ms)
             batches: Sequence[tuple[int, BatchHeader]] = ((0, header),)
         else:
@@ -275,7 +274,7 @@ class PartitionLog:
         base_offset = self.offsets.log_end_offset
         batches = number_batches(records, batches, base_offset, leader_epoch)
         self._write(records, batches, now_ms)
-        time_ms = now_ms if origin is AppendOrigin.CLIENT and self._stamps_time else NO_TIMESTAMP
+        time_ms = now_ms if origin is AppendOrigin.CLIENT and self.config.stamps_append_time else NO_TIMESTAMP
         return self._result(base_offset, self.offsets.log_end_offset - 1, time_ms, len(records))
 
     def look_here(self, records: WritableBuffer, now_ms: int, *, are_many: bool) -> Look | bool:
@@ -319,10 +318,6 @@ class PartitionLog:
             self._write(whole, batches, now_ms)
         return self._result(batches[0][1].base_offset, last.last_offset, NO_TIMESTAMP, at + last.size_bytes)
 
-    @property
-    def _stamps_time(self) -> bool:
-        return self.config.message_timestamp_type == LOG_APPEND_TIME
-
     def _result(self, base_offset: int, last_offset: int, time_ms: int, appended_bytes: int) -> AppendResult:
         flush_due = last_offset >= self.offsets.recovery_point and self.durability.are_many_unflushed
         return AppendResult(
@@ -353,7 +348,7 @@ class PartitionLog:
         assert batches[0][1].base_offset >= self.offsets.log_end_offset, "records follow the log's end"
         for at, header in batches:
             position = segment.size_bytes
-            segment.note(header, header.last_offset, interval_bytes)
+            segment.note(header, interval_bytes)
             if header.producer_id >= 0:
                 if header.is_control:
                     self._note_marker(records, at, header, now_ms)
@@ -361,7 +356,7 @@ class PartitionLog:
                     producers.record(header, header.base_offset, now_ms)
             if header.partition_leader_epoch > epochs.cache.latest:
                 epochs.assign(header.partition_leader_epoch, header.base_offset)
-            segments.tail = (header.base_offset, position, header.size_bytes)
+            segments.tail = (header.base_offset, position, segment.size_bytes - position)
         self.offsets.log_end_offset = batches[-1][1].next_offset
         self.durability.records_changed(now_ms)
         if invariants.are_checked:

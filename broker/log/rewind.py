@@ -31,6 +31,6 @@ def rewind(segment: Segment, config: LogConfig, offset: int, file_size: int) -> 
     for at, header in walk_headers(handle.fd, position, file_size):
         if header.base_offset >= offset:
             return at, next_offset
-        segment.note(header, header.last_offset, config.index_interval_bytes)
+        segment.note(header, config.index_interval_bytes)
         position, next_offset = at + header.size_bytes, header.next_offset
     return position, next_offset

@@ -221,19 +221,20 @@ class Segment:
                 raise error from second
             raise
 
-    def note(self, header: BatchHeader, last_offset: int, index_interval_bytes: int) -> None:
+    def note(self, header: BatchHeader, index_interval_bytes: int) -> None:
         """Account for a batch that `write` put there (or recovery found): size, indexes, timestamps."""
         if self._bytes_since_index > index_interval_bytes:
-            self.index.append(last_offset, self.size_bytes)
+            self.index.append(header.last_offset, self.size_bytes)
             self.time_index.maybe_append(*self.largest_timestamp)
             self._bytes_since_index = 0
-        size_bytes = header.size_bytes
+        size_bytes = header.batch_length + LOG_OVERHEAD
         if self._first_timestamp_ms is None and self.size_bytes == 0:
             self._first_timestamp_ms = header.max_timestamp_ms
         self._bytes_since_index += size_bytes
         self.size_bytes += size_bytes
-        if header.max_timestamp_ms > self.largest_timestamp[0] and header.record_count > 0:
-            self._largest = (header.max_timestamp_ms, last_offset)
+        largest = self._largest or self.largest_timestamp
+        if header.max_timestamp_ms > largest[0] and header.record_count > 0:
+            self._largest = (header.max_timestamp_ms, header.base_offset + header.last_offset_delta)
 
     def cut(self, size_bytes: int) -> None:
         """Shorten the `.log` file. Raises: OSError."""

@@ -3,8 +3,6 @@
 Source: Kafka UnifiedLog.analyzeAndValidateRecords, LogValidator, ProduceRequest.validateRecords.
 """
 
-from typing import Final
-
 from kio.schema.errors import ErrorCode
 
 from broker.log.config import LogConfig
@@ -27,8 +25,6 @@ from wire.batch import (
 from wire.legacy.message_set import MAGIC_AT, MAGIC_V0, MAGIC_V1
 from wire.record_lengths import check_lengths
 from wire.record_walk import check_count
-
-LOG_APPEND_TIME: Final = "LogAppendTime"
 
 
 def check_client_records(
@@ -163,7 +159,7 @@ def _check_timestamps(header: BatchHeader, config: LogConfig, now_ms: int) -> No
         raise AppendRefused(
             ErrorCode.invalid_timestamp, "producers may not set the timestamp type LogAppendTime"
         )
-    if config.message_timestamp_type == LOG_APPEND_TIME:
+    if config.stamps_append_time:
         return
     base_ms, max_ms = header.base_timestamp_ms, header.max_timestamp_ms
     if max_ms != NO_TIMESTAMP and max_ms - now_ms > config.message_timestamp_after_max_ms:
