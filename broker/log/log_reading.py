@@ -61,11 +61,14 @@ class LogReading:
         if found is None:
             return None
         number, position, header = found
-        if self._find_damage(number, position, header, offset):
-            return self._find_slice(offset, max_bytes, up_to, min_one_batch)
-        if header is None:
-            raise RecordsDamaged(self.name, offset)
-        handle = self.segments[number].handle()
+        segment = self.segments[number]
+        handle = segment.handle()
+        on_disk_bytes = handle.size_bytes
+        if header is None or on_disk_bytes < segment.size_bytes:
+            if self._is_damage_news(number, position, on_disk_bytes, header, offset):
+                return self._find_slice(offset, max_bytes, up_to, min_one_batch)
+            if header is None:
+                raise RecordsDamaged(self.name, offset)
         end = self.segments.end_position(number, up_to, self.offsets.log_end_offset)
         first_bytes = header.size_bytes
         size_bytes = min(max_bytes, end - position)
@@ -73,18 +76,16 @@ class LogReading:
             return None
         return LogSlice(handle, position, max(size_bytes, first_bytes), first_bytes, header.base_offset)
 
-    def _find_damage(self, number: int, position: int, header: BatchHeader | None, offset: int) -> bool:
-        """Whether a look-up of `offset` has met damage that was not known: a segment that has become shorter,
-        or cannot be followed beyond `position`. Then it is known, and told. Raises: OSError."""
+    def _is_damage_news(
+        self, number: int, position: int, on_disk_bytes: int, header: BatchHeader | None, offset: int
+    ) -> bool:
+        """A look-up of `offset` has met a segment that has become shorter, or cannot be followed beyond
+        `position`: whether that was not known. Then it is, and told. Raises: OSError."""
         segment = self.segments[number]
-        on_disk_bytes = segment.handle().size_bytes
-        is_short = on_disk_bytes < segment.size_bytes
-        if header is not None and not is_short:
-            return False
         first = offset if header is None else header.base_offset
         for _, whole in segment.headers_until(position, on_disk_bytes):
             first = whole.next_offset
-        kind = DamageKind.SHORT if is_short else DamageKind.CONTENT
+        kind = DamageKind.SHORT if on_disk_bytes < segment.size_bytes else DamageKind.CONTENT
         next_base = self.segments.next_base(number, self.offsets.log_end_offset)
         is_news = self.note_damage([Damage(first, next_base, kind)])
         if is_news:

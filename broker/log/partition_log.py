@@ -63,6 +63,29 @@ class LogOwner(Protocol):
 class PartitionLog:
     """A partition's parts, and what needs several of them at once."""
 
+    __slots__ = (
+        "_damage",
+        "_until_sample",
+        "compaction",
+        "config",
+        "durability",
+        "epochs",
+        "offsets",
+        "partition",
+        "producers",
+        "read",
+        "reading",
+        "recovered_bytes",
+        "retention",
+        "rolling",
+        "segments",
+        "standing",
+        "topic",
+        "topic_id",
+        "truncated_bytes",
+        "truncation",
+    )
+
     def __init__(
         self,
         topic: str,

@@ -20,6 +20,8 @@ SEALED_SEGMENTS: Final = "sealed-segments"
 class SealedSegments:
     """`sizes`: base offset -> bytes of the `.log` file."""
 
+    __slots__ = ("_is_dirty", "_path", "sizes")
+
     def __init__(self, directory: Path, sizes: dict[int, int] | None = None) -> None:
         self._path = directory / SEALED_SEGMENTS
         self.sizes = {} if sizes is None else sizes

@@ -23,6 +23,17 @@ class SegmentList:
     """Never empty; `sealed` knows how large the closed ones are. Invariant: base offsets strictly increase;
     each segment ends where the next begins, or before."""
 
+    __slots__ = (
+        "_segments",
+        "_small_count",
+        "active",
+        "directory",
+        "files",
+        "sealed",
+        "size_bytes",
+        "tail",
+    )
+
     def __init__(
         self, directory: Path, files: LogFiles, segments: list[Segment], sealed: SealedSegments
     ) -> None:

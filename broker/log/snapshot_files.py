@@ -15,6 +15,8 @@ STRAYS_KEPT: Final = 2
 class SnapshotFiles:
     """Named by the offset up to which, exclusive, they hold. `offsets` is sorted."""
 
+    __slots__ = ("directory", "offsets")
+
     def __init__(self, directory: Path, offsets: Collection[int] = ()) -> None:
         self.directory = directory
         self.offsets = sorted(offsets)
