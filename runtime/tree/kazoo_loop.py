@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import select
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from kazoo.handlers.threading import SequentialThreadingHandler
 
 from runtime.logs import get_logger
+from runtime.tree.silence import Silence
 
 _log = get_logger(__name__)
 
@@ -57,11 +59,13 @@ class Reply:
 
 
 class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo has no types
-    """kazoo's threads, with watches delivered to the loop and a select that makes no epoll per call."""
+    """kazoo's threads, with watches delivered to the loop and a select that makes no epoll per call and ends
+    the wait for a server that has not answered within `silence_s`."""
 
-    def __init__(self, mailbox: Mailbox) -> None:
+    def __init__(self, mailbox: Mailbox, silence_s: float) -> None:
         super().__init__()
         self._mailbox = mailbox
+        self._silence = Silence(silence_s)
 
     def dispatch_callback(self, callback: Any) -> None:
         """Deliver a watch."""
@@ -74,15 +78,30 @@ class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo has
         _exceptional: Sequence[Any],
         timeout: float | None = None,
     ) -> tuple[list[Any], list[Any], list[Any]]:
-        """As select.select, for any file number."""
+        """As select.select, for any file number. The first one read is the server's socket; a second one is
+        readable when there are requests to send. Raises: the timeout of kazoo's handlers."""
+        timeout = self._bounded(timeout) if len(readable) > 1 else timeout
         poll = select.poll()
         for source in readable:
             poll.register(source, select.POLLIN)
         for sink in writable:
             poll.register(sink, select.POLLOUT)
         ready = dict(poll.poll(None if timeout is None else max(timeout, 0) * 1000))
+        if readable and readable[0].fileno() in ready:
+            self._silence.heard()
+        elif len(readable) > 1 and ready:
+            self._silence.asked(time.monotonic())
         return (
             [source for source in readable if source.fileno() in ready],
             [sink for sink in writable if sink.fileno() in ready],
             [],
         )
+
+    def _bounded(self, timeout: float | None) -> float | None:
+        left_s = self._silence.left_s(time.monotonic())
+        if left_s is None:
+            return timeout
+        if left_s <= 0:
+            self._silence.heard()
+            raise self.timeout_exception("the server answers no requests")
+        return left_s if timeout is None else min(timeout, left_s)

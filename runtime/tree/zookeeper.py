@@ -82,7 +82,7 @@ class ZooKeeperTree:
         self._client = KazooClient(
             self._addresses,
             timeout=self._session_timeout_ms / 1000,
-            handler=LoopHandler(mailbox),
+            handler=LoopHandler(mailbox, silence_s=self._session_timeout_ms / 1000 * 2 / 3),
             connection_retry=KazooRetry(max_tries=-1, delay=0.05, max_delay=0.3),
             auth_data=self._access.credentials,
             logger=_KAZOO_LOG,

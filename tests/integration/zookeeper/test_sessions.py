@@ -141,6 +141,25 @@ async def test_a_server_that_falls_silent_is_noticed_within_the_session(zookeepe
         await eventually(lambda: states[-1] is CONNECTED)
 
 
+async def test_a_server_that_falls_silent_is_noticed_also_while_requests_go_on(
+    zookeeper: ZooKeeperServer,
+) -> None:
+    """Each request counts as a sign of life for kazoo, which pinged after the pipeline was full of 128."""
+    async with behind_a_proxy(zookeeper) as (proxy, tree, states):
+        proxy.hold()
+        asked = []
+        for _ in range(110):  # for 11 s, of a session of 2
+            asked.append(asyncio.create_task(tree.get("/")))
+            await asyncio.sleep(0.1)
+            if SUSPENDED in states:
+                break
+        assert SUSPENDED in states
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        assert all(isinstance(each, TreeUnavailable) for each in answers), "nobody waits any longer"
+        proxy.release()
+        await eventually(lambda: states[-1] is CONNECTED)
+
+
 async def test_expiry_is_told_and_a_new_session_follows(zookeeper: ZooKeeperServer, hosts: str) -> None:
     async with session(hosts) as (tree, states), session(hosts) as (other, _):
         await tree.commit([Create("/e", ephemeral=True), Create("/p")])
