@@ -144,3 +144,26 @@ def test_the_job_of_the_chart_meters_what_tenants_did(cluster: Cluster) -> None:
     assert read > 0, "what brokers and gateway told of the test's instance"
     written = list(cluster.claim("demo-portico-pipeline").iterdir())
     assert written, "tables are on the jobs' volume"
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(900)
+def test_the_job_of_the_chart_advises_on_what_was_metered(cluster: Cluster) -> None:
+    """After the one that meters: on usage that there is, of an instance that stays."""
+    order = {
+        "name": "advised",
+        "produce_rate_bytes_per_s": 10**6,
+        "consume_rate_bytes_per_s": 10**6,
+        "capacity_bytes": 10**8,
+        "allow_all": True,
+    }
+    with _api(cluster, cluster.of("control")[0]) as api:
+        made = api.post("instances", json=order).raise_for_status().json()["id"]
+    for job in ("meter", "advise"):
+        ran = cluster.run(_job(cluster, job))
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+    with _api(cluster, cluster.of("control")[1]) as api:
+        runs = api.get("pipeline/jobs?job=advise").raise_for_status().json()["items"]
+        advice = api.get("advice").raise_for_status().json()["items"]
+    assert [run["state"] for run in runs] == ["succeeded"]
+    assert made in {row["advice"]["instance_id"] for row in advice}, "the console shows the job's tables"
