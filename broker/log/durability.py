@@ -7,6 +7,7 @@ from pathlib import Path
 from broker.log.config import LogConfig
 from broker.log.files import FileHandle
 from broker.log.leader_epochs import LeaderEpochs
+from broker.log.log_owner import OwnedLog
 from broker.log.log_producers import LogProducers
 from broker.log.offsets import LogOffsets
 from broker.log.results import FlushJob
@@ -25,8 +26,7 @@ class Durability:
     segments: SegmentList
     producers: LogProducers
     epochs: LeaderEpochs
-    on_dirty: Callable[[], None]
-    """Hears when there is something to flush that there was not before."""
+    owned: OwnedLog[object]
     is_sealed: bool
     """Whether closing has nothing to write."""
     _is_dirty: bool = False
@@ -42,7 +42,7 @@ class Durability:
         if not self._is_dirty:
             self._is_dirty = True
             self._since_ms = now_ms
-            self.on_dirty()
+            self.owned.dirty()
 
     def records_changed(self, now_ms: int = 0) -> None:
         """Closing has something to write as well."""

@@ -1,11 +1,12 @@
 """Reading a log by offset and by time, and what of it cannot be read."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from broker.log.damage import Damage, DamageKind, KnownDamage, hole_at
 from broker.log.damage_check import is_readable
 from broker.log.errors import OffsetOutOfRange, RecordsDamaged
+from broker.log.log_owner import OwnedLog
 from broker.log.offsets import LogOffsets
 from broker.log.results import LogSlice, TimestampOffset
 from broker.log.segment_list import SegmentList
@@ -19,13 +20,11 @@ from wire.batch import BatchHeader
 class LogReading:
     """Changes nothing but what is known to be damaged."""
 
-    name: str
     standing: LogStanding
     offsets: LogOffsets
     segments: SegmentList
     damage: KnownDamage
-    on_damaged: Callable[[], None]
-    """Hears when a read has found damage that was not known."""
+    owned: OwnedLog[object]
 
     def read(self, offset: int, max_bytes: int, *, up_to: int, min_one_batch: bool) -> LogSlice | None:
         """Whole batches from the one that contains `offset` on, of one segment, the last perhaps cut off.
@@ -55,7 +54,7 @@ class LogReading:
         damage = self.damage.ranges
         if damage:
             if hole_at(damage, offset) is not None:
-                raise RecordsDamaged(self.name, offset)
+                raise RecordsDamaged(self.standing.name, offset)
             up_to = min([up_to, *(each[0] for each in damage if each[0] > offset and each[2].is_hole)])
         found = self.segments.find(offset)
         if found is None:
@@ -68,7 +67,7 @@ class LogReading:
             if self._is_damage_news(number, position, on_disk_bytes, header, offset):
                 return self._find_slice(offset, max_bytes, up_to, min_one_batch)
             if header is None:
-                raise RecordsDamaged(self.name, offset)
+                raise RecordsDamaged(self.standing.name, offset)
         end = self.segments.end_position(number, up_to, self.offsets.log_end_offset)
         first_bytes = header.size_bytes
         size_bytes = min(max_bytes, end - position)
@@ -89,7 +88,7 @@ class LogReading:
         next_base = self.segments.next_base(number, self.offsets.log_end_offset)
         is_news = self.note_damage([Damage(first, next_base, kind)])
         if is_news:
-            self.on_damaged()
+            self.owned.damaged()
         return is_news
 
     def note_damage(self, found: Iterable[Damage]) -> bool:

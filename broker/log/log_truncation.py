@@ -1,6 +1,5 @@
 """What a replica gives up because the leader has something else, or nothing, at those offsets."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from broker.log.config import LogConfig
@@ -8,6 +7,7 @@ from broker.log.damage import KnownDamage
 from broker.log.durability import Durability
 from broker.log.leader_epochs import LeaderEpochs
 from broker.log.log_compaction import Compaction
+from broker.log.log_owner import OwnedLog
 from broker.log.log_producers import LogProducers
 from broker.log.offsets import LogOffsets
 from broker.log.rewind import rewind
@@ -28,8 +28,7 @@ class Truncation:
     damage: KnownDamage
     durability: Durability
     compaction: Compaction
-    on_shrink: Callable[[], None]
-    """Makes checkpoints on the disk true of what will be left. Raises: OSError."""
+    owned: OwnedLog[object]
 
     def truncate_to(self, offset: int) -> bool:
         """Make `offset` the log end offset; whether anything changed.
@@ -72,7 +71,7 @@ class Truncation:
         self.compaction.end_moves_to(offset)
         self.offsets.claim_no_more_than(offset)
         with self.standing.guarded():
-            self.on_shrink()
+            self.owned.shrinks()
 
     def _cut(self, offset: int) -> int:
         """Where the log ends then. Raises: OSError."""

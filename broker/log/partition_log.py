@@ -9,9 +9,8 @@ record.
 
 import uuid
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from broker.log.batch_numbers import number_batches
 from broker.log.config import LogConfig
@@ -20,6 +19,7 @@ from broker.log.durability import Durability
 from broker.log.leader_epochs import LeaderEpochs
 from broker.log.loading import LoadedLog
 from broker.log.log_compaction import Compaction
+from broker.log.log_owner import LogOwner, OwnedLog
 from broker.log.log_producers import LogProducers
 from broker.log.log_reading import LogReading
 from broker.log.log_retention import Retention
@@ -39,25 +39,6 @@ from contracts import invariants
 from wire.batch import CODEC_MASK, NO_TIMESTAMP, BatchHeader, Buffer, WritableBuffer, stamp_log_append_time
 from wire.control import marker_at
 from wire.record_lengths import WALKED_HERE_MAX
-
-
-class LogOwner(Protocol):
-    """The manager, as a log sees it."""
-
-    def log_dirty(self, log: "PartitionLog") -> None:
-        """There is something to flush that there was not before."""
-
-    def log_shrinks(self, log: "PartitionLog") -> None:
-        """Make checkpoints on the disk true of what a truncation will leave. Raises: OSError."""
-
-    def small_segments_max(self, log: "PartitionLog") -> int:
-        """How many segments below `SMALL_SEGMENT_BYTES` the log may have before it rolls by size alone."""
-
-    def log_refused(self, log: "PartitionLog", error: OSError) -> None:
-        """The disk did not do what the log wanted."""
-
-    def log_damaged(self, log: "PartitionLog") -> None:
-        """A read has found damage that was not known."""
 
 
 class PartitionLog:
@@ -97,7 +78,7 @@ class PartitionLog:
         high_watermark: int = 0,
         recovery_point: int = 0,
         cleaned_to: int = -1,
-        owner: LogOwner,
+        owner: "LogOwner[PartitionLog]",
     ) -> None:
         self.topic: Final = topic
         self.partition: Final = partition
@@ -109,28 +90,23 @@ class PartitionLog:
             loaded.log_start_offset, loaded.log_end_offset, high_watermark, recovery_point
         )
         segments = self.segments = loaded.segments
-        standing = self.standing = LogStanding(f"{topic}-{partition}", partial(owner.log_refused, self))
+        owned = OwnedLog(self, owner)
+        standing = self.standing = LogStanding(f"{topic}-{partition}", owned)
         epochs = self.epochs = LeaderEpochs(
             segments.directory, loaded.epochs, are_kept=loaded.are_epochs_kept
         )
         producers = self.producers = LogProducers(loaded.producers, loaded.snapshots, segments)
         producers.states.transactions.committed_to(offsets.high_watermark)
         core = (config, standing, offsets, segments, producers)
-        durability = self.durability = Durability(
-            *core, epochs, on_dirty=partial(owner.log_dirty, self), is_sealed=loaded.sealed
-        )
-        self.rolling = Rolling(*core, durability, small_segments_max=partial(owner.small_segments_max, self))
+        durability = self.durability = Durability(*core, epochs, owned, loaded.sealed)
+        self.rolling = Rolling(*core, durability, owned)
         compaction = self.compaction = Compaction(
             *core, durability, last_stable_offset=lambda: self.last_stable_offset, cleaned_to=cleaned_to
         )
         damage = self._damage = KnownDamage(loaded.damage)
         self.retention = Retention(*core, epochs, damage, durability, compaction)
-        self.truncation = Truncation(
-            *core, epochs, damage, durability, compaction, on_shrink=partial(owner.log_shrinks, self)
-        )
-        self.reading = LogReading(
-            f"{topic}-{partition}", standing, offsets, segments, damage, partial(owner.log_damaged, self)
-        )
+        self.truncation = Truncation(*core, epochs, damage, durability, compaction, owned)
+        self.reading = LogReading(standing, offsets, segments, damage, owned)
         self.read: Final = self.reading.read
         """Bound here: it is asked for with every fetch."""
         self._until_sample = 0

@@ -1,11 +1,11 @@
 """When a log's active segment is closed and the next one begun."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from broker.log.config import LogConfig
 from broker.log.durability import Durability
+from broker.log.log_owner import OwnedLog
 from broker.log.log_producers import LogProducers
 from broker.log.offset_index import RELATIVE_MAX
 from broker.log.offsets import LogOffsets
@@ -28,8 +28,7 @@ class Rolling:
     segments: SegmentList
     producers: LogProducers
     durability: Durability
-    small_segments_max: Callable[[], int]
-    """How many segments below `SMALL_SEGMENT_BYTES` the log may have before it rolls by size alone."""
+    owned: OwnedLog[object]
 
     def make_room(
         self, size_bytes: int, first_offset: int, last_offset: int, timestamp_ms: int, now_ms: int
@@ -69,7 +68,7 @@ class Rolling:
         age_ms = abs(now_ms - active.created_ms)  # a clock that was set back must not stop it for long
         return (
             age_ms >= min(self.config.roll_ms, ROLL_AGE_MIN_MS)
-            and self.segments.small_count < self.small_segments_max()
+            and self.segments.small_count < self.owned.small_segments_max()
         )
 
     def roll(self, base_offset: int, now_ms: int) -> None:
