@@ -12,13 +12,13 @@ import contextlib
 import socket
 from collections.abc import Coroutine, Sequence
 from time import monotonic_ns
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from contracts.specs import Listener
 from gateway.causes import DisconnectCause
 from gateway.dial import Dial, connecting
 from gateway.outside import Outside
-from gateway.served import ServedInstance
+from gateway.served import WAITING_BYTES_SOFT, ServedInstance
 from gateway.session.call import Pending
 from gateway.session.ordering import UNANSWERED_MAX, Exchange
 from gateway.session.requests import HeldBack, Waits
@@ -200,8 +200,9 @@ class Connection:
         reserved = len(stash)
         if reserved:
             buffer.memory[:reserved] = stash
-        faults = self.served.faults
-        window = buffer.window(reserved) if faults is None else buffer.short_window(reserved)
+        served = self.served
+        keeps_much = served.faults is not None or served.waiting_bytes > WAITING_BYTES_SOFT
+        window = buffer.short_window(reserved) if keeps_much else buffer.window(reserved)
         try:
             count = self.client.sock.recv_into(window)
         except (BlockingIOError, InterruptedError):
@@ -218,18 +219,25 @@ class Connection:
         chunk = buffer.memory[: reserved + count]
         used = self._take_requests(chunk)
         if used < len(chunk) and not self.sides.is_over:
-            self.unhandled = memoryview(bytes(chunk[used:]))
+            self._keep(memoryview(bytes(chunk[used:])))
         self.adjust_reading()
+
+    def _keep(self, requests: memoryview | None) -> None:
+        """Requests that wait, or none any more. A slice keeps all that it was cut from."""
+        for view, sign in ((self.unhandled, -1), (requests, 1)):
+            if view is not None:
+                self.served.waiting_bytes += sign * len(cast(bytes, view.obj))
+        self.unhandled = requests
 
     def _go_on(self) -> None:
         """Handle more of what was read before."""
         unhandled = self.unhandled
         assert unhandled is not None
-        self.unhandled = None
+        self._keep(None)
         assert not self._requests.stash, "a stash is the end of a chunk"
         used = self._take_requests(unhandled)
         if used < len(unhandled) and not self.sides.is_over:
-            self.unhandled = unhandled[used:]
+            self._keep(unhandled[used:])
 
     def _take_requests(self, chunk: memoryview) -> int:
         """Handle request bytes; what they become leaves before this returns or is copied."""
@@ -566,7 +574,8 @@ class Connection:
                 loop.remove_writer(descriptor)
                 outbox.discard()
                 outbox.sock.close() if cause not in _RESET_CAUSES else reset(outbox.sock)
-        self.unhandled = self.unhandled_replies = None
+        self._keep(None)
+        self.unhandled_replies = None
         if self._dial is not None:
             self._dial.cancel()
         if self.task is not None:

@@ -20,6 +20,9 @@ from wire.scope import Scope, View
 
 COLLECTED_BYTES_MAX: Final = 64 * 1024 * 1024
 """Half-received requests of one instance on this worker: its own budget, so that others notice nothing."""
+WAITING_BYTES_SOFT: Final = 8 * 1024 * 1024
+"""Requests of one instance on a worker that were read and wait, for a turn, a broker or answers: beyond it
+its connections are read in pieces of 64 KiB."""
 _REFUSED_REMEMBERED: Final = 50
 
 
@@ -57,6 +60,8 @@ class ServedInstance:
         self.refused: deque[RefusedAddress] = deque(maxlen=_REFUSED_REMEMBERED)
         """Turned away by the whitelist since the last report."""
         self.requests: Counter[int] = Counter()
+        self.waiting_bytes = 0
+        """Of requests that were read and wait, over all its connections."""
         self.bytes_in = 0
         """From clients."""
         self.bytes_out = 0

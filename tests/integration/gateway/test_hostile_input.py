@@ -248,6 +248,28 @@ async def test_half_received_requests_have_a_budget_per_instance(gateway: Runnin
     gateway.gateway.worker.served[A].collect(64 * 1024 * 1024)  # all of it was given back
 
 
+async def test_requests_that_were_read_and_wait_are_counted_and_then_read_in_pieces(
+    gateway: RunningGateway, broker: FakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    soft, piece = 1024 * 1024, 64 * 1024
+    monkeypatch.setattr("gateway.connection.WAITING_BYTES_SOFT", soft)
+    broker.intercept(
+        ApiKey.HEARTBEAT, lambda _: None
+    )  # which answers nothing: 512 wait for it, then the rest
+    beat = build(request_class(ApiKey.HEARTBEAT, 0), {"group_id": "g", "member_id": "m", "generation_id": 1})
+    requests = framed_request(beat, 1, "c") * 40_000
+    clients = [await gateway.client(A) for _ in range(48)]
+    for client in clients:
+        client.writer.write(requests)
+    served = gateway.gateway.worker.served[A]
+    await until(lambda: len(broker.of(ApiKey.HEARTBEAT)) == len(clients) * 512, 60)
+    assert soft < served.waiting_bytes < soft + 4 * piece + len(clients) * piece
+    await (await gateway.client(B)).call(metadata())
+    broker.drop_connections()
+    await until(lambda: not served.connections, 60)
+    assert served.waiting_bytes == 0
+
+
 async def test_requests_up_to_the_limit_pass_and_no_further(broker: FakeBroker) -> None:
     spec = instance_spec(A, limits=Limits(request_bytes_max=100_000))
     async with running_gateway(broker.port, spec) as gateway:
