@@ -474,6 +474,7 @@ class Connection:
         return self._workplace.broker_address(self.served.spec.cluster_id, self.listener.node_id)
 
     def _connected(self) -> None:
+        self._dial = None
         self.session.connects()
         self.adjust_reading()
 

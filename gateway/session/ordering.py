@@ -103,6 +103,11 @@ class ReplyQueue:
         self.waiting.append(exchange)
         return None
 
+    def rest(self) -> None:
+        """Nothing may come for a long time: an empty queue takes no memory then."""
+        if not self.waiting:
+            self.waiting = None
+
     def head(self) -> Exchange | None:
         """The exchange that the backend's next response belongs to."""
         return self.waiting[0] if self.waiting else None

@@ -102,6 +102,7 @@ class Session:
         self, timeouts: Timeouts, now_ms: int, *, host_waits: bool, reads_client: bool
     ) -> DisconnectCause | None:
         """Why the connection must be closed now, or None; to be asked every now and then."""
+        self.queue.rest()
         return self._window.overdue(
             self.requests,
             self.sides,

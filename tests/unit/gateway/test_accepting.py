@@ -10,6 +10,7 @@ import pytest
 from contracts.quota import NO_NODE
 from contracts.specs import InstanceSpec, InstanceState, Listener
 from gateway.listeners import ListenerSet
+from gateway.served import ServedInstance
 from runtime.pacing import Pacing
 from traffic.point import TrafficPoint
 from traffic.turns import QUANTUM_ALONE_NS
@@ -56,6 +57,10 @@ class StormWorker:
         )
         self.served: dict[str, Any] = {}
         self.accepted: list[socket.socket] = []
+
+    def join(self, spec: InstanceSpec) -> ServedInstance:
+        served = self.served[spec.instance_id] = ServedInstance(spec, self.pacing.join(spec.instance_id))
+        return served
 
     def accept(self, _served: Any, _listener: Listener, sock: socket.socket, *_peer: Any) -> None:
         self.now_ns += ACCEPT_NS

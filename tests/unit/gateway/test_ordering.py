@@ -20,6 +20,19 @@ def test_a_local_answer_waits_for_older_requests() -> None:
     assert len(queue) == 0
 
 
+def test_only_an_empty_queue_rests() -> None:
+    queue = ReplyQueue()
+    queue.forwarded(Exchange(3, 1, 1))
+    queue.rest()
+    assert len(queue) == 1
+    queue.finish_head()
+    assert queue.waiting is not None
+    queue.rest()
+    assert queue.waiting is None and queue.head() is None
+    queue.forwarded(Exchange(3, 1, 2))
+    assert len(queue) == 1
+
+
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 3))))
 def test_any_interleaving_keeps_the_order(steps: list[tuple[bool, int]]) -> None:
     queue, sent, number = ReplyQueue(), [], 0
