@@ -12,6 +12,7 @@ from broker.log.errors import AppendRefused, OffsetOutOfRange
 from broker.log.partition_log import PartitionLog
 from broker.log.results import AppendOrigin
 from broker.log.time_lookup import TimeSearch
+from contracts import invariants
 from tests.unit.broker_log.builders import (
     NOW_MS,
     append,
@@ -345,3 +346,23 @@ def test_many_headers_are_walked_elsewhere(tmp_path: Path) -> None:
     append(log, batch("a", at_ms=NOW_MS + 20))
     assert isinstance(log.reading.offset_for_timestamp(NOW_MS + 15), TimeSearch)
     assert time_found(log, NOW_MS + 15) == (NOW_MS + 20, 1_201)
+
+
+def test_what_must_be_true_of_a_log_is_asserted_where_it_changes(tmp_path: Path) -> None:
+    """One comparison always, a walk where `invariants.are_checked`: tests would say it, a broker goes on."""
+    log = new_log(tmp_path)
+    append(log, batch("a"))
+    log.offsets.high_watermark = log.log_end_offset + 2
+    with pytest.raises(AssertionError, match="committed to 3"):
+        log.append(batch("b"), now_ms=NOW_MS, leader_epoch=0, origin=AppendOrigin.CLIENT)
+    log.offsets.high_watermark = 0
+    with pytest.raises(AssertionError):
+        log.offsets.start_at(1)
+    log.offsets.log_start_offset = 0
+    log.segments.size_bytes += 1
+    with pytest.raises(AssertionError):
+        log.rolling.roll(log.log_end_offset, NOW_MS)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(invariants, "are_checked", False)
+        append(log, batch("c"))
+        log.rolling.roll(log.log_end_offset, NOW_MS)
