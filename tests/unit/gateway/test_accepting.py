@@ -62,6 +62,10 @@ class StormWorker:
         served = self.served[spec.instance_id] = ServedInstance(spec, self.pacing.join(spec.instance_id))
         return served
 
+    def leave(self, served: ServedInstance) -> None:
+        self.pacing.leave(served.turn)
+        del self.served[served.instance_id]
+
     def accept(self, _served: Any, _listener: Listener, sock: socket.socket, *_peer: Any) -> None:
         self.now_ns += ACCEPT_NS
         self.accepted.append(sock)
