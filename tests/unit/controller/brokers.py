@@ -9,6 +9,7 @@ from uuid import UUID
 from broker.commands import CommandReceiver
 from broker.log.config import LogConfig
 from broker.log.errors import StorageFailed
+from broker.log.offsets import LogOffsets
 from broker.metadata_cache import MetadataCache
 from broker.replication.manager import ReplicaManager
 from broker.replication.partition import Partition
@@ -27,7 +28,7 @@ class EmptyLog:
         self.topic, self.partition = key
         self.topic_id = topic_id
         self.config = _CONFIG
-        self.log_start_offset = self.high_watermark = self.log_end_offset = 0
+        self.offsets = LogOffsets(0, 0, 0, 0)
 
     def reconfigure(self, config: LogConfig) -> None:
         self.config = config
