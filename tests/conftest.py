@@ -1,5 +1,6 @@
 """Fixtures of all tests."""
 
+import logging
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -15,6 +16,15 @@ from tests.servers.postgres import PostgresServer
 from tests.servers.redis_server import RedisServer, running_redis
 
 invariants.are_checked = True
+_configure_logs = structlog.configure
+
+
+def _configure_uncached(**wishes: Any) -> None:
+    """A logger that was cached would go on writing to what a test's command took for stderr."""
+    _configure_logs(**wishes | {"cache_logger_on_first_use": False})
+
+
+structlog.configure = _configure_uncached
 structlog.configure(processors=[*structlog.get_config()["processors"][:-1], for_people()])
 
 # No property has a deadline: how long an example takes is the machine's business.
@@ -43,6 +53,17 @@ def _shorten(function: Any, machine: Any) -> None:
     holder, name = (function, name) if hasattr(function, name) else (machine, "settings")
     asked = getattr(holder, name)
     setattr(holder, name, settings(asked, max_examples=min(asked.max_examples, _MUTANTS_EXAMPLES_MAX)))
+
+
+@pytest.fixture(autouse=True)
+def _logs_as_before() -> Iterator[None]:
+    """Commands that a test runs in this process set up the logs of theirs."""
+    before = structlog.get_config()
+    handlers = logging.root.handlers[:]
+    yield
+    if structlog.get_config() != before:
+        structlog.configure(**before)
+        logging.root.handlers[:] = handlers
 
 
 @pytest.fixture(scope="session")

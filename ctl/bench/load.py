@@ -211,10 +211,15 @@ def produce(target: Target, frames: list[bytes], total_bytes: int, *, window: in
     return carried
 
 
+def produce_answer(client: Client, size: int) -> Any:
+    """The answer read last, to one of `produce_frames`."""
+    request = _PRODUCE.ProduceRequest
+    return decode_response(client.answer(size), request.__api_key__, request.__version__)[1]
+
+
 def check_produced(client: Client, frame: bytes) -> None:
     """A first request whose answer is looked at, so that no round measures refusals."""
-    size = client.exchange(frame)
-    answer = decode_response(client.answer(size), 0, _PRODUCE.ProduceRequest.__version__)[1]
+    answer = produce_answer(client, client.exchange(frame))
     code = answer.responses[0].partition_responses[0].error_code
     if code != 0:
         raise RuntimeError(f"produce was refused with error {code}")

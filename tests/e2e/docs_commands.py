@@ -80,6 +80,7 @@ ELSEWHERE: Final = (
     Elsewhere(
         r"ssh-keygen -Y|sha256sum --check", "checks a release", "tests/release/test_release.py", "verify"
     ),
+    Elsewhere(r"\.ci/images", "root, buildah and a mirror of Debian"),
     Elsewhere(r"\.ci/release", "makes a release", "tests/release/conftest.py", "release"),
     Elsewhere(r"\./portico test\b|\.ci/(run|docs)", "runs the tests that would run it"),
     Elsewhere(r"uv pip compile|printf '[^']*' \| uv pip compile", "asks a package registry for versions"),

@@ -91,6 +91,7 @@ def _backups(stack: Stack) -> Replacements:
     return [
         (r"/etc/portico/", repeat("")),
         (r"/backups/", repeat("")),
+        (r"/backups ", repeat(". ")),
         (r"\$\(date [^)]*\)", repeat("2026-11-22-0300")),
         (r"ssh backup@elsewhere '([^']*)'", repeat("cat >portico.zip")),
         (r"--data-dir data\b", repeat("--data-dir restored")),

@@ -7,11 +7,8 @@ from typing import Final
 from confluent_kafka.admin import AdminClient
 
 from ctl.bench import load
-from wire.codec import decode_response
 
 BATCH_BYTES: Final = 60_000
-_PRODUCE_KEY: Final = 0
-_PRODUCE_VERSION: Final = 7
 
 
 def leader_port(bootstrap: str, topic: str, partition: int) -> int:
@@ -46,7 +43,7 @@ class PartitionLoad:
         with client.socket:
             while not self._stopped.is_set():
                 size = client.exchange(self._frame)
-                answer = decode_response(client.answer(size), _PRODUCE_KEY, _PRODUCE_VERSION)[1]
+                answer = load.produce_answer(client, size)
                 code = answer.responses[0].partition_responses[0].error_code
                 if code != 0:
                     raise RuntimeError(f"produce failed: {code}")
