@@ -94,14 +94,3 @@ REFUSED_AT_ACCEPT = frozenset(
     }
 )
 """Causes of connections that never became one: counted as refused, closed with a reset."""
-
-RESETS = frozenset(
-    {
-        DisconnectCause.WHITELIST_CHANGED,
-        DisconnectCause.INSTANCE_SUSPENDED,
-        DisconnectCause.INSTANCE_DELETED,
-        DisconnectCause.INSTANCE_ABSENT,
-        DisconnectCause.FAULT_INJECTED,
-    }
-)
-"""The client gets a reset instead of an end: what it sent last may not have been taken."""

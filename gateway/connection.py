@@ -12,10 +12,10 @@ import contextlib
 import socket
 from collections.abc import Coroutine, Sequence
 from time import monotonic_ns
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from contracts.specs import Listener
-from gateway.causes import RESETS, DisconnectCause
+from gateway.causes import DisconnectCause
 from gateway.dial import Dial, connecting
 from gateway.outside import Outside
 from gateway.served import WAITING_BYTES_SOFT, ServedInstance
@@ -36,6 +36,16 @@ from wire.framing import Buffer
 
 _log = get_logger(__name__)
 
+_RESET_CAUSES: Final = frozenset(
+    {
+        DisconnectCause.WHITELIST_CHANGED,
+        DisconnectCause.INSTANCE_SUSPENDED,
+        DisconnectCause.INSTANCE_DELETED,
+        DisconnectCause.INSTANCE_ABSENT,
+        DisconnectCause.FAULT_INJECTED,
+    }
+)
+
 
 class Connection:
     """Owned by the worker from accept to `close`, which is called exactly once."""
@@ -54,8 +64,6 @@ class Connection:
         "peer",
         "reading_client",
         "reading_upstream",
-        "replies_are_large",
-        "requests_are_large",
         "served",
         "session",
         "sides",
@@ -110,8 +118,6 @@ class Connection:
         """The same of replies."""
         self.client_waits = self.upstream_waits = False
         """Whether a step of this side is in the instance's queue: its socket is not to be read meanwhile."""
-        self.requests_are_large = self.replies_are_large = False
-        """Whether the last one was spliced: of the next one only the head is read at first."""
         self.reading_client = True
         self.reading_upstream = False
         workplace.loop.add_reader(sock.fileno(), self._client_ready)
@@ -195,10 +201,8 @@ class Connection:
         if reserved:
             buffer.memory[:reserved] = stash
         served = self.served
-        if served.faults is not None or served.waiting_bytes > WAITING_BYTES_SOFT:
-            window = buffer.short_window(reserved)
-        else:
-            window = (buffer.head_window if self.requests_are_large else buffer.window)(reserved)
+        keeps_much = served.faults is not None or served.waiting_bytes > WAITING_BYTES_SOFT
+        window = buffer.short_window(reserved) if keeps_much else buffer.window(reserved)
         try:
             count = self.client.sock.recv_into(window)
         except (BlockingIOError, InterruptedError):
@@ -217,15 +221,6 @@ class Connection:
         if used < len(chunk) and not self.sides.is_over:
             self._keep(memoryview(bytes(chunk[used:])))
         self.adjust_reading()
-        if self.requests_are_large:
-            self._request_body_follows()
-
-    def _request_body_follows(self) -> None:
-        """Only a head was read: the rest is most likely here."""
-        upstream = self.upstream
-        self.requests_are_large = self._requests.opaque_bytes() >= SPLICE_BYTES_MIN
-        if self.requests_are_large and self.reading_client and upstream is not None and upstream.is_empty:
-            self._splice_request(upstream)
 
     def _keep(self, requests: memoryview | None) -> None:
         """Requests that wait, or none any more. A slice keeps all that it was cut from."""
@@ -291,8 +286,7 @@ class Connection:
         if reserved:
             buffer.memory[:reserved] = stash
         try:
-            window = buffer.head_window if self.replies_are_large else buffer.window
-            count = self.upstream.sock.recv_into(window(reserved))
+            count = self.upstream.sock.recv_into(buffer.window(reserved))
         except (BlockingIOError, InterruptedError):
             return
         except OSError as error:
@@ -307,13 +301,6 @@ class Connection:
         if used < len(chunk) and not self.sides.is_over:
             self.unhandled_replies = memoryview(bytearray(chunk[used:]))
         self.adjust_reading()
-        if self.replies_are_large:
-            self._reply_body_follows(self.upstream)
-
-    def _reply_body_follows(self, upstream: Outbox) -> None:
-        self.replies_are_large = self._replies.opaque_bytes() >= SPLICE_BYTES_MIN
-        if self.replies_are_large and self.reading_upstream and self.client.is_empty:
-            self._splice_reply(upstream)
 
     def _replies_go_on(self, unhandled: memoryview) -> None:
         """Pass on more of what was read before."""
@@ -357,7 +344,6 @@ class Connection:
         requests.bytes_in += count
         self.served.bytes_in += count
         requests.pass_opaque(count)
-        self.requests_are_large = True
         self.adjust_reading()
 
     def _splice_reply(self, upstream: Outbox) -> None:
@@ -374,7 +360,6 @@ class Connection:
             return
         self.served.bytes_out += count
         replies.pass_opaque(count)
-        self.replies_are_large = True
         self.adjust_reading()
 
     def adjust_reading(self) -> None:
@@ -589,7 +574,7 @@ class Connection:
                 loop.remove_reader(descriptor)
                 loop.remove_writer(descriptor)
                 outbox.discard()
-                outbox.sock.close() if cause not in RESETS else reset(outbox.sock)
+                outbox.sock.close() if cause not in _RESET_CAUSES else reset(outbox.sock)
         self._keep(None)
         self.unhandled_replies = None
         if self._dial is not None:

@@ -15,7 +15,6 @@ from wire.framing import Buffer
 
 RECEIVE_BYTES: Final = 1024 * 1024
 _CROWDED_RECEIVE_BYTES: Final = 64 * 1024
-_HEAD_BYTES: Final = 4096
 _BACKLOG_BYTES_SOFT: Final = 16 * 1024 * 1024
 _IOVEC_MAX: Final = 1024
 _RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)
@@ -38,10 +37,6 @@ class ReceiveBuffer:
         if self.backlog_bytes < _BACKLOG_BYTES_SOFT:
             return self.memory[reserved:] if reserved else self.memory
         return self.short_window(reserved)
-
-    def head_window(self, reserved: int) -> memoryview:
-        """For the head of what is spliced: each byte behind it that is read here is copied."""
-        return self.memory[reserved : reserved + _HEAD_BYTES]
 
     def short_window(self, reserved: int) -> memoryview:
         """The same for what may have to be kept for a while."""
