@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 _log = get_logger(__name__)
 _ACCEPTS_PER_TURN: Final = 4
+"""Whom they are for is known at their login only: until then they may not use up a quantum of the others."""
 _SWEEP_S: Final = 1.0
 _ACCEPT_PAUSE_S: Final = 0.5
 _BACKLOG: Final = 1024

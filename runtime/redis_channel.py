@@ -44,16 +44,16 @@ class RedisChannel:
     def close(self) -> None:
         """Stop listening; blocks for a second at most, where the server does not answer."""
         self._ended.set()
-        with contextlib.suppress(RedisAway):
-            self._link.call("wake", lambda redis: redis.publish(self._end_name, b""))
+        self._publish(self._end_name)
         self._thread.join()
 
     def say(self) -> None:
         """Wake the others, if they can be reached. Blocks for the budget of a call at most."""
-        try:
-            self._link.call("wake", lambda redis: redis.publish(self._name, self._own))
-        except RedisAway:
-            return  # they look for themselves
+        self._publish(self._name)
+
+    def _publish(self, name: str) -> None:
+        with contextlib.suppress(RedisAway):  # who would have heard it looks for itself
+            self._link.call("wake", lambda redis: redis.publish(name, self._own))
 
     def _run(self) -> None:
         while not self._ended.wait(_LOOK_S):
