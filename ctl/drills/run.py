@@ -12,6 +12,7 @@ from confluent_kafka import KafkaException
 
 from ctl.drills.catalogue import Drill
 from ctl.drills.faults import Sign
+from ctl.drills.interrupts import heard_at_pauses
 from ctl.drills.judge import Check, Facts, judge
 from ctl.drills.load import NumberedProducer, read_all
 from ctl.drills.place import own_environment
@@ -101,7 +102,7 @@ def _calm(site: Site, timeline: Timeline) -> Watch:
 def _hold(drill: Drill, site: Site, times: Times, timeline: Timeline, watch: Watch) -> str | None:
     """The fault, for as long as it lasts; returns what the drill's own look saw."""
     seen: str | None = None
-    with ThreadPoolExecutor(2) as pool, drill.strike(site, timeline) as look:
+    with heard_at_pauses() as pause, ThreadPoolExecutor(2) as pool, drill.strike(site, timeline) as look:
         doctors = [pool.submit(_doctor, site)]
         if drill.brokers > 1:
             doctors.append(pool.submit(_doctor, site, "--cluster"))
@@ -110,7 +111,7 @@ def _hold(drill: Drill, site: Site, times: Times, timeline: Timeline, watch: Wat
             watch.look()
             if seen is None and (seen := _seen(look)):
                 timeline.tell("sign", seen)
-            time.sleep(_PERIOD_S)
+            pause(_PERIOD_S)
         for finding in (each for doctor in doctors if doctor.done() for each in doctor.result()):
             timeline.tell("doctor", finding)
     return seen

@@ -1,7 +1,9 @@
 """How the control plane connects to Postgres: bounds on every wait, so that a lost server is noticed."""
 
+import select
 from typing import Any, Final
 
+import psycopg
 from sqlalchemy import URL, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, InvalidatePoolError
 
@@ -20,7 +22,8 @@ _LOCK_MS: Final = 5_000
 """A writer waits so long for the writer before it."""
 _RESTED_MS: Final = 1_000
 """A connection that nobody used for so long is asked for a sign of life before it is used: each time, that
-would cost as much as what most requests ask. When one turns out lost, all are made anew."""
+would cost as much as what most requests ask. One that was used just now is only looked at: a server that ends
+it says so. When one turns out lost, all are made anew."""
 _USED_MS: Final = "used_ms"
 _IDLE_IN_TRANSACTION_MS: Final = 15_000
 """A writer that stopped half-way (a paused process) gives its turn up after so long."""
@@ -92,12 +95,21 @@ def _look_at_rested(engine: Engine) -> None:
     @event.listens_for(engine, "checkout")
     def _on_checkout(connection: Any, record: Any, _proxy: Any) -> None:
         used_ms = record.info.get(_USED_MS)
-        if used_ms is None or monotonic_ms() - used_ms < _RESTED_MS:
+        if used_ms is None:
+            return
+        if monotonic_ms() - used_ms < _RESTED_MS and not _has_news(connection):
             return
         try:
             engine.dialect.do_ping(connection)
         except engine.dialect.loaded_dbapi.Error as error:
             raise InvalidatePoolError from error  # the pool makes another one
+
+
+def _has_news(connection: psycopg.Connection[Any]) -> bool:
+    """Whether a connection on which nothing is asked has something to read: it was ended, most likely."""
+    waiting = select.poll()
+    waiting.register(connection.fileno(), select.POLLIN)
+    return bool(waiting.poll(0))
 
 
 def driver_arguments(url: URL) -> dict[str, Any]:

@@ -127,7 +127,7 @@ class PostgresServer:
         """End the sessions of a database whose application name is like this; how many there were."""
         with self.connect() as connection:
             rows = connection.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity"
                 " WHERE datname = %s AND application_name LIKE %s",
                 (database, like),
             ).fetchall()

@@ -77,18 +77,32 @@ def test_one_that_was_lost_while_it_rested_costs_no_request(
     assert pings
 
 
-def test_one_that_was_lost_in_use_costs_one_request(
-    store: Store, postgres: PostgresServer, database: str, monkeypatch: pytest.MonkeyPatch
+def test_those_that_are_ended_just_after_use_cost_no_request(
+    store: Store,
+    pings: list[bool],
+    postgres: PostgresServer,
+    database: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("tenants.store.postgres._RESTED_MS", 60_000)
-    _reads(store)
     with store.read(), store.read():
         pass  # two wait in the pool
-    assert postgres.disconnect(database, "portico") > 1
+    assert postgres.disconnect(database, "portico") == 2
+    _reads(store)
+    assert pings == [True], "all are made anew when one is lost"
+
+
+def test_those_that_are_lost_in_use_cost_their_request(
+    store: Store, postgres: PostgresServer, database: str
+) -> None:
+    def _is_lost() -> None:
+        with store.read() as connection:
+            assert postgres.disconnect(database, "portico") == 1
+            accounts.tenant_exists(connection, "nobody")
+
     with pytest.raises(StoreFault):
-        _reads(store)
-    for _ in range(3):
-        _reads(store)
+        _is_lost()
+    _reads(store)
 
 
 def test_a_session_says_whether_it_would_hear_of_news(
