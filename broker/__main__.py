@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.app import Broker
+from broker.cluster.membership import BrokerIdTaken, ForeignCluster
 from broker.config import PRODUCERS_PER_INSTANCE_MAX, BrokerConfig
 from broker.log.errors import LogDirectoryUnusable, StorageFailed
-from broker.membership import BrokerIdTaken, ForeignCluster
-from broker.readiness import unready
-from broker.znodes import ZnodeDamaged
+from broker.metadata.znodes import ZnodeDamaged
+from broker.monitoring.readiness import unready
 from runtime import logs, process
 from runtime.config import environment, parse_host_port
 from runtime.life import LIFE
@@ -129,7 +129,7 @@ async def _serve(config: BrokerConfig, options: argparse.Namespace) -> None:
     try:
         broker = Broker(config)
         if tracing is not None:
-            from broker.tracing import BrokerTraces  # imports OpenTelemetry
+            from broker.requests.tracing import BrokerTraces  # imports OpenTelemetry
 
             broker.server.traces = BrokerTraces(tracing, config.node_id)
         spans = () if tracing is None else (tracing.collector,)

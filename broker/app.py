@@ -8,42 +8,42 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
-from broker.call import Call
-from broker.cluster import ClusterMember
-from broker.commands import CommandReceiver
+from broker.cluster.commands import CommandReceiver
+from broker.cluster.member import ClusterMember
 from broker.config import BrokerConfig
-from broker.config_layers import ConfigLayers
-from broker.config_view import ConfigEntries
-from broker.config_writer import ConfigWriter
+from broker.configs.config_layers import ConfigLayers
+from broker.configs.config_view import ConfigEntries
+from broker.configs.config_writer import ConfigWriter
+from broker.control.held import HeldInstances
+from broker.control.instance_limits import InstanceLimits
+from broker.control.traffic_leaders import TrafficLeaders
 from broker.controller.api import ControllerApi
 from broker.coordinators.groups import GroupCoordinators
 from broker.coordinators.peers import Peers
 from broker.coordinators.producer_ids import ProducerIds
 from broker.coordinators.transactions import TransactionCoordinators
-from broker.damage_report import log_damage
-from broker.fetch_sessions import FetchSessionCache
-from broker.fetching import Fetches
-from broker.flusher import Flusher
-from broker.gauges import register_gauges
-from broker.group_lag import GroupLag
-from broker.held import HeldInstances
-from broker.instance_limits import InstanceLimits
+from broker.data.fetch_sessions import FetchSessionCache
+from broker.data.fetching import Fetches
 from broker.log.config import LogConfig
+from broker.log.flusher import Flusher
 from broker.log.load_report import LoadReport
 from broker.log.manager import LogManager
-from broker.maintenance import Maintenance
-from broker.metadata_cache import MetadataCache, MetadataChange
-from broker.metrics import BrokerMetrics
-from broker.rate_limited import RateLimitedLog
+from broker.metadata.metadata_cache import MetadataCache, MetadataChange
+from broker.monitoring.damage_report import log_damage
+from broker.monitoring.gauges import register_gauges
+from broker.monitoring.group_lag import GroupLag
+from broker.monitoring.metrics import BrokerMetrics
+from broker.net.rate_limited import RateLimitedLog
+from broker.net.server import Server
 from broker.replication.host import IsrChange
 from broker.replication.manager import ReplicaManager
 from broker.replication.partition import Partition
 from broker.replication.replicas import Replicas
 from broker.replication.service import Replication
+from broker.requests.call import Call
 from broker.scanning.messages import Answer
 from broker.scanning.scanner import Scanner
-from broker.server import Server
-from broker.traffic_leaders import TrafficLeaders
+from broker.upkeep.maintenance import Maintenance
 from contracts.names import owner_of
 from contracts.specs import Limits
 from runtime.clock import epoch_ms, monotonic_ms
@@ -53,7 +53,7 @@ from runtime.tasks import Supervised
 from traffic.point import TrafficPoint
 
 if TYPE_CHECKING:
-    from broker.reporting import Reporting
+    from broker.control.reporting import Reporting
 
 _log = get_logger(__name__)
 _STOP_GRACE_S: Final = 1.0
@@ -232,7 +232,9 @@ class Broker:
             self._start_reporting(self.config.control_url, self.config.secret)
 
     def _start_reporting(self, control_url: str, secret: str) -> None:
-        from broker.reporting import Reporting  # its HTTP client costs as much start-up time as all the rest
+        from broker.control.reporting import (
+            Reporting,  # its HTTP client costs as much start-up time as all the rest
+        )
 
         self.reporting = Reporting(self, control_url, secret)
         self.reporting.start(self._tasks)

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from broker.controller.api import PartitionName
 from broker.controller.context import ControllerContext, PartitionRecord, PendingCommands
 from broker.controller.effects import Send, Steps
-from broker.znodes import PartitionState
+from broker.metadata.znodes import PartitionState
 from contracts.cluster import (
     NO_LEADER,
     DeletedTopic,

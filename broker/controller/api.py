@@ -13,7 +13,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from broker.znodes import Assignment
+from broker.metadata.znodes import Assignment
 from contracts.cluster import ControlledShutdownRequest, ControlledShutdownResponse
 
 PartitionName = tuple[str, int]

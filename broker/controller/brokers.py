@@ -14,8 +14,8 @@ from broker.controller.leadership import settle
 from broker.controller.leftovers import tell_leftovers
 from broker.controller.reassignment import advance, finish_removals, resume_removals
 from broker.controller.states import Group, change_states, commit_groups
-from broker.znode_paths import BROKER_IDS, broker_path
-from broker.znodes import ZnodeDamaged, decode_registration, encode_registration
+from broker.metadata.znode_paths import BROKER_IDS, broker_path
+from broker.metadata.znodes import ZnodeDamaged, decode_registration, encode_registration
 from contracts.cluster import NO_LEADER, LiveBroker
 from contracts.tree import SetData
 

@@ -7,14 +7,14 @@ from broker.controller.context import UNCLEAN_KEY, ControllerContext
 from broker.controller.effects import Cause, Steps, children, note, read, read_one
 from broker.controller.leadership import settle
 from broker.controller.states import Group, commit_groups
-from broker.znode_paths import (
+from broker.metadata.znode_paths import (
     BROKER_CONFIGS,
     CONFIG_CHANGES,
     broker_config_name,
     broker_config_path,
     topic_config_path,
 )
-from broker.znodes import ZnodeDamaged, decode_config, decode_config_change
+from broker.metadata.znodes import ZnodeDamaged, decode_config, decode_config_change
 from contracts.tree import Delete, Node
 
 TOPICS_KIND = "topics"

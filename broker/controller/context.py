@@ -8,8 +8,8 @@ from uuid import UUID
 from broker.controller.api import DeletionOutcome, PartitionName
 from broker.controller.config import ControllerConfig
 from broker.controller.effects import Answer
-from broker.znode_paths import CONTROLLER_EPOCH
-from broker.znodes import Assignment, PartitionState
+from broker.metadata.znode_paths import CONTROLLER_EPOCH
+from broker.metadata.znodes import Assignment, PartitionState
 from contracts.cluster import (
     LiveBroker,
     StopReplicaPartitionState,

@@ -35,7 +35,7 @@ from broker.controller.reassignment import (
 )
 from broker.controller.shutdown import on_controlled_shutdown
 from broker.controller.topics import on_create_partitions, on_create_topics, on_topics_changed
-from broker.znode_paths import (
+from broker.metadata.znode_paths import (
     BROKER_IDS,
     CONFIG_CHANGES,
     DELETE_TOPICS,

@@ -20,7 +20,7 @@ from broker.controller.effects import Answer, Cause, ListChildren, Steps, childr
 from broker.controller.events import DeleteTopics
 from broker.controller.leftovers import leave_behind
 from broker.controller.states import Group, commit_groups
-from broker.znode_paths import DELETE_TOPICS, delete_topic_path, topic_config_path, topic_path
+from broker.metadata.znode_paths import DELETE_TOPICS, delete_topic_path, topic_config_path, topic_path
 from contracts.cluster import EPOCH_DURING_DELETE
 from contracts.tree import Create, Delete
 

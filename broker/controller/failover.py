@@ -17,7 +17,7 @@ from broker.controller.notifications import on_isr_changes, on_log_dir_events
 from broker.controller.preferred_node import on_preferred_election_node
 from broker.controller.reassignment import resume_reassignments
 from broker.controller.topics import load_topics
-from broker.znode_paths import (
+from broker.metadata.znode_paths import (
     BROKER_IDS,
     CONFIG_CHANGES,
     DELETE_TOPICS,

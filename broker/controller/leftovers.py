@@ -13,7 +13,7 @@ import msgspec
 from broker.controller.context import ControllerContext, LeftoverRecord, Log
 from broker.controller.effects import Cause, Send, Steps, children, note, read, read_one
 from broker.controller.states import Group, commit_groups
-from broker.znode_paths import LEFTOVER_REPLICAS, leftover_replicas_path
+from broker.metadata.znode_paths import LEFTOVER_REPLICAS, leftover_replicas_path
 from contracts.cluster import (
     EPOCH_DURING_DELETE,
     StopReplicaPartitionState,

@@ -9,8 +9,8 @@ from broker.controller.leadership import settle
 from broker.controller.reassignment import advance
 from broker.controller.shutdown import leave_isrs
 from broker.controller.states import Group, commit_groups, refresh_states
-from broker.znode_paths import ISR_CHANGES, LOG_DIR_EVENTS
-from broker.znodes import ZnodeDamaged, decode_log_dir_event, decode_partitions
+from broker.metadata.znode_paths import ISR_CHANGES, LOG_DIR_EVENTS
+from broker.metadata.znodes import ZnodeDamaged, decode_log_dir_event, decode_partitions
 from contracts.cluster import LeaderAndIsrRequest, LeaderAndIsrResponse
 from contracts.tree import Delete
 

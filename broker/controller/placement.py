@@ -7,8 +7,8 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from broker.assignment import assign_added, assign_replicas
 from broker.controller.api import NewPartitions, NewTopic, Verdict
+from broker.controller.assignment import assign_added, assign_replicas
 from broker.controller.context import ControllerContext, TopicRecord
 from contracts.names import owner_of
 from contracts.topic_policy import partitions_fault

@@ -4,8 +4,8 @@ from broker.controller.context import ControllerContext
 from broker.controller.effects import Cause, Steps, note, read_one
 from broker.controller.leadership import elect_preferred
 from broker.controller.states import Group, commit_groups
-from broker.znode_paths import PREFERRED_REPLICA_ELECTION
-from broker.znodes import ZnodeDamaged, decode_partitions
+from broker.metadata.znode_paths import PREFERRED_REPLICA_ELECTION
+from broker.metadata.znodes import ZnodeDamaged, decode_partitions
 from contracts.tree import Delete
 
 

@@ -22,8 +22,8 @@ from broker.controller.events import AlterReassignments, ListReassignments
 from broker.controller.leftovers import leave_behind
 from broker.controller.states import Group, change_states, commit_groups
 from broker.controller.topics import write_assignments
-from broker.znode_paths import REASSIGN_PARTITIONS, state_path
-from broker.znodes import (
+from broker.metadata.znode_paths import REASSIGN_PARTITIONS, state_path
+from broker.metadata.znodes import (
     Assignment,
     ZnodeDamaged,
     decode_reassignment,

@@ -11,8 +11,8 @@ from broker.controller.api import PartitionName
 from broker.controller.context import ControllerContext, Deposed, PartitionRecord
 from broker.controller.effects import Cause, Steps, commit, note, read
 from broker.controller.elections import Choice
-from broker.znode_paths import partition_path, state_path
-from broker.znodes import PartitionState, ZnodeDamaged, decode_state, encode_state
+from broker.metadata.znode_paths import partition_path, state_path
+from broker.metadata.znodes import PartitionState, ZnodeDamaged, decode_state, encode_state
 from contracts.tree import CommitResult, Conflict, Create, Op, SetData, TreeConflict
 
 _BATCH_OPS_MAX: Final = 200

@@ -13,7 +13,7 @@ from broker.controller.events import CreatePartitions, CreateTopics
 from broker.controller.leadership import settle
 from broker.controller.placement import Placement, Refused, Replicas
 from broker.controller.states import Group, commit_groups
-from broker.znode_paths import (
+from broker.metadata.znode_paths import (
     TOPIC_CONFIGS,
     TOPICS,
     partition_path,
@@ -22,7 +22,7 @@ from broker.znode_paths import (
     topic_config_path,
     topic_path,
 )
-from broker.znodes import (
+from broker.metadata.znodes import (
     Assignment,
     PartitionState,
     TopicNode,

@@ -5,9 +5,9 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from broker.call import Call
-from broker.causes import CloseCause
-from broker.effects import Token
+from broker.coordination.effects import Token
+from broker.requests.call import Call
+from broker.requests.causes import CloseCause
 from runtime.logs import get_logger
 
 _log = get_logger(__name__)

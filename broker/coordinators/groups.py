@@ -13,7 +13,7 @@ from broker.groups.records import OFFSETS_TOPIC
 from broker.groups.usage import Usage
 
 if TYPE_CHECKING:
-    from broker.metadata_cache import MetadataCache
+    from broker.metadata.metadata_cache import MetadataCache
     from broker.replication.partition import Partition
 
 

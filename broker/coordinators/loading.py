@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
-from broker.effects import Core
+from broker.coordination.effects import Core
 from broker.log.partition_log import PartitionLog
 from broker.log.payload import records_of
 from wire.batch import HEADER_SIZE, BatchHeader, parse_header

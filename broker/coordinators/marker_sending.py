@@ -19,8 +19,8 @@ from kio.schema.write_txn_markers.v1.request import (
 from broker.coordinators.marker_writing import MarkerWriter
 from broker.coordinators.peers import Lanes, Peers
 from broker.coordinators.shard import now
-from broker.entities import make
 from broker.groups.messages import Producer
+from broker.requests.entities import make
 from broker.transactions.messages import SendMarkers
 from broker.transactions.state import TopicPartition
 from contracts.cluster import NO_LEADER
@@ -29,7 +29,7 @@ from runtime.logs import get_logger
 from wire.control import EndMarker
 
 if TYPE_CHECKING:
-    from broker.metadata_cache import MetadataCache
+    from broker.metadata.metadata_cache import MetadataCache
 
 _log = get_logger(__name__)
 _RETRY_MS: Final = 100

@@ -4,13 +4,13 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
-from broker.peer import connect
-from broker.sasl import PeerBroker
+from broker.cluster.peer import connect
+from broker.requests.sasl import PeerBroker
 from runtime.kafka_client import KafkaConnection, KafkaUnavailable
 from runtime.logs import get_logger
 
 if TYPE_CHECKING:
-    from broker.metadata_cache import MetadataCache
+    from broker.metadata.metadata_cache import MetadataCache
     from contracts.cluster import LiveBroker
 
 _log = get_logger(__name__)

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from broker.coordinators.producer_id_rates import ProducerIdRates
-from broker.znode_paths import PRODUCER_ID_BLOCK
-from broker.znodes import ZnodeDamaged, decode_producer_id_block, encode_producer_id_block
+from broker.metadata.znode_paths import PRODUCER_ID_BLOCK
+from broker.metadata.znodes import ZnodeDamaged, decode_producer_id_block, encode_producer_id_block
 from contracts.tree import Create, SetData, TreeConflict, TreeUnavailable
 from runtime.logs import get_logger
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Final, Generic
 
 from kio.schema.errors import ErrorCode
 
+from broker.coordinators.java_hash import partition_for
 from broker.coordinators.shard import C, Shard, Written, nobody_pays, now
-from broker.java_hash import partition_for
 from runtime.logs import get_logger
 
 if TYPE_CHECKING:
-    from broker.metadata_cache import MetadataCache
+    from broker.metadata.metadata_cache import MetadataCache
     from broker.replication.partition import Partition
     from contracts.cluster import LiveBroker
 

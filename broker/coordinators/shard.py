@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from kio.schema.errors import ErrorCode
 
+from broker.coordination.effects import Core, Effects, Moment
 from broker.coordinators.loading import replay_log
-from broker.effects import Core, Effects, Moment
 from broker.log.errors import LogError
 from broker.log.results import AppendOrigin
 from runtime.clock import epoch_ms, monotonic_ms

@@ -15,7 +15,7 @@ from kio.schema.add_partitions_to_txn.v4.request import (
 from kio.schema.errors import ErrorCode
 
 from broker.coordinators.peers import Lanes, Peers
-from broker.entities import make
+from broker.requests.entities import make
 from broker.transactions.messages import Producer
 from broker.transactions.state import TopicPartition
 from contracts.cluster import NO_LEADER

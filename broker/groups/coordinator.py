@@ -1,13 +1,13 @@
 """The group coordinator of one partition of the offsets topic: requests and the time in, effects out.
 
-Classic protocol, Kafka 2.8-3.x. The contract with the shard around it is `broker.effects`.
+Classic protocol, Kafka 2.8-3.x. The contract with the shard around it is `broker.coordination.effects`.
 """
 
 from collections.abc import Callable, Iterable, Iterator
 
 from kio.schema.errors import ErrorCode
 
-from broker.effects import Batch, Moment, Reply, Token
+from broker.coordination.effects import Batch, Moment, Reply, Token
 from broker.groups.batches import encode_batch
 from broker.groups.config import GroupConfig
 from broker.groups.failures import MEMBERSHIP_ERRORS, failure_replies

@@ -4,7 +4,7 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from broker.effects import Reply
+from broker.coordination.effects import Reply
 from broker.groups.messages import (
     AfterCommit,
     AfterGroupDeletion,

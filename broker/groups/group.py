@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from broker.effects import Reply, Token
+from broker.coordination.effects import Reply, Token
 from broker.groups.messages import JoinedMember, JoinResult, SyncResult
 from broker.groups.records import GroupMetadata, StoredMember
 from broker.groups.subscription import CONSUMER_PROTOCOL_TYPE, names_in, subscribed_topics

@@ -2,7 +2,7 @@
 
 from kio.schema.errors import ErrorCode
 
-from broker.effects import Token
+from broker.coordination.effects import Token
 from broker.groups.group import Group, LeadersPart, Member, State, leaders_part, protocols_bytes
 from broker.groups.messages import (
     UNKNOWN_MEMBER,

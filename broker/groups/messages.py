@@ -8,8 +8,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 from kio.schema.errors import ErrorCode
 
-from broker import effects
-from broker.effects import Moment, Token
+from broker.coordination import effects
+from broker.coordination.effects import Moment, Token
 from broker.groups.records import OffsetAndMetadata, Record
 from wire.control import EndMarker
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from kio.schema.errors import ErrorCode
 
-from broker.effects import Token
+from broker.coordination.effects import Token
 from broker.groups.group import Group, State
 from broker.groups.messages import (
     AfterCommit,

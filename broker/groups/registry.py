@@ -4,7 +4,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from broker.effects import Moment
+from broker.coordination.effects import Moment
+from broker.coordination.timers import Timers
 from broker.groups.config import GroupConfig
 from broker.groups.durable import DurableState
 from broker.groups.group import Group, State
@@ -13,7 +14,6 @@ from broker.groups.pending import OffsetKey
 from broker.groups.records import OffsetRecord
 from broker.groups.timer_key import TimerKey
 from broker.groups.usage import Usage
-from broker.timers import Timers
 from contracts.names import owner_of
 
 

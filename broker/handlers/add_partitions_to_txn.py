@@ -14,8 +14,8 @@ from kio.schema.errors import ErrorCode
 
 from broker.coordinators.answering import answering
 from broker.coordinators.shard import now
-from broker.entities import ResponseShape, response_shape
-from broker.topic_names import INTERNAL_TOPICS
+from broker.metadata.topic_names import INTERNAL_TOPICS
+from broker.requests.entities import ResponseShape, response_shape
 from broker.transactions.messages import Producer
 from broker.transactions.state import TopicPartition
 from wire.api_table import ApiKey
@@ -23,7 +23,7 @@ from wire.codec import duration
 
 if TYPE_CHECKING:
     from broker.app import Broker
-    from broker.call import Call
+    from broker.requests.call import Call
 
 _FENCED_FROM: Final = 2
 _BETWEEN_BROKERS_FROM: Final = 4

@@ -9,13 +9,13 @@ Versions: v2 flexible.
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from broker.config_changes import answer_changes
-from broker.topic_configs import Definitions, check_config
+from broker.configs.config_changes import answer_changes
+from broker.configs.topic_configs import Definitions, check_config
 from wire.api_table import ApiKey
 
 if TYPE_CHECKING:
     from broker.app import Broker
-    from broker.call import Call
+    from broker.requests.call import Call
 
 
 def handle(broker: "Broker", call: "Call") -> None:

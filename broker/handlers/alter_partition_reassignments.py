@@ -8,13 +8,13 @@ ListPartitionReassignments tells when they are done.
 from typing import TYPE_CHECKING
 
 from broker.controller.api import OK, Verdict
-from broker.entities import response_shape
+from broker.requests.entities import response_shape
 from wire.api_table import ApiKey
 from wire.codec import duration, milliseconds
 
 if TYPE_CHECKING:
     from broker.app import Broker
-    from broker.call import Call
+    from broker.requests.call import Call
 
 
 def handle(broker: "Broker", call: "Call") -> None:

@@ -1,8 +1,8 @@
 """ApiVersions (18), v0-3.
 
-Behaviour: answers the table of `broker.apis` without what only brokers are served. A version we do not know
-gets the v0 body with error 35 and the table, so that the client can step down. The response header is always
-v0.
+Behaviour: answers the table of `broker.requests.apis` without what only brokers are served. A version we
+do not know gets the v0 body with error 35 and the table, so that the client can step down. The response
+header is always v0.
 Deliberately not done: features and finalized features (none exist); throttling.
 Versions: v1 throttle_time_ms; v3 client software name, flexible (KIP-511).
 """
@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
-from broker.apis import APIS
-from broker.entities import response_shape
+from broker.requests.apis import APIS
+from broker.requests.entities import response_shape
 from wire.api_table import ApiKey
 from wire.codec import duration
 
 if TYPE_CHECKING:
     from broker.app import Broker
-    from broker.call import Call
+    from broker.requests.call import Call
 
 
 @lru_cache

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from broker.payer import Charged
+from broker.requests.payer import Charged
 from contracts import charging
 from wire.faults import MalformedFrame
 
 if TYPE_CHECKING:
     from broker.app import Broker
-    from broker.call import Call
-    from broker.throttling import Debt
+    from broker.requests.call import Call
+    from broker.requests.throttling import Debt
 
 _RATES_CHANGE_MS: Final = 1_000
 """How often a wait is looked at: rates change meanwhile."""

@@ -13,17 +13,17 @@ from uuid import uuid4
 
 from kio.schema.errors import ErrorCode
 
-from broker.config_view import ShownWhenCreated
+from broker.configs.config_view import ShownWhenCreated
+from broker.configs.topic_configs import ConfigFault, check_configs
 from broker.controller.api import CreatedTopic, NewTopic, Verdict
-from broker.entities import ResponseShape, response_shape
-from broker.topic_configs import ConfigFault, check_configs
-from broker.topic_names import INTERNAL_TOPICS, name_fault
+from broker.metadata.topic_names import INTERNAL_TOPICS, name_fault
+from broker.requests.entities import ResponseShape, response_shape
 from wire.api_table import ApiKey
 from wire.codec import duration, milliseconds
 
 if TYPE_CHECKING:
     from broker.app import Broker
-    from broker.call import Call
+    from broker.requests.call import Call
 
 
 class _Refused(Exception):  # noqa: N818 - a verdict

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from broker.entities import ResponseShape, response_shape
 from broker.log.errors import LogError
+from broker.requests.entities import ResponseShape, response_shape
 from contracts.names import owner_of
 from wire.api_table import ApiKey
 from wire.codec import duration
 
 if TYPE_CHECKING:
     from broker.app import Broker
-    from broker.call import Call
+    from broker.requests.call import Call
 
 _HIGH_WATERMARK: Final = -1
 

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 from kio.schema.errors import ErrorCode
 
 from broker.controller.api import DeletedTopicName, DeletionOutcome, Verdict
-from broker.entities import response_shape
-from broker.topic_names import INTERNAL_TOPICS
+from broker.metadata.topic_names import INTERNAL_TOPICS
+from broker.requests.entities import response_shape
 from wire.api_table import ApiKey
 from wire.codec import duration, milliseconds
 
 if TYPE_CHECKING:
     from broker.app import Broker
-    from broker.call import Call
+    from broker.requests.call import Call
 
 
 def handle(broker: "Broker", call: "Call") -> None:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 
-from broker.entities import response_shape
+from broker.requests.entities import response_shape
 from wire.api_table import ApiKey
 from wire.codec import duration
 
 if TYPE_CHECKING:
     from broker.app import Broker
-    from broker.call import Call
+    from broker.requests.call import Call
 
 _NOT_ASKED: Final = -(2**31)
 _CLUSTER_OPERATIONS: Final = sum(1 << bit for bit in (5, 7, 8, 9, 10, 11, 12))

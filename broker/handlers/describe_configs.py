@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
-from broker.config_view import Shown, broker_config_values, default_broker_config_values
-from broker.entities import response_shape
-from broker.resources import BROKER, TOPIC, broker_fault
+from broker.configs.config_view import Shown, broker_config_values, default_broker_config_values
+from broker.configs.resources import BROKER, TOPIC, broker_fault
+from broker.requests.entities import response_shape
 from wire.api_table import ApiKey
 from wire.codec import duration
 
 if TYPE_CHECKING:
     from broker.app import Broker
-    from broker.call import Call
+    from broker.requests.call import Call
 
 
 def handle(broker: "Broker", call: "Call") -> None:

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from broker.entities import ResponseShape, response_shape
 from broker.groups.messages import DescribedGroup
+from broker.requests.entities import ResponseShape, response_shape
 from wire.api_table import ApiKey
 from wire.codec import duration
 
 if TYPE_CHECKING:
     from broker.app import Broker
-    from broker.call import Call
+    from broker.requests.call import Call
 
 DESCRIBED_BYTES_MAX: Final = 4 * 1024 * 1024
 """Of metadata and assignments in one answer; the group that passes it is the last one."""

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
-from broker.entities import ResponseShape, response_shape
 from broker.log.errors import LogError
+from broker.requests.entities import ResponseShape, response_shape
 from wire.api_table import ApiKey
 from wire.codec import duration
 
 if TYPE_CHECKING:
     from broker.app import Broker
-    from broker.call import Call
+    from broker.requests.call import Call
 
 
 def handle(broker: "Broker", call: "Call") -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
-from broker.entities import ResponseShape, response_shape
+from broker.requests.entities import ResponseShape, response_shape
 from broker.transactions.messages import NO_PRODUCER, DescribedTransaction
 from broker.transactions.state import NO_TIMESTAMP, State
 from wire.api_table import ApiKey
@@ -16,7 +16,7 @@ from wire.codec import duration
 
 if TYPE_CHECKING:
     from broker.app import Broker
-    from broker.call import Call
+    from broker.requests.call import Call
 
 
 def handle(broker: "Broker", call: "Call") -> None:

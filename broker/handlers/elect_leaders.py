@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 from kio.schema.errors import ErrorCode
 
 from broker.controller.api import ElectionKind, PartitionName, Verdict
-from broker.entities import ResponseShape, response_shape
+from broker.requests.entities import ResponseShape, response_shape
 from wire.api_table import ApiKey
 from wire.codec import duration, milliseconds
 
 if TYPE_CHECKING:
     from broker.app import Broker
-    from broker.call import Call
+    from broker.requests.call import Call
 
 
 def handle(broker: "Broker", call: "Call") -> None:

@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING
 
 from kio.schema.errors import ErrorCode
 
-from broker import fetch_wire
-from broker.fetch_reply import FetchReply, PartitionRead, error_frame, error_frame_bytes
-from broker.fetch_sessions import NO_SESSION, SessionError
-from broker.fetching import Fetch
-from broker.legacy_fetching import LEGACY_BELOW, LegacyFetch, in_turn
-from broker.payer import FREE_FETCH_REQUEST_BYTES
+from broker.data.fetch_sessions import NO_SESSION, SessionError
+from broker.data.fetching import Fetch
+from broker.data.legacy_fetching import LEGACY_BELOW, LegacyFetch, in_turn
+from broker.frames import fetch_wire
+from broker.frames.fetch_reply import FetchReply, PartitionRead, error_frame, error_frame_bytes
+from broker.requests.payer import FREE_FETCH_REQUEST_BYTES
 
 if TYPE_CHECKING:
     from broker.app import Broker
-    from broker.call import Call
+    from broker.requests.call import Call
 
 
 def handle(broker: "Broker", call: "Call") -> None:

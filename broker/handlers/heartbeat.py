@@ -10,14 +10,14 @@ from kio.schema.errors import ErrorCode
 
 from broker.coordinators.answering import answering
 from broker.coordinators.shard import now
-from broker.entities import response_shape
 from broker.groups.messages import HeartbeatRequest
+from broker.requests.entities import response_shape
 from wire.api_table import ApiKey
 from wire.codec import duration
 
 if TYPE_CHECKING:
     from broker.app import Broker
-    from broker.call import Call
+    from broker.requests.call import Call
 
 
 def handle(broker: "Broker", call: "Call") -> None:

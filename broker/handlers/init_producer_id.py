@@ -14,7 +14,7 @@ from kio.schema.errors import ErrorCode
 
 from broker.coordinators.answering import answering
 from broker.coordinators.shard import now
-from broker.entities import response_shape
+from broker.requests.entities import response_shape
 from broker.transactions.messages import InitRequest, InitResult, Producer
 from broker.transactions.state import NO_PRODUCER_ID
 from wire.api_table import ApiKey
@@ -22,7 +22,7 @@ from wire.codec import duration, milliseconds
 
 if TYPE_CHECKING:
     from broker.app import Broker
-    from broker.call import Call
+    from broker.requests.call import Call
 
 _FENCED_FROM: Final = 4
 

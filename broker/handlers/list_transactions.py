@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from broker.entities import response_shape
+from broker.requests.entities import response_shape
 from broker.transactions.messages import ListedTransaction
 from broker.transactions.state import NO_TIMESTAMP, State
 from wire.api_table import ApiKey
@@ -18,7 +18,7 @@ from wire.codec import duration
 
 if TYPE_CHECKING:
     from broker.app import Broker
-    from broker.call import Call
+    from broker.requests.call import Call
 
 _STATES: Final = {state.label: state for state in State}
 

@@ -17,16 +17,16 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from broker.entities import ResponseShape, response_shape
-from broker.metadata_cache import CachedTopic, MetadataCache
-from broker.topic_names import name_fault
+from broker.metadata.metadata_cache import CachedTopic, MetadataCache
+from broker.metadata.topic_names import name_fault
+from broker.requests.entities import ResponseShape, response_shape
 from contracts.cluster import NO_LEADER, UpdateMetadataPartitionState
 from wire.api_table import ApiKey
 from wire.codec import duration, encode, response_header_size
 
 if TYPE_CHECKING:
     from broker.app import Broker
-    from broker.call import Call
+    from broker.requests.call import Call
 
 _NOT_ASKED: Final = -(2**31)
 _CLUSTER_OPERATIONS: Final = sum(1 << bit for bit in (5, 7, 8, 9, 10, 11, 12))

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from kio.schema.errors import ErrorCode
 
 from broker.coordinators.answering import answering
-from broker.entities import ResponseShape, response_shape
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.records import OffsetAndMetadata
+from broker.requests.entities import ResponseShape, response_shape
 from wire.api_table import ApiKey
 from wire.codec import duration
 
 if TYPE_CHECKING:
     from broker.app import Broker
-    from broker.call import Call
+    from broker.requests.call import Call
 
 _NONE: Final = OffsetAndMetadata(-1, -1, "", -1)
 _Answer: TypeAlias = dict[str, dict[int, tuple[OffsetAndMetadata, ErrorCode]]]

@@ -23,16 +23,16 @@ from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 
-from broker.call import Mute
-from broker.causes import CloseCause
+from broker.frames.produce_wire import PartitionAnswer, ProducePartition, produce_response, scan_produce
 from broker.log.errors import AppendRefused, LogError, StorageFailed
 from broker.log.partition_log import PartitionLog
 from broker.log.payload import Look
 from broker.log.results import AppendOrigin
-from broker.produce_wire import PartitionAnswer, ProducePartition, produce_response, scan_produce
 from broker.replication.partition import ACKS_ALL, Partition
+from broker.requests.call import Mute
+from broker.requests.causes import CloseCause
+from broker.requests.throttling import charge
 from broker.scanning.messages import CheckRecords, Convert, Converted, Failed, Refused, Result
-from broker.throttling import charge
 from contracts.names import SCOPE_LENGTH, owner_of
 from contracts.quota import Direction
 from contracts.specs import FullBehaviour
@@ -44,7 +44,7 @@ from wire.record_walk import RECORD_BYTES_MIN
 
 if TYPE_CHECKING:
     from broker.app import Broker
-    from broker.call import Call
+    from broker.requests.call import Call
 
 _ACKS: Final = (ACKS_ALL, 0, 1)
 _LEGACY_BELOW: Final = 3

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 from kio.schema.errors import ErrorCode
 from kio.static.primitive import i64Timedelta
 
-from broker.causes import CloseCause
-from broker.entities import response_shape
-from broker.sasl import check_plain
+from broker.requests.causes import CloseCause
+from broker.requests.entities import response_shape
+from broker.requests.sasl import check_plain
 from contracts.tracing import TAKES_TRACES
 from wire.api_table import ApiKey
 
 if TYPE_CHECKING:
     from broker.app import Broker
-    from broker.call import Call
+    from broker.requests.call import Call
 
 
 def handle(broker: "Broker", call: "Call") -> None:

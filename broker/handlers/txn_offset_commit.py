@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from broker.coordination.effects import Token
 from broker.coordinators.answering import answering
 from broker.coordinators.shard import Shard, now
-from broker.effects import Token
-from broker.entities import response_shape
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.messages import CommitResult, OffsetToCommit, Producer, TransactionalCommit
+from broker.requests.entities import response_shape
 from wire.api_table import ApiKey
 from wire.codec import duration
 
 if TYPE_CHECKING:
     from broker.app import Broker
-    from broker.call import Call
+    from broker.requests.call import Call
 
 _FIRST_SEQUENCE: Final = 0
 _Errors = dict[tuple[str, int], ErrorCode]

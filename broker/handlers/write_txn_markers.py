@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, Final
 from kio.schema.errors import ErrorCode
 
 from broker.coordinators.answering import answering
-from broker.entities import response_shape
 from broker.groups.messages import Producer
+from broker.requests.entities import response_shape
 from wire.api_table import ApiKey
 from wire.control import EndMarker
 
 if TYPE_CHECKING:
     from broker.app import Broker
-    from broker.call import Call
+    from broker.requests.call import Call
 
 _TIMEOUT_MS: Final = 5_000
 """One partition whose followers are away must not hold back the markers of others for long."""

@@ -14,7 +14,7 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from broker.fetch_wire import FetchPartition
+from broker.frames.fetch_wire import FetchPartition
 from broker.log.results import AppendOrigin
 from broker.replication.partition import Partition
 from wire.batch import WritableBuffer

@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, NamedTuple
 
 from broker.log.partition_log import PartitionLog
+from broker.metadata.znode_paths import ISR_CHANGE_PREFIX, broker_path, state_path
+from broker.metadata.znodes import PartitionState, ZnodeDamaged, decode_state, encode_partitions, encode_state
 from broker.replication.host import IsrChange
 from broker.replication.partition import Partition
-from broker.znode_paths import ISR_CHANGE_PREFIX, broker_path, state_path
-from broker.znodes import PartitionState, ZnodeDamaged, decode_state, encode_partitions, encode_state
 from contracts.tree import (
     ANY_VERSION,
     Check,

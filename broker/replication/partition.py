@@ -16,9 +16,9 @@ from kio.schema.errors import ErrorCode
 from broker.log.errors import AppendRefused
 from broker.log.partition_log import PartitionLog
 from broker.log.results import AppendOrigin, AppendResult
+from broker.metadata.topic_names import INTERNAL_TOPICS
 from broker.replication.host import IsrChange, Joining, NotLeader, PartitionHost
 from broker.replication.remote import UNKNOWN_OFFSET, FollowerLink, RemoteReplica
-from broker.topic_names import INTERNAL_TOPICS
 from contracts.cluster import NO_LEADER, LeaderAndIsrPartitionState
 from contracts.names import owner_of
 from wire.batch import WritableBuffer

@@ -7,10 +7,8 @@ from typing import Final, Protocol
 
 from kio.schema.errors import ErrorCode
 
-from broker.call import Call, Channel
-from broker.causes import CloseCause
-from broker.fetch_reply import FetchReply, PartitionRead, error_frame
-from broker.fetch_wire import FetchPartition, FetchScan
+from broker.frames.fetch_reply import FetchReply, PartitionRead, error_frame
+from broker.frames.fetch_wire import FetchPartition, FetchScan
 from broker.log.errors import LogError, OffsetOutOfRange
 from broker.replication.remote import FollowerLink
 from broker.replication.replicas import Replicas
@@ -22,7 +20,9 @@ from broker.replication.sessions import (
     SessionRefused,
 )
 from broker.replication.throttle import ReplicationThrottle
-from broker.sasl import PeerBroker
+from broker.requests.call import Call, Channel
+from broker.requests.causes import CloseCause
+from broker.requests.sasl import PeerBroker
 from contracts.cluster import LiveBroker
 from wire.api_table import ApiKey
 

@@ -5,11 +5,10 @@ import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
-from broker.call import Channel
 from broker.config import BrokerConfig
-from broker.flusher import Flusher
+from broker.log.flusher import Flusher
 from broker.log.partition_log import PartitionLog
-from broker.metadata_cache import MetadataCache
+from broker.metadata.metadata_cache import MetadataCache
 from broker.replication.fetcher import Fetcher
 from broker.replication.healing import Healing
 from broker.replication.isr_writer import IsrWriter
@@ -21,7 +20,8 @@ from broker.replication.replica_fetch import ReplicaFetches
 from broker.replication.replicas import Replicas
 from broker.replication.sessions import ReplicaSessions
 from broker.replication.throttle import FOLLOWER, LEADER, ReplicationThrottle
-from broker.sasl import PeerBroker
+from broker.requests.call import Channel
+from broker.requests.sasl import PeerBroker
 from contracts.cluster import LiveBroker
 from contracts.tree import Tree
 from runtime.kafka_client import plain_token

@@ -10,7 +10,7 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from broker.fetch_wire import FetchPartition, FetchScan
+from broker.frames.fetch_wire import FetchPartition, FetchScan
 from broker.replication.remote import FollowerLink
 
 INITIAL_EPOCH: Final = 0

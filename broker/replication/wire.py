@@ -7,8 +7,8 @@ import struct
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from broker.fetch_wire import FetchPartition
-from broker.produce_wire import read_string
+from broker.frames.fetch_wire import FetchPartition
+from broker.frames.produce_wire import read_string
 from wire.codec import MalformedFrame
 
 FETCH_VERSION: Final = 11

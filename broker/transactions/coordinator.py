@@ -1,9 +1,9 @@
 """The transaction coordinator of one partition of `__transaction_state`: requests and time in, effects out.
 
-The contract with the shard around it is `broker.effects`. A transaction is decided when its Prepare record is
-committed; from then on its markers are written until every partition has one, by this coordinator or the
-next, and the Complete record says so. While a record of an id is on its way, others must come again
-(CONCURRENT_TRANSACTIONS).
+The contract with the shard around it is `broker.coordination.effects`. A transaction is decided when its
+Prepare record is committed; from then on its markers are written until every partition has one, by this
+coordinator or the next, and the Complete record says so. While a record of an id is on its way, others must
+come again (CONCURRENT_TRANSACTIONS).
 Source: Kafka TransactionCoordinator, TransactionStateManager (3.9), KIP-98, KIP-360, KIP-890 part 1.
 """
 
@@ -12,8 +12,8 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from broker.effects import Batch, Moment, Reply, Token
-from broker.timers import Timers
+from broker.coordination.effects import Batch, Moment, Reply, Token
+from broker.coordination.timers import Timers
 from broker.transactions.batches import encode_batch
 from broker.transactions.config import TransactionConfig
 from broker.transactions.failures import failure_of, failure_replies

@@ -4,7 +4,7 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from broker.effects import Reply
+from broker.coordination.effects import Reply
 from broker.transactions.messages import AfterAdd, AfterDecision, AfterInit, Append, InitResult
 
 _ERRORS: Final = {

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 from kio.schema.errors import ErrorCode
 
-from broker import effects
-from broker.effects import Moment, Reply, Token
+from broker.coordination import effects
+from broker.coordination.effects import Moment, Reply, Token
 from broker.transactions.records import TransactionRecord
 from broker.transactions.state import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, State, TopicPartition
 

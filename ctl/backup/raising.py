@@ -12,9 +12,9 @@ from uuid import UUID
 
 import msgspec
 
-from broker import znode_paths as paths
-from broker.topic_names import INTERNAL_CONFIGS, INTERNAL_TOPICS
-from broker.znodes import (
+from broker.metadata import znode_paths as paths
+from broker.metadata.topic_names import INTERNAL_CONFIGS, INTERNAL_TOPICS
+from broker.metadata.znodes import (
     Assignment,
     PartitionState,
     TopicNode,

@@ -15,8 +15,8 @@ from typing import Final, NamedTuple
 from sqlalchemy.exc import SQLAlchemyError
 
 from broker.log.log_directory import LOCK
-from broker.znode_paths import CLUSTER_ID, TOPICS
-from broker.znodes import ZnodeDamaged
+from broker.metadata.znode_paths import CLUSTER_ID, TOPICS
+from broker.metadata.znodes import ZnodeDamaged
 from contracts.tree import TreeConflict, TreeUnavailable
 from contracts.units import counted
 from ctl.backup.archive import ArchiveFault, ArchiveReader

@@ -11,8 +11,8 @@ from typing import IO, Final
 
 from sqlalchemy import Connection
 
-from broker.znode_paths import TOPICS
-from broker.znodes import ZnodeDamaged
+from broker.metadata.znode_paths import TOPICS
+from broker.metadata.znodes import ZnodeDamaged
 from contracts.tree import TreeUnavailable
 from contracts.units import counted
 from ctl.backup.archive import ArchiveWriter

@@ -14,8 +14,8 @@ from kio.schema.describe_log_dirs.v2.request import DescribeLogDirsRequest
 from kio.schema.errors import ErrorCode
 from kio.schema.metadata.v9.request import MetadataRequest
 
-from broker.znode_paths import BROKER_IDS, broker_path
-from broker.znodes import ZnodeDamaged, decode_registration
+from broker.metadata.znode_paths import BROKER_IDS, broker_path
+from broker.metadata.znodes import ZnodeDamaged, decode_registration
 from contracts.tree import TreeUnavailable
 from ctl.cluster_client import Cluster, Reach
 from ctl.errors import CommandError

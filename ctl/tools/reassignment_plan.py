@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from broker.assignment import TooFewBrokers, assign_replicas
+from broker.controller.assignment import TooFewBrokers, assign_replicas
 from ctl.errors import CommandError, usage
 from ctl.tools.partitions import PartitionRow
 
@@ -65,7 +65,7 @@ def topics_of(text: str, name: str) -> list[str]:
 
 
 class Draw(NamedTuple):
-    """Where the assignment of one topic begins (`broker.assignment`)."""
+    """Where the assignment of one topic begins (`broker.controller.assignment`)."""
 
     start: int
     shift: int

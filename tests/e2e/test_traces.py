@@ -162,7 +162,7 @@ def test_a_process_without_traces_has_loaded_nothing_of_them(stack: Stack, trace
         assert "portico_spans" not in portico(stack, "metrics", process).stdout
 
 
-@pytest.mark.parametrize("module", ["gateway.app", "broker.__main__", "broker.reporting"])
+@pytest.mark.parametrize("module", ["gateway.app", "broker.__main__", "broker.control.reporting"])
 def test_gateways_and_brokers_do_not_even_import_its_interface(module: str) -> None:
     program = f"import {module}, sys; sys.exit(sum(name.startswith('opentelemetry') for name in sys.modules))"
     assert subprocess.run([sys.executable, "-c", program], cwd=ROOT, timeout=60).returncode == 0

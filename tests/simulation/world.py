@@ -24,7 +24,7 @@ from unittest import mock
 
 import structlog
 
-import broker.cluster
+import broker.cluster.member
 import broker.log.manager
 import runtime.clock
 from runtime.kafka_client import KafkaUnavailable
@@ -488,7 +488,7 @@ def _simulated(world: World) -> Iterator[None]:
     structlog.configure(processors=[world.log], cache_logger_on_first_use=False)
     with (
         mock.patch.object(runtime.clock, "time", VirtualTime(world.loop)),
-        mock.patch.object(broker.cluster, "open_tree", tree_of),
+        mock.patch.object(broker.cluster.member, "open_tree", tree_of),
         mock.patch.object(broker.log.manager, "machine_boot_id", boot_id_of),
         mock.patch.object(os, "fdatasync", synced),
         mock.patch.object(os, "fsync", synced),

@@ -14,9 +14,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
-from broker.causes import CloseCause
 from broker.config import BrokerConfig
 from broker.groups.config import GroupConfig
+from broker.requests.causes import CloseCause
 from broker.transactions.config import TransactionConfig
 from contracts.specs import Limits
 from contracts.units import format_bytes
@@ -59,14 +59,14 @@ CONSTANTS: Final[dict[str, tuple[str, ...]]] = {
     "wire.compression": ("PAYLOAD_BYTES_MAX",),
     "wire.legacy.message_set": ("MESSAGES_MAX",),
     "wire.legacy.conversion": ("RECORDS_DOWN_MAX", "PAYLOAD_DOWN_MAX", "RECORDS_PER_STEP"),
-    "broker.legacy_fetching": ("ANSWER_BYTES_MAX",),
+    "broker.data.legacy_fetching": ("ANSWER_BYTES_MAX",),
     "broker.log.payload": ("SAMPLE_EVERY",),
     "broker.scanning.scanner": ("IN_PROCESS_MAX",),
     "broker.scanning.bench": ("BEGUN_MAX",),
-    "broker.connection": ("STALLED_MS_MIN",),
+    "broker.net.connection": ("STALLED_MS_MIN",),
     "broker.handlers.describe_groups": ("DESCRIBED_BYTES_MAX",),
-    "broker.payer": ("FREE_FETCH_REQUEST_BYTES",),
-    "broker.fetch_sessions": ("PARTITIONS_CACHED_MAX",),
+    "broker.requests.payer": ("FREE_FETCH_REQUEST_BYTES",),
+    "broker.data.fetch_sessions": ("PARTITIONS_CACHED_MAX",),
     "broker.coordinators.producer_id_rates": ("IDS_PER_S", "IDS_AT_ONCE"),
     "broker.log.producer_state": ("PRODUCERS_MAX",),
     "broker.log.segment": ("SMALL_SEGMENT_BYTES",),

@@ -83,14 +83,14 @@ def test_lock_files_name_no_host() -> None:
 
 
 def test_every_process_serves_a_table_and_every_row_has_a_handler() -> None:
-    from broker.apis import APIS
+    from broker.requests.apis import APIS
 
     for row in APIS.values():
         assert (ROOT / "broker" / "handlers" / f"{row.module}.py").exists(), row
 
 
 def test_the_broker_serves_whatever_the_gateway_offers() -> None:
-    from broker.apis import APIS as BROKER
+    from broker.requests.apis import APIS as BROKER
     from gateway.apis import APIS as OFFERED
     from gateway.apis import Mode
 

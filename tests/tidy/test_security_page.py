@@ -8,9 +8,9 @@ from typing import Final
 
 import pytest
 
-from broker.causes import CloseCause
-from broker.group_lag import GroupLag
-from broker.metrics import BrokerMetrics
+from broker.monitoring.group_lag import GroupLag
+from broker.monitoring.metrics import BrokerMetrics
+from broker.requests.causes import CloseCause
 from gateway.causes import DisconnectCause
 from tests.tidy.bounds_tables import (
     BEGIN,
@@ -146,7 +146,7 @@ def _makers(tree: ast.Module) -> Iterator[tuple[str, tuple[str, str]]]:
 
 def _broker_gauges() -> Iterator[str]:
     """Names that `register_gauges` puts into the tables of a broker's metrics."""
-    for node in ast.walk(ast.parse((ROOT / "broker" / "gauges.py").read_text())):
+    for node in ast.walk(ast.parse((ROOT / "broker" / "monitoring" / "gauges.py").read_text())):
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
             key = node.targets[0].slice
             if isinstance(key, ast.Constant):

@@ -34,8 +34,8 @@ from broker.controller.api import (
 )
 from broker.controller.config import InternalTopic
 from broker.controller.effects import Answer, Commit, Effect, Note, Send
-from broker.znode_paths import CONTROLLER_EPOCH, LOG_DIR_EVENT_PREFIX, TOPICS
-from broker.znodes import Assignment, TopicNode, decode_state, decode_topic, encode_log_dir_event
+from broker.metadata.znode_paths import CONTROLLER_EPOCH, LOG_DIR_EVENT_PREFIX, TOPICS
+from broker.metadata.znodes import Assignment, TopicNode, decode_state, decode_topic, encode_log_dir_event
 from contracts.cluster import (
     Command,
     ControlledShutdownRequest,

@@ -6,8 +6,8 @@ import time
 from contextlib import closing
 from pathlib import Path
 
-from broker import znode_paths as paths
-from broker.znodes import encode_kept_until
+from broker.metadata import znode_paths as paths
+from broker.metadata.znodes import encode_kept_until
 from ctl.backup.tree_nodes import TreeNode, write_file
 from runtime.clock import epoch_ms
 from tests.integration.broker.process import BrokerProcess

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from kio.static.primitive import i32Timedelta
 
-from broker.apis import APIS
+from broker.requests.apis import APIS
 from tests.integration.broker.process import BrokerProcess
 from tests.integration.broker.raw import RawClient, batch, create_topic, fetch_request, produce, request
 from tests.unit.wire.malformed import batch_of, record

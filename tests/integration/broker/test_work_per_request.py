@@ -18,7 +18,7 @@ import pytest
 
 from broker.app import Broker
 from broker.config import BrokerConfig
-from broker.server import Server
+from broker.net.server import Server
 from runtime.pacing import Pacing
 from tests.integration.broker.raw import RawClient, batch, create_topic, fetch_request, produce_body, request
 from traffic.turns import QUANTUM_ALONE_NS, Turn

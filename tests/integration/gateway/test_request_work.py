@@ -14,7 +14,7 @@ from typing import Any, Final
 import pytest
 from structlog.testing import capture_logs
 
-import broker.server
+import broker.net.server
 import gateway.session.mapped
 from ctl.bench.one_loop import Pair, Turn, metered, running_pair
 from ctl.bench.request_shapes import Filling, Shape, hostile_request, largest_request
@@ -95,7 +95,7 @@ async def listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
     """A pair whose instance has address lists for half of the names that are asked for."""
     lists = {f"n{number}": ("10.9.8.0/24",) for number in range(0, 4 * ENTRIES, 2)}
     lists |= {f"topic-{number}": ("10.9.8.0/24",) for number in range(0, TOPICS, 2)}
-    for module in (broker.server, gateway.session.mapped):
+    for module in (broker.net.server, gateway.session.mapped):
         decode = module.decode
         monkeypatch.setattr(module, "decode", lambda *a, _decode=decode, **k: counted(_decode(*a, **k)))
     with capture_logs():

@@ -7,7 +7,7 @@ import pytest
 from kazoo.exceptions import NoAuthError
 from kazoo.security import OPEN_ACL_UNSAFE
 
-from broker import znode_paths
+from broker.metadata import znode_paths
 from contracts import masters
 from contracts.tree import Create, Delete, SetData, TreeUnavailable
 from runtime.tree.access import TOP_LEVEL, Access, take_over

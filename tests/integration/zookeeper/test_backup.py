@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from broker import znode_paths as paths
-from broker.znodes import decode_controller_epoch
+from broker.metadata import znode_paths as paths
+from broker.metadata.znodes import decode_controller_epoch
 from contracts.tree import Create
 from ctl.backup.places import Named, Places, find_places
 from ctl.backup.raising import EPOCHS_AHEAD

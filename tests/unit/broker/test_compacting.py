@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.compacting import Compacting
 from broker.log.partition_log import PartitionLog
+from broker.upkeep.compacting import Compacting
 from tests.unit.broker_log.builders import NOW_MS, new_log_in, open_manager
 from tests.unit.broker_log.compaction.compacted_log import COMPACT, layout, roll, write
 

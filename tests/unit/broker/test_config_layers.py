@@ -1,11 +1,11 @@
 """Which layer a config's value comes from."""
 
-from broker.config_layers import (
+from broker.configs.config_layers import (
     BROKER_DEFINITIONS,
     ConfigLayers,
     default_min_insync_replicas,
 )
-from broker.topic_configs import DEFINITIONS, ConfigSource
+from broker.configs.topic_configs import DEFINITIONS, ConfigSource
 
 _NOTHING = ConfigLayers({}, {}, {})
 

@@ -7,12 +7,12 @@ from uuid import uuid4
 
 import pytest
 
-from broker import znode_paths
-from broker.config_writer import BROKERS, TOPICS, ConfigChange, ConfigWriter
+from broker.configs.config_writer import BROKERS, TOPICS, ConfigChange, ConfigWriter
+from broker.configs.topic_configs import ConfigFault
 from broker.controller.api import OK, ConfigEntity
-from broker.metadata_cache import MetadataCache
-from broker.topic_configs import ConfigFault
-from broker.znodes import decode_config, decode_config_change, encode_config
+from broker.metadata import znode_paths
+from broker.metadata.metadata_cache import MetadataCache
+from broker.metadata.znodes import decode_config, decode_config_change, encode_config
 from contracts.cluster import UpdateMetadataRequest, UpdateMetadataTopicState
 from contracts.tree import Create, Op, SetData
 from tests.memory_tree import MemoryEnsemble, MemoryTree

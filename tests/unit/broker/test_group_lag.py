@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker import group_lag
-from broker.group_lag import NAMED_PER_INSTANCE, GroupLag, Lags, shown_name, told
+from broker.monitoring import group_lag
+from broker.monitoring.group_lag import NAMED_PER_INSTANCE, GroupLag, Lags, shown_name, told
 
 A, B = "iaaaaaaaaaaa", "ibbbbbbbbbbb"
 

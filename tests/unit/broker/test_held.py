@@ -1,6 +1,6 @@
 """Who is kept from expiring."""
 
-from broker.held import HeldInstances
+from broker.control.held import HeldInstances
 
 MINE = "iaaaaaaaaaaa.orders"
 THEIRS = "ibbbbbbbbbbb.orders"

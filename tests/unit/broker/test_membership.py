@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from broker import znode_paths
-from broker.earlier_session import EarlierSession
-from broker.membership import BrokerIdTaken, ForeignCluster, Membership
-from broker.znodes import Registration, decode_registration
+from broker.cluster.earlier_session import EarlierSession
+from broker.cluster.membership import BrokerIdTaken, ForeignCluster, Membership
+from broker.metadata import znode_paths
+from broker.metadata.znodes import Registration, decode_registration
 from contracts.tree import Create, TreeUnavailable
 from tests.memory_tree import MemoryEnsemble, MemoryTree
 from tests.tree_conformance import eventually

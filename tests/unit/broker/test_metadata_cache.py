@@ -3,7 +3,7 @@
 from typing import Any
 from uuid import UUID, uuid4
 
-from broker.metadata_cache import MetadataCache, MetadataChange
+from broker.metadata.metadata_cache import MetadataCache, MetadataChange
 from contracts.cluster import (
     DeletedTopic,
     LiveBroker,

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from broker.outbox import Outbox, PeerGone
+from broker.net.outbox import Outbox, PeerGone
 
 
 class _Slice(NamedTuple):

@@ -1,6 +1,6 @@
 """Who pays for a connection, what its first frames wait for, and what frames that go wrong cost."""
 
-from broker.payer import FREE_FETCH_REQUEST_BYTES, Charged, Payer
+from broker.requests.payer import FREE_FETCH_REQUEST_BYTES, Charged, Payer
 from contracts.quota import InstanceTraffic
 from contracts.specs import InstanceSpec, InstanceState
 from traffic.flow import BURST_MS

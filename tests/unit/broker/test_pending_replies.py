@@ -2,8 +2,8 @@
 
 from typing import Any, cast
 
-from broker.call import Call, Ready
-from broker.pending_replies import PendingReplies
+from broker.net.pending_replies import PendingReplies
+from broker.requests.call import Call, Ready
 from wire.codec import RequestHeader
 
 

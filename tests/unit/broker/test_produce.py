@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from broker.handlers import produce
-from broker.metrics import BrokerMetrics
+from broker.monitoring.metrics import BrokerMetrics
 from tests.integration.broker.raw import batch, produce_body
 from tests.unit.replication.world import CONFIG, TOPIC, Call, Node, World
 from traffic.point import TrafficPoint

@@ -7,12 +7,12 @@ import prometheus_client
 import pytest
 from prometheus_client.registry import CollectorRegistry
 
-from broker.causes import CloseCause
 from broker.config import BrokerConfig
-from broker.metrics import BrokerMetrics
-from broker.rate_limited import RateLimitedLog
-from broker.sasl import PeerBroker, check_plain, client_of, peer_broker
-from broker.topic_names import name_fault
+from broker.metadata.topic_names import name_fault
+from broker.monitoring.metrics import BrokerMetrics
+from broker.net.rate_limited import RateLimitedLog
+from broker.requests.causes import CloseCause
+from broker.requests.sasl import PeerBroker, check_plain, client_of, peer_broker
 
 
 @pytest.mark.parametrize(

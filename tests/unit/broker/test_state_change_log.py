@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from uuid import UUID
 
-from broker.state_change_log import FILE_NAME, FILES_KEPT, StateChangeLog
+from broker.cluster.state_change_log import FILE_NAME, FILES_KEPT, StateChangeLog
 from contracts.cluster import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,

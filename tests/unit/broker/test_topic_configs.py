@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.topic_configs import (
+from broker.configs.topic_configs import (
     DEFINITIONS,
     ConfigFault,
     Operation,

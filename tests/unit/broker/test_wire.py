@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.static.primitive import i32Timedelta
 
-from broker import fetch_wire
-from broker.fetch_wire import scan_fetch
+from broker.frames import fetch_wire
+from broker.frames.fetch_wire import scan_fetch
+from broker.frames.produce_wire import PartitionAnswer, produce_response, scan_produce
 from broker.log.txn_index import AbortedTransaction
-from broker.produce_wire import PartitionAnswer, produce_response, scan_produce
 from tests.integration.broker.raw import request
 from wire.codec import MalformedFrame, decode_response, encode, framed_request
 

@@ -5,9 +5,9 @@ from uuid import UUID
 
 import pytest
 
-from broker import znodes
-from broker.znode_paths import partition_of_state_path, state_path
-from broker.znodes import (
+from broker.metadata import znodes
+from broker.metadata.znode_paths import partition_of_state_path, state_path
+from broker.metadata.znodes import (
     Assignment,
     PartitionState,
     Registration,

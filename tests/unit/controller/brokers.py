@@ -6,11 +6,11 @@ from types import SimpleNamespace
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from broker.commands import CommandReceiver
+from broker.cluster.commands import CommandReceiver
 from broker.log.config import LogConfig
 from broker.log.errors import StorageFailed
 from broker.log.offsets import LogOffsets
-from broker.metadata_cache import MetadataCache
+from broker.metadata.metadata_cache import MetadataCache
 from broker.replication.manager import ReplicaManager
 from broker.replication.partition import Partition
 from broker.replication.replicas import Replicas

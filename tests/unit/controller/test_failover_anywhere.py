@@ -14,13 +14,13 @@ from broker.controller.events import (
     DeleteTopics,
     Event,
 )
-from broker.znode_paths import (
+from broker.metadata.znode_paths import (
     DELETE_TOPICS,
     LEFTOVER_REPLICAS,
     PREFERRED_REPLICA_ELECTION,
     REASSIGN_PARTITIONS,
 )
-from broker.znodes import Assignment, encode_partitions, encode_reassignment
+from broker.metadata.znodes import Assignment, encode_partitions, encode_reassignment
 from contracts.cluster import ControlledShutdownRequest
 from tests.unit.controller.world import World
 

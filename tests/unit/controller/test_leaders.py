@@ -7,8 +7,8 @@ from kio.schema.errors import ErrorCode
 
 from broker.controller.api import NewTopic, Verdict
 from broker.controller.events import CreateTopics, ElectionKind, ElectLeaders, Tick
-from broker.znode_paths import LOG_DIR_EVENT_PREFIX
-from broker.znodes import encode_log_dir_event
+from broker.metadata.znode_paths import LOG_DIR_EVENT_PREFIX
+from broker.metadata.znodes import encode_log_dir_event
 from contracts.tree import Create
 from tests.unit.controller.world import World
 

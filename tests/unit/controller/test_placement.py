@@ -11,7 +11,7 @@ from broker.controller.api import NewPartitions, NewTopic
 from broker.controller.config import ControllerConfig
 from broker.controller.context import BrokerRecord, ControllerContext, PartitionRecord, TopicRecord
 from broker.controller.placement import PARTITIONS_PER_TOPIC_MAX, Placement, Refused
-from broker.znodes import Assignment
+from broker.metadata.znodes import Assignment
 from contracts.cluster import LiveBroker
 from contracts.specs import Limits
 

@@ -19,7 +19,7 @@ from broker.controller.events import (
     ElectLeaders,
     Tick,
 )
-from broker.znode_paths import CONTROLLER
+from broker.metadata.znode_paths import CONTROLLER
 from contracts.cluster import ControlledShutdownRequest
 from tests.unit.controller.test_failover_anywhere import assert_at_rest
 from tests.unit.controller.world import World

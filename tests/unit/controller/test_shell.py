@@ -8,13 +8,13 @@ from uuid import uuid4
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker.controller import channel
+from broker.cluster import controller_channel as channel
+from broker.cluster.controller import Controller
+from broker.cluster.state_change_log import StateChangeLog
 from broker.controller.api import DeletedTopicName, ElectionKind, NewTopic
 from broker.controller.config import ControllerConfig
-from broker.controller.shell import Controller
-from broker.state_change_log import StateChangeLog
-from broker.znode_paths import CONTROLLER, PERSISTENT_PATHS, TOPICS, broker_path
-from broker.znodes import Registration, encode_registration
+from broker.metadata.znode_paths import CONTROLLER, PERSISTENT_PATHS, TOPICS, broker_path
+from broker.metadata.znodes import Registration, encode_registration
 from contracts.cluster import (
     Command,
     CommandResponse,
@@ -202,7 +202,7 @@ async def test_an_operator_may_depose_the_controller(cluster: Cluster) -> None:
 async def test_a_broker_that_cannot_be_reached_delays_answers_a_little_and_hears_later(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker.controller.shell._OTHERS_TOLD_S", 0.05)
+    monkeypatch.setattr("broker.cluster.controller._OTHERS_TOLD_S", 0.05)
     first, second = await cluster.start()
     second.is_reachable = False
     del second.told[:]

@@ -5,7 +5,7 @@ from uuid import UUID
 from broker.controller.api import NewTopic
 from broker.controller.effects import Commit, Note, Send
 from broker.controller.events import ControlledShutdown, CreateTopics
-from broker.znode_paths import CONTROLLER_EPOCH
+from broker.metadata.znode_paths import CONTROLLER_EPOCH
 from contracts.cluster import ControlledShutdownRequest
 from contracts.tree import Check
 from tests.unit.controller.world import World

@@ -29,7 +29,7 @@ from broker.controller.effects import (
     Watch,
 )
 from broker.controller.events import Answered, Changed, Elected, Event, Resigned
-from broker.znode_paths import (
+from broker.metadata.znode_paths import (
     CONFIG_CHANGE_PREFIX,
     CONTROLLER,
     CONTROLLER_EPOCH,
@@ -40,7 +40,7 @@ from broker.znode_paths import (
     topic_config_path,
     topic_path,
 )
-from broker.znodes import (
+from broker.metadata.znodes import (
     PartitionState,
     Registration,
     TopicNode,

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
+from broker.coordination.effects import Token
 from broker.coordinators import shard as shard_module
 from broker.coordinators.groups import GroupCoordinators
+from broker.coordinators.java_hash import partition_for
 from broker.coordinators.shard import Shard, now
-from broker.effects import Token
 from broker.groups.batches import encode_batch
 from broker.groups.config import GroupConfig
 from broker.groups.coordinator import GroupCoordinator
@@ -28,7 +29,6 @@ from broker.groups.messages import (
     OffsetToCommit,
 )
 from broker.groups.records import OFFSETS_TOPIC, OffsetAndMetadata, OffsetRecord
-from broker.java_hash import partition_for
 from broker.log.results import AppendOrigin
 from broker.replication.partition import Partition
 from tests.unit.coordinators.world import FOLLOWER, ME, PARTITIONS, Disk, until

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from broker.coordinators.producer_ids import BLOCK_SIZE, ProducerIds
-from broker.znode_paths import PRODUCER_ID_BLOCK
-from broker.znodes import encode_producer_id_block
+from broker.metadata.znode_paths import PRODUCER_ID_BLOCK
+from broker.metadata.znodes import encode_producer_id_block
 from contracts.tree import Create, Node, TreeUnavailable
 from runtime.tree.local import LocalTree
 from tests.unit.coordinators.world import until

@@ -8,7 +8,7 @@ from uuid import NAMESPACE_DNS, UUID, uuid5
 
 from broker.log.config import LogConfig
 from broker.log.manager import LogManager
-from broker.metadata_cache import MetadataCache
+from broker.metadata.metadata_cache import MetadataCache
 from broker.replication.manager import ReplicaManager
 from broker.replication.partition import Partition
 from broker.replication.remote import FollowerLink

@@ -7,9 +7,9 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker import znode_paths as paths
-from broker.topic_names import OFFSETS_TOPIC
-from broker.znodes import (
+from broker.metadata import znode_paths as paths
+from broker.metadata.topic_names import OFFSETS_TOPIC
+from broker.metadata.znodes import (
     Assignment,
     PartitionState,
     TopicNode,

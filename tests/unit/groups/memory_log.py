@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from broker.effects import Moment
+from broker.coordination.effects import Moment
 from broker.groups.messages import Append
 from broker.groups.records import Record
 from wire import batch

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from broker.coordinators.java_hash import java_hash, partition_for
 from broker.groups.records import (
     GroupMetadata,
     GroupRecord,
@@ -17,7 +18,6 @@ from broker.groups.records import (
     encode_key,
     encode_value,
 )
-from broker.java_hash import java_hash, partition_for
 
 _text = st.text(max_size=20)
 _i32 = st.integers(-(2**31), 2**31 - 1)

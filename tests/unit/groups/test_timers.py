@@ -3,8 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from broker.coordination.timers import Timers
 from broker.groups.timer_key import TimerKey
-from broker.timers import Timers
 
 
 def _key(name: str) -> TimerKey:

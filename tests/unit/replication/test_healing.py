@@ -10,8 +10,8 @@ from kio.schema.errors import ErrorCode
 
 from broker.log.damage import Damage, DamageKind
 from broker.log.errors import RecordsDamaged
+from broker.metadata.znodes import PartitionState, encode_state
 from broker.replication.healing import Healing
-from broker.znodes import PartitionState, encode_state
 from contracts.tree import TreeUnavailable
 from tests.unit.replication.world import LAG_MAX_MS, TOPIC, World
 

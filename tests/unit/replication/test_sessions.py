@@ -5,7 +5,7 @@ from itertools import count
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker.fetch_wire import FetchPartition, FetchScan
+from broker.frames.fetch_wire import FetchPartition, FetchScan
 from broker.replication.remote import FollowerLink
 from broker.replication.sessions import ReplicaSession, ReplicaSessions, SessionRefused
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from broker.fetch_wire import FetchPartition, partition_head, response_head, scan_fetch, topic_head
+from broker.frames.fetch_wire import FetchPartition, partition_head, response_head, scan_fetch, topic_head
 from broker.log.txn_index import AbortedTransaction
 from broker.replication import wire
 from wire.codec import MalformedFrame, decode, parse_request_header, request_class

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from broker.fetch_wire import scan_fetch
+from broker.frames.fetch_wire import scan_fetch
 from broker.log.config import LogConfig
 from broker.log.manager import LogManager
 from broker.log.payload import records_of
@@ -25,7 +25,7 @@ from broker.replication.replica_fetch import ReplicaFetches
 from broker.replication.replicas import Replicas
 from broker.replication.sessions import ReplicaSessions
 from broker.replication.throttle import FOLLOWER, LEADER, ReplicationThrottle
-from broker.sasl import PeerBroker
+from broker.requests.sasl import PeerBroker
 from contracts.cluster import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,

@@ -5,7 +5,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from broker.effects import Moment
+from broker.coordination.effects import Moment
 from broker.transactions.config import TransactionConfig
 from broker.transactions.coordinator import TransactionCoordinator
 from broker.transactions.messages import (

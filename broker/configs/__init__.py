@@ -1,0 +1,1 @@
+"""Configs of topics and brokers: definitions, layers, reading and changing them."""

@@ -1,0 +1,1 @@
+"""What is exchanged with the control plane: specs, holdings, traffic."""

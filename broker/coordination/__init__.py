@@ -1,0 +1,1 @@
+"""What the cores of groups and transactions share. Pure."""

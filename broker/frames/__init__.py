@@ -1,0 +1,1 @@
+"""Layouts of Produce and Fetch, scanned and written without decoding them."""

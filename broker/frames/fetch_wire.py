@@ -1,0 +1,208 @@
+"""Fetch v0-11 on the wire. Pure.
+
+The response is a header part, then per partition a header part and the record slice, so that records can
+leave
+by sendfile. Source: Kafka FetchRequest.json, FetchResponse.json.
+"""
+
+import struct
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from broker.frames.produce_wire import read_count, read_string
+from wire.api_table import ApiKey
+from wire.codec import MalformedFrame
+from wire.faults import TooManyEntries
+from wire.request_bounds import bound_of
+
+if TYPE_CHECKING:
+    from broker.log.txn_index import AbortedTransaction
+
+_I16: Final = struct.Struct(">h")
+_I32: Final = struct.Struct(">i")
+_HEAD_V0: Final = struct.Struct(">iii")
+_HEAD_V3: Final = struct.Struct(">iiii")
+_HEAD_V4: Final = struct.Struct(">iiiib")
+_SESSION: Final = struct.Struct(">ii")
+_PARTITION_V4: Final = struct.Struct(">iqi")
+_PARTITION_V5: Final = struct.Struct(">iqqi")
+_PARTITION_V9: Final = struct.Struct(">iiqqi")
+_ANSWER_V0: Final = struct.Struct(">ihq")
+_ANSWER_V4: Final = struct.Struct(">ihqq")
+_ANSWER_V5: Final = struct.Struct(">ihqqq")
+_ABORTED: Final = struct.Struct(">qq")
+NULL: Final = _I32.pack(-1)
+EMPTY: Final = _I32.pack(0)
+NO_PREFERRED_REPLICA: Final = _I32.pack(-1)
+PREFERRED_REPLICA_FROM: Final = 11
+_NO_LIMIT: Final = 2**31 - 1
+CLIENT_ENTRIES_MAX: Final = bound_of(ApiKey.FETCH).entries_max
+"""Topics and partitions of one request of a consumer, and partitions of one of its sessions."""
+_OF_REPLICA_MAX: Final = 20_000
+"""The same of a broker that follows: as many replicas as one has."""
+
+
+class FetchPartition(NamedTuple):
+    """What a request asks of one partition."""
+
+    topic: str
+    partition: int
+    current_leader_epoch: int
+    """-1: not checked."""
+    fetch_offset: int
+    max_bytes: int
+    log_start_offset: int = -1
+    """Of the replica that fetches (v9 and later here); consumers have none."""
+
+
+class FetchScan(NamedTuple):
+    """A scanned request."""
+
+    replica_id: int
+    """A broker that follows, or below 0 a consumer."""
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    isolation_level: int
+    session_id: int
+    session_epoch: int
+    partitions: list[FetchPartition]
+    forgotten: list[tuple[str, int]]
+
+
+def scan_fetch(frame: memoryview, at: int, api_version: int) -> FetchScan:
+    """Scan the body that begins at `at`. Raises: MalformedFrame."""
+    try:
+        return _scan(frame, at, api_version)
+    except struct.error as error:
+        raise MalformedFrame(f"a Fetch request ends early: {error}") from error
+
+
+def _scan(frame: memoryview, at: int, api_version: int) -> FetchScan:
+    max_bytes, isolation_level = _NO_LIMIT, 0
+    if api_version >= 4:
+        replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level = _HEAD_V4.unpack_from(frame, at)
+        at += _HEAD_V4.size
+    elif api_version == 3:
+        replica_id, max_wait_ms, min_bytes, max_bytes = _HEAD_V3.unpack_from(frame, at)
+        at += _HEAD_V3.size
+    else:
+        replica_id, max_wait_ms, min_bytes = _HEAD_V0.unpack_from(frame, at)
+        at += _HEAD_V0.size
+    session_id, session_epoch = 0, -1
+    if api_version >= 7:
+        session_id, session_epoch = _SESSION.unpack_from(frame, at)
+        at += _SESSION.size
+    entries_max = _OF_REPLICA_MAX if replica_id >= 0 else CLIENT_ENTRIES_MAX
+    partitions, at = _scan_partitions(frame, at, api_version, entries_max)
+    forgotten: list[tuple[str, int]] = []
+    if api_version >= 7:
+        forgotten, at = _scan_forgotten(frame, at)
+    if api_version >= 11:
+        _rack, at = read_string(frame, at)
+    if at != len(frame):
+        raise MalformedFrame(f"{len(frame) - at} bytes behind a Fetch request")
+    return FetchScan(
+        replica_id,
+        max_wait_ms,
+        min_bytes,
+        max_bytes,
+        isolation_level,
+        session_id,
+        session_epoch,
+        partitions,
+        forgotten,
+    )
+
+
+def _scan_partitions(
+    frame: memoryview, at: int, api_version: int, entries_max: int
+) -> tuple[list[FetchPartition], int]:
+    found: list[FetchPartition] = []
+    topic_count = read_count(frame, at, 6)
+    at += 4
+    shape = _PARTITION_V9 if api_version >= 9 else _PARTITION_V5 if api_version >= 5 else _PARTITION_V4
+    for _ in range(topic_count):
+        topic, at = read_string(frame, at)
+        if topic is None:
+            raise MalformedFrame("a null topic name")
+        partition_count = read_count(frame, at, shape.size)
+        if topic_count + len(found) + partition_count > entries_max:
+            raise TooManyEntries("more topics and partitions than one Fetch may have")
+        at += 4
+        for _ in range(partition_count):
+            values = shape.unpack_from(frame, at)
+            at += shape.size
+            if api_version >= 9:
+                index, leader_epoch, offset, start, max_bytes = values
+            else:
+                index, offset, max_bytes, leader_epoch, start = values[0], values[1], values[-1], -1, -1
+            found.append(FetchPartition(topic, index, leader_epoch, offset, max_bytes, start))
+    return found, at
+
+
+def _scan_forgotten(frame: memoryview, at: int) -> tuple[list[tuple[str, int]], int]:
+    found = []
+    topic_count = read_count(frame, at, 6)
+    at += 4
+    for _ in range(topic_count):
+        topic, at = read_string(frame, at)
+        if topic is None:
+            raise MalformedFrame("a null topic name")
+        count = read_count(frame, at, 4)
+        at += 4
+        found += [(topic, int(index)) for index in struct.unpack_from(f">{count}i", frame, at)]
+        at += 4 * count
+    return found, at
+
+
+def response_head(api_version: int, throttle_time_ms: int, error_code: int, session_id: int) -> bytes:
+    """Everything between the response header and the topics."""
+    head = _I32.pack(throttle_time_ms) if api_version >= 1 else b""
+    if api_version >= 7:
+        head += _I16.pack(error_code) + _I32.pack(session_id)
+    return head
+
+
+def topic_head(topic: str, partition_count: int) -> bytes:
+    """A topic's name and the number of its partitions."""
+    encoded = topic.encode()
+    return _I16.pack(len(encoded)) + encoded + _I32.pack(partition_count)
+
+
+def partition_head(
+    api_version: int,
+    index: int,
+    error_code: int,
+    high_watermark: int,
+    last_stable_offset: int,
+    log_start_offset: int,
+    records_bytes: int,
+    aborted: "Sequence[AbortedTransaction] | None" = None,
+) -> bytes:
+    """A partition up to its records, whose size stands last. `aborted` is None for read_uncommitted."""
+    if api_version >= 5:
+        head = _ANSWER_V5.pack(index, error_code, high_watermark, last_stable_offset, log_start_offset)
+    elif api_version == 4:
+        head = _ANSWER_V4.pack(index, error_code, high_watermark, last_stable_offset)
+    else:
+        return _ANSWER_V0.pack(index, error_code, high_watermark) + _I32.pack(records_bytes)
+    if aborted is None:
+        head += NULL
+    else:
+        head += _I32.pack(len(aborted))
+        for each in aborted:
+            head += _ABORTED.pack(each.producer_id, each.first_offset)
+    if api_version >= PREFERRED_REPLICA_FROM:
+        head += NO_PREFERRED_REPLICA
+    return head + _I32.pack(records_bytes)
+
+
+def count(number: int) -> bytes:
+    """An array's count."""
+    return _I32.pack(number)
+
+
+def frame_head(body_bytes: int, correlation_id: int) -> bytes:
+    """Length prefix and response header (v0: Fetch below 12 is not flexible)."""
+    return _SESSION.pack(body_bytes + 4, correlation_id)

@@ -1,0 +1,1 @@
+"""What a broker tells of itself to who watches it."""

@@ -1,0 +1,1 @@
+"""Sockets and frames: from a listener to a handler, and the reply back."""
