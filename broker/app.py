@@ -22,8 +22,6 @@ from broker.coordinators.groups import GroupCoordinators
 from broker.coordinators.peers import Peers
 from broker.coordinators.producer_ids import ProducerIds
 from broker.coordinators.transactions import TransactionCoordinators
-from broker.data.fetch_sessions import FetchSessionCache
-from broker.data.fetching import Fetches
 from broker.log.config import LogConfig
 from broker.log.flusher import Flusher
 from broker.log.load_report import LoadReport
@@ -35,6 +33,8 @@ from broker.monitoring.group_lag import GroupLag
 from broker.monitoring.metrics import BrokerMetrics
 from broker.net.rate_limited import RateLimitedLog
 from broker.net.server import Server
+from broker.records.fetch_sessions import FetchSessionCache
+from broker.records.fetching import Fetches
 from broker.replication.host import IsrChange
 from broker.replication.manager import ReplicaManager
 from broker.replication.partition import Partition

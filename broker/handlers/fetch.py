@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 
 from kio.schema.errors import ErrorCode
 
-from broker.data.fetch_sessions import NO_SESSION, SessionError
-from broker.data.fetching import Fetch
-from broker.data.legacy_fetching import LEGACY_BELOW, LegacyFetch, in_turn
 from broker.frames import fetch_wire
 from broker.frames.fetch_reply import FetchReply, PartitionRead, error_frame, error_frame_bytes
+from broker.records.fetch_sessions import NO_SESSION, SessionError
+from broker.records.fetching import Fetch
+from broker.records.legacy_fetching import LEGACY_BELOW, LegacyFetch, in_turn
 from broker.requests.payer import FREE_FETCH_REQUEST_BYTES
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ high watermark has not come to where it began, the latest offset would seem to g
 (KIP-207; LEADER_NOT_AVAILABLE to those who do not know it). Where a time takes long to find it is looked for
 elsewhere (`broker.scanning`). A partition that is named twice is refused, as Kafka does.
 Deliberately not done: -3 max timestamp (v7, KIP-734).
-Versions: v0 offsets of segments (`broker.data.legacy_offsets`); v2 isolation level; v4 leader epoch and its
-fencing (KIP-320); v5 OFFSET_NOT_AVAILABLE; v6 flexible.
+Versions: v0 offsets of segments (`broker.records.legacy_offsets`); v2 isolation level; v4 leader epoch and
+its fencing (KIP-320); v5 OFFSET_NOT_AVAILABLE; v6 flexible.
 """
 
 from collections import Counter
@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from broker.data import legacy_offsets
 from broker.log.errors import LogError
 from broker.log.results import TimestampOffset
 from broker.log.time_lookup import TimeSearch
+from broker.records import legacy_offsets
 from broker.replication.partition import Partition
 from broker.requests.entities import ResponseShape, response_shape
 from broker.scanning.messages import FindTime, Found, Result

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 
-from broker.requests.call import Call, Mute
-from broker.requests.causes import CloseCause
 from broker.frames.fetch_reply import FetchReply, PartitionRead
-from broker.data.fetch_sessions import FetchContext
 from broker.frames.fetch_wire import FetchPartition, FetchScan
 from broker.log.errors import LogError
 from broker.log.partition_log import PartitionLog
 from broker.log.results import LogSlice
 from broker.log.txn_index import AbortedTransaction
-from broker.requests.payer import Charged, Payer
-from broker.data.purgatory import Purgatory, Waiting
+from broker.records.fetch_sessions import FetchContext
+from broker.records.purgatory import Purgatory, Waiting
 from broker.replication.partition import Partition
 from broker.replication.replicas import Replicas
 from broker.replication.sessions import ReplicaSessions
+from broker.requests.call import Call, Mute
+from broker.requests.causes import CloseCause
+from broker.requests.payer import Charged, Payer
 from broker.requests.throttling import Reservation, charge
 from contracts.names import SCOPE_LENGTH, owner_of
 from contracts.quota import Direction

@@ -1,0 +1,1 @@
+"""Requests that carry records: how clients' Fetch and ListOffsets are answered."""
