@@ -6,9 +6,10 @@ from typing import Annotated, Any, Final
 import typer
 
 from contracts.units import format_bytes
+from ctl.command import Made
 from ctl.errors import usage
 from ctl.options import parse_rate, parse_size
-from ctl.output import print_json, print_table
+from ctl.output import Answer, in_table
 
 DEFAULT: Final = "default"
 """What is given to undo a setting."""
@@ -54,8 +55,24 @@ FaultsOption = Annotated[
 ]
 
 
-def change(**given: str | None) -> dict[str, int | None]:
-    """The body of a change from options by the names of the API. Raises: CommandError, BadParameter."""
+def _change(
+    instances: InstancesOption = None,
+    produce_rate: ProduceRateOption = None,
+    consume_rate: ConsumeRateOption = None,
+    capacity: CapacityOption = None,
+    partitions: PartitionsOption = None,
+    connections: ConnectionsOption = None,
+    faults: FaultsOption = None,
+) -> dict[str, int | None]:
+    given = {
+        "instances": instances,
+        "produce_rate_bytes_per_s": produce_rate,
+        "consume_rate_bytes_per_s": consume_rate,
+        "capacity_bytes": capacity,
+        "partitions": partitions,
+        "connections": connections,
+        "faults": faults,
+    }
     wanted = {
         name: None if text == DEFAULT else _PARSERS[name](text)
         for name, text in given.items()
@@ -66,11 +83,12 @@ def change(**given: str | None) -> dict[str, int | None]:
     return wanted
 
 
-def show(standing: dict[str, Any], as_json: bool) -> None:
-    """Print what may be had, is had, and is left."""
-    if as_json:
-        print_json(standing)
-        return
+Wanted = Annotated[dict[str, int | None], Made(_change)]
+"""The body of a change, in the words of the API; None undoes a setting."""
+
+
+def answer(standing: dict[str, Any]) -> Answer:
+    """What may be had, is had, and is left."""
     rows = [
         [
             words,
@@ -79,7 +97,8 @@ def show(standing: dict[str, Any], as_json: bool) -> None:
         ]
         for name, words in _WORDS.items()
     ]
-    print_table([standing["name"].upper(), "MAY HAVE", "HAS", "LEFT", "SET BY"], rows, empty="")
+    columns = [standing["name"].upper(), "MAY HAVE", "HAS", "LEFT", "SET BY"]
+    return in_table(standing, columns, rows, empty="")
 
 
 def _format(name: str, value: int) -> str:

@@ -13,7 +13,9 @@ from kio.schema.metadata.v9.request import MetadataRequest, MetadataRequestTopic
 from kio.schema.metadata.v9.response import MetadataResponse
 from kio.schema.types import TopicName
 
+from ctl.command import Made
 from ctl.errors import CommandError, usage
+from ctl.options import DEFAULT_DATA_DIR, DataDir
 from ctl.stack.layout import Layout
 from runtime.config import parse_host_port
 from runtime.kafka_client import KafkaConnection, KafkaUnavailable
@@ -21,15 +23,6 @@ from runtime.kafka_client import KafkaConnection, KafkaUnavailable
 Address = tuple[str, int]
 T = TypeVar("T")
 
-Bootstrap = Annotated[
-    str | None,
-    typer.Option(
-        "--bootstrap", metavar="HOST:PORT[,...]", help="Brokers of the cluster, instead of the stack's own."
-    ),
-]
-SecretFile = Annotated[
-    Path | None, typer.Option("--secret-file", help="The deployment's secret, with --bootstrap.")
-]
 _CLIENT_ID: Final = "portico-tools"
 _CONTROLLER_TRIES: Final = 20
 _RETRY_S: Final = 0.25
@@ -70,6 +63,26 @@ class Reach(NamedTuple):
             return path.read_text().strip()
         except OSError as error:
             raise CommandError(f"the secret in {path} cannot be read: {error.strerror}") from error
+
+
+Bootstrap = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap", metavar="HOST:PORT[,...]", help="Brokers of the cluster, instead of the stack's own."
+    ),
+]
+SecretFile = Annotated[
+    Path | None, typer.Option("--secret-file", help="The deployment's secret, with --bootstrap.")
+]
+
+
+def _reach(
+    bootstrap: Bootstrap = None, secret_file: SecretFile = None, data_dir: DataDir = DEFAULT_DATA_DIR
+) -> Reach:
+    return Reach(data_dir, bootstrap, secret_file)
+
+
+ClusterReach = Annotated[Reach, Made(_reach)]
 
 
 def _address(text: str) -> Address:

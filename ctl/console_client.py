@@ -3,15 +3,19 @@
 import json
 import time
 import uuid
+from collections.abc import Callable
+from functools import cached_property
 from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Annotated, Any, Final, Self
 from urllib.parse import quote
 
 import httpx
 
+from ctl.command import Made
 from ctl.errors import EXIT_USAGE, CommandError
+from ctl.options import DEFAULT_DATA_DIR, DataDir, Tenant
 from ctl.stack.layout import Layout
 from runtime.config import environment
 
@@ -45,19 +49,37 @@ class Console:
     """A client of one console, used as a context manager."""
 
     def __init__(
-        self, url: str, key: str, tenant: str | None = None, *, timeout_s: float = _ANSWER_TIMEOUT_S
+        self,
+        place: Callable[[], tuple[str, str]],
+        tenant: str | None = None,
+        *,
+        timeout_s: float = _ANSWER_TIMEOUT_S,
     ) -> None:
-        self.url = url.rstrip("/")
+        """`place` says URL and API key, and is asked when they are needed: wrong usage is found before."""
+        self._place = place
         self._tenant = tenant
-        self._http = httpx.Client(
-            base_url=self.url, headers={"Authorization": f"Bearer {key}"}, timeout=timeout_s, trust_env=False
-        )
+        self._timeout_s = timeout_s
+
+    @classmethod
+    def at(cls, url: str, key: str, tenant: str | None = None) -> Self:
+        """The console at a URL, with a key."""
+        return cls(lambda: (url, key), tenant)
 
     @classmethod
     def of(cls, data_dir: Path, tenant: str | None = None, *, timeout_s: float = _ANSWER_TIMEOUT_S) -> Self:
         """The console that a command should talk to."""
-        url, key = locate(data_dir)
-        return cls(url, key, tenant, timeout_s=timeout_s)
+        return cls(lambda: locate(data_dir), tenant, timeout_s=timeout_s)
+
+    @cached_property
+    def url(self) -> str:
+        """Where the console is, without a slash at the end. Raises: CommandError."""
+        return str(self._http.base_url).rstrip("/")
+
+    @cached_property
+    def _http(self) -> httpx.Client:
+        url, key = self._place()
+        headers = {"Authorization": f"Bearer {key}"}
+        return httpx.Client(base_url=url, headers=headers, timeout=self._timeout_s, trust_env=False)
 
     def __enter__(self) -> Self:
         return self
@@ -65,7 +87,8 @@ class Console:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._http.close()
+        if "_http" in vars(self):
+            self._http.close()
 
     def get(self, path: str, **params: Any) -> Any:
         """GET /v1/PATH."""
@@ -229,3 +252,15 @@ def _failure(response: httpx.Response) -> CommandError:
     if faults:
         sentence = f"{sentence.rstrip('.')} ({'; '.join(faults)})"
     return CommandError(sentence, EXIT_USAGE if response.status_code in (400, 422) else 1)
+
+
+def _for_tenant(tenant: Tenant = None, data_dir: DataDir = DEFAULT_DATA_DIR) -> Console:
+    return Console.of(data_dir, tenant)
+
+
+def _for_operators(data_dir: DataDir = DEFAULT_DATA_DIR) -> Console:
+    return Console.of(data_dir)
+
+
+TenantConsole = Annotated[Console, Made(_for_tenant)]
+OperatorConsole = Annotated[Console, Made(_for_operators)]

@@ -6,8 +6,10 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from ctl.command import Commands
 from ctl.errors import EXIT_FAILED, EXIT_USAGE, CommandError
 from ctl.installation import version
+from runtime.logs import configure
 from runtime.process import own_files_only
 
 _COMMANDS: Final = {
@@ -36,7 +38,7 @@ _GROUPS: Final = {
     "instance": ("instance.app", "Instances of a tenant."),
     "fault": ("fault.app", "Faults that a tenant injects into its own instance."),
     "whitelist": ("whitelist.app", "Who may connect."),
-    "topic": ("topic.app", "Topics of an instance, or of the whole cluster (--cluster)."),
+    "topic": ("topic.app", "Topics of an instance."),
     "group": ("group.app", "Consumer groups of an instance."),
     "replica": ("replica.app", "Replicas of partitions (operators)."),
     "leader": ("leader.app", "Who leads partitions (operators)."),
@@ -47,7 +49,7 @@ _GROUPS: Final = {
     "pipeline": ("pipeline.app", "Jobs on Spark: lake, usage, bills, mirrors, advice."),
     "quota": ("quota.app", "What the quota master allots and why."),
     "tenant": ("tenant.app", "Tenants (operators)."),
-    "cluster": ("cluster.app", "What clusters may sell (operators)."),
+    "cluster": ("cluster.app", "What clusters may sell, and all their topics (operators)."),
     "key": ("tenant.keys", "API keys."),
     "admin": ("admin.app", "Administration of this stack."),
     "config": ("config.app", "Settings of this stack."),
@@ -57,10 +59,9 @@ _GROUPS: Final = {
 
 def command_line(name: str | None = None) -> typer.Typer:
     """The commands, or only the one of this name if there is one."""
-    app = typer.Typer(
+    app = Commands(
         name="portico",
         help="Managed Kafka for many tenants.",
-        no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
@@ -98,6 +99,7 @@ def _options(
 def main() -> None:
     """Run a command: 0 done, 1 the operation failed (one sentence on stderr), 2 wrong usage."""
     own_files_only()
+    configure("portico")
     try:
         code = command_line(next(iter(sys.argv[1:]), None))(prog_name="portico", standalone_mode=False)
     except CommandError as error:

@@ -3,8 +3,8 @@
 import json
 import re
 import sys
-from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, NamedTuple
 
 from rich.cells import cell_len
 from rich.console import Console as Terminal
@@ -81,3 +81,32 @@ def print_facts(facts: Iterable[tuple[str, object]]) -> None:
     for line in lines:
         table.add_row(*line)
     _print_whole(screen, table, widths)
+
+
+class Answer(NamedTuple):
+    """What a command found: a document for scripts, and how people are shown it."""
+
+    document: Any
+    show: Callable[[], object]
+    code: int = 0
+    """The command's exit code."""
+
+    def print(self, as_json: bool) -> int:
+        """Print the one or the other. Returns the exit code."""
+        if as_json:
+            print_json(self.document)
+        else:
+            self.show()
+        return self.code
+
+
+def in_table(
+    document: Any, columns: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str, code: int = 0
+) -> Answer:
+    """An answer that people see as a table."""
+    return Answer(document, lambda: print_table(columns, rows, empty=empty), code)
+
+
+def in_facts(document: Any, facts: Iterable[tuple[str, object]]) -> Answer:
+    """An answer that people see as names and values."""
+    return Answer(document, lambda: print_facts(facts))

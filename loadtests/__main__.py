@@ -140,7 +140,7 @@ def _judge(options: argparse.Namespace) -> bool:
 
 def _load(scenario: ModuleType, stack: Target, options: argparse.Namespace) -> Outcome:
     named = [host for host in options.bootstrap.split(",") if host]
-    with Console(stack.url, stack.key) as console, Place(console, named) as place:
+    with Console.at(stack.url, stack.key) as console, Place(console, named) as place:
         outcome: Outcome = scenario.run(Site(place, stack.data_dir), options)
         return outcome
 

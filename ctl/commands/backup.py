@@ -1,20 +1,21 @@
 """`portico backup` and `portico restore`: what the logs of brokers do not hold, in one file."""
 
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 import typer
 
 from contracts.units import parse_duration_ms
+from ctl.command import Made
 from ctl.errors import CommandError, usage
-from ctl.options import DEFAULT_DATA_DIR, AsJson
-from ctl.output import print_facts, print_json
+from ctl.options import DEFAULT_DATA_DIR
+from ctl.output import Answer, in_facts
 from runtime.clock import epoch_ms
 from runtime.config import environment
-from runtime.logs import configure
 
 if TYPE_CHECKING:
     from ctl.backup.places import Places
@@ -39,7 +40,27 @@ PassphraseFile = Annotated[
 ]
 
 
+def _finder(
+    database_url: DatabaseUrl = None,
+    zookeeper: ZooKeeper = None,
+    secret_file: SecretFile = None,
+    data_dir: DataDir = DEFAULT_DATA_DIR,
+) -> Callable[[], "Places"]:
+    def find() -> "Places":
+        from ctl.backup.places import Named, find_places
+
+        named = Named(database_url=database_url, zookeeper=zookeeper, secret_file=secret_file)
+        return find_places(data_dir.resolve(), named)
+
+    return find
+
+
+Find = Annotated[Callable[[], Any], Made(_finder)]
+"""Finds the stores of a deployment, once wrong usage is ruled out."""
+
+
 def backup(
+    find: Find,
     file: Annotated[
         str,
         typer.Argument(
@@ -57,22 +78,13 @@ def backup(
         ),
     ] = None,
     passphrase_file: PassphraseFile = None,
-    database_url: DatabaseUrl = None,
-    zookeeper: ZooKeeper = None,
-    secret_file: SecretFile = None,
-    as_json: AsJson = False,
-    data_dir: DataDir = DEFAULT_DATA_DIR,
-) -> None:
+) -> Answer | None:
     """Write control store, metadata and secrets to one file, while the stack runs or does not.
 
     Records of topics are not in it: replicas and snapshots of volumes keep those (docs/backup.md).
     """
-    configure("portico")
     if check:
-        _check(Path(file), as_json=as_json)
-        return
-    from ctl.backup.places import Named, find_places
-
+        return _check(Path(file))
     passphrase = _passphrase(passphrase_file)
     if passphrase is None and not no_secrets:
         raise usage(
@@ -81,14 +93,12 @@ def backup(
         )
     if keep is not None and not Path(file).is_dir():
         raise usage(f"--keep removes older backups in a directory: {file} is none")
-    places = find_places(
-        data_dir.resolve(), Named(database_url=database_url, zookeeper=zookeeper, secret_file=secret_file)
-    )
+    places = find()
     sealed_with = None if no_secrets else passphrase
     if file == _STDOUT:
         _to_stdout(places, sealed_with)
-    else:
-        _to_file(places, Path(file), sealed_with, keep, as_json=as_json)
+        return None
+    return _to_file(places, Path(file), sealed_with, keep)
 
 
 def _to_stdout(places: "Places", passphrase: str | None) -> None:
@@ -100,9 +110,7 @@ def _to_stdout(places: "Places", passphrase: str | None) -> None:
     sys.stdout.buffer.flush()
 
 
-def _to_file(
-    places: "Places", file: Path, passphrase: str | None, keep: int | None, *, as_json: bool
-) -> None:
+def _to_file(places: "Places", file: Path, passphrase: str | None, keep: int | None) -> Answer:
     from ctl.backup import directory, noting
     from ctl.backup.archive import new_file
     from ctl.backup.taking import described, named, take
@@ -122,14 +130,13 @@ def _to_file(
     if unnoted is not None:
         _tell(f"the backup is good, but the console does not know of it: {unnoted}")
     gone = [] if keep is None else directory.tidy(file, keep, epoch_ms())
-    if as_json:
-        print_json({**msgspec.to_builtins(manifest), "file": str(file), "removed": gone})
-        return
     removed = [("removed", ", ".join(gone))] if gone else []
-    print_facts([("backup", file), *described(manifest), *removed])
+    document = {**msgspec.to_builtins(manifest), "file": str(file), "removed": gone}
+    return in_facts(document, [("backup", file), *described(manifest), *removed])
 
 
 def restore(
+    find: Find,
     file: Annotated[Path, typer.Argument(metavar="FILE")],
     passphrase_file: PassphraseFile = None,
     logs: Annotated[
@@ -148,18 +155,11 @@ def restore(
     another_deployment: Annotated[
         bool, typer.Option("--another-deployment", help="Although the backup is of another deployment.")
     ] = False,
-    database_url: DatabaseUrl = None,
-    zookeeper: ZooKeeper = None,
-    secret_file: SecretFile = None,
-    as_json: AsJson = False,
-    data_dir: DataDir = DEFAULT_DATA_DIR,
-) -> None:
+) -> Answer:
     """Bring a backup back into a data directory whose stack is stopped, empty or not.
 
     What is there is set aside, never deleted; records of topics are not touched.
     """
-    configure("portico")
-    from ctl.backup.places import Named, find_places
     from ctl.backup.restoring import Wishes, restore
 
     wishes = Wishes(
@@ -169,16 +169,12 @@ def restore(
         logs_are_lost=logs_lost,
         logs=_log_directories(logs or []),
     )
-    places = find_places(
-        data_dir.resolve(), Named(database_url=database_url, zookeeper=zookeeper, secret_file=secret_file)
-    )
+    places = find()
     done = restore(places, file, wishes, epoch_ms(), _tell)
-    if as_json:
-        aside = None if done.set_aside is None else str(done.set_aside)
-        print_json({"changed": msgspec.to_builtins(done.changed), "set_aside": aside})
-        return
     changed = done.changed
-    print_facts(
+    aside = None if done.set_aside is None else str(done.set_aside)
+    return in_facts(
+        {"changed": msgspec.to_builtins(changed), "set_aside": aside},
         [
             ("restored", f"the state of {_time(done.manifest.taken_at_ms)}"),
             ("set aside", done.set_aside or "nothing: there was nothing"),
@@ -190,11 +186,11 @@ def restore(
             ("expiry", f"held for {keep_for}: set configs that were changed since the backup by then"),
             ("orders dropped", f"{changed.orders} (deletions and moves of topics that were under way)"),
             ("next", "start the stack, then `portico doctor` and `portico instance list --absent`"),
-        ]
+        ],
     )
 
 
-def _check(path: Path, *, as_json: bool) -> None:
+def _check(path: Path) -> Answer:
     from ctl.backup.archive import ArchiveFault, ArchiveReader
     from ctl.backup.taking import described
 
@@ -203,11 +199,9 @@ def _check(path: Path, *, as_json: bool) -> None:
     except ArchiveFault as fault:
         raise CommandError(str(fault)) from fault
     reader.close()
-    if as_json:
-        print_json(msgspec.to_builtins(reader.manifest))
-        return
     taken = _time(reader.manifest.taken_at_ms)
-    print_facts([("backup", f"{path} is whole"), ("taken", taken), *described(reader.manifest)])
+    facts = [("backup", f"{path} is whole"), ("taken", taken), *described(reader.manifest)]
+    return in_facts(msgspec.to_builtins(reader.manifest), facts)
 
 
 def _time(at_ms: int) -> str:

@@ -9,10 +9,11 @@ from typing import Annotated, Any
 
 import typer
 
+from ctl.command import Commands
 from ctl.errors import EXIT_FAILED, CommandError, usage
 from ctl.output import print_table, terminal
 
-app = typer.Typer(no_args_is_help=True)
+app = Commands()
 
 Json = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the results as JSON.")]
 Rounds = Annotated[int, typer.Option(min=1, max=100, help="Interleaved rounds.")]

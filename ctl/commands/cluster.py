@@ -1,4 +1,4 @@
-"""`portico cluster`: what each cluster may sell (operators)."""
+"""`portico cluster`: what each cluster may sell, and all topics of this one (operators)."""
 
 from typing import Annotated
 from urllib.parse import quote
@@ -6,50 +6,32 @@ from urllib.parse import quote
 import typer
 
 from ctl import ceilings
+from ctl.command import Commands
+from ctl.commands import cluster_topics
 from ctl.commands.cluster_try import try_cluster
-from ctl.console_client import Console
-from ctl.options import DEFAULT_DATA_DIR, AsJson, DataDir
-from ctl.output import print_json
+from ctl.console_client import OperatorConsole
+from ctl.output import Answer
 
-app = typer.Typer(no_args_is_help=True)
+app = Commands()
 app.command("try")(try_cluster)
+app.add_typer(
+    cluster_topics.app, name="topic", help="Topics of the whole cluster, by their physical names (operators)."
+)
 
 
 @app.command("show")
-def show(as_json: AsJson = False, data_dir: DataDir = DEFAULT_DATA_DIR) -> None:
+def show(console: OperatorConsole) -> Answer:
     """What every cluster may sell, has sold, and has left."""
-    with Console.of(data_dir) as console:
-        items = console.get("clusters")["items"]
-    if as_json:
-        print_json(items)
-        return
-    for item in items:
-        ceilings.show(item, as_json=False)
+    items = console.get("clusters")["items"]
+    return Answer(items, lambda: [ceilings.answer(item).show() for item in items])
 
 
 @app.command("set-limits")
 def set_limits(
+    console: OperatorConsole,
     cluster: Annotated[str, typer.Argument(metavar="CLUSTER", help="As `cluster show` names it.")],
-    instances: ceilings.InstancesOption = None,
-    produce_rate: ceilings.ProduceRateOption = None,
-    consume_rate: ceilings.ConsumeRateOption = None,
-    capacity: ceilings.CapacityOption = None,
-    partitions: ceilings.PartitionsOption = None,
-    connections: ceilings.ConnectionsOption = None,
-    faults: ceilings.FaultsOption = None,
-    as_json: AsJson = False,
-    data_dir: DataDir = DEFAULT_DATA_DIR,
-) -> None:
+    wanted: ceilings.Wanted,
+) -> Answer:
     """Set how much a cluster may sell; `default` undoes it. Instances keep what they have."""
-    body = ceilings.change(
-        instances=instances,
-        produce_rate_bytes_per_s=produce_rate,
-        consume_rate_bytes_per_s=consume_rate,
-        capacity_bytes=capacity,
-        partitions=partitions,
-        connections=connections,
-        faults=faults,
-    )
-    with Console.of(data_dir) as console:
-        changed = console.call("PATCH", f"clusters/{quote(cluster, safe='')}/ceilings", body)
-    ceilings.show(changed, as_json)
+    changed = console.call("PATCH", f"clusters/{quote(cluster, safe='')}/ceilings", wanted)
+    return ceilings.answer(changed)

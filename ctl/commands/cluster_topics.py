@@ -1,20 +1,28 @@
-"""`portico topic ... --cluster`: all topics of the cluster, by their physical names, for operators."""
+"""`portico cluster topic`: all topics of the cluster, by their physical names (operators)."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from contracts.names import owner_of
-from ctl.cluster_client import Cluster, Reach, with_cluster
-from ctl.output import print_facts, print_json, print_table
+from ctl.cluster_client import Cluster, ClusterReach, with_cluster
+from ctl.command import Commands
+from ctl.commands.topic import Configs, OptionalPartitions, Partitions, Resets, changes_of, pairs
+from ctl.output import Answer, in_table, print_facts, print_table
 from ctl.tools import topic_admin
 from ctl.tools.partitions import PartitionRow, matching, rows_of
 
+app = Commands()
 
-def list_topics(reach: Reach, as_json: bool) -> None:
-    """All topics."""
-    rows = with_cluster(reach, _all_rows)
+Name = Annotated[str, typer.Argument(metavar="TOPIC", help="The physical name, like INSTANCE.TOPIC.")]
+
+
+@app.command("list")
+def list_topics(reach: ClusterReach) -> Answer:
+    """List topics."""
     topics: dict[str, list[PartitionRow]] = {}
-    for row in rows:
+    for row in with_cluster(reach, _all_rows):
         topics.setdefault(row.topic, []).append(row)
     items = [
         {
@@ -27,29 +35,29 @@ def list_topics(reach: Reach, as_json: bool) -> None:
         }
         for name, parts in topics.items()
     ]
-    if as_json:
-        print_json(items)
-        return
     columns = ["TOPIC", "INSTANCE", "PARTITIONS", "REPLICAS", "UNDER-REPLICATED", "UNAVAILABLE"]
     lines = (["-" if value is None else value for value in item.values()] for item in items)
-    print_table(columns, lines, empty="No topics.")
+    return in_table(items, columns, lines, empty="No topics.")
 
 
 async def _all_rows(cluster: Cluster) -> list[PartitionRow]:
     return rows_of(await cluster.metadata())
 
 
+@app.command()
 def create(
-    reach: Reach,
-    name: str,
-    partitions: int,
-    replication_factor: int | None,
-    assignment: str | None,
-    configs: Mapping[str, str],
-    as_json: bool,
-) -> None:
-    """Create a topic and show it."""
-    replicas = None if assignment is None else topic_admin.parse_assignment(assignment)
+    reach: ClusterReach,
+    name: Name,
+    partitions: Partitions = 1,
+    config: Configs = None,
+    replication_factor: Annotated[int | None, typer.Option(min=1, help="Default: the cluster's.")] = None,
+    replica_assignment: Annotated[
+        str | None, typer.Option(metavar="1:2,2:3", help="Replicas of each partition.")
+    ] = None,
+) -> Answer:
+    """Create a topic."""
+    configs = pairs(config)
+    replicas = None if replica_assignment is None else topic_admin.parse_assignment(replica_assignment)
 
     async def work(cluster: Cluster) -> list[PartitionRow]:
         await topic_admin.create(
@@ -62,47 +70,26 @@ def create(
         )
         return rows_of(await cluster.metadata([name]))
 
-    _show(with_cluster(reach, work), as_json)
+    return _answer(with_cluster(reach, work))
 
 
-def alter(
-    reach: Reach, name: str, partitions: int | None, changes: Mapping[str, str | None], as_json: bool
-) -> None:
-    """Change configs, add partitions, and show the topic."""
-
-    async def work(cluster: Cluster) -> list[PartitionRow]:
-        if changes:
-            await topic_admin.alter_configs(cluster, topic_admin.TOPIC, name, changes)
-        if partitions is not None:
-            await topic_admin.add_partitions(cluster, name, partitions)
-        return rows_of(await cluster.metadata([name]))
-
-    _show(with_cluster(reach, work), as_json)
-
-
-def delete(reach: Reach, name: str) -> None:
-    """Delete a topic, or say that it is only recorded."""
-
-    async def work(cluster: Cluster) -> bool:
-        return await topic_admin.delete(cluster, name)
-
-    if with_cluster(reach, work):
-        print_facts([("deleted", name)])
-    else:
-        recorded = f"{name} - not carried out while delete.topic.enable is false"
-        print_facts([("recorded for deletion", recorded)])
-
-
+@app.command()
 def describe(
-    reach: Reach,
-    pattern: str | None,
-    *,
-    under_replicated: bool,
-    unavailable: bool,
-    under_min_isr: bool,
-    as_json: bool,
-) -> None:
-    """Partitions of topics, all or those in some trouble; configs of a single topic."""
+    reach: ClusterReach,
+    pattern: Annotated[
+        str | None, typer.Argument(metavar="TOPIC|REGEX", help="Topics whose physical name matches.")
+    ] = None,
+    under_replicated: Annotated[
+        bool, typer.Option("--under-replicated", help="Only partitions with replicas out of sync.")
+    ] = False,
+    unavailable: Annotated[
+        bool, typer.Option("--unavailable", help="Only partitions without a leader.")
+    ] = False,
+    under_min_isr: Annotated[
+        bool, typer.Option("--under-min-isr", help="Only partitions that refuse acks=all.")
+    ] = False,
+) -> Answer:
+    """Show partitions of all topics, of one, or of those a REGEX matches; configs of a single one."""
 
     async def work(cluster: Cluster) -> tuple[list[PartitionRow], dict[str, dict[str, Any]]]:
         rows = list(matching(await _all_rows(cluster), pattern))
@@ -118,27 +105,59 @@ def describe(
         filters.append(
             lambda row: len(row.isr) < topic_admin.min_isr(configs.get(row.topic, {}), len(row.replicas))
         )
-    chosen = [row for row in rows if not filters or any(wanted(row) for wanted in filters)]
+    if filters:
+        chosen = [row for row in rows if any(wanted(row) for wanted in filters)]
+        return _answer(chosen, empty="No such partitions.")
     own = {
         topic: {name: value for name, (value, is_own) in found.items() if is_own}
         for topic, found in configs.items()
     }
-    if not filters and len(own) == 1 and not as_json:
-        ((topic, overrides),) = own.items()
-        print_facts([("topic", topic), ("instance", owner_of(topic) or "-"), *overrides.items()])
-    empty = "No such partitions." if filters else "No topics."
-    _show(chosen, as_json, own if not filters else {}, empty=empty)
+    return _answer(rows, own, empty="No topics.")
 
 
-def _show(
+@app.command()
+def alter(
+    reach: ClusterReach,
+    name: Name,
+    partitions: OptionalPartitions = None,
+    config: Configs = None,
+    reset: Resets = None,
+) -> Answer:
+    """Change configs or add partitions."""
+    changes = changes_of(partitions, config, reset)
+
+    async def work(cluster: Cluster) -> list[PartitionRow]:
+        if changes:
+            await topic_admin.alter_configs(cluster, topic_admin.TOPIC, name, changes)
+        if partitions is not None:
+            await topic_admin.add_partitions(cluster, name, partitions)
+        return rows_of(await cluster.metadata([name]))
+
+    return _answer(with_cluster(reach, work))
+
+
+@app.command()
+def delete(reach: ClusterReach, name: Name) -> None:
+    """Delete a topic and its data, or say that the deletion is only recorded."""
+
+    async def work(cluster: Cluster) -> bool:
+        return await topic_admin.delete(cluster, name)
+
+    if with_cluster(reach, work):
+        print_facts([("deleted", name)])
+    else:
+        recorded = f"{name} - not carried out while delete.topic.enable is false"
+        print_facts([("recorded for deletion", recorded)])
+
+
+def _answer(
     rows: Sequence[PartitionRow],
-    as_json: bool,
     configs: Mapping[str, Mapping[str, str | None]] | None = None,
     *,
     empty: str = "No partitions.",
-) -> None:
-    if as_json:
-        partitions = [
+) -> Answer:
+    document = {
+        "partitions": [
             {
                 "topic": row.topic,
                 "partition": row.partition,
@@ -149,16 +168,22 @@ def _show(
             }
             for row in rows
         ]
-        print_json({"partitions": partitions} | ({"configs": configs} if configs else {}))
-        return
-    columns = ["TOPIC", "PARTITION", "LEADER", "REPLICAS", "ISR", "OFFLINE"]
-    lines = (
-        [
-            row.topic,
-            row.partition,
-            row.leader if row.leader >= 0 else "none",
-            *(", ".join(map(str, brokers)) or "-" for brokers in (row.replicas, row.isr, row.offline)),
-        ]
-        for row in rows
-    )
-    print_table(columns, lines, empty=empty)
+    }
+
+    def show() -> None:
+        if configs is not None and len(configs) == 1:
+            ((topic, overrides),) = configs.items()
+            print_facts([("topic", topic), ("instance", owner_of(topic) or "-"), *overrides.items()])
+        columns = ["TOPIC", "PARTITION", "LEADER", "REPLICAS", "ISR", "OFFLINE"]
+        lines = (
+            [
+                row.topic,
+                row.partition,
+                row.leader if row.leader >= 0 else "none",
+                *(", ".join(map(str, brokers)) or "-" for brokers in (row.replicas, row.isr, row.offline)),
+            ]
+            for row in rows
+        )
+        print_table(columns, lines, empty=empty)
+
+    return Answer(document | ({"configs": configs} if configs else {}), show)

@@ -9,32 +9,30 @@ from typing import Annotated, Any, Final
 import typer
 from confluent_kafka import KafkaException
 
-from ctl.console_client import Console, instance_path
+from ctl.console_client import Console, OperatorConsole, instance_path
 from ctl.demo.clients import consume, create_topic, produce
 from ctl.errors import CommandError
-from ctl.options import DEFAULT_DATA_DIR, DataDir
 
 _RECORDS: Final = 100
 _PATIENCE_S: Final = 60.0
 
 
 def try_cluster(
+    console: OperatorConsole,
     brokers: Annotated[int, typer.Option(min=1, help="Brokers that must be registered and alive.")] = 1,
-    data_dir: DataDir = DEFAULT_DATA_DIR,
 ) -> None:
     """Make an instance, produce with acks=all, consume in a group, and remove it again (operators)."""
-    with Console.of(data_dir) as console:
-        _look_at_brokers(console, brokers)
-        with _instance(console) as instance:
-            bootstrap = instance["bootstrap_servers"]
-            try:
-                create_topic(bootstrap, "try", brokers)
-                produce(bootstrap, "try", _RECORDS, lambda number: b"%8d" % number)
-                _elapsed_s, seen = consume(bootstrap, "try", "try", _RECORDS)
-            except KafkaException as error:
-                raise CommandError(f"{bootstrap}: {error.args[0]}") from error
-            if len(seen) != _RECORDS:
-                raise CommandError(f"{_RECORDS} records were written, {len(seen)} different ones were read")
+    _look_at_brokers(console, brokers)
+    with _instance(console) as instance:
+        bootstrap = instance["bootstrap_servers"]
+        try:
+            create_topic(bootstrap, "try", brokers)
+            produce(bootstrap, "try", _RECORDS, lambda number: b"%8d" % number)
+            _elapsed_s, seen = consume(bootstrap, "try", "try", _RECORDS)
+        except KafkaException as error:
+            raise CommandError(f"{bootstrap}: {error.args[0]}") from error
+        if len(seen) != _RECORDS:
+            raise CommandError(f"{_RECORDS} records were written, {len(seen)} different ones were read")
     print(f"{_RECORDS} records went through {bootstrap} and came back")
 
 

@@ -5,20 +5,19 @@ import os
 from pathlib import Path
 from typing import Any
 
-import typer
-
+from ctl.command import Commands
 from ctl.errors import usage
-from ctl.options import DEFAULT_DATA_DIR, AsJson, DataDir
-from ctl.output import print_json, print_table, terminal
+from ctl.options import DEFAULT_DATA_DIR, DataDir
+from ctl.output import Answer, print_table, terminal
 from ctl.stack.layout import Layout
 from ctl.stack.settings import SETTINGS, load, of_json, plain
 from runtime.config import ConfigFault, Resolved
 
-app = typer.Typer(no_args_is_help=True)
+app = Commands()
 
 
 @app.command()
-def show(as_json: AsJson = False, data_dir: DataDir = DEFAULT_DATA_DIR) -> None:
+def show(data_dir: DataDir = DEFAULT_DATA_DIR) -> Answer:
     """Print every setting, its value and its origin (flag > PORTICO_* > portico.toml > default).
 
     Of the stack that runs on the data directory; of the next start where none runs.
@@ -30,26 +29,21 @@ def show(as_json: AsJson = False, data_dir: DataDir = DEFAULT_DATA_DIR) -> None:
     running = _running(data_dir)
     values = next_values if running is None else running
     changed = {} if running is None else _changed(running, next_values)
-    if as_json:
-        print_json(
-            {
-                name: {"value": plain(found.value), "origin": found.origin}
-                | ({"next": plain(changed[name].value)} if name in changed else {})
-                for name, found in values.items()
-            }
-        )
-        return
+    document = {
+        name: {"value": plain(found.value), "origin": found.origin}
+        | ({"next": plain(changed[name].value)} if name in changed else {})
+        for name, found in values.items()
+    }
+    place = f"the stack that runs on {data_dir}" if running else f"the next start on {data_dir}"
+    return Answer(document, lambda: _show(values, place, changed))
+
+
+def _show(values: dict[str, Resolved], place: str, changed: dict[str, Resolved]) -> None:
     rows = ([s.name, _text(s.name, values[s.name]), values[s.name].origin, s.help] for s in SETTINGS)
     print_table(["SETTING", "VALUE", "ORIGIN", "MEANING"], rows, empty="")
-    place = f"the stack that runs on {data_dir}" if running else f"the next start on {data_dir}"
     terminal().print(f"\nThese are the settings of {place}.")
     for name, found in changed.items():
         terminal().print(f"{name} is {_text(name, found)} ({found.origin}) from the next start on.")
-
-
-@app.callback()
-def group() -> None:
-    """Settings of this stack."""
 
 
 def _running(data_dir: Path) -> dict[str, Resolved] | None:

@@ -1,25 +1,23 @@
 """`portico instance undelete|purge|adopt|discard`, and the lists of what is kept and not served."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote
 
 import typer
 
 from contracts.units import format_bytes
-from ctl.console_client import Console
+from ctl.console_client import Console, OperatorConsole, TenantConsole
 from ctl.errors import usage
 from ctl.options import (
     DEFAULT_DATA_DIR,
     AsJson,
     DataDir,
     InstanceArgument,
-    Tenant,
     parse_rate,
     parse_size,
 )
-from ctl.output import print_facts, print_json, print_table
+from ctl.output import Answer, in_facts, in_table
 
 Ids = Annotated[list[str], typer.Argument(metavar="ID...", help="See `portico instance list --absent`.")]
 Owner = Annotated[str, typer.Option("--tenant", help="Whose it is from now on.")]
@@ -29,18 +27,19 @@ Size = Annotated[int | None, typer.Option(parser=parse_size, metavar="SIZE", hel
 Yes = Annotated[bool, typer.Option("--yes", help="Yes: what is purged is gone for good.")]
 
 
-def list_kept(*, absent: bool, as_json: bool, tenant: str | None, data_dir: Path) -> None:
-    """List what is absent, or else deleted."""
-    with Console.of(data_dir, None if absent else tenant) as console:
-        items = console.get("absent-instances")["items"] if absent else console.all_items("deleted-instances")
-    if as_json:
-        print_json(items)
-    elif absent:
-        columns = ["ID", "NAME", "TENANT", "ABSENT SINCE", "STORED", "PARTITIONS", "TOLD BY"]
-        print_table(columns, map(_absent_row, items), empty="No instance is absent.")
-    else:
-        columns = ["ID", "NAME", "TENANT", "STATE", "DELETED", "KEPT UNTIL", "STORED", "WAITS FOR"]
-        print_table(columns, map(_deleted_row, items), empty="No deleted instance waits for its purge.")
+def absent_instances(console: Console) -> Answer:
+    """What brokers hold and the console does not know."""
+    items = console.get("absent-instances")["items"]
+    columns = ["ID", "NAME", "TENANT", "ABSENT SINCE", "STORED", "PARTITIONS", "TOLD BY"]
+    return in_table(items, columns, map(_absent_row, items), empty="No instance is absent.")
+
+
+def deleted_instances(console: Console) -> Answer:
+    """What waits for its purge."""
+    items = console.all_items("deleted-instances")
+    columns = ["ID", "NAME", "TENANT", "STATE", "DELETED", "KEPT UNTIL", "STORED", "WAITS FOR"]
+    rows = map(_deleted_row, items)
+    return in_table(items, columns, rows, empty="No deleted instance waits for its purge.")
 
 
 def _absent_row(item: Any) -> list[str]:
@@ -69,49 +68,35 @@ def _deleted_row(item: Any) -> list[str]:
     ]
 
 
-def add_commands(app: typer.Typer, show: Callable[[Any, bool], None]) -> None:
-    """Add the commands to `portico instance`; `show` prints an instance."""
-    _add_deleted(app, show)
-    _add_absent(app, show)
+def add_commands(app: typer.Typer, answer: Callable[[Any], Answer]) -> None:
+    """Add the commands to `portico instance`; `answer` shows an instance."""
+    _add_deleted(app, answer)
+    _add_absent(app, answer)
 
 
-def _add_deleted(app: typer.Typer, show: Callable[[Any, bool], None]) -> None:
+def _add_deleted(app: typer.Typer, answer: Callable[[Any], Answer]) -> None:
     @app.command()
-    def undelete(
-        instance: InstanceArgument,
-        name: NewName = None,
-        as_json: AsJson = False,
-        tenant: Tenant = None,
-        data_dir: DataDir = DEFAULT_DATA_DIR,
-    ) -> None:
+    def undelete(console: TenantConsole, instance: InstanceArgument, name: NewName = None) -> Answer:
         """Bring a deleted instance back, within its grace: id, topics, address and offsets as they were."""
-        with Console.of(data_dir, tenant) as console:
-            back = console.call(
-                "POST", f"deleted-instances/{quote(instance, safe='')}/undelete", {"name": name}
-            )
-            show(back if back["state"] == "suspended" else console.wait_until_serving(back["id"]), as_json)
+        back = console.call("POST", f"deleted-instances/{quote(instance, safe='')}/undelete", {"name": name})
+        return answer(back if back["state"] == "suspended" else console.wait_until_serving(back["id"]))
 
     @app.command()
-    def purge(
-        instance: InstanceArgument,
-        yes: Yes = False,
-        as_json: AsJson = False,
-        data_dir: DataDir = DEFAULT_DATA_DIR,
-    ) -> None:
+    def purge(console: OperatorConsole, instance: InstanceArgument, yes: Yes = False) -> Answer:
         """Remove a deleted instance's data now (operators). Nothing brings it back."""
         if not yes:
             raise usage("what is purged is gone for good: say --yes")
-        with Console.of(data_dir) as console:
-            purged = console.call("POST", f"deleted-instances/{quote(instance, safe='')}/purge")
-        if as_json:
-            print_json({"id": purged["id"], "state": purged["state"]})
-        else:
-            print_facts([("purging", f"{purged['name']} ({purged['id']})")])
+        purged = console.call("POST", f"deleted-instances/{quote(instance, safe='')}/purge")
+        return in_facts(
+            {"id": purged["id"], "state": purged["state"]},
+            [("purging", f"{purged['name']} ({purged['id']})")],
+        )
 
 
-def _add_absent(app: typer.Typer, show: Callable[[Any, bool], None]) -> None:
+def _add_absent(app: typer.Typer, answer: Callable[[Any], Answer]) -> None:
     @app.command()
     def adopt(
+        console: OperatorConsole,
         instances: Ids,
         owner: Owner,
         name: NewName = None,
@@ -119,7 +104,6 @@ def _add_absent(app: typer.Typer, show: Callable[[Any, bool], None]) -> None:
         consume_rate: Rate = None,
         capacity: Size = None,
         as_json: AsJson = False,
-        data_dir: DataDir = DEFAULT_DATA_DIR,
     ) -> None:
         """Take absent instances back into service, as they were served last (operators)."""
         if name is not None and len(instances) > 1:
@@ -131,24 +115,18 @@ def _add_absent(app: typer.Typer, show: Callable[[Any, bool], None]) -> None:
             "consume_rate_bytes_per_s": consume_rate,
             "capacity_bytes": capacity,
         }
-        with Console.of(data_dir) as console:
-            for each in instances:
-                adopted = console.call("POST", f"absent-instances/{quote(each, safe='')}/adopt", body)
-                waits = adopted["state"] != "suspended"
-                show(console.wait_until_serving(adopted["id"]) if waits else adopted, as_json)
+        for each in instances:
+            adopted = console.call("POST", f"absent-instances/{quote(each, safe='')}/adopt", body)
+            waits = adopted["state"] != "suspended"
+            answer(console.wait_until_serving(adopted["id"]) if waits else adopted).print(as_json)
 
     @app.command()
-    def discard(
-        instances: Ids, owner: Owner, as_json: AsJson = False, data_dir: DataDir = DEFAULT_DATA_DIR
-    ) -> None:
+    def discard(instances: Ids, owner: Owner, data_dir: DataDir = DEFAULT_DATA_DIR) -> Answer:
         """Delete absent instances (operators): kept for the grace, then purged."""
         with Console.of(data_dir, owner) as console:
             gone = [
                 console.call("POST", f"absent-instances/{quote(each, safe='')}/discard") for each in instances
             ]
-        if as_json:
-            print_json(gone)
-        else:
-            print_facts(
-                [("deleted", f"{one['id']}, kept until {one['deletion']['purge_after']}") for one in gone]
-            )
+        return in_facts(
+            gone, [("deleted", f"{one['id']}, kept until {one['deletion']['purge_after']}") for one in gone]
+        )

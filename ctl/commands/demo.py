@@ -3,16 +3,15 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ctl.console_client import Console
+from ctl.console_client import Console, TenantConsole
 from ctl.errors import CommandError
-from ctl.options import DEFAULT_DATA_DIR, DataDir, Tenant
 from ctl.output import terminal
 
 if TYPE_CHECKING:
     from ctl.demo.acts import Seen
 
 
-def demo(tenant: Tenant = None, data_dir: DataDir = DEFAULT_DATA_DIR) -> int:
+def demo(console: TenantConsole) -> int:
     """Show mapping, limits, blocking and the whitelist on a running stack, with standard clients."""
     from rich.table import Table
 
@@ -21,13 +20,12 @@ def demo(tenant: Tenant = None, data_dir: DataDir = DEFAULT_DATA_DIR) -> int:
     for column in ("promise", "seen", ""):
         table.add_column(column, overflow="fold")
     all_kept = True
-    with Console.of(data_dir, tenant) as console:
-        screen.print(f"Watch it at [bold]{console.url}[/] while it runs (about a minute).")
-        for seen in _acts(console):
-            mark = "[green]kept[/]" if seen.kept else "[red]NOT kept[/]"
-            screen.print(f"{mark}  {seen.promise}: {seen.seen}", soft_wrap=True)
-            table.add_row(seen.promise, seen.seen, mark)
-            all_kept = all_kept and seen.kept
+    screen.print(f"Watch it at [bold]{console.url}[/] while it runs (about a minute).")
+    for seen in _acts(console):
+        mark = "[green]kept[/]" if seen.kept else "[red]NOT kept[/]"
+        screen.print(f"{mark}  {seen.promise}: {seen.seen}", soft_wrap=True)
+        table.add_row(seen.promise, seen.seen, mark)
+        all_kept = all_kept and seen.kept
     screen.print(table)
     if not all_kept:
         raise CommandError("not every promise was kept: see the table")

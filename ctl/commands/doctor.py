@@ -5,7 +5,7 @@ import logging
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -14,11 +14,10 @@ import typer
 from rich.markup import escape
 
 from contracts.units import counted, format_bytes
-from ctl.cluster_client import Bootstrap, Reach, SecretFile, with_cluster
+from ctl.cluster_client import ClusterReach, with_cluster
 from ctl.console_client import Console
 from ctl.errors import CommandError
-from ctl.options import DEFAULT_DATA_DIR, AsJson, DataDir
-from ctl.output import print_json, terminal
+from ctl.output import Answer, terminal
 from ctl.stack.cluster import OWN, planned, remembered
 from ctl.stack.layout import Layout, is_free
 from ctl.stack.packages import can_install
@@ -46,38 +45,36 @@ _MARKS: Final = {"ok": "[green]ok  [/]", "warn": "[yellow]warn[/]", "bad": "[red
 
 
 def doctor(
+    reach: ClusterReach,
     in_cluster: Annotated[
         bool,
         typer.Option("--cluster", help="Check the cluster's brokers, partitions and ZooKeeper (operators)."),
     ] = False,
-    bootstrap: Bootstrap = None,
-    secret_file: SecretFile = None,
     zookeeper: Annotated[
         str | None, typer.Option(metavar="HOST:PORT[/CHROOT]", help="With --cluster and --bootstrap.")
     ] = None,
-    as_json: AsJson = False,
-    data_dir: DataDir = DEFAULT_DATA_DIR,
-) -> int:
+) -> Answer:
     """Check ports, disk, limits, versions and the running stack; exit code 1 when something is wrong."""
     if in_cluster:
         configure("doctor", level=logging.ERROR)
-        reach = Reach(data_dir, bootstrap, secret_file)
         findings = with_cluster(reach, lambda cluster: check(cluster, reach, zookeeper))
     else:
+        data_dir = reach.data_dir
         findings = [
             *_machine(data_dir),
             *_permissions(data_dir),
             *_settings_and_ports(data_dir),
             *_stack(data_dir),
         ]
-    if as_json:
-        print_json([finding._asdict() for finding in findings])
-    else:
-        for finding in findings:
-            advice = f" - {finding.advice}" if finding.advice else ""
-            said = escape(f"{finding.subject}: {finding.found}{advice}")
-            terminal().print(f"{_MARKS[finding.level]} {said}")
-    return 1 if any(finding.level == "bad" for finding in findings) else 0
+    code = 1 if any(finding.level == "bad" for finding in findings) else 0
+    return Answer([finding._asdict() for finding in findings], lambda: _show(findings), code)
+
+
+def _show(findings: Iterable[Finding]) -> None:
+    for finding in findings:
+        advice = f" - {finding.advice}" if finding.advice else ""
+        said = escape(f"{finding.subject}: {finding.found}{advice}")
+        terminal().print(f"{_MARKS[finding.level]} {said}")
 
 
 def _machine(data_dir: Path) -> Iterator[Finding]:

@@ -11,7 +11,7 @@ from rich.markup import escape
 
 from ctl.errors import usage
 from ctl.options import DEFAULT_DATA_DIR, AsJson, DataDir
-from ctl.output import print_json, print_table, terminal
+from ctl.output import Answer, in_table, print_json, terminal
 
 if TYPE_CHECKING:
     from ctl.drills.catalogue import Drill
@@ -55,8 +55,7 @@ def drill(
     from ctl.drills.run import Times
 
     if names == [_LIST]:
-        _list(as_json=as_json)
-        return 0
+        return _all().print(as_json)
     if unknown := [name for name in names if name not in DRILLS]:
         raise usage(f"there is no drill '{unknown[0]}', but {', '.join(DRILLS)}")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # faults are undone, too, when it is stopped
@@ -72,7 +71,7 @@ def drill(
     return 0 if all(result["passed"] for result in results) else 1
 
 
-def _list(*, as_json: bool) -> None:
+def _all() -> Answer:
     from ctl.drills.catalogue import DRILLS
 
     rows = [
@@ -86,11 +85,8 @@ def _list(*, as_json: bool) -> None:
         }
         for name, each in DRILLS.items()
     ]
-    if as_json:
-        print_json(rows)
-        return
     shown = ([row["drill"], row["what"], row["runbook"], row["brokers"]] for row in rows)
-    print_table(["DRILL", "WHAT HAPPENS", "RUNBOOK", "BROKERS"], shown, empty="There is none.")
+    return in_table(rows, ["DRILL", "WHAT HAPPENS", "RUNBOOK", "BROKERS"], shown, empty="There is none.")
 
 
 @contextlib.contextmanager

@@ -5,20 +5,17 @@ from typing import Annotated, Any
 import typer
 
 from contracts.injected_faults import FaultKind
-from ctl.console_client import Console, instance_path
+from ctl.command import Commands
+from ctl.console_client import TenantConsole, instance_path
 from ctl.errors import usage
 from ctl.options import (
-    DEFAULT_DATA_DIR,
-    AsJson,
-    DataDir,
     InstanceArgument,
-    Tenant,
     parse_duration,
     parse_size,
 )
-from ctl.output import print_facts, print_json, print_table, terminal
+from ctl.output import Answer, in_table, print_facts, terminal
 
-app = typer.Typer(no_args_is_help=True)
+app = Commands()
 
 OptionalInstance = Annotated[
     str | None, typer.Argument(metavar="[ID]", help="An instance's id or unique name; all that act without.")
@@ -48,6 +45,7 @@ _MINUTE_S = 60.0
 
 @app.command()
 def start(
+    console: TenantConsole,
     instance: InstanceArgument,
     kind: Kind,
     duration: Duration = _MINUTE_S,
@@ -57,10 +55,7 @@ def start(
     api: Apis = None,
     above: Above = None,
     once: Once = False,
-    as_json: AsJson = False,
-    tenant: Tenant = None,
-    data_dir: DataDir = DEFAULT_DATA_DIR,
-) -> None:
+) -> Answer:
     """Have the instance's clients feel a fault; other instances feel nothing."""
     given = {
         "delay_ms": None if delay is None else round(delay * 1000),
@@ -72,35 +67,26 @@ def start(
     }
     body: dict[str, Any] = {"kind": kind.value, "duration_s": round(duration)}
     body |= {name: value for name, value in given.items() if value is not None}
-    with Console.of(data_dir, tenant) as console:
-        made = console.call("POST", instance_path(instance, "faults"), body)
-    if as_json:
-        print_json(made)
-        return
+    made = console.call("POST", instance_path(instance, "faults"), body)
+    return Answer(made, lambda: _show_started(instance, made))
+
+
+def _show_started(instance: str, made: Any) -> None:
     print_facts([("fault", made["id"]), ("what", made["summary"]), ("ends", _time(made["ends_at"]))])
     terminal().print(f"end it before: portico fault stop {instance} {made['id']}")
 
 
 @app.command("list")
-def list_faults(
-    instance: OptionalInstance = None,
-    as_json: AsJson = False,
-    tenant: Tenant = None,
-    data_dir: DataDir = DEFAULT_DATA_DIR,
-) -> None:
+def list_faults(console: TenantConsole, instance: OptionalInstance = None) -> Answer:
     """Faults of an instance, ended ones too; without one, all of the tenant that act now."""
-    with Console.of(data_dir, tenant) as console:
-        if instance is not None:
-            shown = console.get(instance_path(instance, "faults"))["items"]
-            rows = [[instance, *_row(one)] for one in shown]
-        else:
-            shown = console.get("faults")["items"]
-            rows = [[one["instance_name"], *_row(one["fault"])] for one in shown]
-    if as_json:
-        print_json(shown)
-        return
+    if instance is not None:
+        shown = console.get(instance_path(instance, "faults"))["items"]
+        rows = [[instance, *_row(one)] for one in shown]
+    else:
+        shown = console.get("faults")["items"]
+        rows = [[one["instance_name"], *_row(one["fault"])] for one in shown]
     columns = ["INSTANCE", "ID", "WHAT", "STARTED", "BY", "ENDS", "STATE"]
-    print_table(columns, rows, empty="No faults.")
+    return in_table(shown, columns, rows, empty="No faults.")
 
 
 def _row(fault: Any) -> list[str]:
@@ -115,21 +101,18 @@ def _time(text: str) -> str:
 
 @app.command()
 def stop(
+    console: TenantConsole,
     instance: InstanceArgument,
     fault: Annotated[str | None, typer.Argument(metavar="[FAULT]", help="Its id.")] = None,
     every: Annotated[bool, typer.Option("--all", help="All that act on the instance.")] = False,
-    as_json: AsJson = False,
-    tenant: Tenant = None,
-    data_dir: DataDir = DEFAULT_DATA_DIR,
-) -> None:
+) -> Answer:
     """End a fault at once, or all of an instance."""
     if (fault is None) != every:
         raise usage("say which one: its id (`portico fault list`), or --all")
     parts = ("faults",) if fault is None else ("faults", fault)
-    with Console.of(data_dir, tenant) as console:
-        answer = console.call("DELETE", instance_path(instance, *parts))
+    answer = console.call("DELETE", instance_path(instance, *parts))
     ended = answer["items"] if fault is None else [answer]
-    if as_json:
-        print_json(ended)
-        return
-    terminal().print(f"ended: {', '.join(one['summary'] for one in ended) or 'nothing acted'}")
+    return Answer(
+        ended,
+        lambda: terminal().print(f"ended: {', '.join(one['summary'] for one in ended) or 'nothing acted'}"),
+    )

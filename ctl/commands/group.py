@@ -7,47 +7,33 @@ from typing import Annotated, Any
 
 import typer
 
-from ctl.console_client import Console, instance_path
+from ctl.command import Commands
+from ctl.console_client import TenantConsole, instance_path
 from ctl.errors import usage
-from ctl.options import DEFAULT_DATA_DIR, AsJson, DataDir, InstanceArgument, Tenant, parse_time
-from ctl.output import print_facts, print_json, print_table
+from ctl.options import InstanceArgument, parse_time
+from ctl.output import Answer, in_table, print_facts, print_table
 
-app = typer.Typer(no_args_is_help=True)
+app = Commands()
 
 Name = Annotated[str, typer.Argument(metavar="GROUP")]
 
 
 @app.command("list")
-def list_groups(
-    instance: InstanceArgument,
-    as_json: AsJson = False,
-    tenant: Tenant = None,
-    data_dir: DataDir = DEFAULT_DATA_DIR,
-) -> None:
+def list_groups(console: TenantConsole, instance: InstanceArgument) -> Answer:
     """List groups."""
-    with Console.of(data_dir, tenant) as console:
-        items = console.all_items(instance_path(instance, "groups"))
-    if as_json:
-        print_json(items)
-        return
+    items = console.all_items(instance_path(instance, "groups"))
     rows = ([item["group"], item["state"], item["protocol_type"]] for item in items)
-    print_table(["GROUP", "STATE", "TYPE"], rows, empty="No groups.")
+    return in_table(items, ["GROUP", "STATE", "TYPE"], rows, empty="No groups.")
 
 
 @app.command()
-def describe(
-    instance: InstanceArgument,
-    name: Name,
-    as_json: AsJson = False,
-    tenant: Tenant = None,
-    data_dir: DataDir = DEFAULT_DATA_DIR,
-) -> None:
+def describe(console: TenantConsole, instance: InstanceArgument, name: Name) -> Answer:
     """Show members, offsets and lag of a group."""
-    with Console.of(data_dir, tenant) as console:
-        group = console.get(instance_path(instance, "groups", name))
-    if as_json:
-        print_json(group)
-        return
+    group = console.get(instance_path(instance, "groups", name))
+    return Answer(group, lambda: _show(group))
+
+
+def _show(group: Any) -> None:
     print_facts([("group", group["group"]), ("state", group["state"]), ("lag", group["lag"])])
     names = ("topic", "partition", "committed_offset", "log_end_offset", "lag")
     rows = (["-" if offset[name] is None else offset[name] for name in names] for offset in group["offsets"])
@@ -59,6 +45,7 @@ def describe(
 
 @app.command("reset-offsets")
 def reset_offsets(
+    console: TenantConsole,
     instance: InstanceArgument,
     name: Name,
     to_earliest: Annotated[bool, typer.Option("--to-earliest", help="Where the log starts.")] = False,
@@ -82,10 +69,7 @@ def reset_offsets(
         bool, typer.Option("--execute", help="Do it; without this only the plan is shown.")
     ] = False,
     export: Annotated[bool, typer.Option("--export", help="Print the plan as --from-file reads it.")] = False,
-    as_json: AsJson = False,
-    tenant: Tenant = None,
-    data_dir: DataDir = DEFAULT_DATA_DIR,
-) -> None:
+) -> Answer | None:
     """Set the committed offsets of a group without members; a dry run unless --execute is given."""
     choices: dict[str, dict[str, Any] | None] = {
         "--to-earliest": {"to": "earliest"} if to_earliest else None,
@@ -101,20 +85,20 @@ def reset_offsets(
     body: dict[str, Any] = chosen[0] | {"execute": execute}
     if topic:
         body["topics"] = [_topic(text) for text in topic]
-    with Console.of(data_dir, tenant) as console:
-        result = console.call("POST", instance_path(instance, "groups", name, "reset-offsets"), body)
-    _show_plan(result, as_json, export)
-
-
-def _show_plan(result: Any, as_json: bool, export: bool) -> None:
+    result = console.call("POST", instance_path(instance, "groups", name, "reset-offsets"), body)
     if export:
-        for one in result["partitions"]:
-            if one["new_offset"] is not None:
-                print(f"{one['topic']},{one['partition']},{one['new_offset']}")
-        return
-    if as_json:
-        print_json(result)
-        return
+        _export(result)
+        return None
+    return Answer(result, lambda: _show_plan(result))
+
+
+def _export(result: Any) -> None:
+    for one in result["partitions"]:
+        if one["new_offset"] is not None:
+            print(f"{one['topic']},{one['partition']},{one['new_offset']}")
+
+
+def _show_plan(result: Any) -> None:
     names = ("topic", "partition", "committed_offset", "new_offset", "note")
     rows = (["-" if one[name] is None else one[name] for name in names] for one in result["partitions"])
     print_table(["TOPIC", "PARTITION", "COMMITTED", "NEW OFFSET", "NOTE"], rows, empty="No partitions.")
@@ -152,10 +136,7 @@ def _listed(path: Path) -> list[dict[str, Any]]:
 
 
 @app.command()
-def delete(
-    instance: InstanceArgument, name: Name, tenant: Tenant = None, data_dir: DataDir = DEFAULT_DATA_DIR
-) -> None:
+def delete(console: TenantConsole, instance: InstanceArgument, name: Name) -> None:
     """Delete an empty group and its offsets."""
-    with Console.of(data_dir, tenant) as console:
-        console.call("DELETE", instance_path(instance, "groups", name))
+    console.call("DELETE", instance_path(instance, "groups", name))
     print_facts([("deleted", name)])

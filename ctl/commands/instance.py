@@ -5,13 +5,14 @@ from typing import Annotated, Any
 import typer
 
 from contracts.units import format_bytes
-from ctl.commands.deletions import add_commands, list_kept
-from ctl.console_client import Console, instance_path
+from ctl.command import Commands, Made
+from ctl.commands.deletions import absent_instances, add_commands, deleted_instances
+from ctl.console_client import OperatorConsole, TenantConsole, instance_path
 from ctl.errors import usage
-from ctl.options import DEFAULT_DATA_DIR, AsJson, DataDir, InstanceArgument, Tenant, parse_rate, parse_size
-from ctl.output import print_facts, print_json, print_table
+from ctl.options import InstanceArgument, parse_rate, parse_size
+from ctl.output import Answer, in_facts, in_table
 
-app = typer.Typer(no_args_is_help=True)
+app = Commands()
 
 ProduceRate = Annotated[int, typer.Option(parser=parse_rate, metavar="RATE", help="For example 20MB/s.")]
 ConsumeRate = Annotated[int, typer.Option(parser=parse_rate, metavar="RATE", help="For example 40MB/s.")]
@@ -33,27 +34,43 @@ LegacyClients = Annotated[
 ]
 
 
-@app.command()
-def create(
-    name: str,
-    produce_rate: ProduceRate,
-    consume_rate: ConsumeRate,
-    capacity: Capacity,
-    whitelist: Cidrs = None,
-    allow_all: AllowAll = False,
+def _chosen(
     partitions_max: Count = None,
     connections_max: Count = None,
     full_behaviour: FullBehaviour = None,
     request_percent: RequestPercent = None,
     auto_create_topics: AutoCreate = None,
     legacy_clients: LegacyClients = None,
+) -> dict[str, Any]:
+    limits = {"partitions_max": partitions_max, "connections_max": connections_max}
+    given = {
+        "full_behaviour": full_behaviour,
+        "auto_create_topics": auto_create_topics,
+        "legacy_clients": legacy_clients,
+        "limits": {limit: value for limit, value in limits.items() if value is not None} or None,
+        "request_percent": request_percent,
+    }
+    return {name: value for name, value in given.items() if value is not None}
+
+
+Choices = Annotated[dict[str, Any], Made(_chosen)]
+"""What an order may leave out, in the words of the API."""
+
+
+@app.command()
+def create(
+    console: TenantConsole,
+    chosen: Choices,
+    name: str,
+    produce_rate: ProduceRate,
+    consume_rate: ConsumeRate,
+    capacity: Capacity,
+    whitelist: Cidrs = None,
+    allow_all: AllowAll = False,
     wait: Annotated[
         bool, typer.Option("--wait/--no-wait", help="Until it serves; else print what follows.")
     ] = True,
-    as_json: AsJson = False,
-    tenant: Tenant = None,
-    data_dir: DataDir = DEFAULT_DATA_DIR,
-) -> None:
+) -> Answer:
     """Create an instance and wait until it serves."""
     if not whitelist and not allow_all:
         raise usage("say who may connect: --whitelist CIDR (repeatable) or --allow-all")
@@ -65,56 +82,29 @@ def create(
         "whitelist": whitelist or [],
         "allow_all": allow_all,
     }
-    body |= _optional(full_behaviour, auto_create_topics, legacy_clients, partitions_max, connections_max)
-    if request_percent is not None:
-        body["request_percent"] = request_percent
-    with Console.of(data_dir, tenant) as console:
-        operation = console.begin("instances", body)
-        instance = console.follow(operation) if wait else console.get(f"instances/{operation['instance_id']}")
-        _show(instance, as_json)
-
-
-def _optional(
-    full_behaviour: str | None,
-    auto_create_topics: bool | None,
-    legacy_clients: bool | None,
-    partitions_max: int | None,
-    connections_max: int | None,
-) -> dict[str, Any]:
-    body: dict[str, Any] = {}
-    if full_behaviour is not None:
-        body["full_behaviour"] = full_behaviour
-    if auto_create_topics is not None:
-        body["auto_create_topics"] = auto_create_topics
-    if legacy_clients is not None:
-        body["legacy_clients"] = legacy_clients
-    limits = {"partitions_max": partitions_max, "connections_max": connections_max}
-    if chosen := {limit: value for limit, value in limits.items() if value is not None}:
-        body["limits"] = chosen
-    return body
+    body |= chosen
+    operation = console.begin("instances", body)
+    instance = console.follow(operation) if wait else console.get(f"instances/{operation['instance_id']}")
+    return _answer(instance)
 
 
 @app.command("list")
 def list_instances(
+    console: TenantConsole,
+    operators: OperatorConsole,
     deleted: Annotated[
         bool, typer.Option("--deleted", help="Those that wait for their purge, and until when.")
     ] = False,
     absent: Annotated[
         bool, typer.Option("--absent", help="Those that brokers hold and the console does not know.")
     ] = False,
-    as_json: AsJson = False,
-    tenant: Tenant = None,
-    data_dir: DataDir = DEFAULT_DATA_DIR,
-) -> None:
+) -> Answer:
     """List instances."""
-    if deleted or absent:
-        list_kept(absent=absent, as_json=as_json, tenant=tenant, data_dir=data_dir)
-        return
-    with Console.of(data_dir, tenant) as console:
-        items = console.all_items("instances")
-    if as_json:
-        print_json(items)
-        return
+    if absent:
+        return absent_instances(operators)
+    if deleted:
+        return deleted_instances(console)
+    items = console.all_items("instances")
     columns = [
         "ID",
         "NAME",
@@ -126,8 +116,8 @@ def list_instances(
         "STORED",
         "CAPACITY",
     ]
-    print_table(
-        columns, (_row(item) for item in items), empty="No instances. Create one: portico instance create"
+    return in_table(
+        items, columns, map(_row, items), empty="No instances. Create one: portico instance create"
     )
 
 
@@ -146,33 +136,20 @@ def _row(item: Any) -> list[str]:
 
 
 @app.command()
-def show(
-    instance: InstanceArgument,
-    as_json: AsJson = False,
-    tenant: Tenant = None,
-    data_dir: DataDir = DEFAULT_DATA_DIR,
-) -> None:
+def show(console: TenantConsole, instance: InstanceArgument) -> Answer:
     """Show one instance."""
-    with Console.of(data_dir, tenant) as console:
-        _show(console.get(instance_path(instance)), as_json)
+    return _answer(console.get(instance_path(instance)))
 
 
 @app.command()
 def resize(
+    console: TenantConsole,
+    chosen: Choices,
     instance: InstanceArgument,
     produce_rate: OptionalRate = None,
     consume_rate: OptionalRate = None,
     capacity: OptionalSize = None,
-    partitions_max: Count = None,
-    connections_max: Count = None,
-    full_behaviour: FullBehaviour = None,
-    request_percent: RequestPercent = None,
-    auto_create_topics: AutoCreate = None,
-    legacy_clients: LegacyClients = None,
-    as_json: AsJson = False,
-    tenant: Tenant = None,
-    data_dir: DataDir = DEFAULT_DATA_DIR,
-) -> None:
+) -> Answer:
     """Change what an instance bought, up or down; clients stay connected."""
     sizes = {
         "produce_rate_bytes_per_s": produce_rate,
@@ -180,68 +157,43 @@ def resize(
         "capacity_bytes": capacity,
     }
     body = {field: value for field, value in sizes.items() if value is not None}
-    body |= _optional(full_behaviour, auto_create_topics, legacy_clients, partitions_max, connections_max)
-    if request_percent is not None:
-        body["request_percent"] = request_percent
+    body |= chosen
     if not body:
         raise usage("nothing to change: name at least one of --produce-rate, --consume-rate, --capacity, ...")
-    with Console.of(data_dir, tenant) as console:
-        _show(console.call("PATCH", instance_path(instance), body), as_json)
+    return _answer(console.call("PATCH", instance_path(instance), body))
 
 
 @app.command()
-def suspend(
-    instance: InstanceArgument,
-    as_json: AsJson = False,
-    tenant: Tenant = None,
-    data_dir: DataDir = DEFAULT_DATA_DIR,
-) -> None:
+def suspend(console: TenantConsole, instance: InstanceArgument) -> Answer:
     """Cut all clients and refuse new ones; data stays."""
-    with Console.of(data_dir, tenant) as console:
-        _show(console.call("POST", instance_path(instance, "suspend")), as_json)
+    return _answer(console.call("POST", instance_path(instance, "suspend")))
 
 
 @app.command()
-def resume(
-    instance: InstanceArgument,
-    as_json: AsJson = False,
-    tenant: Tenant = None,
-    data_dir: DataDir = DEFAULT_DATA_DIR,
-) -> None:
+def resume(console: TenantConsole, instance: InstanceArgument) -> Answer:
     """Admit clients again."""
-    with Console.of(data_dir, tenant) as console:
-        resumed = console.call("POST", instance_path(instance, "resume"))
-        _show(console.wait_until_serving(resumed["id"]), as_json)
+    resumed = console.call("POST", instance_path(instance, "resume"))
+    return _answer(console.wait_until_serving(resumed["id"]))
 
 
 @app.command()
-def delete(
-    instance: InstanceArgument,
-    as_json: AsJson = False,
-    tenant: Tenant = None,
-    data_dir: DataDir = DEFAULT_DATA_DIR,
-) -> None:
+def delete(console: TenantConsole, instance: InstanceArgument) -> Answer:
     """Delete an instance. Its data is kept for a grace (7 days by default), then purged: see `undelete`."""
-    with Console.of(data_dir, tenant) as console:
-        found = console.get(instance_path(instance))
-        gone = console.call("DELETE", instance_path(found["id"]))
-    if as_json:
-        print_json(
-            {
-                "id": found["id"],
-                "name": found["name"],
-                "deleted": True,
-                "purge_after": gone["deletion"]["purge_after"],
-            }
-        )
-    else:
-        print_facts(
-            [
-                ("deleted", f"{found['name']} ({found['id']})"),
-                ("kept until", gone["deletion"]["purge_after"]),
-                ("take it back", f"portico instance undelete {found['id']}"),
-            ]
-        )
+    found = console.get(instance_path(instance))
+    gone = console.call("DELETE", instance_path(found["id"]))
+    return in_facts(
+        {
+            "id": found["id"],
+            "name": found["name"],
+            "deleted": True,
+            "purge_after": gone["deletion"]["purge_after"],
+        },
+        [
+            ("deleted", f"{found['name']} ({found['id']})"),
+            ("kept until", gone["deletion"]["purge_after"]),
+            ("take it back", f"portico instance undelete {found['id']}"),
+        ],
+    )
 
 
 def _request_time(item: Any) -> str:
@@ -253,14 +205,12 @@ def _stored(item: Any) -> str:
     return "unknown" if item["stored_bytes"] is None else format_bytes(item["stored_bytes"])
 
 
-def _show(item: Any, as_json: bool) -> None:
-    if as_json:
-        print_json(item)
-        return
+def _answer(item: Any) -> Answer:
     reason = f": {item['state_reason']}" if item.get("state_reason") else ""
     admits = "every address" if item["allow_all"] else ", ".join(item["whitelist"]) or "nobody"
     limits = item["limits"]
-    print_facts(
+    return in_facts(
+        item,
         [
             ("id", item["id"]),
             ("name", item["name"]),
@@ -281,8 +231,8 @@ def _show(item: Any, as_json: bool) -> None:
             ("when full", item["full_behaviour"]),
             ("auto-create topics", "yes" if item["auto_create_topics"] else "no"),
             ("clients before Kafka 0.11", "served" if item["legacy_clients"] else "refused"),
-        ]
+        ],
     )
 
 
-add_commands(app, _show)
+add_commands(app, _answer)

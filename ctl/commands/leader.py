@@ -5,23 +5,19 @@ from typing import Annotated
 
 import typer
 
-from ctl.cluster_client import Bootstrap, Cluster, Reach, SecretFile, with_cluster
+from ctl.cluster_client import Cluster, ClusterReach, with_cluster
+from ctl.command import Commands
 from ctl.errors import usage
-from ctl.options import DEFAULT_DATA_DIR, AsJson, DataDir
-from ctl.output import print_json, print_table
+from ctl.output import Answer, in_table
 from ctl.tools.elections import Elected, TopicPartition, elect_preferred, partitions_of_file
 from ctl.tools.partitions import rows_of
 
-app = typer.Typer(no_args_is_help=True)
-
-
-@app.callback()
-def leader() -> None:
-    """Who leads partitions (operators)."""
+app = Commands()
 
 
 @app.command("elect-preferred")
 def elect(
+    reach: ClusterReach,
     topic: Annotated[str | None, typer.Option(help="A topic's physical name; all of its partitions.")] = None,
     partition: Annotated[
         list[int] | None, typer.Option(min=0, help="With --topic: only these; repeat for several.")
@@ -31,11 +27,7 @@ def elect(
         Path | None,
         typer.Option("--file", help='JSON like {"partitions": [{"topic": "t", "partition": 0}]}.'),
     ] = None,
-    bootstrap: Bootstrap = None,
-    secret_file: SecretFile = None,
-    as_json: AsJson = False,
-    data_dir: DataDir = DEFAULT_DATA_DIR,
-) -> int:
+) -> Answer:
     """Make the first replica of partitions their leader again, where it is in sync."""
     if sum((topic is not None, every, file is not None)) != 1:
         raise usage("choose one of --topic NAME, --all and --file FILE")
@@ -53,12 +45,11 @@ def elect(
                 raise usage(f"topic {topic} has no partition {min(missing)}")
         return await elect_preferred(cluster, chosen)
 
-    results = with_cluster(Reach(data_dir, bootstrap, secret_file), work)
-    if as_json:
-        print_json([result._asdict() for result in results])
-    else:
-        rows = ([result.topic, result.partition, result.outcome] for result in results)
-        print_table(
-            ["TOPIC", "PARTITION", "OUTCOME"], rows, empty="Every partition is led by its first replica."
-        )
-    return 1 if any(result.is_failure for result in results) else 0
+    results = with_cluster(reach, work)
+    return in_table(
+        [result._asdict() for result in results],
+        ["TOPIC", "PARTITION", "OUTCOME"],
+        ([result.topic, result.partition, result.outcome] for result in results),
+        empty="Every partition is led by its first replica.",
+        code=any(result.is_failure for result in results),
+    )

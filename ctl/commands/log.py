@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from contracts.units import counted, format_bytes
+from ctl.command import Commands
 from ctl.errors import CommandError, usage
 from ctl.options import DEFAULT_DATA_DIR, AsJson, DataDir, parse_rate
 from ctl.stack.layout import Layout
@@ -15,12 +16,7 @@ from ctl.tools.log_dump import Damage, Line, Wanted, dump, files_of
 from ctl.tools.log_scrub import PROGRESS_FILE, Scrubbed, Throttle, scrub
 from ctl.tools.record_dump import Decoder
 
-app = typer.Typer(no_args_is_help=True)
-
-
-@app.callback()
-def log() -> None:
-    """Files of logs, read from the disk (operators)."""
+app = Commands()
 
 
 @app.command("dump")

@@ -9,8 +9,8 @@ import httpx
 import typer
 
 from ctl.errors import CommandError, usage
-from ctl.options import DEFAULT_DATA_DIR, AsJson, DataDir
-from ctl.output import print_json, print_table
+from ctl.options import DEFAULT_DATA_DIR, DataDir
+from ctl.output import Answer, in_table
 from ctl.stack.layout import Layout
 from ctl.stack.metrics_plan import PrometheusFiles
 from ctl.stack.processes import CLUSTER_ID
@@ -28,9 +28,8 @@ def metrics(
     scrape_config: Annotated[
         bool, typer.Option("--scrape-config", help="Print what prometheus.yml needs.")
     ] = False,
-    as_json: AsJson = False,
     data_dir: DataDir = DEFAULT_DATA_DIR,
-) -> None:
+) -> Answer | None:
     """List where the processes of the running stack are scraped, or print what one tells."""
     layout = Layout(data_dir)
     stack = _stack(layout)
@@ -45,7 +44,8 @@ def metrics(
     elif grep is not None:
         raise usage("--grep needs a process: `portico metrics` lists them")
     else:
-        _list(stack["metrics"], secret_token, as_json=as_json)
+        return _all(stack["metrics"], secret_token)
+    return None
 
 
 def _stack(layout: Layout) -> dict[str, Any]:
@@ -78,18 +78,15 @@ def _print(process: str, endpoints: dict[str, str], token: str, grep: str | None
     print("\n".join(line for line in lines if grep is None or grep in line))
 
 
-def _list(endpoints: dict[str, str], token: str, *, as_json: bool) -> None:
+def _all(endpoints: dict[str, str], token: str) -> Answer:
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         states = list(pool.map(lambda url: _state(url, token), endpoints.values()))
     found = [
         {"process": name, "url": url, "state": state}
         for (name, url), state in zip(endpoints.items(), states, strict=True)
     ]
-    if as_json:
-        print_json(found)
-        return
     rows = ([each["process"], each["url"], each["state"]] for each in found)
-    print_table(["PROCESS", "ADDRESS", "STATE"], rows, empty="No process is scraped.")
+    return in_table(found, ["PROCESS", "ADDRESS", "STATE"], rows, empty="No process is scraped.")
 
 
 def _state(url: str, token: str) -> str:

@@ -7,52 +7,42 @@ from typing import Annotated, Any
 import typer
 
 from contracts.units import format_bytes, format_cpu
+from ctl.command import Commands
 from ctl.commands.quota_simulate import simulate
-from ctl.console_client import Console, instance_path
-from ctl.options import DEFAULT_DATA_DIR, AsJson, DataDir, InstanceArgument, Tenant
-from ctl.output import print_facts, print_json, print_table, terminal
+from ctl.console_client import OperatorConsole, TenantConsole, instance_path
+from ctl.options import InstanceArgument
+from ctl.output import Answer, in_table, print_facts, print_table, terminal
 
-app = typer.Typer(no_args_is_help=True)
+app = Commands()
 app.command("simulate")(simulate)
 _COLUMNS = ("r", "F", "P", "q", "THROTTLED ms/s", "LEASE")
 
 
 @app.command()
 def show(
+    console: TenantConsole,
     instance: InstanceArgument,
     seconds: Annotated[int, typer.Option(min=0, max=3600, help="History to include in --json.")] = 0,
-    as_json: AsJson = False,
-    tenant: Tenant = None,
-    data_dir: DataDir = DEFAULT_DATA_DIR,
-) -> None:
+) -> Answer:
     """Show the last decision: r, F, P and q of each broker, and of each point that spends CPU time."""
-    with Console.of(data_dir, tenant) as console:
-        view = console.get(instance_path(instance, "quota"), seconds=seconds)
-    if as_json:
-        print_json(view)
-    else:
-        _show(view)
+    view = console.get(instance_path(instance, "quota"), seconds=seconds)
+    return Answer(view, lambda: _show(view))
 
 
 @app.command()
-def watch(instance: InstanceArgument, tenant: Tenant = None, data_dir: DataDir = DEFAULT_DATA_DIR) -> None:
+def watch(console: TenantConsole, instance: InstanceArgument) -> None:
     """Show the decision again every second, until Ctrl-C."""
-    with Console.of(data_dir, tenant) as console:
-        while True:
-            view = console.get(instance_path(instance, "quota"), seconds=0)
-            terminal().clear()
-            _show(view)
-            time.sleep(1)
+    while True:
+        view = console.get(instance_path(instance, "quota"), seconds=0)
+        terminal().clear()
+        _show(view)
+        time.sleep(1)
 
 
 @app.command("list")
-def list_quotas(as_json: AsJson = False, data_dir: DataDir = DEFAULT_DATA_DIR) -> None:
+def list_quotas(console: OperatorConsole) -> Answer:
     """All instances (operators)."""
-    with Console.of(data_dir) as console:
-        overview = console.get("quota")
-    if as_json:
-        print_json(overview)
-        return
+    overview = console.get("quota")
     rows = (
         [
             view["instance_id"],
@@ -63,7 +53,8 @@ def list_quotas(as_json: AsJson = False, data_dir: DataDir = DEFAULT_DATA_DIR) -
         ]
         for view in overview["instances"]
     )
-    print_table(["INSTANCE", "PRODUCE", "CONSUME", "REQUEST TIME", "STORED", ""], rows, empty="No instances.")
+    columns = ["INSTANCE", "PRODUCE", "CONSUME", "REQUEST TIME", "STORED", ""]
+    return in_table(overview, columns, rows, empty="No instances.")
 
 
 def _byte_rate(bytes_per_s: int) -> str:

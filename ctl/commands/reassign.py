@@ -7,16 +7,17 @@ from typing import Annotated, Any
 
 import typer
 
-from ctl.cluster_client import Bootstrap, Cluster, Reach, SecretFile, with_cluster
+from ctl.cluster_client import Cluster, ClusterReach, with_cluster
+from ctl.command import Commands
 from ctl.errors import CommandError, usage
-from ctl.options import DEFAULT_DATA_DIR, AsJson, DataDir, parse_rate
-from ctl.output import print_json, print_table
+from ctl.options import parse_rate
+from ctl.output import Answer, print_table
 from ctl.tools import reassignment
 from ctl.tools.partitions import matching, rows_of
 from ctl.tools.reassignment_plan import Draw, Plan, decode, encode, faults, generate, topics_of
 from runtime.process import write_json
 
-app = typer.Typer(no_args_is_help=True)
+app = Commands()
 
 PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="A plan in JSON, as `generate` makes it.")]
 
@@ -37,6 +38,7 @@ def _broker_ids(text: str) -> list[int]:
 
 @app.command("generate")
 def make_plan(
+    reach: ClusterReach,
     brokers: Annotated[str, typer.Option(metavar="4,5,6", help="Who gets the replicas.")],
     topics: Annotated[
         str | None, typer.Option(metavar="REGEX", help="Topics to move, by their physical names.")
@@ -49,11 +51,7 @@ def make_plan(
     ] = None,
     rack_aware: Annotated[bool, typer.Option(help="Different racks where brokers have them.")] = True,
     out: Annotated[Path | None, typer.Option(help="Write the plan to a file.")] = None,
-    bootstrap: Bootstrap = None,
-    secret_file: SecretFile = None,
-    as_json: AsJson = False,
-    data_dir: DataDir = DEFAULT_DATA_DIR,
-) -> None:
+) -> Answer:
     """Propose a plan that spreads topics over brokers; nothing is moved. Keep the current one to go back."""
     if (topics is None) == (topics_file is None):
         raise usage("choose one of --topics REGEX and --topics-file FILE")
@@ -76,20 +74,23 @@ def make_plan(
         targets = {broker: racks[broker] for broker in wanted}
         return current, generate(chosen, targets, draws, replication_factor)
 
-    current, proposed = with_cluster(Reach(data_dir, bootstrap, secret_file), work)
+    current, proposed = with_cluster(reach, work)
     if out is not None:
         write_json(out, encode(proposed))
-    if as_json:
-        print_json({"current": encode(current), "proposed": encode(proposed)})
-    else:
-        print("Current assignment, to go back:")
-        print(json.dumps(encode(current)))
-        print("\nProposed assignment" + (f", also in {out}:" if out is not None else ":"))
-        print(json.dumps(encode(proposed)))
+    also = f", also in {out}:" if out is not None else ":"
+    texts = [
+        "Current assignment, to go back:",
+        json.dumps(encode(current)),
+        f"\nProposed assignment{also}",
+        json.dumps(encode(proposed)),
+    ]
+    document = {"current": encode(current), "proposed": encode(proposed)}
+    return Answer(document, lambda: print("\n".join(texts)))
 
 
 @app.command()
 def execute(
+    reach: ClusterReach,
     plan: PlanFile,
     throttle: Annotated[
         int | None,
@@ -100,11 +101,7 @@ def execute(
     additional: Annotated[
         bool, typer.Option("--additional", help="Although other reassignments are under way.")
     ] = False,
-    bootstrap: Bootstrap = None,
-    secret_file: SecretFile = None,
-    as_json: AsJson = False,
-    data_dir: DataDir = DEFAULT_DATA_DIR,
-) -> int:
+) -> Answer:
     """Begin the moves of a plan; `verify` says when they have ended."""
     wanted = decode(_text(plan), str(plan))
 
@@ -124,25 +121,20 @@ def execute(
             await reassignment.throttle(cluster, wanted, rows, throttle)
         return current, await reassignment.alter(cluster, dict(wanted))
 
-    current, outcomes = with_cluster(Reach(data_dir, bootstrap, secret_file), work)
-    _show_outcomes(outcomes, as_json, "under way", {"previous": encode(current)})
-    if not as_json:
-        print("\nThe assignment before, to go back:")
-        print(json.dumps(encode(current)))
-    return 1 if any(outcome.error for outcome in outcomes) else 0
+    current, outcomes = with_cluster(reach, work)
+    previous = encode(current)
+    to_go_back = f"\nThe assignment before, to go back:\n{json.dumps(previous)}"
+    return _answer(outcomes, "under way", {"previous": previous}, to_go_back)
 
 
 @app.command()
 def verify(
+    reach: ClusterReach,
     plan: PlanFile,
     preserve_throttles: Annotated[
         bool, typer.Option("--preserve-throttles", help="Leave limits when all is complete.")
     ] = False,
-    bootstrap: Bootstrap = None,
-    secret_file: SecretFile = None,
-    as_json: AsJson = False,
-    data_dir: DataDir = DEFAULT_DATA_DIR,
-) -> int:
+) -> Answer:
     """Say how far a plan is; exit code 1 until all of it is complete. Takes throttles off then."""
     wanted = decode(_text(plan), str(plan))
 
@@ -153,22 +145,16 @@ def verify(
             await reassignment.unthrottle(cluster, wanted)
         return states
 
-    states = with_cluster(Reach(data_dir, bootstrap, secret_file), work)
-    if as_json:
-        print_json([state._asdict() for state in states])
-    else:
-        print_table(["TOPIC", "PARTITION", "STATE", "DETAIL"], states, empty="")
-    return 0 if all(state.state == "complete" for state in states) else 1
+    states = with_cluster(reach, work)
+    return Answer(
+        [state._asdict() for state in states],
+        lambda: print_table(["TOPIC", "PARTITION", "STATE", "DETAIL"], states, empty=""),
+        0 if all(state.state == "complete" for state in states) else 1,
+    )
 
 
 @app.command()
-def cancel(
-    plan: PlanFile,
-    bootstrap: Bootstrap = None,
-    secret_file: SecretFile = None,
-    as_json: AsJson = False,
-    data_dir: DataDir = DEFAULT_DATA_DIR,
-) -> int:
+def cancel(reach: ClusterReach, plan: PlanFile) -> Answer:
     """End the moves of a plan that have not ended; their partitions stay where they were."""
     wanted = decode(_text(plan), str(plan))
 
@@ -180,18 +166,19 @@ def cancel(
         await reassignment.unthrottle(cluster, wanted)
         return outcomes
 
-    outcomes = with_cluster(Reach(data_dir, bootstrap, secret_file), work)
-    _show_outcomes(outcomes, as_json, "cancelled", {})
-    return 1 if any(outcome.error for outcome in outcomes) else 0
+    outcomes = with_cluster(reach, work)
+    return _answer(outcomes, "cancelled", {})
 
 
-def _show_outcomes(
-    outcomes: list[reassignment.Outcome], as_json: bool, done: str, more: dict[str, Any]
-) -> None:
-    if as_json:
-        print_json({"partitions": [outcome._asdict() for outcome in outcomes]} | more)
-        return
-    rows = ([one.topic, one.partition, one.error or done] for one in outcomes)
-    print_table(
-        ["TOPIC", "PARTITION", "OUTCOME"], rows, empty="None of the plan's partitions is being moved."
-    )
+def _answer(
+    outcomes: list[reassignment.Outcome], done: str, more: dict[str, Any], to_go_back: str = ""
+) -> Answer:
+    def show() -> None:
+        rows = ([one.topic, one.partition, one.error or done] for one in outcomes)
+        empty = "None of the plan's partitions is being moved."
+        print_table(["TOPIC", "PARTITION", "OUTCOME"], rows, empty=empty)
+        if to_go_back:
+            print(to_go_back)
+
+    document = {"partitions": [outcome._asdict() for outcome in outcomes]} | more
+    return Answer(document, show, 1 if any(outcome.error for outcome in outcomes) else 0)

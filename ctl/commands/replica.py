@@ -5,32 +5,24 @@ from typing import Annotated
 import typer
 
 from contracts.units import counted
-from ctl.cluster_client import Bootstrap, Cluster, Reach, SecretFile, with_cluster
-from ctl.options import DEFAULT_DATA_DIR, AsJson, DataDir
-from ctl.output import print_json, print_table, terminal
+from ctl.cluster_client import Cluster, ClusterReach, with_cluster
+from ctl.command import Commands
+from ctl.output import Answer, print_table, terminal
 from ctl.tools.partitions import matching, rows_of
 from ctl.tools.replica_verification import Verdict, verify
 from ctl.tools.topic_admin import configs_of
 
-app = typer.Typer(no_args_is_help=True)
-
-
-@app.callback()
-def replica() -> None:
-    """Replicas of partitions (operators)."""
+app = Commands()
 
 
 @app.command("verify")
 def verify_replicas(
+    reach: ClusterReach,
     topics: Annotated[
         str | None, typer.Option(metavar="REGEX", help="Only topics whose physical name matches.")
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="List replicas without fault, too.")] = False,
-    bootstrap: Bootstrap = None,
-    secret_file: SecretFile = None,
-    as_json: AsJson = False,
-    data_dir: DataDir = DEFAULT_DATA_DIR,
-) -> int:
+) -> Answer:
     """Read every replica of every partition and compare them; exit code 1 when any differs or is missing."""
 
     async def work(cluster: Cluster) -> list[Verdict]:
@@ -42,11 +34,13 @@ def verify_replicas(
             verdicts += await verify(cluster, row, compacted="compact" in policy)
         return verdicts
 
-    verdicts = with_cluster(Reach(data_dir, bootstrap, secret_file), work)
+    verdicts = with_cluster(reach, work)
     faulty = [verdict for verdict in verdicts if verdict.fault is not None]
-    if as_json:
-        print_json([verdict._asdict() for verdict in verdicts])
-        return 1 if faulty else 0
+    document = [verdict._asdict() for verdict in verdicts]
+    return Answer(document, lambda: _show(verdicts, len(faulty), every=every), 1 if faulty else 0)
+
+
+def _show(verdicts: list[Verdict], faulty: int, *, every: bool) -> None:
     chosen = verdicts if every else [one for one in verdicts if one.fault or one.lag]
     columns = ["TOPIC", "PARTITION", "REPLICA", "IN SYNC", "HIGH WATERMARK", "LAG", "FINDING"]
     rows = (
@@ -64,6 +58,5 @@ def verify_replicas(
     partitions = len({(one.topic, one.partition) for one in verdicts})
     terminal().print(
         f"{counted(partitions, 'partition')}, {counted(len(verdicts), 'replica')} compared, "
-        f"{len(faulty)} with a fault"
+        f"{faulty} with a fault"
     )
-    return 1 if faulty else 0

@@ -8,16 +8,12 @@ from typing import Annotated
 
 import typer
 
+from ctl.command import Commands
 from ctl.errors import usage
 from ctl.options import DEFAULT_DATA_DIR, AsJson, DataDir, parse_time
 from ctl.tools.state_change_logs import Wanted, files_of, merge, sentence
 
-app = typer.Typer(no_args_is_help=True)
-
-
-@app.callback()
-def statelog() -> None:
-    """What became of partitions, from the brokers' state-change logs (operators)."""
+app = Commands()
 
 
 @app.command("merge")

@@ -6,124 +6,77 @@ from urllib.parse import quote
 import typer
 
 from ctl import ceilings
-from ctl.console_client import Console
-from ctl.options import DEFAULT_DATA_DIR, AsJson, DataDir, Tenant
-from ctl.output import print_facts, print_json, print_table
+from ctl.command import Commands
+from ctl.console_client import OperatorConsole, TenantConsole
+from ctl.output import Answer, in_facts, in_table, print_facts
 
 Ckafka = Annotated[
     bool, typer.Option("--ckafka", help="Of the access-key pairs that Tencent's SDK and tccli sign with.")
 ]
 TenantName = Annotated[str, typer.Argument(metavar="TENANT")]
-app = typer.Typer(no_args_is_help=True)
-keys = typer.Typer(no_args_is_help=True)
+app = Commands()
+keys = Commands()
 
 
 @app.command("create")
-def create_tenant(name: str, as_json: AsJson = False, data_dir: DataDir = DEFAULT_DATA_DIR) -> None:
+def create_tenant(console: OperatorConsole, name: str) -> Answer:
     """Create a tenant."""
-    with Console.of(data_dir) as console:
-        created = console.call("POST", "tenants", {"name": name})
-    if as_json:
-        print_json(created)
-    else:
-        print_facts([("tenant", created["name"])])
+    created = console.call("POST", "tenants", {"name": name})
+    return in_facts(created, [("tenant", created["name"])])
 
 
 @app.command("list")
-def list_tenants(as_json: AsJson = False, data_dir: DataDir = DEFAULT_DATA_DIR) -> None:
+def list_tenants(console: OperatorConsole) -> Answer:
     """List tenants."""
-    with Console.of(data_dir) as console:
-        items = console.all_items("tenants")
-    if as_json:
-        print_json(items)
-    else:
-        print_table(["TENANT", "CREATED"], ([t["name"], t["created_at"]] for t in items), empty="No tenants.")
+    items = console.all_items("tenants")
+    return in_table(
+        items, ["TENANT", "CREATED"], ([t["name"], t["created_at"]] for t in items), empty="No tenants."
+    )
 
 
 @app.command("show")
-def show_tenant(name: TenantName, as_json: AsJson = False, data_dir: DataDir = DEFAULT_DATA_DIR) -> None:
+def show_tenant(console: OperatorConsole, name: TenantName) -> Answer:
     """What a tenant may have, has, and may still order."""
-    with Console.of(data_dir) as console:
-        standing = console.get(f"tenants/{quote(name, safe='')}/ceilings")
-    ceilings.show(standing, as_json)
+    standing = console.get(f"tenants/{quote(name, safe='')}/ceilings")
+    return ceilings.answer(standing)
 
 
 @app.command("set-limits")
-def set_limits(
-    name: TenantName,
-    instances: ceilings.InstancesOption = None,
-    produce_rate: ceilings.ProduceRateOption = None,
-    consume_rate: ceilings.ConsumeRateOption = None,
-    capacity: ceilings.CapacityOption = None,
-    partitions: ceilings.PartitionsOption = None,
-    connections: ceilings.ConnectionsOption = None,
-    faults: ceilings.FaultsOption = None,
-    as_json: AsJson = False,
-    data_dir: DataDir = DEFAULT_DATA_DIR,
-) -> None:
+def set_limits(console: OperatorConsole, name: TenantName, wanted: ceilings.Wanted) -> Answer:
     """Set how much a tenant may have in all; `default` undoes it. Instances keep what they have."""
-    body = ceilings.change(
-        instances=instances,
-        produce_rate_bytes_per_s=produce_rate,
-        consume_rate_bytes_per_s=consume_rate,
-        capacity_bytes=capacity,
-        partitions=partitions,
-        connections=connections,
-        faults=faults,
-    )
-    with Console.of(data_dir) as console:
-        changed = console.call("PATCH", f"tenants/{quote(name, safe='')}/ceilings", body)
-    ceilings.show(changed, as_json)
+    changed = console.call("PATCH", f"tenants/{quote(name, safe='')}/ceilings", wanted)
+    return ceilings.answer(changed)
 
 
 @keys.command("create")
 def create_key(
+    console: TenantConsole,
     name: str,
     role: Annotated[str, typer.Option(metavar="owner|viewer|operator")] = "owner",
     ckafka: Ckafka = False,
-    as_json: AsJson = False,
-    tenant: Tenant = None,
-    data_dir: DataDir = DEFAULT_DATA_DIR,
-) -> None:
+) -> Answer:
     """Create an API key, or an access-key pair; it is shown once."""
-    with Console.of(data_dir, tenant) as console:
-        created = console.call("POST", _path(ckafka), {"name": name, "role": role})
-    if as_json:
-        print_json(created)
-    elif ckafka:
-        facts = [("secret id", created["secret_id"]), ("secret key", created["secret_key"])]
-        print_facts([*facts, ("role", created["role"]), ("note", "shown once: store it now")])
-    else:
-        print_facts(
-            [("key", created["secret"]), ("role", created["role"]), ("note", "shown once: store it now")]
-        )
+    created = console.call("POST", _path(ckafka), {"name": name, "role": role})
+    secrets = (
+        [("key", "secret")] if not ckafka else [("secret id", "secret_id"), ("secret key", "secret_key")]
+    )
+    facts = [(words, created[name]) for words, name in [*secrets, ("role", "role")]]
+    return in_facts(created, [*facts, ("note", "shown once: store it now")])
 
 
 @keys.command("list")
-def list_keys(
-    ckafka: Ckafka = False,
-    as_json: AsJson = False,
-    tenant: Tenant = None,
-    data_dir: DataDir = DEFAULT_DATA_DIR,
-) -> None:
+def list_keys(console: TenantConsole, ckafka: Ckafka = False) -> Answer:
     """List keys."""
-    with Console.of(data_dir, tenant) as console:
-        items = console.all_items(_path(ckafka))
-    if as_json:
-        print_json(items)
-    else:
-        name_of_id = "secret_id" if ckafka else "id"
-        rows = ([k[name_of_id], k["name"], k["role"], k["tenant"], k["created_at"]] for k in items)
-        print_table(["ID", "NAME", "ROLE", "TENANT", "CREATED"], rows, empty="No keys.")
+    items = console.all_items(_path(ckafka))
+    name_of_id = "secret_id" if ckafka else "id"
+    rows = ([k[name_of_id], k["name"], k["role"], k["tenant"], k["created_at"]] for k in items)
+    return in_table(items, ["ID", "NAME", "ROLE", "TENANT", "CREATED"], rows, empty="No keys.")
 
 
 @keys.command("delete")
-def delete_key(
-    key_id: str, ckafka: Ckafka = False, tenant: Tenant = None, data_dir: DataDir = DEFAULT_DATA_DIR
-) -> None:
+def delete_key(console: TenantConsole, key_id: str, ckafka: Ckafka = False) -> None:
     """Revoke a key at once."""
-    with Console.of(data_dir, tenant) as console:
-        console.call("DELETE", f"{_path(ckafka)}/{quote(key_id, safe='')}")
+    console.call("DELETE", f"{_path(ckafka)}/{quote(key_id, safe='')}")
     print_facts([("deleted", key_id)])
 
 

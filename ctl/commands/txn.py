@@ -6,69 +6,50 @@ from typing import Annotated, Final
 
 import typer
 
-from ctl.cluster_client import Bootstrap, Cluster, Reach, SecretFile, with_cluster
+from ctl.cluster_client import Cluster, ClusterReach, with_cluster
+from ctl.command import Commands
 from ctl.errors import CommandError
-from ctl.options import DEFAULT_DATA_DIR, AsJson, DataDir
-from ctl.output import print_facts, print_json, print_table
+from ctl.output import Answer, in_facts, in_table, print_table
 from ctl.tools import transactions
 from ctl.tools.partitions import PartitionRow, rows_of
 from ctl.tools.transactions import Described, Hanging, Listed, OpenTransaction
 
-app = typer.Typer(no_args_is_help=True)
+app = Commands()
 
 _MINUTE_MS: Final = 60_000
 Topic = Annotated[str, typer.Option(help="The topic's physical name.")]
 TransactionId = Annotated[str, typer.Argument(metavar="TRANSACTIONAL_ID", help="The physical name.")]
 
 
-@app.callback()
-def txn() -> None:
-    """Transactions of the whole cluster (operators). Names are physical: INSTANCE.NAME."""
-
-
 @app.command("list")
 def list_transactions(
+    reach: ClusterReach,
     state: Annotated[
         list[str] | None, typer.Option(help="Only in this state, such as Ongoing; repeat for several.")
     ] = None,
-    bootstrap: Bootstrap = None,
-    secret_file: SecretFile = None,
-    as_json: AsJson = False,
-    data_dir: DataDir = DEFAULT_DATA_DIR,
-) -> None:
+) -> Answer:
     """Every transactional id, its state and its coordinator."""
 
     async def work(cluster: Cluster) -> list[Listed]:
         return await transactions.list_transactions(cluster, state or ())
 
-    found = with_cluster(Reach(data_dir, bootstrap, secret_file), work)
-    if as_json:
-        print_json([each._asdict() for each in found])
-    else:
-        columns = ["TRANSACTIONAL ID", "PRODUCER ID", "STATE", "COORDINATOR"]
-        print_table(columns, found, empty="No transactional id is known.")
+    found = with_cluster(reach, work)
+    columns = ["TRANSACTIONAL ID", "PRODUCER ID", "STATE", "COORDINATOR"]
+    return in_table([each._asdict() for each in found], columns, found, empty="No transactional id is known.")
 
 
 @app.command("describe")
-def describe(
-    transactional_id: TransactionId,
-    bootstrap: Bootstrap = None,
-    secret_file: SecretFile = None,
-    as_json: AsJson = False,
-    data_dir: DataDir = DEFAULT_DATA_DIR,
-) -> None:
+def describe(reach: ClusterReach, transactional_id: TransactionId) -> Answer:
     """One transactional id: its producer, and the partitions of its transaction."""
 
     async def work(cluster: Cluster) -> Described:
         return await transactions.describe_transaction(cluster, transactional_id)
 
-    found = with_cluster(Reach(data_dir, bootstrap, secret_file), work)
+    found = with_cluster(reach, work)
     partitions = [f"{topic}-{partition}" for topic, partition in sorted(found.partitions)]
-    if as_json:
-        print_json(found._asdict() | {"partitions": partitions})
-        return
     started = "-" if found.start_ms < 0 else _time(found.start_ms)
-    print_facts(
+    return in_facts(
+        found._asdict() | {"partitions": partitions},
         [
             ("transactional id", found.transactional_id),
             ("coordinator", f"broker {found.coordinator_id}"),
@@ -77,22 +58,19 @@ def describe(
             ("timeout", f"{found.timeout_ms} ms"),
             ("open since", started),
             ("partitions", ", ".join(partitions) or "-"),
-        ]
+        ],
     )
 
 
 @app.command("find-hanging")
 def find_hanging(
+    reach: ClusterReach,
     topic: Annotated[list[str] | None, typer.Option(help="Only this topic; repeat for several.")] = None,
     broker: Annotated[int | None, typer.Option(help="Only partitions that this broker leads.")] = None,
     max_timeout_minutes: Annotated[
         int, typer.Option("--max-transaction-timeout", min=1, help="Greatest timeout, in minutes.")
     ] = 15,
-    bootstrap: Bootstrap = None,
-    secret_file: SecretFile = None,
-    as_json: AsJson = False,
-    data_dir: DataDir = DEFAULT_DATA_DIR,
-) -> int:
+) -> Answer:
     """Transactions that are open on a partition and that no coordinator will end. Exit code 1 for any."""
 
     async def work(cluster: Cluster) -> list[Hanging]:
@@ -102,12 +80,8 @@ def find_hanging(
         limit_ms = max_timeout_minutes * _MINUTE_MS
         return await transactions.find_hanging(cluster, asked, now_ms=now_ms, timeout_max_ms=limit_ms)
 
-    found = with_cluster(Reach(data_dir, bootstrap, secret_file), work)
-    if as_json:
-        print_json([_as_dict(each) for each in found])
-    else:
-        _print_hanging(found)
-    return 1 if found else 0
+    found = with_cluster(reach, work)
+    return Answer([_as_dict(each) for each in found], lambda: _print_hanging(found), 1 if found else 0)
 
 
 def _as_dict(each: Hanging) -> dict[str, object]:
@@ -137,14 +111,12 @@ def _print_hanging(found: Sequence[Hanging]) -> None:
 
 @app.command("abort")
 def abort(
+    reach: ClusterReach,
     topic: Topic,
     partition: Annotated[int, typer.Option(min=0, help="The partition.")],
     start_offset: Annotated[
         int, typer.Option("--start-offset", min=0, help="Where the transaction began, as find-hanging shows.")
     ],
-    bootstrap: Bootstrap = None,
-    secret_file: SecretFile = None,
-    data_dir: DataDir = DEFAULT_DATA_DIR,
 ) -> None:
     """End a hanging transaction on one partition by an abort marker. Its records there are never read."""
 
@@ -152,7 +124,7 @@ def abort(
         row = _row(rows_of(await cluster.metadata([topic])), topic, partition)
         return await transactions.abort(cluster, row, start_offset)
 
-    ended = with_cluster(Reach(data_dir, bootstrap, secret_file), work)
+    ended = with_cluster(reach, work)
     print(f"aborted: the transaction of producer {ended.producer_id} on {topic}-{partition}")
 
 

@@ -4,12 +4,13 @@ from typing import Annotated, Any
 
 import typer
 
-from ctl.console_client import Console, instance_path
+from ctl.command import Commands
+from ctl.console_client import Console, TenantConsole, instance_path
 from ctl.errors import usage
-from ctl.options import DEFAULT_DATA_DIR, AsJson, DataDir, InstanceArgument, Tenant
-from ctl.output import print_facts, print_json
+from ctl.options import InstanceArgument
+from ctl.output import Answer, in_facts
 
-app = typer.Typer(no_args_is_help=True)
+app = Commands()
 
 Topic = Annotated[str | None, typer.Option("--topic", metavar="NAME", help="The list of one topic.")]
 Cidrs = Annotated[list[str], typer.Argument(metavar="CIDR...")]
@@ -24,28 +25,19 @@ def _path(instance: str, topic: str | None) -> str:
 
 
 @app.command()
-def show(
-    instance: InstanceArgument,
-    topic: Topic = None,
-    as_json: AsJson = False,
-    tenant: Tenant = None,
-    data_dir: DataDir = DEFAULT_DATA_DIR,
-) -> None:
+def show(console: TenantConsole, instance: InstanceArgument, topic: Topic = None) -> Answer:
     """Show a list."""
-    with Console.of(data_dir, tenant) as console:
-        _show(console.get(_path(instance, topic)), as_json)
+    return _answer(console.get(_path(instance, topic)))
 
 
 @app.command("set")
 def replace(
+    console: TenantConsole,
     instance: InstanceArgument,
     cidrs: OptionalCidrs = None,
     allow_all: AllowAll = False,
     topic: Topic = None,
-    as_json: AsJson = False,
-    tenant: Tenant = None,
-    data_dir: DataDir = DEFAULT_DATA_DIR,
-) -> None:
+) -> Answer:
     """Replace a list; without addresses and without --allow-all it admits nobody."""
     if topic is not None and allow_all:
         raise usage(
@@ -54,50 +46,30 @@ def replace(
     body: dict[str, Any] = {"cidrs": cidrs or []}
     if topic is None:
         body["allow_all"] = allow_all
-    with Console.of(data_dir, tenant) as console:
-        _show(console.call("PUT", _path(instance, topic), body), as_json)
+    return _answer(console.call("PUT", _path(instance, topic), body))
 
 
 @app.command()
-def add(
-    instance: InstanceArgument,
-    cidrs: Cidrs,
-    topic: Topic = None,
-    as_json: AsJson = False,
-    tenant: Tenant = None,
-    data_dir: DataDir = DEFAULT_DATA_DIR,
-) -> None:
+def add(console: TenantConsole, instance: InstanceArgument, cidrs: Cidrs, topic: Topic = None) -> Answer:
     """Add addresses."""
-    with Console.of(data_dir, tenant) as console:
-        _show(_change(console, instance, topic, cidrs, []), as_json)
+    return _answer(_change(console, instance, topic, cidrs, []))
 
 
 @app.command()
-def remove(
-    instance: InstanceArgument,
-    cidrs: Cidrs,
-    topic: Topic = None,
-    as_json: AsJson = False,
-    tenant: Tenant = None,
-    data_dir: DataDir = DEFAULT_DATA_DIR,
-) -> None:
+def remove(console: TenantConsole, instance: InstanceArgument, cidrs: Cidrs, topic: Topic = None) -> Answer:
     """Remove addresses; their live connections are cut."""
-    with Console.of(data_dir, tenant) as console:
-        _show(_change(console, instance, topic, [], cidrs), as_json)
+    return _answer(_change(console, instance, topic, [], cidrs))
 
 
 @app.command()
 def inherit(
+    console: TenantConsole,
     instance: InstanceArgument,
     topic: Annotated[str, typer.Option("--topic", metavar="NAME")],
-    as_json: AsJson = False,
-    tenant: Tenant = None,
-    data_dir: DataDir = DEFAULT_DATA_DIR,
-) -> None:
+) -> Answer:
     """Remove a topic's own list: it inherits the instance's."""
-    with Console.of(data_dir, tenant) as console:
-        console.call("DELETE", _path(instance, topic))
-        _show(console.get(_path(instance, None)), as_json)
+    console.call("DELETE", _path(instance, topic))
+    return _answer(console.get(_path(instance, None)))
 
 
 def _change(console: Console, instance: str, topic: str | None, added: list[str], removed: list[str]) -> Any:
@@ -110,14 +82,11 @@ def _change(console: Console, instance: str, topic: str | None, added: list[str]
     return console.call("PUT", _path(instance, topic), {"cidrs": kept + added})
 
 
-def _show(whitelist: Any, as_json: bool) -> None:
-    if as_json:
-        print_json(whitelist)
-        return
+def _answer(whitelist: Any) -> Answer:
     if whitelist.get("inherits"):
         admits = "as the instance's list says"
     elif whitelist.get("allow_all"):
         admits = "every address"
     else:
         admits = ", ".join(whitelist["cidrs"]) or "nobody"
-    print_facts([("admits", admits)])
+    return in_facts(whitelist, [("admits", admits)])

@@ -52,7 +52,7 @@ def running(data_dir: Path, drills: Sequence[Drill], *, among_tenants: bool) -> 
             )
         if drill.brokers > 1 and not stack["pids"].get("zookeeper"):
             raise usage(f"'{drill.what}' needs a stack with a ZooKeeper of its own")
-    with Console(site.url, site.key, "*") as console:
+    with Console.at(site.url, site.key, "*") as console:
         others = len(console.all_items("instances"))
     if others and not among_tenants:
         raise usage(

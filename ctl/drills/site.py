@@ -49,7 +49,7 @@ class Site:
 
     def console(self) -> Console:
         """As its operator."""
-        return Console(self.url, self.key)
+        return Console.at(self.url, self.key)
 
     def ask(self, path: str) -> httpx.Response | None:
         """GET /v1/PATH; None when nobody answers in time."""

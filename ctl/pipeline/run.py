@@ -3,18 +3,21 @@
 import logging
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 from confluent_kafka import KafkaException
 
 from contracts.pipeline import JobState, JobStatus
+from ctl.command import Made
 from ctl.console_client import Console, instance_path
 from ctl.errors import CommandError
+from ctl.options import DEFAULT_DATA_DIR, DataDir, Tenant
 from ctl.pipeline.progress import ShownProgress, quiet_teller
 from pipeline.errors import PipelineError
 from pipeline.layout import PipelineLayout
@@ -63,6 +66,10 @@ class JobRun:
         return self.console.get(instance_path(name))
 
 
+StartJob = Callable[[str, str], AbstractContextManager[JobRun]]
+"""Starts the run of a job by its name, about a subject."""
+
+
 @contextmanager
 def job_run(
     job: str, subject: str, data_dir: Path, tenant: str | None = None, shared: "SparkSession | None" = None
@@ -95,6 +102,18 @@ def job_run(
             run.end(state, error)
             if shared is None and sessions:
                 _stop(sessions[0], is_cut_short=state is JobState.STOPPED)
+
+
+def _for_tenant(tenant: Tenant = None, data_dir: DataDir = DEFAULT_DATA_DIR) -> StartJob:
+    return partial(job_run, data_dir=data_dir, tenant=tenant)
+
+
+def _for_operators(data_dir: DataDir = DEFAULT_DATA_DIR) -> StartJob:
+    return partial(job_run, data_dir=data_dir)
+
+
+TenantJob = Annotated[StartJob, Made(_for_tenant)]
+OperatorJob = Annotated[StartJob, Made(_for_operators)]
 
 
 def _stop(session: "SparkSession", *, is_cut_short: bool) -> None:

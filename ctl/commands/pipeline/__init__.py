@@ -1,10 +1,9 @@
 """`portico pipeline`: jobs on Spark. Each module here holds the commands of one area and `register`s them."""
 
-import typer
-
+from ctl.command import Commands
 from ctl.commands.pipeline import activity, advise, bill, demo, jobs, lake, lake_repair, meter, mirror, tables
 
-app = typer.Typer(no_args_is_help=True)
+app = Commands()
 jobs.register(app)
 mirror.register(app)
 advise.register(app)

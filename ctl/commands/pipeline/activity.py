@@ -7,18 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 import typer
 
+from ctl.command import Commands
 from ctl.errors import CommandError, usage
 from ctl.options import (
-    DEFAULT_DATA_DIR,
-    AsJson,
-    DataDir,
     InstanceArgument,
-    Tenant,
     parse_duration,
     parse_time,
 )
-from ctl.output import print_facts, print_json, print_table
-from ctl.pipeline.run import JobRun, job_run
+from ctl.output import Answer, in_facts, in_table
+from ctl.pipeline.run import JobRun, TenantJob
 
 if TYPE_CHECKING:
     from pipeline.activity.jobs import Source
@@ -26,7 +23,7 @@ if TYPE_CHECKING:
 JOBS: Final = ("views", "feed", "abuse", "ops")
 _EVENTS_MAX: Final = 50_000_000
 
-activity = typer.Typer(no_args_is_help=True)
+activity = Commands()
 
 
 def register(app: typer.Typer) -> None:
@@ -46,6 +43,7 @@ def _parse_rate(text: object) -> float:
 
 @activity.command()
 def generate(
+    start_job: TenantJob,
     instance: InstanceArgument,
     rate: Annotated[
         float, typer.Option(parser=_parse_rate, metavar="RATE", help="Events a second, like 2000/s.")
@@ -68,10 +66,7 @@ def generate(
     truth: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write what was sent, counted, as JSON.")
     ] = None,
-    tenant: Tenant = None,
-    as_json: AsJson = False,
-    data_dir: DataDir = DEFAULT_DATA_DIR,
-) -> None:
+) -> Answer:
     """Send invented activity to an instance; its topics are made where they are missing."""
     if rate <= 0 or seconds <= 0 or span <= 0:
         raise usage("--rate, --seconds and --span must be more than 0")
@@ -79,7 +74,7 @@ def generate(
         raise usage(
             f"{rate * seconds:.0f} events are more than one run invents ({_EVENTS_MAX}): ask for fewer"
         )
-    with job_run("activity-generate", instance, data_dir, tenant) as run:
+    with start_job("activity-generate", instance) as run:
         from pipeline.activity.generator import generate as send
 
         bootstrap = _source(run, instance).bootstrap_servers
@@ -95,18 +90,17 @@ def generate(
         )
     if truth is not None:
         truth.write_bytes(msgspec.json.encode(sent))
-    if as_json:
-        print_json(msgspec.to_builtins(sent))
-        return
     rows = [
         (topic, count, sent.duplicates[topic], sent.late[topic], sent.damaged[topic])
         for topic, count in sent.records.items()
     ]
-    print_table(("TOPIC", "RECORDS", "TWICE", "LATE", "DAMAGED"), rows, empty="no event")
+    columns = ("TOPIC", "RECORDS", "TWICE", "LATE", "DAMAGED")
+    return in_table(msgspec.to_builtins(sent), columns, rows, empty="no event")
 
 
 @activity.command("run")
 def run_jobs(
+    start_job: TenantJob,
     instance: InstanceArgument,
     only: Annotated[str, typer.Option(metavar="JOBS", help="Some of views,feed,abuse,ops.")] = ",".join(JOBS),
     for_s: Annotated[
@@ -116,17 +110,14 @@ def run_jobs(
     available_now: Annotated[
         bool, typer.Option("--available-now", help="Read what is there now, then stop.")
     ] = False,
-    tenant: Tenant = None,
-    as_json: AsJson = False,
-    data_dir: DataDir = DEFAULT_DATA_DIR,
-) -> None:
+) -> Answer:
     """Turn an instance's activity into tables and alerts, until stopped."""
     names = _jobs(only)
     if available_now and for_s is not None:
         raise usage("--available-now stops by itself: leave out --for")
     if for_s is not None and for_s <= 0:
         raise usage("--for must be more than 0 s")
-    with job_run("activity", instance, data_dir, tenant) as run:
+    with start_job("activity", instance) as run:
         from pipeline.activity.jobs import run_activity
 
         source = _source(run, instance)
@@ -139,16 +130,14 @@ def run_jobs(
             available_now=available_now,
             for_s=for_s,
         )
-    if as_json:
-        print_json(totals)
-        return
     columns = ("events", "late", "dead_letters")
     rows = [(name, *(found.get(column, 0) for column in columns)) for name, found in totals.items()]
-    print_table(("JOB", "EVENTS", "LATE", "DEAD LETTERS"), rows, empty="no job")
+    return in_table(totals, ("JOB", "EVENTS", "LATE", "DEAD LETTERS"), rows, empty="no job")
 
 
 @activity.command()
 def report(
+    start_job: TenantJob,
     instance: InstanceArgument,
     start: Annotated[
         int | None,
@@ -156,20 +145,14 @@ def report(
             "--from", parser=parse_time, metavar="TIME", help="24 hours from then; default: the last ones."
         ),
     ] = None,
-    tenant: Tenant = None,
-    as_json: AsJson = False,
-    data_dir: DataDir = DEFAULT_DATA_DIR,
-) -> None:
+) -> Answer:
     """A report of a day of an instance's activity: Markdown, HTML and pictures."""
-    with job_run("activity-report", instance, data_dir, tenant) as run:
+    with start_job("activity-report", instance) as run:
         from pipeline.activity.report import report as write
 
         instance_id = str(run.instance(instance)["id"])
         paths = write(run.spark, run.layout, instance_id, None if start is None else start * 1000)
-    if as_json:
-        print_json([str(path) for path in paths])
-        return
-    print_facts((path.suffix.removeprefix("."), path) for path in paths)
+    return in_facts([str(path) for path in paths], ((path.suffix.removeprefix("."), path) for path in paths))
 
 
 def _jobs(only: str) -> Sequence[str]:

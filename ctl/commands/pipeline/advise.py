@@ -8,11 +8,11 @@ import typer
 
 from contracts.advice import Action, AdviceRow, Urgency
 from contracts.units import format_bytes
-from ctl.cluster_client import Bootstrap, Reach, SecretFile
-from ctl.options import DEFAULT_DATA_DIR, AsJson, DataDir, Tenant
-from ctl.output import print_json, print_table, terminal
+from ctl.cluster_client import ClusterReach
+from ctl.options import Tenant
+from ctl.output import Answer, print_table, terminal
 from ctl.pipeline.advising import Given, advise_into
-from ctl.pipeline.run import job_run
+from ctl.pipeline.run import TenantJob
 
 _ORDER: Final = {urgency: position for position, urgency in enumerate(Urgency)}
 
@@ -23,6 +23,8 @@ def register(app: typer.Typer) -> None:
 
 
 def advise(
+    start_job: TenantJob,
+    reach: ClusterReach,
     instance: Annotated[
         str | None, typer.Option(metavar="ID", help="Only this instance, by id or unique name.")
     ] = None,
@@ -33,21 +35,14 @@ def advise(
         ),
     ] = 5.0,
     tenant: Tenant = None,
-    bootstrap: Bootstrap = None,
-    secret_file: SecretFile = None,
-    as_json: AsJson = False,
-    data_dir: DataDir = DEFAULT_DATA_DIR,
-) -> None:
+) -> Answer:
     """Advise sizes and partition moves from the usage that `portico pipeline meter run` gathered (operators).
 
     Writes today's rows of the tables that the console's pages show, in place of those of an earlier run.
     """
-    with job_run("advise", instance or "all instances", data_dir, tenant) as run:
-        given = advise_into(run, Reach(data_dir, bootstrap, secret_file), tenant, instance, sample_s)
-    if as_json:
-        print_json(_document(given, details=instance is not None))
-    else:
-        show(given)
+    with start_job("advise", instance or "all instances") as run:
+        given = advise_into(run, reach, tenant, instance, sample_s)
+    return Answer(_document(given, details=instance is not None), lambda: show(given))
 
 
 def show(given: Given | None) -> None:

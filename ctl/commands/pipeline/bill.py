@@ -11,16 +11,18 @@ import typer
 
 from contracts.billing import Adjustment, Bill, BillLine
 from contracts.names import is_instance_id
+from ctl.command import Commands
 from ctl.errors import EXIT_FAILED, CommandError, usage
-from ctl.options import DEFAULT_DATA_DIR, AsJson, DataDir, Tenant, parse_duration
-from ctl.output import print_facts, print_json, print_table
-from ctl.pipeline.run import JobRun, job_run, say, sentences
+from ctl.options import DEFAULT_DATA_DIR, AsJson, DataDir, parse_duration
+from ctl.output import Answer, in_facts, print_facts, print_table
+from ctl.pipeline.run import JobRun, OperatorJob, TenantJob, say, sentences
 from pipeline.errors import PipelineError
 from pipeline.layout import PipelineLayout
 from pipeline.metering.calendar import first_day
 from runtime.clock import epoch_ms
 
 if TYPE_CHECKING:
+    from pipeline.metering.billing_run import CloseFigures
     from pipeline.metering.reconcile import Check
 
 _MONTH_HELP = "A month of UTC, such as 2026-11."
@@ -29,7 +31,7 @@ AnyMonth = Annotated[str | None, typer.Option(metavar="YYYY-MM", help=f"{_MONTH_
 Instance = Annotated[
     str | None, typer.Option(metavar="ID", help="Only this instance: its id, also of a deleted one, or name.")
 ]
-prices = typer.Typer(no_args_is_help=True, help="The price book, whose versions bills name.")
+prices = Commands(help="The price book, whose versions bills name.")
 
 
 def register(app: typer.Typer) -> None:
@@ -42,37 +44,33 @@ def register(app: typer.Typer) -> None:
 
 
 def rollup(
+    start_job: OperatorJob,
     day: Annotated[
         list[str] | None,
         typer.Option(metavar="YYYY-MM-DD", help="Also make this day (UTC) again, which changes nothing."),
     ] = None,
-    as_json: AsJson = False,
-    data_dir: DataDir = DEFAULT_DATA_DIR,
-) -> None:
+) -> Answer:
     """Bring usage of five minutes, hours and days up to date with the records that are in."""
     from pipeline.metering.rollup import roll_up
 
     days = [_day(text) for text in day or ()]
-    with job_run("rollup", "", data_dir) as run:
+    with start_job("rollup", "") as run:
         figures = roll_up(run.spark, run.layout, run.progress, days=days)
-    if as_json:
-        print_json(msgspec.to_builtins(figures))
-    else:
-        print_facts(
-            [
-                ("Records up to batch", "none" if figures.raw_batch < 0 else figures.raw_batch),
-                ("Hours made", figures.hours),
-                ("Five-minute slots written", figures.slots),
-            ]
-        )
+    return in_facts(
+        msgspec.to_builtins(figures),
+        [
+            ("Records up to batch", "none" if figures.raw_batch < 0 else figures.raw_batch),
+            ("Hours made", figures.hours),
+            ("Five-minute slots written", figures.slots),
+        ],
+    )
 
 
 @prices.command("show")
 def show_prices(
     version: Annotated[int | None, typer.Option(help="Not the newest but this version.")] = None,
-    as_json: AsJson = False,
     data_dir: DataDir = DEFAULT_DATA_DIR,
-) -> None:
+) -> Answer:
     """Print a version of the price book, as the file that `prices set` takes."""
     from pipeline.metering.price_book import book_text, shown_books
 
@@ -80,19 +78,19 @@ def show_prices(
     found = {book.version: book for book in books}.get(books[-1].version if version is None else version)
     if found is None:
         raise CommandError(f"the price book has versions 1 to {books[-1].version}, not {version}")
-    if as_json:
-        print_json(msgspec.to_builtins(found))
-    else:
+
+    def show() -> None:
         say(book_text(found))
         print(found.text, end="")
+
+    return Answer(msgspec.to_builtins(found), show)
 
 
 @prices.command("set")
 def set_prices(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="TOML, as `prices show` prints it.")],
-    as_json: AsJson = False,
     data_dir: DataDir = DEFAULT_DATA_DIR,
-) -> None:
+) -> Answer:
     """Make a file the newest version of the price book; bills that are closed keep theirs."""
     from pipeline.metering.price_book import book_text
     from pipeline.metering.price_book import set_prices as set_book
@@ -103,25 +101,19 @@ def set_prices(
         raise CommandError(f"cannot read {file}: {error}") from error
     with sentences():
         book, is_new = set_book(_layout(data_dir), text, epoch_ms())
-    if as_json:
-        print_json(msgspec.to_builtins(book) | {"new": is_new})
-    else:
-        print(f"{book_text(book)}{'' if is_new else ': unchanged'}")
+    return Answer(
+        msgspec.to_builtins(book) | {"new": is_new},
+        lambda: print(f"{book_text(book)}{'' if is_new else ': unchanged'}"),
+    )
 
 
-def bill(
-    month: AnyMonth = None,
-    instance: Instance = None,
-    tenant: Tenant = None,
-    as_json: AsJson = False,
-    data_dir: DataDir = DEFAULT_DATA_DIR,
-) -> None:
+def bill(start_job: TenantJob, month: AnyMonth = None, instance: Instance = None) -> Answer:
     """Bring bills of open months and adjustments of closed ones up to date, and show them."""
     from pipeline.metering.billing import make_bills
     from pipeline.metering.ledger import Ledger
 
     _must_be_month(month)
-    with job_run("bill", month or "", data_dir, tenant) as run:
+    with start_job("bill", month or "") as run:
         only = _instance_id(run, instance)
         make_bills(run.spark, run.layout, run.progress, now_ms=epoch_ms(), month=month, instance_id=only)
         ledger = Ledger(run.layout)
@@ -132,16 +124,15 @@ def bill(
     ]
     bills.sort(key=lambda each: (each.month, each.instance_id))
     adjustments = ledger.all_adjustments()
-    if as_json:
-        lines = {each: ledger.lines_of(each) for each in {each.month for each in bills}}
-        print_json([_document(each, lines[each.month], adjustments) for each in bills])
-    elif only is not None and month is not None:
-        _print_invoices(bills, ledger.lines_of(month), adjustments)
-    else:
-        _print_bills(bills)
+    lines = {each: ledger.lines_of(each) for each in {each.month for each in bills}}
+    document = [_document(each, lines[each.month], adjustments) for each in bills]
+    if only is not None and month is not None:
+        return Answer(document, lambda: _print_invoices(bills, lines.get(month, []), adjustments))
+    return Answer(document, lambda: _print_bills(bills))
 
 
 def close(
+    start_job: TenantJob,
     month: Month,
     grace: Annotated[
         float,
@@ -155,15 +146,12 @@ def close(
         bool, typer.Option("--force-with-gaps", help="Do not wait: close with the gaps itemised.")
     ] = False,
     instance: Instance = None,
-    tenant: Tenant = None,
-    as_json: AsJson = False,
-    data_dir: DataDir = DEFAULT_DATA_DIR,
-) -> None:
+) -> Answer:
     """Close the bills of a month that is over, for good; what comes later is an adjustment."""
     from pipeline.metering.billing import close_month
 
     _must_be_month(month)
-    with job_run("close", month, data_dir, tenant) as run:
+    with start_job("close", month) as run:
         figures = close_month(
             run.spark,
             run.layout,
@@ -174,26 +162,23 @@ def close(
             force_with_gaps=force_with_gaps,
             instance_id=_instance_id(run, instance),
         )
-    if as_json:
-        print_json(msgspec.to_builtins(figures))
-    else:
-        print_facts([("Closed now", figures.closed), ("Closed before", figures.closed_before)])
-        print_table(["NOT CLOSED", "WHY"], figures.waiting, empty="All bills of the month are closed.")
-    if figures.waiting:
-        raise typer.Exit(EXIT_FAILED)
+    code = EXIT_FAILED if figures.waiting else 0
+    return Answer(msgspec.to_builtins(figures), lambda: _show_closed(figures), code)
 
 
-def reconcile(month: AnyMonth = None, as_json: AsJson = False, data_dir: DataDir = DEFAULT_DATA_DIR) -> None:
+def _show_closed(figures: "CloseFigures") -> None:
+    print_facts([("Closed now", figures.closed), ("Closed before", figures.closed_before)])
+    print_table(["NOT CLOSED", "WHY"], figures.waiting, empty="All bills of the month are closed.")
+
+
+def reconcile(start_job: OperatorJob, month: AnyMonth = None, as_json: AsJson = False) -> None:
     """Prove that records, usage and bills agree to the byte; exit 1 with what differs."""
     from pipeline.metering.reconcile import reconcile as reconcile_tables
 
     _must_be_month(month)
-    with job_run("reconcile", month or "", data_dir) as run:
+    with start_job("reconcile", month or "") as run:
         checks = reconcile_tables(run.spark, run.layout, run.progress, month=month)
-    if as_json:
-        print_json(msgspec.to_builtins(checks))
-    else:
-        _print_checks(checks)
+    Answer(msgspec.to_builtins(checks), lambda: _print_checks(checks)).print(as_json)
     if differences := sum(check.differences for check in checks):
         raise CommandError(f"{differences} rows differ: the tables do not agree")
 

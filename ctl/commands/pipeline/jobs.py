@@ -6,9 +6,9 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from ctl.console_client import Console
+from ctl.console_client import OperatorConsole
 from ctl.errors import usage
-from ctl.options import DEFAULT_DATA_DIR, AsJson, DataDir
+from ctl.options import AsJson
 from ctl.output import print_json, print_table, terminal
 
 _STATES: Final = ("running", "lost", "succeeded", "failed", "stopped")
@@ -20,6 +20,7 @@ def register(app: typer.Typer) -> None:
 
 
 def jobs(
+    console: OperatorConsole,
     job: Annotated[str | None, typer.Option(help="Of one job: load, meter, mirror ...")] = None,
     state: Annotated[str | None, typer.Option(help=f"In one state: {', '.join(_STATES)}.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="The last so many.")] = 20,
@@ -27,7 +28,6 @@ def jobs(
         bool, typer.Option("--watch", help="Show them anew every second, until Ctrl-C.")
     ] = False,
     as_json: AsJson = False,
-    data_dir: DataDir = DEFAULT_DATA_DIR,
 ) -> None:
     """Show the last runs of pipeline jobs: progress, rates, figures, errors (operators)."""
     if state is not None and state not in _STATES:
@@ -36,18 +36,17 @@ def jobs(
         raise usage("--watch is for people: leave it or --json out")
     asked: dict[str, Any] = {"limit": limit}
     asked |= {name: value for name, value in (("job", job), ("state", state)) if value is not None}
-    with Console.of(data_dir) as console:
-        if as_json:
-            print_json(console.get("pipeline/jobs", **asked))
+    if as_json:
+        print_json(console.get("pipeline/jobs", **asked))
+        return
+    while True:
+        items = console.get("pipeline/jobs", **asked)["items"]
+        if watch:
+            terminal().clear()
+        _show(items)
+        if not watch:
             return
-        while True:
-            items = console.get("pipeline/jobs", **asked)["items"]
-            if watch:
-                terminal().clear()
-            _show(items)
-            if not watch:
-                return
-            time.sleep(1)
+        time.sleep(1)
 
 
 def _show(items: list[Any]) -> None:

@@ -7,9 +7,9 @@ import typer
 
 from contracts.units import format_bytes
 from ctl.errors import CommandError, usage
-from ctl.options import DEFAULT_DATA_DIR, AsJson, DataDir, Tenant, parse_duration
-from ctl.output import print_json, print_table
-from ctl.pipeline.run import JobRun, job_run, say
+from ctl.options import AsJson, parse_duration
+from ctl.output import Answer, in_table
+from ctl.pipeline.run import JobRun, TenantJob, say
 
 if TYPE_CHECKING:
     from pipeline.lake.load import Loader
@@ -24,6 +24,7 @@ def register(app: typer.Typer) -> None:
 
 
 def load(
+    start_job: TenantJob,
     instances: Annotated[list[str], typer.Argument(metavar="INSTANCE...", help="Ids or unique names.")],
     topics: Annotated[
         list[str] | None, typer.Option("--topic", metavar="TOPIC", help="Repeat for several; default: all.")
@@ -50,9 +51,7 @@ def load(
         str | None,
         typer.Option(metavar="HOST:PORT", help="Where the instance is reached, unless at its own address."),
     ] = None,
-    tenant: Tenant = None,
     as_json: AsJson = False,
-    data_dir: DataDir = DEFAULT_DATA_DIR,
 ) -> None:
     """Load topics into Delta tables below the data directory, as a client of the instance: exactly once."""
     if on_data_loss not in _ON_DATA_LOSS:
@@ -63,7 +62,7 @@ def load(
         raise usage("--bootstrap is the address of one instance: load the others by another command")
     if every <= 0:
         raise usage("--every must be more than 0 s")
-    with job_run("load", ", ".join([*instances, *(topics or ())])[:300], data_dir, tenant) as run:
+    with start_job("load", ", ".join([*instances, *(topics or ())])[:300]) as run:
         sources, unknown = _sources(run, instances, topics, bootstrap)
         loader = _loader(run, sources, offsets_max, on_data_loss)
         if continuous:
@@ -71,7 +70,7 @@ def load(
                 say(sentence)
             loader.run_forever(every, say)
         done = loader.run()
-        _show(done.loads, as_json)
+        _answer(done.loads).print(as_json)
         if fault := "; ".join([*unknown, *([done.failures] if done.failures else [])]):
             raise CommandError(fault)
 
@@ -113,11 +112,9 @@ def _loader(run: JobRun, sources: "Sequence[LoadSource]", offsets_max: int, on_d
     return Loader(lambda: run.spark, run.layout, sources, settings, run.progress)
 
 
-def _show(loads: "Sequence[TopicLoad]", as_json: bool) -> None:
-    if as_json:
-        print_json([_document(load) for load in loads])
-        return
-    print_table(
+def _answer(loads: "Sequence[TopicLoad]") -> Answer:
+    return in_table(
+        [_document(load) for load in loads],
         ["INSTANCE", "TOPIC", "ROWS", "SIZE", "COMMITS", "LOST", "TABLE"],
         (
             [

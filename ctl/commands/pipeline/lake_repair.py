@@ -9,9 +9,9 @@ import typer
 from contracts.units import format_bytes
 from ctl.commands.pipeline.tables import TopicName, TopicNames
 from ctl.errors import CommandError, usage
-from ctl.options import DEFAULT_DATA_DIR, AsJson, DataDir, InstanceArgument, Tenant, parse_time
-from ctl.output import print_facts, print_json, print_table
-from ctl.pipeline.run import JobRun, job_run, say
+from ctl.options import AsJson, InstanceArgument, parse_time
+from ctl.output import Answer, in_facts, print_table
+from ctl.pipeline.run import JobRun, TenantJob, say
 from runtime.clock import epoch_ms
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ def register(app: typer.Typer) -> None:
 
 
 def backfill(
+    start_job: TenantJob,
     instance: InstanceArgument,
     topic: TopicName,
     since: Annotated[
@@ -57,13 +58,10 @@ def backfill(
         int, typer.Option("--max-records-per-batch", min=1, metavar="N", help="Rows of one commit.")
     ] = 1_000_000,
     bootstrap: Bootstrap = None,
-    tenant: Tenant = None,
-    as_json: AsJson = False,
-    data_dir: DataDir = DEFAULT_DATA_DIR,
-) -> None:
+) -> Answer:
     """Bring what a lake table lacks of a window of its topic; nothing twice, also after a kill."""
     _check_window(since, until, from_offset, to_offset)
-    with job_run("backfill", f"{instance} {topic}", data_dir, tenant) as run:
+    with start_job("backfill", f"{instance} {topic}") as run:
         from pipeline.lake.backfill import backfill as backfill_table
 
         offsets, instance_id = _offsets(run, instance, bootstrap)
@@ -79,10 +77,11 @@ def backfill(
         result = backfill_table(
             lambda: run.spark, run.layout, offsets, lake, found, window, run.progress, offsets_max
         )
-        _show_backfill(result, lake, as_json)
+    return _backfilled(result, lake)
 
 
 def audit(
+    start_job: TenantJob,
     instance: InstanceArgument,
     topics: TopicNames = None,
     forget: Annotated[
@@ -93,12 +92,10 @@ def audit(
         ),
     ] = False,
     bootstrap: Bootstrap = None,
-    tenant: Tenant = None,
     as_json: AsJson = False,
-    data_dir: DataDir = DEFAULT_DATA_DIR,
 ) -> None:
     """Compare lake tables with the brokers, hour by hour: exit code 1 where a row is missing or doubled."""
-    with job_run("audit", ", ".join([instance, *(topics or ())])[:300], data_dir, tenant) as run:
+    with start_job("audit", ", ".join([instance, *(topics or ())])[:300]) as run:
         from pipeline.lake.audit import LakeAudit, forget_missing_files, write_audits
         from pipeline.lake.tables import lake_tables
 
@@ -114,7 +111,8 @@ def audit(
             same = now if now is not None and now.id == each.topic_id else None
             audits.append(LakeAudit(lambda: run.spark, each, offsets, same, run.progress).run(now_ms))
         table = write_audits(run.layout, audits)
-        _show_audits(audits, str(table), as_json)
+        document = {"table": str(table), "topics": [_document(each) for each in audits]}
+        Answer(document, lambda: _show_audits(audits, str(table))).print(as_json)
         _raise_incomplete(audits)
 
 
@@ -179,11 +177,9 @@ def _from_to(first: int, end: int, partitions: Sequence[int]) -> "list[Partition
     return [PartitionRange(each, first, end) for each in partitions]
 
 
-def _show_backfill(result: "BackfillResult", lake: "LakeTable", as_json: bool) -> None:
-    if as_json:
-        print_json({"topic": lake.topic, "topic_id": lake.topic_id, "table": str(lake.path)} | vars(result))
-        return
-    print_facts(
+def _backfilled(result: "BackfillResult", lake: "LakeTable") -> Answer:
+    return in_facts(
+        {"topic": lake.topic, "topic_id": lake.topic_id, "table": str(lake.path)} | vars(result),
         [
             ("rows added", f"{result.rows:,} ({format_bytes(result.bytes)}, {result.batches} commits)"),
             ("rows that were there", f"{result.present:,}"),
@@ -191,14 +187,11 @@ def _show_backfill(result: "BackfillResult", lake: "LakeTable", as_json: bool) -
             ("removed by retention", f"{result.gone:,}"),
             ("left to `load`", f"{result.left_to_load:,}"),
             ("table", lake.path),
-        ]
+        ],
     )
 
 
-def _show_audits(audits: "Sequence[TopicAudit]", table: str, as_json: bool) -> None:
-    if as_json:
-        print_json({"table": table, "topics": [_document(each) for each in audits]})
-        return
+def _show_audits(audits: "Sequence[TopicAudit]", table: str) -> None:
     print_table(
         [
             "TOPIC",

@@ -5,16 +5,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ctl.command import Commands
 from ctl.errors import usage
-from ctl.options import DEFAULT_DATA_DIR, AsJson, DataDir, parse_duration
-from ctl.output import print_facts, print_json
+from ctl.options import parse_duration
+from ctl.output import Answer, in_facts
 from ctl.pipeline.metering import MeterSteps, ingest_into
-from ctl.pipeline.run import job_run, say
+from ctl.pipeline.run import OperatorJob, say
 
 if TYPE_CHECKING:
     from pipeline.metering.batch import IngestFigures
 
-meter = typer.Typer(no_args_is_help=True, help="Usage records into usage and bills.")
+meter = Commands(help="Usage records into usage and bills.")
 Bootstrap = Annotated[
     str | None,
     typer.Option(
@@ -30,52 +31,45 @@ def register(app: typer.Typer) -> None:
 
 @meter.command("ingest")
 def ingest(
+    start_job: OperatorJob,
     bootstrap: Bootstrap = None,
     offsets_max: Annotated[
         int | None, typer.Option("--max-records-per-batch", min=1, metavar="N", help="Records of one commit.")
     ] = None,
-    as_json: AsJson = False,
-    data_dir: DataDir = DEFAULT_DATA_DIR,
-) -> None:
+) -> Answer:
     """Bring new usage records into table usage_raw: each once, gaps recovered, impossible ones set aside."""
-    with job_run("meter", "ingest", data_dir) as run:
+    with start_job("meter", "ingest") as run:
         figures = ingest_into(run, bootstrap, offsets_max)
-    if as_json:
-        print_json(asdict(figures))
-    else:
-        print_facts(_ingested(figures))
+    return in_facts(asdict(figures), _ingested(figures))
 
 
 @meter.command("run")
 def run_all(
+    start_job: OperatorJob,
     bootstrap: Bootstrap = None,
     continuous: Annotated[bool, typer.Option("--continuous", help="Again and again, until stopped.")] = False,
     every: Annotated[
         float,
         typer.Option(parser=parse_duration, metavar="TIME", help="With --continuous: how often, like 5m."),
     ] = 300.0,
-    as_json: AsJson = False,
-    data_dir: DataDir = DEFAULT_DATA_DIR,
-) -> None:
+) -> Answer:
     """Ingest, then bring usage of slots, hours and days and the bills of open months up to date."""
     if every <= 0:
         raise usage("--every must be more than 0 s")
-    with job_run("meter", "ingest, usage, bills", data_dir) as run:
+    with start_job("meter", "ingest, usage, bills") as run:
         steps = MeterSteps(run, bootstrap)
         if continuous:
             steps.take_forever(every, say)
         metered = steps.take()
-    if as_json:
-        print_json({name: asdict(step) for name, step in metered._asdict().items()})
-        return
-    print_facts(
+    return in_facts(
+        {name: asdict(step) for name, step in metered._asdict().items()},
         [
             *_ingested(metered.ingest),
             ("Hours of usage made", metered.rollup.hours),
             ("Bills made or changed", metered.bills.bills),
             ("Bills held", metered.bills.held),
             ("Adjustments", metered.bills.adjustments),
-        ]
+        ],
     )
 
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ctl.errors import CommandError, usage
-from ctl.options import DEFAULT_DATA_DIR, AsJson, DataDir, Tenant
-from ctl.output import print_json, print_table
-from ctl.pipeline.run import JobRun, job_run, say
+from ctl.options import AsJson
+from ctl.output import Answer, print_table
+from ctl.pipeline.run import JobRun, TenantJob, say
 
 if TYPE_CHECKING:
     from pipeline.mirror.job import MirrorSummary
@@ -22,6 +22,7 @@ def register(app: typer.Typer) -> None:
 
 
 def mirror(
+    start_job: TenantJob,
     source: Annotated[
         str, typer.Argument(metavar="SOURCE", help="An instance, or with --source-bootstrap any name.")
     ],
@@ -53,15 +54,13 @@ def mirror(
         typer.Option(metavar="fail|skip", help="When retention removed records before they were mirrored."),
     ] = "fail",
     as_json: AsJson = False,
-    tenant: Tenant = None,
-    data_dir: DataDir = DEFAULT_DATA_DIR,
 ) -> None:
     """Mirror topics to another instance or cluster: partitions, order, timestamps and headers are kept."""
     if on_data_loss not in _DATA_LOSS:
         raise usage(f"--on-data-loss is fail or skip, not '{on_data_loss}'")
     if rename != "same" and "{topic}" not in rename:
         raise usage("--rename must be 'same' or contain {topic}, such as '{source}.{topic}'")
-    with job_run("mirror", f"{source} -> {target}", data_dir, tenant) as run:
+    with start_job("mirror", f"{source} -> {target}") as run:
         from pipeline.mirror.discovery import MirrorRequest
         from pipeline.mirror.job import mirror as run_mirror
 
@@ -80,7 +79,7 @@ def mirror(
             groups=tuple(dict.fromkeys(groups or ())),
         )
         summary = run_mirror(lambda: run.spark, request, run.progress, say)
-        _print(summary, as_json)
+        Answer(_document(summary), lambda: _show(summary)).print(as_json)
         if summary.paused:
             raise CommandError("; ".join(summary.paused))
 
@@ -93,10 +92,7 @@ def _side(run: JobRun, name: str, bootstrap: str | None) -> tuple[str, str]:
     return str(instance["name"]), str(instance["bootstrap_servers"])
 
 
-def _print(summary: "MirrorSummary", as_json: bool) -> None:
-    if as_json:
-        print_json(_document(summary))
-        return
+def _show(summary: "MirrorSummary") -> None:
     print_table(
         ["TOPIC", "PARTITION", "TARGET", "RECORDS", "BYTES", "POSITION", "LAG", "STATE"],
         [

@@ -11,9 +11,9 @@ import typer
 
 from contracts.units import format_bytes
 from ctl.errors import CommandError, usage
-from ctl.options import DEFAULT_DATA_DIR, AsJson, DataDir, InstanceArgument, Tenant
-from ctl.output import print_json, print_table
-from ctl.pipeline.run import JobRun, job_run
+from ctl.options import InstanceArgument
+from ctl.output import Answer, in_table, print_table
+from ctl.pipeline.run import JobRun, TenantJob
 from pipeline.lake.compact_plan import RETENTION_H_MIN
 
 if TYPE_CHECKING:
@@ -66,20 +66,18 @@ def register(app: typer.Typer) -> None:
 
 
 def decode(
+    start_job: TenantJob,
     instance: InstanceArgument,
     topic: TopicName,
     schema: SchemaPath,
     on_error: Annotated[
         str, typer.Option(metavar="dlq|drop|pause", help="What becomes of records that do not parse.")
     ] = "dlq",
-    tenant: Tenant = None,
-    as_json: AsJson = False,
-    data_dir: DataDir = DEFAULT_DATA_DIR,
-) -> None:
+) -> Answer:
     """Decode what was loaded of a topic into a typed table; what does not parse becomes dead letters."""
     if on_error not in _ON_ERROR:
         raise usage(f"--on-error is dlq, drop or pause, not '{on_error}'")
-    with job_run("decode", f"{instance} {topic}", data_dir, tenant) as run:
+    with start_job("decode", f"{instance} {topic}") as run:
         from pipeline.lake.decode import OnError
         from pipeline.lake.decode import decode as decode_table
 
@@ -88,10 +86,11 @@ def decode(
             decode_table(run.spark, run.layout, lake, found, OnError(on_error), progress)
             for lake, progress in _each(run, "decode", _lakes(run, instance, [topic]))
         ]
-        _show_decoded(results, as_json)
+    return Answer([_decoded_document(each) for each in results], lambda: _show_decoded(results))
 
 
 def redrive(
+    start_job: TenantJob,
     instance: InstanceArgument,
     topic: TopicName,
     schema: SchemaPath,
@@ -103,12 +102,9 @@ def redrive(
             help="Only these dead letters; repeat for several; default: all.",
         ),
     ] = None,
-    tenant: Tenant = None,
-    as_json: AsJson = False,
-    data_dir: DataDir = DEFAULT_DATA_DIR,
-) -> None:
+) -> Answer:
     """Decode a topic's dead letters again; those that parse now move to the decoded table."""
-    with job_run("redrive", f"{instance} {topic}", data_dir, tenant) as run:
+    with start_job("redrive", f"{instance} {topic}") as run:
         from pipeline.lake.decode_redrive import redrive as redrive_table
 
         found = _schema(schema)
@@ -116,21 +112,19 @@ def redrive(
             redrive_table(run.spark, run.layout, lake, found, progress, error_classes or ())
             for lake, progress in _each(run, "redrive", _lakes(run, instance, [topic]))
         ]
-        _show_decoded(results, as_json)
+    return Answer([_decoded_document(each) for each in results], lambda: _show_decoded(results))
 
 
 def compact(
+    start_job: TenantJob,
     instance: InstanceArgument,
     topics: TopicNames = None,
     kinds: Kinds = None,
     retention: Retention = "7d",
-    tenant: Tenant = None,
-    as_json: AsJson = False,
-    data_dir: DataDir = DEFAULT_DATA_DIR,
-) -> None:
+) -> Answer:
     """Join small files into large ones, sorted by partition and offset, also while a table is loaded."""
     wanted, hours = _kinds(kinds), _retention(retention)
-    with job_run("compact", _subject(instance, topics), data_dir, tenant) as run:
+    with start_job("compact", _subject(instance, topics)) as run:
         from pipeline.lake.compact import compact as compact_table
         from pipeline.lake.compact import vacuum
 
@@ -140,24 +134,23 @@ def compact(
             result = compact_table(lambda: run.spark, run.layout, part.path, now, progress)
             result.vacuumed_files = vacuum(part.path, hours)
             shown.append((part, result))
-        if as_json:
-            print_json([part.named() | _plain(result) for part, result in shown])
-            return
-        print_table(
-            ["TABLE", "TOPIC", "FILES", "NOW", "ROWS REWRITTEN", "SIZE", "DELETED"],
-            (
-                [
-                    *(part.kind, part.lake.topic, result.files_before, result.files_after),
-                    *(f"{result.rewritten_rows:,}", format_bytes(result.rewritten_bytes)),
-                    result.vacuumed_files,
-                ]
-                for part, result in shown
-            ),
-            empty="No tables.",
-        )
+    return in_table(
+        [part.named() | _plain(result) for part, result in shown],
+        ["TABLE", "TOPIC", "FILES", "NOW", "ROWS REWRITTEN", "SIZE", "DELETED"],
+        (
+            [
+                *(part.kind, part.lake.topic, result.files_before, result.files_after),
+                *(f"{result.rewritten_rows:,}", format_bytes(result.rewritten_bytes)),
+                result.vacuumed_files,
+            ]
+            for part, result in shown
+        ),
+        empty="No tables.",
+    )
 
 
 def expire(
+    start_job: TenantJob,
     instance: InstanceArgument,
     older_than: Annotated[
         str, typer.Option("--older-than", metavar="AGE", help="Like 30d or 12h: whole hours before that go.")
@@ -165,14 +158,11 @@ def expire(
     topics: TopicNames = None,
     kinds: Kinds = None,
     retention: Retention = "7d",
-    tenant: Tenant = None,
-    as_json: AsJson = False,
-    data_dir: DataDir = DEFAULT_DATA_DIR,
-) -> None:
+) -> Answer:
     """Remove old hours from tables. Positions stay: nothing of them is loaded again."""
     wanted = _kinds(kinds)
     age, hours = parse_age(older_than, "--older-than"), _retention(retention)
-    with job_run("expire", _subject(instance, topics), data_dir, tenant) as run:
+    with start_job("expire", _subject(instance, topics)) as run:
         from pipeline.lake.compact import expire as expire_table
         from pipeline.lake.compact import vacuum
 
@@ -182,20 +172,18 @@ def expire(
             result = expire_table(part.path, now, timedelta(hours=age))
             result.vacuumed_files = vacuum(part.path, hours)
             shown.append((part, result))
-        if as_json:
-            print_json([part.named() | _plain(result) for part, result in shown])
-            return
-        print_table(
-            ["TABLE", "TOPIC", "HOURS BEFORE", "FILES", "ROWS", "SIZE", "DELETED"],
-            (
-                [
-                    *(part.kind, part.lake.topic, f"{result.before:%Y-%m-%dT%H:%MZ}", result.files),
-                    *(f"{result.rows:,}", format_bytes(result.bytes), result.vacuumed_files),
-                ]
-                for part, result in shown
-            ),
-            empty="No tables.",
-        )
+    return in_table(
+        [part.named() | _plain(result) for part, result in shown],
+        ["TABLE", "TOPIC", "HOURS BEFORE", "FILES", "ROWS", "SIZE", "DELETED"],
+        (
+            [
+                *(part.kind, part.lake.topic, f"{result.before:%Y-%m-%dT%H:%MZ}", result.files),
+                *(f"{result.rows:,}", format_bytes(result.bytes), result.vacuumed_files),
+            ]
+            for part, result in shown
+        ),
+        empty="No tables.",
+    )
 
 
 def parse_age(text: str, option: str) -> int:
@@ -293,10 +281,7 @@ def _each(run: JobRun, job: str, items: Sequence[Any]) -> "list[tuple[Any, Progr
     return [(item, run.part(job, name)) for item, name in zip(items, names, strict=True)]
 
 
-def _show_decoded(results: "Sequence[DecodeResult]", as_json: bool) -> None:
-    if as_json:
-        print_json([_decoded_document(each) for each in results])
-        return
+def _show_decoded(results: "Sequence[DecodeResult]") -> None:
     print_table(
         [
             "TOPIC",

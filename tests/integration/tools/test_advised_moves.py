@@ -41,11 +41,11 @@ def produce_until(tools: Tools, stop: threading.Event) -> None:
 
 
 def leaders(tools: Tools) -> list[int]:
-    return [one["leader"] for one in tools.json("topic", "describe", "--cluster", TOPIC)["partitions"]]
+    return [one["leader"] for one in tools.json("cluster", "topic", "describe", TOPIC)["partitions"]]
 
 
 def test_a_hot_broker_is_relieved_by_the_plan(tools: Tools, tmp_path: Path) -> None:
-    tools.run("topic", "create", "--cluster", TOPIC, "--replica-assignment", "1:2,1:3,2:1,3:2")
+    tools.run("cluster", "topic", "create", TOPIC, "--replica-assignment", "1:2,1:3,2:1,3:2")
     stop = threading.Event()
     producing = threading.Thread(target=produce_until, args=(tools, stop))
     producing.start()

@@ -39,7 +39,7 @@ def produce(tools: Tools, topic: str, count: int, size: int = 1000) -> None:
 
 
 def replicas_of(tools: Tools, topic: str) -> list[list[int]]:
-    return [one["replicas"] for one in tools.json("topic", "describe", "--cluster", topic)["partitions"]]
+    return [one["replicas"] for one in tools.json("cluster", "topic", "describe", topic)["partitions"]]
 
 
 def until_complete(tools: Tools, plan: Path) -> None:
@@ -57,9 +57,9 @@ def moved(tools: Tools, tmp_path: Path) -> tuple[Tools, Path]:
     """A topic on brokers 1 and 2, and a plan that takes its first partition to 3."""
     name = f"moved-{tmp_path.name}".replace("[", "-").replace("]", "")
     tools.run(
+        "cluster",
         "topic",
         "create",
-        "--cluster",
         name,
         "--replica-assignment",
         "1:2,2:1",
@@ -77,18 +77,18 @@ def topic_of(plan: Path) -> str:
 
 
 def test_topics_of_the_cluster(tools: Tools) -> None:
-    tools.run("topic", "create", "--cluster", "plain", "--partitions", "3", "--config", "retention.ms=60000")
-    described = tools.json("topic", "describe", "--cluster", "plain")
+    tools.run("cluster", "topic", "create", "plain", "--partitions", "3", "--config", "retention.ms=60000")
+    described = tools.json("cluster", "topic", "describe", "plain")
     assert [len(one["isr"]) for one in described["partitions"]] == [3, 3, 3]
     assert described["configs"]["plain"]["retention.ms"] == "60000"
-    tools.run("topic", "alter", "--cluster", "plain", "--partitions", "5", "--reset", "retention.ms")
-    described = tools.json("topic", "describe", "--cluster", "pl.*")
+    tools.run("cluster", "topic", "alter", "plain", "--partitions", "5", "--reset", "retention.ms")
+    described = tools.json("cluster", "topic", "describe", "pl.*")
     assert len(described["partitions"]) == 5 and "retention.ms" not in described["configs"]["plain"]
-    listed = {one["topic"]: one for one in tools.json("topic", "list", "--cluster")}
+    listed = {one["topic"]: one for one in tools.json("cluster", "topic", "list")}
     assert listed["plain"]["partitions"] == 5 and "__consumer_offsets" in listed
-    tools.run("topic", "delete", "--cluster", "plain")
-    assert "plain" not in {one["topic"] for one in tools.json("topic", "list", "--cluster")}
-    assert "does not host" in tools.run("topic", "delete", "--cluster", "plain", code=1)
+    tools.run("cluster", "topic", "delete", "plain")
+    assert "plain" not in {one["topic"] for one in tools.json("cluster", "topic", "list")}
+    assert "does not host" in tools.run("cluster", "topic", "delete", "plain", code=1)
 
 
 SEED_CONFIGS = {
@@ -113,26 +113,26 @@ SEED_CONFIGS = {
 
 
 def test_every_config_of_a_topic(tools: Tools) -> None:
-    tools.run("topic", "create", "--cluster", "tuned")
+    tools.run("cluster", "topic", "create", "tuned")
     options = [part for key, value in SEED_CONFIGS.items() for part in ("--config", f"{key}={value}")]
-    tools.run("topic", "alter", "--cluster", "tuned", *options)
-    described = tools.json("topic", "describe", "--cluster", "tuned")["configs"]["tuned"]
+    tools.run("cluster", "topic", "alter", "tuned", *options)
+    described = tools.json("cluster", "topic", "describe", "tuned")["configs"]["tuned"]
     assert SEED_CONFIGS.items() <= described.items()
     resets = [part for key in SEED_CONFIGS for part in ("--reset", key)]
-    tools.run("topic", "alter", "--cluster", "tuned", *resets)
+    tools.run("cluster", "topic", "alter", "tuned", *resets)
     assert (
         not SEED_CONFIGS.keys()
-        & tools.json("topic", "describe", "--cluster", "tuned")["configs"]["tuned"].keys()
+        & tools.json("cluster", "topic", "describe", "tuned")["configs"]["tuned"].keys()
     )
 
 
 def test_where_topics_may_not_be_deleted_the_wish_is_recorded(tools: Tools, tmp_path: Path) -> None:
     with running_broker(tmp_path, "--no-delete-topic-enable") as broker:
-        reach = ("--cluster", "--bootstrap", broker.address)
+        reach = ("--bootstrap", broker.address)
         elsewhere = tools.elsewhere(tmp_path)
-        elsewhere.run("topic", "create", *reach, "kept")
-        assert "recorded for deletion" in elsewhere.run("topic", "delete", *reach, "kept")
-        assert "kept" in elsewhere.run("topic", "list", *reach)
+        elsewhere.run("cluster", "topic", "create", *reach, "kept")
+        assert "recorded for deletion" in elsewhere.run("cluster", "topic", "delete", *reach, "kept")
+        assert "kept" in elsewhere.run("cluster", "topic", "list", *reach)
 
 
 def test_a_topic_is_moved_and_moved_back(moved: tuple[Tools, Path]) -> None:
@@ -143,7 +143,7 @@ def test_a_topic_is_moved_and_moved_back(moved: tuple[Tools, Path]) -> None:
     assert begun["partitions"] == [{"topic": topic, "partition": 0, "error": None}]
     until_complete(tools, plan)
     assert replicas_of(tools, topic) == [[3, 1], [2, 1]]
-    configs = tools.json("topic", "describe", "--cluster", topic)["configs"][topic]
+    configs = tools.json("cluster", "topic", "describe", topic)["configs"][topic]
     assert not [key for key in configs if "throttled" in key], "taken off with the last move"
     assert "alike" in tools.run("replica", "verify", "--topics", topic, "--all")
     back = plan.with_name("back.json")
@@ -170,7 +170,7 @@ def test_a_move_is_held_back_and_cancelled(moved: tuple[Tools, Path]) -> None:
     (state,) = tools.json("reassign", "verify", str(plan), code=1)
     assert state["state"] == "differs"
     assert not [
-        one for one in tools.json("topic", "describe", "--cluster", topic)["configs"][topic] if "thr" in one
+        one for one in tools.json("cluster", "topic", "describe", topic)["configs"][topic] if "thr" in one
     ]
 
 
@@ -211,36 +211,36 @@ def test_a_broker_that_is_away(tools: Tools) -> None:
     controller = re.search(r"ok +controller\W+broker (\d)", tools.run("doctor", "--cluster"))
     assert controller is not None
     away = min({1, 2, 3} - {int(controller[1])})  # a controller would be asked, and not answer
-    tools.run("topic", "create", "--cluster", "lonely", "--replica-assignment", str(away))
+    tools.run("cluster", "topic", "create", "lonely", "--replica-assignment", str(away))
     broker = json.loads(Layout(tools.stack.data_dir).run_file(f"broker-{away}").read_text())["pid"]
     os.kill(broker, signal.SIGSTOP)
     try:
         deadline = time.monotonic() + 20
-        while not tools.json("topic", "describe", "--cluster", "lonely", "--unavailable")["partitions"]:
+        while not tools.json("cluster", "topic", "describe", "lonely", "--unavailable")["partitions"]:
             assert time.monotonic() < deadline
         said = tools.run("doctor", "--cluster", code=1)
         assert f"broker {away}: not registered" in said and "without a leader: lonely-0" in said
-        under = tools.json("topic", "describe", "--cluster", "--under-replicated")["partitions"]
+        under = tools.json("cluster", "topic", "describe", "--under-replicated")["partitions"]
         assert under and all(away not in one["isr"] for one in under if one["topic"] != "lonely")
         missing = tools.json("replica", "verify", "--topics", "__consumer_offsets", code=1)
         assert {one["replica"] for one in missing if one["fault"]} == {away}
     finally:
         os.kill(broker, signal.SIGCONT)
     deadline = time.monotonic() + 30
-    while tools.json("topic", "describe", "--cluster", "--under-replicated")["partitions"]:
+    while tools.json("cluster", "topic", "describe", "--under-replicated")["partitions"]:
         assert time.monotonic() < deadline
     results = tools.json("leader", "elect-preferred", "--all")
     assert all(one["outcome"] in ("elected", "not needed") for one in results)
-    rows = tools.json("topic", "describe", "--cluster")["partitions"]
+    rows = tools.json("cluster", "topic", "describe")["partitions"]
     assert all(one["leader"] == one["replicas"][0] for one in rows)
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("topic", "create", "--cluster", "a", "b"), "name the topic alone"),
-        (("topic", "describe", "--under-replicated"), "need --cluster"),
-        (("topic", "create", "--cluster", "a", "--replica-assignment", "1:1"), "names a broker twice"),
+        (("cluster", "topic", "create", "a", "b"), "unexpected extra argument"),
+        (("topic", "describe", "--under-replicated"), "No such option: --under-replicated"),
+        (("cluster", "topic", "create", "a", "--replica-assignment", "1:1"), "names a broker twice"),
         (("leader", "elect-preferred"), "choose one of"),
         (
             ("leader", "elect-preferred", "--topic", "__consumer_offsets", "--partition", "99"),

@@ -66,7 +66,7 @@ def test_kafka_topics(kafka: Kafka) -> None:
 
 
 def test_kafka_configs(kafka: Kafka) -> None:
-    kafka.tools.run("topic", "create", "--cluster", "jc")
+    kafka.tools.run("cluster", "topic", "create", "jc")
     topic = ("--entity-type", "topics", "--entity-name", "jc")
     kafka(CONFIGS, "--alter", *topic, "--add-config", "retention.ms=5000,cleanup.policy=[compact,delete]")
     assert "retention.ms=5000" in kafka(CONFIGS, "--describe", *topic)
@@ -81,7 +81,7 @@ def test_kafka_configs(kafka: Kafka) -> None:
 
 
 def test_kafka_reassign_partitions_and_leader_election(kafka: Kafka, tmp_path: Path) -> None:
-    kafka.tools.run("topic", "create", "--cluster", "jr", "--replica-assignment", "1:2,2:3")
+    kafka.tools.run("cluster", "topic", "create", "jr", "--replica-assignment", "1:2,2:3")
     topics, plan = tmp_path / "topics.json", tmp_path / "plan.json"
     topics.write_text(json.dumps({"topics": [{"topic": "jr"}], "version": 1}))
     made = kafka(REASSIGN, "--generate", "--topics-to-move-json-file", str(topics), "--broker-list", "1,2,3")
@@ -104,7 +104,7 @@ def test_kafka_reassign_partitions_and_leader_election(kafka: Kafka, tmp_path: P
 
 def test_kafka_consumer_groups_log_dirs_and_transactions(kafka: Kafka) -> None:
     settings = login(kafka.tools)
-    kafka.tools.run("topic", "create", "--cluster", "jg")
+    kafka.tools.run("cluster", "topic", "create", "jg")
     producer = Producer(settings | {"transactional.id": "jtx"})
     producer.init_transactions(20)
     producer.begin_transaction()

@@ -16,7 +16,7 @@ from tests.integration.stack import Stack
 
 
 def console(stack: Stack, tenant: str | None = None) -> Console:
-    return Console(stack.console_url, stack.api_key, tenant)
+    return Console.at(stack.console_url, stack.api_key, tenant)
 
 
 def boot_ids(bootstrap: str) -> set[str]:

@@ -12,7 +12,7 @@ from ctl.errors import CommandError
 
 def console(answer: Callable[[httpx.Request], httpx.Response], monkeypatch: pytest.MonkeyPatch) -> Console:
     monkeypatch.setattr(console_client, "_RETRY_S", 0)
-    made = Console("http://console", "key")
+    made = Console.at("http://console", "key")
     made._http = httpx.Client(base_url="http://console", transport=httpx.MockTransport(answer))
     return made
 

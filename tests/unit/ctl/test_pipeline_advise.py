@@ -14,6 +14,7 @@ import pytest
 from contracts.advice import AdviceRow, MoveRow, Urgency
 from contracts.pipeline import JobState, JobStatus
 from contracts.quota import Direction
+from ctl.command import with_shared_options
 from ctl.commands.pipeline.advise import _document, advise, show
 from ctl.pipeline.advising import Given, write_plans
 from ctl.tools.reassignment_plan import decode
@@ -129,9 +130,10 @@ def test_without_instances_there_is_nothing_to_advise_and_nothing_has_failed(
     empty_console: list[JobStatus], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked: dict[str, Any] = {"instance": None, "sample_s": 0, "tenant": None, "data_dir": tmp_path}
-    advise(**asked, bootstrap=None, secret_file=None, as_json=False)
+    command = with_shared_options(advise)
+    command(**asked, bootstrap=None, secret_file=None, as_json=False)
     assert "There is no instance to advise on" in capsys.readouterr().out
-    advise(**asked, bootstrap=None, secret_file=None, as_json=True)
+    command(**asked, bootstrap=None, secret_file=None, as_json=True)
     assert json.loads(capsys.readouterr().out) == {"advice": [], "moves": [], "plans": {}}
     assert empty_console[-1].state is JobState.SUCCEEDED
     assert empty_console[-1].figures == {"instances": 0, "moves": 0}

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from ctl.commands.pipeline.jobs import _row, jobs
+from ctl.console_client import Console
 from ctl.errors import EXIT_USAGE, CommandError
 
 RUN = {
@@ -39,5 +40,5 @@ def test_a_run_in_one_line() -> None:
 def test_wrong_usage(tmp_path: Path) -> None:
     for wrong in ({"state": "sleeping"}, {"watch": True, "as_json": True}):
         with pytest.raises(CommandError) as refused:
-            jobs(**wrong, data_dir=tmp_path)  # type: ignore[arg-type]
+            jobs(Console.of(tmp_path), **wrong)  # type: ignore[arg-type]
         assert refused.value.code == EXIT_USAGE
