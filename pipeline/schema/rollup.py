@@ -1,20 +1,14 @@
-"""Columns of `usage_5m`, `usage_hour` and `usage_day` (`contracts.billing`)."""
+"""Columns of `usage_5m`, `usage_hour` and `usage_day`."""
 
 from typing import Final
 
-from pyspark.sql.types import (
-    BooleanType,
-    DateType,
-    DecimalType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql.types import DecimalType
+
+from contracts.billing import UsageDay, UsageHour, UsageSlot
+from pipeline.schema.columns import columns_of
 
 BIG: Final = DecimalType(38, 0)
-"""Of byte-milliseconds: a month of a few terabytes is more than a long holds."""
+"""Byte-milliseconds: a month of a few terabytes is more than a long holds."""
 
 SUMMED: Final = (
     "produce_bytes",
@@ -44,38 +38,21 @@ LARGEST: Final = (
 """Columns whose day is the largest of its hours."""
 
 PEAKS_5M: Final = ("produce_peak_5m_bytes_per_s", "consume_peak_5m_bytes_per_s")
-"""The same, from hours on."""
+"""Columns whose day is the largest of its hours, and that slots do not have."""
 
-_QUANTITIES: Final = [
-    *(StructField(name, BIG if name == "stored_byte_ms" else LongType()) for name in (*SUMMED, *LARGEST)),
-    StructField("estimated", BooleanType()),
-]
-_KEY: Final = [StructField("instance_id", StringType()), StructField("day", DateType())]
-_PEAKS: Final = [StructField(name, LongType()) for name in PEAKS_5M]
+_QUANTITIES: Final = (*SUMMED, *LARGEST, "estimated")
+_KEY: Final = ("instance_id", "day")
 
-USAGE_5M: Final = StructType([*_KEY, StructField("slot_start", TimestampType()), *_QUANTITIES])
-"""`contracts.billing.UsageSlot`; partitioned by `day`, as hours are."""
+USAGE_5M: Final = columns_of(UsageSlot, (*_KEY, "slot_start", *_QUANTITIES), stored_byte_ms=BIG)
+"""Partitioned by `day`, as hours are."""
 
-USAGE_HOUR: Final = StructType(
-    [
-        *_KEY,
-        StructField("hour_start", TimestampType()),
-        *_QUANTITIES,
-        *_PEAKS,
-        StructField("state", StringType()),
-    ]
+USAGE_HOUR: Final = columns_of(
+    UsageHour, (*_KEY, "hour_start", *_QUANTITIES, *PEAKS_5M, "state"), stored_byte_ms=BIG
 )
-"""`contracts.billing.UsageHour`."""
 
-USAGE_DAY: Final = StructType(
-    [
-        *_KEY,
-        StructField("month", StringType()),
-        *_QUANTITIES,
-        *_PEAKS,
-        StructField("hours", LongType()),
-        StructField("hours_complete", LongType()),
-        StructField("state", StringType()),
-    ]
+USAGE_DAY: Final = columns_of(
+    UsageDay,
+    (*_KEY, "month", *_QUANTITIES, *PEAKS_5M, "hours", "hours_complete", "state"),
+    stored_byte_ms=BIG,
 )
-"""`contracts.billing.UsageDay`; partitioned by `month`."""
+"""Partitioned by `month`."""

@@ -1,0 +1,50 @@
+"""Tables have the columns that their readers know: those of the contracts, as they lie on disks."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import pytest
+from pyspark.sql.types import IntegerType, StructType
+
+from pipeline.schema import advice, billing, lake_audit, rollup, usage
+from pipeline.schema.columns import columns_of
+
+KNOWN: dict[str, list[str]] = json.loads((Path(__file__).parent / "golden" / "schemas.json").read_text())
+SCHEMAS = {
+    name.lower(): schema
+    for module in (advice, billing, lake_audit, rollup, usage)
+    for name, schema in vars(module).items()
+    if isinstance(schema, StructType) and not name.startswith("_")
+}
+
+
+def test_no_table_is_left_out() -> None:
+    assert SCHEMAS.keys() == KNOWN.keys()
+
+
+@pytest.mark.parametrize("table", KNOWN)
+def test_a_table_has_the_columns_of_tables_on_disks(table: str) -> None:
+    """A field that is added to a contract is added here; one that changes its type needs a migration."""
+    fields = SCHEMAS[table].fields
+    assert [f"{field.name} {field.dataType.simpleString()}" for field in fields] == KNOWN[table]
+    assert all(field.nullable for field in fields)
+
+
+class Row(msgspec.Struct):
+    """A contract."""
+
+    name: Annotated[str, msgspec.Meta(min_length=1)]
+    count: int | None
+
+
+def test_columns_have_the_row_s_order_or_another_and_exact_types_where_python_is_vague() -> None:
+    assert columns_of(Row).simpleString() == "struct<name:string,count:bigint>"
+    turned = columns_of(Row, ("count", "name"), count=IntegerType())
+    assert turned.simpleString() == "struct<count:int,name:string>"
+
+
+def test_an_order_names_every_field() -> None:
+    with pytest.raises(AssertionError):
+        columns_of(Row, ("name",))
