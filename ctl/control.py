@@ -43,7 +43,6 @@ from runtime.tasks import Supervised
 from runtime.trace_settings import settings_of
 from runtime.tree.zookeeper import ZooKeeperTree
 from tenants.app import collectors, create_console_app, create_internal_routes
-from tenants.cidrs import normalise
 from tenants.config import (
     DELETION_GRACE_MS,
     LOOPBACK,
@@ -54,8 +53,9 @@ from tenants.config import (
     sqlite_url,
 )
 from tenants.console import Console
+from tenants.rules.cidrs import normalise
+from tenants.rules.vports import parse_vip
 from tenants.store.engine import StoreUnavailable
-from tenants.vports import parse_vip
 
 if TYPE_CHECKING:
     from runtime.tracing import Tracing

@@ -12,7 +12,7 @@ from typing import Final
 
 from contracts.specs import InstanceSpec, InstanceState, Listener
 from gateway.causes import DisconnectCause
-from gateway.lifecycle import Event, Phase
+from gateway.rules.lifecycle import Event, Phase
 from gateway.served import ServedInstance
 from gateway.strangers import STRANGERS
 from gateway.worker import Worker

@@ -8,13 +8,13 @@ from typing import Final, Protocol
 from contracts.injected_faults import FaultKind
 from contracts.specs import InstanceSpec, InstanceState, Listener, RefusedAddress
 from gateway.causes import REFUSED_AT_ACCEPT, DisconnectCause
-from gateway.injected_faults import ActiveFaults, Taken
 from gateway.kept_answers import KeptAnswers
-from gateway.lifecycle import Event, Phase, next_phase
+from gateway.rules.injected_faults import ActiveFaults, Taken
+from gateway.rules.lifecycle import Event, Phase, next_phase
+from gateway.rules.whitelist import Whitelist
 from gateway.session.timers import Timeouts
 from gateway.stops import ConnectionStop
 from gateway.strangers import Strangers
-from gateway.whitelist import Whitelist
 from traffic.turns import Turn
 from wire.scope import Scope, View
 

@@ -14,7 +14,7 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode, set_span_in_
 from contracts.tracing import TRACE_KEY, TraceContext, encode
 from gateway.apis import APIS
 from gateway.causes import DisconnectCause
-from gateway.messaging_attributes import operation_of, request_attributes, values_of
+from gateway.rules.messaging_attributes import operation_of, request_attributes, values_of
 from gateway.traced import TracedConnection
 from runtime.clock import monotonic_ms
 from runtime.trace_sampling import RequestSampling

@@ -13,8 +13,9 @@ from gateway.causes import DisconnectCause
 from gateway.config import GatewayConfig
 from gateway.connection import Connection
 from gateway.instance_host import AnswerTimes, InstanceHost
-from gateway.limits import ConnectionCounts, admission_fault
 from gateway.outside import AskUpstream, Outside
+from gateway.rules.limits import ConnectionCounts, admission_fault
+from gateway.rules.whitelist import shown_address
 from gateway.served import ServedInstance
 from gateway.session.session import Session
 from gateway.shared_table import SharedTable
@@ -22,7 +23,6 @@ from gateway.sockets import ReceiveBuffer, prepare, reset
 from gateway.splicing import SplicePipe
 from gateway.traced import TracedConnection, TracesOfConnection, TracesOfWorker
 from gateway.upstream_login import Login
-from gateway.whitelist import shown_address
 from gateway.workplace import Leaving
 from runtime.clock import epoch_ms, monotonic_ms
 from runtime.logs import get_logger

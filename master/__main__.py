@@ -16,7 +16,7 @@ from master.journal import Journal
 from master.kept_series import KeptSeries
 from master.metering import Metering
 from master.node import MasterNode
-from master.policies import POLICIES
+from master.quota.policies import POLICIES
 from master.settings import MasterSettings
 from runtime import process
 from runtime.config import format_host_port, parse_host_port

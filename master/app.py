@@ -12,9 +12,9 @@ from starlette.routing import Route
 from contracts.quota import TrafficReport
 from contracts.quota_view import PolicySetting
 from contracts.tree import TreeUnavailable
-from master.flows import Refusal, ReportRefusedError
-from master.history import COARSE_SPAN_MS
 from master.node import MasterNode, NotElectedError
+from master.quota.flows import Refusal, ReportRefusedError
+from master.quota.history import COARSE_SPAN_MS
 
 T = TypeVar("T")
 BODY_BYTES_MAX = 16 * 1024 * 1024

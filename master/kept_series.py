@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 
-from master.history import (
+from master.quota.history import (
     BROKER_COLUMNS,
     COARSE_SPAN_MS,
     COARSE_STEP_MS,

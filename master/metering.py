@@ -15,8 +15,8 @@ from contracts.quota import TrafficReport
 from contracts.specs import ClusterSpec, InstanceSpec
 from contracts.usage import UsageRecord
 from master.journal import Journal
-from master.usage import UsageAggregator
-from master.usage_clock import UsageClock
+from master.usage.clock import UsageClock
+from master.usage.records import UsageAggregator
 from master.usage_writer import UsageWriter
 from runtime.clock import epoch_ms, monotonic_ms
 from runtime.logs import get_logger

@@ -8,8 +8,8 @@ from prometheus_client.registry import Collector
 
 from contracts.quota import BYTE_DIRECTIONS
 from contracts.request_time import CORE_US_PER_S
-from master.cpu_decision import CpuDecision
-from master.decision import InstanceDecision, side_of
+from master.quota.cpu_decision import CpuDecision
+from master.quota.decision import InstanceDecision, side_of
 
 _BROKER = ("instance", "node", "direction")
 _POINT = ("instance", "point")

@@ -25,7 +25,7 @@ from contracts.tree import Conflict, Create, Delete, Node, SetData, Tree, TreeCo
 from master.journal import Journal
 from master.kept_series import KeptSeries
 from master.metering import Metering
-from master.policies import POLICIES
+from master.quota.policies import POLICIES
 from master.service import MasterService
 from master.settings import MasterSettings
 from runtime.logs import get_logger

@@ -11,22 +11,22 @@ from contracts.quota import NO_NODE, Allocation, CpuAllocation, ReportAnswer, Tr
 from contracts.quota_view import History, QuotaOverview, QuotaView
 from contracts.specs import InstanceSpec
 from contracts.usage import UsageRecord
-from master.capacity import Fill
-from master.cpu_decision import CpuDecision, Topology, topology
-from master.cpu_shares import GONE_PERIODS, CpuShares
-from master.decision import InstanceDecision, decide
-from master.flows import ReportRefusedError
-from master.history import InstanceHistory, Slot
 from master.journal import Journal, SavedAllocation
 from master.kept_series import KeptSeries
-from master.leadership import Heard, Leadership, leadership
-from master.leases import TERM_FACTOR, LeaseBook, byte_offer, byte_terms, cpu_terms
-from master.ledger import Ledger, Outcome, Receipt
 from master.metering import Metering
 from master.metrics import MasterCollector
-from master.policies import POLICIES
+from master.quota.capacity import Fill
+from master.quota.cpu_decision import CpuDecision, Topology, topology
+from master.quota.cpu_shares import GONE_PERIODS, CpuShares
+from master.quota.decision import InstanceDecision, decide
+from master.quota.flows import ReportRefusedError
+from master.quota.history import InstanceHistory, Slot
+from master.quota.leadership import Heard, Leadership, leadership
+from master.quota.leases import TERM_FACTOR, LeaseBook, byte_offer, byte_terms, cpu_terms
+from master.quota.ledger import Ledger, Outcome, Receipt
+from master.quota.policies import POLICIES
+from master.quota.view import cpu_view, history_row, quota_view
 from master.settings import MasterSettings
-from master.view import cpu_view, history_row, quota_view
 from runtime.clock import epoch_ms, monotonic_ms
 from runtime.logs import get_logger
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from contracts.usage import INTERVAL_MS_DEFAULT, INTERVAL_MS_MAX, INTERVAL_MS_MIN
-from master.policies import POLICIES
+from master.quota.policies import POLICIES
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,9 @@ from typing import Final
 from sqlalchemy import make_url
 
 from runtime.redis_link import BUDGET_MS, RedisUrl
-from tenants.rate_limit import ApiRates
+from tenants.rules.rate_limit import ApiRates
+from tenants.rules.vports import VipPool
 from tenants.store.postgres import parse_database_url
-from tenants.vports import VipPool
 
 LOOPBACK: Final = ("127.0.0.0/8", "::1/128")
 DELETION_GRACE_MS: Final = 7 * 24 * 3600 * 1000

@@ -13,18 +13,19 @@ from runtime.redis_link import RedisLink, RedisUrl
 from runtime.tasks import Supervised
 from tenants.backend.cluster import Cluster, ConnectionPool
 from tenants.backend.facts import FactsSource
-from tenants.callers import OpenStreams, RequestsUnderWay
 from tenants.config import ConsoleConfig
 from tenants.feed import Feed
 from tenants.found import Found, FoundLedger
 from tenants.hashing import HashingLine
 from tenants.hearsay import Hearsay
-from tenants.lifecycle import State
-from tenants.model import Instance
 from tenants.purge import Purge
 from tenants.purge_rule import LATELY_MS
 from tenants.quota import QuotaSource
 from tenants.remembered import CallerMemory
+from tenants.rules.callers import OpenStreams, RequestsUnderWay
+from tenants.rules.lifecycle import State
+from tenants.rules.model import Instance
+from tenants.rules.vports import Endpoint
 from tenants.shared_ledger import SharedLedger
 from tenants.shared_limits import LoginLimits, RequestRates
 from tenants.store import followers, instances, registry
@@ -46,7 +47,6 @@ from tenants.usecases.pipeline_runs import PipelineRuns
 from tenants.usecases.placement import Placement, port_is_free
 from tenants.usecases.topics import Topics
 from tenants.usecases.usage import UsageReports
-from tenants.vports import Endpoint
 from tenants.wakeups import WakeUps
 
 

@@ -18,12 +18,12 @@ from contracts.specs import (
 )
 from runtime.clock import epoch_ms, monotonic_ms
 from runtime.logs import get_logger
-from tenants import lifecycle
-from tenants.acknowledgement import Consumer, Outcome, judge
-from tenants.errors import Refused
-from tenants.lifecycle import Event, State
-from tenants.model import Instance
 from tenants.purge_rule import FORGET_AFTER_MS, HEARD_EVERY_MS
+from tenants.rules import lifecycle
+from tenants.rules.acknowledgement import Consumer, Outcome, judge
+from tenants.rules.errors import Refused
+from tenants.rules.lifecycle import Event, State
+from tenants.rules.model import Instance
 from tenants.store import changes, followers, instances, lineages
 from tenants.store.engine import Store, StoreFault
 from tenants.store.followers import Follower

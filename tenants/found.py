@@ -12,7 +12,7 @@ import msgspec
 
 from contracts.holdings import SPECS_AT_ONCE_MAX, Holding, HoldingsReport
 from contracts.specs import InstanceSpec
-from tenants.vports import Endpoint
+from tenants.rules.vports import Endpoint
 
 _HEARD_FOR_MS: Final = 30_000
 """Reports come every few seconds."""

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
-from tenants.errors import TooMany
+from tenants.rules.errors import TooMany
 
 AT_ONCE: Final = 2
 WAITING_MAX: Final = 20

@@ -9,10 +9,10 @@ import msgspec
 
 from contracts.holdings import HoldingsReport
 from contracts.specs import BrokerAddress, ConsumerKind, DamagedLog, GatewayReport
-from tenants.acknowledgement import Consumer
 from tenants.feed import Feed
 from tenants.found import FoundLedger
 from tenants.purge_rule import FORGET_AFTER_MS
+from tenants.rules.acknowledgement import Consumer
 from tenants.shared_ledger import SharedLedger
 
 

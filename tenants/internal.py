@@ -21,10 +21,10 @@ from contracts.specs import MESSAGE_VERSION, FeedRequest, GatewayReport
 from runtime.clock import monotonic_ms
 from tenants.api.problems import of_refusal, problem
 from tenants.console import Console
-from tenants.errors import Refused
 from tenants.feed import UnknownVersion
 from tenants.metrics import ConsoleCollector
 from tenants.pipeline_metrics import PipelineCollector
+from tenants.rules.errors import Refused
 from tenants.store.engine import StoreFault
 
 T = TypeVar("T")

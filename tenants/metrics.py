@@ -7,7 +7,7 @@ from prometheus_client.registry import Collector
 
 from runtime.clock import monotonic_ms
 from tenants.console import Console
-from tenants.lifecycle import State
+from tenants.rules.lifecycle import State
 from tenants.store import instances
 from tenants.store.engine import StoreFault
 

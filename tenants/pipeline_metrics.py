@@ -12,7 +12,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from runtime.clock import epoch_ms
-from tenants.pipeline_runs import FIGURES_MAX, RunState
+from tenants.rules.pipeline_runs import FIGURES_MAX, RunState
 from tenants.store.engine import StoreFault
 from tenants.usecases.pipeline_runs import JobOverview, PipelineRuns
 

@@ -10,13 +10,14 @@ from typing import Any, Final
 
 from runtime.clock import epoch_ms
 from runtime.logs import get_logger
-from tenants import lifecycle, purge_rule
+from tenants import purge_rule
 from tenants.backend import groups, topics
 from tenants.backend.cluster import Cluster
-from tenants.errors import NotFound, Refused
-from tenants.lifecycle import Event, State
-from tenants.model import Instance
 from tenants.purge_rule import World
+from tenants.rules import lifecycle
+from tenants.rules.errors import NotFound, Refused
+from tenants.rules.lifecycle import Event, State
+from tenants.rules.model import Instance
 from tenants.shared_ledger import SharedLedger
 from tenants.store import followers, instances, registry
 from tenants.store.engine import Store, StoreFault, feed_position

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from contracts.specs import ConsumerKind
-from tenants.model import Instance
+from tenants.rules.model import Instance
 from tenants.store.followers import Follower
 
 HEARD_EVERY_MS: Final = 15_000

@@ -9,7 +9,7 @@ from contracts.quota_view import QuotaOverview, QuotaView
 from runtime.clock import monotonic_ms
 from runtime.internal_http import InternalClient, InternalError
 from runtime.logs import get_logger
-from tenants.errors import Unavailable
+from tenants.rules.errors import Unavailable
 from tenants.usecases.instances import Usage
 
 _log = get_logger(__name__)

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Iterable
 
 from contracts.specs import GatewayReport
-from tenants.gateway_reports import GatewayLedger, Refusal
+from tenants.rules.gateway_reports import GatewayLedger, Refusal
 
 
 class SharedLedger:

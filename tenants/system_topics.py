@@ -10,8 +10,8 @@ from contracts.usage import USAGE_TOPIC
 from runtime.logs import get_logger
 from tenants.backend import topics
 from tenants.backend.cluster import Cluster
-from tenants.errors import Conflict, Refused
-from tenants.model import Instance
+from tenants.rules.errors import Conflict, Refused
+from tenants.rules.model import Instance
 from tenants.store import instances
 from tenants.store.engine import Store
 from tenants.store.shared_session import Office

@@ -20,7 +20,7 @@ import msgspec
 
 from runtime.clock import monotonic_ms
 from runtime.logs import get_logger
-from tenants.errors import Unavailable
+from tenants.rules.errors import Unavailable
 
 if TYPE_CHECKING:
     from arro3.core import Table

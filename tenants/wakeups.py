@@ -13,8 +13,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from runtime.logs import get_logger
 from runtime.redis_channel import RedisChannel
 from runtime.redis_link import RedisLink
-from tenants.errors import Refused
 from tenants.feed import Feed
+from tenants.rules.errors import Refused
 from tenants.store.engine import Store, feed_position
 from tenants.waiting import wait_until
 

@@ -13,7 +13,7 @@ from runtime.internal_http import InternalClient
 from tenants.app import create_console_app
 from tenants.config import ConsoleConfig, sqlite_url
 from tenants.console import Console
-from tenants.vports import parse_vip
+from tenants.rules.vports import parse_vip
 
 KEPT: Final = Path(__file__).resolve().parents[1] / "tenants" / "web" / "openapi.json"
 

@@ -28,7 +28,7 @@ def simulate(
     from ctl.quota_simulation import plots as drawing
     from ctl.quota_simulation import table
     from ctl.quota_simulation.scenarios import SCENARIOS
-    from master.policies import POLICIES
+    from master.quota.policies import POLICIES
 
     scenarios = _chosen("scenario", scenario, [each.name for each in SCENARIOS])
     policies = _chosen("policy", policy, [*POLICIES])

@@ -12,7 +12,7 @@ from ctl.stack.layout import Layout
 from ctl.stack.metrics_plan import METRICS_DEFAULT, ports_needed
 from ctl.stack.zookeeper import SESSION_TIMEOUT_MS_MAX, SESSION_TIMEOUT_MS_MIN
 from gateway.shared_table import WORKERS_MAX
-from master.policies import POLICIES
+from master.quota.policies import POLICIES
 from runtime.config import (
     ConfigFault,
     Resolved,
@@ -27,7 +27,7 @@ from runtime.http_limits import parse_proxies
 from runtime.redis_link import RedisUrl, parse_redis_url
 from runtime.trace_settings import ENDPOINT, PER_SECOND_DEFAULT, PER_SECOND_MAX, trace_settings
 from tenants.config import DELETION_GRACE_MS, REGION, DatabaseUrl, parse_region
-from tenants.vports import parse_vip
+from tenants.rules.vports import parse_vip
 
 
 def _vports(text: str) -> tuple[int, int]:

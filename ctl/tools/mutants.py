@@ -26,13 +26,7 @@ class Area(NamedTuple):
 
 AREAS: Final = {
     "traffic": Area(("traffic/*.py",), ("tests/unit/traffic",)),
-    "quota": Area(
-        (
-            *("master/allocation.py", "master/capacity.py", "master/decision.py", "master/demand.py"),
-            *("master/fair.py", "master/leadership.py", "master/leases.py", "master/ledger.py"),
-        ),
-        ("tests/unit/master",),
-    ),
+    "quota": Area(("master/quota/*.py",), ("tests/unit/master",)),
     "replication": Area(
         (
             *("broker/replication/partition.py", "broker/replication/remote.py"),

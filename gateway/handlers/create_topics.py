@@ -23,10 +23,10 @@ from contracts.topic_policy import (
     stored_value,
 )
 from gateway.answers import with_entries
+from gateway.rules.topic_rules import replication_factor
 from gateway.session.call import Answer, Call, Later
 from gateway.session.deps import ChangesPartitions
 from gateway.topic_access import REFUSED_TEXT
-from gateway.topic_rules import replication_factor
 
 _SHOWS_CONFIGS: Final = 5
 _TOPIC_SOURCE: Final = 1

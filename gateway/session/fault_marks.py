@@ -6,7 +6,7 @@ fault holds no memory that back-pressure does not hold anyhow.
 
 from typing import Final, Protocol
 
-from gateway.injected_faults import HeldSequences
+from gateway.rules.injected_faults import HeldSequences
 
 HELD_BACK_BYTES_MAX: Final = 64 * 1024 * 1024
 """What injected faults keep of an instance's requests on one worker; what would be more is not held back."""

@@ -9,7 +9,7 @@ from kio.schema.errors import ErrorCode
 from contracts.injected_faults import FaultKind
 from gateway.apis import Mode
 from gateway.causes import DisconnectCause
-from gateway.injected_faults import LEADER_APIS, Sent
+from gateway.rules.injected_faults import LEADER_APIS, Sent
 from gateway.session.call import Call
 from gateway.session.conversation import Conversation
 from gateway.stops import ConnectionStop

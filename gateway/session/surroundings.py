@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from typing import Protocol, TypeAlias
 
 from contracts.specs import ClusterSpec, InstanceSpec
-from gateway.injected_faults import ActiveFaults
 from gateway.kept_answers import KeptAnswers
+from gateway.rules.injected_faults import ActiveFaults
+from gateway.rules.whitelist import Whitelist
 from gateway.session.ordering import Exchange, Trace
-from gateway.whitelist import Whitelist
 from traffic.turns import Turn
 from wire.api_table import VersionRange
 from wire.scope import Scope, View

@@ -9,8 +9,8 @@ from tenants import credentials
 from tenants.api import models, views
 from tenants.api.context import Asker, Operator, Paging, Plane, Tenant, after_key, at
 from tenants.api.middleware import COOKIE, client_address, session_token
-from tenants.errors import Unauthenticated
-from tenants.model import Role
+from tenants.rules.errors import Unauthenticated
+from tenants.rules.model import Role
 from tenants.usecases.accounts import SESSION_MS
 
 router = APIRouter(prefix="/v1", tags=["accounts"])

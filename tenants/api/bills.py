@@ -23,8 +23,8 @@ from tenants.api.usage_models import (
     CurrencyTotal,
     LineView,
 )
-from tenants.errors import NotFound
-from tenants.money import major_units
+from tenants.rules.errors import NotFound
+from tenants.rules.money import major_units
 from tenants.usecases.bills import BillDetail
 
 router = APIRouter(prefix="/v1", tags=["bills"])

@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from tenants.api.models import RequestModel, ViewModel
-from tenants.ceilings import CEILING_MAX
+from tenants.rules.ceilings import CEILING_MAX
 
 Ceiling = Annotated[int | None, Field(ge=0, le=CEILING_MAX)]
 

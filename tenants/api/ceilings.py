@@ -8,7 +8,7 @@ from fastapi import APIRouter, Path
 from tenants.api.ceiling_models import AmountsView, CeilingsChange, CeilingsView, ClusterCeilingsList
 from tenants.api.context import Asker, Operator, Plane
 from tenants.api.versions import ContentVersion, ContentVersioned
-from tenants.ceilings import Amounts
+from tenants.rules.ceilings import Amounts
 from tenants.usecases.ceilings import Standing
 
 router = APIRouter(prefix="/v1", tags=["ceilings"])

@@ -12,7 +12,7 @@ from tenants.api import cluster_models
 from tenants.api.context import Operator, Plane, at
 from tenants.backend.facts import ClusterFacts, PartitionState
 from tenants.console import Console
-from tenants.errors import Unavailable
+from tenants.rules.errors import Unavailable
 
 router = APIRouter(prefix="/v1", tags=["operations"])
 

@@ -11,9 +11,9 @@ from typing import Annotated, Any
 from fastapi import Depends, Path, Query, Request
 
 from tenants.console import Console
-from tenants.errors import Forbidden, Invalid, Unauthenticated
-from tenants.lifecycle import Fault
-from tenants.model import Caller, Instance
+from tenants.rules.errors import Forbidden, Invalid, Unauthenticated
+from tenants.rules.lifecycle import Fault
+from tenants.rules.model import Caller, Instance
 
 
 async def console_of(request: Request) -> Console:

@@ -14,10 +14,10 @@ from tenants.api.following import CHANGES, LASTS, Followed
 from tenants.api.instances import EVERYBODY
 from tenants.api.models import Bytes, RequestModel, ViewModel
 from tenants.console import Console
-from tenants.errors import NotFound
 from tenants.found import Found
-from tenants.lifecycle import State
-from tenants.model import Instance
+from tenants.rules.errors import NotFound
+from tenants.rules.lifecycle import State
+from tenants.rules.model import Instance
 from tenants.usecases.deletions import Adoption
 
 router = APIRouter(prefix="/v1", tags=["deletions"])

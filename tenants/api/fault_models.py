@@ -7,7 +7,7 @@ from pydantic import Field
 
 from contracts.injected_faults import DELAY_MS_MAX, DURATION_S_MAX, FaultKind
 from tenants.api.models import RequestModel, ViewModel
-from tenants.fault_orders import ABOVE_BYTES_MAX, DURATION_S_DEFAULT
+from tenants.rules.fault_orders import ABOVE_BYTES_MAX, DURATION_S_DEFAULT
 
 _KIND = "what clients are made to feel; docs/faults.md says what each kind does"
 Share = Annotated[int, Field(ge=1, le=100)]

@@ -11,8 +11,8 @@ from tenants.api.context import Asker, Found, Plane, Tenant, at
 from tenants.api.fault_models import ActiveFault, ActiveFaultList, FaultList, FaultStart, FaultView
 from tenants.api.instances import EVERYBODY
 from tenants.console import Console
-from tenants.fault_orders import FaultOrder, summary
-from tenants.model import Instance
+from tenants.rules.fault_orders import FaultOrder, summary
+from tenants.rules.model import Instance
 from tenants.store.injected_faults import Recorded
 from wire.api_table import ApiKey
 

@@ -20,8 +20,8 @@ from tenants.api import views
 from tenants.api.context import Asker, Paging, Plane, Tenant, after_key, at
 from tenants.api.models import InstanceView, ViewModel
 from tenants.console import Console
-from tenants.model import Instance
-from tenants.operations import PURGE, Operation, OperationState
+from tenants.rules.model import Instance
+from tenants.rules.operations import PURGE, Operation, OperationState
 
 router = APIRouter(prefix="/v1/operations", tags=["operations"])
 EVERYBODY: Final = "*"

@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tenants.api.problems import of_refusal, problem
-from tenants.model import Caller
+from tenants.rules.model import Caller
 from tenants.store.engine import StoreFault
 from tenants.store.idempotency import Known, claimed
 from tenants.usecases.idempotency import Begun, Idempotency

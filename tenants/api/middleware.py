@@ -17,10 +17,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from runtime.durations import BOUNDS_S
 from tenants import credentials
 from tenants.api.problems import of_refusal, problem
-from tenants.callers import RequestsUnderWay
-from tenants.errors import Forbidden, Refused, TooMany, Unauthenticated
-from tenants.model import Caller
-from tenants.rate_limit import Verdict
+from tenants.rules.callers import RequestsUnderWay
+from tenants.rules.errors import Forbidden, Refused, TooMany, Unauthenticated
+from tenants.rules.model import Caller
+from tenants.rules.rate_limit import Verdict
 from tenants.shared_limits import RequestRates
 from tenants.store.engine import StoreFault
 from tenants.usecases.accounts import Accounts

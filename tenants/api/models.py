@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from contracts.request_time import REQUEST_PERCENT_MAX
 from contracts.specs import FullBehaviour
-from tenants.model import Role
+from tenants.rules.model import Role
 
 Cidrs = Annotated[list[str], Field(max_length=512, examples=[["10.0.0.0/8", "2001:db8::/32"]])]
 Bytes = Annotated[int, Field(ge=0, lt=2**63)]

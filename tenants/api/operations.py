@@ -9,7 +9,7 @@ from runtime.clock import monotonic_ms
 from tenants.api import models
 from tenants.api.context import Plane, maybe_caller
 from tenants.console import Console
-from tenants.errors import Unavailable
+from tenants.rules.errors import Unavailable
 
 router = APIRouter(prefix="/v1", tags=["operations"])
 

@@ -11,9 +11,9 @@ from contracts.pipeline import JobStatus
 from runtime.clock import epoch_ms
 from tenants.api import pipeline_models as models
 from tenants.api.context import Operator, Paging, Plane, after_key, at
-from tenants.errors import Invalid
-from tenants.lifecycle import Fault
-from tenants.pipeline_runs import Run, RunState
+from tenants.rules.errors import Invalid
+from tenants.rules.lifecycle import Fault
+from tenants.rules.pipeline_runs import Run, RunState
 
 router = APIRouter(prefix="/v1/pipeline/jobs", tags=["pipeline"])
 _EXAMPLE: Final = {

@@ -5,7 +5,7 @@ from datetime import datetime
 from pydantic import Field
 
 from tenants.api.models import ViewModel
-from tenants.pipeline_runs import RunState
+from tenants.rules.pipeline_runs import RunState
 
 
 class RunView(ViewModel):

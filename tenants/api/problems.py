@@ -12,7 +12,7 @@ from starlette.types import Scope
 
 from runtime.logs import get_logger
 from tenants.api.request_ids import HEADER, request_id
-from tenants.errors import (
+from tenants.rules.errors import (
     Conflict,
     Exists,
     Forbidden,

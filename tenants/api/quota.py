@@ -17,10 +17,10 @@ from tenants.api.context import Asker, Found, Operator, Plane
 from tenants.api.middleware import credential_caller
 from tenants.api.problems import of_refusal
 from tenants.api.quota_models import InstanceQuota, InstanceQuotas
-from tenants.callers import OpenStreams
 from tenants.console import Console
-from tenants.errors import Refused, Unavailable
-from tenants.model import Caller, Instance
+from tenants.rules.callers import OpenStreams
+from tenants.rules.errors import Refused, Unavailable
+from tenants.rules.model import Caller, Instance
 from tenants.waiting import wait_until
 
 router = APIRouter(prefix="/v1", tags=["quota"])

@@ -13,7 +13,7 @@ import contracts.quota_view
 import tenants.api.advice_models
 import tenants.api.quota_models
 import tenants.api.usage_models
-import tenants.usage
+import tenants.rules.usage_periods
 import tenants.usecases.advice
 from contracts.pipeline import JobStatus
 from tenants.api import descriptions
@@ -42,7 +42,7 @@ _SAID_IN: Final = (
     contracts.advice,
     contracts.pipeline,
     contracts.quota_view,
-    tenants.usage,
+    tenants.rules.usage_periods,
     tenants.usecases.advice,
     tenants.api.quota_models,
     tenants.api.usage_models,

@@ -3,7 +3,7 @@
 from pydantic import AwareDatetime, Field
 
 from tenants.api.models import Count, RequestModel, ViewModel
-from tenants.offset_reset import ResetTo
+from tenants.rules.offset_reset import ResetTo
 
 # --- topics ----------------------------------------------------------------------------------------
 

@@ -11,10 +11,10 @@ from tenants.api.versions import ContentVersion, ContentVersioned
 from tenants.backend import groups as group_backend
 from tenants.backend import topics as topic_backend
 from tenants.console import Console
-from tenants.errors import Invalid
-from tenants.lifecycle import Fault, first_repeated
-from tenants.model import Instance
-from tenants.offset_reset import Wish, wish_faults
+from tenants.rules.errors import Invalid
+from tenants.rules.lifecycle import Fault, first_repeated
+from tenants.rules.model import Instance
+from tenants.rules.offset_reset import Wish, wish_faults
 
 router = APIRouter(prefix="/v1/instances/{instance}", tags=["topics"])
 Topic = Annotated[str, Path(max_length=249, description="the name of the topic", examples=["orders"])]

@@ -14,9 +14,9 @@ from runtime.clock import epoch_ms
 from tenants.api.answers import Format, Wanted, csv_answer, documented, json_answer
 from tenants.api.context import Billed, Plane, at
 from tenants.api.usage_models import P95, UsageTotals, UsageView
-from tenants.errors import Invalid
-from tenants.model import Instance
-from tenants.usage import Resolution, Span, UsagePeriod, span_of
+from tenants.rules.errors import Invalid
+from tenants.rules.model import Instance
+from tenants.rules.usage_periods import Resolution, Span, UsagePeriod, span_of
 from tenants.usecases.usage import Metered, Percentiles
 
 router = APIRouter(prefix="/v1/instances/{instance}", tags=["usage"])

@@ -9,7 +9,7 @@ from typing import Annotated
 import msgspec
 
 from contracts.billing import BillState, Dimension
-from tenants.usage import Count, Resolution, UsagePeriod
+from tenants.rules.usage_periods import Count, Resolution, UsagePeriod
 
 Month = Annotated[str, msgspec.Meta(examples=["2026-11"])]
 Currency = Annotated[str, msgspec.Meta(examples=["USD"])]

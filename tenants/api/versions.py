@@ -10,8 +10,8 @@ from typing import Annotated, Final
 
 from fastapi import Depends, Header, Response
 
-from tenants.errors import Stale
-from tenants.model import Instance
+from tenants.rules.errors import Stale
+from tenants.rules.model import Instance
 
 _TAG: Final = re.compile(r'"r([0-9]{1,18})"')
 _CONTENT_TAG: Final = re.compile(r'"h([0-9a-f]{16})"')

@@ -15,7 +15,7 @@ from tenants.api.context import at
 from tenants.backend.groups import MemberFacts, OffsetFacts
 from tenants.backend.topics import ConfigFacts, PartitionFacts
 from tenants.console import Console
-from tenants.model import Instance, Role, spec_of
+from tenants.rules.model import Instance, Role, spec_of
 from tenants.store.access_keys import AccessKey
 from tenants.store.accounts import Key
 from tenants.store.audit import Recorded

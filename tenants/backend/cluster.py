@@ -13,7 +13,7 @@ from contracts.names import physical_name, tenant_name
 from contracts.specs import BrokerAddress
 from runtime.clock import monotonic_ms
 from runtime.kafka_client import KafkaConnection, KafkaUnavailable
-from tenants.errors import Unavailable
+from tenants.rules.errors import Unavailable
 
 _IDLE_MAX: Final = 4
 _CALLS_MAX: Final = 16

@@ -11,7 +11,7 @@ from kio.schema.metadata.v8.response import MetadataResponse
 
 from runtime.clock import monotonic_ms
 from tenants.backend.cluster import Cluster
-from tenants.errors import Unavailable
+from tenants.rules.errors import Unavailable
 
 _FRESH_MS: Final = 1_500
 _SIZES_FRESH_MS: Final = 10_000

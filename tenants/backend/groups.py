@@ -23,7 +23,7 @@ from tenants.backend import topics
 from tenants.backend.assignment import assigned_partitions
 from tenants.backend.cluster import Cluster
 from tenants.backend.topics import TopicPartition
-from tenants.errors import Conflict, NotFound, Unavailable
+from tenants.rules.errors import Conflict, NotFound, Unavailable
 
 _RETRIES: Final = 10
 _RETRY_S: Final = 0.2

@@ -17,9 +17,9 @@ from contracts.names import physical_name
 from tenants.backend import groups, topics
 from tenants.backend.cluster import Cluster
 from tenants.backend.topics import TopicPartition
-from tenants.errors import Conflict, Invalid, Unavailable
-from tenants.lifecycle import Fault
-from tenants.offset_reset import Known, Planned, Wish
+from tenants.rules.errors import Conflict, Invalid, Unavailable
+from tenants.rules.lifecycle import Fault
+from tenants.rules.offset_reset import Known, Planned, Wish
 
 _EARLIEST: Final = i64(-2)
 _NO_MEMBER: Final = ("Empty", "Dead")

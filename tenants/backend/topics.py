@@ -37,8 +37,8 @@ from kio.static.primitive import i8, i16, i32, i64
 
 from contracts.names import physical_name, tenant_name
 from tenants.backend.cluster import Cluster, text_for_tenant
-from tenants.errors import Exists, Invalid, NotFound, Refused, Unavailable
-from tenants.lifecycle import Fault
+from tenants.rules.errors import Exists, Invalid, NotFound, Refused, Unavailable
+from tenants.rules.lifecycle import Fault
 from wire.codec import duration
 
 _TIMEOUT_MS: Final = 10_000

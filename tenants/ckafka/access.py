@@ -8,12 +8,12 @@ import msgspec
 
 from tenants.backend import topics as backend
 from tenants.ckafka.action import Action, Call
-from tenants.ckafka.errors import ApiError, Code
 from tenants.ckafka.found import instance_of
-from tenants.ckafka.params import Entries, Number, Params, Text
+from tenants.ckafka.request.errors import ApiError, Code
+from tenants.ckafka.request.params import Entries, Number, Params, Text
 from tenants.ckafka.tasks import done
-from tenants.lifecycle import WHITELIST_ENTRIES_MAX
-from tenants.model import Instance
+from tenants.rules.lifecycle import WHITELIST_ENTRIES_MAX
+from tenants.rules.model import Instance
 
 _ROUTE_ID: Final = 1
 """Of the route that every instance is made with."""

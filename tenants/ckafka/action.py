@@ -4,9 +4,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from tenants.ckafka.params import Params
+from tenants.ckafka.request.params import Params
 from tenants.console import Console
-from tenants.model import Caller
+from tenants.rules.model import Caller
 
 P = TypeVar("P", bound=Params)
 

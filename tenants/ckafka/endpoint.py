@@ -17,18 +17,18 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from runtime.clock import epoch_ms
 from runtime.logs import get_logger
 from tenants.api.middleware import RATE_LIMITED, client_address
-from tenants.ckafka import signature
 from tenants.ckafka.action import Action, Call
 from tenants.ckafka.actions import ACTIONS, UNSUPPORTED, VERSION
-from tenants.ckafka.errors import ApiError, Code, of_refusal, unsupported
-from tenants.ckafka.heads import Head, head_of
-from tenants.ckafka.params import check_names, converted, parse
-from tenants.ckafka.rates import bucket_of
-from tenants.ckafka.replays import Replays
-from tenants.ckafka.signature import Authorization, Signable
+from tenants.ckafka.request import signature
+from tenants.ckafka.request.errors import ApiError, Code, of_refusal, unsupported
+from tenants.ckafka.request.heads import Head, head_of
+from tenants.ckafka.request.params import check_names, converted, parse
+from tenants.ckafka.request.rates import bucket_of
+from tenants.ckafka.request.replays import Replays
+from tenants.ckafka.request.signature import Authorization, Signable
 from tenants.console import Console
-from tenants.errors import Refused
-from tenants.model import Caller, Role
+from tenants.rules.errors import Refused
+from tenants.rules.model import Caller, Role
 from tenants.usecases.access_keys import Pair
 
 _log = get_logger(__name__)

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from typing import Any, Final, TypeVar
 
 from tenants.ckafka.action import Call
-from tenants.ckafka.params import instance_id_of
-from tenants.errors import NotFound
-from tenants.model import Instance
+from tenants.ckafka.request.params import instance_id_of
+from tenants.rules.errors import NotFound
+from tenants.rules.model import Instance
 
 T = TypeVar("T")
 _PAGE: Final = 1_000

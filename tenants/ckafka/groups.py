@@ -12,14 +12,14 @@ from tenants.backend import topics as topic_backend
 from tenants.backend.cluster import Cluster
 from tenants.backend.groups import MemberFacts, OffsetFacts
 from tenants.ckafka.action import Action, Call
-from tenants.ckafka.errors import ApiError, Code, wrong_value
 from tenants.ckafka.found import instance_of, window
 from tenants.ckafka.listings import Filter
-from tenants.ckafka.params import Count, Number, Params, Text
+from tenants.ckafka.request.errors import ApiError, Code, wrong_value
+from tenants.ckafka.request.params import Count, Number, Params, Text
 from tenants.ckafka.tasks import done
-from tenants.errors import NotFound
-from tenants.model import Instance
-from tenants.offset_reset import ResetTo, Wish
+from tenants.rules.errors import NotFound
+from tenants.rules.model import Instance
+from tenants.rules.offset_reset import ResetTo, Wish
 
 GROUPS_LOOKED_AT_MAX: Final = 200
 """Groups of an instance that DescribeTopicSubscribeGroup looks into; with more of them it is refused."""

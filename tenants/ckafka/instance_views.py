@@ -8,11 +8,11 @@ from typing import Any, Final
 from contracts.names import owner_of
 from contracts.quota_view import QuotaView
 from contracts.specs import Limits
-from tenants.ckafka.params import ckafka_id_of
+from tenants.ckafka.request.params import ckafka_id_of
 from tenants.console import Console
-from tenants.errors import Unavailable
-from tenants.lifecycle import State
-from tenants.model import Instance
+from tenants.rules.errors import Unavailable
+from tenants.rules.lifecycle import State
+from tenants.rules.model import Instance
 
 MB: Final = 1_000_000
 GB: Final = 1_000_000_000

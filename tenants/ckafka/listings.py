@@ -9,13 +9,13 @@ import msgspec
 
 from tenants.ckafka import instance_views as views
 from tenants.ckafka.action import Action, Call
-from tenants.ckafka.errors import wrong_value
 from tenants.ckafka.found import all_instances, instance_of, window
 from tenants.ckafka.instance_views import Numbers
-from tenants.ckafka.params import Count, Number, Params, Text, ckafka_id_of
+from tenants.ckafka.request.errors import wrong_value
+from tenants.ckafka.request.params import Count, Number, Params, Text, ckafka_id_of
 from tenants.ckafka.tasks import task_status
-from tenants.errors import NotFound
-from tenants.model import Instance
+from tenants.rules.errors import NotFound
+from tenants.rules.model import Instance
 
 _VALUES_MAX: Final = 100
 _FILTERS: Final[dict[str, Callable[[Instance], str]]] = {

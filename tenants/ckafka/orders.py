@@ -6,12 +6,12 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from tenants.ckafka.action import Action, Call
-from tenants.ckafka.errors import wrong_value
 from tenants.ckafka.found import instance_of
 from tenants.ckafka.instance_views import GB, MB, limits_of
-from tenants.ckafka.params import Params, Positive, Text, ckafka_id_of
+from tenants.ckafka.request.errors import wrong_value
+from tenants.ckafka.request.params import Params, Positive, Text, ckafka_id_of
 from tenants.ckafka.tasks import done
-from tenants.model import Instance
+from tenants.rules.model import Instance
 from tenants.usecases.instances import Change, NewInstance
 
 _BANDWIDTH_MB_PER_S: Final = 40

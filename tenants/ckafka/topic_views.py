@@ -6,7 +6,7 @@ from kio.schema.metadata.v8.response import MetadataResponseTopic
 
 from contracts import topic_policy
 from tenants.backend.topics import ConfigFacts, PartitionFacts
-from tenants.model import Instance
+from tenants.rules.model import Instance
 
 _ON, _OFF = 1, 0
 

@@ -10,13 +10,13 @@ from tenants.backend import topics as backend
 from tenants.backend.cluster import Cluster
 from tenants.ckafka import topic_views as views
 from tenants.ckafka.action import Action, Call
-from tenants.ckafka.errors import ApiError, Code, of_refusal, wrong_value
 from tenants.ckafka.found import instance_of, window
 from tenants.ckafka.listings import Filter
-from tenants.ckafka.params import Count, Entries, Flag, Number, Params, Positive, Text
+from tenants.ckafka.request.errors import ApiError, Code, of_refusal, wrong_value
+from tenants.ckafka.request.params import Count, Entries, Flag, Number, Params, Positive, Text
 from tenants.ckafka.tasks import done
-from tenants.errors import Exists, Refused
-from tenants.model import Instance
+from tenants.rules.errors import Exists, Refused
+from tenants.rules.model import Instance
 
 _BATCH_MAX: Final = 10
 _ORDER_BY: Final = ("", "PartitionNum", "CreateTime")

@@ -4,7 +4,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, select, update
 
-from tenants.ceilings import (
+from tenants.rules.ceilings import (
     TENANT_DEFAULT,
     Amounts,
     Room,
@@ -14,7 +14,7 @@ from tenants.ceilings import (
     overridden,
     total,
 )
-from tenants.model import SYSTEM_TENANT
+from tenants.rules.model import SYSTEM_TENANT
 from tenants.store import instances, registry, schema
 
 

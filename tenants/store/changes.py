@@ -3,7 +3,7 @@
 from sqlalchemy import Connection, select
 
 from contracts.specs import FeedResponse
-from tenants.model import spec_of
+from tenants.rules.model import spec_of
 from tenants.store import instances, lineages, registry, schema
 from tenants.store.engine import feed_position, newest
 from tenants.store.lineages import Position, Verdict

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Engine, create_engine, event, insert, select,
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from tenants.errors import Unavailable
+from tenants.rules.errors import Unavailable
 from tenants.store import migrating, postgres, schema
 from tenants.store.migrating import SchemaIsNewer
 

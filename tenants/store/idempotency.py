@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, delete, func, insert, select, update
 
-from tenants.errors import Conflict
+from tenants.rules.errors import Conflict
 from tenants.store.schema import idempotency_keys as table
 
 KEPT_MS: Final = 24 * 3600 * 1000

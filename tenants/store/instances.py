@@ -7,8 +7,8 @@ import msgspec
 from sqlalchemy import ColumnElement, Connection, RowMapping, delete, func, insert, select, tuple_, update
 
 from contracts.specs import Deletion, FullBehaviour, Limits, Listener
-from tenants.lifecycle import State
-from tenants.model import SYSTEM_TENANT, Instance
+from tenants.rules.lifecycle import State
+from tenants.rules.model import SYSTEM_TENANT, Instance
 from tenants.store import injected_faults, schema
 from tenants.store.engine import Drawn, next_revision
 from tenants.store.injected_faults import Recorded

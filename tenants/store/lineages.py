@@ -10,7 +10,7 @@ from typing import NamedTuple
 from sqlalchemy import Connection, insert, select
 
 from contracts.specs import Parent
-from tenants.lifecycle import State
+from tenants.rules.lifecycle import State
 from tenants.store import instances, schema
 from tenants.store.engine import Drawn, feed_position, new_feed_id, newest, set_feed_id
 

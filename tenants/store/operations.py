@@ -4,8 +4,8 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, delete, insert, select, tuple_, update
 
-from tenants.model import Instance
-from tenants.operations import Operation
+from tenants.rules.model import Instance
+from tenants.rules.operations import Operation
 from tenants.store.schema import operations as table
 
 OPERATIONS_MAX_PER_TENANT: Final = 1_000

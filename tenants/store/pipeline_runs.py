@@ -5,7 +5,7 @@ from typing import Any
 from sqlalchemy import Connection, RowMapping, Select, delete, func, insert, select, tuple_, update
 
 from contracts.pipeline import JobState, JobStatus
-from tenants.pipeline_runs import JOBS_MAX, LOST_AFTER_MS, RUNS_KEPT, JobTotals, Run, RunState
+from tenants.rules.pipeline_runs import JOBS_MAX, LOST_AFTER_MS, RUNS_KEPT, JobTotals, Run, RunState
 from tenants.store import schema
 
 

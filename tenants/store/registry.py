@@ -3,10 +3,10 @@
 from sqlalchemy import Connection, delete, insert, select, update
 
 from contracts.specs import BrokerAddress, ClusterSpec
+from tenants.rules.vports import Endpoint
 from tenants.store import schema
 from tenants.store.engine import next_revision
 from tenants.store.instances import GONE, OUTBOX_CLUSTER, append_outbox
-from tenants.vports import Endpoint
 
 
 def clusters(connection: Connection) -> list[ClusterSpec]:

@@ -44,7 +44,7 @@ tenants = Table(
     Column("created_at_ms", BigInteger, nullable=False),
     Column("ceilings", JSON),
 )
-"""`ceilings`: those that an operator has set (`tenants.ceilings.Amounts`); null: none."""
+"""`ceilings`: those that an operator has set (`tenants.rules.ceilings.Amounts`); null: none."""
 
 users = Table(
     "users",

@@ -8,9 +8,9 @@ from sqlalchemy.exc import OperationalError
 from runtime.clock import epoch_ms
 from runtime.logs import get_logger
 from tenants import credentials
-from tenants.errors import Conflict, Forbidden, Invalid, NotFound
-from tenants.lifecycle import Fault, name_fault
-from tenants.model import Caller, Role
+from tenants.rules.errors import Conflict, Forbidden, Invalid, NotFound
+from tenants.rules.lifecycle import Fault, name_fault
+from tenants.rules.model import Caller, Role
 from tenants.store import access_keys, audit
 from tenants.store.access_keys import AccessKey
 from tenants.store.audit import Entry

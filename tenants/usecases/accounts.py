@@ -11,10 +11,10 @@ from runtime.http_limits import holder_of
 from runtime.logs import get_logger
 from tenants import credentials
 from tenants.config import ConsoleConfig
-from tenants.errors import Conflict, Forbidden, Invalid, NotFound, TooMany, Unauthenticated
-from tenants.lifecycle import Fault, State, name_fault
-from tenants.model import DEFAULT_TENANT, SYSTEM_TENANT, Caller, Instance, Role
 from tenants.remembered import REMEMBERED_MS, CallerMemory, Remembered
+from tenants.rules.errors import Conflict, Forbidden, Invalid, NotFound, TooMany, Unauthenticated
+from tenants.rules.lifecycle import Fault, State, name_fault
+from tenants.rules.model import DEFAULT_TENANT, SYSTEM_TENANT, Caller, Instance, Role
 from tenants.shared_limits import LoginLimits
 from tenants.store import accounts, audit, instances, registry
 from tenants.store.accounts import Key, User

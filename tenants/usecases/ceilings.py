@@ -7,10 +7,10 @@ from typing import NamedTuple
 from sqlalchemy import Connection
 
 from runtime.clock import epoch_ms
-from tenants.ceilings import CEILING_MAX, WHAT, Amounts, Room, asked, kept, shown
-from tenants.errors import Invalid, LimitReached, NotFound, Stale
-from tenants.lifecycle import Fault
-from tenants.model import SYSTEM_TENANT, Caller, Instance
+from tenants.rules.ceilings import CEILING_MAX, WHAT, Amounts, Room, asked, kept, shown
+from tenants.rules.errors import Invalid, LimitReached, NotFound, Stale
+from tenants.rules.lifecycle import Fault
+from tenants.rules.model import SYSTEM_TENANT, Caller, Instance
 from tenants.store import accounts, audit, ceilings, registry
 from tenants.store.audit import Entry
 from tenants.store.engine import Store

@@ -7,12 +7,12 @@ from typing import Any, Final
 from contracts.names import is_instance_id
 from contracts.specs import Deletion, InstanceSpec, InstanceState, Limits
 from runtime.clock import epoch_ms
-from tenants import lifecycle
 from tenants.credentials import new_id
-from tenants.errors import Conflict, Invalid, NotFound, no_instance
 from tenants.found import Found
-from tenants.lifecycle import Event, Fault, State
-from tenants.model import SYSTEM_TENANT, Caller, Instance
+from tenants.rules import lifecycle
+from tenants.rules.errors import Conflict, Invalid, NotFound, no_instance
+from tenants.rules.lifecycle import Event, Fault, State
+from tenants.rules.model import SYSTEM_TENANT, Caller, Instance
 from tenants.store import audit, instances, operations, registry
 from tenants.store.audit import Entry
 from tenants.store.engine import Store, feed_position

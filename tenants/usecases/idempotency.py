@@ -9,7 +9,7 @@ from typing import Final
 
 from runtime.clock import epoch_ms
 from tenants.credentials import sha256
-from tenants.model import Caller
+from tenants.rules.model import Caller
 from tenants.store import idempotency
 from tenants.store.engine import Store
 from tenants.store.idempotency import ABANDONED_MS, KEPT_MS, Claim, Known

@@ -10,10 +10,10 @@ from sqlalchemy import Connection
 from contracts.names import SYSTEM_INSTANCE_ID
 from runtime.clock import epoch_ms
 from runtime.logs import get_logger
-from tenants.errors import Conflict, Exists, Forbidden, Invalid, NotFound, no_instance
-from tenants.fault_orders import FaultOrder, injected, order_faults, summary
-from tenants.lifecycle import State
-from tenants.model import Caller, Instance
+from tenants.rules.errors import Conflict, Exists, Forbidden, Invalid, NotFound, no_instance
+from tenants.rules.fault_orders import FaultOrder, injected, order_faults, summary
+from tenants.rules.lifecycle import State
+from tenants.rules.model import Caller, Instance
 from tenants.store import audit, ceilings, injected_faults, instances
 from tenants.store.audit import Entry
 from tenants.store.engine import Store, StoreFault

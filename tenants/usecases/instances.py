@@ -12,11 +12,11 @@ from contracts.names import SYSTEM_INSTANCE_ID, is_instance_id, topic_name_fault
 from contracts.request_time import default_request_percent
 from contracts.specs import Deletion, FullBehaviour, Limits
 from runtime.clock import epoch_ms
-from tenants import cidrs, lifecycle
 from tenants.credentials import new_id
-from tenants.errors import Conflict, Exists, Invalid, Stale, no_instance
-from tenants.lifecycle import Event, Fault, State
-from tenants.model import DEFAULT_TENANT, SYSTEM_TENANT, Caller, Instance
+from tenants.rules import cidrs, lifecycle
+from tenants.rules.errors import Conflict, Exists, Invalid, Stale, no_instance
+from tenants.rules.lifecycle import Event, Fault, State
+from tenants.rules.model import DEFAULT_TENANT, SYSTEM_TENANT, Caller, Instance
 from tenants.store import audit, instances, operations, registry
 from tenants.store.audit import Entry
 from tenants.store.engine import Store, feed_position

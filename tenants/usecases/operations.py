@@ -7,11 +7,11 @@ from typing import Final
 from sqlalchemy import Connection
 
 from runtime.clock import epoch_ms, monotonic_ms
-from tenants import operations as rules
-from tenants.acknowledgement import Consumer
-from tenants.errors import NotFound
-from tenants.model import Caller
-from tenants.operations import Followed, Operation, Verdict
+from tenants.rules import operations as rules
+from tenants.rules.acknowledgement import Consumer
+from tenants.rules.errors import NotFound
+from tenants.rules.model import Caller
+from tenants.rules.operations import Followed, Operation, Verdict
 from tenants.store import instances, operations
 from tenants.store.engine import Store, StoreFault
 from tenants.store.shared_session import Office

@@ -5,9 +5,9 @@ from typing import Final
 
 from contracts.pipeline import JobStatus
 from runtime.clock import epoch_ms
-from tenants.errors import Conflict, Invalid, NotFound
-from tenants.lifecycle import Fault
-from tenants.pipeline_runs import JobTotals, Run, RunState, fault_of, with_end, with_told
+from tenants.rules.errors import Conflict, Invalid, NotFound
+from tenants.rules.lifecycle import Fault
+from tenants.rules.pipeline_runs import JobTotals, Run, RunState, fault_of, with_end, with_told
 from tenants.store import pipeline_runs
 from tenants.store.engine import Store
 

@@ -10,12 +10,12 @@ from sqlalchemy import Connection
 
 from contracts.names import SYSTEM_INSTANCE_ID
 from contracts.specs import BrokerAddress, Listener
-from tenants import lifecycle
-from tenants.errors import Unavailable
-from tenants.lifecycle import Event, State
-from tenants.model import Instance
+from tenants.rules import lifecycle
+from tenants.rules.errors import Unavailable
+from tenants.rules.lifecycle import Event, State
+from tenants.rules.model import Instance
+from tenants.rules.vports import Endpoint, PortsExhausted, VipPool, allocate
 from tenants.store import instances, registry
-from tenants.vports import Endpoint, PortsExhausted, VipPool, allocate
 
 _HOPELESS: Final = (errno.EADDRNOTAVAIL, errno.EACCES, errno.EAFNOSUPPORT)
 PORT_IN_USE: Final = "port in use"

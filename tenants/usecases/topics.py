@@ -14,10 +14,10 @@ from contracts.units import counted
 from runtime.clock import epoch_ms
 from tenants.backend import groups, offset_resets, topics
 from tenants.backend.cluster import Cluster
-from tenants.errors import Conflict, Exists, Invalid, Stale
-from tenants.lifecycle import Fault
-from tenants.model import Caller, Instance
-from tenants.offset_reset import Planned, Wish, plan
+from tenants.rules.errors import Conflict, Exists, Invalid, Stale
+from tenants.rules.lifecycle import Fault
+from tenants.rules.model import Caller, Instance
+from tenants.rules.offset_reset import Planned, Wish, plan
 from tenants.store import audit
 from tenants.store.audit import Entry
 from tenants.store.engine import Store

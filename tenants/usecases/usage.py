@@ -6,8 +6,8 @@ from typing import Final
 
 from contracts.billing import GIB, HOUR_MS, SLOT_MS, USAGE_5M, USAGE_DAY, USAGE_HOUR
 from tenants import tables
+from tenants.rules.usage_periods import P95_SPAN_MS_MAX, Resolution, Span, UsagePeriod, p95
 from tenants.tables import DeltaTables
-from tenants.usage import P95_SPAN_MS_MAX, Resolution, Span, UsagePeriod, p95
 
 _SLOT_S: Final = SLOT_MS // 1000
 _TIME: Final = "%Y-%m-%dT%H:%M:%SZ"

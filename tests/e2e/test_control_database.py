@@ -15,7 +15,7 @@ import httpx
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from master.leases import TERM_FACTOR
+from master.quota.leases import TERM_FACTOR
 from tests.e2e.records import create_topic, read_all
 from tests.e2e.test_commands import answer, portico
 from tests.integration.stack import Stack, running_stack

@@ -24,8 +24,8 @@ from gateway.causes import REFUSED_AT_ACCEPT, DisconnectCause
 from gateway.config import Timeouts
 from runtime.http_limits import HttpLimits
 from runtime.internal_http import INTERNAL_LIMITS
-from tenants.ceilings import BROKER_DEFAULT, TENANT_DEFAULT, WHAT
-from tenants.lifecycle import LIMIT_BOUNDS
+from tenants.rules.ceilings import BROKER_DEFAULT, TENANT_DEFAULT, WHAT
+from tenants.rules.lifecycle import LIMIT_BOUNDS
 from wire.api_table import ApiKey
 from wire.request_bounds import USUAL, bound_of
 
@@ -45,7 +45,7 @@ CONSTANTS: Final[dict[str, tuple[str, ...]]] = {
     "gateway.strangers": ("RATE_US_PER_S",),
     "contracts.injected_faults": ("DELAY_MS_MAX", "DURATION_S_MAX"),
     "gateway.session.fault_marks": ("HELD_BACK_BYTES_MAX",),
-    "gateway.injected_faults": ("SEQUENCES_HELD_MAX",),
+    "gateway.rules.injected_faults": ("SEQUENCES_HELD_MAX",),
     "wire.request_bounds": ("SUBSCRIBED_NAMES_MAX",),
     "traffic.turns": ("QUANTUM_NS", "QUANTUM_ALONE_NS"),
     "traffic.cpu": ("CPU_BURST_MS", "CPU_BURST_MIN_US"),
@@ -77,7 +77,7 @@ CONSTANTS: Final[dict[str, tuple[str, ...]]] = {
         "SMALL_SEGMENTS_PER_INSTANCE",
         "SMALL_SEGMENTS_MIN",
     ),
-    "tenants.lifecycle": (
+    "tenants.rules.lifecycle": (
         "RATE_MIN_BYTES_PER_S",
         "RATE_MAX_BYTES_PER_S",
         "CAPACITY_MIN_BYTES",
@@ -87,10 +87,10 @@ CONSTANTS: Final[dict[str, tuple[str, ...]]] = {
     "tenants.store.injected_faults": ("HISTORY_MAX",),
     "tenants.usecases.instances": ("TOPIC_WHITELISTS_MAX",),
     "tenants.usecases.accounts": ("KEYS_MAX", "SESSION_MS"),
-    "tenants.vports": ("REST_MS", "RESTING_SHARE"),
+    "tenants.rules.vports": ("REST_MS", "RESTING_SHARE"),
     "tenants.config": ("DELETION_GRACE_MS",),
     "tenants.app": ("BODY_BYTES_MAX", "STRANGERS_BODY_BYTES_MAX"),
-    "tenants.callers": (
+    "tenants.rules.callers": (
         "STREAMS_MAX",
         "STREAMS_MAX_PER_TENANT",
         "STREAMS_MAX_PER_CALLER",
@@ -101,10 +101,10 @@ CONSTANTS: Final[dict[str, tuple[str, ...]]] = {
     "tenants.usecases.idempotency": ("BODY_BYTES_MAX",),
     "tenants.usecases.access_keys": ("ACCESS_KEYS_MAX",),
     "tenants.ckafka.endpoint": ("BODY_BYTES_MAX",),
-    "tenants.ckafka.rates": ("CALLS_PER_S",),
-    "tenants.ckafka.replays": ("MOMENT_MS", "SEEN_MAX_PER_TENANT"),
+    "tenants.ckafka.request.rates": ("CALLS_PER_S",),
+    "tenants.ckafka.request.replays": ("MOMENT_MS", "SEEN_MAX_PER_TENANT"),
     "tenants.ckafka.groups": ("GROUPS_LOOKED_AT_MAX",),
-    "tenants.login_limit": ("FAILURES_MAX_PER_PAIR", "FAILURES_MAX_PER_ADDRESS"),
+    "tenants.rules.login_limit": ("FAILURES_MAX_PER_PAIR", "FAILURES_MAX_PER_ADDRESS"),
     "runtime.metrics": ("THREADS_MAX", "REQUEST_TIMEOUT_S"),
 }
 """Bounds that only a change of the code moves, by module."""

@@ -1,6 +1,6 @@
 """docs/ckafka.md lists the actions and the error codes that the code has."""
 
-from tenants.ckafka.errors import Code
+from tenants.ckafka.request.errors import Code
 from tests.tidy.ckafka_tables import PAGE, of_page, rendered
 
 

@@ -4,8 +4,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from master.history import InstanceHistory, Row
 from master.kept_series import KeptSeries
+from master.quota.history import InstanceHistory, Row
 from runtime.redis_link import RedisLink
 from tests.integration.control.process import PATIENCE_S, ControlProcess, running_control
 from tests.servers.redis_server import RedisServer, running_redis

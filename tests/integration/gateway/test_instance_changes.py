@@ -13,7 +13,7 @@ from contracts.specs import BrokerAddress, ClusterSpec, InstanceState, Limits, L
 from gateway.answers import build
 from gateway.app import Gateway
 from gateway.config import GatewayConfig
-from gateway.lifecycle import Phase
+from gateway.rules.lifecycle import Phase
 from tests.scenarios.fake_broker import NODE_ID, FakeBroker
 from tests.scenarios.harness import (
     CLUSTER_ID,

@@ -8,7 +8,7 @@ from contracts.specs import Limits
 from ctl.stack.settings import workers_default
 from gateway.causes import DisconnectCause
 from gateway.config import GatewayConfig
-from gateway.limits import ConnectionCounts, admission_fault
+from gateway.rules.limits import ConnectionCounts, admission_fault
 from gateway.shared_table import SharedTable
 
 LIMITS = Limits(connections_max=10, connections_per_ip_max=5, connection_rate_max=3)

@@ -14,7 +14,7 @@ from gateway.apis import APIS, Mode
 from gateway.causes import DisconnectCause
 from gateway.config import GatewayConfig, Timeouts
 from gateway.handlers.api_versions import offered
-from gateway.lifecycle import TRANSITIONS, Event, Phase, next_phase
+from gateway.rules.lifecycle import TRANSITIONS, Event, Phase, next_phase
 from gateway.session.states import Event as Move
 from gateway.session.states import Sides
 from gateway.session.timers import Window

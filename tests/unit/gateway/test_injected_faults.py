@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
 from contracts.injected_faults import FaultKind, InjectedFault
-from gateway.injected_faults import (
+from gateway.rules.injected_faults import (
     LINGER_MS,
     SEQUENCES_HELD_MAX,
     ActiveFaults,

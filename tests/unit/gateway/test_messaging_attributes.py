@@ -5,7 +5,7 @@ import random
 from kio.schema.fetch.v11 import FetchRequest
 from kio.schema.fetch.v11.request import FetchTopic
 
-from gateway.messaging_attributes import operation_of, request_attributes
+from gateway.rules.messaging_attributes import operation_of, request_attributes
 from tests.integration.broker.raw import batch, produce_body
 from wire.codec import duration, framed_request
 

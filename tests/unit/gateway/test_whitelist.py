@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.whitelist import Whitelist, shown_address
+from gateway.rules.whitelist import Whitelist, shown_address
 
 
 @pytest.mark.parametrize(

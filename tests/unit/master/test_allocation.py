@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contracts.quota_view import Rule
-from master.allocation import capped_by, seed, share_out, static
-from master.demand import Demand
-from master.policies import POLICIES
+from master.quota.allocation import capped_by, seed, share_out, static
+from master.quota.demand import Demand
+from master.quota.policies import POLICIES
 
 MILLION = 1_000_000
 VECTORS: list[dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("vectors.yaml").read_text())

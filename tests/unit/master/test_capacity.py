@@ -1,6 +1,6 @@
 """How full an instance is while its logs change leaders."""
 
-from master.capacity import Fill, is_blocked
+from master.quota.capacity import Fill, is_blocked
 
 CAPACITY = 1_000
 

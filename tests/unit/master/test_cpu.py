@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from contracts.quota import NO_NODE, CpuAllocation, FlowCounters, InstanceCpu, InstanceTraffic, TrafficReport
 from contracts.quota_view import CpuQuota, Rule
 from contracts.specs import InstanceState
-from master.cpu_decision import CpuDecision, Topology, decide_cpu, topology
-from master.cpu_ledger import CpuEntry
-from master.cpu_shares import GONE_PERIODS
-from master.demand import Sample
-from master.flows import FlowEntry, Refusal, ReportRefusedError
-from master.leadership import Leadership
-from master.ledger import Entry
 from master.metrics import MasterCollector
-from master.policies import POLICIES
+from master.quota.cpu_decision import CpuDecision, Topology, decide_cpu, topology
+from master.quota.cpu_ledger import CpuEntry
+from master.quota.cpu_shares import GONE_PERIODS
+from master.quota.demand import Sample
+from master.quota.flows import FlowEntry, Refusal, ReportRefusedError
+from master.quota.leadership import Leadership
+from master.quota.ledger import Entry
+from master.quota.policies import POLICIES
 from tests.unit.master.reports import ID, OTHER, a_spec, traffic
 from tests.unit.master.test_service import Harness
 

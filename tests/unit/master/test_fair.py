@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contracts.quota_view import Rule
-from master.demand import WANTED_MAX, Demand, Sample, expected, waited_ms
-from master.fair import fair, water_level
+from master.quota.demand import WANTED_MAX, Demand, Sample, expected, waited_ms
+from master.quota.fair import fair, water_level
 
 T = 90_000_000
 

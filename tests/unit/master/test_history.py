@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from master.history import COARSE_SPAN_MS, FINE_SPAN_MS, InstanceHistory, Row
+from master.quota.history import COARSE_SPAN_MS, FINE_SPAN_MS, InstanceHistory, Row
 
 START_MS = 1_700_000_000_000
 

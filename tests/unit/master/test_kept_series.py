@@ -10,9 +10,9 @@ import pytest
 
 from contracts.quota_view import History
 from contracts.specs import InstanceSpec
-from master.history import COARSE_SPAN_MS, COARSE_STEP_MS, FINE_SPAN_MS, InstanceHistory, Row
 from master.journal import Journal
 from master.kept_series import KeptSeries
+from master.quota.history import COARSE_SPAN_MS, COARSE_STEP_MS, FINE_SPAN_MS, InstanceHistory, Row
 from master.service import MasterService
 from master.settings import MasterSettings
 from runtime.redis_link import RedisLink

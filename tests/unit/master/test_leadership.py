@@ -1,8 +1,8 @@
 """Whose partitions count: each point's own word, and of those not heard of the others' metadata."""
 
 from contracts.quota import leaders_version
-from master.leadership import Heard, Leadership, leadership
-from master.ledger import Entry
+from master.quota.leadership import Heard, Leadership, leadership
+from master.quota.ledger import Entry
 
 FRESH, LATE, SILENT = 0, 1_600, 3_000
 

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from contracts.quota import CpuAllocation
-from master.leases import EPOCH_MAX, TERM_FACTOR, LeaseBook, cpu_terms
+from master.quota.leases import EPOCH_MAX, TERM_FACTOR, LeaseBook, cpu_terms
 
 TERM = 3
 LEASE_MS = 5_000

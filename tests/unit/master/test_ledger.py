@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contracts.quota import FlowCounters
-from master.ledger import Ledger, Outcome, Refusal, ReportRefusedError
+from master.quota.ledger import Ledger, Outcome, Refusal, ReportRefusedError
 from tests.unit.master.reports import ID, OTHER, a_report, traffic
 
 

@@ -10,8 +10,8 @@ import pytest
 from contracts.quota_view import Rule
 from contracts.specs import InstanceSpec, InstanceState
 from master.journal import Journal
-from master.ledger import ReportRefusedError
 from master.metrics import MasterCollector
+from master.quota.ledger import ReportRefusedError
 from master.service import MasterService
 from master.settings import MasterSettings
 from tests.unit.master.reports import ID, OTHER, T, a_report, a_spec, traffic

@@ -19,7 +19,7 @@ from runtime.tasks import Supervised
 from tenants.app import create_console_app, create_internal_routes
 from tenants.config import ConsoleConfig
 from tenants.console import Console
-from tenants.vports import Endpoint, parse_vip
+from tenants.rules.vports import Endpoint, parse_vip
 from tests.servers.databases import Databases, PostgresDatabases, SqliteDatabases
 from tests.servers.redis_server import RedisServer
 

@@ -1,7 +1,7 @@
 """Who must have applied a revision."""
 
 from contracts.specs import ConsumerKind
-from tenants.acknowledgement import SILENT_AFTER_MS, Consumer, Outcome, judge
+from tenants.rules.acknowledgement import SILENT_AFTER_MS, Consumer, Outcome, judge
 
 _NOW = 100_000
 

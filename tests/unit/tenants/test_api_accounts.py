@@ -7,7 +7,7 @@ import pytest
 
 from tenants import credentials
 from tenants.console import Console
-from tenants.login_limit import FAILURES_MAX_PER_PAIR
+from tenants.rules.login_limit import FAILURES_MAX_PER_PAIR
 from tenants.store import schema
 
 from .conftest import OPERATOR_KEY, ORDER, Caller

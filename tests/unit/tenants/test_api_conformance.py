@@ -20,7 +20,7 @@ from runtime.internal_http import InternalClient
 from tenants.app import create_console_app
 from tenants.config import ConsoleConfig
 from tenants.console import Console
-from tenants.vports import parse_vip
+from tenants.rules.vports import parse_vip
 from tests.servers.databases import SqliteDatabases
 
 from .conftest import OPERATOR_KEY, ORDER, MasterServer

@@ -11,10 +11,10 @@ from contracts.holdings import Holding, HoldingsAnswer, HoldingsReport
 from contracts.specs import BrokerAddress, ConsumerKind, FeedRequest, FeedResponse, InstanceSpec, PurgeRefusal
 from runtime.internal_http import InternalClient
 from tenants.console import Console
-from tenants.lifecycle import State
 from tenants.purge_rule import LEARN_MS
+from tenants.rules.lifecycle import State
+from tenants.rules.vports import Endpoint
 from tenants.store import instances
-from tenants.vports import Endpoint
 from tests.servers.databases import Databases
 
 from .conftest import Caller

@@ -8,9 +8,9 @@ import pytest
 from contracts.injected_faults import DURATION_S_MAX, FaultKind
 from runtime.clock import epoch_ms
 from tenants.console import Console
-from tenants.fault_orders import PARAMETERS
-from tenants.lifecycle import State
-from tenants.model import spec_of
+from tenants.rules.fault_orders import PARAMETERS
+from tenants.rules.lifecycle import State
+from tenants.rules.model import spec_of
 from tenants.store import injected_faults, instances
 from tenants.store.injected_faults import HISTORY_MAX
 from tenants.usecases.injected_faults import BY_TIME

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
-from tenants.vports import Endpoint
+from tenants.rules.vports import Endpoint
 
 from .conftest import OPERATOR_KEY, ORDER, Caller, MasterServer
 

@@ -8,9 +8,9 @@ import pytest
 from starlette.applications import Starlette
 
 from contracts.pipeline import JobStatus
-from tenants import pipeline_runs
 from tenants.app import create_internal_routes
 from tenants.console import Console
+from tenants.rules import pipeline_runs
 
 from .conftest import Caller
 

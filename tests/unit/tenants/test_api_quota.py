@@ -7,12 +7,12 @@ import json
 import httpx
 import pytest
 
-from tenants import callers
 from tenants.api import quota
 from tenants.console import Console
-from tenants.errors import TooMany
-from tenants.model import Caller as Asker
-from tenants.model import Role
+from tenants.rules import callers
+from tenants.rules.errors import TooMany
+from tenants.rules.model import Caller as Asker
+from tenants.rules.model import Role
 
 from .conftest import Caller, MasterServer
 

@@ -8,7 +8,7 @@ import pytest
 from tenants.api.middleware import RATE_LIMITED
 from tenants.app import create_console_app
 from tenants.console import Console
-from tenants.rate_limit import ApiRates, Quota
+from tenants.rules.rate_limit import ApiRates, Quota
 from tenants.shared_limits import RequestRates
 
 from .conftest import OPERATOR_KEY, Caller

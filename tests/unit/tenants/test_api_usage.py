@@ -349,7 +349,7 @@ sys.modules["pyarrow"] = sys.modules["pyspark"] = sys.modules["pandas"] = None
 import tenants.app, tenants.console
 assert "deltalake" not in sys.modules and "arro3" not in sys.modules
 from tenants.tables import DeltaTables
-from tenants.usage import Resolution, Span
+from tenants.rules.usage_periods import Resolution, Span
 from tenants.usecases.usage import UsageReports
 reports = UsageReports(DeltaTables(pathlib.Path(sys.argv[1])))
 span = Span(1790812800000, 1790812800000 + 86400000)

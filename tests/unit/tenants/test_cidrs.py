@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenants.cidrs import normalise, normalise_all
+from tenants.rules.cidrs import normalise, normalise_all
 
 
 @pytest.mark.parametrize(

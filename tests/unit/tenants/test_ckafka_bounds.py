@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenants.ckafka.params import ckafka_id_of, instance_id_of
-from tenants.ckafka.rates import CALLS_PER_S, bucket_of
-from tenants.ckafka.replays import MOMENT_MS, SEEN_MAX_PER_TENANT, Replays
-from tenants.ckafka.signature import Signable, is_signed_by, parse_authorization, signature
-from tenants.rate_limit import RateLimit
+from tenants.ckafka.request.params import ckafka_id_of, instance_id_of
+from tenants.ckafka.request.rates import CALLS_PER_S, bucket_of
+from tenants.ckafka.request.replays import MOMENT_MS, SEEN_MAX_PER_TENANT, Replays
+from tenants.ckafka.request.signature import Signable, is_signed_by, parse_authorization, signature
+from tenants.rules.rate_limit import RateLimit
 
 READ, WRITE, OTHER = "DescribeTopic", "DeleteTopic", "CreatePartition"
 

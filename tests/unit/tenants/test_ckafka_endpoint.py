@@ -11,7 +11,7 @@ from tencentcloud.ckafka.v20190819 import ckafka_client, models
 from tenants.ckafka import endpoint
 from tenants.ckafka.action import Action
 from tenants.ckafka.actions import ACTIONS, UNSUPPORTED
-from tenants.ckafka.rates import CALLS_PER_S
+from tenants.ckafka.request.rates import CALLS_PER_S
 from tenants.console import Console
 
 from .conftest import Caller

@@ -11,7 +11,7 @@ from sqlalchemy import JSON, BigInteger, Boolean, Column, Integer, Table, insert
 
 from contracts.injected_faults import InjectedFault
 from contracts.specs import Limits
-from tenants.lifecycle import State
+from tenants.rules.lifecycle import State
 from tenants.store import dump, migrating, schema
 from tenants.store.engine import Store, feed_position
 from tests.servers.databases import Databases, PostgresDatabases, SqliteDatabases

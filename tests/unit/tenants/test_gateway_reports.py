@@ -1,8 +1,8 @@
 """Connections, refused addresses and closes, over workers and their restarts."""
 
 from contracts.specs import GatewayInstanceReport, GatewayReport, RefusedAddress
-from tenants.acknowledgement import SILENT_AFTER_MS
-from tenants.gateway_reports import REFUSALS_KEPT, GatewayLedger
+from tenants.rules.acknowledgement import SILENT_AFTER_MS
+from tenants.rules.gateway_reports import REFUSALS_KEPT, GatewayLedger
 
 
 def _report(

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from contracts.names import SYSTEM_INSTANCE_ID, is_instance_id
 from contracts.specs import Limits
-from tenants import lifecycle
-from tenants.lifecycle import TRANSITIONS, Event, State
+from tenants.rules import lifecycle
+from tenants.rules.lifecycle import TRANSITIONS, Event, State
 
 
 def test_every_state_can_be_reached_and_only_purged_is_at_rest() -> None:

@@ -1,6 +1,6 @@
 """Where committed offsets are set to."""
 
-from tenants.offset_reset import Known, Planned, ResetTo, Wish, plan, wish_faults
+from tenants.rules.offset_reset import Known, Planned, ResetTo, Wish, plan, wish_faults
 
 LOG = Known(log_start_offset=10, log_end_offset=50, committed_offset=30)
 

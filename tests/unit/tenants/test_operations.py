@@ -10,11 +10,11 @@ import pytest
 
 from contracts.specs import ConsumerKind, FeedRequest
 from runtime.internal_http import InternalClient
-from tenants.acknowledgement import SILENT_AFTER_MS, Consumer
 from tenants.console import Console
-from tenants.lifecycle import State
-from tenants.model import Instance
-from tenants.operations import Followed, Operation, Verdict, followed, judge
+from tenants.rules.acknowledgement import SILENT_AFTER_MS, Consumer
+from tenants.rules.lifecycle import State
+from tenants.rules.model import Instance
+from tenants.rules.operations import Followed, Operation, Verdict, followed, judge
 from tenants.store import operations as rows
 
 from .conftest import OPERATOR_KEY, ORDER, Caller

@@ -8,14 +8,14 @@ import pytest
 from contracts.specs import BrokerAddress
 from runtime.clock import epoch_ms
 from tenants.console import Console
-from tenants.errors import Unavailable
-from tenants.lifecycle import State
-from tenants.model import DEFAULT_TENANT, Caller, Instance, Role
+from tenants.rules.errors import Unavailable
+from tenants.rules.lifecycle import State
+from tenants.rules.model import DEFAULT_TENANT, Caller, Instance, Role
+from tenants.rules.vports import Endpoint
 from tenants.store import changes
 from tenants.store.lineages import Position
 from tenants.usecases.instances import NewInstance
 from tenants.usecases.placement import port_is_free
-from tenants.vports import Endpoint
 
 _CALLER = Caller("key", "k", DEFAULT_TENANT, Role.OWNER, None)
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from contracts.specs import ConsumerKind, Deletion
-from tenants.lifecycle import State
-from tenants.model import Instance
 from tenants.purge_rule import FORGET_AFTER_MS, LATELY_MS, LEARN_MS, World, hindrance
+from tenants.rules.lifecycle import State
+from tenants.rules.model import Instance
 from tenants.store.followers import Follower
 
 NOW_MS = 10_000_000

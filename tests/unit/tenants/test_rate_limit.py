@@ -5,7 +5,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenants.rate_limit import ApiRates, Bucket, Quota, RateLimit
+from tenants.rules.rate_limit import ApiRates, Bucket, Quota, RateLimit
 
 _QUOTA = Quota("key", 10, 5)
 _SECOND_US = 1_000_000

@@ -13,8 +13,8 @@ from alembic.migration import MigrationContext
 from sqlalchemy import Connection, Engine, create_engine, func, select
 
 from tenants.console import Console
-from tenants.lifecycle import State
-from tenants.model import DEFAULT_TENANT, Caller, Role
+from tenants.rules.lifecycle import State
+from tenants.rules.model import DEFAULT_TENANT, Caller, Role
 from tenants.store import changes, instances, lineages, migrating, schema
 from tenants.store.engine import Store, StoreUnavailable, feed_position, newest, next_revision
 from tenants.store.lineages import Position, Verdict

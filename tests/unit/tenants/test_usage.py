@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contracts.billing import DAY_MS, SLOT_MS
-from tenants.money import major_units
-from tenants.usage import Resolution, Span, p95, span_of
+from tenants.rules.money import major_units
+from tenants.rules.usage_periods import Resolution, Span, p95, span_of
 
 NOW_MS = 1_793_620_800_000
 

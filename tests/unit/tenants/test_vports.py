@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tenants.vports import REST_MS, Endpoint, PortsExhausted, VipPool, allocate, parse_vip
+from tenants.rules.vports import REST_MS, Endpoint, PortsExhausted, VipPool, allocate, parse_vip
 
 _POOL = parse_vip("127.0.0.1", 100, 102)
 

@@ -1,0 +1,1 @@
+"""Allocation of quotas: decisions over reported traffic, pure."""

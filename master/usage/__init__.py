@@ -1,0 +1,1 @@
+"""Usage records out of reported counters, pure."""

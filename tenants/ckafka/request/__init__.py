@@ -1,0 +1,1 @@
+"""A CKafka request: its signature, parameters and errors, pure."""

@@ -1,0 +1,1 @@
+"""What holds of tenants, instances, limits and prices, pure."""

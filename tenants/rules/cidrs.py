@@ -1,0 +1,46 @@
+"""Whitelist entries: parsed, folded and written one way, so that equal entries compare equal. Pure."""
+
+import ipaddress
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from tenants.rules.lifecycle import WHITELIST_ENTRIES_MAX, Fault
+
+_PREFIX: Final = re.compile(r"\d{1,3}\Z", re.ASCII)
+_MAPPED: Final = ipaddress.IPv6Network("::ffff:0:0/96")
+
+
+def normalise(text: str) -> str:
+    """An entry in its one written form: `10.1.2.3/8` is 10.0.0.0/8, an address its /32 or /128, and
+    IPv4 mapped into IPv6 is IPv4.
+
+    Raises: ValueError with a sentence.
+    """
+    stripped = text.strip()
+    address, slash, prefix = stripped.partition("/")
+    refusal = f"'{text[:80]}' is not an address or CIDR such as 10.0.0.0/8 or 2001:db8::/32"
+    if (slash and _PREFIX.match(prefix) is None) or "%" in address:
+        raise ValueError(refusal)
+    try:
+        network = ipaddress.ip_network(stripped, strict=False)
+    except ValueError as error:
+        raise ValueError(refusal) from error
+    if isinstance(network, ipaddress.IPv6Network) and network.subnet_of(_MAPPED):
+        packed = network.network_address.packed[-4:]
+        network = ipaddress.IPv4Network((packed, network.prefixlen - 96))
+    return str(network)
+
+
+def normalise_all(entries: Iterable[str], field: str) -> tuple[tuple[str, ...], list[Fault]]:
+    """All entries normalised without repetitions, in order, and the faults of those that are none."""
+    kept: dict[str, None] = {}
+    faults = []
+    for index, entry in enumerate(entries):
+        try:
+            kept[normalise(entry)] = None
+        except ValueError as error:
+            faults.append(Fault(f"{field}.{index}", str(error)))
+    if len(kept) > WHITELIST_ENTRIES_MAX:
+        faults.append(Fault(field, f"at most {WHITELIST_ENTRIES_MAX} entries, not {len(kept)}"))
+    return tuple(kept), faults

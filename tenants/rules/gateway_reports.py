@@ -1,0 +1,160 @@
+"""What gateway workers report of instances: connections, refused addresses, closes by cause. Pure."""
+
+from collections import Counter, deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from contracts.specs import GatewayInstanceReport, GatewayReport, RefusedAddress
+from tenants.rules.acknowledgement import SILENT_AFTER_MS
+
+REFUSALS_KEPT: Final = 50
+
+
+class Refusal(NamedTuple):
+    """An address that a worker's whitelist turned away."""
+
+    at_ms: int
+    address: str
+    gateway: str
+
+
+@dataclass(slots=True)
+class _Worker:
+    boot_id: str
+    seen_ms: int
+    instances: dict[str, GatewayInstanceReport] = field(default_factory=dict)
+    is_ours: bool = True
+    """It reported here last, and not to another control process."""
+
+
+class GatewayLedger:
+    """The last report of every worker, and what must outlive a worker's restart."""
+
+    def __init__(self) -> None:
+        self._workers: dict[str, _Worker] = {}
+        self._closed_before: dict[str, Counter[str]] = {}
+        """Closes of boots that ended, by instance."""
+        self._refusals: dict[str, deque[Refusal]] = {}
+
+    def receive(self, report: GatewayReport, now_ms: int) -> None:
+        """Take a report; `now_ms` is monotonic. What a report leaves out has not changed but for
+        connections, which a worker tells of every instance that has any."""
+        worker = self._workers.get(report.consumer)
+        if worker is None or worker.boot_id != report.boot_id:
+            if worker is not None:
+                self._keep_closed(worker)
+            worker = _Worker(report.boot_id, now_ms)
+            self._workers[report.consumer] = worker
+        worker.seen_ms = now_ms
+        worker.is_ours = True
+        told = {one.instance_id for one in report.instances}
+        for instance_id, last in worker.instances.items():
+            if instance_id not in told and last.connections:
+                worker.instances[instance_id] = GatewayInstanceReport(
+                    instance_id=instance_id, connections=0, closed=last.closed
+                )
+        for one in report.instances:
+            worker.instances[one.instance_id] = one
+            kept = self._refusals.setdefault(one.instance_id, deque(maxlen=REFUSALS_KEPT))
+            kept.extend(Refusal(each.at_ms, each.address, report.consumer) for each in one.refused)
+
+    def reports(self) -> list[tuple[GatewayReport, int]]:
+        """What workers that report here told, each as one report, and when (monotonic)."""
+        return [
+            (
+                GatewayReport(
+                    consumer=name,
+                    boot_id=worker.boot_id,
+                    sent_at_ms=0,
+                    instances=tuple(self._whole(name, one) for one in worker.instances.values()),
+                ),
+                worker.seen_ms,
+            )
+            for name, worker in self._workers.items()
+            if worker.is_ours
+        ]
+
+    def _whole(self, gateway: str, report: GatewayInstanceReport) -> GatewayInstanceReport:
+        refused = tuple(
+            RefusedAddress(at_ms=one.at_ms, address=one.address)
+            for one in self._refusals.get(report.instance_id, ())
+            if one.gateway == gateway
+        )
+        return GatewayInstanceReport(
+            instance_id=report.instance_id,
+            connections=report.connections,
+            closed=report.closed,
+            refused=refused,
+        )
+
+    def hear(self, report: GatewayReport, seen_ms: int) -> None:
+        """Take what a worker told another control process, unless it told us later."""
+        worker = self._workers.get(report.consumer)
+        if worker is not None and worker.seen_ms >= seen_ms:
+            return
+        known = [
+            GatewayInstanceReport(
+                instance_id=one.instance_id,
+                connections=one.connections,
+                closed=one.closed,
+                refused=tuple(
+                    each
+                    for each in one.refused
+                    if Refusal(each.at_ms, each.address, report.consumer)
+                    not in self._refusals.get(one.instance_id, ())
+                ),
+            )
+            for one in report.instances
+        ]
+        told = GatewayReport(
+            consumer=report.consumer,
+            boot_id=report.boot_id,
+            sent_at_ms=report.sent_at_ms,
+            instances=tuple(known),
+        )
+        self.receive(told, seen_ms)
+        self._workers[report.consumer].is_ours = False
+
+    def _keep_closed(self, worker: _Worker) -> None:
+        for instance_id, report in worker.instances.items():
+            self._closed_before.setdefault(instance_id, Counter()).update(report.closed)
+
+    def connections(self, instance_id: str, now_ms: int) -> int:
+        """Open connections of an instance, over the workers that report."""
+        return sum(
+            worker.instances[instance_id].connections
+            for worker in self._reporting(now_ms)
+            if instance_id in worker.instances
+        )
+
+    def connections_by_worker(self, now_ms: int) -> dict[str, int]:
+        """Open connections per worker that reports."""
+        return {
+            name: sum(one.connections for one in worker.instances.values())
+            for name, worker in self._workers.items()
+            if now_ms - worker.seen_ms <= SILENT_AFTER_MS
+        }
+
+    def closed(self, instance_id: str) -> dict[str, int]:
+        """Closed connections by cause, since this control plane started."""
+        total = Counter(self._closed_before.get(instance_id, {}))
+        for worker in self._workers.values():
+            if instance_id in worker.instances:
+                total.update(worker.instances[instance_id].closed)
+        return dict(sorted(total.items()))
+
+    def refusals(self, instance_id: str) -> list[Refusal]:
+        """The last refused addresses, newest first."""
+        return sorted(self._refusals.get(instance_id, ()), reverse=True)
+
+    def forget(self, instance_ids: Iterable[str]) -> None:
+        """Drop instances that are gone."""
+        for instance_id in instance_ids:
+            self._refusals.pop(instance_id, None)
+            self._closed_before.pop(instance_id, None)
+            for worker in self._workers.values():
+                worker.instances.pop(instance_id, None)
+
+    def _reporting(self, now_ms: int) -> list[_Worker]:
+        return [one for one in self._workers.values() if now_ms - one.seen_ms <= SILENT_AFTER_MS]

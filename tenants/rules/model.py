@@ -1,0 +1,140 @@
+"""The control plane's nouns as values: instances, tenants, who asks. Pure."""
+
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Final
+
+from contracts.injected_faults import InjectedFault
+from contracts.specs import Deletion, FullBehaviour, InstanceSpec, InstanceState, Limits, Listener
+from tenants.rules.lifecycle import State
+
+DEFAULT_TENANT: Final = "default"
+SYSTEM_TENANT: Final = "system"
+"""Owns the system instance; nobody logs in as it."""
+
+
+class Role(StrEnum):
+    """What a user or key may do: viewers read, owners also write, operators act for every tenant."""
+
+    OWNER = "owner"
+    VIEWER = "viewer"
+    OPERATOR = "operator"
+
+
+_SPEC_STATES: Final = {
+    State.CREATING: InstanceState.ACTIVE,
+    State.RUNNING: InstanceState.ACTIVE,
+    State.FAILED: InstanceState.ACTIVE,
+    State.SUSPENDED: InstanceState.SUSPENDED,
+    State.DELETED: InstanceState.DELETED,
+    State.PURGING: InstanceState.PURGED,
+    State.PURGED: InstanceState.PURGED,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instance:
+    """Everything the control plane keeps of one instance."""
+
+    id: str
+    tenant: str
+    name: str
+    state: State
+    state_reason: str | None = None
+    cluster_id: str
+    produce_rate_bytes_per_s: int
+    consume_rate_bytes_per_s: int
+    capacity_bytes: int
+    request_percent: int | None = None
+    """Request time in percent of one core over the cluster; None: what goes with the byte rates."""
+    limits: Limits = field(default_factory=Limits)
+    full_behaviour: FullBehaviour = FullBehaviour.REJECT
+    auto_create_topics: bool = False
+    legacy_clients: bool = False
+    allow_all: bool = False
+    whitelist: tuple[str, ...] = ()
+    topic_whitelists: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    listeners: tuple[Listener, ...] = ()
+    listeners_withheld: bool = False
+    """A port is in use by somebody else: gateways are not told of the listeners, since SO_REUSEPORT
+    would let them bind in silence and share the port."""
+    injected_faults: tuple[InjectedFault, ...] = ()
+    """Those that act, or have just ended by themselves."""
+    deletion: Deletion | None = None
+    """Of what is deleted, purging or purged."""
+    was_suspended: bool = False
+    """Whether it was suspended when it was deleted: so it comes back."""
+    created_at_ms: int
+    updated_at_ms: int
+    served_at_ms: int | None = None
+    """When gateways served it for the first time: since then clients may know its ports, and it has data."""
+    revision: int = 0
+
+    @property
+    def is_visible(self) -> bool:
+        """Deleted instances are gone for everybody at once, while their data is kept or purged."""
+        return self.state not in (State.DELETED, State.PURGING, State.PURGED)
+
+    @property
+    def bootstrap(self) -> Listener | None:
+        """The listener that clients are told."""
+        return next((one for one in self.listeners if one.node_id is None), None)
+
+    def with_(self, **changes: object) -> "Instance":
+        """A copy with some fields changed."""
+        return replace(self, **changes)  # type: ignore[arg-type]
+
+
+def spec_of(instance: Instance) -> InstanceSpec:
+    """What data-plane processes are told of an instance."""
+    return InstanceSpec(
+        revision=instance.revision,
+        instance_id=instance.id,
+        tenant=instance.tenant,
+        name=instance.name,
+        state=_SPEC_STATES[instance.state],
+        cluster_id=instance.cluster_id,
+        produce_rate_bytes_per_s=instance.produce_rate_bytes_per_s,
+        consume_rate_bytes_per_s=instance.consume_rate_bytes_per_s,
+        capacity_bytes=instance.capacity_bytes,
+        request_percent=instance.request_percent,
+        limits=instance.limits,
+        full_behaviour=instance.full_behaviour,
+        auto_create_topics=instance.auto_create_topics,
+        legacy_clients=instance.legacy_clients,
+        allow_all=instance.allow_all,
+        whitelist=instance.whitelist,
+        topic_whitelists=dict(instance.topic_whitelists),
+        listeners=instance.listeners if instance.is_visible and not instance.listeners_withheld else (),
+        injected_faults=instance.injected_faults,
+        deletion=instance.deletion,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks, as the REST layer established it."""
+
+    kind: str
+    """`session` or `key`."""
+    name: str
+    tenant: str
+    role: Role
+    address: str | None
+    id: str = ""
+    """Of the key; a session's is its user."""
+
+    @property
+    def is_operator(self) -> bool:
+        """Whether the caller acts for every tenant."""
+        return self.role is Role.OPERATOR
+
+    @property
+    def may_write(self) -> bool:
+        """Whether the caller may change anything."""
+        return self.role is not Role.VIEWER
+
+    @property
+    def actor(self) -> str:
+        """How the audit log names the caller."""
+        return f"{self.kind}:{self.name}"
