@@ -1,15 +1,13 @@
 """One broker from top to bottom: what it holds, how it starts, what runs in the background, how it stops."""
 
 import asyncio
-import secrets
 from collections.abc import Callable, Container, Coroutine, Iterable, Mapping
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from uuid import uuid4
 
 from broker.cluster.commands import CommandReceiver
-from broker.cluster.member import ClusterMember
+from broker.cluster.member import ClusterMember, open_tree
 from broker.config import BrokerConfig
 from broker.configs.config_layers import ConfigLayers
 from broker.configs.config_view import ConfigEntries
@@ -23,6 +21,7 @@ from broker.coordinators.peers import Peers
 from broker.coordinators.producer_ids import ProducerIds
 from broker.coordinators.transactions import TransactionCoordinators
 from broker.log.config import LogConfig
+from broker.log.files import LogFiles
 from broker.log.flusher import Flusher
 from broker.log.load_report import LoadReport
 from broker.log.manager import LogManager
@@ -46,10 +45,11 @@ from broker.scanning.scanner import Scanner
 from broker.upkeep.maintenance import Maintenance
 from contracts.names import owner_of
 from contracts.specs import Limits
-from runtime.clock import epoch_ms, monotonic_ms
 from runtime.config import format_host_port
 from runtime.logs import get_logger
+from runtime.machine import THIS_MACHINE, Machine
 from runtime.tasks import Supervised
+from runtime.tree import Tree
 from traffic.point import TrafficPoint
 
 if TYPE_CHECKING:
@@ -64,30 +64,20 @@ _LAYERS_KEPT: Final = 1_000
 class Broker:
     """The process. Handlers reach everything through it; all of it lives on one event loop."""
 
-    def __init__(self, config: BrokerConfig) -> None:
+    def __init__(
+        self, config: BrokerConfig, machine: Machine = THIS_MACHINE, tree: Tree | None = None
+    ) -> None:
+        """`tree` (default: as `config` says) holds the cluster's metadata."""
         self.config = config
+        self.machine = machine
         self.loop = asyncio.get_running_loop()
         self.metrics = BrokerMetrics()
-        self.boot_id = uuid4().hex
-        self.now_ms = monotonic_ms
-        self.epoch_ms = epoch_ms
+        self.boot_id = machine.uuid4().hex
+        self.now_ms = machine.clock.monotonic_ms
+        self.epoch_ms = machine.clock.epoch_ms
         self._warnings = RateLimitedLog(_log)
-        self.traffic = TrafficPoint(
-            point=f"broker-{config.node_id}",
-            node_id=config.node_id,
-            cluster_id=config.cluster_id,
-            boot_id=self.boot_id,
-            now_ms=monotonic_ms(),
-        )
-        self.traffic.period_ms = config.report_period_ms
-        self.logs = LogManager(
-            config.log_directories,
-            cluster_id=config.cluster_id,
-            node_id=config.node_id,
-            full_is_failure=config.zookeeper is not None,
-            producers_per_instance_max=config.producers_per_instance_max,
-            on_offline=lambda path, keys, reason: self._on_loop(self._directory_failed, path, keys, reason),
-        )
+        self.traffic = self._traffic_point()
+        self.logs = self._log_manager()
         self.metadata = MetadataCache()
         self.layers = ConfigLayers({}, {}, config.static_layer)
         """What lies below a topic's configs."""
@@ -101,27 +91,33 @@ class Broker:
             self.logs,
             configs_of=self.metadata.configs,
             log_config=self._log_config,
-            now_ms=monotonic_ms,
-            epoch_ms=epoch_ms,
+            now_ms=self.now_ms,
+            epoch_ms=self.epoch_ms,
         )
         self.leaders = TrafficLeaders(self.traffic, self.replicas, self.metadata)
         self.commands = CommandReceiver(self)
-        self.held = HeldInstances(epoch_ms)
-        self.groups = GroupCoordinators(self.metadata, on_written=self.charge_owner, is_held=self.held.owns)
+        self.held = HeldInstances(self.epoch_ms)
+        self.groups = GroupCoordinators(
+            self.metadata, on_written=self.charge_owner, is_held=self.held.owns, machine=machine
+        )
         self.fetch_sessions = FetchSessionCache(
-            config.fetch_sessions_max, lambda: secrets.randbelow(_SESSION_ID_MAX) + 1
+            config.fetch_sessions_max, lambda: machine.random.randrange(_SESSION_ID_MAX) + 1
         )
         self.fetches = Fetches(self.loop.call_soon)
-        self.flusher = Flusher(self.logs, self.loop, epoch_ms, self.storage_failed)
+        self.flusher = Flusher(self.logs, self.loop, self.epoch_ms, self.storage_failed)
         self.scanner = Scanner(self.loop, self._scanned)
         self.server = Server(self)
         self.maintenance = Maintenance(self)
-        self.member = ClusterMember(self)
+        self.member = ClusterMember(self, tree or open_tree(config), machine)
         self.replication = self._replication()
         self.producer_ids = ProducerIds(self.member.tree, config.node_id)
-        peers = Peers(self.metadata, config.secret, self.member.who)
         self.transactions = TransactionCoordinators(
-            self.replicas, self.groups, self.producer_ids, peers, on_written=self.charge_owner
+            self.replicas,
+            self.groups,
+            self.producer_ids,
+            Peers(self.metadata, config.secret, self.member.who, machine.network),
+            on_written=self.charge_owner,
+            clock=machine.clock,
         )
         self.config_writer = ConfigWriter(self.member.tree, self.metadata)
         self.loaded: LoadReport
@@ -135,6 +131,31 @@ class Broker:
         self._until_known: list[Callable[[], None]] = []
         """Calls that wait until a controller has described the cluster."""
 
+    def _traffic_point(self) -> TrafficPoint:
+        config = self.config
+        point = TrafficPoint(
+            point=f"broker-{config.node_id}",
+            node_id=config.node_id,
+            cluster_id=config.cluster_id,
+            boot_id=self.boot_id,
+            now_ms=self.now_ms(),
+        )
+        point.period_ms = config.report_period_ms
+        return point
+
+    def _log_manager(self) -> LogManager:
+        config = self.config
+        return LogManager(
+            config.log_directories,
+            cluster_id=config.cluster_id,
+            node_id=config.node_id,
+            files=LogFiles(sync=self.machine.sync_file),
+            boot_id=self.machine.boot_id,
+            full_is_failure=config.zookeeper is not None,
+            producers_per_instance_max=config.producers_per_instance_max,
+            on_offline=lambda path, keys, reason: self._on_loop(self._directory_failed, path, keys, reason),
+        )
+
     def _replication(self) -> Replication:
         replication = Replication(
             self.config,
@@ -143,8 +164,7 @@ class Broker:
             self.metadata,
             self.flusher,
             loop=self.loop,
-            now_ms=self.now_ms,
-            epoch_ms=self.epoch_ms,
+            machine=self.machine,
             me=self.member.who,
             answered=self.metrics.replica_fetch.observe,
             storage_failed=self.storage_failed,
@@ -204,7 +224,7 @@ class Broker:
         topics = await self.member.read_topic_configs()
         self.held.keep_all(await self.member.read_kept_until_ms())
         self.loaded = await asyncio.to_thread(
-            self.logs.load, lambda name: self._log_config(name, topics.get(name, {})), epoch_ms()
+            self.logs.load, lambda name: self._log_config(name, topics.get(name, {})), self.epoch_ms()
         )
         self.loaded.forget_deleted(await self.member.read_topics())
         self.metrics.recovered_bytes = self.loaded.recovered_bytes

@@ -1,6 +1,9 @@
-"""The only place that reads clocks. Decisions take `now_ms` as an argument."""
+"""The only place that reads clocks. Decisions take `now_ms` as an argument, shells are given a `Clock`."""
 
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
 
 
 def epoch_ms() -> int:
@@ -18,3 +21,16 @@ monotonic_ns = time.monotonic_ns
 
 cpu_ns = time.thread_time_ns
 """CPU time of the calling thread: what preemption by others takes is not in it. A system call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """These, to be passed in by name."""
+
+    epoch_ms: Callable[[], int] = epoch_ms
+    monotonic_ms: Callable[[], int] = monotonic_ms
+    monotonic_ns: Callable[[], int] = monotonic_ns
+    cpu_ns: Callable[[], int] = cpu_ns
+
+
+SYSTEM_CLOCK: Final = Clock()

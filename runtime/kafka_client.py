@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 from kio.schema.sasl_authenticate.v1 import SaslAuthenticateRequest
 from kio.schema.sasl_handshake.v1 import SaslHandshakeRequest
 
+from runtime.network import KERNEL_NETWORK, Network
 from wire.codec import MalformedFrame, decode_response, framed_request
 
 SASL_USER: Final = "portico"
@@ -46,11 +47,12 @@ class KafkaConnection:
         client_id: str = "portico",
         authorization_id: str = "",
         timeout_s: float = 5.0,
+        network: Network = KERNEL_NETWORK,
     ) -> "KafkaConnection":
         """Connect and, with a secret, authenticate, perhaps for somebody. Raises: KafkaUnavailable."""
         try:
             async with asyncio.timeout(timeout_s):
-                reader, writer = await asyncio.open_connection(host, port)
+                reader, writer = await network.open(host, port)
                 connection = cls(reader, writer, client_id)
                 if secret is not None:
                     await connection._authenticate(secret, authorization_id)

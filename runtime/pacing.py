@@ -15,12 +15,12 @@ much. The debt is the instance's: its connections wait for it in one queue.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Generator, Iterable
+from collections.abc import Coroutine, Generator, Iterable
 from types import CodeType
 from typing import Any, Final, Protocol
 
 from contracts.quota import Direction
-from runtime.clock import cpu_ns, monotonic_ms, monotonic_ns
+from runtime.clock import SYSTEM_CLOCK, Clock
 from traffic.flow import REPORTED_THROTTLE_MS_MAX
 from traffic.turns import Hold, Step, Turn, Turns
 
@@ -51,21 +51,19 @@ class Pacing:
         account: CpuAccount,
         *,
         turns: Turns | None = None,
-        clock_ns: Callable[[], int] = monotonic_ns,
-        cpu_ns: Callable[[], int] = cpu_ns,
-        now_ms: Callable[[], int] = monotonic_ms,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._loop = loop
         self._account = account
         self._turns = turns or Turns()
-        self.clock_ns = clock_ns
-        self._cpu_ns = cpu_ns
-        self._sampled_ns = cpu_ns()
+        self.clock_ns = clock.monotonic_ns
+        self._cpu_ns = clock.cpu_ns
+        self._sampled_ns = clock.cpu_ns()
         self._stepped_ns = 0
         """Duration of all steps since the CPU clock was sampled."""
         self._billed: set[Turn] = set()
         """Who has spent something since `bill_all`."""
-        self._now_ms = now_ms
+        self._now_ms = clock.monotonic_ms
         self.began_ns = 0
         """When the step that runs began. Set it to `clock_ns()` where a call of `begin` is one too many."""
         self._pump_queued = False

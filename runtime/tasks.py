@@ -4,13 +4,12 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from runtime.clock import monotonic_ms
 from runtime.logs import get_logger
 
 _log = get_logger(__name__)
 _BACKOFF_FIRST_S: Final = 0.1
 _BACKOFF_LAST_S: Final = 10.0
-_STEADY_MS: Final = 30_000
+_STEADY_S: Final = 30.0
 """A task that ran this long starts its back-off anew."""
 
 
@@ -27,15 +26,15 @@ class Supervised:
         task.add_done_callback(self._tasks.discard)
 
     async def _run(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
-        backoff_s = _BACKOFF_FIRST_S
+        backoff_s, loop = _BACKOFF_FIRST_S, asyncio.get_running_loop()
         while True:
-            started_ms = monotonic_ms()
+            started_s = loop.time()
             try:
                 await work()
                 return
             except Exception:  # noqa: BLE001 - the boundary where a task's failure is reported
                 _log.exception("task failed, starting it again", task=name, backoff_s=backoff_s)
-            if monotonic_ms() - started_ms > _STEADY_MS:
+            if loop.time() - started_s > _STEADY_S:
                 backoff_s = _BACKOFF_FIRST_S
             await asyncio.sleep(backoff_s)
             backoff_s = min(backoff_s * 2, _BACKOFF_LAST_S)

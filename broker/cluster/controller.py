@@ -3,9 +3,7 @@
 import asyncio
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from random import SystemRandom
 from typing import Any, Final, TypeVar
-from uuid import uuid4
 
 from kio.schema.errors import ErrorCode
 
@@ -35,8 +33,8 @@ from contracts.cluster import (
     ControlledShutdownResponse,
 )
 from contracts.tree import Node, Tree
-from runtime.clock import epoch_ms, monotonic_ms
 from runtime.logs import get_logger
+from runtime.machine import THIS_MACHINE, Machine
 from runtime.tree.election import Election, Office
 
 _log = get_logger(__name__)
@@ -65,13 +63,14 @@ class Controller:
         state_changes: StateChangeLog,
         limits_of: LimitsOf = no_limits,
         controller_changed: Callable[[int], None] = lambda _broker_id: None,
+        machine: Machine = THIS_MACHINE,
     ) -> None:
         """`deliver` carries out a command to this broker itself; `limits_of` knows what the instance of a
         topic was sold; `controller_changed` hears who is controller, -1 for nobody."""
-        random = SystemRandom()
         self._broker_id = broker_id
-        self._core = ControllerCore(broker_id, config, random.randrange, uuid4, limits_of)
-        self._channels = Channels(broker_id, secret, deliver, self._broker_answered)
+        self._now_ms = machine.clock.monotonic_ms
+        self._core = ControllerCore(broker_id, config, machine.random.randrange, machine.uuid4, limits_of)
+        self._channels = Channels(broker_id, secret, deliver, self._broker_answered, machine.network)
         self._driver = Driver(
             self._core,
             tree,
@@ -79,12 +78,13 @@ class Controller:
             state_changes,
             answered=self._answered,
             failed=self._end_term_early,
+            now_ms=machine.clock.monotonic_ms,
         )
         self._election = Election(
             tree,
             CONTROLLER,
             CONTROLLER_EPOCH,
-            data=lambda: encode_controller(broker_id, epoch_ms()),
+            data=lambda: encode_controller(broker_id, machine.clock.epoch_ms()),
             elected=self._elected,
             lost=self._lost,
             leader_changed=self._leader_changed,
@@ -246,7 +246,7 @@ class Controller:
         a verdict about all of it."""
         if not self._core.is_active:
             return refused(_NOT_CONTROLLER)
-        deadline_ms = monotonic_ms() + max(timeout_ms, 0)
+        deadline_ms = self._now_ms() + max(timeout_ms, 0)
         call_id = next(self._call_ids)
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._calls[call_id] = future
@@ -256,7 +256,7 @@ class Controller:
             if answer is None:
                 return refused(_NOT_CONTROLLER)
             result: Result = answer
-            left_s = max(0.0, (deadline_ms - monotonic_ms()) / 1000)
+            left_s = max(0.0, (deadline_ms - self._now_ms()) / 1000)
             await asyncio.wait_for(self._channels.told(min(left_s / 2, _OTHERS_TOLD_S)), left_s)
         except TimeoutError:
             return refused(_TIMED_OUT)

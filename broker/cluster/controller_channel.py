@@ -19,6 +19,7 @@ from contracts.cluster import (
 )
 from runtime.kafka_client import KafkaConnection, KafkaUnavailable
 from runtime.logs import get_logger
+from runtime.network import Network
 
 _log = get_logger(__name__)
 _BACKOFF_FIRST_S: Final = 0.05
@@ -33,8 +34,9 @@ Answered = Callable[[int, Command, CommandResponse], None]
 class RemoteBroker:
     """Delivery to another broker: its connection is kept and made again when it breaks."""
 
-    def __init__(self, broker: LiveBroker, secret: str, me: PeerBroker) -> None:
+    def __init__(self, broker: LiveBroker, secret: str, me: PeerBroker, network: Network) -> None:
         self._broker = broker
+        self._network = network
         self._secret = secret
         self._me = me
         self._connection: KafkaConnection | None = None
@@ -43,7 +45,7 @@ class RemoteBroker:
         """Raises: KafkaUnavailable."""
         if self._connection is None or self._connection.is_closed:
             self._connection = await peer.connect(
-                self._broker, self._secret, self._me, timeout_s=_CONNECT_TIMEOUT_S
+                self._broker, self._secret, self._me, self._network, timeout_s=_CONNECT_TIMEOUT_S
             )
         response = await peer.ask(self._connection, command)
         assert not isinstance(response, ControlledShutdownResponse), "the type follows from the API key"
@@ -117,8 +119,11 @@ class Channel:
 class Channels:
     """The channels to all registered brokers. `own` carries out this broker's commands without a network."""
 
-    def __init__(self, broker_id: int, secret: str | None, own: Deliver, answered: Answered) -> None:
+    def __init__(
+        self, broker_id: int, secret: str | None, own: Deliver, answered: Answered, network: Network
+    ) -> None:
         self._broker_id = broker_id
+        self._network = network
         self._secret = secret
         self._own = own
         self._answered = answered
@@ -139,7 +144,8 @@ class Channels:
             deliver = self._own
             if broker_id != self._broker_id:
                 assert self._secret is not None, "brokers of a cluster share a secret"
-                remote = RemoteBroker(broker, self._secret, PeerBroker(self._broker_id, my_epoch))
+                me_now = PeerBroker(self._broker_id, my_epoch)
+                remote = RemoteBroker(broker, self._secret, me_now, self._network)
                 self._remotes[broker_id] = remote
                 deliver = remote.deliver
             self._channels[broker_id] = Channel(broker, deliver, self._answered)

@@ -24,7 +24,6 @@ from broker.controller.effects import (
 )
 from broker.controller.events import Changed, Event, Resigned
 from contracts.tree import Tree, TreeUnavailable
-from runtime.clock import monotonic_ms
 from runtime.logs import get_logger
 
 _log = get_logger(__name__)
@@ -42,7 +41,9 @@ class Driver:
         *,
         answered: Callable[[int, Any], None],
         failed: Callable[[], None],
+        now_ms: Callable[[], int],
     ) -> None:
+        self._now_ms = now_ms
         self._core = core
         self._tree = tree
         self._channels = channels
@@ -75,7 +76,7 @@ class Driver:
             end()
         self._watches.clear()
         self._channels.close()
-        for _ in self._core.handle(Resigned(), monotonic_ms()):
+        for _ in self._core.handle(Resigned(), self._now_ms()):
             raise AssertionError("resigning has no effects")
 
     async def run(self) -> None:
@@ -91,7 +92,7 @@ class Driver:
 
     async def _handle(self, event: Event) -> None:
         term = self._term
-        steps = self._core.handle(event, monotonic_ms())
+        steps = self._core.handle(event, self._now_ms())
         result: Any = None
         try:
             while True:

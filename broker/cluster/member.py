@@ -15,9 +15,9 @@ from broker.metadata.topic_names import INTERNAL_CONFIGS, OFFSETS_TOPIC, TRANSAC
 from broker.metadata.znodes import Registration, decode_config, decode_kept_until, encode_log_dir_event
 from broker.requests.sasl import PeerBroker
 from contracts.cluster import ControlledShutdownRequest, ControlledShutdownResponse
-from runtime.clock import epoch_ms, monotonic_ms
 from runtime.kafka_client import KafkaUnavailable
 from runtime.logs import get_logger
+from runtime.machine import Machine
 from runtime.tree import Create, Tree, TreeUnavailable
 
 if TYPE_CHECKING:
@@ -63,10 +63,12 @@ def controller_config(config: BrokerConfig) -> ControllerConfig:
 class ClusterMember:
     """Joins at start, leaves at the end; in between the tree and the controller do the work."""
 
-    def __init__(self, broker: "Broker") -> None:
+    def __init__(self, broker: "Broker", tree: Tree, machine: Machine) -> None:
         config = broker.config
         self._broker = broker
-        self.tree = open_tree(config)
+        self.tree = tree
+        self._clock = machine.clock
+        self._network = machine.network
         self.membership = Membership(
             self.tree,
             config.node_id,
@@ -74,7 +76,9 @@ class ClusterMember:
             config.session_timeout_ms,
             EarlierSession(config.data_dir),
         )
-        self.state_changes = StateChangeLog(config.data_dir, config.node_id, epoch_ms, self._log_failed)
+        self.state_changes = StateChangeLog(
+            config.data_dir, config.node_id, machine.clock.epoch_ms, self._log_failed
+        )
         self.controller = Controller(
             config.node_id,
             controller_config(config),
@@ -83,6 +87,7 @@ class ClusterMember:
             deliver=broker.commands.deliver,
             state_changes=self.state_changes,
             limits_of=broker.limits.of_topic,
+            machine=machine,
         )
         self._is_unclean = False
         self._known = asyncio.Event()
@@ -160,7 +165,7 @@ class ClusterMember:
             rack=config.rack,
             listener="PLAINTEXT" if config.secret is None else "SASL_PLAINTEXT",
             is_unclean=self._is_unclean,
-            timestamp_ms=epoch_ms(),
+            timestamp_ms=self._clock.epoch_ms(),
         )
 
     async def keep_registered(self) -> None:
@@ -187,9 +192,9 @@ class ClusterMember:
     async def hand_over(self) -> None:
         """Have the controller lead our partitions elsewhere, as long as there is an elsewhere."""
         config = self._broker.config
-        deadline_ms = monotonic_ms() + config.controlled_shutdown_timeout_ms
+        deadline_ms = self._clock.monotonic_ms() + config.controlled_shutdown_timeout_ms
         has_told = False
-        while self._has_others() and monotonic_ms() < deadline_ms:
+        while self._has_others() and self._clock.monotonic_ms() < deadline_ms:
             try:
                 async with asyncio.timeout(_ASK_TIMEOUT_S):
                     response = await self._ask_controller()
@@ -231,7 +236,7 @@ class ClusterMember:
         if address is None:
             raise KafkaUnavailable("there is no controller")
         assert broker.config.secret is not None, "a cluster has a secret"
-        connection = await peer.connect(address, broker.config.secret, me)
+        connection = await peer.connect(address, broker.config.secret, me, self._network)
         try:
             response = await peer.ask(connection, request)
         finally:

@@ -18,7 +18,6 @@ from broker.metadata.znodes import (
     encode_cluster_id,
     encode_registration,
 )
-from runtime.clock import monotonic_ms
 from runtime.logs import get_logger
 from runtime.tree import Conflict, Create, Delete, SessionState, Tree, TreeConflict, TreeUnavailable
 
@@ -110,12 +109,13 @@ class Membership:
         """
         self._note_session()
         self._data = encode_registration(registration)
-        deadline_ms = monotonic_ms() + self._session_timeout_ms * _PATIENCE
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + self._session_timeout_ms / 1000 * _PATIENCE
         while True:
             epoch = await self._try_register()
             if epoch is not None:
                 break
-            if monotonic_ms() >= deadline_ms:
+            if loop.time() >= deadline_s:
                 raise BrokerIdTaken(await self._who_has_it())
             await asyncio.sleep(_LOOK_AGAIN_S)
         self.broker_epoch = self.last_epoch = epoch

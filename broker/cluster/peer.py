@@ -7,12 +7,13 @@ import msgspec
 from broker.requests.sasl import PeerBroker
 from contracts import cluster
 from runtime.kafka_client import KafkaConnection, KafkaUnavailable
+from runtime.network import Network
 
 _VERSION: Final = 0
 
 
 async def connect(
-    address: cluster.LiveBroker, secret: str, me: PeerBroker, *, timeout_s: float = 5.0
+    address: cluster.LiveBroker, secret: str, me: PeerBroker, network: Network, *, timeout_s: float = 5.0
 ) -> KafkaConnection:
     """Connect and say which broker we are. Raises: KafkaUnavailable."""
     return await KafkaConnection.open(
@@ -22,6 +23,7 @@ async def connect(
         client_id=f"broker-{me.broker_id}",
         authorization_id=me.authorization_id,
         timeout_s=timeout_s,
+        network=network,
     )
 
 

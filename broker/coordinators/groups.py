@@ -2,15 +2,15 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
-from uuid import uuid4
 
 from broker.coordinators.runtime import CoordinatorRuntime
-from broker.coordinators.shard import Shard, Written, nobody_pays, now
+from broker.coordinators.shard import Shard, Written, nobody_pays
 from broker.groups.config import GroupConfig
 from broker.groups.coordinator import GroupCoordinator, none_held
 from broker.groups.messages import ListedGroup
 from broker.groups.records import OFFSETS_TOPIC
 from broker.groups.usage import Usage
+from runtime.machine import THIS_MACHINE, Machine
 
 if TYPE_CHECKING:
     from broker.metadata.metadata_cache import MetadataCache
@@ -27,15 +27,19 @@ class GroupCoordinators(CoordinatorRuntime[GroupCoordinator]):
         on_written: Written = nobody_pays,
         *,
         is_held: Callable[[str], bool] = none_held,
+        machine: Machine = THIS_MACHINE,
     ) -> None:
         """`is_held` says of a group's name whether its offsets must not expire now."""
-        super().__init__(OFFSETS_TOPIC, metadata, self._new_coordinator, _no_command, on_written)
+        super().__init__(
+            OFFSETS_TOPIC, metadata, self._new_coordinator, _no_command, on_written, machine.clock
+        )
+        self._uuid4 = machine.uuid4
         self.config: Final = config or GroupConfig()
         self._usage = Usage()
         self._is_held = is_held
 
     def _new_coordinator(self, _partition: "Partition") -> GroupCoordinator:
-        return GroupCoordinator(self.config, lambda: str(uuid4()), self._usage, is_held=self._is_held)
+        return GroupCoordinator(self.config, lambda: str(self._uuid4()), self._usage, is_held=self._is_held)
 
     def list_groups(self, states: frozenset[str]) -> list[ListedGroup]:
         """All groups that are coordinated and served here."""
@@ -51,12 +55,12 @@ class GroupCoordinators(CoordinatorRuntime[GroupCoordinator]):
         """Committed offsets of deleted topics go."""
         gone = tuple(names)
         for shard in self:
-            shard.once_loaded(lambda core=shard.core: core.forget_topics(gone, now()))  # type: ignore[misc]
+            shard.once_loaded(lambda each=shard: each.core.forget_topics(gone, each.now()))  # type: ignore[misc]
 
     def purge_instance(self, instance_id: str) -> None:
         """Everything of a deleted instance goes. Safe to repeat."""
         for shard in self:
-            shard.once_loaded(lambda core=shard.core: core.purge_instance(instance_id, now()))  # type: ignore[misc]
+            shard.once_loaded(lambda each=shard: each.core.purge_instance(instance_id, each.now()))  # type: ignore[misc]
 
 
 def _no_command(_shard: Shard[GroupCoordinator], command: Any) -> None:

@@ -18,7 +18,6 @@ from kio.schema.write_txn_markers.v1.request import (
 
 from broker.coordinators.marker_writing import MarkerWriter
 from broker.coordinators.peers import Lanes, Peers
-from broker.coordinators.shard import now
 from broker.groups.messages import Producer
 from broker.requests.entities import make
 from broker.transactions.messages import SendMarkers
@@ -81,7 +80,15 @@ class _Due(NamedTuple):
 class MarkerSender:
     """Sends markers; retries what was not written."""
 
-    def __init__(self, broker_id: int, metadata: "MetadataCache", writer: MarkerWriter, peers: Peers) -> None:
+    def __init__(
+        self,
+        broker_id: int,
+        metadata: "MetadataCache",
+        writer: MarkerWriter,
+        peers: Peers,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._now_ms = now_ms
         self._broker_id = broker_id
         self._metadata = metadata
         self._writer = writer
@@ -121,7 +128,7 @@ class MarkerSender:
 
     def _is_gone(self, job: _Job, each: TopicPartition) -> bool:
         """A partition that is not in the metadata was deleted, unless the metadata is only behind."""
-        now_ms = now().monotonic_ms
+        now_ms = self._now_ms()
         since_ms = job.missed_since_ms.setdefault(each, now_ms)
         return self._metadata.controller_epoch >= 0 and now_ms - since_ms >= _GONE_AFTER_MS
 

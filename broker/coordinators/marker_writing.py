@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 
-from broker.coordinators.shard import now
 from broker.groups.messages import Marker, Producer
 from broker.log.errors import LogError
 from broker.log.results import AppendOrigin
@@ -21,7 +20,10 @@ Tell = Callable[[ErrorCode], None]
 class MarkerWriter:
     """Appends markers; those of the offsets topic go through the group coordinator, which acts on them."""
 
-    def __init__(self, replicas: "Replicas", groups: "GroupCoordinators") -> None:
+    def __init__(
+        self, replicas: "Replicas", groups: "GroupCoordinators", epoch_ms: Callable[[], int]
+    ) -> None:
+        self._epoch_ms = epoch_ms
         self._replicas: Final = replicas
         self._groups: Final = groups
 
@@ -32,11 +34,11 @@ class MarkerWriter:
             if isinstance(shard, ErrorCode):
                 tell(shard)
             else:
-                shard.submit(shard.core.end_transaction(Marker(producer, end), tell, now()))
+                shard.submit(shard.core.end_transaction(Marker(producer, end), tell, shard.now()))
             return
         try:
             partition = self._replicas.leader(topic, index)
-            epoch_ms = now().epoch_ms
+            epoch_ms = self._epoch_ms()
             marker = build_marker(*producer, end, now_ms=epoch_ms)
             result = partition.append(marker, now_ms=epoch_ms, origin=AppendOrigin.COORDINATOR)
         except LogError as error:

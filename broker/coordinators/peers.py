@@ -8,6 +8,7 @@ from broker.cluster.peer import connect
 from broker.requests.sasl import PeerBroker
 from runtime.kafka_client import KafkaConnection, KafkaUnavailable
 from runtime.logs import get_logger
+from runtime.network import KERNEL_NETWORK, Network
 
 if TYPE_CHECKING:
     from broker.metadata.metadata_cache import MetadataCache
@@ -21,12 +22,17 @@ class Peers:
     """How to reach the other brokers of the cluster."""
 
     def __init__(
-        self, metadata: "MetadataCache", secret: str | None, me: Callable[[], PeerBroker | None]
+        self,
+        metadata: "MetadataCache",
+        secret: str | None,
+        me: Callable[[], PeerBroker | None],
+        network: Network = KERNEL_NETWORK,
     ) -> None:
         """`me` is this broker as it is registered now; None while it is not."""
         self.metadata: Final = metadata
         self._secret = secret
         self._me = me
+        self._network = network
 
     async def connect(self, broker_id: int) -> tuple["LiveBroker", KafkaConnection]:
         """A new connection, and where it leads. Raises: KafkaUnavailable."""
@@ -34,7 +40,7 @@ class Peers:
         me = self._me()
         if address is None or me is None or self._secret is None:
             raise KafkaUnavailable(f"broker {broker_id} is not known, or we are not registered")
-        return address, await connect(address, self._secret, me)
+        return address, await connect(address, self._secret, me, self._network)
 
 
 Exchange = Callable[[KafkaConnection, list[T]], Awaitable[None]]

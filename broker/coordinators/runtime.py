@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, Generic
 from kio.schema.errors import ErrorCode
 
 from broker.coordinators.java_hash import partition_for
-from broker.coordinators.shard import C, Shard, Written, nobody_pays, now
+from broker.coordinators.shard import C, Shard, Written, nobody_pays
+from runtime.clock import SYSTEM_CLOCK, Clock
 from runtime.logs import get_logger
 
 if TYPE_CHECKING:
@@ -34,7 +35,9 @@ class CoordinatorRuntime(Generic[C]):
         new_core: Callable[["Partition"], C],
         on_command: Callable[[Shard[C], Any], None],
         on_written: Written = nobody_pays,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
+        self.clock: Final = clock
         self.topic: Final = topic
         self._metadata = metadata
         self._new_core = new_core
@@ -89,7 +92,7 @@ class CoordinatorRuntime(Generic[C]):
 
     def _begin(self, partition: "Partition") -> None:
         core = self._new_core(partition)
-        shard = Shard(partition, core, self._on_command, self._replace, self._on_written)
+        shard = Shard(partition, core, self._on_command, self._replace, self._on_written, self.clock)
         self._shards[partition.index] = shard
         task = asyncio.get_running_loop().create_task(self._load(shard), name=f"load {self.topic}")
         self._loads.add(task)
@@ -120,7 +123,7 @@ class CoordinatorRuntime(Generic[C]):
             await asyncio.sleep(SWEEP_INTERVAL_MS / 1000)
             for shard in self:
                 if shard.error is None:
-                    shard.submit(shard.core.sweep(now()))
+                    shard.submit(shard.core.sweep(shard.now()))
                     await asyncio.sleep(0)
 
     def close(self) -> None:

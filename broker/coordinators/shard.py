@@ -17,7 +17,7 @@ from broker.coordination.effects import Core, Effects, Moment
 from broker.coordinators.loading import replay_log
 from broker.log.errors import LogError
 from broker.log.results import AppendOrigin
-from runtime.clock import epoch_ms, monotonic_ms
+from runtime.clock import Clock
 from runtime.logs import get_logger
 
 if TYPE_CHECKING:
@@ -34,11 +34,6 @@ Written = Callable[[str, int], None]
 
 def nobody_pays(_key: str, _size_bytes: int) -> None:
     """A broker without a quota."""
-
-
-def now() -> Moment:
-    """Both clocks."""
-    return Moment(monotonic_ms(), epoch_ms())
 
 
 class _InFlight:
@@ -65,6 +60,7 @@ class Shard(Generic[C]):
         on_command: Callable[["Shard[C]", Any], None],
         on_doubt: Callable[["Shard[C]"], None],
         on_written: Written,
+        clock: Clock,
     ) -> None:
         """`on_doubt` is called when the core may no longer match the log: the shard must be replaced."""
         self.partition: Final = partition
@@ -75,6 +71,7 @@ class Shard(Generic[C]):
         self._on_command = on_command
         self._on_doubt = on_doubt
         self._on_written = on_written
+        self._clock = clock
         self._queue: deque[Any] = deque()
         """Appends that wait for their turn to be written."""
         self._in_flight: deque[_InFlight] = deque()
@@ -82,6 +79,10 @@ class Shard(Generic[C]):
         self._running = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms: int | None = None
+
+    def now(self) -> Moment:
+        """Both clocks."""
+        return Moment(self._clock.monotonic_ms(), self._clock.epoch_ms())
 
     @property
     def error(self) -> ErrorCode | None:
@@ -117,7 +118,7 @@ class Shard(Generic[C]):
 
     def _activate(self, records: int) -> None:
         self.is_loading = False
-        self.submit(self.core.activate(now()))
+        self.submit(self.core.activate(self.now()))
         while self._after_load and not self.is_closed:
             self.submit(self._after_load.pop(0)())
         partition = self.partition
@@ -151,7 +152,7 @@ class Shard(Generic[C]):
             self._arm()
 
     def _carry_out(self, append: Any) -> None:
-        moment = now()
+        moment = self.now()
         try:
             batch = self.core.encode(append, moment)
             result = self.partition.append(
@@ -188,12 +189,12 @@ class Shard(Generic[C]):
         flight.is_committed = True
         while not self.is_closed and self._in_flight and self._in_flight[0].is_committed:
             first = self._in_flight.popleft()
-            self.submit(self.core.committed(first.append, first.base_offset, now()))
+            self.submit(self.core.committed(first.append, first.base_offset, self.now()))
 
     def _tell_overdue(self, flight: _InFlight, error: ErrorCode) -> None:
         if flight.deadline_ms is not None:
             flight.deadline_ms = None
-            flight.append, effects = self.core.overdue(flight.append, error, now())
+            flight.append, effects = self.core.overdue(flight.append, error, self.now())
             self.submit(effects)
 
     # -- deadlines
@@ -218,18 +219,18 @@ class Shard(Generic[C]):
             self._timer = None
         self._timer_ms = deadline_ms
         if deadline_ms is not None:
-            delay_s = max(deadline_ms - monotonic_ms(), 0) / 1000
+            delay_s = max(deadline_ms - self._clock.monotonic_ms(), 0) / 1000
             self._timer = asyncio.get_running_loop().call_later(delay_s, self._tick)
 
     def _tick(self) -> None:
         self._timer = None
         self._timer_ms = None
-        now_ms = monotonic_ms()
+        now_ms = self._clock.monotonic_ms()
         for flight in tuple(self._in_flight):
             if flight.deadline_ms is not None and flight.deadline_ms <= now_ms:
                 self._tell_overdue(flight, ErrorCode.request_timed_out)
         if not self.is_closed:
-            self.submit(self.core.tick(now()))
+            self.submit(self.core.tick(self.now()))
 
     # -- the end
 

@@ -10,7 +10,7 @@ from broker.coordinators.marker_sending import MarkerSender
 from broker.coordinators.marker_writing import MarkerWriter
 from broker.coordinators.peers import Peers
 from broker.coordinators.runtime import CoordinatorRuntime
-from broker.coordinators.shard import Shard, Written, nobody_pays, now
+from broker.coordinators.shard import Shard, Written, nobody_pays
 from broker.coordinators.verification import Verifier
 from broker.transactions.config import TransactionConfig
 from broker.transactions.coordinator import TransactionCoordinator
@@ -24,6 +24,7 @@ from broker.transactions.messages import (
 from broker.transactions.records import TRANSACTIONS_TOPIC
 from broker.transactions.state import TopicPartition
 from broker.transactions.usage import Usage
+from runtime.clock import SYSTEM_CLOCK, Clock
 from wire.control import EndMarker, build_marker
 
 if TYPE_CHECKING:
@@ -48,14 +49,17 @@ class TransactionCoordinators(CoordinatorRuntime[TransactionCoordinator]):
         peers: Peers,
         config: TransactionConfig | None = None,
         on_written: Written = nobody_pays,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         metadata, broker_id = peers.metadata, replicas.broker_id
-        super().__init__(TRANSACTIONS_TOPIC, metadata, self._new_coordinator, self._command, on_written)
+        super().__init__(
+            TRANSACTIONS_TOPIC, metadata, self._new_coordinator, self._command, on_written, clock
+        )
         self.config: Final = config or TransactionConfig()
-        self.marker_writer: Final = MarkerWriter(replicas, groups)
+        self.marker_writer: Final = MarkerWriter(replicas, groups, clock.epoch_ms)
         self._usage = Usage()
         self._producer_ids = producer_ids
-        self._markers = MarkerSender(broker_id, metadata, self.marker_writer, peers)
+        self._markers = MarkerSender(broker_id, metadata, self.marker_writer, peers, clock.monotonic_ms)
         self._verifier = Verifier(broker_id, self, peers)
 
     def _new_coordinator(self, partition: "Partition") -> TransactionCoordinator:
@@ -100,7 +104,7 @@ class TransactionCoordinators(CoordinatorRuntime[TransactionCoordinator]):
     def purge_instance(self, instance_id: str) -> None:
         """Everything of a deleted instance goes. Safe to repeat."""
         for shard in self:
-            shard.once_loaded(lambda core=shard.core: core.purge_instance(instance_id, now()))  # type: ignore[misc]
+            shard.once_loaded(lambda each=shard: each.core.purge_instance(instance_id, each.now()))  # type: ignore[misc]
 
 
 def _written(
@@ -108,7 +112,7 @@ def _written(
 ) -> None:
     if shard.error is None:
         transactional_id, producer = command[:2]
-        shard.submit(shard.core.markers_written(transactional_id, producer, partitions, now()))
+        shard.submit(shard.core.markers_written(transactional_id, producer, partitions, shard.now()))
 
 
 def _drawn(shard: Shard[TransactionCoordinator], command: DrawProducerId, producer_id: int | None) -> None:
@@ -118,4 +122,4 @@ def _drawn(shard: Shard[TransactionCoordinator], command: DrawProducerId, produc
     elif producer_id is None:
         token(InitResult(ErrorCode.coordinator_not_available))
     else:
-        shard.submit(shard.core.init(request, token, now(), producer_id))
+        shard.submit(shard.core.init(request, token, shard.now(), producer_id))

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final
 from kio.schema.errors import ErrorCode
 
 from broker.coordinators.answering import answering
-from broker.coordinators.shard import now
 from broker.requests.entities import response_shape
 from broker.transactions.messages import Producer
 from broker.transactions.state import TopicPartition
@@ -39,7 +38,9 @@ def handle(broker: "Broker", call: "Call") -> None:
     else:
         producer = Producer(request.producer_id, request.producer_epoch)
         partitions = frozenset({TopicPartition(broker.groups.topic, index)})
-        shard.submit(shard.core.add_partitions(request.transactional_id, producer, partitions, token, now()))
+        shard.submit(
+            shard.core.add_partitions(request.transactional_id, producer, partitions, token, shard.now())
+        )
 
 
 def _response(version: int, error: ErrorCode) -> Any:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 from kio.schema.errors import ErrorCode
 
 from broker.coordinators.answering import answering
-from broker.coordinators.shard import now
 from broker.metadata.topic_names import INTERNAL_TOPICS
 from broker.requests.entities import ResponseShape, response_shape
 from broker.transactions.messages import Producer
@@ -60,7 +59,7 @@ def _add(broker: "Broker", call: "Call") -> None:
     else:
         producer = Producer(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
         partitions = frozenset(wanted)
-        shard.submit(shard.core.add_partitions(transactional_id, producer, partitions, told, now()))
+        shard.submit(shard.core.add_partitions(transactional_id, producer, partitions, told, shard.now()))
 
 
 def _partitions(topics: Any) -> tuple[TopicPartition, ...]:

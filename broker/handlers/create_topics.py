@@ -9,7 +9,7 @@ which we do not send; v7 topic id.
 
 from collections import Counter
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
+from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
@@ -45,7 +45,7 @@ async def _answer(broker: "Broker", call: "Call") -> None:
         try:
             if times[asked.name] > 1:
                 raise _Refused(ErrorCode.invalid_request, "Duplicate topic name.")
-            wanted[asked.name] = _new_topic(asked)
+            wanted[asked.name] = _new_topic(asked, broker.machine.uuid4())
         except _Refused as refusal:
             wanted[asked.name] = refusal.verdict
     created = iter(
@@ -69,7 +69,7 @@ async def _answer(broker: "Broker", call: "Call") -> None:
     call.reply(shape.make(throttle_time=duration(0), topics=tuple(results)))
 
 
-def _new_topic(asked: Any) -> NewTopic:
+def _new_topic(asked: Any, topic_id: UUID) -> NewTopic:
     """What the request says by itself. Raises: _Refused."""
     fault = name_fault(asked.name)
     if fault is not None:
@@ -82,7 +82,7 @@ def _new_topic(asked: Any) -> NewTopic:
         raise _Refused(ErrorCode.invalid_config, str(fault)) from fault
     return NewTopic(
         asked.name,
-        uuid4(),
+        topic_id,
         asked.num_partitions,
         asked.replication_factor,
         _assignment(asked) if asked.assignments else None,

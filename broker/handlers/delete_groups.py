@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from kio.schema.errors import ErrorCode
 
 from broker.coordinators.answering import answering
-from broker.coordinators.shard import now
 from broker.requests.entities import response_shape
 from wire.api_table import ApiKey
 from wire.codec import duration
@@ -39,7 +38,7 @@ def handle(broker: "Broker", call: "Call") -> None:
         if isinstance(shard, ErrorCode):
             gather(group_id, shard)
         else:
-            shard.submit(shard.core.delete_group(group_id, partial(gather, group_id), now()))
+            shard.submit(shard.core.delete_group(group_id, partial(gather, group_id), shard.now()))
 
 
 def _response(version: int, results: dict[str, ErrorCode]) -> Any:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 from kio.schema.errors import ErrorCode
 
 from broker.coordinators.answering import answering
-from broker.coordinators.shard import now
 from broker.requests.entities import response_shape
 from broker.transactions.messages import Producer
 from wire.api_table import ApiKey
@@ -35,7 +34,9 @@ def handle(broker: "Broker", call: "Call") -> None:
         token(shard)
     else:
         producer = Producer(request.producer_id, request.producer_epoch)
-        shard.submit(shard.core.end(request.transactional_id, producer, request.committed, token, now()))
+        shard.submit(
+            shard.core.end(request.transactional_id, producer, request.committed, token, shard.now())
+        )
 
 
 def _response(version: int, error: ErrorCode) -> Any:

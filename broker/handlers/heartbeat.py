@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from kio.schema.errors import ErrorCode
 
 from broker.coordinators.answering import answering
-from broker.coordinators.shard import now
 from broker.groups.messages import HeartbeatRequest
 from broker.requests.entities import response_shape
 from wire.api_table import ApiKey
@@ -35,7 +34,7 @@ def handle(broker: "Broker", call: "Call") -> None:
         request.member_id,
         getattr(request, "group_instance_id", None),
     )
-    shard.submit(shard.core.heartbeat(beat, token, now()))
+    shard.submit(shard.core.heartbeat(beat, token, shard.now()))
 
 
 def _response(version: int, error: ErrorCode) -> Any:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 from kio.schema.errors import ErrorCode
 
 from broker.coordinators.answering import answering
-from broker.coordinators.shard import now
 from broker.requests.entities import response_shape
 from broker.transactions.messages import InitRequest, InitResult, Producer
 from broker.transactions.state import NO_PRODUCER_ID
@@ -46,7 +45,7 @@ def handle(broker: "Broker", call: "Call") -> None:
         init = InitRequest(
             request.transactional_id, milliseconds(request.transaction_timeout), _expected(request)
         )
-        shard.submit(shard.core.init(init, token, now()))
+        shard.submit(shard.core.init(init, token, shard.now()))
 
 
 def _without_transactions(producer_id: int | None) -> InitResult:

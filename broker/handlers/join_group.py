@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 from kio.schema.errors import ErrorCode
 
 from broker.coordinators.answering import answering
-from broker.coordinators.shard import now
 from broker.groups.messages import JoinRequest, JoinResult
 from broker.requests.entities import response_shape
 from wire.api_table import ApiKey
@@ -41,7 +40,7 @@ def handle(broker: "Broker", call: "Call") -> None:
     if isinstance(shard, ErrorCode):
         token(JoinResult(shard, call.request.member_id))
     else:
-        shard.submit(shard.core.join(_request(call), token, now()))
+        shard.submit(shard.core.join(_request(call), token, shard.now()))
 
 
 def _request(call: "Call") -> JoinRequest:

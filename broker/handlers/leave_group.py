@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 from kio.schema.errors import ErrorCode
 
 from broker.coordinators.answering import answering
-from broker.coordinators.shard import now
 from broker.groups.messages import LeaveResult, LeavingMember
 from broker.requests.entities import response_shape
 from wire.api_table import ApiKey
@@ -34,7 +33,7 @@ def handle(broker: "Broker", call: "Call") -> None:
         leaving: tuple[LeavingMember, ...] = (LeavingMember(request.member_id, None),)
     else:
         leaving = tuple(LeavingMember(one.member_id, one.group_instance_id) for one in request.members)
-    shard.submit(shard.core.leave(request.group_id, leaving, token, now()))
+    shard.submit(shard.core.leave(request.group_id, leaving, token, shard.now()))
 
 
 def _response(version: int, result: LeaveResult) -> Any:

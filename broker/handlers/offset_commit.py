@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 from kio.schema.errors import ErrorCode
 
 from broker.coordinators.answering import answering
-from broker.coordinators.shard import now
 from broker.groups.messages import CommitRequest, CommitResult, OffsetToCommit
 from broker.requests.entities import response_shape
 from wire.api_table import ApiKey
@@ -56,7 +55,7 @@ def handle(broker: "Broker", call: "Call") -> None:
         retention_ms=_retention_ms(version, request),
         offsets=tuple(offsets),
     )
-    shard.submit(shard.core.commit_offsets(commit, token, now()))
+    shard.submit(shard.core.commit_offsets(commit, token, shard.now()))
 
 
 def _retention_ms(version: int, request: Any) -> int | None:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from kio.schema.errors import ErrorCode
 
 from broker.coordinators.answering import answering
-from broker.coordinators.shard import now
 from broker.groups.messages import OffsetsDeletion, OffsetsDeletionResult
 from broker.requests.entities import response_shape
 from wire.api_table import ApiKey
@@ -35,7 +34,7 @@ def handle(broker: "Broker", call: "Call") -> None:
         for one in topic.partitions
     )
     deletion = OffsetsDeletion(request.group_id, partitions)
-    shard.submit(shard.core.delete_offsets(deletion, token, now()))
+    shard.submit(shard.core.delete_offsets(deletion, token, shard.now()))
 
 
 def _response(version: int, request: Any, result: OffsetsDeletionResult) -> Any:

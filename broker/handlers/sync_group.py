@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from kio.schema.errors import ErrorCode
 
 from broker.coordinators.answering import answering
-from broker.coordinators.shard import now
 from broker.groups.messages import SyncRequest, SyncResult
 from broker.requests.entities import response_shape
 from wire.api_table import ApiKey
@@ -44,7 +43,7 @@ def handle(broker: "Broker", call: "Call") -> None:
         protocol_name=getattr(request, "protocol_name", None),
         assignments=tuple((one.member_id, one.assignment) for one in request.assignments),
     )
-    shard.submit(shard.core.sync(sync, token, now()))
+    shard.submit(shard.core.sync(sync, token, shard.now()))
 
 
 def _response(version: int, result: SyncResult) -> Any:

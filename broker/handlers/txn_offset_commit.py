@@ -13,7 +13,7 @@ from kio.schema.errors import ErrorCode
 
 from broker.coordination.effects import Token
 from broker.coordinators.answering import answering
-from broker.coordinators.shard import Shard, now
+from broker.coordinators.shard import Shard
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.messages import CommitResult, OffsetToCommit, Producer, TransactionalCommit
 from broker.requests.entities import response_shape
@@ -82,7 +82,7 @@ def _verify(
     log = shard.partition.log
     guard = log.producers.begin_verification(*commit.producer, _FIRST_SEQUENCE, broker.epoch_ms())
     if guard is None:
-        shard.submit(shard.core.commit_in_transaction(commit, token, now()))
+        shard.submit(shard.core.commit_in_transaction(commit, token, shard.now()))
         return
     verified = partial(_verified, shard, commit._replace(verification=guard), token)
     offsets = shard.partition
@@ -96,7 +96,7 @@ def _verified(
     if fault is not None:
         token(CommitResult({(one.topic, one.partition): fault for one in commit.offsets}))
     else:
-        shard.submit(shard.core.commit_in_transaction(commit, token, now()))
+        shard.submit(shard.core.commit_in_transaction(commit, token, shard.now()))
 
 
 def _told(error: ErrorCode) -> ErrorCode:

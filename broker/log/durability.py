@@ -97,7 +97,7 @@ class Durability:
         if self._is_directory_dirty:
             directories.append(self.segments.directory)
         self._is_dirty = self._is_directory_dirty = False
-        return FlushJob(end, self.offsets.lineage, handles, actions, directories)
+        return FlushJob(end, self.offsets.lineage, handles, actions, directories, self.segments.files.sync)
 
     def _files_to_sync(self) -> list[FileHandle]:
         """Raises: OSError."""

@@ -3,6 +3,7 @@
 import errno
 import os
 from collections import OrderedDict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -49,7 +50,14 @@ class LogFiles:
     not need thousands of descriptors, and the most recently used indexes of sealed segments, bounded in
     bytes."""
 
-    def __init__(self, handles_max: int = HANDLES_MAX, index_bytes_max: int = INDEX_BYTES_MAX) -> None:
+    def __init__(
+        self,
+        handles_max: int = HANDLES_MAX,
+        index_bytes_max: int = INDEX_BYTES_MAX,
+        sync: Callable[[int], None] = os.fdatasync,
+    ) -> None:
+        self.sync: Final = sync
+        """Has the content of an open file survive a power cut. Raises: OSError."""
         self._handles: OrderedDict[Path, FileHandle] = OrderedDict()
         self._handles_max = handles_max
         self._warm: OrderedDict[HoldsIndexes, int] = OrderedDict()

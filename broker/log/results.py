@@ -81,6 +81,7 @@ class FlushJob:
     """Small files to write and sync."""
     directories: list[Path]
     """Whose entries changed."""
+    sync: Callable[[int], None]
     error: OSError | None = None
     data_refused: bool = False
     """fdatasync itself failed."""
@@ -89,7 +90,7 @@ class FlushJob:
         """Never raises: `error` says what went wrong. `synced` are directories that need no second sync."""
         try:
             for handle in self.handles:
-                os.fdatasync(handle.fd)
+                self.sync(handle.fd)
         except OSError as error:
             self.error = error
             self.data_refused = True

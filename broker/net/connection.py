@@ -15,7 +15,7 @@ from broker.net.memory import SMALL_BYTES, Lack
 from broker.net.outbox import Outbox, PeerGone
 from broker.net.pending_replies import PendingReplies
 from broker.net.slow_frames import slow_frame
-from broker.net.socket_watch import SocketWatch, unread_bytes
+from broker.net.socket_watch import SocketWatch
 from broker.requests.apis import CHARGED
 from broker.requests.call import Call, Mute, Ready, ReplyPart
 from broker.requests.causes import CloseCause
@@ -86,7 +86,7 @@ class Connection:
     def __init__(self, server: "Server", sock: socket.socket, connection_id: int, client_host: str) -> None:
         self._server = server
         self._socket = sock
-        self._outbox = Outbox(sock)
+        self._outbox = Outbox(sock, server.network)
         self._pending = PendingReplies()
         self.connection_id = connection_id
         self.client_host = client_host
@@ -594,7 +594,7 @@ class Connection:
             charged = CHARGED.get(_API_KEY.unpack_from(self._buffer, self._start + 4)[0])
             received = self._end - self._start
         if charged is not None:
-            received += unread_bytes(self._socket)
+            received += self._server.network.unread_bytes(self._socket)
             payer.cut(charged, received, str(cause), self._server.now_ms())
         else:
             payer.withdraw(self._server.now_ms())

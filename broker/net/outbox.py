@@ -1,11 +1,11 @@
 """What leaves on one socket: bytes by sendmsg, slices of log segments by sendfile. Partial writes resume."""
 
-import os
 import socket
 from collections import deque
 from typing import Final
 
 from broker.requests.call import ReplyPart
+from runtime.network import Network
 
 _TURN_BYTES: Final = 4 * 1024 * 1024
 """What one connection may send before others get their turn."""
@@ -21,10 +21,19 @@ class PeerGone(Exception):  # noqa: N818 - a fact about the peer
 class Outbox:
     """Queued parts of replies and how far the first of them has been sent."""
 
-    __slots__ = ("_collected_bytes", "_first_sent", "_socket", "collected", "parts", "sent_bytes")
+    __slots__ = (
+        "_collected_bytes",
+        "_first_sent",
+        "_network",
+        "_socket",
+        "collected",
+        "parts",
+        "sent_bytes",
+    )
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, network: Network) -> None:
         self._socket = sock
+        self._network = network
         self.parts: deque[ReplyPart] = deque()
         """What has not left; to be asked, not changed."""
         self._first_sent = 0
@@ -113,7 +122,7 @@ class Outbox:
         part = self.parts[0]
         assert not isinstance(part, (bytes, bytearray, memoryview))
         offered = part.size_bytes - self._first_sent
-        sent = os.sendfile(self._socket.fileno(), part.fd, part.position + self._first_sent, offered)
+        sent = self._network.send_file(self._socket, part.fd, part.position + self._first_sent, offered)
         if sent == 0 and offered > 0:
             raise PeerGone("a log segment is shorter than the slice that was promised")
         self._advance(sent)

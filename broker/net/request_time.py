@@ -15,9 +15,9 @@ from traffic.turns import Hold, Step, Turn
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable
 
     from broker.net.connection import Connection
+    from runtime.clock import Clock
     from traffic.point import TrafficPoint
 
 
@@ -27,12 +27,10 @@ _HELD_MS: Final = 5_000
 class RequestTime:
     """The instances of this broker's loop."""
 
-    def __init__(
-        self, loop: "asyncio.AbstractEventLoop", traffic: "TrafficPoint", now_ms: "Callable[[], int]"
-    ) -> None:
-        self._pacing = Pacing(loop, traffic)
+    def __init__(self, loop: "asyncio.AbstractEventLoop", traffic: "TrafficPoint", clock: "Clock") -> None:
+        self._pacing = Pacing(loop, traffic, clock=clock)
         self._traffic = traffic
-        self._now_ms = now_ms
+        self._now_ms = clock.monotonic_ms
         self._turns: dict[str, Turn] = {}
         self.held: dict[Turn, int] = {}
         """Instances that waited for a debt lately, and when."""

@@ -18,7 +18,6 @@ from broker.requests.call import Call, Channel
 from broker.requests.causes import CloseCause
 from broker.requests.payer import Charged, Payer
 from broker.requests.sasl import check_plain
-from runtime.clock import cpu_ns, monotonic_ms
 from runtime.durations import observe
 from runtime.logs import get_logger
 from wire.api_table import ApiKey
@@ -83,8 +82,11 @@ class Server:
         self._paid_by: Counter[str] = Counter()
         """Connections by the instance that pays for them."""
         self.call_soon = self.loop.call_soon
-        self.time = RequestTime(self.loop, broker.traffic, monotonic_ms)
-        self.now_ms = monotonic_ms
+        clock = broker.machine.clock
+        self.time = RequestTime(self.loop, broker.traffic, clock)
+        self.now_ms = clock.monotonic_ms
+        self._cpu_ns = clock.cpu_ns
+        self.network = broker.machine.network
         self.traces: BrokerTraces | None = None
         """None: requests are not traced."""
         self._next_connection_id = 1
@@ -95,8 +97,7 @@ class Server:
 
     def bind(self) -> int:
         """Take the port, and let the kernel queue who connects; returns it. Raises: OSError."""
-        family = socket.AF_INET6 if ":" in self.config.listen_host else socket.AF_INET
-        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener = self.network.stream_socket(self.config.listen_host)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((self.config.listen_host, self.config.listen_port))
@@ -104,7 +105,6 @@ class Server:
         except OSError:
             listener.close()
             raise
-        listener.setblocking(False)
         self._listener = listener
         return int(listener.getsockname()[1])
 
@@ -130,7 +130,7 @@ class Server:
         self.time.bill(self._paid_by)
 
     def _admit(self, sock: socket.socket, address: Any) -> None:
-        began_ns = cpu_ns()
+        began_ns = self._cpu_ns()
         self.metrics.connections_accepted += 1
         if len(self.connections) >= self.config.connections_max:
             sock.close()
@@ -143,7 +143,7 @@ class Server:
         self._next_connection_id += 1
         self.connections[connection.connection_id] = connection
         connection.start()
-        connection.accept_ns = cpu_ns() - began_ns
+        connection.accept_ns = self._cpu_ns() - began_ns
 
     def make_room(self) -> None:
         """Memory is short: of the instance that holds most, the largest frame that stands still goes."""

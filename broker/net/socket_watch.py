@@ -1,14 +1,8 @@
 """Which events of a socket the loop watches; asking twice costs nothing."""
 
 import asyncio
-import fcntl
 import socket
-import struct
-import termios
 from collections.abc import Callable
-from typing import Final
-
-_COUNT: Final = struct.Struct("i")
 
 
 class SocketWatch:
@@ -52,11 +46,3 @@ class SocketWatch:
         if self._writes:
             self._writes = False
             self._loop.remove_writer(self._socket)
-
-
-def unread_bytes(sock: socket.socket) -> int:
-    """What the kernel holds for us."""
-    try:
-        return int(_COUNT.unpack(fcntl.ioctl(sock, termios.FIONREAD, bytes(_COUNT.size)))[0])
-    except OSError:
-        return 0  # a socket that was reset holds nothing

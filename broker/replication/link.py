@@ -17,6 +17,7 @@ from kio.schema.sasl_handshake.v1 import SaslHandshakeRequest
 from broker.replication.fetcher import Fetcher
 from contracts.cluster import LiveBroker
 from runtime.logs import get_logger
+from runtime.network import Network
 from wire.codec import MalformedFrame, decode_response, framed_request
 
 _log = get_logger(__name__)
@@ -50,7 +51,9 @@ class LeaderLink:
         leader: LiveBroker,
         login: Callable[[], bytes],
         now_ms: Callable[[], int],
+        network: Network,
     ) -> None:
+        self._network = network
         self.fetcher = fetcher
         self.leader = leader
         self._login = login
@@ -133,10 +136,7 @@ class LeaderLink:
     async def _connect(self) -> None:
         while not self.is_closed:
             leader = self.leader
-            sock = socket.socket(
-                socket.AF_INET6 if ":" in leader.host else socket.AF_INET, socket.SOCK_STREAM
-            )
-            sock.setblocking(False)
+            sock = self._network.stream_socket(leader.host)
             try:
                 async with asyncio.timeout(_LOGIN_TIMEOUT_S):
                     await self._loop.sock_connect(sock, (leader.host, leader.port))

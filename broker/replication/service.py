@@ -1,7 +1,6 @@
 """Replication of one broker, assembled: sessions of its followers, links to its leaders, its ISR writer."""
 
 import asyncio
-import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
@@ -25,6 +24,7 @@ from broker.requests.sasl import PeerBroker
 from contracts.cluster import LiveBroker
 from contracts.tree import Tree
 from runtime.kafka_client import plain_token
+from runtime.machine import Machine
 
 _SESSION_ID_MAX: Final = 2**31 - 1
 _LAG_CHECK_S: Final = 1.0
@@ -44,8 +44,7 @@ class Replication:
         flusher: Flusher,
         *,
         loop: asyncio.AbstractEventLoop,
-        now_ms: Callable[[], int],
-        epoch_ms: Callable[[], int],
+        machine: Machine,
         me: Callable[[], PeerBroker],
         answered: Callable[[int], None],
         storage_failed: Callable[[str, Exception], None],
@@ -59,11 +58,14 @@ class Replication:
         self._metadata = metadata
         self._flusher = flusher
         self._loop = loop
-        self._now_ms = now_ms
-        self._epoch_ms = epoch_ms
+        self._now_ms = machine.clock.monotonic_ms
+        self._epoch_ms = machine.clock.epoch_ms
+        self._network = machine.network
         self._me = me
         self._storage_failed = storage_failed
-        self.sessions = ReplicaSessions(lambda: secrets.randbelow(_SESSION_ID_MAX) + 1, self._follower_left)
+        self.sessions = ReplicaSessions(
+            lambda: machine.random.randrange(_SESSION_ID_MAX) + 1, self._follower_left
+        )
         self.isr_writer = IsrWriter(config.node_id, self._sync, replicas.leadership_lost)
         self.fetches = ReplicaFetches(
             replicas=replicas,
@@ -72,7 +74,7 @@ class Replication:
             broker_of=lambda broker_id: metadata.brokers.get(broker_id),
             bytes_max=config.fetch_bytes_max,
             sendfile_bytes_min=config.sendfile_bytes_min,
-            now_ms=now_ms,
+            now_ms=self._now_ms,
             call_soon=loop.call_soon,
             call_later=lambda delay_ms, callback: loop.call_later(delay_ms / 1000, callback),
             answered=answered,
@@ -182,7 +184,7 @@ class Replication:
             storage_failed=self._storage_failed,
             throttle=self._follower_throttle,
         )
-        link = LeaderLink(fetcher, leader, self._login, self._now_ms)
+        link = LeaderLink(fetcher, leader, self._login, self._now_ms, self._network)
         link.start()
         return link
 

@@ -1,5 +1,6 @@
 """What a power cut leaves of a node's logs: all that was synced, and any part of the rest, perhaps torn."""
 
+import os
 import random
 from pathlib import Path
 
@@ -12,12 +13,9 @@ class Disk:
     def __init__(self) -> None:
         self._synced: dict[Path, int] = {}
 
-    def synced(self, path: Path) -> None:
+    def sync(self, fd: int) -> None:
         """The file is on the platter as it is."""
-        try:
-            self._synced[path] = path.stat().st_size
-        except FileNotFoundError:
-            self._synced.pop(path, None)
+        self._synced[Path(f"/proc/self/fd/{fd}").readlink()] = os.fstat(fd).st_size
 
     def lose_power(self, directory: Path, chance: random.Random) -> int:
         """Forget what was not synced of append-only files; how many bytes went."""

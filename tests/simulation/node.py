@@ -8,11 +8,12 @@ from pathlib import Path
 
 from broker.app import Broker
 from broker.config import BrokerConfig
+from runtime.machine import Machine
 from tests.memory_tree import MemoryEnsemble
 from tests.simulation.disk import Disk
 from tests.simulation.ensemble import SessionKeeper, SimulatedTree
 from tests.simulation.network import NOBODY
-from tests.simulation.virtual import NODE, NodeState, VirtualLoop
+from tests.simulation.virtual import NODE, NodeState, VirtualLoop, virtual_clock
 
 SESSION_TIMEOUT_MS = 2_000
 SECRET = "simulated"
@@ -101,12 +102,20 @@ class SimulatedNode:
             receive_buffer_bytes=64 * 1024,
         )
         try:
-            broker = self.broker = Broker(config)
+            broker = self.broker = Broker(config, self._machine(state), self.tree)
             self.port = await self._bound(broker)
         except Exception as error:  # noqa: BLE001 - whatever it is: the process ends, the supervisor has it
             if state.is_alive:
                 self.faults.append(f"{type(error).__name__}: {error}")
                 self._loop.call_soon(self._ended, state, context=NOBODY.copy())
+
+    def _machine(self, state: NodeState) -> Machine:
+        return Machine(
+            clock=virtual_clock(self._loop, state),
+            random=random.Random(self._chance.random()),
+            sync_file=self.disk.sync,
+            boot_id=f"machine {self.node_id} boot {self._machine_boots}",
+        )
 
     def _ended(self, state: NodeState) -> None:
         """A start failed: it is tried again, as the supervisor does."""
@@ -141,11 +150,6 @@ class SimulatedNode:
         self.kill()
         self._machine_boots += 1
         return self.disk.lose_power(self.directory / "logs", self._chance)
-
-    @property
-    def boot_id(self) -> str:
-        """Of the machine."""
-        return f"machine {self.node_id} boot {self._machine_boots}"
 
     async def stop(self) -> None:
         """SIGTERM: a controlled shutdown."""

@@ -15,25 +15,20 @@ Converges: once the faults end, every replica is in its ISR again.
 
 import asyncio
 import contextlib
-import os
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import structlog
 
-import broker.cluster.member
-import broker.log.manager
-import runtime.clock
 from runtime.kafka_client import KafkaUnavailable
 from tests.memory_tree import MemoryEnsemble
 from tests.simulation.client import Client, Producing, Refused, records_of, whole_batches
 from tests.simulation.network import Network
 from tests.simulation.node import SimulatedNode
 from tests.simulation.transacting import ReadingCommitted, Transacting
-from tests.simulation.virtual import NODE, VirtualLoop, VirtualTime
+from tests.simulation.virtual import NODE, VirtualLoop
 from wire.batch import check_crc, iterate_batches
 
 NODES = 3
@@ -463,53 +458,21 @@ def _content(partition: Any) -> dict[int, bytes]:
     return found
 
 
-@contextlib.contextmanager
-def _simulated(world: World) -> Iterator[None]:
-    """Clock, tree, disk and log of the simulation in the places of the real ones."""
-
-    def node_of() -> SimulatedNode:
-        state = NODE.get()
-        assert state is not None
-        return world.nodes[state.node_id - 1]
-
-    def tree_of(_config: object) -> object:
-        return node_of().tree
-
-    def boot_id_of() -> str:
-        return node_of().boot_id
-
-    def synced(fd: int) -> None:
-        path = Path(f"/proc/self/fd/{fd}").readlink()
-        for node in world.nodes:  # not by context: logs are flushed side by side on threads
-            if path.is_relative_to(node.directory):
-                node.disk.synced(path)
-
-    structlog.reset_defaults()
-    structlog.configure(processors=[world.log], cache_logger_on_first_use=False)
-    with (
-        mock.patch.object(runtime.clock, "time", VirtualTime(world.loop)),
-        mock.patch.object(broker.cluster.member, "open_tree", tree_of),
-        mock.patch.object(broker.log.manager, "machine_boot_id", boot_id_of),
-        mock.patch.object(os, "fdatasync", synced),
-        mock.patch.object(os, "fsync", synced),
-    ):
-        yield
-    structlog.reset_defaults()
-
-
 def simulate(seed: int, directory: Path, seconds: float = 30.0) -> World:
     """Live through the history of a seed. Raises: Broken, with the end of the journal."""
     loop = VirtualLoop()
     world = World(seed, directory, loop)
     loop.set_exception_handler(lambda _loop, _context: None)
-    with _simulated(world):
-        try:
-            loop.run_until_complete(world.run(seconds))
-        except Exception as error:
-            tail = "\n".join(world.journal[-_JOURNAL_LINES:])
-            raise Broken(f"seed {seed}: {type(error).__name__}: {error}\n{tail}") from error
-        finally:
-            _bury(world, loop)
+    structlog.reset_defaults()
+    structlog.configure(processors=[world.log], cache_logger_on_first_use=False)
+    try:
+        loop.run_until_complete(world.run(seconds))
+    except Exception as error:
+        tail = "\n".join(world.journal[-_JOURNAL_LINES:])
+        raise Broken(f"seed {seed}: {type(error).__name__}: {error}\n{tail}") from error
+    finally:
+        _bury(world, loop)
+        structlog.reset_defaults()
     return world
 
 

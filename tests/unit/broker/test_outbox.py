@@ -9,6 +9,7 @@ from typing import NamedTuple
 import pytest
 
 from broker.net.outbox import Outbox, PeerGone
+from runtime.network import KERNEL_NETWORK
 
 
 class _Slice(NamedTuple):
@@ -46,7 +47,7 @@ def test_bytes_and_files_leave_in_order(pair: tuple[socket.socket, socket.socket
     with tempfile.TemporaryFile() as file:
         file.write(content)
         file.flush()
-        outbox = Outbox(ours)
+        outbox = Outbox(ours, KERNEL_NETWORK)
         parts = [
             b"head" * 3_000,
             _Slice(file.fileno(), 10, 200_000),
@@ -72,7 +73,7 @@ def test_bytes_and_files_leave_in_order(pair: tuple[socket.socket, socket.socket
 
 def test_one_small_reply_leaves_at_once(pair: tuple[socket.socket, socket.socket]) -> None:
     ours, theirs = pair
-    outbox = Outbox(ours)
+    outbox = Outbox(ours, KERNEL_NETWORK)
     assert outbox.send([b"reply"])
     assert not outbox
     assert theirs.recv(10) == b"reply"
@@ -82,10 +83,10 @@ def test_a_peer_that_is_gone(pair: tuple[socket.socket, socket.socket]) -> None:
     ours, theirs = pair
     theirs.close()
     with pytest.raises(PeerGone):
-        Outbox(ours).send([b"reply"])
+        Outbox(ours, KERNEL_NETWORK).send([b"reply"])
 
 
 def test_a_file_shorter_than_its_slice_is_an_error(pair: tuple[socket.socket, socket.socket]) -> None:
     ours, _ = pair
     with tempfile.TemporaryFile() as file, pytest.raises(PeerGone, match="shorter"):
-        Outbox(ours).send([b"head", _Slice(file.fileno(), 0, 10)])
+        Outbox(ours, KERNEL_NETWORK).send([b"head", _Slice(file.fileno(), 0, 10)])

@@ -11,6 +11,7 @@ import pytest
 
 from broker.log.config import LogConfig
 from broker.log.errors import StorageFailed
+from broker.log.files import LogFiles
 from broker.log.flusher import Flusher
 from broker.log.manager import LogManager
 from broker.log.partition_log import PartitionLog
@@ -18,9 +19,28 @@ from broker.log.results import AppendOrigin
 from wire.batch import Record, build_batch
 
 
+class Disk:
+    """Syncs, counts, refuses on demand."""
+
+    def __init__(self) -> None:
+        self.syncs = 0
+        self.refuses = False
+
+    def sync(self, fd: int) -> None:
+        self.syncs += 1
+        if self.refuses:
+            raise OSError(errno.EIO, "Input/output error")
+        os.fdatasync(fd)
+
+
 @pytest.fixture
-def logs(tmp_path: Path) -> Iterator[LogManager]:
-    manager = LogManager([tmp_path], cluster_id="c", node_id=1)
+def disk() -> Disk:
+    return Disk()
+
+
+@pytest.fixture
+def logs(tmp_path: Path, disk: Disk) -> Iterator[LogManager]:
+    manager = LogManager([tmp_path], cluster_id="c", node_id=1, files=LogFiles(sync=disk.sync))
     for partition in range(3):
         manager.create("topic", partition, uuid.uuid4(), LogConfig(flush_messages=1), 0)
     yield manager
@@ -51,22 +71,12 @@ async def test_synced_means_on_the_disk(logs: LogManager) -> None:
     await flusher.aclose()
 
 
-async def test_requests_that_come_meanwhile_share_the_next_flush(
-    logs: LogManager, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_requests_that_come_meanwhile_share_the_next_flush(logs: LogManager, disk: Disk) -> None:
     flusher = Flusher(logs, asyncio.get_running_loop(), lambda: 1, lambda what, error: None)
     log = logs.logs["topic", 0]
-    calls = 0
-    fdatasync = os.fdatasync
-
-    def counted(fd: int) -> None:
-        nonlocal calls
-        calls += 1
-        fdatasync(fd)
-
     _append(log)
     await _sync(flusher, log)
-    monkeypatch.setattr(os, "fdatasync", counted)
+    before = disk.syncs
 
     async def one() -> bool:
         _append(log)
@@ -74,24 +84,21 @@ async def test_requests_that_come_meanwhile_share_the_next_flush(
 
     assert await asyncio.gather(*[one() for _ in range(20)]) == [False] * 20
     assert log.recovery_point == 21
-    assert calls <= 3
+    assert 1 <= disk.syncs - before <= 3
     await flusher.aclose()
 
 
-async def test_a_refused_flush_is_told(logs: LogManager, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_refused_flush_is_told(logs: LogManager, disk: Disk) -> None:
     failures: list[str] = []
     flusher = Flusher(
         logs, asyncio.get_running_loop(), lambda: 1, lambda what, error: failures.append(str(error))
     )
     log, other, _ = logs.logs.values()
 
-    def refuse(fd: int) -> None:
-        raise OSError(errno.EIO, "Input/output error")
-
     _append(log)
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "fdatasync", refuse)
-        assert await _sync(flusher, log) is True
+    disk.refuses = True
+    assert await _sync(flusher, log) is True
+    disk.refuses = False
     assert failures
     assert log.recovery_point == 0
     with pytest.raises(StorageFailed, match="has failed"):

@@ -91,7 +91,7 @@ class Cluster:
         class Wire:
             """The network: carries commands to the other member."""
 
-            def __init__(self, broker: object, secret: str, me: object) -> None:
+            def __init__(self, broker: object, secret: str, me: object, network: object) -> None:
                 self._to = members[broker.broker_id]  # type: ignore[attr-defined]
                 self.deliver = self._to.deliver
 

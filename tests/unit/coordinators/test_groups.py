@@ -16,7 +16,7 @@ from broker.coordination.effects import Token
 from broker.coordinators import shard as shard_module
 from broker.coordinators.groups import GroupCoordinators
 from broker.coordinators.java_hash import partition_for
-from broker.coordinators.shard import Shard, now
+from broker.coordinators.shard import Shard
 from broker.groups.batches import encode_batch
 from broker.groups.config import GroupConfig
 from broker.groups.coordinator import GroupCoordinator
@@ -73,7 +73,7 @@ def _commit(
     one = OffsetToCommit("t", partition, offset, -1, "")
     request = CommitRequest(group, -1, "", None, None, (one,))
     shard = _shard(groups, group)
-    shard.submit(shard.core.commit_offsets(request, token, now()))
+    shard.submit(shard.core.commit_offsets(request, token, shard.now()))
 
 
 def _committed(groups: GroupCoordinators, group: str = "g", partition: int = 0) -> int | None:
@@ -91,7 +91,7 @@ def _join(groups: GroupCoordinators, token: Token, *, session_ms: int = 6_000) -
     protocols = (("range", subscription("t")),)
     request = JoinRequest("g", "", None, "c", "/h", session_ms, 6_000, "consumer", protocols, False)
     shard = _shard(groups)
-    shard.submit(shard.core.join(request, token, now()))
+    shard.submit(shard.core.join(request, token, shard.now()))
 
 
 async def test_a_restart_replays_every_segment_of_every_partition(disk: Disk) -> None:

@@ -11,7 +11,7 @@ from kio.schema.errors import ErrorCode
 from broker.coordinators.groups import GroupCoordinators
 from broker.coordinators.peers import Peers
 from broker.coordinators.producer_ids import ProducerIds
-from broker.coordinators.shard import Shard, now
+from broker.coordinators.shard import Shard
 from broker.coordinators.transactions import TransactionCoordinators
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.messages import OffsetToCommit, TransactionalCommit
@@ -22,6 +22,7 @@ from broker.transactions.coordinator import TransactionCoordinator
 from broker.transactions.messages import InitRequest, InitResult, Producer
 from broker.transactions.records import TRANSACTIONS_TOPIC
 from broker.transactions.state import State, TopicPartition
+from runtime.clock import monotonic_ms
 from runtime.tree.local import LocalTree
 from tests.unit.coordinators.world import FOLLOWER, ME, Disk, until
 from tests.unit.groups.world import Slot
@@ -54,7 +55,7 @@ class Broker:
     async def init(self) -> Producer:
         slot = Slot()
         shard = self.shard()
-        shard.submit(shard.core.init(InitRequest("t", 60_000, None), slot, now()))
+        shard.submit(shard.core.init(InitRequest("t", 60_000, None), slot, shard.now()))
         await until(lambda: not slot.is_parked)
         assert isinstance(slot.result, InitResult)
         assert slot.result.error is ErrorCode.none
@@ -63,12 +64,12 @@ class Broker:
     def add(self, producer: Producer, *partitions: TopicPartition) -> Slot:
         slot, shard = Slot(), self.shard()
         wanted = frozenset(partitions)
-        shard.submit(shard.core.add_partitions("t", producer, wanted, slot, now()))
+        shard.submit(shard.core.add_partitions("t", producer, wanted, slot, shard.now()))
         return slot
 
     def end(self, producer: Producer, *, commit: bool) -> Slot:
         slot, shard = Slot(), self.shard()
-        shard.submit(shard.core.end("t", producer, commit, slot, now()))
+        shard.submit(shard.core.end("t", producer, commit, slot, shard.now()))
         return slot
 
     def verify(self, producer: Producer, partition: TopicPartition = DATA) -> Slot:
@@ -79,7 +80,7 @@ class Broker:
     def write(self, producer: Producer, sequence: int = 0) -> None:
         """One record, as Produce writes it."""
         partition = self.disk.partition(DATA.partition, DATA.topic)
-        guard = partition.log.producers.begin_verification(*producer, sequence, now().monotonic_ms)
+        guard = partition.log.producers.begin_verification(*producer, sequence, monotonic_ms())
         assert guard is None or self.verify(producer).error is ErrorCode.none
         records = build_batch(
             [Record(0, 1, b"k", b"v")],
@@ -103,12 +104,12 @@ class Broker:
     def commit_offset(self, producer: Producer, offset: int) -> Slot:
         slot, shard = Slot(), self.group()
         partition = shard.partition
-        guard = partition.log.producers.begin_verification(*producer, 0, now().monotonic_ms)
+        guard = partition.log.producers.begin_verification(*producer, 0, monotonic_ms())
         commit = TransactionalCommit(
             *("g", -1, "", None, GroupProducer(*producer), guard),
             (OffsetToCommit("orders", 0, offset, -1, ""),),
         )
-        shard.submit(shard.core.commit_in_transaction(commit, slot, now()))
+        shard.submit(shard.core.commit_in_transaction(commit, slot, shard.now()))
         return slot
 
     def offset(self) -> int | None:

@@ -6,6 +6,7 @@ import pytest
 
 from contracts.quota import NO_NODE, Direction
 from contracts.specs import InstanceSpec, InstanceState
+from runtime.clock import Clock
 from runtime.pacing import GOING_ON_DEBT_MS, Pacing
 from traffic.point import TrafficPoint
 from traffic.turns import QUANTUM_ALONE_NS, QUANTUM_NS, Hold
@@ -33,9 +34,11 @@ class World:
         self.pacing = Pacing(
             asyncio.get_running_loop(),
             self.point,
-            clock_ns=lambda: self.clocks.cpu + self.clocks.preempted,
-            cpu_ns=lambda: self.clocks.cpu,
-            now_ms=lambda: self.clocks.ms,
+            clock=Clock(
+                monotonic_ns=lambda: self.clocks.cpu + self.clocks.preempted,
+                cpu_ns=lambda: self.clocks.cpu,
+                monotonic_ms=lambda: self.clocks.ms,
+            ),
         )
         self.ran: list[str] = []
 

@@ -176,7 +176,6 @@ class PowerCut(BaseException):
 def test_a_crash_at_any_step_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The directory is left as it is before the n-th rename or unlink, for every n."""
     monkeypatch.setattr(os, "fsync", lambda _: None)
-    monkeypatch.setattr(os, "fdatasync", lambda _: None)
     steps = 0
     while True:
         directory = tmp_path / str(steps)
