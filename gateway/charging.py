@@ -2,13 +2,11 @@
 on. Nothing of the client is read meanwhile."""
 
 import struct
-from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from contracts.charging import CHARGE_KEY, ChargeRequest, decode_response, encode
-from wire.codec import duration
 from wire.faults import MalformedFrame
 
 _HEAD: Final = struct.Struct(">ihhih")
@@ -28,10 +26,3 @@ def charged_throttle_ms(answer: bytes) -> int:
         return decode_response(answer).throttle_time_ms
     except msgspec.MsgspecError as error:
         raise MalformedFrame(str(error)) from error
-
-
-def throttled(response: Any, throttle_time_ms: int) -> Any:
-    """The response with its throttle_time_ms, where its version has one."""
-    if not throttle_time_ms or not hasattr(response, "throttle_time"):
-        return response
-    return replace(response, throttle_time=duration(throttle_time_ms))

@@ -4,15 +4,14 @@ A topic without a list inherits the instance's, which was checked at accept; one
 Requests go up without the refused topics, and replies get the refused ones added.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from kio.schema.errors import ErrorCode
 
-from gateway.answers import build
 from gateway.session.call import Call
-from wire.schema import fields_of
+from wire.build import build, entry_class, known_to, names_of
 
 Entry = TypeVar("Entry")
 REFUSED_TEXT: Final = "your address is not on the topic's list"
@@ -69,25 +68,27 @@ def refused_topics(
     response_class: Any, asked: Iterable[Any], known: dict[str, Any] = _REFUSED
 ) -> tuple[Any, ...]:
     """Entries for a response's `topics` that answer every partition asked for with the same thing."""
-    (field,) = (field for field in fields_of(response_class) if field.name == "topics")
-    return tuple(build(field.value_type, _entry(topic, known)) for topic in asked)
+    topic_class = entry_class(response_class, "topics")
+    partition_class = entry_class(topic_class, "partitions")
+    known = known_to(partition_class, known)
+    name_field = "name" if "name" in names_of(topic_class) else "topic"
+    index_field = "partition_index" if "partition_index" in names_of(partition_class) else "partition"
+    return tuple(
+        build(
+            topic_class,
+            {
+                name_field: topic_name(topic),
+                "partitions": [{index_field: index, **known} for index in _indexes(topic)],
+            },
+        )
+        for topic in asked
+    )
 
 
-def _entry(topic: Any, known: dict[str, Any]) -> dict[str, Any]:
-    name = topic_name(topic)
-    partitions = topic.partition_indexes if hasattr(topic, "partition_indexes") else topic.partitions
-    return {
-        "name": name,
-        "topic": name,
-        "partitions": [{**_index(partition), **known} for partition in partitions],
-    }
-
-
-def _index(partition: Any) -> dict[str, int]:
-    if isinstance(partition, int):
-        index = partition
-    elif hasattr(partition, "partition_index"):
-        index = partition.partition_index
-    else:
-        index = partition.partition
-    return {"partition_index": index, "partition": index}
+def _indexes(topic: Any) -> Iterator[int]:
+    """The partitions in an entry of a request's topics."""
+    for partition in topic.partition_indexes if hasattr(topic, "partition_indexes") else topic.partitions:
+        if isinstance(partition, int):
+            yield partition
+        else:
+            yield partition.partition_index if hasattr(partition, "partition_index") else partition.partition

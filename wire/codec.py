@@ -15,6 +15,7 @@ from kio.serial import entity_reader
 from kio.serial.errors import InvalidUnicode, SerialError
 from kio.static.constants import EntityType
 from kio.static.primitive import i32Timedelta
+from kio.static.protocol import Entity, Payload
 
 from wire.encode_compile import encoder_of
 from wire.faults import MalformedFrame as MalformedFrame
@@ -86,7 +87,7 @@ def request_header(
 
 
 @lru_cache(maxsize=2048)
-def payload_class(api_key: int, api_version: int, *, response: bool) -> Any:
+def payload_class(api_key: int, api_version: int, *, response: bool) -> type[Payload]:
     """kio's message class, or ours where it has none or a wrong one. Raises KeyError for what neither has."""
     if is_legacy(api_key, api_version):
         return legacy_class(api_key, api_version, response=response)
@@ -96,15 +97,16 @@ def payload_class(api_key: int, api_version: int, *, response: bool) -> Any:
     kind: PayloadEntityType = EntityType.response if response else EntityType.request
     path = kio.schema.index.schema_name_map[name][api_version][kind]
     module = load_payload_module(api_key, api_version, kind)
-    return getattr(module, path.split(":", 1)[1])
+    found: type[Payload] = getattr(module, path.split(":", 1)[1])
+    return found
 
 
-def request_class(api_key: int, api_version: int) -> Any:
+def request_class(api_key: int, api_version: int) -> type[Payload]:
     """kio's request class of one API and version."""
     return payload_class(api_key, api_version, response=False)
 
 
-def response_class(api_key: int, api_version: int) -> Any:
+def response_class(api_key: int, api_version: int) -> type[Payload]:
     """kio's response class of one API and version."""
     return payload_class(api_key, api_version, response=True)
 
@@ -145,15 +147,14 @@ def decode(cls: Any, frame: Any, at: int = 0, *, entries_max: int | None = None)
     return entity
 
 
-def encode(entity: Any) -> bytes:
+def encode(entity: Entity) -> bytes:
     """The bytes of one entity, without header."""
     out = bytearray()
-    message_class: Any = type(entity)
-    encoder_of(message_class)(entity, out)
+    encoder_of(type(entity))(entity, out)
     return bytes(out)
 
 
-def framed_request(entity: Any, correlation_id: int, client_id: str | None) -> bytes:
+def framed_request(entity: Payload, correlation_id: int, client_id: str | None) -> bytes:
     """A whole request with length prefix and header."""
     api_key, api_version = entity.__api_key__, entity.__version__
     body = encode(entity)
@@ -165,7 +166,7 @@ def framed_request(entity: Any, correlation_id: int, client_id: str | None) -> b
     return _I32.pack(len(head) + len(body)) + head + body
 
 
-def framed_response(entity: Any, correlation_id: int) -> bytes:
+def framed_response(entity: Payload, correlation_id: int) -> bytes:
     """A whole response with length prefix and header."""
     body = encode(entity)
     tags = b"\0" if response_header_size(entity.__api_key__, entity.__version__) == 5 else b""

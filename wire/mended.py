@@ -6,7 +6,7 @@ Source: DescribeTransactionsResponse.json, KIP-664.
 """
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 from kio.schema.describe_transactions.v0.response import TopicData as TopicData
 from kio.schema.errors import ErrorCode
@@ -14,6 +14,7 @@ from kio.schema.response_header.v1.header import ResponseHeader
 from kio.schema.types import ProducerId, TransactionalId
 from kio.static.constants import EntityType
 from kio.static.primitive import i16, i32Timedelta, i64
+from kio.static.protocol import Payload
 
 DESCRIBE_TRANSACTIONS: Final = 65
 
@@ -51,7 +52,7 @@ class DescribeTransactionsResponse:
     transaction_states: tuple[TransactionState, ...]
 
 
-MENDED_RESPONSES: Final[dict[tuple[int, int], Any]] = {
+MENDED_RESPONSES: Final[dict[tuple[int, int], type[Payload]]] = {
     (DESCRIBE_TRANSACTIONS, 0): DescribeTransactionsResponse,
 }
 """By API key and version."""

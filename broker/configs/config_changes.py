@@ -12,8 +12,8 @@ from broker.configs.resources import BROKER, TOPIC, broker_fault
 from broker.configs.topic_configs import DEFINITIONS, Definitions, check_configs
 from broker.controller.api import ConfigEntity, Verdict
 from broker.metadata.topic_names import INTERNAL_TOPICS
-from broker.requests.entities import response_shape
 from wire.api_table import ApiKey
+from wire.build import response_shape
 from wire.codec import duration
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from broker.config import BrokerConfig
 from broker.configs.config_layers import BROKER_DEFINITIONS, ConfigLayers, Synonym
 from broker.configs.topic_configs import DEFINITIONS, ConfigDefinition, ConfigSource, ConfigType
-from broker.requests.entities import ResponseShape
+from wire.build import ResponseShape
 
 _LAYERS_KEPT: Final = 256
 

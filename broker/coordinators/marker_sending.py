@@ -7,7 +7,7 @@ Source: Kafka TransactionMarkerChannelManager, TransactionMarkerRequestCompletio
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from kio.schema.errors import ErrorCode
 from kio.schema.write_txn_markers.v1.request import (
@@ -19,12 +19,12 @@ from kio.schema.write_txn_markers.v1.request import (
 from broker.coordinators.marker_writing import MarkerWriter
 from broker.coordinators.peers import Lanes, Peers
 from broker.groups.messages import Producer
-from broker.requests.entities import make
 from broker.transactions.messages import SendMarkers
 from broker.transactions.state import TopicPartition
 from contracts.cluster import NO_LEADER
 from runtime.kafka_client import KafkaConnection
 from runtime.logs import get_logger
+from wire.build import make
 from wire.control import EndMarker
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ class MarkerSender:
         self._lanes.close()
 
 
-def _marker(due: _Due) -> Any:
+def _marker(due: _Due) -> WritableTxnMarker:
     command = due.job.command
     topics: dict[str, list[int]] = {}
     for topic, partition in due.partitions:

@@ -5,7 +5,7 @@ Source: Kafka AddPartitionsToTxnManager, ReplicaManager.maybeSendPartitionsToTra
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kio.schema.add_partitions_to_txn.v4.request import (
     AddPartitionsToTxnRequest,
@@ -15,11 +15,11 @@ from kio.schema.add_partitions_to_txn.v4.request import (
 from kio.schema.errors import ErrorCode
 
 from broker.coordinators.peers import Lanes, Peers
-from broker.requests.entities import make
 from broker.transactions.messages import Producer
 from broker.transactions.state import TopicPartition
 from contracts.cluster import NO_LEADER
 from runtime.kafka_client import KafkaConnection
+from wire.build import make
 
 if TYPE_CHECKING:
     from broker.coordinators.transactions import TransactionCoordinators
@@ -123,7 +123,7 @@ class Verifier:
         self._lanes.close()
 
 
-def _transaction(questions: list[_Question]) -> Any:
+def _transaction(questions: list[_Question]) -> AddPartitionsToTxnTransaction:
     topics: dict[str, list[int]] = {}
     for each in questions:
         topics.setdefault(each.partition.topic, []).append(each.partition.partition)

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 from kio.schema.errors import ErrorCode
 
 from broker.coordinators.answering import answering
-from broker.requests.entities import response_shape
 from broker.transactions.messages import Producer
 from broker.transactions.state import TopicPartition
 from wire.api_table import ApiKey
+from wire.build import response_shape
 from wire.codec import duration
 
 if TYPE_CHECKING:

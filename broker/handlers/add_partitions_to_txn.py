@@ -14,10 +14,10 @@ from kio.schema.errors import ErrorCode
 
 from broker.coordinators.answering import answering
 from broker.metadata.topic_names import INTERNAL_TOPICS
-from broker.requests.entities import ResponseShape, response_shape
 from broker.transactions.messages import Producer
 from broker.transactions.state import TopicPartition
 from wire.api_table import ApiKey
+from wire.build import ResponseShape, response_shape
 from wire.codec import duration
 
 if TYPE_CHECKING:

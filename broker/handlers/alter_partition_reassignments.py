@@ -8,8 +8,8 @@ ListPartitionReassignments tells when they are done.
 from typing import TYPE_CHECKING
 
 from broker.controller.api import OK, Verdict
-from broker.requests.entities import response_shape
 from wire.api_table import ApiKey
+from wire.build import response_shape
 from wire.codec import duration, milliseconds
 
 if TYPE_CHECKING:

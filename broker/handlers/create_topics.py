@@ -17,8 +17,8 @@ from broker.configs.config_view import ShownWhenCreated
 from broker.configs.topic_configs import ConfigFault, check_configs
 from broker.controller.api import CreatedTopic, NewTopic, Verdict
 from broker.metadata.topic_names import INTERNAL_TOPICS, name_fault
-from broker.requests.entities import ResponseShape, response_shape
 from wire.api_table import ApiKey
+from wire.build import ResponseShape, response_shape
 from wire.codec import duration, milliseconds
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 from kio.schema.errors import ErrorCode
 
 from broker.log.errors import LogError
-from broker.requests.entities import ResponseShape, response_shape
 from contracts.names import owner_of
 from wire.api_table import ApiKey
+from wire.build import ResponseShape, response_shape
 from wire.codec import duration
 
 if TYPE_CHECKING:

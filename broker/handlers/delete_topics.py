@@ -13,8 +13,8 @@ from kio.schema.errors import ErrorCode
 
 from broker.controller.api import DeletedTopicName, DeletionOutcome, Verdict
 from broker.metadata.topic_names import INTERNAL_TOPICS
-from broker.requests.entities import response_shape
 from wire.api_table import ApiKey
+from wire.build import response_shape
 from wire.codec import duration, milliseconds
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from kio.schema.errors import ErrorCode
 
 from broker.configs.config_view import Shown, broker_config_values, default_broker_config_values
 from broker.configs.resources import BROKER, TOPIC, broker_fault
-from broker.requests.entities import response_shape
 from wire.api_table import ApiKey
+from wire.build import response_shape
 from wire.codec import duration
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 from kio.schema.errors import ErrorCode
 
 from broker.groups.messages import DescribedGroup
-from broker.requests.entities import ResponseShape, response_shape
 from wire.api_table import ApiKey
+from wire.build import ResponseShape, response_shape
 from wire.codec import duration
 
 if TYPE_CHECKING:

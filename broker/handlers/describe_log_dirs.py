@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from kio.schema.errors import ErrorCode
 
 from broker.replication.partition import Partition
-from broker.requests.entities import response_shape
 from wire.api_table import ApiKey
+from wire.build import response_shape
 from wire.codec import duration
 
 if TYPE_CHECKING:

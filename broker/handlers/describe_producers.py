@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from kio.schema.errors import ErrorCode
 
 from broker.log.errors import LogError
-from broker.requests.entities import ResponseShape, response_shape
 from wire.api_table import ApiKey
+from wire.build import ResponseShape, response_shape
 from wire.codec import duration
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
-from broker.requests.entities import ResponseShape, response_shape
 from broker.transactions.messages import NO_PRODUCER, DescribedTransaction
 from broker.transactions.state import NO_TIMESTAMP, State
 from wire.api_table import ApiKey
+from wire.build import ResponseShape, response_shape
 from wire.codec import duration
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from kio.schema.errors import ErrorCode
 
 from broker.controller.api import ElectionKind, PartitionName, Verdict
-from broker.requests.entities import ResponseShape, response_shape
 from wire.api_table import ApiKey
+from wire.build import ResponseShape, response_shape
 from wire.codec import duration, milliseconds
 
 if TYPE_CHECKING:

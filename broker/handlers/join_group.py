@@ -13,8 +13,8 @@ from kio.schema.errors import ErrorCode
 
 from broker.coordinators.answering import answering
 from broker.groups.messages import JoinRequest, JoinResult
-from broker.requests.entities import response_shape
 from wire.api_table import ApiKey
+from wire.build import response_shape
 from wire.codec import duration, milliseconds
 
 if TYPE_CHECKING:

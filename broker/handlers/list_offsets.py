@@ -21,9 +21,9 @@ from broker.log.results import TimestampOffset
 from broker.log.time_lookup import TimeSearch
 from broker.records import legacy_offsets
 from broker.replication.partition import Partition
-from broker.requests.entities import ResponseShape, response_shape
 from broker.scanning.messages import FindTime, Found, Result
 from wire.api_table import ApiKey
+from wire.build import ResponseShape, response_shape
 from wire.codec import duration
 
 if TYPE_CHECKING:

@@ -19,9 +19,9 @@ from kio.schema.errors import ErrorCode
 
 from broker.metadata.metadata_cache import CachedTopic, MetadataCache
 from broker.metadata.topic_names import name_fault
-from broker.requests.entities import ResponseShape, response_shape
 from contracts.cluster import NO_LEADER, UpdateMetadataPartitionState
 from wire.api_table import ApiKey
+from wire.build import ResponseShape, response_shape
 from wire.codec import duration, encode, response_header_size
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from kio.schema.errors import ErrorCode
 
 from broker.coordinators.answering import answering
 from broker.groups.messages import OffsetsDeletion, OffsetsDeletionResult
-from broker.requests.entities import response_shape
 from wire.api_table import ApiKey
+from wire.build import response_shape
 from wire.codec import duration
 
 if TYPE_CHECKING:

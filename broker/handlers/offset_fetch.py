@@ -14,8 +14,8 @@ from kio.schema.errors import ErrorCode
 from broker.coordinators.answering import answering
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.records import OffsetAndMetadata
-from broker.requests.entities import ResponseShape, response_shape
 from wire.api_table import ApiKey
+from wire.build import ResponseShape, response_shape
 from wire.codec import duration
 
 if TYPE_CHECKING:

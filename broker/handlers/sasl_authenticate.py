@@ -15,10 +15,10 @@ from kio.schema.errors import ErrorCode
 from kio.static.primitive import i64Timedelta
 
 from broker.requests.causes import CloseCause
-from broker.requests.entities import response_shape
 from broker.requests.sasl import check_plain
 from contracts.tracing import TAKES_TRACES
 from wire.api_table import ApiKey
+from wire.build import response_shape
 
 if TYPE_CHECKING:
     from broker.app import Broker

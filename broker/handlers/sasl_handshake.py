@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from kio.schema.errors import ErrorCode
 
-from broker.requests.entities import response_shape
 from broker.requests.sasl import MECHANISM
 from wire.api_table import ApiKey
+from wire.build import response_shape
 
 if TYPE_CHECKING:
     from broker.app import Broker

@@ -11,8 +11,8 @@ from kio.schema.errors import ErrorCode
 
 from broker.coordinators.answering import answering
 from broker.groups.messages import SyncRequest, SyncResult
-from broker.requests.entities import response_shape
 from wire.api_table import ApiKey
+from wire.build import response_shape
 from wire.codec import duration
 
 if TYPE_CHECKING:

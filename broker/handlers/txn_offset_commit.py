@@ -16,8 +16,8 @@ from broker.coordinators.answering import answering
 from broker.coordinators.shard import Shard
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.messages import CommitResult, OffsetToCommit, Producer, TransactionalCommit
-from broker.requests.entities import response_shape
 from wire.api_table import ApiKey
+from wire.build import response_shape
 from wire.codec import duration
 
 if TYPE_CHECKING:

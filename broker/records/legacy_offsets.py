@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.errors import ErrorCode
+from kio.static.protocol import Entity, Payload
 
 from broker.log.errors import LogError
 from wire.api_table import ApiKey
-from wire.codec import response_class
-from wire.schema import fields_of
+from wire.build import ResponseShape, response_shape
 
 if TYPE_CHECKING:
     from broker.app import Broker
@@ -45,25 +45,22 @@ def offsets_before(
     return sorted(set(known), reverse=True)[: max(count_max, 0)]
 
 
-def answer(broker: "Broker", request: Any) -> Any:
+def answer(broker: "Broker", request: Any) -> Payload:
     """The response to a ListOffsets 0."""
-    top = response_class(ApiKey.LIST_OFFSETS, 0)
-    (topics,) = fields_of(top)
-    partitions = fields_of(topics.value_type)[1]
-    return top(
+    shape = response_shape(ApiKey.LIST_OFFSETS, 0)
+    return shape.make(
         topics=tuple(
-            topics.value_type(
+            shape.nested(
+                "ListOffsetsTopicResponse",
                 name=topic.name,
-                partitions=tuple(
-                    _partition(broker, partitions.value_type, topic.name, asked) for asked in topic.partitions
-                ),
+                partitions=tuple(_partition(broker, shape, topic.name, asked) for asked in topic.partitions),
             )
             for topic in request.topics
         )
     )
 
 
-def _partition(broker: "Broker", shape: Any, topic: str, asked: Any) -> Any:
+def _partition(broker: "Broker", shape: ResponseShape, topic: str, asked: Any) -> Entity:
     error_code, found = ErrorCode.none, []
     try:
         log = broker.replicas.leader(topic, asked.partition_index).log
@@ -77,4 +74,9 @@ def _partition(broker: "Broker", shape: Any, topic: str, asked: Any) -> Any:
         )
     except LogError as error:
         error_code = error.error_code
-    return shape(partition_index=asked.partition_index, error_code=error_code, old_style_offsets=tuple(found))
+    return shape.nested(
+        "ListOffsetsPartitionResponse",
+        partition_index=asked.partition_index,
+        error_code=error_code,
+        old_style_offsets=tuple(found),
+    )

@@ -4,12 +4,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from broker.requests.causes import CloseCause
-from broker.requests.entities import throttled
 from broker.requests.sasl import PeerBroker
 from contracts.cluster import ClusterResponse
 from contracts.cluster import encode as encode_message
 from contracts.names import owner_of
 from contracts.tracing import TraceContext
+from wire.build import throttled
 from wire.codec import RequestHeader, framed_response
 
 if TYPE_CHECKING:

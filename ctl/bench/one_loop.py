@@ -16,13 +16,13 @@ from broker.app import Broker
 from broker.config import BrokerConfig
 from contracts.specs import BrokerAddress, ClusterSpec, InstanceSpec, InstanceState, Limits, Listener
 from ctl.stack.layout import free_port
-from gateway.answers import build
 from gateway.app import Gateway
 from gateway.config import GatewayConfig
 from runtime.kafka_client import KafkaConnection
 from traffic.turns import Step, Turns
 from traffic.turns import Turn as InstanceTurn
 from wire.api_table import ApiKey
+from wire.build import build
 from wire.codec import framed_request, request_class
 
 INSTANCE: Final = "iaaaaaaaaaaa"

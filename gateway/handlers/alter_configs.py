@@ -19,11 +19,11 @@ from contracts.topic_policy import (
     is_settable,
     stored_value,
 )
-from gateway.answers import with_entries
 from gateway.config_resources import BROKER, READ_ONLY_BROKER, TOPIC, UNKNOWN_TYPE
 from gateway.session.call import Answer, Call, Forward, Outcome
 from gateway.topic_access import REFUSED_TEXT
 from wire.api_table import ApiKey
+from wire.build import with_entries
 
 _SET: Final = 0
 _DELETE: Final = 1

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 from kio.schema.errors import ErrorCode
 
 from contracts.topic_policy import partitions_fault
-from gateway.answers import with_entries
 from gateway.session.call import Answer, Call, Later
 from gateway.session.deps import ChangesPartitions
 from gateway.topic_access import REFUSED_TEXT
+from wire.build import with_entries
 
 
 class _Refusal(NamedTuple):

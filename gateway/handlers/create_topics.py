@@ -22,11 +22,11 @@ from contracts.topic_policy import (
     partitions_fault,
     stored_value,
 )
-from gateway.answers import with_entries
 from gateway.rules.topic_rules import replication_factor
 from gateway.session.call import Answer, Call, Later
 from gateway.session.deps import ChangesPartitions
 from gateway.topic_access import REFUSED_TEXT
+from wire.build import with_entries
 
 _SHOWS_CONFIGS: Final = 5
 _TOPIC_SOURCE: Final = 1

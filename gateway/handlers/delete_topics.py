@@ -5,9 +5,9 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from gateway.answers import with_entries
 from gateway.session.call import Call, Forward
 from gateway.topic_access import split
+from wire.build import with_entries
 
 
 def on_request(call: Call, request: Any) -> Forward:

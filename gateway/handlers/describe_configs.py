@@ -11,12 +11,12 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from contracts.topic_policy import ALLOWED_KEYS, applied
-from gateway.answers import with_entries
 from gateway.config_resources import BROKER, TOPIC, UNKNOWN_TYPE, broker_configs
 from gateway.rules.topic_rules import replication_factor
 from gateway.session.call import Answer, Call, Forward, Later, Outcome
 from gateway.session.deps import AsksBrokers
 from gateway.topic_access import split
+from wire.build import with_entries
 
 _PORTION: Final = 50
 """Topics asked for at once."""

@@ -13,16 +13,14 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from contracts.charging import ChargeRequest
-from gateway.answers import build
-from gateway.charging import throttled
 from gateway.session.call import Answer, Call, Edited, Forward, Later, Outcome
 from gateway.session.deps import Charges
 from gateway.session.injection import refusal_of_all
 from gateway.topic_access import split
 from wire.api_table import ApiKey
+from wire.build import build, entry_class, throttled
 from wire.codec import encode, framed_response, response_class
 from wire.edits import AddedTopics, edit_fetch_request, fetch_session
-from wire.schema import fields_of
 
 _FULL_FETCH: Final = 0
 _NO_SESSION: Final = -1
@@ -89,11 +87,9 @@ async def _charged_answer(call: Call, response: Any, error_code: ErrorCode, deps
 
 def _added(call: Call, refused: list[Any]) -> AddedTopics:
     """What the reply gets at its end: it is edited as it comes by, large ones without ever being whole."""
-    (field,) = (
-        each for each in fields_of(response_class(ApiKey.FETCH, call.api_version)) if each.name == "responses"
-    )
+    topic_class = entry_class(response_class(ApiKey.FETCH, call.api_version), "responses")
     return AddedTopics(
-        len(refused), b"".join(encode(build(field.value_type, _refused(topic))) for topic in refused)
+        len(refused), b"".join(encode(build(topic_class, _refused(topic))) for topic in refused)
     )
 
 

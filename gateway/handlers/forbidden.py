@@ -23,7 +23,7 @@ def on_request(call: Call, request: Any) -> Answer:
         case ApiKey.DELETE_ACLS:
             return call.answer(filter_results=[_ERROR for _ in request.filters])
         case ApiKey.ELECT_LEADERS:
-            return call.answer(**_ERROR, replica_election_results=_elections(request))
+            return call.answer(error_code=_REFUSED, replica_election_results=_elections(request))
         case ApiKey.ALTER_PARTITION_REASSIGNMENTS:
             return call.answer(**_ERROR, responses=_reassignments(request))
     return call.answer(**_ERROR)

@@ -10,11 +10,10 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.answers import with_entries
 from gateway.session.call import Answer, Call, Forward, Outcome
 from gateway.topic_access import refused_topics, with_refused, without_refused
 from wire.api_table import ApiKey
-from wire.codec import response_class
+from wire.build import known_to, with_entries
 
 _LISTS: Final = {
     ApiKey.DESCRIBE_GROUPS: ("groups", "groups"),
@@ -40,12 +39,12 @@ def on_request(call: Call, request: Any) -> Outcome:
 
 
 def _refused(call: Call, request: Any) -> Answer:
-    known: dict[str, Any] = {"error_code": _INVALID, "generation_id": -1, "protocol_name": ""}
-    if call.api_key in _WITH_TOPICS and not call.has_response_field("error_code"):
+    said = {"error_code": _INVALID, "generation_id": -1, "protocol_name": ""}
+    known = known_to(call.response_class, said)
+    if call.api_key in _WITH_TOPICS and not known:
         # Versions without an error of their own say it for every partition.
         partition = {"error_code": _INVALID, "committed_offset": -1, "metadata": ""}
-        message_class = response_class(call.api_key, call.api_version)
-        known["topics"] = refused_topics(message_class, request.topics or (), partition)
+        known["topics"] = refused_topics(call.response_class, request.topics or (), partition)
     return call.answer(**known)
 
 

@@ -15,10 +15,10 @@ from kio.schema.types import TopicName
 
 from contracts.names import topic_name_fault
 from contracts.topic_policy import creation_defaults
-from gateway.answers import build, with_entries
 from gateway.session.call import Call, Forward, Later
 from gateway.session.deps import ChangesPartitions
 from gateway.topic_access import split
+from wire.build import build, with_entries
 
 _AUTO_PARTITIONS: Final = 1
 _PORTION: Final = 100

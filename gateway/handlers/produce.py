@@ -13,13 +13,12 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from contracts.charging import ChargeRequest
-from gateway.answers import with_entries
 from gateway.causes import DisconnectCause
-from gateway.charging import throttled
 from gateway.session.call import Answer, Call, Edited, Forward, Later, Outcome, Unanswered
 from gateway.session.deps import Charges
 from gateway.session.injection import produce_errors
 from gateway.stops import ConnectionStop
+from wire.build import throttled, with_entries
 from wire.edits import edit_produce_request
 from wire.faults import NameFault
 from wire.scope import SCOPE_BYTES, STRING_BYTES_MAX

@@ -8,13 +8,14 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from gateway.session.call import Answer, Call
+from wire.api_table import ApiKey
 
 
 def on_request(call: Call, request: Any) -> Answer:
     """Refuse in the API's own form; the connection stays open."""
     del request
-    return call.answer(
-        error_code=ErrorCode.illegal_sasl_state,
-        error_message="this address takes connections without SASL (security.protocol=PLAINTEXT)",
-        mechanisms=(),
-    )
+    error_code = ErrorCode.illegal_sasl_state
+    if call.api_key == ApiKey.SASL_HANDSHAKE:
+        return call.answer(error_code=error_code)
+    message = "this address takes connections without SASL (security.protocol=PLAINTEXT)"
+    return call.answer(error_code=error_code, error_message=message)

@@ -12,11 +12,10 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from gateway.answers import with_entries
 from gateway.session.call import Answer, Call, Forward, Outcome
 from gateway.topic_access import refused_topics, with_refused, without_refused
 from wire.api_table import ApiKey
-from wire.codec import response_class
+from wire.build import with_entries
 
 
 def on_request(call: Call, request: Any) -> Outcome:
@@ -69,8 +68,7 @@ def _offsets(call: Call, request: Any) -> Outcome:
         error = ErrorCode.invalid_group_id
     if error is None:
         return Forward(without_refused(call, request))
-    message_class = response_class(call.api_key, call.api_version)
-    return call.answer(topics=refused_topics(message_class, request.topics, {"error_code": error}))
+    return call.answer(topics=refused_topics(call.response_class, request.topics, {"error_code": error}))
 
 
 def _description(call: Call, request: Any) -> Forward:

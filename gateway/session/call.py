@@ -3,12 +3,14 @@
 from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple, TypeAlias
 
+from kio.static.protocol import Payload
+
 from contracts.specs import InstanceSpec
-from gateway import answers
 from gateway.session.conversation import Conversation
 from gateway.session.deps import Deps
 from gateway.session.ordering import Exchange
 from gateway.session.surroundings import Cluster
+from wire.build import response
 from wire.codec import response_class
 from wire.framing import Buffer
 
@@ -16,13 +18,13 @@ from wire.framing import Buffer
 class Forward(NamedTuple):
     """The request goes up, perhaps changed. Names in it are the tenant's; the rewrite follows."""
 
-    request: Any
+    request: Payload
 
 
 class Answer(NamedTuple):
     """The request is answered here."""
 
-    response: Any
+    response: Payload
 
 
 class Encoded(NamedTuple):
@@ -97,14 +99,15 @@ class Call:
         whitelist = self.instance.topic_whitelists.get(topic)
         return whitelist is not None and not whitelist.admits(self.conversation.address)
 
-    def response(self, **known: Any) -> Any:
+    def response(self, **known: object) -> Payload:
         """A response to this request; fields its version does not have are left out."""
-        return answers.response(self.api_key, self.api_version, **known)
+        return response(self.api_key, self.api_version, **known)
 
-    def answer(self, **known: Any) -> Answer:
+    def answer(self, **known: object) -> Answer:
         """An answer made of what is known."""
         return Answer(self.response(**known))
 
-    def has_response_field(self, name: str) -> bool:
-        """Whether responses of this version have a top-level field."""
-        return answers.has_field(response_class(self.api_key, self.api_version), name)
+    @property
+    def response_class(self) -> type[Payload]:
+        """Of this request's API and version."""
+        return response_class(self.api_key, self.api_version)

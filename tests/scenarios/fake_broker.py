@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from gateway.answers import response
 from gateway.apis import APIS
 from wire.api_table import ApiKey
+from wire.build import response
 from wire.codec import (
     decode,
     framed_response,

@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 import yaml
 from kio.schema.errors import ErrorCode
 
-from gateway.answers import build
 from wire.api_table import ApiKey
+from wire.build import build
 from wire.schema import Field, fields_of
 
 ROOT = Path(__file__).parent

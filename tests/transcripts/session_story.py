@@ -20,7 +20,6 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from contracts.tracing import TAKES_TRACES
-from gateway.answers import build, response
 from gateway.session.call import Pending
 from gateway.stops import ConnectionStop
 from tests.unit.gateway.session_host import (
@@ -31,6 +30,7 @@ from tests.unit.gateway.session_host import (
     served_instance,
 )
 from wire.api_table import ApiKey
+from wire.build import build, response
 from wire.codec import decode_response, framed_request, framed_response, request_class
 from wire.faults import MalformedFrame, NameFault
 

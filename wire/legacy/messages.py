@@ -15,6 +15,7 @@ from kio.schema.response_header.v0.header import ResponseHeader
 from kio.schema.types import BrokerId, TopicName
 from kio.static.constants import EntityType
 from kio.static.primitive import Records, i16, i32, i32Timedelta, i64
+from kio.static.protocol import Payload
 
 PRODUCE: Final = 0
 FETCH: Final = 1
@@ -189,7 +190,7 @@ def is_legacy(api_key: int, api_version: int) -> bool:
     return api_version in LEGACY_VERSIONS.get(api_key, ())
 
 
-def legacy_class(api_key: int, api_version: int, *, response: bool) -> Any:
+def legacy_class(api_key: int, api_version: int, *, response: bool) -> type[Payload]:
     """The message class of one of `LEGACY_VERSIONS`. Callers cache it (`wire.codec.payload_class`)."""
     assert is_legacy(api_key, api_version)
     marks = {
@@ -204,7 +205,9 @@ def legacy_class(api_key: int, api_version: int, *, response: bool) -> Any:
     return _class(message.name, message.parts, kind, marks)
 
 
-def _class(name: str, parts: tuple[_Field | _List, ...], kind: EntityType, marks: dict[str, Any]) -> Any:
+def _class(
+    name: str, parts: tuple[_Field | _List, ...], kind: EntityType, marks: dict[str, Any]
+) -> type[Any]:
     """One message class as kio would have generated it."""
     declared: list[tuple[str, Any, Any]] = []
     for part in parts:

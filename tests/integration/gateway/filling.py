@@ -7,7 +7,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from gateway.answers import build
+from wire.build import build
 from wire.classify import FieldClass, classify, needs_class
 from wire.schema import Field, MessageKind, fields_of, kind_of
 

@@ -11,11 +11,11 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from contracts.names import physical_name
-from gateway.answers import build, response
 from gateway.config import Timeouts
 from tests.scenarios.fake_broker import FakeBroker, Received
 from tests.scenarios.harness import A, FrameClient, RunningGateway, instance_spec, running_gateway, until
 from wire.api_table import ApiKey
+from wire.build import build, response
 from wire.codec import decode_response, framed_request, framed_response, request_class
 
 

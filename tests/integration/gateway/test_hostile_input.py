@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from contracts.specs import Limits
-from gateway.answers import build
 from gateway.config import Timeouts
 from tests.scenarios.fake_broker import FakeBroker
 from tests.scenarios.harness import A, B, FrameClient, RunningGateway, instance_spec, running_gateway, until
 from wire.api_table import ApiKey
+from wire.build import build
 from wire.codec import framed_request, request_class
 
 

@@ -12,13 +12,13 @@ from kio.schema.errors import ErrorCode
 
 from contracts.injected_faults import FaultKind, InjectedFault
 from contracts.names import physical_name
-from gateway.answers import build, response
 from gateway.causes import DisconnectCause
 from gateway.config import Timeouts
 from tests.scenarios.fake_broker import FakeBroker, Received
 from tests.scenarios.harness import A, B, FrameClient, RunningGateway, instance_spec, running_gateway, until
 from wire.api_table import ApiKey
 from wire.batch import Record, build_batch
+from wire.build import build, response
 from wire.codec import duration, framed_request, request_class
 
 NOT_LEADER = ErrorCode.not_leader_or_follower

@@ -10,7 +10,6 @@ import msgspec
 import pytest
 
 from contracts.specs import BrokerAddress, ClusterSpec, InstanceState, Limits, Listener
-from gateway.answers import build
 from gateway.app import Gateway
 from gateway.config import GatewayConfig
 from gateway.rules.lifecycle import Phase
@@ -27,6 +26,7 @@ from tests.scenarios.harness import (
     until,
 )
 from wire.api_table import ApiKey
+from wire.build import build
 from wire.codec import request_class
 
 

@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 import pytest
 
-import gateway.answers
 import gateway.session.mapped
 import gateway.session.requests
+import wire.build
 from contracts.specs import InstanceSpec
 from ctl.bench.one_loop import Pair, running_pair
 from traffic.turns import QUANTUM_ALONE_NS
@@ -108,7 +108,7 @@ async def test_what_the_broker_says_again_is_mapped_once(
 async def test_a_topic_that_comes_is_in_the_next_answer(pair: Pair, client: Client) -> None:
     await client.ask([all_topics(), all_topics()])
     create = request_class(ApiKey.CREATE_TOPICS, 4)
-    new = gateway.answers.build(
+    new = wire.build.build(
         create, {"topics": [{"name": "new", "num_partitions": 1, "replication_factor": -1}]}
     )
     await client.ask([new])

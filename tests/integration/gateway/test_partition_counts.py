@@ -7,9 +7,9 @@ import pytest
 from broker.app import Broker
 from broker.config import BrokerConfig
 from contracts.specs import BrokerAddress, ClusterSpec
-from gateway.answers import build
 from gateway.backend import Backend
 from runtime.kafka_client import KafkaConnection
+from wire.build import build
 from wire.codec import request_class
 
 OWN, OTHER = "iaaaaaaaaaaa", "ibbbbbbbbbbb"

@@ -18,7 +18,6 @@ import pytest
 from contracts.names import physical_name
 from contracts.quota import Direction
 from contracts.specs import Limits
-from gateway.answers import build, response
 from gateway.strangers import RATE_US_PER_S as STRANGERS_US_PER_S
 from runtime.pacing import GOING_ON_DEBT_MS, Pacing
 from tests.integration.gateway.processes import GatewayProcess, running_gateway_process
@@ -27,6 +26,7 @@ from tests.scenarios.fake_broker import FakeBroker, Received
 from tests.scenarios.harness import A, B, FrameClient, RunningGateway, instance_spec, running_gateway
 from traffic.turns import QUANTUM_ALONE_NS, Hold, Turn
 from wire.api_table import ApiKey
+from wire.build import build, response
 from wire.codec import decode_response, framed_response, request_class
 
 GREEDY, POLITE = A, B

@@ -7,10 +7,10 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from contracts.names import physical_name
-from gateway.answers import build, response
 from tests.scenarios.fake_broker import FakeBroker
 from tests.scenarios.harness import A, instance_spec, running_gateway
 from wire.api_table import ApiKey
+from wire.build import build, response
 from wire.codec import request_class
 
 REFUSED = ErrorCode.topic_authorization_failed

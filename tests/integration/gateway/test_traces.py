@@ -10,7 +10,6 @@ from kio.schema.heartbeat.v3 import HeartbeatRequest
 from kio.schema.metadata.v4 import MetadataRequest
 
 from contracts.tracing import TAKES_TRACES, TRACE_KEY, TraceContext, decode, encode
-from gateway.answers import response
 from gateway.tracing import GatewayTraces
 from runtime.trace_settings import TraceSettings
 from runtime.tracing import Tracing
@@ -18,6 +17,7 @@ from tests.scenarios.fake_broker import FakeBroker, Received
 from tests.scenarios.harness import A, RunningGateway, instance_spec, running_gateway
 from tests.servers.collector import Collector, attributes, running_collector
 from wire.api_table import ApiKey
+from wire.build import response
 
 _HEAD_BYTES = 10
 _METADATA = MetadataRequest(topics=None, allow_auto_topic_creation=False)

@@ -9,9 +9,9 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from ctl.bench.one_loop import Pair, running_pair
-from gateway.answers import build
 from tests.scenarios.harness import FrameClient
 from wire.api_table import ApiKey
+from wire.build import build
 from wire.codec import decode_response, duration, framed_request, request_class
 
 MARK = "unreadable"

@@ -18,12 +18,12 @@ from typing import Any, Final
 import pytest
 
 from contracts.specs import BrokerAddress, ClusterSpec
-from gateway.answers import build, response
 from gateway.app import Gateway
 from gateway.config import GatewayConfig
 from runtime.pacing import Pacing
 from tests.scenarios.harness import CLUSTER_ID, A, instance_spec
 from wire.api_table import ApiKey
+from wire.build import build, response
 from wire.codec import framed_request, framed_response, request_class
 
 _ROOT: Final = str(Path(__file__).resolve().parents[3])

@@ -13,7 +13,6 @@ from typing import Any, Final
 from contracts.charging import ChargeRequest
 from contracts.names import physical_name
 from contracts.specs import BrokerAddress, ClusterSpec, InstanceSpec, InstanceState, Limits, Listener
-from gateway.answers import response
 from gateway.apis import APIS
 from gateway.served import ServedInstance
 from gateway.session.call import Outcome, Pending
@@ -22,6 +21,7 @@ from gateway.session.session import Session
 from gateway.session.surroundings import VersionsKey
 from traffic.turns import Turns
 from wire.api_table import ApiKey, VersionRange
+from wire.build import response
 from wire.codec import decode, framed_response, is_flexible, parse_request_header, request_class
 
 INSTANCE: Final = "iaaaaaaaaaaa"

@@ -9,7 +9,6 @@ from kio.schema.errors import ErrorCode
 
 from contracts.specs import Limits
 from contracts.topic_policy import partitions_fault
-from gateway.answers import response, with_entries
 from gateway.apis import APIS, Mode
 from gateway.causes import DisconnectCause
 from gateway.config import GatewayConfig, Timeouts
@@ -19,6 +18,7 @@ from gateway.session.states import Event as Move
 from gateway.session.states import Sides
 from gateway.session.timers import Window
 from wire.api_table import ApiKey, version_range
+from wire.build import response, with_entries
 
 
 def test_every_phase_is_reached_and_only_stopped_is_final() -> None:

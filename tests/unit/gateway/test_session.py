@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.answers import build
 from gateway.causes import DisconnectCause
 from gateway.session.ordering import UNANSWERED_MAX
 from gateway.session.states import CLIENT, UPSTREAM, Client, Event, Sides, Upstream
@@ -23,6 +22,7 @@ from tests.unit.gateway.session_host import (
     served_instance,
 )
 from wire.api_table import ApiKey
+from wire.build import build
 from wire.codec import decode_response, framed_request, request_class
 from wire.faults import MalformedFrame
 
