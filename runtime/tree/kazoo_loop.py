@@ -80,28 +80,25 @@ class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo has
     ) -> tuple[list[Any], list[Any], list[Any]]:
         """As select.select, for any file number. The first one read is the server's socket; a second one is
         readable when there are requests to send. Raises: the timeout of kazoo's handlers."""
-        timeout = self._bounded(timeout) if len(readable) > 1 else timeout
+        owes_s = self._silence.left_s(time.monotonic()) if len(readable) > 1 else None
+        if owes_s is not None:
+            timeout = owes_s if timeout is None else min(timeout, owes_s)
         poll = select.poll()
         for source in readable:
             poll.register(source, select.POLLIN)
         for sink in writable:
             poll.register(sink, select.POLLOUT)
         ready = dict(poll.poll(None if timeout is None else max(timeout, 0) * 1000))
+        now_s = time.monotonic()
         if readable and readable[0].fileno() in ready:
+            self._silence.heard()  # however late this thread comes to read it
+        elif owes_s is not None and self._silence.is_over(now_s):
             self._silence.heard()
+            raise self.timeout_exception("the server answers no requests")
         elif len(readable) > 1 and ready:
-            self._silence.asked(time.monotonic())
+            self._silence.asked(now_s)
         return (
             [source for source in readable if source.fileno() in ready],
             [sink for sink in writable if sink.fileno() in ready],
             [],
         )
-
-    def _bounded(self, timeout: float | None) -> float | None:
-        left_s = self._silence.left_s(time.monotonic())
-        if left_s is None:
-            return timeout
-        if left_s <= 0:
-            self._silence.heard()
-            raise self.timeout_exception("the server answers no requests")
-        return left_s if timeout is None else min(timeout, left_s)

@@ -25,3 +25,8 @@ class Silence:
     def left_s(self, now_s: float) -> float | None:
         """How long the server may still be silent, 0 or less: no longer; None when it owes no answer."""
         return None if self._asked_s is None else self._asked_s + self._limit_s - now_s
+
+    def is_over(self, now_s: float) -> bool:
+        """Whether the server has been silent for too long."""
+        left_s = self.left_s(now_s)
+        return left_s is not None and left_s <= 0

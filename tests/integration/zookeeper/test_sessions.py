@@ -53,12 +53,12 @@ async def test_a_start_that_found_nobody_is_tried_again(
 
 @asynccontextmanager
 async def behind_a_proxy(
-    zookeeper: ZooKeeperServer,
+    zookeeper: ZooKeeperServer, timeout_ms: int = SESSION_TIMEOUT_MS
 ) -> AsyncIterator[tuple[Proxy, ZooKeeperTree, list[SessionState]]]:
     chroot = "/" + zookeeper.new_chroot().partition("/")[2]
     async with (
         proxied(zookeeper.port) as proxy,
-        session(f"127.0.0.1:{proxy.port}{chroot}") as (tree, states),
+        session(f"127.0.0.1:{proxy.port}{chroot}", timeout_ms) as (tree, states),
     ):
         yield proxy, tree, states
 
@@ -272,7 +272,7 @@ async def test_a_chroot_of_several_parts_is_made_and_kept_apart(zookeeper: ZooKe
 async def test_thousands_of_writes_wait_for_a_silent_server_without_blocking_the_loop(
     zookeeper: ZooKeeperServer,
 ) -> None:
-    async with behind_a_proxy(zookeeper) as (proxy, tree, states):
+    async with behind_a_proxy(zookeeper, 10 * SESSION_TIMEOUT_MS) as (proxy, tree, states):
         await tree.commit([Create("/a")])
         proxy.hold()
         writes = [asyncio.create_task(tree.commit([SetData("/a", b"x")])) for _ in range(2_000)]
