@@ -12,6 +12,7 @@ import kio.schema.metadata.v7.request as metadata_v7
 import kio.schema.produce.v7.request as produce_v7
 
 from runtime.kafka_client import KafkaConnection, KafkaUnavailable
+from runtime.network import Network
 from tests.simulation.node import SECRET
 from wire.batch import Record, build_batch, decode_records, iterate_batches
 from wire.codec import duration
@@ -39,8 +40,9 @@ class Refused(Exception):  # noqa: N818 - a verdict
 class Client:
     """Knows leaders, keeps connections. `ports` are the advertised ones of all nodes."""
 
-    def __init__(self, ports: list[int], chance: random.Random) -> None:
+    def __init__(self, ports: list[int], chance: random.Random, network: Network) -> None:
         self._ports = ports
+        self._network = network
         self._chance = chance
         self._connections: dict[int, KafkaConnection] = {}
         self._leaders: dict[tuple[str, int], int] = {}
@@ -50,7 +52,9 @@ class Client:
     async def _connection(self, port: int) -> KafkaConnection:
         connection = self._connections.get(port)
         if connection is None or connection.is_closed:
-            connection = await KafkaConnection.open("127.0.0.1", port, secret=SECRET, timeout_s=_TIMEOUT_S)
+            connection = await KafkaConnection.open(
+                "127.0.0.1", port, secret=SECRET, timeout_s=_TIMEOUT_S, network=self._network
+            )
             self._connections[port] = connection
         return connection
 

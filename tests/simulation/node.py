@@ -12,7 +12,7 @@ from runtime.machine import Machine
 from tests.memory_tree import MemoryEnsemble
 from tests.simulation.disk import Disk
 from tests.simulation.ensemble import SessionKeeper, SimulatedTree
-from tests.simulation.network import NOBODY
+from tests.simulation.network import NOBODY, Network
 from tests.simulation.virtual import NODE, NodeState, VirtualLoop, virtual_clock
 
 SESSION_TIMEOUT_MS = 2_000
@@ -32,16 +32,18 @@ class SimulatedNode:
         chance: random.Random,
         is_reachable: Callable[[int], bool],
         on_end: Callable[["SimulatedNode"], None],
+        network: Network,
     ) -> None:
+        self._network = network
         self.node_id = node_id
         self.directory = directory
-        self.advertised_port = 10_000 + node_id
+        self.port = 10_000 + node_id
         self.disk = Disk()
         self.clock_skew_ms = 0
         self.state = NodeState(node_id)
         self.broker: Broker | None = None
         self.tree: SimulatedTree
-        self.port: int | None = None
+        self._has_started = False
         self.boots = 0
         self._machine_boots = 0
         self._loop = loop
@@ -64,7 +66,7 @@ class SimulatedNode:
     @property
     def serves(self) -> bool:
         """Whether it has joined and runs."""
-        return self.broker is not None and self.port is not None and self.is_up and not self.state.is_paused
+        return self.broker is not None and self._has_started and not self.state.is_paused
 
     def start(self) -> None:
         """Start the process."""
@@ -88,9 +90,7 @@ class SimulatedNode:
             node_id=self.node_id,
             cluster_id="simulated",
             data_dir=self.directory,
-            listen_port=0,
-            advertised_host="127.0.0.1",
-            advertised_port=self.advertised_port,
+            listen_port=self.port,
             zookeeper="simulated:1",
             session_timeout_ms=SESSION_TIMEOUT_MS,
             secret=SECRET,
@@ -103,7 +103,8 @@ class SimulatedNode:
         )
         try:
             broker = self.broker = Broker(config, self._machine(state), self.tree)
-            self.port = await self._bound(broker)
+            await broker.start()
+            self._has_started = True
         except Exception as error:  # noqa: BLE001 - whatever it is: the process ends, the supervisor has it
             if state.is_alive:
                 self.faults.append(f"{type(error).__name__}: {error}")
@@ -113,6 +114,7 @@ class SimulatedNode:
         return Machine(
             clock=virtual_clock(self._loop, state),
             random=random.Random(self._chance.random()),
+            network=self._network.of(state),
             sync_file=self.disk.sync,
             boot_id=f"machine {self.node_id} boot {self._machine_boots}",
         )
@@ -123,24 +125,13 @@ class SimulatedNode:
             self.kill()
             self._on_end(self)
 
-    async def _bound(self, broker: Broker) -> int:
-        bind = broker.server.bind
-
-        def noted() -> int:
-            self.port = bind()
-            return self.port
-
-        broker.server.bind = noted  # type: ignore[method-assign]
-        return await broker.start()
-
     # -- ends --------------------------------------------------------------------------------------------
 
     def kill(self) -> None:
         """kill -9: nothing of it runs any more; its files stay as they are."""
         self.state.is_alive = False
         self.tree.is_forgotten = True
-        self._loop.freeze(self.state)
-        broker, self.broker, self.port, self._serving = self.broker, None, None, None
+        broker, self.broker, self._has_started, self._serving = self.broker, None, False, None
         if broker is not None:
             broker.logs._directories.unlock()  # the kernel does it for a dead process
             self.graves.append(broker)
@@ -158,12 +149,11 @@ class SimulatedNode:
         context.run(NODE.set, self.state)
         await asyncio.Task(self.broker.stop(), loop=self._loop, context=context)
         self.state.is_alive = False
-        self.broker, self.port, self._serving = None, None, None
+        self.broker, self._has_started, self._serving = None, False, None
 
     def pause(self) -> None:
         """SIGSTOP."""
         self.state.is_paused = True
-        self._loop.freeze(self.state)
 
     def resume(self) -> None:
         """SIGCONT."""

@@ -1,15 +1,17 @@
 """An event loop whose time jumps to the next timer when nothing is left to do, and nodes that stop in it.
 
 Everything a node does runs in a context that names it. A dead node's callbacks never run again, a paused
-one's are kept until it goes on: kill -9 and SIGSTOP for a part of a process. Threads do not exist: what is
-meant for one runs at once.
+one's are kept until it goes on: kill -9 and SIGSTOP for a part of a process. Nothing here is of the machine:
+sockets are those of `network`, threads do not exist (what is meant for one runs at once), and what is due at
+the same moment happens in the order in which it was asked for.
 """
 
 import asyncio
 import contextvars
-import selectors
-import socket
+import heapq
+from collections import deque
 from collections.abc import Callable
+from itertools import count
 from typing import Any, Protocol
 
 from runtime.clock import Clock
@@ -26,102 +28,115 @@ class NodeState:
         self.is_alive = True
         self.is_paused = False
         self.clock_skew_ms = 0
-        self.parked: list[tuple[Callable[..., object], tuple[Any, ...], contextvars.Context]] = []
-        self.watched: dict[tuple[int, bool], tuple[contextvars.Context, Callable[..., object], Any]] = {}
-        """What it waits for: (file descriptor, whether to write) -> how to go on."""
+        self.parked: list[Step] = []
 
 
 NODE: contextvars.ContextVar[NodeState | None] = contextvars.ContextVar("node", default=None)
 
 
-class Route(Protocol):
-    """The network, as connecting sockets see it."""
+class Watched(Protocol):
+    """A socket, as the loop knows it."""
 
-    def route(self, source: NodeState | None, port: int) -> int:
-        """The port that leads to `port` from this source. Raises: ConnectionRefusedError."""
+    reader: "Step | None"
+    writer: "Step | None"
+
+    def watch(self) -> None:
+        """What is waited for has changed: have it called when it is so."""
 
 
-class _JumpingSelector(selectors.DefaultSelector):
-    """Never waits: where it would, time moves on."""
+class Step:
+    """A callback of a node, to be run once, at a time, or whenever a socket is ready."""
+
+    __slots__ = ("args", "callback", "context", "is_cancelled", "node", "when_s")
+
+    def __init__(
+        self, callback: Callable[..., object], args: tuple[Any, ...], context: contextvars.Context | None
+    ) -> None:
+        self.callback = callback
+        self.args = args
+        self.context = contextvars.copy_context() if context is None else context
+        self.node = self.context.get(NODE)
+        self.is_cancelled = False
+        self.when_s = 0.0
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+
+    def cancelled(self) -> bool:
+        return self.is_cancelled
+
+    def when(self) -> float:
+        return self.when_s
+
+
+class VirtualLoop(asyncio.BaseEventLoop):
+    """`sockets` finds those that are watched by their number."""
 
     def __init__(self) -> None:
         super().__init__()
         self.now_s = 0.0
-
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        ready = super().select(0)
-        if not ready and timeout != 0:
-            if timeout is None:
-                raise AssertionError("nothing will ever happen any more")
-            self.now_s += timeout + _AFTER_TIMER_S
-        return ready
-
-
-class VirtualLoop(asyncio.SelectorEventLoop):
-    """`network` is set before anybody connects."""
-
-    network: Route
-
-    def __init__(self) -> None:
-        self._jumping = _JumpingSelector()
-        super().__init__(self._jumping)
+        self.sockets: dict[int, Watched] = {}
+        self.steps = 0
+        self._due: deque[Step] = deque()
+        self._timers: list[tuple[float, int, Step]] = []
+        self._timer_numbers = count()
 
     def time(self) -> float:
-        return self._jumping.now_s
+        return self.now_s
 
-    def call_soon(self, callback: Any, *args: Any, context: Any = None) -> asyncio.Handle:
-        return super().call_soon(*self._guarded(callback, args, context), context=context)
+    def call_soon(self, callback: Any, *args: Any, context: Any = None) -> Any:
+        step = Step(callback, args, context)
+        self._due.append(step)
+        return step
 
-    def call_at(self, when: float, callback: Any, *args: Any, context: Any = None) -> asyncio.TimerHandle:
-        return super().call_at(when, *self._guarded(callback, args, context), context=context)
+    call_soon_threadsafe = call_soon
 
-    def _add_reader(self, fd: Any, callback: Any, *args: Any) -> Any:
-        return self._watch(fd, False, super()._add_reader, callback, args)  # type: ignore[misc]
+    def call_at(self, when: float, callback: Any, *args: Any, context: Any = None) -> Any:
+        step = Step(callback, args, context)
+        step.when_s = when
+        heapq.heappush(self._timers, (when, next(self._timer_numbers), step))
+        return step
 
-    def _add_writer(self, fd: Any, callback: Any, *args: Any) -> Any:
-        return self._watch(fd, True, super()._add_writer, callback, args)  # type: ignore[misc]
+    def call_later(self, delay: float, callback: Any, *args: Any, context: Any = None) -> Any:
+        return self.call_at(self.now_s + delay, callback, *args, context=context)
 
-    def _remove_reader(self, fd: Any) -> Any:
-        self._unwatch(fd, False)
-        return super()._remove_reader(fd)  # type: ignore[misc]
+    def again(self, step: Step) -> None:
+        """Run a step that was made before."""
+        self._due.append(step)
 
-    def _remove_writer(self, fd: Any) -> Any:
-        self._unwatch(fd, True)
-        return super()._remove_writer(fd)  # type: ignore[misc]
+    def _run_once(self) -> None:
+        due = self._due
+        if not due:
+            self._jump()
+        for _ in range(len(due)):
+            step = due.popleft()
+            node = step.node
+            if step.is_cancelled or (node is not None and not node.is_alive):
+                continue
+            if node is not None and node.is_paused:
+                node.parked.append(step)
+                continue
+            self.steps += 1
+            try:
+                step.context.run(step.callback, *step.args)
+            except Exception as error:  # noqa: BLE001 - as loops do: one callback's failure is not another's
+                self.call_exception_handler({"message": f"{step.callback} failed", "exception": error})
 
-    def _watch(self, fd: Any, writes: bool, add: Any, callback: Any, args: Any) -> Any:
-        node = NODE.get()
-        if node is None:
-            return add(fd, callback, *args)
-        node.watched[_number(fd), writes] = (contextvars.copy_context(), callback, args)
-        return add(fd, _run_if_awake, node, callback, args)
-
-    def _unwatch(self, fd: Any, writes: bool) -> None:
-        node = NODE.get()
-        if node is not None:
-            node.watched.pop((_number(fd), writes), None)
-
-    def freeze(self, node: NodeState) -> None:
-        """Look at none of the node's descriptors any more: they would be ready for ever."""
-        for fd, writes in list(node.watched):
-            (super()._remove_writer if writes else super()._remove_reader)(fd)  # type: ignore[misc]
+    def _jump(self) -> None:
+        timers, due = self._timers, self._due
+        while timers and timers[0][2].is_cancelled:
+            heapq.heappop(timers)
+        if not timers:
+            raise AssertionError("nothing will ever happen any more")
+        self.now_s = now_s = max(self.now_s, timers[0][0] + _AFTER_TIMER_S)
+        while timers and timers[0][0] <= now_s:
+            due.append(heapq.heappop(timers)[2])
 
     def thaw(self, node: NodeState) -> None:
         """The node goes on: what was due happens now, in its order."""
         node.is_paused = False
-        parked, node.parked = node.parked, []
-        for callback, args, context in parked:
-            self.call_soon(callback, *args, context=context)
-        for (fd, writes), (context, callback, args) in list(node.watched.items()):
-            context.run(self._add_writer if writes else self._add_reader, fd, callback, *args)
-
-    def _guarded(self, callback: Any, args: Any, context: contextvars.Context | None) -> tuple[Any, ...]:
-        if callback is _run_of_node:  # call_later comes here by way of call_at
-            return (callback, *args)
-        node = NODE.get() if context is None else context.get(NODE)
-        if node is None:
-            return (callback, *args)
-        return (_run_of_node, node, callback, args)
+        self._due.extend(node.parked)
+        node.parked = []
 
     def run_in_executor(self, _executor: Any, func: Any, *args: Any) -> Any:
         future = self.create_future()
@@ -131,37 +146,70 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             future.set_exception(error)
         return future
 
-    async def sock_connect(self, sock: socket.socket, address: Any) -> None:
-        port = self.network.route(NODE.get(), int(address[1]))
-        await super().sock_connect(sock, (address[0], port))
+    # -- sockets -----------------------------------------------------------------------------------------
 
+    def _socket(self, fd: Any) -> Watched:
+        found: Watched = self.sockets[fd] if isinstance(fd, int) else fd
+        return found
 
-def _run_of_node(node: NodeState, callback: Callable[..., object], args: tuple[Any, ...]) -> None:
-    if not node.is_alive:
-        return
-    if node.is_paused:
-        node.parked.append((callback, args, contextvars.copy_context()))
-        return
-    callback(*args)
+    def add_reader(self, fd: Any, callback: Any, *args: Any) -> None:
+        sock = self._socket(fd)
+        sock.reader = Step(callback, args, None)
+        sock.watch()
 
+    def add_writer(self, fd: Any, callback: Any, *args: Any) -> None:
+        sock = self._socket(fd)
+        sock.writer = Step(callback, args, None)
+        sock.watch()
 
-def _run_if_awake(node: NodeState, callback: Callable[..., object], args: tuple[Any, ...]) -> None:
-    if node.is_alive and not node.is_paused:
-        callback(*args)
+    def remove_reader(self, fd: Any) -> bool:
+        sock = self._socket(fd)
+        had, sock.reader = sock.reader, None
+        return had is not None
 
+    def remove_writer(self, fd: Any) -> bool:
+        sock = self._socket(fd)
+        had, sock.writer = sock.writer, None
+        return had is not None
 
-def _number(fd: Any) -> int:
-    return fd if isinstance(fd, int) else int(fd.fileno())
+    async def sock_connect(self, sock: Any, address: Any) -> None:
+        sock.connect_ex(address)
+        await self._ready_to(self.add_writer, self.remove_writer, sock)
+        sock.raise_error()
+
+    async def sock_sendall(self, sock: Any, data: Any) -> None:
+        while data:
+            try:
+                data = data[sock.send(data) :]
+            except BlockingIOError:
+                await self._ready_to(self.add_writer, self.remove_writer, sock)
+
+    async def sock_recv(self, sock: Any, nbytes: int) -> bytes:
+        while True:
+            try:
+                data: bytes = sock.recv(nbytes)
+            except BlockingIOError:
+                await self._ready_to(self.add_reader, self.remove_reader, sock)
+            else:
+                return data
+
+    async def _ready_to(self, add: Callable[..., None], remove: Callable[[Any], bool], sock: Any) -> None:
+        future = self.create_future()
+        add(sock, lambda: future.done() or future.set_result(None))
+        try:
+            await future
+        finally:
+            remove(sock)
 
 
 def virtual_clock(loop: VirtualLoop, state: NodeState) -> Clock:
     """A node's: steps cost nothing, and the wall clock is off by the node's skew."""
 
     def monotonic_ns() -> int:
-        return int(loop.time() * 1e9)
+        return int(loop.now_s * 1e9)
 
     def monotonic_ms() -> int:
-        return int(loop.time() * 1e3)
+        return int(loop.now_s * 1e3)
 
     def epoch_ms() -> int:
         return EPOCH_MS + monotonic_ms() + state.clock_skew_ms

@@ -55,9 +55,13 @@ class World:
 
     def __init__(self, seed: int, directory: Path, loop: VirtualLoop) -> None:
         self.seed = seed
+        self.events: list[str] = []
+        """All that happened: what nodes say, what is done to them, each piece of a stream that arrives (`~`)."""
+        self._directory = str(directory)
         self.loop = loop
         self.chance = random.Random(seed)
         self.ensemble = MemoryEnsemble()
+        self.network = Network(loop, random.Random(self.chance.random()), self.events.append)
         self.nodes = [
             SimulatedNode(
                 node_id,
@@ -67,13 +71,10 @@ class World:
                 random.Random(self.chance.random()),
                 lambda node_id: not self.network.is_cut(node_id, ZOOKEEPER),
                 self._ended_by_itself,
+                self.network,
             )
             for node_id in range(1, NODES + 1)
         ]
-        self.network = Network(loop, random.Random(self.chance.random()), self._port_of)
-        self.network.addresses = {node.advertised_port: node.node_id for node in self.nodes}
-        loop.network = self.network
-        self.journal: list[str] = []
         self.leaders: dict[tuple[str, int, int], int] = {}
         """(topic, partition, leader epoch) -> the broker that led."""
         self.seen: dict[tuple[int, int], bytes] = {}
@@ -87,22 +88,27 @@ class World:
     def note(self, text: str) -> None:
         """A line of the history."""
         if text != self._last_note:
-            self.journal.append(f"{self.loop.time():9.3f} {text}")
+            self.events.append(f"{self.loop.time():9.3f} {text}")
         self._last_note = text
+
+    def journal(self) -> list[str]:
+        """The history for people: without the streams."""
+        return [event for event in self.events if not event.startswith("~")]
 
     def log(self, _logger: object, method: str, event: dict[str, Any]) -> str:
         """A structlog processor: what brokers say becomes part of the history."""
         node = NODE.get()
         fields = " ".join(f"{key}={value}" for key, value in event.items() if key not in ("event", "module"))
-        self.note(f"[{'-' if node is None else node.node_id}] {method}: {event.get('event')} {fields}")
+        self.note(
+            f"[{'-' if node is None else node.node_id}] {method}: {event.get('event')} {fields}".replace(
+                self._directory, ""
+            )
+        )
         raise structlog.DropEvent
 
-    def _port_of(self, node_id: int) -> int | None:
-        node = self.nodes[node_id - 1]
-        return node.port if node.is_up else None
-
     def client(self) -> Client:
-        return Client([node.advertised_port for node in self.nodes], random.Random(self.chance.random()))
+        ports = [node.port for node in self.nodes]
+        return Client(ports, random.Random(self.chance.random()), self.network.of(None))
 
     # -- the history -------------------------------------------------------------------------------------
 
@@ -194,7 +200,7 @@ class World:
         while self.loop.time() < deadline_s:
             for node in self.nodes:
                 with contextlib.suppress(KafkaUnavailable):
-                    answer = await client.ask(node.advertised_port, request)
+                    answer = await client.ask(node.port, request)
                     if int(answer.topics[0].error_code) in (0, 36):
                         return
             await asyncio.sleep(0.2)
@@ -468,7 +474,7 @@ def simulate(seed: int, directory: Path, seconds: float = 30.0) -> World:
     try:
         loop.run_until_complete(world.run(seconds))
     except Exception as error:
-        tail = "\n".join(world.journal[-_JOURNAL_LINES:])
+        tail = "\n".join(world.journal()[-_JOURNAL_LINES:])
         raise Broken(f"seed {seed}: {type(error).__name__}: {error}\n{tail}") from error
     finally:
         _bury(world, loop)
