@@ -243,7 +243,7 @@ class Producing:
                 sequence += count
             else:
                 producer = None
-            await asyncio.sleep(self._chance.expovariate(1 / 0.08))
+            await asyncio.sleep(self._chance.expovariate(1 / 0.3))
 
     async def _begin(self, until: Callable[[], bool]) -> tuple[int, int] | None:
         try:

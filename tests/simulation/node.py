@@ -4,10 +4,12 @@ import asyncio
 import contextvars
 import random
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from broker.app import Broker
 from broker.config import BrokerConfig
+from broker.replication.partition import Partition
 from runtime.machine import Machine
 from tests.memory_tree import MemoryEnsemble
 from tests.simulation.disk import Disk
@@ -33,7 +35,9 @@ class SimulatedNode:
         is_reachable: Callable[[int], bool],
         on_end: Callable[["SimulatedNode"], None],
         network: Network,
+        on_leadership: Callable[[int, Partition, bool], None],
     ) -> None:
+        self._on_leadership = on_leadership
         self._network = network
         self.node_id = node_id
         self.directory = directory
@@ -103,6 +107,7 @@ class SimulatedNode:
         )
         try:
             broker = self.broker = Broker(config, self._machine(state), self.tree)
+            broker.replicas.on_leadership(partial(self._on_leadership, self.node_id))
             await broker.start()
             self._has_started = True
         except Exception as error:  # noqa: BLE001 - whatever it is: the process ends, the supervisor has it

@@ -1,18 +1,19 @@
 """Histories by seed: 50 in every run, a thousand in the tier `long`; and the seeds that once found something.
 
-A failure names the seed, the invariant and the end of the history. The clock, the network's delays, faults,
-deaths and what disks forget come from the seed; connections are real ones inside this process, so now and
-then a history takes another turn.
+A failure names the seed, the invariant and the end of the history. Everything comes from the seed: the clock,
+the network's delays, faults, deaths, what disks forget, and with them every byte that is sent.
 """
 
+import os
 import shutil
-import tempfile
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.simulation.world import simulate
+from tests.simulation.world import memory_directory, simulate
 
 SEEDS_PER_TEST = 10
 FOUND = {
@@ -23,9 +24,7 @@ FOUND = {
 
 @pytest.fixture
 def memory_dir() -> Iterator[Path]:
-    """In memory where there is room: thousands of small files."""
-    parent = "/dev/shm" if Path("/dev/shm").is_dir() else None
-    directory = Path(tempfile.mkdtemp(dir=parent))
+    directory = memory_directory()
     yield directory
     shutil.rmtree(directory, ignore_errors=True)
 
@@ -42,6 +41,19 @@ def _live_through(seeds: range, directory: Path, seconds: float) -> None:
 @pytest.mark.parametrize("first", range(100, 150, SEEDS_PER_TEST))
 def test_nothing_that_must_hold_is_broken(first: int, memory_dir: Path) -> None:
     _live_through(range(first, first + SEEDS_PER_TEST), memory_dir, seconds=8.0)
+
+
+def test_one_seed_is_one_history(tmp_path: Path) -> None:
+    """In two processes whose sets and dictionaries are ordered differently."""
+    told = []
+    for hash_seed in ("1", "2"):
+        events = tmp_path / hash_seed
+        command = [sys.executable, "-m", "tests.simulation", "7", "--seconds", "12", "--events", str(events)]
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        subprocess.run(command, check=True, env=environment, capture_output=True)
+        told.append(events.read_text().splitlines())
+    assert len(told[0]) > 1_000
+    assert told[0] == told[1]
 
 
 @pytest.mark.parametrize("seed", FOUND)

@@ -24,6 +24,7 @@ _PRODUCE: Any = produce_v7
 _TRANSACTIONAL = 0x10
 _TRANSACTION_KEY = 1
 _PAUSE_S = 0.05
+_READ_PAUSE_S = 0.15
 _AGAIN = frozenset({3, 5, 6, 7, 14, 15, 16, 19, 20, 51})
 """What passes by itself: leaders and coordinators that move or load, too few replicas, an earlier end."""
 
@@ -68,7 +69,7 @@ class Transacting:
                 return
             (self.committed if commits else self.aborted).add(number)
             sequence += 1
-            await asyncio.sleep(self._chance.expovariate(1 / 0.1))
+            await asyncio.sleep(self._chance.expovariate(1 / 0.3))
 
     async def _fill(
         self, identity: tuple[int, int], sequence: int, number: int, until: Callable[[], bool]
@@ -181,7 +182,7 @@ class ReadingCommitted:
             except (KafkaUnavailable, Refused):
                 self._client.forget(self._topic)
                 await asyncio.sleep(_PAUSE_S)
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(_READ_PAUSE_S)
 
     async def read(self, saw: Callable[[int], None]) -> int:
         """One fetch; how many records were new. Raises: KafkaUnavailable, Refused."""

@@ -16,12 +16,14 @@ Converges: once the faults end, every replica is in its ISR again.
 import asyncio
 import contextlib
 import random
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import structlog
 
+from broker.replication.partition import Partition
 from runtime.kafka_client import KafkaUnavailable
 from tests.memory_tree import MemoryEnsemble
 from tests.simulation.client import Client, Producing, Refused, records_of, whole_batches
@@ -40,6 +42,8 @@ FAULT_GAP_S = (0.5, 4.0)
 FAULT_S = (0.2, 6.0)
 SETTLE_S = 90.0
 TRANSACTION_END_S = 30.0
+READ_PAUSE_S = 0.15
+ASK_PAUSE_S = 0.25
 RESTART_S = 0.7
 """The supervisor's."""
 _JOURNAL_LINES = 400
@@ -56,7 +60,7 @@ class World:
     def __init__(self, seed: int, directory: Path, loop: VirtualLoop) -> None:
         self.seed = seed
         self.events: list[str] = []
-        """All that happened: what nodes say, what is done to them, each piece of a stream that arrives (`~`)."""
+        """All that happened: what nodes say, what is done to them, each piece of a stream (`~`)."""
         self._directory = str(directory)
         self.loop = loop
         self.chance = random.Random(seed)
@@ -72,6 +76,7 @@ class World:
                 lambda node_id: not self.network.is_cut(node_id, ZOOKEEPER),
                 self._ended_by_itself,
                 self.network,
+                self._leads,
             )
             for node_id in range(1, NODES + 1)
         ]
@@ -84,6 +89,7 @@ class World:
         self.transactions = 0
         self._last_note = ""
         self._over = False
+        self._broken: Broken | None = None
 
     def note(self, text: str) -> None:
         """A line of the history."""
@@ -117,7 +123,6 @@ class World:
         for node in self.nodes:
             node.start()
         await self._create_topic()
-        watching = asyncio.create_task(self._watch())
         producers = self._producers()
         working = [asyncio.create_task(each.run(lambda: self._over)) for each in producers]
         working += [asyncio.create_task(self._read(partition)) for partition in range(PARTITIONS)]
@@ -131,10 +136,8 @@ class World:
         self._over = True
         await asyncio.gather(*working)
         await self._settle()
-        watching.cancel()
-        await asyncio.gather(watching, return_exceptions=True)
-        if not watching.cancelled() and watching.exception() is not None:
-            raise watching.exception() or Broken("unreachable")
+        if self._broken is not None:
+            raise self._broken
         await self._judge(producers)
         await self._judge_transactions(transacting, committed, saw)
 
@@ -220,7 +223,7 @@ class World:
             for at, value in records:
                 self._saw(partition, at, value)
                 offset = at + 1
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(READ_PAUSE_S)
 
     def _saw(self, partition: int, offset: int, value: bytes) -> None:
         known = self.seen.setdefault((partition, offset), value)
@@ -236,20 +239,15 @@ class World:
                 if latest < before:
                     raise Broken(f"MonotonicHighWatermark: partition {partition} was {before}, is {latest}")
                 self.latest[partition] = latest
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(ASK_PAUSE_S)
 
-    async def _watch(self) -> None:
-        while True:
-            await asyncio.sleep(0.02)
-            for node in self.nodes:
-                if node.broker is None or not node.state.is_alive:
-                    continue
-                for each in node.broker.replicas:
-                    if each.is_leader:
-                        key = (each.topic, each.index, each.leader_epoch)
-                        leader = self.leaders.setdefault(key, node.node_id)
-                        if leader != node.node_id:
-                            raise Broken(f"SingleLeaderPerEpoch: {key} by {leader} and {node.node_id}")
+    def _leads(self, node_id: int, partition: Partition, is_leader: bool) -> None:
+        """A broker says so, as soon as it does."""
+        if is_leader:
+            key = (partition.topic, partition.index, partition.leader_epoch)
+            leader = self.leaders.setdefault(key, node_id)
+            if leader != node_id:
+                self._broken = Broken(f"SingleLeaderPerEpoch: {key} by {leader} and {node_id}")
 
     # -- faults ------------------------------------------------------------------------------------------
 
@@ -462,6 +460,11 @@ def _content(partition: Any) -> dict[int, bytes]:
             offset = header.next_offset
         found.update(records_of(piece))
     return found
+
+
+def memory_directory() -> Path:
+    """In memory where there is room: thousands of small files."""
+    return Path(tempfile.mkdtemp(dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
 
 
 def simulate(seed: int, directory: Path, seconds: float = 30.0) -> World:
