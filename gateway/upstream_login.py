@@ -7,10 +7,7 @@ secret the broker is open on loopback and nothing is sent.
 
 from typing import Final
 
-from kio.schema.sasl_authenticate.v1 import SaslAuthenticateRequest
-from kio.schema.sasl_handshake.v1 import SaslHandshakeRequest
-
-from runtime.kafka_client import plain_token
+from wire.client import login_requests, plain_token
 from wire.codec import framed_request
 
 _CLIENT_ID: Final = "portico-gateway"
@@ -21,11 +18,12 @@ class Login:
 
     def __init__(self, secret: str | None) -> None:
         self._secret = secret
-        self._handshake = framed_request(SaslHandshakeRequest(mechanism="PLAIN"), 1, _CLIENT_ID)
+        handshake, _ = login_requests(b"")
+        self._handshake = framed_request(handshake, 1, _CLIENT_ID)
 
     def frames(self, instance_id: str, peer: str) -> list[bytes]:
         """What goes up first on a connection for an instance's client at `peer`."""
         if self._secret is None:
             return []
-        request = SaslAuthenticateRequest(auth_bytes=plain_token(self._secret, f"{instance_id}/{peer}"))
-        return [self._handshake, framed_request(request, 2, _CLIENT_ID)]
+        _, authenticate = login_requests(plain_token(self._secret, f"{instance_id}/{peer}"))
+        return [self._handshake, framed_request(authenticate, 2, _CLIENT_ID)]

@@ -15,8 +15,8 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from contracts.names import SYSTEM_INSTANCE_ID, physical_name
 from contracts.usage import USAGE_TOPIC, UsageRecord
-from runtime.kafka_client import SASL_USER
 from runtime.logs import get_logger
+from wire.client import SASL_USER
 
 _log = get_logger(__name__)
 PENDING_MAX: Final = 100_000

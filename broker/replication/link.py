@@ -6,24 +6,19 @@ into the log, nothing else copies them.
 
 import asyncio
 import socket
-import struct
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
-
-from kio.schema.sasl_authenticate.v1 import SaslAuthenticateRequest
-from kio.schema.sasl_handshake.v1 import SaslHandshakeRequest
 
 from broker.replication.fetcher import Fetcher
 from contracts.cluster import LiveBroker
 from runtime.logs import get_logger
 from runtime.network import Network
-from wire.codec import MalformedFrame, decode_response, framed_request
+from wire.client import ClientSession, LoginRefused, expect_login, login_requests, response_size
+from wire.faults import MalformedFrame
 
 _log = get_logger(__name__)
-_SIZE: Final = struct.Struct(">i")
 _BUFFER_BYTES: Final = 64 * 1024
-_ANSWER_BYTES_MAX: Final = 256 * 1024 * 1024
 _SHRINK_AFTER: Final = 20
 """So many small answers in a row, and the buffer is small again."""
 _LOGIN_TIMEOUT_S: Final = 5.0
@@ -32,10 +27,6 @@ _SILENCE_MS: Final = 6_000
 """An answer is due after the fetch's wait; a leader that hangs is tried anew."""
 _PAUSE_FIRST_S: Final = 0.05
 _PAUSE_LAST_S: Final = 1.0
-
-
-class Refused(Exception):  # noqa: N818 - a verdict of the peer
-    """The leader does not let us in."""
 
 
 class LeaderLink:
@@ -142,7 +133,7 @@ class LeaderLink:
                     await self._loop.sock_connect(sock, (leader.host, leader.port))
                     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                     await self._authenticate(sock)
-            except (OSError, TimeoutError, MalformedFrame, Refused) as error:
+            except (OSError, TimeoutError, MalformedFrame, LoginRefused) as error:
                 sock.close()
                 reason = str(error) or type(error).__name__
                 _log.info("a leader cannot be reached", leader=leader.broker_id, reason=reason)
@@ -160,19 +151,16 @@ class LeaderLink:
             return
 
     async def _authenticate(self, sock: socket.socket) -> None:
-        await self._call(sock, SaslHandshakeRequest(mechanism="PLAIN"))
+        session = ClientSession("replica")
         self._logged_in_with = self._login()
-        answer = await self._call(sock, SaslAuthenticateRequest(auth_bytes=self._logged_in_with))
-        if answer.error_code.value != 0:
-            raise Refused(answer.error_message or "the leader refused the deployment's secret")
+        handshake, authenticate = login_requests(self._logged_in_with)
+        await self._call(sock, session, handshake)
+        expect_login(await self._call(sock, session, authenticate))
 
-    async def _call(self, sock: socket.socket, request: Any) -> Any:
-        await self._loop.sock_sendall(sock, framed_request(request, 0, "replica"))
-        size = _SIZE.unpack(await self._read_exactly(sock, 4))[0]
-        if not 4 <= size <= _BUFFER_BYTES:
-            raise MalformedFrame(f"an answer of {size} bytes")
-        frame = await self._read_exactly(sock, size)
-        return decode_response(frame, request.__api_key__, request.__version__)[1]
+    async def _call(self, sock: socket.socket, session: ClientSession, request: Any) -> Any:
+        await self._loop.sock_sendall(sock, session.request(request))
+        size = response_size(await self._read_exactly(sock, 4), bytes_max=_BUFFER_BYTES)
+        return session.response(await self._read_exactly(sock, size))
 
     async def _read_exactly(self, sock: socket.socket, size: int) -> bytes:
         received = b""
@@ -249,10 +237,9 @@ class LeaderLink:
     def _handle_frames(self) -> None:
         """Handle whole answers; make room for the rest of one that is not. Raises: MalformedFrame."""
         while self._end >= 4:
-            size = int(_SIZE.unpack_from(self._buffer, 0)[0])
-            if not 4 <= size <= _ANSWER_BYTES_MAX or not self._in_flight:
-                raise MalformedFrame(f"an answer of {size} bytes")
-            whole = 4 + size
+            whole = 4 + response_size(self._buffer)
+            if not self._in_flight:
+                raise MalformedFrame("an answer to nothing")
             if self._end < whole:
                 self._make_room(whole)
                 return

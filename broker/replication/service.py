@@ -23,8 +23,8 @@ from broker.requests.call import Channel
 from broker.requests.sasl import PeerBroker
 from contracts.cluster import LiveBroker
 from contracts.tree import Tree
-from runtime.kafka_client import plain_token
 from runtime.machine import Machine
+from wire.client import plain_token
 
 _SESSION_ID_MAX: Final = 2**31 - 1
 _LAG_CHECK_S: Final = 1.0

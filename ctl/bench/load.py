@@ -21,8 +21,8 @@ import kio.schema.produce.v8.request as produce_v8
 import kio.schema.sasl_authenticate.v1.request as sasl_authenticate_v1
 import kio.schema.sasl_handshake.v1.request as sasl_handshake_v1
 
-from runtime.kafka_client import plain_token
 from wire.batch import Record, build_batch
+from wire.client import plain_token
 from wire.codec import decode_response, duration, framed_request
 
 # kio types its fields with refined integers; plain ones are what it encodes

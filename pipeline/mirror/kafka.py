@@ -5,24 +5,23 @@ The clients that applications use hand out records; a mirror copies batches, whi
 
 import socket
 import struct
-from collections import deque
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
 
 from kio.schema.errors import ErrorCode
 
 from pipeline.mirror.errors import KafkaError, Unreachable
 from wire.api_table import ApiKey
-from wire.codec import MalformedFrame, decode_response, duration, framed_request, request_class
+from wire.client import ClientSession, Versions, response_size
+from wire.codec import duration, request_class
+from wire.faults import MalformedFrame
 from wire.schema import fields_of
 
 CLIENT_ID: Final = "portico-mirror"
 TIMEOUT_S: Final = 60.0
-_RESPONSE_BYTES_MAX: Final = 256 * 1024 * 1024
-_SIZE: Final = struct.Struct(">i")
-_REQUEST_HEAD: Final = struct.Struct(">hhih")
 _CLOSED: Final = "it closed the connection (where that goes on: is this machine's address on its whitelist?)"
 _TIMEVAL: Final = struct.Struct("@ll")
-_VERSIONS: Final = {
+_VERSIONS: Final[dict[int, tuple[int, int]]] = {
     ApiKey.API_VERSIONS: (0, 0),
     ApiKey.PRODUCE: (3, 8),
     ApiKey.FETCH: (4, 11),
@@ -41,6 +40,9 @@ _VERSIONS: Final = {
 """The lowest and highest version of each API that this package speaks."""
 
 
+Reply = TypeVar("Reply")
+
+
 class Connection:
     """One connection to one broker."""
 
@@ -54,47 +56,40 @@ class Connection:
         except OSError as error:
             raise Unreachable(f"{self.address} cannot be reached: {error}") from error
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._correlation_id = 0
-        self._pending: deque[tuple[int, int, int]] = deque()
-        self._offered: dict[int, tuple[int, int]] = {ApiKey.API_VERSIONS: (0, 0)}
+        self._session = ClientSession(CLIENT_ID)
+        self._versions = Versions(_VERSIONS)
         answer = self.call(ApiKey.API_VERSIONS)
         if answer.error_code != ErrorCode.none:
             raise Unreachable(f"{self.address} does not tell its versions: {answer.error_code.name}")
-        self._offered = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
+        self._versions.offer(answer.api_keys)
 
     @property
     def pending(self) -> int:
         """How many replies are still to come."""
-        return len(self._pending)
+        return len(self._session.pending)
 
     def serves(self, api: ApiKey) -> bool:
         """Whether the broker and this package have a version of an API in common."""
-        lowest, highest = _VERSIONS[api]
-        offered_lowest, offered_highest = self._offered.get(api, (0, -1))
-        return min(highest, offered_highest) >= max(lowest, offered_lowest)
+        return self._versions.highest(api) is not None
 
     def version(self, api: ApiKey) -> int:
         """The highest version in common. Raises: KafkaError."""
-        if not self.serves(api):
+        highest = self._versions.highest(api)
+        if highest is None:
             raise KafkaError(ErrorCode.unsupported_version, f"{self.address} does not serve {api.name}")
-        return min(_VERSIONS[api][1], self._offered[api][1])
+        return highest
 
     def send(self, api: ApiKey, **fields: Any) -> None:
         """Send a request. Nested entities are dicts, durations whole ms; what a version lacks is left out."""
-        version = self.version(api)
-        entity = _entity(request_class(api, version), fields)
-        self._correlation_id += 1
-        self._send_all(api, version, [framed_request(entity, self._correlation_id, CLIENT_ID)])
+        entity = _entity(request_class(api, self.version(api)), fields)
+        self._send_all([self._session.request(entity)])
 
     def send_raw(self, api: ApiKey, head: bytes, records: bytes | bytearray) -> None:
         """Send a request of an inflexible version whose body is there already and ends with records."""
-        version = self.version(api)
-        self._correlation_id += 1
-        client = CLIENT_ID.encode()
-        front = _REQUEST_HEAD.pack(api, version, self._correlation_id, len(client)) + client + head
-        self._send_all(api, version, [_SIZE.pack(len(front) + len(records)) + front, records])
+        front = self._session.message_head(api, self.version(api), len(head) + len(records))
+        self._send_all([front + head, records])
 
-    def _send_all(self, api: ApiKey, version: int, parts: list[bytes | bytearray]) -> None:
+    def _send_all(self, parts: list[bytes | bytearray]) -> None:
         try:
             sent = self._socket.sendmsg(parts)
             for part in parts:
@@ -103,35 +98,29 @@ class Connection:
                 sent = max(0, sent - len(part))
         except OSError as error:
             raise Unreachable(f"{self.address} is gone: {_reason(error)}") from error
-        self._pending.append((self._correlation_id, api, version))
 
     def receive(self) -> Any:
         """The reply to the oldest request without one."""
-        _, api, version = self._pending[0]
-        frame = self.receive_raw()
-        try:
-            return decode_response(frame, api, version)[1]
-        except MalformedFrame as error:
-            raise Unreachable(f"{self.address} gave no answer: {error}") from error
+        return self._receive(self._session.response)
 
     def receive_raw(self) -> bytes:
-        """The same as bytes, correlation id and all."""
-        expected, _, _ = self._pending.popleft()
+        """The frame of the reply to the oldest request without one, correlation id and all."""
+
+        def checked(frame: bytes) -> bytes:
+            self._session.answered(frame)
+            return frame
+
+        return self._receive(checked)
+
+    def _receive(self, read: Callable[[bytes], Reply]) -> Reply:
         try:
-            (size,) = _SIZE.unpack(self._read(4))
-            if not 4 <= size <= _RESPONSE_BYTES_MAX:
-                raise ConnectionError(f"a reply of {size} bytes")
-            frame = self._read(size)
-        except OSError as error:
+            return read(self._read(response_size(self._read(4))))
+        except (OSError, MalformedFrame) as error:
             raise Unreachable(f"{self.address} gave no answer: {_reason(error)}") from error
-        (correlation_id,) = _SIZE.unpack_from(frame)
-        if correlation_id != expected:
-            raise Unreachable(f"{self.address} answered {correlation_id}, not {expected}")
-        return frame
 
     def call(self, api: ApiKey, **fields: Any) -> Any:
         """Send a request and wait for its reply; none may be on its way."""
-        assert not self._pending, "replies to earlier requests come first"
+        assert not self.pending, "replies to earlier requests come first"
         self.send(api, **fields)
         return self.receive()
 
@@ -152,7 +141,7 @@ class Connection:
         self._socket.close()
 
 
-def _reason(error: OSError) -> str:
+def _reason(error: Exception) -> str:
     if isinstance(error, BlockingIOError):
         return f"nothing came within {TIMEOUT_S:.0f} s"
     return _CLOSED if isinstance(error, ConnectionResetError | BrokenPipeError) else str(error)

@@ -6,9 +6,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from runtime.kafka_client import plain_token
 from tests.integration.broker.process import BrokerProcess
 from tests.integration.broker.raw import RawClient, request
+from wire.client import plain_token
 
 SECRET: Final = "cluster-test"
 SESSION_TIMEOUT_MS: Final = 2_000
