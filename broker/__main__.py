@@ -3,12 +3,14 @@
 import argparse
 import asyncio
 import sys
+from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from types import NoneType
+from typing import TYPE_CHECKING, Any, Final, get_args, get_origin, get_type_hints
 
 from broker.app import Broker
 from broker.cluster.membership import BrokerIdTaken, ForeignCluster
-from broker.config import PRODUCERS_PER_INSTANCE_MAX, BrokerConfig
+from broker.config import BrokerConfig
 from broker.log.errors import LogDirectoryUnusable, StorageFailed
 from broker.metadata.znodes import ZnodeDamaged
 from broker.monitoring.readiness import unready
@@ -33,9 +35,21 @@ _START_FAILURES: Final = (
     ZnodeDamaged,
 )
 
+_IN_OTHER_WORDS: Final = frozenset(
+    {"listen_host", "listen_port", "advertised_host", "advertised_port", "control_url", "secret"}
+)
+_DEFAULTS: Final = {
+    field.name: field.default
+    for field in fields(BrokerConfig)
+    if field.default is not MISSING and field.name not in _IN_OTHER_WORDS
+}
+_SETTINGS: Final = {name: of for name, of in get_type_hints(BrokerConfig).items() if name in _DEFAULTS}
+"""Each is an option of its name; `BrokerConfig` says what it means."""
+
 
 def _arguments(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m broker", description="Portico's built-in Kafka broker")
+    about = "Portico's built-in Kafka broker; broker/config.py says what its settings mean"
+    parser = argparse.ArgumentParser(prog="python -m broker", description=about)
     parser.add_argument("--node-id", type=int, default=1)
     parser.add_argument("--cluster-id", default="portico")
     parser.add_argument("--data-dir", type=Path, required=True, help="everything the broker keeps")
@@ -45,37 +59,19 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--secret-file", type=Path, help="the deployment's secret")
     parser.add_argument("--run-file", type=Path, help="written when the broker serves")
     parser.add_argument("--metrics", metavar="HOST:PORT", help="serve Prometheus metrics")
-    parser.add_argument("--flush-interval-ms", type=int, default=1_000)
-    parser.add_argument("--retention-check-interval-ms", type=int, default=30_000)
-    parser.add_argument("--checkpoint-interval-ms", type=int, default=5_000)
-    parser.add_argument("--report-period-ms", type=int, default=1_000)
-    parser.add_argument("--request-memory-bytes", type=int, default=256 * 1024 * 1024)
-    parser.add_argument("--frame-progress-timeout-ms", type=int, default=30_000)
-    parser.add_argument("--connections-max-idle-ms", type=int, default=600_000)
-    parser.add_argument(
-        "--producers-per-instance-max", type=int, default=PRODUCERS_PER_INSTANCE_MAX, metavar="N",
-        help="producers of one instance that are remembered, once per partition",
-    )  # fmt: skip
-    parser.add_argument("--default-partitions", type=int, default=1)
     parser.add_argument("--log-json", action="store_true", default=None)
-    _add_cluster_arguments(parser)
+    for name, of in _SETTINGS.items():
+        parser.add_argument(f"--{name.replace('_', '-')}", **_option(of), default=_DEFAULTS[name])
     return parser.parse_args(arguments)
 
 
-def _add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
-    """Kafka's names."""
-    parser.add_argument("--zookeeper", metavar="HOST:PORT[/CHROOT]", help="without it: a cluster of one")
-    parser.add_argument("--session-timeout-ms", type=int, default=6_000)
-    parser.add_argument("--rack")
-    parser.add_argument("--log-dirs", type=Path, nargs="+", default=[], help="default: DATA_DIR/logs")
-    parser.add_argument("--default-replication-factor", type=int)
-    parser.add_argument("--min-insync-replicas", type=int)
-    parser.add_argument("--replica-lag-time-max-ms", type=int, default=10_000)
-    parser.add_argument("--unclean-leader-election-enable", action="store_true")
-    parser.add_argument("--delete-topic-enable", action=argparse.BooleanOptionalAction, default=True)
-    parser.add_argument("--auto-leader-rebalance-enable", action=argparse.BooleanOptionalAction, default=True)
-    parser.add_argument("--leader-imbalance-check-interval-seconds", type=int, default=300)
-    parser.add_argument("--leader-imbalance-per-broker-percentage", type=int, default=10)
+def _option(of: Any) -> dict[str, Any]:
+    """How a setting of a type is read."""
+    if of is bool:
+        return {"action": argparse.BooleanOptionalAction}
+    if get_origin(of) is tuple:
+        return {"type": get_args(of)[0], "nargs": "+"}
+    return {"type": next(part for part in (*get_args(of), of) if part is not NoneType)}
 
 
 def _config(options: argparse.Namespace) -> BrokerConfig:
@@ -85,6 +81,7 @@ def _config(options: argparse.Namespace) -> BrokerConfig:
         advertised = (None, None) if options.advertised is None else parse_host_port(options.advertised)
     except ValueError as error:
         raise SystemExit(str(error)) from error
+    settings = {name: getattr(options, name) for name in _SETTINGS}
     config = BrokerConfig(
         node_id=options.node_id,
         cluster_id=options.cluster_id,
@@ -95,27 +92,7 @@ def _config(options: argparse.Namespace) -> BrokerConfig:
         advertised_port=advertised[1],
         control_url=options.control,
         secret=process.read_secret(options.secret_file),
-        request_memory_bytes=options.request_memory_bytes,
-        flush_interval_ms=options.flush_interval_ms,
-        retention_check_interval_ms=options.retention_check_interval_ms,
-        checkpoint_interval_ms=options.checkpoint_interval_ms,
-        report_period_ms=options.report_period_ms,
-        frame_progress_timeout_ms=options.frame_progress_timeout_ms,
-        connections_max_idle_ms=options.connections_max_idle_ms,
-        default_partitions=options.default_partitions,
-        producers_per_instance_max=options.producers_per_instance_max,
-        zookeeper=options.zookeeper,
-        session_timeout_ms=options.session_timeout_ms,
-        rack=options.rack,
-        log_dirs=tuple(options.log_dirs),
-        default_replication_factor=options.default_replication_factor,
-        min_insync_replicas=options.min_insync_replicas,
-        replica_lag_time_max_ms=options.replica_lag_time_max_ms,
-        unclean_leader_election_enable=options.unclean_leader_election_enable,
-        delete_topic_enable=options.delete_topic_enable,
-        auto_leader_rebalance_enable=options.auto_leader_rebalance_enable,
-        leader_imbalance_check_interval_seconds=options.leader_imbalance_check_interval_seconds,
-        leader_imbalance_per_broker_percentage=options.leader_imbalance_per_broker_percentage,
+        **settings | {"log_dirs": tuple(settings["log_dirs"])},
     )
     faults = config.faults()
     if faults:

@@ -5,8 +5,6 @@ from pathlib import Path
 from typing import Final
 
 MIB: Final = 1024 * 1024
-PRODUCERS_PER_INSTANCE_MAX: Final = 20_000
-"""About a kilobyte each at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +103,9 @@ class BrokerConfig:
     partitions_max: int = 20_000
     """Replicas on one broker; more are refused with POLICY_VIOLATION. Each costs file descriptors."""
 
-    producers_per_instance_max: int = PRODUCERS_PER_INSTANCE_MAX
+    producers_per_instance_max: int = 20_000
     """Idempotent and transactional producers of one instance that this broker remembers, each once per
-    partition that it writes to. Beyond it those idle for longest are forgotten before they expire."""
+    partition that it writes to (about a kilobyte). Beyond it those idle for longest are forgotten early."""
 
     default_replication_factor: int | None = None
     """For CreateTopics with -1; None: three, or as many as there are brokers if there are fewer."""

@@ -207,6 +207,11 @@ def applied(name: str, value: str | None, limits: Limits, *, is_own: bool) -> st
     return value
 
 
+def default_min_insync_replicas(replicas: int) -> int:
+    """`min.insync.replicas` where nobody says: with three replicas one may be lost without losing writes."""
+    return 2 if replicas >= 3 else 1
+
+
 def default_segment_bytes(capacity_bytes: int) -> int:
     """`segment.bytes` when the creator names none: DeleteRecords and retention free whole segments."""
     assert capacity_bytes >= 0, capacity_bytes

@@ -5,13 +5,15 @@ import re
 from decimal import Decimal
 from typing import Final
 
+MB: Final = 10**6
+GB: Final = 10**9
 _FACTORS: Final = {
     "": 1,
     "B": 1,
     "kB": 10**3,
     "KB": 10**3,
-    "MB": 10**6,
-    "GB": 10**9,
+    "MB": MB,
+    "GB": GB,
     "TB": 10**12,
     "KiB": 2**10,
     "MiB": 2**20,
@@ -52,7 +54,7 @@ def format_cpu(us_per_s: int) -> str:
 def format_bytes(count: int, *, rate: bool = False) -> str:
     """A size people read, three significant digits, decimal units: `12.5 MB/s`."""
     suffix = "/s" if rate else ""
-    for unit, factor in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+    for unit, factor in (("TB", 10**12), ("GB", GB), ("MB", MB), ("kB", 10**3)):
         if abs(count) >= factor:
             value = count / factor
             digits = f"{value:.3g}" if abs(value) < _FOUR_DIGITS_FROM else f"{value:.0f}"

@@ -16,7 +16,12 @@ from broker.configs.topic_configs import (
 )
 from broker.log.config import LogConfig
 from contracts.specs import Limits
-from contracts.topic_policy import MAX_MESSAGE_BYTES, applied_message_bytes, applied_retention_ms
+from contracts.topic_policy import (
+    MAX_MESSAGE_BYTES,
+    applied_message_bytes,
+    applied_retention_ms,
+    default_min_insync_replicas,
+)
 
 _SYNONYMS: Final = {
     "cleanup.policy": "log.cleanup.policy",
@@ -124,8 +129,3 @@ class ConfigLayers(NamedTuple):
 
 
 _LOG: Final = LogConfig()
-
-
-def default_min_insync_replicas(replicas: int) -> int:
-    """Where nobody says: with three replicas one may be lost without losing writes or writability."""
-    return 2 if replicas >= 3 else 1

@@ -21,6 +21,7 @@ from broker.replication.host import IsrChange, Joining, NotLeader, PartitionHost
 from broker.replication.remote import UNKNOWN_OFFSET, FollowerLink, RemoteReplica
 from contracts.cluster import NO_LEADER, LeaderAndIsrPartitionState
 from contracts.names import owner_of
+from contracts.topic_policy import default_min_insync_replicas
 from wire.batch import WritableBuffer
 
 Committed = Callable[[ErrorCode], None]
@@ -177,7 +178,7 @@ class Partition:
     def reconfigured(self) -> None:
         """The log's settings or the replicas have changed."""
         replicas = len(self.replicas)
-        asked = self.log.config.min_insync_replicas or (2 if replicas >= 3 else 1)
+        asked = self.log.config.min_insync_replicas or default_min_insync_replicas(replicas)
         self.min_isr = max(1, min(asked, replicas))
 
     # -- appending ---------------------------------------------------------------------------------------

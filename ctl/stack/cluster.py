@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from contracts.topic_policy import default_min_insync_replicas
 from ctl.stack.layout import Layout
 from runtime.config import ConfigFault, Resolved
 from runtime.process import write_json
@@ -51,7 +52,9 @@ def settle(values: Mapping[str, Resolved], kept: Cluster | None) -> dict[str, Re
         settled["replication_factor"] = Resolved(min(_REPLICATION_FACTOR_MAX, brokers), "from brokers")
     factor = settled["replication_factor"].value
     if values["min_insync_replicas"].value is None:
-        settled["min_insync_replicas"] = Resolved(2 if factor >= 3 else 1, "from replication_factor")
+        settled["min_insync_replicas"] = Resolved(
+            default_min_insync_replicas(factor), "from replication_factor"
+        )
     faults = _faults(settled, kept)
     if faults:
         raise ConfigFault(faults)

@@ -6,6 +6,7 @@ in integers: the gates of the rule are exact, and a share never rounds up, so su
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from contracts.quota_view import Rule
 from master.quota.demand import Demand
@@ -43,9 +44,17 @@ def proportions_of(purchased: int, demands: Sequence[Demand]) -> tuple[int, ...]
     return tuple(purchased * demand.rate_per_s // total for demand in demands)
 
 
+GATE_PERCENT: Final = 80
+
+
+def reaches_gate(part: int, whole: int) -> bool:
+    """part >= 0.8 * whole, exactly: with floats a broker that is precisely at its gate is misjudged."""
+    return 100 * part >= GATE_PERCENT * whole
+
+
 def is_below_gate(purchased: int, demand: Demand, weights_total: int) -> bool:
-    """r_i < 0.8 * F_i, exactly: with floats a broker that is precisely at its gate is misjudged."""
-    return 10 * demand.rate_per_s * weights_total < 8 * purchased * demand.weight
+    """r_i < 0.8 * F_i."""
+    return not reaches_gate(demand.rate_per_s * weights_total, purchased * demand.weight)
 
 
 def seed(purchased: int, demands: Sequence[Demand]) -> Decision:
@@ -58,7 +67,7 @@ def seed(purchased: int, demands: Sequence[Demand]) -> Decision:
         return Decision(Rule.BELOW_GATE, shares, proportions, shares)
     rates = [demand.rate_per_s for demand in demands]
     busiest = max(rates)
-    if 10 * min(rates) >= 8 * busiest:
+    if reaches_gate(min(rates), busiest):
         return Decision(Rule.RATIO_MET, shares, proportions, proportions)
     p_max = max(proportions)
     # For the busiest this is P itself, which is Pmax.

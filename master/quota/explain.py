@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from contracts.quota import Direction
 from contracts.quota_view import Rule
 from contracts.units import format_bytes, format_cpu
-from master.quota.allocation import SharedOut
+from master.quota.allocation import GATE_PERCENT, SharedOut, reaches_gate
 from master.quota.cpu_decision import CpuDecision
 from master.quota.decision import InstanceDecision, side_of
 
@@ -79,7 +79,7 @@ def _sentence(case: _Case) -> str:
     if result.rule is Rule.STATIC:
         return f"Policy static: every {noun} gets its share F."
     if result.rule is Rule.BELOW_GATE:
-        return f"Every {noun} is below 80 % of its share F: q = F."
+        return f"Every {noun} is below {GATE_PERCENT} % of its share F: q = F."
     if result.rule is Rule.ROOM:
         used = case.text(sum(case.rates[i] for i in case.active))
         return (
@@ -97,19 +97,20 @@ def _sentence(case: _Case) -> str:
 
 def _in_proportion(case: _Case) -> str:
     result, rates, active = case.shared.decision, case.rates, case.active
-    at_gate = [i for i in active if 10 * rates[i] >= 8 * result.shares[i]] or active
+    at_gate = [i for i in active if reaches_gate(rates[i], result.shares[i])] or active
     first = max(at_gate, key=lambda i: rates[i])
     gate = (
         f"{case.noun.capitalize()} {case.names[first]} {case.uses} {case.text(rates[first])}, "
-        f"80 % or more of its share F of {case.text(result.shares[first])};"
+        f"{GATE_PERCENT} % or more of its share F of {case.text(result.shares[first])};"
     )
     used = [rates[i] for i in active] + [0] * case.has_idle
     slowest, busiest = min(used), max(used)
     ratio = slowest / busiest if busiest else 1.0
+    found = f"{gate} Pmin / Pmax = {ratio:.3g}"
     if result.rule is Rule.RATIO_MET:
-        return f"{gate} Pmin / Pmax = {ratio:.3g} is at least 0.8: q = P, in proportion to traffic."
+        return f"{found} is at least {GATE_PERCENT / 100:g}: q = P, in proportion to traffic."
     return (
-        f"{gate} Pmin / Pmax = {ratio:.3g} is below 0.8: the busiest gets P, "
+        f"{found} is below {GATE_PERCENT / 100:g}: the busiest gets P, "
         "the others P + 0.1 Pmax, at most Pmax, so that they can show that they want more."
     )
 

@@ -12,7 +12,7 @@ from contracts.quota_view import (
     PointFlow,
     QuotaView,
 )
-from master.quota.allocation import SharedOut, is_below_gate
+from master.quota.allocation import SharedOut, is_below_gate, reaches_gate
 from master.quota.cpu_decision import CpuDecision
 from master.quota.decision import InstanceDecision, side_of
 from master.quota.demand import Demand
@@ -64,7 +64,7 @@ def cpu_view(decision: CpuDecision, epoch_of: EpochOf, report_age_ms: Callable[[
     points = []
     for index, entry in enumerate(decision.entries):
         share, rate = decision.shared.decision.shares[index], entry.flow.rate_per_s or 0
-        below = decision.silent[index] or 10 * rate < 8 * share
+        below = decision.silent[index] or not reaches_gate(rate, share)
         points.append(
             CpuPoint(
                 point=entry.point,

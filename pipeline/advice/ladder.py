@@ -3,20 +3,20 @@
 from bisect import bisect_left
 from typing import Final
 
-_MB: Final = 10**6
-_GB: Final = 10**9
+from contracts.units import GB, MB
+
 RATES_BYTES_PER_S: Final = (
-    *(100_000, 200_000, 500_000, _MB, 2 * _MB, 5 * _MB, 10 * _MB),
-    *range(20 * _MB, 1_600 * _MB + 1, 20 * _MB),
+    *(100_000, 200_000, 500_000, MB, 2 * MB, 5 * MB, 10 * MB),
+    *range(20 * MB, 1_600 * MB + 1, 20 * MB),
 )
 """Above these in steps of 200 MB/s. The first is the smallest rate an instance may have."""
 CAPACITIES_BYTES: Final = (
-    *(_GB, 2 * _GB, 5 * _GB, 10 * _GB, 20 * _GB, 50 * _GB),
-    *range(100 * _GB, 1_000 * _GB + 1, 100 * _GB),
+    *(GB, 2 * GB, 5 * GB, 10 * GB, 20 * GB, 50 * GB),
+    *range(100 * GB, 1_000 * GB + 1, 100 * GB),
 )
 """Above these in steps of 500 GB."""
-_RATE_STEP: Final = 200 * _MB
-_CAPACITY_STEP: Final = 500 * _GB
+_RATE_STEP: Final = 200 * MB
+_CAPACITY_STEP: Final = 500 * GB
 
 
 def with_headroom(need: int) -> int:

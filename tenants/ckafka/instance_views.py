@@ -8,14 +8,13 @@ from typing import Any, Final
 from contracts.names import owner_of
 from contracts.quota_view import QuotaView
 from contracts.specs import Limits
+from contracts.units import GB, MB
 from tenants.ckafka.request.params import ckafka_id_of
 from tenants.console import Console
 from tenants.rules.errors import Unavailable
 from tenants.rules.lifecycle import State
 from tenants.rules.model import Instance
 
-MB: Final = 1_000_000
-GB: Final = 1_000_000_000
 MINUTE_MS: Final = 60_000
 ZONE_ID: Final = 1
 """The one zone of the one region: which broker holds what is the cluster's business."""

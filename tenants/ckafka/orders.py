@@ -5,9 +5,10 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
+from contracts.units import GB, MB
 from tenants.ckafka.action import Action, Call
 from tenants.ckafka.found import instance_of
-from tenants.ckafka.instance_views import GB, MB, limits_of
+from tenants.ckafka.instance_views import limits_of
 from tenants.ckafka.request.errors import wrong_value
 from tenants.ckafka.request.params import Params, Positive, Text, ckafka_id_of
 from tenants.ckafka.tasks import done

@@ -3,9 +3,9 @@
 from broker.configs.config_layers import (
     BROKER_DEFINITIONS,
     ConfigLayers,
-    default_min_insync_replicas,
 )
 from broker.configs.topic_configs import DEFINITIONS, ConfigSource
+from contracts.topic_policy import default_min_insync_replicas
 
 _NOTHING = ConfigLayers({}, {}, {})
 
