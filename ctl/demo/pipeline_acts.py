@@ -131,9 +131,9 @@ def load(demo: Demo) -> Seen:
 
 def decode(demo: Demo) -> Seen:
     """Bytes become columns; what does not parse is kept for another try."""
-    from pipeline.lake.decode import OnError
-    from pipeline.lake.decode import decode as decode_job
-    from pipeline.lake.decode_schema import read_schema
+    from pipeline.lake.decode.job import OnError
+    from pipeline.lake.decode.job import decode as decode_job
+    from pipeline.lake.decode.schema import read_schema
     from pipeline.lake.tables import lake_tables
 
     assert demo.truth is not None

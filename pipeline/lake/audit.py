@@ -40,7 +40,7 @@ from pipeline.lake.backfill import BackfillDocument
 from pipeline.lake.backfill_read import read_pieces
 from pipeline.lake.compact_log import commit, removal
 from pipeline.lake.compact_plan import EXPIRED_APP, DataFile
-from pipeline.lake.decode_source import file_path, log_files, slices_of
+from pipeline.lake.decode.source import file_path, log_files, slices_of
 from pipeline.lake.tables import LakeTable
 from pipeline.layout import PipelineLayout
 from pipeline.progress import Progress

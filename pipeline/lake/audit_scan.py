@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from pipeline.lake.audit_runs import Runs, runs_of
-from pipeline.lake.decode_source import Slice, bundles
+from pipeline.lake.decode.source import Slice, bundles
 
 NO_HOUR: Final = -1
 """The label of rows without a usable time."""

@@ -20,7 +20,7 @@ from pipeline.ingest.offsets import SourceOffsets, Topic
 from pipeline.ingest.ranges import Bounds, PartitionRange, take, total_offsets, without
 from pipeline.ingest.staging import StagedFile, stage, staging_area
 from pipeline.lake.backfill_read import read_pieces
-from pipeline.lake.decode_source import file_path, log_files
+from pipeline.lake.decode.source import file_path, log_files
 from pipeline.lake.rows import Destination, lake_rows
 from pipeline.lake.tables import LakeTable
 from pipeline.layout import PipelineLayout

@@ -33,7 +33,7 @@ from pipeline.lake.compact_plan import (
     plan_bins,
     small_share,
 )
-from pipeline.lake.decode_source import file_path, log_files
+from pipeline.lake.decode.source import file_path, log_files
 from pipeline.layout import PipelineLayout
 from pipeline.progress import Progress
 

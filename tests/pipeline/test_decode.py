@@ -18,10 +18,10 @@ from pyspark.sql import SparkSession
 
 from pipeline.errors import PipelineError
 from pipeline.lake.compact import compact
-from pipeline.lake.decode import DecodeResult, OnError, decode
-from pipeline.lake.decode_redrive import open_letters, redrive
-from pipeline.lake.decode_schema import RecordSchema, read_schema
-from pipeline.lake.decode_tables import DEAD_KIND, DECODED_KIND, DecodeTables
+from pipeline.lake.decode.job import DecodeResult, OnError, decode
+from pipeline.lake.decode.redrive import open_letters, redrive
+from pipeline.lake.decode.schema import RecordSchema, read_schema
+from pipeline.lake.decode.target_tables import DEAD_KIND, DECODED_KIND, DecodeTables
 from pipeline.lake.tables import LakeTable
 from pipeline.layout import PipelineLayout
 from pipeline.progress import Silent
@@ -236,9 +236,9 @@ def test_compacted_tables_are_decoded_no_second_time(decoding: Decoding) -> None
 _KILLED_JOB = """
 import sys
 from pathlib import Path
-from pipeline.lake.decode import OnError, decode
-from pipeline.lake.decode_redrive import redrive
-from pipeline.lake.decode_schema import read_schema
+from pipeline.lake.decode.job import OnError, decode
+from pipeline.lake.decode.redrive import redrive
+from pipeline.lake.decode.schema import read_schema
 from pipeline.lake.tables import lake_tables
 from pipeline.layout import PipelineLayout
 from pipeline.progress import Silent

@@ -17,8 +17,8 @@ from ctl.pipeline.run import JobRun, TenantJob
 from pipeline.lake.compact_plan import RETENTION_H_MIN
 
 if TYPE_CHECKING:
-    from pipeline.lake.decode import DecodeResult
-    from pipeline.lake.decode_schema import RecordSchema
+    from pipeline.lake.decode.job import DecodeResult
+    from pipeline.lake.decode.schema import RecordSchema
     from pipeline.lake.tables import LakeTable
     from pipeline.progress import Progress
 
@@ -78,8 +78,8 @@ def decode(
     if on_error not in _ON_ERROR:
         raise usage(f"--on-error is dlq, drop or pause, not '{on_error}'")
     with start_job("decode", f"{instance} {topic}") as run:
-        from pipeline.lake.decode import OnError
-        from pipeline.lake.decode import decode as decode_table
+        from pipeline.lake.decode.job import OnError
+        from pipeline.lake.decode.job import decode as decode_table
 
         found = _schema(schema)
         results = [
@@ -105,7 +105,7 @@ def redrive(
 ) -> Answer:
     """Decode a topic's dead letters again; those that parse now move to the decoded table."""
     with start_job("redrive", f"{instance} {topic}") as run:
-        from pipeline.lake.decode_redrive import redrive as redrive_table
+        from pipeline.lake.decode.redrive import redrive as redrive_table
 
         found = _schema(schema)
         results = [
@@ -238,7 +238,7 @@ def _subject(instance: str, topics: Sequence[str] | None) -> str:
 
 
 def _schema(path: Path) -> "RecordSchema":
-    from pipeline.lake.decode_schema import read_schema
+    from pipeline.lake.decode.schema import read_schema
 
     try:
         text = path.read_bytes()

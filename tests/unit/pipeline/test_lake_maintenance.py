@@ -18,7 +18,7 @@ from pipeline.lake.backfill import clip
 from pipeline.lake.backfill_read import Piece, around
 from pipeline.lake.compact_log import ConflictError, commit, conflict, removal
 from pipeline.lake.compact_plan import Bin, DataFile, commits_of, expired, expiry, plan_bins, small_share
-from pipeline.lake.decode_plan import (
+from pipeline.lake.decode.steps import (
     BACKFILLS,
     DROPPED,
     LOADS,

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.errors import PipelineError
-from pipeline.lake.decode_columns import fields_of, new_columns, spark_fields
-from pipeline.lake.decode_schema import RecordSchema, check_change, read_schema, schema_of
-from pipeline.lake.decode_types import Field, FieldType, parse_fields
+from pipeline.lake.decode.columns import fields_of, new_columns, spark_fields
+from pipeline.lake.decode.field_types import Field, FieldType, parse_fields
+from pipeline.lake.decode.schema import RecordSchema, check_change, read_schema, schema_of
 
 _NAMES = st.text("abcXYZ09-_.$ü`", min_size=1, max_size=6).filter(lambda name: not name.startswith("_"))
 

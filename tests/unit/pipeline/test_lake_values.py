@@ -10,9 +10,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pipeline.lake import decode_values as values
-from pipeline.lake.decode_schema import RecordSchema, read_schema
-from pipeline.lake.decode_values import DecodedBatch, Fault, ValueDecoder
+from pipeline.lake.decode import values
+from pipeline.lake.decode.schema import RecordSchema, read_schema
+from pipeline.lake.decode.values import DecodedBatch, Fault, ValueDecoder
 
 
 def schema(fields: str, form: str = "json") -> RecordSchema:

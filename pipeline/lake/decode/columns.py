@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from pipeline.lake.decode_types import Field, FieldType, quoted
+from pipeline.lake.decode.field_types import Field, FieldType, quoted
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)

@@ -16,11 +16,11 @@ from pyspark.sql import functions as F  # noqa: N812
 from pipeline.errors import PipelineError
 from pipeline.ingest.ranges import PartitionRange
 from pipeline.ingest.staging import StagedFile, stage, staging_area
-from pipeline.lake.decode import DecodeResult, Outcome, run_tasks
-from pipeline.lake.decode_plan import REDRIVEN
-from pipeline.lake.decode_schema import RecordSchema
-from pipeline.lake.decode_source import OfLetters, log_files, slices_of
-from pipeline.lake.decode_tables import (
+from pipeline.lake.decode.job import DecodeResult, Outcome, run_tasks
+from pipeline.lake.decode.schema import RecordSchema
+from pipeline.lake.decode.source import OfLetters, log_files, slices_of
+from pipeline.lake.decode.steps import REDRIVEN
+from pipeline.lake.decode.target_tables import (
     DEAD_KIND,
     DECODED_KIND,
     JOB_REDRIVE,

@@ -2,7 +2,7 @@
 
 A step takes whole batches of the lake table. Its files are staged first, both kinds in one pass; then come
 the commits: dead letters, and with the decoded table's own the step has happened. A run that was killed
-between the two is put right by the next one, before anything else (`decode_plan.repair_of`).
+between the two is put right by the next one, before anything else (`steps.repair_of`).
 """
 
 from collections import Counter
@@ -16,17 +16,17 @@ from pyspark.sql import SparkSession
 
 from pipeline.errors import PipelineError
 from pipeline.ingest.staging import StagedFile, staged_file, staging_area
-from pipeline.lake.decode_files import lake_source
-from pipeline.lake.decode_plan import (
+from pipeline.lake.decode.lake_files import lake_source
+from pipeline.lake.decode.schema import RecordSchema
+from pipeline.lake.decode.source import OfBatches, Selection, Slice, bundles
+from pipeline.lake.decode.steps import (
     STEP_ROWS,
     BatchSpan,
     plan_steps,
     positions_after,
 )
-from pipeline.lake.decode_schema import RecordSchema
-from pipeline.lake.decode_source import OfBatches, Selection, Slice, bundles
-from pipeline.lake.decode_tables import JOB_DECODE, DecodeTables
-from pipeline.lake.decode_tasks import DEAD, DECODED, ERRORS, REPORT_DDL, UNKNOWN, TaskPlan, decode_task
+from pipeline.lake.decode.target_tables import JOB_DECODE, DecodeTables
+from pipeline.lake.decode.tasks import DEAD, DECODED, ERRORS, REPORT_DDL, UNKNOWN, TaskPlan, decode_task
 from pipeline.lake.tables import LakeTable
 from pipeline.layout import PipelineLayout
 from pipeline.progress import Progress

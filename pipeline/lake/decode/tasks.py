@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline.lake.decode_columns import arrow_type
-from pipeline.lake.decode_schema import RecordSchema
-from pipeline.lake.decode_source import Selection, Slice, read_bundle
-from pipeline.lake.decode_values import DecodedBatch, ValueDecoder
+from pipeline.lake.decode.columns import arrow_type
+from pipeline.lake.decode.schema import RecordSchema
+from pipeline.lake.decode.source import Selection, Slice, read_bundle
+from pipeline.lake.decode.values import DecodedBatch, ValueDecoder
 from pipeline.schema.decoded import DEAD_PARTITION, DECODED_PARTITION
 
 DECODED: Final = "decoded"

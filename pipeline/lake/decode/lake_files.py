@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 from deltalake import DeltaTable
 
-from pipeline.lake.decode_plan import spread
-from pipeline.lake.decode_source import Slice, log_files, slices_of
+from pipeline.lake.decode.source import Slice, log_files, slices_of
+from pipeline.lake.decode.steps import spread
 from pipeline.lake.tables import LakeTable
 from pipeline.schema.lake import LAKE_PARTITION_BY
 

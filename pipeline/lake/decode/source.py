@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from pipeline.errors import PipelineError
-from pipeline.lake.decode_plan import BatchSpan
+from pipeline.lake.decode.steps import BatchSpan
 
 _BATCH_ROWS: Final = 8192
 _COLUMNS: Final = ("partition", "offset", "timestamp", "key", "value", "headers")

@@ -15,9 +15,9 @@ from typing import Annotated, Any, Final, NamedTuple
 import msgspec
 import pyarrow as pa
 
-from pipeline.lake.decode_columns import arrow_column
-from pipeline.lake.decode_schema import RecordSchema, ValueFormat
-from pipeline.lake.decode_types import Field, FieldType
+from pipeline.lake.decode.columns import arrow_column
+from pipeline.lake.decode.field_types import Field, FieldType
+from pipeline.lake.decode.schema import RecordSchema, ValueFormat
 
 _TIMESTAMP_MS_MIN: Final = -62_135_596_800_000
 _TIMESTAMP_MS_MAX: Final = 253_402_300_799_999

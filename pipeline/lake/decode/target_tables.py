@@ -15,11 +15,11 @@ from pipeline.ingest.commits import BatchDocument, IngestTable, TableSpec
 from pipeline.ingest.lease import table_lease
 from pipeline.ingest.ranges import PartitionRange
 from pipeline.ingest.staging import StagedFile, stage
-from pipeline.lake.decode_columns import fields_of, new_columns, spark_fields
-from pipeline.lake.decode_files import row_count
-from pipeline.lake.decode_plan import APPLIED, DROPPED, REDRIVEN, SOURCE_ROWS, STREAMS, Repair, repair_of
-from pipeline.lake.decode_schema import RecordSchema, SchemaFile, check_change, check_columns, schema_of
-from pipeline.lake.decode_types import FieldType
+from pipeline.lake.decode.columns import fields_of, new_columns, spark_fields
+from pipeline.lake.decode.field_types import FieldType
+from pipeline.lake.decode.lake_files import row_count
+from pipeline.lake.decode.schema import RecordSchema, SchemaFile, check_change, check_columns, schema_of
+from pipeline.lake.decode.steps import APPLIED, DROPPED, REDRIVEN, SOURCE_ROWS, STREAMS, Repair, repair_of
 from pipeline.lake.tables import LakeTable
 from pipeline.layout import PipelineLayout
 from pipeline.schema.decoded import DEAD_LETTERS, DEAD_PARTITION, DECODED_PARTITION, KAFKA_COLUMNS
@@ -34,7 +34,7 @@ _SCHEMA_PROPERTY: Final = "portico.schema"
 
 
 class DecodeDocument(BatchDocument, frozen=True, kw_only=True, omit_defaults=True):
-    """What a commit says of a decode batch; `ranges` are `decode_plan`'s positions."""
+    """What a commit says of a decode batch; `ranges` are the positions of `steps`."""
 
     schema: SchemaFile
     errors: dict[str, int] = msgspec.field(default_factory=dict)

@@ -14,7 +14,7 @@ from typing import Annotated, Final, NamedTuple
 import msgspec
 
 from pipeline.errors import PipelineError
-from pipeline.lake.decode_types import Field, FieldType, parse_fields, quoted
+from pipeline.lake.decode.field_types import Field, FieldType, parse_fields, quoted
 
 RESERVED_PREFIX: Final = "_"
 _FILE_BYTES_MAX: Final = 1_000_000
