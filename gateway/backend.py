@@ -15,6 +15,7 @@ from kio.schema.errors import ErrorCode
 from kio.schema.metadata.v4 import MetadataRequest
 from kio.schema.metadata.v4.request import MetadataRequestTopic
 from kio.schema.types import TopicName
+from kio.static.protocol import Payload
 
 from contracts.names import physical_name, tenant_name
 from contracts.specs import BrokerAddress, ClusterSpec
@@ -131,7 +132,7 @@ class Backend:
             raise failure
         return _common(known)
 
-    async def call(self, node_id: int, request: Any) -> Any:
+    async def call(self, node_id: int, request: Payload) -> Any:
         """Ask one broker. Raises: KafkaUnavailable."""
         async with self._opening[node_id]:
             connection = await self._connection(node_id)
@@ -149,7 +150,7 @@ class Backend:
             self._connections[node_id] = connection
         return connection
 
-    async def ask_any(self, request: Any) -> Any:
+    async def ask_any(self, request: Payload) -> Any:
         """Ask whichever broker answers first in turn. Raises: KafkaUnavailable when none does."""
         failure = KafkaUnavailable("the cluster has no brokers")
         for broker in self.spec.brokers:
@@ -159,7 +160,7 @@ class Backend:
                 failure = error
         raise failure
 
-    async def _ask_as(self, instance_id: str, request: Any) -> Any:
+    async def _ask_as(self, instance_id: str, request: Payload) -> Any:
         """Ask for an instance, which pays for it and is told of nothing but its own: what others have would
         hold our loop. Where it may not log in, because it has all its connections, we ask for ourselves.
 
@@ -184,7 +185,7 @@ class Backend:
                 connection.close()
         return await self.ask_any(request)
 
-    async def ask_controller(self, request: Any) -> Any:
+    async def ask_controller(self, request: Payload) -> Any:
         """Ask the broker that is the cluster's controller. Raises: KafkaUnavailable."""
         about = await self.ask_any(MetadataRequest(topics=(), allow_auto_topic_creation=False))
         return await self.call(int(about.controller_id), request)

@@ -7,6 +7,8 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, TypeAlias
 
+from kio.static.protocol import Payload
+
 from contracts.charging import CHARGE_KEY, ChargeRequest
 from gateway.backend import Backend
 from gateway.causes import DisconnectCause
@@ -77,13 +79,13 @@ class Outside:
                     raise ConnectionStop(DisconnectCause.UPSTREAM_UNREACHABLE, str(error)) from error
             await asyncio.sleep(_RETRY_S)
 
-    async def ask_any(self, request: Any) -> Any:
+    async def ask_any(self, request: Payload) -> Any:
         """Ask whichever broker answers first. Raises: ConnectionStop, MalformedFrame."""
         with _reached():
             answer = await self._backend.ask_any(rewrite_request(request, self._served.scope))
         return rewrite_response(answer, self._served.scope, self._served.view)
 
-    async def ask_controller(self, request: Any) -> Any:
+    async def ask_controller(self, request: Payload) -> Any:
         """Ask the cluster's controller. Raises: ConnectionStop, MalformedFrame."""
         with _reached():
             answer = await self._backend.ask_controller(rewrite_request(request, self._served.scope))

@@ -4,11 +4,12 @@ A topic without a list inherits the instance's, which was checked at accept; one
 Requests go up without the refused topics, and replies get the refused ones added.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from kio.schema.errors import ErrorCode
+from kio.static.protocol import Entity, Payload
 
 from gateway.session.call import Call
 from wire.build import build, entry_class, known_to, names_of
@@ -65,8 +66,8 @@ def with_refused(call: Call, response: Any) -> Any:
 
 
 def refused_topics(
-    response_class: Any, asked: Iterable[Any], known: dict[str, Any] = _REFUSED
-) -> tuple[Any, ...]:
+    response_class: type[Payload], asked: Iterable[Entity], known: Mapping[str, object] = _REFUSED
+) -> tuple[Entity, ...]:
     """Entries for a response's `topics` that answer every partition asked for with the same thing."""
     topic_class = entry_class(response_class, "topics")
     partition_class = entry_class(topic_class, "partitions")

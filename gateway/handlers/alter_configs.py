@@ -7,9 +7,10 @@ Deliberately not done: checking the outcome of APPEND and SUBTRACT here; the bac
 """
 
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from kio.schema.errors import ErrorCode
+from kio.static.primitive import i8
 
 from contracts.topic_policy import (
     LIST_KEYS,
@@ -24,6 +25,9 @@ from gateway.session.call import Answer, Call, Forward, Outcome
 from gateway.topic_access import REFUSED_TEXT
 from wire.api_table import ApiKey
 from wire.build import with_entries
+from wire.messages import AlterConfigsResponse, IncrementalAlterConfigsRequest
+from wire.messages import IncrementalAlterConfigsRequestAlterableConfig as AlterableConfig
+from wire.messages import IncrementalAlterConfigsRequestAlterConfigsResource as AlterConfigsResource
 
 _SET: Final = 0
 _DELETE: Final = 1
@@ -31,10 +35,10 @@ _APPEND: Final = 2
 _SUBTRACT: Final = 3
 
 
-def on_request(call: Call, request: Any) -> Outcome:
+def on_request(call: Call, request: IncrementalAlterConfigsRequest) -> Outcome:
     """Refuse per resource, pass on the rest."""
-    accepted: list[Any] = []
-    refused: list[dict[str, Any]] = []
+    accepted: list[AlterConfigsResource] = []
+    refused: list[dict[str, object]] = []
     for resource in request.resources:
         fault = _fault(call, resource)
         if fault is None:
@@ -54,7 +58,7 @@ def on_request(call: Call, request: Any) -> Outcome:
     return Forward(replace(request, resources=tuple(accepted)))
 
 
-def _fault(call: Call, resource: Any) -> tuple[ErrorCode, str] | None:
+def _fault(call: Call, resource: AlterConfigsResource) -> tuple[ErrorCode, str] | None:
     if resource.resource_type == BROKER:
         return ErrorCode.cluster_authorization_failed, READ_ONLY_BROKER
     if resource.resource_type != TOPIC:
@@ -68,7 +72,7 @@ def _fault(call: Call, resource: Any) -> tuple[ErrorCode, str] | None:
     return None
 
 
-def _config_fault(call: Call, config: Any) -> str | None:
+def _config_fault(call: Call, config: AlterableConfig) -> str | None:
     operation = getattr(config, "config_operation", _SET)
     limits = call.spec.limits
     if operation == _DELETE:
@@ -80,19 +84,19 @@ def _config_fault(call: Call, config: Any) -> str | None:
     return check(config.name, config.value, limits)
 
 
-def _as_stored(config: Any) -> Any:
+def _as_stored(config: AlterableConfig) -> AlterableConfig:
     if getattr(config, "config_operation", _SET) != _SET:
         return config
-    return replace(config, value=stored_value(config.name, config.value))
+    return replace(config, value=config.value and stored_value(config.name, config.value))
 
 
-def _with_defaults(call: Call, resource: Any) -> Any:
+def _with_defaults(call: Call, resource: AlterConfigsResource) -> AlterConfigsResource:
     kept = tuple(_as_stored(config) for config in resource.configs if config.name not in NOT_KEPT_KEYS)
     resource = replace(resource, configs=kept)
     defaults = creation_defaults(call.spec.capacity_bytes)
     if call.api_key == ApiKey.INCREMENTAL_ALTER_CONFIGS:
         configs = tuple(
-            replace(config, config_operation=_SET, value=defaults[config.name])
+            replace(config, config_operation=i8(_SET), value=defaults[config.name])
             if config.config_operation == _DELETE and config.name in defaults
             else config
             for config in resource.configs
@@ -103,6 +107,6 @@ def _with_defaults(call: Call, resource: Any) -> Any:
     return with_entries(resource, "configs", added)
 
 
-def on_response(call: Call, response: Any) -> Any:
+def on_response(call: Call, response: AlterConfigsResponse) -> AlterConfigsResponse:
     """Add the refused resources."""
     return with_entries(response, "responses", call.exchange.notes)

@@ -7,7 +7,7 @@ Deliberately not done: feature flags; there are none of ours.
 
 import re
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 
@@ -17,6 +17,7 @@ from gateway.session.deps import AsksVersions
 from gateway.session.surroundings import VersionsKey
 from wire.api_table import ApiKey, VersionRange
 from wire.codec import decode, encode, parse_request_header, request_class
+from wire.messages import ApiVersionsRequest
 
 _API_VERSIONS: Final = int(ApiKey.API_VERSIONS)
 _NAMED_SOFTWARE: Final = 3
@@ -79,13 +80,13 @@ def _request_fault(call: Call, frame: memoryview) -> bool:
     return not _names_software(request)
 
 
-def _names_software(request: Any) -> bool:
+def _names_software(request: ApiVersionsRequest) -> bool:
     """Kafka's rule for the names that clients give themselves (KIP-511)."""
     names = (request.client_software_name, request.client_software_version)
     return all(_SOFTWARE.match(name) for name in names)
 
 
-def on_request(call: Call, request: Any) -> Answer | Later:
+def on_request(call: Call, request: ApiVersionsRequest) -> Answer | Later:
     """Answer at once when the backend has been asked before, else after asking it."""
     if call.api_version >= _NAMED_SOFTWARE and not _names_software(request):
         return call.answer(error_code=ErrorCode.invalid_request)

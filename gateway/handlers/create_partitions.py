@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
@@ -11,6 +11,7 @@ from gateway.session.call import Answer, Call, Later
 from gateway.session.deps import ChangesPartitions
 from gateway.topic_access import REFUSED_TEXT
 from wire.build import with_entries
+from wire.messages import CreatePartitionsRequest, CreatePartitionsTopic
 
 
 class _Refusal(NamedTuple):
@@ -19,16 +20,16 @@ class _Refusal(NamedTuple):
     error_message: str
 
 
-def on_request(call: Call, request: Any) -> Later:
+def on_request(call: Call, request: CreatePartitionsRequest) -> Later:
     """The limit needs the counts of now."""
     return Later(partial(_grown, call, request))
 
 
-async def _grown(call: Call, request: Any, deps: ChangesPartitions) -> Answer:
+async def _grown(call: Call, request: CreatePartitionsRequest, deps: ChangesPartitions) -> Answer:
     async with deps.changing_partitions():
         counts = await deps.partition_counts()
         present = sum(counts.values())
-        accepted: list[Any] = []
+        accepted: list[CreatePartitionsTopic] = []
         refusals: list[_Refusal] = []
         for topic in request.topics:
             refusal = _refusal(call, topic, counts, present)
@@ -44,7 +45,9 @@ async def _grown(call: Call, request: Any, deps: ChangesPartitions) -> Answer:
         return Answer(with_entries(response, "results", [refusal._asdict() for refusal in refusals]))
 
 
-def _refusal(call: Call, topic: Any, counts: dict[str, int], present: int) -> _Refusal | None:
+def _refusal(
+    call: Call, topic: CreatePartitionsTopic, counts: dict[str, int], present: int
+) -> _Refusal | None:
     if call.refuses_topic(topic.name):
         return _Refusal(topic.name, ErrorCode.topic_authorization_failed, REFUSED_TEXT)
     if topic.assignments:

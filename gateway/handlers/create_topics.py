@@ -9,9 +9,10 @@ the operator's.
 
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from kio.schema.errors import ErrorCode
+from kio.static.protocol import Payload
 
 from contracts.names import topic_name_fault
 from contracts.topic_policy import (
@@ -27,10 +28,12 @@ from gateway.session.call import Answer, Call, Later
 from gateway.session.deps import ChangesPartitions
 from gateway.topic_access import REFUSED_TEXT
 from wire.build import with_entries
+from wire.messages import CreatableTopic, CreatableTopicConfigs, CreateTopicsRequest, CreateTopicsResponse
 
 _SHOWS_CONFIGS: Final = 5
 _TOPIC_SOURCE: Final = 1
 """config_source of what is set on the topic itself."""
+_Configs: TypeAlias = "tuple[CreatableTopicConfigs, ...] | None"
 
 
 class _Refusal(NamedTuple):
@@ -39,10 +42,10 @@ class _Refusal(NamedTuple):
     error_message: str
 
 
-def on_request(call: Call, request: Any) -> Answer | Later:
+def on_request(call: Call, request: CreateTopicsRequest) -> Answer | Later:
     """Check every topic; when any is left, count partitions first."""
     refusals: list[_Refusal] = []
-    accepted: list[Any] = []
+    accepted: list[CreatableTopic] = []
     for topic in request.topics:
         refusal = _refusal(call, topic)
         if refusal is None:
@@ -54,7 +57,7 @@ def on_request(call: Call, request: Any) -> Answer | Later:
     return Later(partial(_created, call, request, accepted, refusals))
 
 
-def _refusal(call: Call, topic: Any) -> _Refusal | None:
+def _refusal(call: Call, topic: CreatableTopic) -> _Refusal | None:
     fault = topic_name_fault(topic.name)
     if fault is not None:
         return _Refusal(topic.name, ErrorCode.invalid_topic_exception, fault)
@@ -73,9 +76,9 @@ def _refusal(call: Call, topic: Any) -> _Refusal | None:
     return None
 
 
-def _with_defaults(call: Call, topic: Any) -> Any:
+def _with_defaults(call: Call, topic: CreatableTopic) -> CreatableTopic:
     kept = tuple(
-        replace(config, value=stored_value(config.name, config.value))
+        replace(config, value=config.value and stored_value(config.name, config.value))
         for config in topic.configs
         if config.name not in NOT_KEPT_KEYS
     )
@@ -87,7 +90,11 @@ def _with_defaults(call: Call, topic: Any) -> Any:
 
 
 async def _created(
-    call: Call, request: Any, topics: list[Any], refusals: list[_Refusal], deps: ChangesPartitions
+    call: Call,
+    request: CreateTopicsRequest,
+    topics: list[CreatableTopic],
+    refusals: list[_Refusal],
+    deps: ChangesPartitions,
 ) -> Answer:
     """Refuse what goes beyond the partition limit, have the rest created."""
     async with deps.changing_partitions():
@@ -108,14 +115,14 @@ async def _created(
         return Answer(_merged(_as_applied(call, response), refusals))
 
 
-def _as_applied(call: Call, response: Any) -> Any:
+def _as_applied(call: Call, response: CreateTopicsResponse) -> CreateTopicsResponse:
     if call.api_version < _SHOWS_CONFIGS:
         return response
     topics = (replace(topic, configs=_applied(call, topic.configs)) for topic in response.topics)
     return replace(response, topics=tuple(topics))
 
 
-def _applied(call: Call, configs: Any) -> Any:
+def _applied(call: Call, configs: _Configs) -> _Configs:
     limits = call.spec.limits
     return configs and tuple(
         replace(one, value=applied(one.name, one.value, limits, is_own=one.config_source == _TOPIC_SOURCE))
@@ -123,6 +130,6 @@ def _applied(call: Call, configs: Any) -> Any:
     )
 
 
-def _merged(response: Any, refusals: list[_Refusal]) -> Any:
+def _merged(response: Payload, refusals: list[_Refusal]) -> Payload:
     unknown = {"num_partitions": -1, "replication_factor": -1, "configs": ()}
     return with_entries(response, "topics", [{**refusal._asdict(), **unknown} for refusal in refusals])

@@ -8,9 +8,12 @@ incremental fetch a topic that was refused meanwhile would not be named any more
 
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from kio.schema.errors import ErrorCode
+from kio.schema.types import BrokerId
+from kio.static.primitive import i32
+from kio.static.protocol import Payload
 
 from contracts.charging import ChargeRequest
 from gateway.session.call import Answer, Call, Edited, Forward, Later, Outcome
@@ -21,10 +24,11 @@ from wire.api_table import ApiKey
 from wire.build import build, entry_class, throttled
 from wire.codec import encode, framed_response, response_class
 from wire.edits import AddedTopics, edit_fetch_request, fetch_session
+from wire.messages import FetchRequest, FetchTopic
 
 _FULL_FETCH: Final = 0
-_NO_SESSION: Final = -1
-_CONSUMER: Final = -1
+_NO_SESSION: Final = i32(-1)
+_CONSUMER: Final = BrokerId(-1)
 
 
 def take_frame(call: Call, frame: memoryview) -> Edited | None:
@@ -43,17 +47,16 @@ def take_frame(call: Call, frame: memoryview) -> Edited | None:
     return edit_fetch_request(frame, call.instance.scope, session_id=replacement).buffers
 
 
-def on_request(call: Call, request: Any) -> Outcome | Later:
+def on_request(call: Call, request: FetchRequest) -> Outcome | Later:
     """Topics with lists: leave out what this client may not read, and ask for no session."""
     kept, refused = split(request.topics, lambda topic: call.refuses_topic(topic.topic))
-    changes: dict[str, Any] = {"topics": kept, "replica_id": _CONSUMER}
+    request = replace(request, topics=kept, replica_id=_CONSUMER)
     if hasattr(request, "session_id"):
-        changes |= {"session_id": 0, "session_epoch": _NO_SESSION, "forgotten_topics_data": ()}
-    request = replace(request, **changes)
+        request = replace(request, session_id=i32(0), session_epoch=_NO_SESSION, forgotten_topics_data=())
     return Later(partial(_charged, call, request, refused)) if refused else Forward(request)
 
 
-async def _charged(call: Call, request: Any, refused: list[Any], deps: Charges) -> Outcome:
+async def _charged(call: Call, request: FetchRequest, refused: list[FetchTopic], deps: Charges) -> Outcome:
     """Answer for what is refused, once that is charged, and pass on the rest."""
     if not request.topics:
         response = call.response(responses=[_refused(topic) for topic in refused])
@@ -64,7 +67,7 @@ async def _charged(call: Call, request: Any, refused: list[Any], deps: Charges) 
     return Forward(request)
 
 
-def on_fault(call: Call, request: Any) -> Later | None:
+def on_fault(call: Call, request: FetchRequest) -> Later | None:
     """An injected fault may want it refused. A session's request does not say which partitions it is for: its
     client is made to ask in full."""
     error_code = refusal_of_all(call)
@@ -79,13 +82,13 @@ def on_fault(call: Call, request: Any) -> Later | None:
     return Later(partial(_charged_answer, call, call.response(responses=entries), error_code))
 
 
-async def _charged_answer(call: Call, response: Any, error_code: ErrorCode, deps: Charges) -> Outcome:
+async def _charged_answer(call: Call, response: Payload, error_code: ErrorCode, deps: Charges) -> Outcome:
     size_bytes = len(framed_response(response, call.exchange.correlation_id))
     charged = ChargeRequest(consume_bytes=size_bytes, reason=error_code.name)
     return Answer(throttled(response, await deps.charge(charged)))
 
 
-def _added(call: Call, refused: list[Any]) -> AddedTopics:
+def _added(call: Call, refused: list[FetchTopic]) -> AddedTopics:
     """What the reply gets at its end: it is edited as it comes by, large ones without ever being whole."""
     topic_class = entry_class(response_class(ApiKey.FETCH, call.api_version), "responses")
     return AddedTopics(
@@ -93,7 +96,9 @@ def _added(call: Call, refused: list[Any]) -> AddedTopics:
     )
 
 
-def _refused(topic: Any, error_code: ErrorCode = ErrorCode.topic_authorization_failed) -> dict[str, Any]:
+def _refused(
+    topic: FetchTopic, error_code: ErrorCode = ErrorCode.topic_authorization_failed
+) -> dict[str, object]:
     """A response's entry of a topic that is not read, with one error for all partitions asked for."""
     return {
         "topic": topic.topic,

@@ -3,17 +3,18 @@
 Key type 0 is a group, 1 a transactional id (versions above 0); any other is INVALID_REQUEST.
 """
 
-from typing import Any, Final
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 
 from gateway.session.call import Answer, Call, Forward, Outcome
+from wire.messages import FindCoordinatorRequest
 
 _GROUP: Final = 0
 _TRANSACTION: Final = 1
 
 
-def on_request(call: Call, request: Any) -> Outcome:
+def on_request(call: Call, request: FindCoordinatorRequest) -> Outcome:
     """Pass on or refuse."""
     key_type = getattr(request, "key_type", _GROUP)
     if key_type not in (_GROUP, _TRANSACTION):

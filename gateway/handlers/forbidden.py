@@ -10,6 +10,7 @@ from kio.schema.errors import ErrorCode
 
 from gateway.session.call import Answer, Call
 from wire.api_table import ApiKey
+from wire.messages import AlterPartitionReassignmentsRequest, ElectLeadersRequest
 
 _REFUSED: Final = ErrorCode.cluster_authorization_failed
 _ERROR: Final = {"error_code": _REFUSED, "error_message": "not available to tenants"}
@@ -29,7 +30,7 @@ def on_request(call: Call, request: Any) -> Answer:
     return call.answer(**_ERROR)
 
 
-def _elections(request: Any) -> list[dict[str, Any]]:
+def _elections(request: ElectLeadersRequest) -> list[dict[str, object]]:
     """Every partition asked for carries the error: version 0 has no other, and clients count the entries."""
     return [
         {
@@ -40,7 +41,7 @@ def _elections(request: Any) -> list[dict[str, Any]]:
     ]
 
 
-def _reassignments(request: Any) -> list[dict[str, Any]]:
+def _reassignments(request: AlterPartitionReassignmentsRequest) -> list[dict[str, object]]:
     """The same; Java's AdminClient takes a refusal without entries for a broken broker."""
     return [
         {

@@ -7,11 +7,12 @@ Deliberately not done: topics by id (12); a null name in 10-11 is INVALID_REQUES
 
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from kio.schema.create_topics.v5.request import CreateTopicsRequest
 from kio.schema.errors import ErrorCode
 from kio.schema.types import TopicName
+from kio.static.protocol import Payload
 
 from contracts.names import topic_name_fault
 from contracts.topic_policy import creation_defaults
@@ -19,6 +20,7 @@ from gateway.session.call import Call, Forward, Later
 from gateway.session.deps import ChangesPartitions
 from gateway.topic_access import split
 from wire.build import build, with_entries
+from wire.messages import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
 _AUTO_PARTITIONS: Final = 1
 _PORTION: Final = 100
@@ -27,13 +29,12 @@ _NO_NAME: Final = "/"
 """What no topic can be called."""
 
 
-def on_request(call: Call, request: Any) -> Forward | Later:
+def on_request(call: Call, request: MetadataRequest) -> Forward | Later:
     """Take out what is answered here; create what is missing and wanted."""
-    asks_for_all = request.topics is None or (call.api_version == 0 and not request.topics)
     may_create = getattr(request, "allow_auto_topic_creation", True)
     if hasattr(request, "allow_auto_topic_creation"):
         request = replace(request, allow_auto_topic_creation=False)
-    if asks_for_all:
+    if request.topics is None or (call.api_version == 0 and not request.topics):
         return Forward(request)
     topics, refused = split(
         request.topics, lambda topic: topic.name is None or call.refuses_topic(topic.name)
@@ -45,17 +46,17 @@ def on_request(call: Call, request: Any) -> Forward | Later:
             topics = (replace(refused[0], name=TopicName(_NO_NAME)),)
         request = replace(request, topics=topics)
     if may_create and call.spec.auto_create_topics and topics:
-        return Later(partial(_created, call, request))
+        names = {str(topic.name) for topic in topics if topic.name and topic_name_fault(topic.name) is None}
+        return Later(partial(_created, call, request, names))
     return Forward(request)
 
 
-async def _created(call: Call, request: Any, deps: ChangesPartitions) -> Forward:
-    """Create the legal ones that are missing; what fails shows as a missing topic.
+async def _created(call: Call, request: MetadataRequest, names: set[str], deps: ChangesPartitions) -> Forward:
+    """Create those of the legal names that are missing; what fails shows as a missing topic.
 
     The controller holds the instance to its limit, so nothing is counted here: a count looks at all topics,
     and clients send requests like this all the time.
     """
-    names = {topic.name for topic in request.topics if topic_name_fault(topic.name) is None}
     async with deps.changing_partitions():
         missing = await deps.missing_topics(names)
         wanted = sorted(missing)[: call.spec.limits.partitions_max // _AUTO_PARTITIONS]
@@ -64,7 +65,7 @@ async def _created(call: Call, request: Any, deps: ChangesPartitions) -> Forward
     return Forward(request)
 
 
-def _creation(call: Call, names: list[str]) -> Any:
+def _creation(call: Call, names: list[str]) -> Payload:
     configs = [
         {"name": name, "value": value} for name, value in creation_defaults(call.spec.capacity_bytes).items()
     ]
@@ -80,12 +81,12 @@ def _creation(call: Call, names: list[str]) -> Any:
     return build(CreateTopicsRequest, {"topics": topics})
 
 
-def on_response(call: Call, response: Any) -> Any:
+def on_response(call: Call, response: MetadataResponse) -> MetadataResponse:
     """Show refused topics as such, and none of them in a listing of all."""
     topics = response.topics
     refused = call.exchange.notes or ()
     if call.instance.topic_whitelists:
-        topics = tuple(topic for topic in topics if not call.refuses_topic(topic.name))
+        topics = tuple(topic for topic in topics if not call.refuses_topic(topic.name or ""))
     if refused:
         topics = tuple(topic for topic in topics if topic.name != _NO_NAME)
     if not refused and topics is response.topics:
@@ -93,7 +94,7 @@ def on_response(call: Call, response: Any) -> Any:
     return with_entries(replace(response, topics=topics), "topics", map(_refused, refused))
 
 
-def _refused(topic: Any) -> dict[str, Any]:
+def _refused(topic: MetadataRequestTopic) -> dict[str, object]:
     if topic.name is None:
         return {"name": "", "error_code": ErrorCode.invalid_request}
     return {"name": topic.name, "error_code": ErrorCode.topic_authorization_failed}

@@ -8,7 +8,7 @@ connection is closed, as Kafka does for any error of such a request.
 
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 
@@ -21,6 +21,7 @@ from gateway.stops import ConnectionStop
 from wire.build import throttled, with_entries
 from wire.edits import edit_produce_request
 from wire.faults import NameFault
+from wire.messages import ProduceRequest, ProduceResponse, TopicProduceData
 from wire.scope import SCOPE_BYTES, STRING_BYTES_MAX
 
 _NAME_BYTES_MAX: Final = STRING_BYTES_MAX - SCOPE_BYTES
@@ -37,15 +38,15 @@ def take_frame(call: Call, frame: memoryview) -> Edited | Unanswered | None:
     return edit.buffers if edit.acks else Unanswered(edit.buffers)
 
 
-def on_request(call: Call, request: Any) -> Later:
+def on_request(call: Call, request: ProduceRequest) -> Later:
     """What is refused is charged first."""
     return Later(partial(_passed_in_part, call, request))
 
 
-async def _passed_in_part(call: Call, request: Any, deps: Charges) -> Outcome:
+async def _passed_in_part(call: Call, request: ProduceRequest, deps: Charges) -> Outcome:
     """Answer for what is refused, once it is charged, and pass on the rest."""
-    kept: list[Any] = []
-    entries: list[dict[str, Any]] = []
+    kept: list[TopicProduceData] = []
+    entries: list[dict[str, object]] = []
     refused_bytes = 0
     reason = ErrorCode.none
     for topic in request.topic_data:
@@ -68,13 +69,13 @@ async def _passed_in_part(call: Call, request: Any, deps: Charges) -> Outcome:
     return Forward(replace(request, topic_data=tuple(kept)))
 
 
-def _size_bytes(topic: Any) -> int:
+def _size_bytes(topic: TopicProduceData) -> int:
     """What a topic takes in a request."""
     records = sum(8 + len(partition.records or b"") for partition in topic.partition_data)
     return 6 + len(topic.name.encode()) + records
 
 
-def _error(call: Call, request: Any, topic: Any) -> ErrorCode:
+def _error(call: Call, request: ProduceRequest, topic: TopicProduceData) -> ErrorCode:
     if getattr(request, "transactional_id", None) == "":
         return ErrorCode.invalid_request
     if len(topic.name.encode()) > _NAME_BYTES_MAX:
@@ -82,7 +83,7 @@ def _error(call: Call, request: Any, topic: Any) -> ErrorCode:
     return ErrorCode.topic_authorization_failed if call.refuses_topic(topic.name) else ErrorCode.none
 
 
-def _entry(topic: Any, error_code: ErrorCode) -> dict[str, Any]:
+def _entry(topic: TopicProduceData, error_code: ErrorCode) -> dict[str, object]:
     """A response's entry of a topic that is refused."""
     return {
         "name": topic.name,
@@ -93,17 +94,17 @@ def _entry(topic: Any, error_code: ErrorCode) -> dict[str, Any]:
     }
 
 
-def on_fault(call: Call, request: Any) -> Later | None:
+def on_fault(call: Call, request: ProduceRequest) -> Later | None:
     """An injected fault may want some of it refused; None: it goes its way."""
     errors = produce_errors(call, request)
     return Later(partial(_refused_by_fault, call, request, errors)) if errors else None
 
 
 async def _refused_by_fault(
-    call: Call, request: Any, errors: dict[tuple[str, int], ErrorCode], deps: Charges
+    call: Call, request: ProduceRequest, errors: dict[tuple[str, int], ErrorCode], deps: Charges
 ) -> Outcome:
-    entries: list[dict[str, Any]] = []
-    kept: list[Any] = []
+    entries: list[dict[str, object]] = []
+    kept: list[TopicProduceData] = []
     refused_bytes = 0
     for topic in request.topic_data:
         passes = []
@@ -131,6 +132,6 @@ async def _refused_by_fault(
     return outcome
 
 
-def on_response(call: Call, response: Any) -> Any:
+def on_response(call: Call, response: ProduceResponse) -> ProduceResponse:
     """Add what was refused."""
     return with_entries(response, "responses", call.exchange.notes or ())

@@ -3,15 +3,14 @@
 The port and the whitelist are the client's identity here; a client set to SASL learns that it need not be.
 """
 
-from typing import Any
-
 from kio.schema.errors import ErrorCode
+from kio.static.protocol import Payload
 
 from gateway.session.call import Answer, Call
 from wire.api_table import ApiKey
 
 
-def on_request(call: Call, request: Any) -> Answer:
+def on_request(call: Call, request: Payload) -> Answer:
     """Refuse in the API's own form; the connection stays open."""
     del request
     error_code = ErrorCode.illegal_sasl_state

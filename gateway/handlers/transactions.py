@@ -16,6 +16,12 @@ from gateway.session.call import Answer, Call, Forward, Outcome
 from gateway.topic_access import refused_topics, with_refused, without_refused
 from wire.api_table import ApiKey
 from wire.build import with_entries
+from wire.messages import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    DescribeTransactionsRequest,
+    TxnOffsetCommitRequest,
+)
 
 
 def on_request(call: Call, request: Any) -> Outcome:
@@ -34,7 +40,7 @@ def on_request(call: Call, request: Any) -> Outcome:
     return Forward(request)
 
 
-def _partitions(call: Call, request: Any) -> Outcome:
+def _partitions(call: Call, request: AddPartitionsToTxnRequest) -> Outcome:
     """All partitions are added or none: what is not refused was not attempted."""
     topics = request.v3_and_below_topics
     if request.v3_and_below_transactional_id == "":
@@ -47,7 +53,7 @@ def _partitions(call: Call, request: Any) -> Outcome:
     return _added(call, list(zip(topics, errors, strict=True)))
 
 
-def _added(call: Call, errors: list[tuple[Any, ErrorCode]]) -> Answer:
+def _added(call: Call, errors: list[tuple[AddPartitionsToTxnTopic, ErrorCode]]) -> Answer:
     results = [
         {
             "name": topic.name,
@@ -60,7 +66,7 @@ def _added(call: Call, errors: list[tuple[Any, ErrorCode]]) -> Answer:
     return call.answer(results_by_topic_v3_and_below=results)
 
 
-def _offsets(call: Call, request: Any) -> Outcome:
+def _offsets(call: Call, request: TxnOffsetCommitRequest) -> Outcome:
     error = None
     if request.transactional_id == "":
         error = ErrorCode.invalid_request
@@ -71,7 +77,7 @@ def _offsets(call: Call, request: Any) -> Outcome:
     return call.answer(topics=refused_topics(call.response_class, request.topics, {"error_code": error}))
 
 
-def _description(call: Call, request: Any) -> Forward:
+def _description(call: Call, request: DescribeTransactionsRequest) -> Forward:
     ids = request.transactional_ids
     if "" in ids:
         call.exchange.notes = ids.count("")

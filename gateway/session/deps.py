@@ -7,6 +7,8 @@ from collections.abc import Collection
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
+from kio.static.protocol import Payload
+
 from contracts.charging import ChargeRequest
 from wire.api_table import VersionRange
 
@@ -28,7 +30,7 @@ class AsksVersions(Protocol):
 class AsksBrokers(Protocol):
     """Requests of our own in the tenant's place and names."""
 
-    async def ask_any(self, request: Any) -> Any:
+    async def ask_any(self, request: Payload) -> Any:
         """The answer of whichever broker answers first."""
 
 
@@ -47,7 +49,7 @@ class ChangesPartitions(Protocol):
     async def missing_topics(self, names: Collection[str]) -> set[str]:
         """Which of these topics are not there."""
 
-    async def ask_controller(self, request: Any) -> Any:
+    async def ask_controller(self, request: Payload) -> Any:
         """The controller's answer to a request, both in the tenant's names."""
 
 

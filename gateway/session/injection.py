@@ -2,7 +2,7 @@
 (ADR 30). Handlers with `on_fault` answer what is refused.
 """
 
-from typing import Any, Final
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 
@@ -14,6 +14,7 @@ from gateway.session.call import Call
 from gateway.session.conversation import Conversation
 from gateway.stops import ConnectionStop
 from wire.batch import HEADER_SIZE, MAGIC_V2, NO_PRODUCER_ID, parse_header
+from wire.messages import ProduceRequest
 
 _ANSWERED_EARLY: Final = (Mode.LOCAL, Mode.FETCH)
 """The answer of a Fetch may leave before all of it is here."""
@@ -68,7 +69,7 @@ def refusal_of_all(call: Call) -> ErrorCode | None:
     return faults.refusal(call.api_key, call.conversation.now_ms)
 
 
-def produce_errors(call: Call, request: Any) -> dict[tuple[str, int], ErrorCode]:
+def produce_errors(call: Call, request: ProduceRequest) -> dict[tuple[str, int], ErrorCode]:
     """What is answered for some of a Produce, by topic and partition.
 
     Raises: ConnectionStop when more is refused than can be kept account of.
