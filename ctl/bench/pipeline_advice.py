@@ -14,9 +14,9 @@ from contracts.billing import DAY_MS, HOUR_MS, USAGE_HOUR, PeriodState
 from contracts.usage import USAGE_RAW
 from ctl.bench.measure import Spread
 from pipeline.advice.frames import forecasts, hours, hours_somebody_reported
-from pipeline.advice.hours import HISTORY_H
 from pipeline.advice.job import advise
-from pipeline.advice.judgement import Bought
+from pipeline.advice.judging.hours import HISTORY_H
+from pipeline.advice.judging.judgement import Bought
 from pipeline.layout import PipelineLayout
 from pipeline.progress import Silent
 from pipeline.schema import rollup, usage

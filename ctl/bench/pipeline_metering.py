@@ -19,8 +19,8 @@ from ctl.bench.measure import Spread, cpu_seconds
 from pipeline.ingest.offsets import KafkaSource, Topic
 from pipeline.ingest.ranges import PartitionRange
 from pipeline.layout import PipelineLayout
+from pipeline.metering.amounts.quantities import month_p95
 from pipeline.metering.ingest import UsageIngest, ingest
-from pipeline.metering.quantities import month_p95
 from pipeline.metering.rollup import roll_up
 from pipeline.metering.synthetic import day_of_records, month_of_slots
 from pipeline.schema.usage import USAGE_RECORD

@@ -16,8 +16,8 @@ from runtime.process import write_json
 
 if TYPE_CHECKING:
     from pipeline.advice.job import Advised
-    from pipeline.advice.judgement import Bought
-    from pipeline.advice.skewed import Placement
+    from pipeline.advice.judging.judgement import Bought
+    from pipeline.advice.judging.skewed import Placement
 
 
 class Given(NamedTuple):
@@ -64,7 +64,7 @@ def _instances(run: JobRun, data_dir: Path, tenant: str | None, instance: str | 
 
 
 def _bought(view: Any) -> "Bought":
-    from pipeline.advice.judgement import Bought
+    from pipeline.advice.judging.judgement import Bought
 
     return Bought(
         str(view["id"]),

@@ -6,11 +6,11 @@ from typing import NamedTuple
 from deltalake import DeltaTable
 
 from contracts.billing import BILL_LINE, Bill, BillLine, Dimension
-from pipeline.advice.judgement import Bought
+from pipeline.advice.judging.judgement import Bought
 from pipeline.layout import PipelineLayout
-from pipeline.metering.calendar import month_at
+from pipeline.metering.amounts.calendar import month_at
+from pipeline.metering.amounts.prices import Prices, amount_minor, in_units, parse_prices
 from pipeline.metering.ledger import Ledger
-from pipeline.metering.prices import Prices, amount_minor, in_units, parse_prices
 
 
 class Billed(NamedTuple):

@@ -10,8 +10,8 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import LongType, StructField, StructType
 
 from contracts.billing import HOUR_MS, PeriodState
-from pipeline.advice.hours import HISTORY_H, forecast_rows
-from pipeline.advice.windows import HISTORY_MS, WINDOW_MS, skew_rows
+from pipeline.advice.judging.hours import HISTORY_H, forecast_rows
+from pipeline.advice.judging.windows import HISTORY_MS, WINDOW_MS, skew_rows
 from pipeline.schema.advice import FORECAST, SKEW
 
 _GROUPS_MIN: Final = 16

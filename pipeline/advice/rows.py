@@ -6,8 +6,8 @@ from typing import Any, Final, NamedTuple
 from contracts.advice import Action, AdviceRow, Metric, Model, Urgency
 from contracts.quota import BYTE_DIRECTIONS, Direction
 from pipeline.advice.counterfactual import Billed, Bills, with_rates
-from pipeline.advice.judgement import Bought, Judgement, Kept, Rated, judge
-from pipeline.advice.skewed import Moves
+from pipeline.advice.judging.judgement import Bought, Judgement, Kept, Rated, judge
+from pipeline.advice.judging.skewed import Moves
 
 Row = dict[str, Any]
 _NO_FORECAST: Final[Row] = {

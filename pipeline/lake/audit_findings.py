@@ -10,8 +10,8 @@ import numpy as np
 
 from contracts.lake import LakeAuditRow, OffsetRange
 from pipeline.ingest.ranges import Bounds
-from pipeline.lake.audit_runs import Held, Ints, Runs, as_ranges, clipped, joined, lacking, within
 from pipeline.lake.audit_scan import NO_HOUR
+from pipeline.lake.planning.audit_runs import Held, Ints, Runs, as_ranges, clipped, joined, lacking, within
 from pipeline.lake.tables import LakeTable
 
 _RANGES_MAX: Final = 1000

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from pipeline.lake.audit_runs import Runs, runs_of
 from pipeline.lake.decode.source import Slice, bundles
+from pipeline.lake.planning.audit_runs import Runs, runs_of
 
 NO_HOUR: Final = -1
 """The label of rows without a usable time."""

@@ -22,7 +22,8 @@ from pipeline.errors import PipelineError
 from pipeline.ingest.lease import table_lease
 from pipeline.ingest.staging import StagedFile, move_into, stage, staging_area
 from pipeline.lake.compact_log import addition, check_protocol, commit, removal
-from pipeline.lake.compact_plan import (
+from pipeline.lake.decode.source import file_path, log_files
+from pipeline.lake.planning.compact_plan import (
     EXPIRED_APP,
     RETENTION_H_MIN,
     Bin,
@@ -33,7 +34,6 @@ from pipeline.lake.compact_plan import (
     plan_bins,
     small_share,
 )
-from pipeline.lake.decode.source import file_path, log_files
 from pipeline.layout import PipelineLayout
 from pipeline.progress import Progress
 

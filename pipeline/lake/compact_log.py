@@ -18,7 +18,7 @@ from deltalake import DeltaTable
 from pipeline.errors import PipelineError
 from pipeline.ingest.commits import add_action
 from pipeline.ingest.staging import StagedFile
-from pipeline.lake.compact_plan import DataFile
+from pipeline.lake.planning.compact_plan import DataFile
 
 _LOG: Final = "_delta_log"
 _ATTEMPTS: Final = 200

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from pipeline.errors import PipelineError
 from pipeline.layout import PipelineLayout
-from pipeline.metering import calendar
+from pipeline.metering.amounts import calendar
 from pipeline.metering.billing_run import BillFigures, BillingRun, CloseFigures
 from pipeline.metering.ledger import Ledger
 from pipeline.metering.rollup import UsageTables

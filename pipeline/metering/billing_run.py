@@ -9,13 +9,13 @@ from pyspark.sql import SparkSession
 
 from contracts.billing import Adjustment, Bill, BillLine, BillState
 from pipeline.errors import PipelineError
-from pipeline.metering import bills as decide
-from pipeline.metering.bills import Basis, MonthUsage
+from pipeline.metering.amounts import bills as decide
+from pipeline.metering.amounts.bills import Basis, MonthUsage
+from pipeline.metering.amounts.prices import Bandwidth
+from pipeline.metering.amounts.slots import SETTLE_MS
 from pipeline.metering.ledger import Ledger
 from pipeline.metering.price_book import priced_books
-from pipeline.metering.prices import Bandwidth
 from pipeline.metering.rollup import UsageTables, rolled_up
-from pipeline.metering.slots import SETTLE_MS
 from pipeline.metering.usage import changed_months, month_usage, newest_batch
 from pipeline.progress import Progress
 

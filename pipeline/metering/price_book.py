@@ -4,9 +4,9 @@ import msgspec
 
 from contracts.billing import PriceBook
 from pipeline.layout import PipelineLayout
-from pipeline.metering.bills import PricedBook
+from pipeline.metering.amounts.bills import PricedBook
+from pipeline.metering.amounts.prices import DEFAULT_PRICES, parse_prices
 from pipeline.metering.ledger import Ledger
-from pipeline.metering.prices import DEFAULT_PRICES, parse_prices
 from pipeline.metering.tables import leases
 
 

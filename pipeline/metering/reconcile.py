@@ -14,11 +14,11 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from pipeline.errors import PipelineError
 from pipeline.layout import PipelineLayout
-from pipeline.metering import calendar
+from pipeline.metering.amounts import calendar
+from pipeline.metering.amounts.slots import to_days, to_hours, to_slots
 from pipeline.metering.ledger import Ledger
 from pipeline.metering.reconcile_bills import bill_differences
 from pipeline.metering.rollup import RolledUp, UsageTables, rolled_up
-from pipeline.metering.slots import to_days, to_hours, to_slots
 from pipeline.progress import Progress, Silent
 from pipeline.schema.rollup import USAGE_5M
 

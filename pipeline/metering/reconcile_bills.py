@@ -8,10 +8,10 @@ from typing import TypeVar
 from pyspark.sql import SparkSession
 
 from contracts.billing import Adjustment, Bill, BillLine, BillState
-from pipeline.metering import bills as decide
-from pipeline.metering.bills import Basis, MonthUsage, PricedBook
+from pipeline.metering.amounts import bills as decide
+from pipeline.metering.amounts.bills import Basis, MonthUsage, PricedBook
+from pipeline.metering.amounts.prices import Bandwidth, parse_prices
 from pipeline.metering.ledger import Ledger
-from pipeline.metering.prices import Bandwidth, parse_prices
 from pipeline.metering.tables import Table
 from pipeline.metering.usage import month_usage
 

@@ -22,7 +22,7 @@ from contracts import billing
 from contracts.billing import DAY_MS, HOUR_MS
 from contracts.usage import USAGE_RAW
 from pipeline.layout import PipelineLayout
-from pipeline.metering.slots import SETTLE_MS, to_days, to_hours, to_slots
+from pipeline.metering.amounts.slots import SETTLE_MS, to_days, to_hours, to_slots
 from pipeline.metering.tables import Table, leases
 from pipeline.progress import Progress, Silent
 from pipeline.schema import rollup as schema

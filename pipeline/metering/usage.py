@@ -7,9 +7,9 @@ from pyspark.sql import SparkSession
 
 from contracts.billing import HOUR_MS
 from contracts.names import SYSTEM_INSTANCE_ID
-from pipeline.metering import calendar
-from pipeline.metering.bills import MonthUsage
-from pipeline.metering.quantities import gap_hours, month_p95, month_sums
+from pipeline.metering.amounts import calendar
+from pipeline.metering.amounts.bills import MonthUsage
+from pipeline.metering.amounts.quantities import gap_hours, month_p95, month_sums
 from pipeline.metering.tables import Table
 
 _KEYS_IN_MEMORY: Final = "spark.sql.objectHashAggregate.sortBased.fallbackThreshold"

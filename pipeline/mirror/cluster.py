@@ -9,8 +9,8 @@ from typing import Any, Final, NamedTuple
 from kio.schema.errors import ErrorCode
 
 from pipeline.errors import PipelineError
-from pipeline.mirror.errors import Paused, Unreachable, expect_success, failure_of
 from pipeline.mirror.kafka import Connection
+from pipeline.mirror.planning.errors import Paused, Unreachable, expect_success, failure_of
 from wire.api_table import ApiKey
 
 EARLIEST: Final = -2

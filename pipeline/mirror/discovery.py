@@ -6,11 +6,11 @@ from typing import Final
 
 from pipeline.errors import PipelineError
 from pipeline.mirror.cluster import EARLIEST, Cluster, Topic, View
-from pipeline.mirror.progress import Progress
+from pipeline.mirror.planning.progress import Progress
+from pipeline.mirror.planning.tracks import Track
+from pipeline.mirror.planning.units import Unit, is_mirrored, target_name
 from pipeline.mirror.task import source_changed
 from pipeline.mirror.topics import TopicAdmin, TopicRefusedError, batch_bytes_max, ensure_target_topic
-from pipeline.mirror.tracks import Track
-from pipeline.mirror.units import Unit, is_mirrored, target_name
 
 _LOG_APPEND_TIME: Final = "LogAppendTime"
 

@@ -10,11 +10,11 @@ from typing import Any, Final, NamedTuple
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 
 from pipeline.mirror.cluster import EARLIEST, Cluster
-from pipeline.mirror.errors import Unreachable
-from pipeline.mirror.progress import Position, Progress
+from pipeline.mirror.planning.errors import Unreachable
+from pipeline.mirror.planning.progress import Position, Progress
+from pipeline.mirror.planning.units import Unit
 from pipeline.mirror.source import OutOfRange, PartitionReader, committed_batches, payload_of
 from pipeline.mirror.tail import source_offsets
-from pipeline.mirror.units import Unit
 
 _TIMEOUT_S: Final = 30.0
 _LOOK_S: Final = 60.0

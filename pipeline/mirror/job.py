@@ -15,15 +15,15 @@ from py4j.protocol import Py4JJavaError
 from pipeline.errors import PipelineError
 from pipeline.mirror.cluster import LATEST, Cluster
 from pipeline.mirror.discovery import Discovery, MirrorRequest
-from pipeline.mirror.errors import Fenced, KafkaError, Paused, Stopped, Unreachable
 from pipeline.mirror.groups import GroupTranslator, Translated
 from pipeline.mirror.lease import Lease
-from pipeline.mirror.progress import Progress
+from pipeline.mirror.planning.errors import Fenced, KafkaError, Paused, Stopped, Unreachable
+from pipeline.mirror.planning.progress import Progress
+from pipeline.mirror.planning.tracks import FENCED_MAX, Track, due, lag_seconds, unfinished
+from pipeline.mirror.planning.units import Outcome, Plan, State, check_rename
 from pipeline.mirror.read_progress import catch_up, progress_ends
 from pipeline.mirror.task import mirror_partition
 from pipeline.mirror.topics import ensure_progress_topic
-from pipeline.mirror.tracks import FENCED_MAX, Track, due, lag_seconds, unfinished
-from pipeline.mirror.units import Outcome, Plan, State, check_rename
 from pipeline.mirror.writers import fence
 from pipeline.progress import Progress as Shown
 from wire.api_table import ApiKey

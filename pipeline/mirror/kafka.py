@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 from kio.schema.errors import ErrorCode
 
-from pipeline.mirror.errors import KafkaError, Unreachable
+from pipeline.mirror.planning.errors import KafkaError, Unreachable
 from wire.api_table import ApiKey
 from wire.client import ClientSession, Versions, response_size
 from wire.codec import duration, request_class

@@ -13,7 +13,7 @@ from kio.schema.errors import ErrorCode
 
 from pipeline.errors import PipelineError
 from pipeline.mirror.cluster import GROUP, Cluster
-from pipeline.mirror.errors import KafkaError, Paused, Unreachable, expect_success
+from pipeline.mirror.planning.errors import KafkaError, Paused, Unreachable, expect_success
 from wire.api_table import ApiKey
 
 SESSION_MS: Final = 10_000

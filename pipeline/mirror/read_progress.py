@@ -4,8 +4,8 @@ import time
 from typing import Final
 
 from pipeline.mirror.cluster import LATEST, Cluster
-from pipeline.mirror.errors import Unreachable
-from pipeline.mirror.progress import PROGRESS_PARTITION, PROGRESS_TOPIC, Progress
+from pipeline.mirror.planning.errors import Unreachable
+from pipeline.mirror.planning.progress import PROGRESS_PARTITION, PROGRESS_TOPIC, Progress
 from pipeline.mirror.source import OutOfRange, PartitionReader, committed_batches, payload_of
 from pipeline.mirror.writers import TRANSACTION_TIMEOUT_MS
 from wire.batch import decode_records

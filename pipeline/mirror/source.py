@@ -7,9 +7,9 @@ from typing import Final, NamedTuple
 from kio.schema.errors import ErrorCode
 
 from pipeline.mirror.cluster import Cluster
-from pipeline.mirror.errors import Paused, Unreachable, expect_success
 from pipeline.mirror.frames import FetchedPartition, parse_fetch
 from pipeline.mirror.kafka import Connection
+from pipeline.mirror.planning.errors import Paused, Unreachable, expect_success
 from wire.api_table import ApiKey
 from wire.batch import (
     BATCH_LENGTH_MIN,

@@ -9,10 +9,10 @@ from typing import Final
 
 from pipeline.mirror.cluster import EARLIEST, LATEST, Cluster
 from pipeline.mirror.columns import records_in
-from pipeline.mirror.errors import Unreachable
-from pipeline.mirror.rebatch import lineage_of
+from pipeline.mirror.planning.errors import Unreachable
+from pipeline.mirror.planning.rebatch import lineage_of
+from pipeline.mirror.planning.units import Unit
 from pipeline.mirror.source import OutOfRange, PartitionReader, Payload, payload_of, whole_batches
-from pipeline.mirror.units import Unit
 
 _EVERYTHING: Final = 0
 """Isolation level: also what is in open transactions."""

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from pipeline.mirror.cluster import EARLIEST, LATEST, Cluster
-from pipeline.mirror.errors import Fenced, KafkaError, Paused, Stopped, TooLarge, Unreachable
-from pipeline.mirror.progress import (
+from pipeline.mirror.planning.errors import Fenced, KafkaError, Paused, Stopped, TooLarge, Unreachable
+from pipeline.mirror.planning.progress import (
     PROGRESS_PARTITION,
     PROGRESS_TOPIC,
     Pair,
@@ -15,11 +15,11 @@ from pipeline.mirror.progress import (
     Progress,
     progress_records,
 )
+from pipeline.mirror.planning.rebatch import Draft, Rebatcher
+from pipeline.mirror.planning.units import Outcome, Plan, State
 from pipeline.mirror.read_progress import catch_up
-from pipeline.mirror.rebatch import Draft, Rebatcher
 from pipeline.mirror.source import Fetched, OutOfRange, PartitionReader, committed_batches, payload_of
 from pipeline.mirror.tail import mirrored_in_tail
-from pipeline.mirror.units import Outcome, Plan, State
 from pipeline.mirror.writers import LeasedWriter, TransactionalWriter
 
 _log: Final = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, Ne
 
 from pipeline.errors import PipelineError
 from pipeline.mirror.cluster import Cluster, Topic
-from pipeline.mirror.progress import PROGRESS_TOPIC
+from pipeline.mirror.planning.progress import PROGRESS_TOPIC
 
 _TIMEOUT_S: Final = 30.0
 _THERE_WITHIN_S: Final = 30.0

@@ -8,10 +8,10 @@ from typing import Any, Final, NamedTuple
 from kio.schema.errors import ErrorCode
 
 from pipeline.mirror.cluster import TRANSACTION, Cluster
-from pipeline.mirror.errors import TooLarge, Unreachable, expect_success
 from pipeline.mirror.frames import produce_head
 from pipeline.mirror.kafka import Connection
-from pipeline.mirror.rebatch import Draft
+from pipeline.mirror.planning.errors import TooLarge, Unreachable, expect_success
+from pipeline.mirror.planning.rebatch import Draft
 from wire.api_table import ApiKey
 from wire.batch import (
     CODEC_NONE,

@@ -21,9 +21,9 @@ from contracts.advice import (
     Urgency,
 )
 from pipeline.advice.job import Advised, advise, forecast_rows, skew_rows
-from pipeline.advice.judgement import Bought
-from pipeline.advice.moves import Led
-from pipeline.advice.skewed import Placement
+from pipeline.advice.judging.judgement import Bought
+from pipeline.advice.judging.moves import Led
+from pipeline.advice.judging.skewed import Placement
 from pipeline.errors import PipelineError
 from pipeline.layout import PipelineLayout
 from pipeline.progress import Silent

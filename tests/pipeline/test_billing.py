@@ -14,12 +14,12 @@ from contracts.billing import BillState
 from contracts.names import SYSTEM_INSTANCE_ID
 from pipeline.errors import PipelineError
 from pipeline.layout import PipelineLayout
-from pipeline.metering import bills as decide
+from pipeline.metering.amounts import bills as decide
+from pipeline.metering.amounts.calendar import end_ms
+from pipeline.metering.amounts.quantities import p95
 from pipeline.metering.billing import close_month, make_bills
-from pipeline.metering.calendar import end_ms
 from pipeline.metering.ledger import Ledger
 from pipeline.metering.price_book import set_prices
-from pipeline.metering.quantities import p95
 from pipeline.metering.rollup import roll_up
 from tests.pipeline.usage_rows import HOUR_MS, SLOT_MS, ms, put_usage
 from tests.pipeline.usage_rows import usage_row as row

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from contracts.billing import BillState
 from pipeline.layout import PipelineLayout
-from pipeline.metering import calendar
+from pipeline.metering.amounts import calendar
 from pipeline.metering.billing import GRACE_MS, close_month, make_bills
 from pipeline.metering.ledger import Ledger
 from pipeline.metering.reconcile import reconcile

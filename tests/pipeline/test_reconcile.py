@@ -8,8 +8,8 @@ from pyspark.sql import SparkSession
 
 from pipeline.errors import PipelineError
 from pipeline.layout import PipelineLayout
+from pipeline.metering.amounts.calendar import end_ms
 from pipeline.metering.billing import close_month, make_bills
-from pipeline.metering.calendar import end_ms
 from pipeline.metering.reconcile import reconcile
 from pipeline.metering.rollup import roll_up
 from tests.pipeline.usage_rows import MINUTE_MS, put_usage

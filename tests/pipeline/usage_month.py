@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.metering import calendar
+from pipeline.metering.amounts import calendar
 from tests.pipeline.usage_rows import SLOT_MS, ms
 
 Ints = npt.NDArray[np.int64]

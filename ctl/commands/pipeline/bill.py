@@ -18,7 +18,7 @@ from ctl.output import Answer, in_facts, print_facts, print_table
 from ctl.pipeline.run import JobRun, OperatorJob, TenantJob, say, sentences
 from pipeline.errors import PipelineError
 from pipeline.layout import PipelineLayout
-from pipeline.metering.calendar import first_day
+from pipeline.metering.amounts.calendar import first_day
 from runtime.clock import epoch_ms
 
 if TYPE_CHECKING:
@@ -218,7 +218,7 @@ def _print_bills(bills: Sequence[Bill]) -> None:
 def _print_invoices(
     bills: Sequence[Bill], lines: Sequence[BillLine], adjustments: Sequence[Adjustment]
 ) -> None:
-    from pipeline.metering.invoice import invoice
+    from pipeline.metering.amounts.invoice import invoice
 
     if not bills:
         print("No bill of this instance and month.")

@@ -14,7 +14,7 @@ from ctl.errors import CommandError, usage
 from ctl.options import InstanceArgument
 from ctl.output import Answer, in_table, print_table
 from ctl.pipeline.run import JobRun, TenantJob
-from pipeline.lake.compact_plan import RETENTION_H_MIN
+from pipeline.lake.planning.compact_plan import RETENTION_H_MIN
 
 if TYPE_CHECKING:
     from pipeline.lake.decode.job import DecodeResult

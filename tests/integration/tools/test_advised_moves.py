@@ -9,9 +9,9 @@ from confluent_kafka import Producer
 from ctl.cluster_client import Cluster, Reach, with_cluster
 from ctl.pipeline.advising import write_plans
 from ctl.tools.placements import placements
-from pipeline.advice.judgement import Bought
-from pipeline.advice.moves import Basis, plan_moves
-from pipeline.advice.skewed import Placement, advise_moves
+from pipeline.advice.judging.judgement import Bought
+from pipeline.advice.judging.moves import Basis, plan_moves
+from pipeline.advice.judging.skewed import Placement, advise_moves
 from tests.integration.tools.conftest import Tools
 from tests.integration.tools.test_cluster_tools import login, until_complete
 from tests.unit.pipeline.test_advice_rows import DAY, skew_row

@@ -19,9 +19,9 @@ from ctl.commands.pipeline.advise import _document, advise, show
 from ctl.pipeline.advising import Given, write_plans
 from ctl.tools.reassignment_plan import decode
 from pipeline.advice.job import Advised
-from pipeline.advice.judgement import Bought
+from pipeline.advice.judging.judgement import Bought
+from pipeline.advice.judging.skewed import Moves
 from pipeline.advice.rows import Seen, advice_row
-from pipeline.advice.skewed import Moves
 from pipeline.advice.tables import as_table
 from pipeline.schema.advice import FORECAST, SKEW
 

@@ -8,7 +8,7 @@ from hypothesis.extra.numpy import arrays
 from scipy import stats
 
 from contracts.advice import Model
-from pipeline.advice.forecast import (
+from pipeline.advice.judging.forecast import (
     WEEK_H,
     Series,
     days_to_full,

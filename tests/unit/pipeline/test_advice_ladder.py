@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.advice.ladder import capacity_for, rate_for, with_headroom
+from pipeline.advice.judging.ladder import capacity_for, rate_for, with_headroom
 
 MB = 10**6
 

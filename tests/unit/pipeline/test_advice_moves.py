@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.advice.moves import Basis, Led, plan_moves, weigh
+from pipeline.advice.judging.moves import Basis, Led, plan_moves, weigh
 
 TOPIC = "iaaaaaaaaaaa.t"
 

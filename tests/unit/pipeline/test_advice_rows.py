@@ -9,12 +9,12 @@ import pytest
 
 from contracts.advice import PointShare, SkewRow
 from contracts.billing import HOUR_MS
-from pipeline.advice import windows
-from pipeline.advice.hours import forecast_rows, on_grid, reported_hours
-from pipeline.advice.judgement import Bought
-from pipeline.advice.moves import Led
-from pipeline.advice.skewed import Placement, advise_moves, is_skewed
-from pipeline.advice.windows import skew_rows
+from pipeline.advice.judging import windows
+from pipeline.advice.judging.hours import forecast_rows, on_grid, reported_hours
+from pipeline.advice.judging.judgement import Bought
+from pipeline.advice.judging.moves import Led
+from pipeline.advice.judging.skewed import Placement, advise_moves, is_skewed
+from pipeline.advice.judging.windows import skew_rows
 
 INSTANCE = "iaaaaaaaaaaa"
 BOUGHT = Bought(INSTANCE, 10_000_000, 10_000_000, 10**9)

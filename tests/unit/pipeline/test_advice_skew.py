@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.advice.skew import Floats, since_last_move, skew, usable_share
+from pipeline.advice.judging.skew import Floats, since_last_move, skew, usable_share
 
 NAN = float("nan")
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from contracts.billing import Dimension
 from pipeline.errors import PipelineError
-from pipeline.metering import calendar
-from pipeline.metering.prices import (
+from pipeline.metering.amounts import calendar
+from pipeline.metering.amounts.prices import (
     DEFAULT_PRICES,
     UNITS,
     Quantities,

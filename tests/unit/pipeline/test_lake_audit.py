@@ -21,7 +21,8 @@ from pipeline.lake.audit_findings import (
     doubt,
     lost_rows,
 )
-from pipeline.lake.audit_runs import (
+from pipeline.lake.audit_scan import NO_HOUR
+from pipeline.lake.planning.audit_runs import (
     Runs,
     as_ranges,
     clipped,
@@ -32,7 +33,6 @@ from pipeline.lake.audit_runs import (
     runs_of,
     within,
 )
-from pipeline.lake.audit_scan import NO_HOUR
 from pipeline.lake.tables import LakeTable
 from pipeline.schema.lake_audit import LAKE_AUDIT
 

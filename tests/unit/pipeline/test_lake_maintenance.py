@@ -17,7 +17,6 @@ from pipeline.ingest.ranges import Bounds, PartitionRange
 from pipeline.lake.backfill import clip
 from pipeline.lake.backfill_read import Piece, around
 from pipeline.lake.compact_log import ConflictError, commit, conflict, removal
-from pipeline.lake.compact_plan import Bin, DataFile, commits_of, expired, expiry, plan_bins, small_share
 from pipeline.lake.decode.steps import (
     BACKFILLS,
     DROPPED,
@@ -30,6 +29,15 @@ from pipeline.lake.decode.steps import (
     positions_after,
     repair_of,
     spread,
+)
+from pipeline.lake.planning.compact_plan import (
+    Bin,
+    DataFile,
+    commits_of,
+    expired,
+    expiry,
+    plan_bins,
+    small_share,
 )
 
 HOUR = datetime(2026, 1, 1, 5, tzinfo=UTC)

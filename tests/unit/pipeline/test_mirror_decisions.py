@@ -4,10 +4,10 @@ import pytest
 
 from pipeline.errors import PipelineError
 from pipeline.mirror.cluster import parse_bootstrap
-from pipeline.mirror.errors import Paused
-from pipeline.mirror.progress import PAIR_STRETCH_OFFSETS, Pair, Position, Progress, progress_records
-from pipeline.mirror.tracks import Track, due, lag_seconds, unfinished
-from pipeline.mirror.units import Outcome, State, Unit, check_rename, is_mirrored, target_name
+from pipeline.mirror.planning.errors import Paused
+from pipeline.mirror.planning.progress import PAIR_STRETCH_OFFSETS, Pair, Position, Progress, progress_records
+from pipeline.mirror.planning.tracks import Track, due, lag_seconds, unfinished
+from pipeline.mirror.planning.units import Outcome, State, Unit, check_rename, is_mirrored, target_name
 from wire.batch import Record
 
 UNIT = Unit("ia", "orders", "topic-id", 0, "west.orders")

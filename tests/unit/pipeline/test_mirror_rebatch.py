@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.mirror.columns import read_varints, record_starts, records_in, varints
-from pipeline.mirror.rebatch import LINEAGE_HEADER, Draft, Rebatcher
+from pipeline.mirror.planning.rebatch import LINEAGE_HEADER, Draft, Rebatcher
 from pipeline.mirror.writers import NOBODY, Producer, seal
 from wire.batch import (
     HEADER_SIZE,

@@ -4,7 +4,7 @@ from typing import Final, NamedTuple
 
 from contracts.advice import ENOUGH_HISTORY_HOURS, NOT_ENOUGH_DATA, Action, Model, Urgency
 from contracts.units import format_bytes
-from pipeline.advice.ladder import capacity_for, rate_for
+from pipeline.advice.judging.ladder import capacity_for, rate_for
 
 _NOW_WITHIN_DAYS: Final = 3.0
 _SOON_WITHIN_DAYS: Final = 14.0

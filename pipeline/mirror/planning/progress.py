@@ -10,8 +10,8 @@ from typing import Final
 
 import msgspec
 
-from pipeline.mirror.errors import Paused
-from pipeline.mirror.units import Unit
+from pipeline.mirror.planning.errors import Paused
+from pipeline.mirror.planning.units import Unit
 from wire.batch import Record
 
 PROGRESS_TOPIC: Final = "__mirror_progress"

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from contracts.advice import MoveRow, SkewRow
-from pipeline.advice.judgement import Bought, duration
-from pipeline.advice.moves import MOVE_BELOW, Led, Plan, plan_moves
+from pipeline.advice.judging.judgement import Bought, duration
+from pipeline.advice.judging.moves import MOVE_BELOW, Led, Plan, plan_moves
 
 _AT_THE_LIMIT: Final = 0.9
 

@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from contracts.billing import SLOT_MS
-from pipeline.metering.calendar import p95_rank
+from pipeline.metering.amounts.calendar import p95_rank
 from pipeline.schema.rollup import BIG
 
 

@@ -8,8 +8,8 @@ from decimal import Decimal
 import msgspec
 
 from contracts.billing import HOUR_MS, SLOT_MS, Adjustment, Bill, BillLine, BillState, Dimension, PriceBook
-from pipeline.metering import calendar
-from pipeline.metering.prices import Bandwidth, PricedLine, Prices, Quantities, price_month, unpriced
+from pipeline.metering.amounts import calendar
+from pipeline.metering.amounts.prices import Bandwidth, PricedLine, Prices, Quantities, price_month, unpriced
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import pandas as pd
 
 from contracts.advice import Metric, Model
 from contracts.billing import HOUR_MS
-from pipeline.advice.forecast import DaysToFull, Forecast, Series, days_to_full, forecast
+from pipeline.advice.judging.forecast import DaysToFull, Forecast, Series, days_to_full, forecast
 
 HISTORY_H: Final = 28 * 24
 _DAY_H: Final = 24

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from pipeline.mirror.progress import Position
-from pipeline.mirror.units import Outcome, State, Unit
+from pipeline.mirror.planning.progress import Position
+from pipeline.mirror.planning.units import Outcome, State, Unit
 
 _RETRY_FIRST_MS: Final = 500
 _RETRY_MAX_MS: Final = 5_000

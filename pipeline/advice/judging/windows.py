@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from contracts.quota import BYTE_DIRECTIONS, Direction
-from pipeline.advice.skew import Floats, leading_at_the_end, skew
+from pipeline.advice.judging.skew import Floats, leading_at_the_end, skew
 
 WINDOW_MS: Final = 300_000
 HISTORY_MS: Final = 24 * 3_600_000

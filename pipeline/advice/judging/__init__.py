@@ -1,0 +1,1 @@
+"""What hourly figures say of an instance, pure."""

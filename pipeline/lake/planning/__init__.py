@@ -1,0 +1,1 @@
+"""What a compaction or an audit has to do, pure."""

@@ -1,0 +1,1 @@
+"""Hours, quantities, prices and what they come to, pure."""

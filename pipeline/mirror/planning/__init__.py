@@ -1,0 +1,1 @@
+"""What a copy has to read and write next, pure."""
