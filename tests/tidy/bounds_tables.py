@@ -185,12 +185,11 @@ def _broker() -> str:
         and each.name not in _BETWEEN_BROKERS
         and any(part in each.name for part in ("_max", "timeout", "memory", "rate_min"))
     ]
-    options = set(_option_names("broker/__main__.py"))
     rows = (
         (
             f"`{name}`",
             quantity(name, _default(BrokerConfig, name)),
-            f"`--{name.replace('_', '-')}`" if name in options else "",
+            f"`--{name.replace('_', '-')}`",
             words(BrokerConfig, name),
         )
         for name in names
@@ -200,18 +199,6 @@ def _broker() -> str:
 
 def _default(kind: type[Any], name: str) -> Any:
     return next(each.default for each in fields(kind) if each.name == name)
-
-
-def _option_names(path: str) -> list[str]:
-    tree = ast.parse((ROOT / path).read_text())
-    return [
-        node.args[0].value.removeprefix("--").replace("-", "_")
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call)
-        and getattr(node.func, "attr", "") == "add_argument"
-        and isinstance(node.args[0], ast.Constant)
-        and isinstance(node.args[0].value, str)
-    ]
 
 
 def _settings(config: Any) -> str:
