@@ -35,9 +35,9 @@ class Model(StrEnum):
     NONE = "none"
     """Not enough data."""
     SEASONAL_NAIVE = "seasonal_naive"
-    """As in the same hour of the week before."""
+    """What was in the same hour of the week before."""
     SEASONAL_TREND = "seasonal_trend"
-    """The same, moved by a robust trend: only where it was clearly better in the back-test."""
+    """Those hours, moved by a robust trend: only where that was clearly better in the back-test."""
 
 
 class Action(StrEnum):
@@ -74,7 +74,7 @@ class AdviceRow(msgspec.Struct, frozen=True, kw_only=True):
     """For people, with the numbers."""
 
     produce_rate_bytes_per_s: int
-    """As bought now."""
+    """The rate that is bought now."""
     consume_rate_bytes_per_s: int
     capacity_bytes: int
 
@@ -82,7 +82,7 @@ class AdviceRow(msgspec.Struct, frozen=True, kw_only=True):
     """The largest 1-minute average of the history that was read (28 days)."""
     consume_peak_bytes_per_s: int
     stored_bytes: int
-    """As last reported."""
+    """The bytes that were reported last."""
     produce_throttled_ms: int
     """In the last 24 h, of the broker that held back the most in each window of 5 minutes."""
     consume_throttled_ms: int
@@ -102,13 +102,13 @@ class AdviceRow(msgspec.Struct, frozen=True, kw_only=True):
     capacity_action: Action
 
     growth_bytes_per_day: int | None
-    """Of stored bytes; None with less than a day of history."""
+    """How fast stored bytes grow; None with less than a day of history."""
     days_to_full: float | None
     """None: it does not fill, or not within two years, or there is not enough data."""
     days_to_full_low: float | None
     """If it grows as fast as in its faster weeks."""
     days_to_full_high: float | None
-    """As in its slower weeks; None: never."""
+    """If it grows as slowly as in its slower weeks; None: never."""
 
     produce_usable_share: float | None
     """See `SkewRow.usable_share`."""
@@ -152,13 +152,13 @@ class SkewRow(msgspec.Struct, frozen=True, kw_only=True):
     at_ms: list[int]
     """When each window starts."""
     rate_bytes_per_s: list[int]
-    """Of all brokers together."""
+    """The rate of all brokers together."""
     p_ratio: list[float | None]
     """Pmin / Pmax; None while nothing flows."""
     usable_share_history: list[float | None]
     """mean / max: an even split begins to throttle at T times this."""
     throttled_ms: list[int]
-    """Of the broker that held back the most."""
+    """Time of the broker that held back the most."""
 
     p_ratio_min: float | None
     """Lowest in the 24 h; None when nothing flowed."""
@@ -182,9 +182,9 @@ class ForecastRow(msgspec.Struct, frozen=True, kw_only=True):
     model: Model
     history_hours: int
     known_hours: int
-    """Of those; the others were not reported."""
+    """Hours of the history that were reported."""
     start_ms: int
-    """Of the first hour that is forecast."""
+    """Start of the first hour that is forecast."""
     expected: list[int]
     """bytes/s in the hour's busiest 5 minutes; bytes for `stored`."""
     low: list[int]
@@ -201,7 +201,7 @@ class ForecastRow(msgspec.Struct, frozen=True, kw_only=True):
     peak: int
     """The largest of the history: 1-minute averages, or what was stored in an hour on average."""
     days_to_full: float | None
-    """As in `AdviceRow`; None for rates."""
+    """Days until it is full, as in `AdviceRow`; None for rates."""
     days_to_full_low: float | None
     days_to_full_high: float | None
 

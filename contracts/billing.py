@@ -29,7 +29,7 @@ MIB: Final = 2**20
 
 
 class PeriodState(StrEnum):
-    """Of an hour or a day of one instance."""
+    """Whether an hour or a day of one instance is complete."""
 
     OPEN = "open"
     """Not over yet, or reports of it are missing."""
@@ -38,7 +38,7 @@ class PeriodState(StrEnum):
 
 
 class BillState(StrEnum):
-    """Of one instance and month."""
+    """How far the bill of one instance and month is."""
 
     OPEN = "open"
     """Follows usage."""
@@ -154,7 +154,7 @@ class BillLine(msgspec.Struct, frozen=True, kw_only=True):
     dimension: Dimension
     price_version: int
     usage_version: int
-    """Of `usage_5m`: a line belongs to its bill when both name the same one."""
+    """The version of `usage_5m`: a line belongs to its bill when both name the same one."""
     base_quantity: Decimal
     """Whole bytes, byte-ms, requests, or bytes in five minutes (95th percentile)."""
     quantity: Decimal

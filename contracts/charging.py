@@ -18,9 +18,9 @@ class ChargeRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """Bytes on the client's socket, length prefixes included."""
 
     produce_bytes: Size = 0
-    """Of a Produce request, or of what is left out of it."""
+    """Bytes of a Produce request, or of what is left out of it."""
     consume_bytes: Size = 0
-    """Of a Fetch answer, or of what is added to it."""
+    """Bytes of a Fetch answer, or of what is added to it."""
     reason: Annotated[str, msgspec.Meta(max_length=100)]
     """Why it was refused: an error's name."""
 

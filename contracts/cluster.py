@@ -43,7 +43,7 @@ class LeaderAndIsrPartitionState(msgspec.Struct, frozen=True, kw_only=True, arra
     topic_id: UUID
     partition: int
     controller_epoch: int
-    """Of the controller that last wrote the state node."""
+    """The epoch of the controller that last wrote the state node."""
     leader: int
     """A broker, or NO_LEADER."""
     leader_epoch: int
@@ -65,7 +65,7 @@ class LeaderAndIsrRequest(msgspec.Struct, frozen=True, kw_only=True):
     controller_id: int
     controller_epoch: int
     broker_epoch: int
-    """Of the receiver."""
+    """The receiver's epoch."""
     is_full: bool = False
     """Every partition the receiver shall play is named (a broker started, or a controller took over). It
     stops playing others, but keeps their logs: only a StopReplica deletes."""
@@ -117,7 +117,7 @@ class StopReplicaRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StopReplicaResponse(msgspec.Struct, frozen=True, kw_only=True):
-    """As LeaderAndIsrResponse. A replica that does not exist was stopped."""
+    """An error code per partition, like LeaderAndIsrResponse. A replica that does not exist was stopped."""
 
     version: int = MESSAGE_VERSION
     error_code: int = 0

@@ -21,13 +21,13 @@ class Holding(msgspec.Struct, frozen=True, kw_only=True):
     absent_since_ms: int | None = None
     """When the feed ceased to tell of it; None: the feed says that it is deleted."""
     stored_bytes: int = 0
-    """Of the partitions led here."""
+    """Bytes of the partitions led here."""
     partitions: int = 0
     """Led here."""
     has_spec: bool = False
     """Whether this process knows how it was served last."""
     spec: InstanceSpec | None = None
-    """As it was served last; only when it was asked for."""
+    """The spec that was served last; only when it was asked for."""
 
 
 class HoldingsReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -36,13 +36,13 @@ class HoldingsReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     consumer: str
     kind: ConsumerKind
     cluster_id: str | None = None
-    """Of a broker."""
+    """The broker's cluster."""
     holdings: tuple[Holding, ...] = ()
     version: int = MESSAGE_VERSION
 
 
 class HoldingsAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """Of which absent instances the control plane wants the last spec, in the next report."""
+    """Names the absent instances whose last spec the control plane wants, in the next report."""
 
     wanted: tuple[str, ...] = ()
     version: int = MESSAGE_VERSION

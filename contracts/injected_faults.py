@@ -44,9 +44,9 @@ class InjectedFault(msgspec.Struct, frozen=True, kw_only=True):
     begins_at_ms: int
     ends_at_ms: int
     share_percent: Percent = 100
-    """Of requests, drawn for each."""
+    """Share of requests that fail or wait, drawn for each."""
     delay_ms: DelayMs = 0
-    """Of latency and throttling."""
+    """How long latency and throttling hold a request back."""
     apis: tuple[int, ...] = ()
     """API keys that latency is for; empty: all."""
     above_bytes: Annotated[int, msgspec.Meta(ge=0)] = 0

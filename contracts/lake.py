@@ -21,10 +21,10 @@ class LakeAuditRow(msgspec.Struct, frozen=True, kw_only=True):
     topic_id: str
     partition: int
     hour: datetime.datetime | None
-    """Of the records; None for those without a usable time, and for what nobody can tell any more."""
+    """The records' hour; None for those without a usable time, and for what nobody can tell any more."""
     lake_rows: int
     duplicate_rows: int
-    """Of them, rows of an offset that is there already."""
+    """Rows of an offset that another row has already."""
     missing_rows: int
     """Records that the brokers have, that were loaded and that are not in the table."""
     expired_rows: int

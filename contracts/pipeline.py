@@ -14,13 +14,13 @@ Figure = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 
 
 class JobState(StrEnum):
-    """Of one run."""
+    """How one run stands."""
 
     RUNNING = "running"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     STOPPED = "stopped"
-    """By who started it, with Ctrl-C or SIGTERM: no failure, and no success either."""
+    """Ended by who started it, with Ctrl-C or SIGTERM: no failure, and no success either."""
 
 
 class JobStatus(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -28,7 +28,7 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     id: Annotated[str, msgspec.Meta(min_length=8, max_length=64, pattern=r"^[A-Za-z0-9-]+$")]
     job: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
-    """As it is started: `load`, `meter`, `mirror` ..."""
+    """The name that starts it: `load`, `meter`, `mirror` ..."""
     subject: Annotated[str, msgspec.Meta(max_length=300)] = ""
     """What it works on, for people: an instance and topics."""
     state: JobState

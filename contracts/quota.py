@@ -28,7 +28,7 @@ class Direction(StrEnum):
 
 
 BYTE_DIRECTIONS: Final = (Direction.PRODUCE, Direction.CONSUME)
-"""Those whose unit is the byte: metered, billed, and shared out among those who lead something."""
+"""Directions whose unit is the byte: metered, billed, and shared out among those who lead something."""
 NO_NODE: Final = -1
 """The node id of a point that is a gateway worker: it leads nothing."""
 
@@ -86,7 +86,7 @@ class TrafficReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     node_id: int
     """NO_NODE: a gateway worker, which reports request time alone."""
     cluster_id: str
-    """Of a broker; a gateway worker serves every cluster and leaves it empty."""
+    """The cluster of a broker; a gateway worker serves every cluster and leaves it empty."""
     boot_id: Identifier
     sequence: Annotated[int, msgspec.Meta(ge=1, le=2**62)]
     """1 for the first report of a boot id, then growing."""
@@ -123,7 +123,7 @@ class Allocation(msgspec.Struct, frozen=True, kw_only=True):
     """sum(n) of the instance: when the lease ends the point falls back to F_i = T * n_i / sum(n)."""
     blocked: bool
     stored_bytes: int
-    """Of the whole instance, for the refusal's message."""
+    """Bytes of the whole instance, for the refusal's message."""
     stored_left_bytes: int
     """Capacity less stored; negative when more is stored than that. The point counts its own appends."""
 

@@ -69,7 +69,7 @@ class BrokerQuota(msgspec.Struct, frozen=True, kw_only=True):
     on_lease: bool
     """False: the broker fell back to its share F, because its lease ended or it never had one."""
     blocked: bool
-    """As the broker says."""
+    """Whether the broker says that it refuses Produce."""
     lease_epoch: int
     report_age_ms: int
     produce: PointFlow

@@ -11,9 +11,9 @@ CORE_US_PER_S: Final = 1_000_000
 PERCENT_US_PER_S: Final = CORE_US_PER_S // 100
 REQUEST_PERCENT_MIN: Final = 5
 REQUEST_PERCENT_MAX: Final = 100_000
-"""Of what operators may give: a thousand cores."""
+"""The most that operators may give: a thousand cores."""
 REQUEST_PERCENT_FLOOR: Final = 50
-"""Of the default: half a core, for connects, group work and Metadata of an instance with small rates."""
+"""The least that is given by default: half a core, for connects, group work and Metadata at small rates."""
 _DEFAULT_US_PER_MB: Final = 48_000
 """Requests of 16 kB cost gateway and broker 12 ms of CPU per MB together (docs/performance.md): four times
 that, so that requests of 4 kB at the full rate of both directions are within it."""
@@ -44,7 +44,7 @@ class Weights:
 
     @property
     def total(self) -> int:
-        """Of all points of both groups."""
+        """Time of all points of both groups."""
         return 2 * self._gateways * self._brokers_total
 
     def broker(self, partitions_led: int) -> int:

@@ -50,11 +50,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Bounds of an instance beside rates and capacity (design: Gateway)."""
 
     partitions_max: int = 300
-    """Of all its topics; the controller counts. Beyond it POLICY_VIOLATION with the numbers."""
+    """Partitions of all its topics; the controller counts. Beyond it POLICY_VIOLATION with the numbers."""
     connections_max: int = 5_000
     """Over all gateway workers; one more is reset (`connections_max`). Each broker takes as many."""
     connections_per_ip_max: int = 5_000
-    """Of one client address; one more is reset (`connections_per_ip_max`)."""
+    """Connections of one client address; one more is reset (`connections_per_ip_max`)."""
     connection_rate_max: int = 2_000
     """New connections per second; one more is reset (`connection_rate_max`)."""
     message_bytes_max: int = 1_048_588
@@ -172,7 +172,7 @@ class DamagedLog(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     kind: str
     """How it was noticed (`broker.log.damage`)."""
     replicas: int
-    """Of the partition; with one there is nothing to fetch the records from."""
+    """Replicas of the partition; with one there is nothing to fetch the records from."""
 
 
 DAMAGED_LOGS_TOLD: Final = 100
@@ -199,7 +199,7 @@ class FeedRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     failures: tuple[ListenerFailure, ...] = ()
     purge_refusals: tuple[PurgeRefusal, ...] = ()
     damaged_logs: tuple[DamagedLog, ...] = ()
-    """Of a broker, at most `DAMAGED_LOGS_TOLD`."""
+    """Logs of a broker that are damaged, at most `DAMAGED_LOGS_TOLD`."""
     version: int = MESSAGE_VERSION
 
 

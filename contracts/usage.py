@@ -52,7 +52,7 @@ class UsageRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     produce_bytes: Count
     consume_bytes: Count
     produce_bytes_total: Count
-    """Of the boot id at the interval's end."""
+    """The counter of the boot id at the interval's end."""
     consume_bytes_total: Count
     produce_requests: Count
     consume_requests: Count

@@ -137,7 +137,7 @@ def _operator_key(layout: Layout, given: Path | None) -> str:
 
 
 def _identity(layout: Layout) -> str:
-    """Of this process among those that share a database: drawn once for a data directory."""
+    """The name of this process among those that share a database: drawn once for a data directory."""
     path = layout.control_dir / "process-id"
     try:
         return path.read_text().strip()

@@ -23,5 +23,5 @@ def launcher() -> Path:
 
 
 def version() -> str:
-    """Of the release, like 0.2.0."""
+    """The release, like 0.2.0."""
     return _version("portico")

@@ -46,7 +46,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, emp
 
 
 def _widths(cells: Sequence[Sequence[str]], screen_width: int) -> list[int]:
-    """Of columns that fit the screen if they can: cells are broken between words, never within one, since
+    """Widths that fit the screen if they can: cells are broken between words, never within one, since
     addresses and names are copied. A table that is too wide then runs over the edge."""
     columns = list(zip(*cells, strict=True))
     widths = [max(map(cell_len, column)) for column in columns]

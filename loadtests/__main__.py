@@ -154,7 +154,7 @@ def _kept_file(options: argparse.Namespace, name: str) -> Path:
 
 
 def _baselines(options: argparse.Namespace, name: str) -> list[Baseline]:
-    """Those that bind this run. Raises: BaselineFault."""
+    """Baselines that bind this run. Raises: BaselineFault."""
     if options.baseline is not None:
         found = _read(options.baseline, str(options.baseline))
         if found is None and not options.update_baseline:

@@ -57,7 +57,7 @@ class Kind(StrEnum):
     REBALANCE = "rebalance"
     """Members that join a group and leave it at once."""
     MEMBERS = "members"
-    """The same where no timer has a part: members that are given an id, and leave before they have joined."""
+    """Members that are given an id, and leave before they have joined: no timer has a part."""
     COLD_READS = "cold-reads"
     """A log from its start, again and again."""
 
@@ -78,7 +78,7 @@ class Priority(StrEnum):
     IDLE = "idle"
     """When nobody else wants it (SCHED_IDLE)."""
     NORMAL = "normal"
-    """As everybody: where other things run that never rest."""
+    """The bounds for everybody, where other things run that never rest."""
 
 
 class Turn(NamedTuple):

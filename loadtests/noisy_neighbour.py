@@ -28,16 +28,16 @@ from loadtests.scenario import Site, swarm
 RATE_BYTES_PER_S: Final = 4_000_000
 """Bought by everybody, in each direction."""
 POLITE_BYTES: Final = 20_000
-"""Of one request."""
+"""Size of one request."""
 TOPICS: Final = 200
-"""Of a flooding instance: what Metadata of all topics has to say."""
+"""Topics of a flooding instance: what Metadata of all topics has to say."""
 STORED_BYTES: Final = 20_000_000
 """What cold reads begin with."""
 TOPIC: Final = "noisy"
 _EQUAL: Final = {Kind.REBALANCE: Kind.MEMBERS}
 """What equal tenants flood with, where it is another: how often a group rebalances is said by timers."""
 _SETTLED: Final = 0.2
-"""Of each half of a turn: the share that is not counted, while the one before drains."""
+"""Share of each half of a turn that is not counted, while the one before drains."""
 _BOUGHT: Final = {
     "produce_rate_bytes_per_s": RATE_BYTES_PER_S,
     "consume_rate_bytes_per_s": RATE_BYTES_PER_S,

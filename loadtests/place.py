@@ -16,7 +16,7 @@ BOUGHT: Final[Mapping[str, Any]] = {
     "capacity_bytes": 2_000_000_000,
     "whitelist": ["127.0.0.0/8"],
 }
-"""By every instance, where a scenario says nothing else."""
+"""What every instance buys where a scenario says nothing else."""
 _SERVE_S: Final = 60.0
 
 

@@ -30,7 +30,7 @@ class Watch:
         self._data_dir = data_dir
         self._began_s = time.monotonic()
         self.samples: dict[str, list[Sample]] = {}
-        """By process, such as `brokers-0`, and its pid: one that was started again is another."""
+        """Samples by process, such as `brokers-0`, and its pid: one that was started again is another."""
         self._sampling = gevent.spawn(self._sample_for_ever)
 
     def stop(self) -> None:
@@ -61,7 +61,7 @@ class Watch:
                 self.samples.setdefault(f"{group}-{number} ({pid})", []).append(sample)
 
     def cpu_s(self) -> float:
-        """Of all processes together, over the run."""
+        """CPU time of all processes together, over the run."""
         return sum(samples[-1].cpu_s - samples[0].cpu_s for samples in self.samples.values())
 
     def growth(self, what: str) -> float:

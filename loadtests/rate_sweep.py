@@ -21,14 +21,14 @@ from loadtests.timings import Timings
 
 TOPIC: Final = "sweep"
 SHARES: Final = (0.25, 0.5, 0.75, 0.9, 1.25, 1.5, 2.0)
-"""Of what was bought; none is so near to it that its step says nothing."""
+"""Shares of what was bought; none is so near to it that its step says nothing."""
 REQUEST_BYTES: Final = 50_000
 _STORED: Final = 40
 """Requests' worth of records that are read again and again."""
 _WINDOW: Final = 8
 """Unanswered requests, beyond which the client sends later than it wants to."""
 _SETTLED: Final = 0.4
-"""Of a step: the share that is not counted, while a burst or a debt of the one before is paid."""
+"""Share of a step that is not counted, while a burst or a debt of the one before is paid."""
 _END_S: Final = 30.0
 
 

@@ -20,7 +20,7 @@ class Site(NamedTuple):
 
     place: Place
     data_dir: Path | None
-    """Of the stack, where it runs on this machine."""
+    """The stack's data directory, where it runs on this machine."""
 
 
 class Scenario(Protocol):

@@ -23,7 +23,7 @@ class Target(NamedTuple):
     key: str
     """An operator's."""
     data_dir: Path | None
-    """Of a stack of this machine, whose processes can be looked at."""
+    """The data directory of a stack of this machine, whose processes can be looked at."""
 
 
 @contextmanager

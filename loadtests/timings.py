@@ -19,12 +19,12 @@ class Taken(NamedTuple):
 
 
 class Timings:
-    """Of one run."""
+    """How long the requests of one run took."""
 
     def __init__(self) -> None:
         self._began_s = time.monotonic()
         self.taken: list[Taken] = []
-        """Those that were answered."""
+        """Times of requests that were answered."""
         self.failed: Counter[str] = Counter()
         """Others, by the first words of what went wrong."""
 
@@ -46,7 +46,7 @@ class Timings:
         return [one.ms for one in self.taken if not names or one.name in names]
 
     def percentile_ms(self, fraction: float, *names: str) -> float:
-        """Of those; not a number where there are none."""
+        """A percentile of the answered requests; not a number where there are none."""
         values = self.ms(*names)
         return percentile(values, fraction) if values else math.nan
 

@@ -33,7 +33,7 @@ _log = get_logger(__name__)
 _FINE: Final = "portico:series:fine:"
 _MEANS: Final = "portico:series:means:"
 _CHUNK_BYTES_MAX: Final = 1024 * 1024
-"""Of a chunk, unpacked."""
+"""Size of a chunk, unpacked."""
 _AT_ONCE: Final = 50
 """Instances of one call, so that a call stays short."""
 _SPARE_MS: Final = 60_000
@@ -117,7 +117,7 @@ def _reading(instance_ids: Sequence[str]) -> Any:
 
 
 def _packed(samples: Sequence[Sample]) -> bytes:
-    """Of a stretch in which nothing changed, its two ends."""
+    """Keeps the two ends of a stretch in which nothing changed."""
     ends = [
         one
         for place, one in enumerate(samples)

@@ -32,11 +32,11 @@ class Specs(Protocol):
 
     @property
     def instances(self) -> Mapping[str, InstanceSpec]:
-        """By id."""
+        """Instances by id."""
 
     @property
     def clusters(self) -> Mapping[str, ClusterSpec]:
-        """By id."""
+        """Clusters by id."""
 
 
 def _brokers_of_usage(specs: Specs) -> tuple[str, ...]:
@@ -47,7 +47,7 @@ def _brokers_of_usage(specs: Specs) -> tuple[str, ...]:
 
 
 class Metering:
-    """Of one run of the master; single-threaded but for `save` and `close`."""
+    """The metering of one run of the master; single-threaded but for `save` and `close`."""
 
     def __init__(
         self,

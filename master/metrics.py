@@ -20,23 +20,23 @@ class Observed(Protocol):
 
     @property
     def decisions(self) -> Sequence[InstanceDecision]:
-        """As of the last tick; replaced, never changed."""
+        """What the last tick decided; replaced, never changed."""
 
     @property
     def cpu_decisions(self) -> Sequence[CpuDecision]:
-        """As of the last tick; replaced, never changed."""
+        """What the last tick decided of request time; replaced, never changed."""
 
     @property
     def reports(self) -> Mapping[str, int]:
-        """By outcome."""
+        """Reports by outcome."""
 
     @property
     def refusals(self) -> Mapping[str, int]:
-        """By reason."""
+        """Refusals by reason."""
 
     @property
     def usage_records(self) -> Mapping[str, int]:
-        """By outcome."""
+        """Usage records by outcome."""
 
 
 class MasterCollector(Collector):

@@ -64,7 +64,7 @@ class MasterService:
         self._metering = metering
         self._series = series
         self._ended_slots: dict[str, Slot] = {}
-        """Of instances, to be kept."""
+        """Slots of instances, to be kept."""
         self._recalled: set[str] = set()
         """Instances whose earlier history was asked for."""
         self._ledger = Ledger()
@@ -93,9 +93,9 @@ class MasterService:
             silent_periods=self.settings.silent_periods,
         )
         self.decisions: tuple[InstanceDecision, ...] = ()
-        """As of the last tick; read by the metrics thread."""
+        """What the last tick decided; read by the metrics thread."""
         self.cpu_decisions: tuple[CpuDecision, ...] = ()
-        """The same of request time, in the same order."""
+        """What the last tick decided of request time, in the order of `decisions`."""
         self._restore()
 
     def _restore(self) -> None:

@@ -30,7 +30,7 @@ class Jar(NamedTuple):
 
     @property
     def file_name(self) -> str:
-        """As Ivy writes it."""
+        """The file name that Ivy gives it."""
         return f"{self.artifact}-{self.version}.jar"
 
 

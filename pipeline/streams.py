@@ -177,7 +177,7 @@ def failure_sentence(error: BaseException) -> str:
 
 
 def _python_error(text: str) -> str | None:
-    """Of what Spark says when our part of a batch failed: the line below the traceback."""
+    """What Spark says when our part of a batch failed: the line below the traceback."""
     lines = text.splitlines()
     frames = [number for number, line in enumerate(lines) if line.startswith('  File "')]
     if not frames:

@@ -122,7 +122,7 @@ class Console:
 
 
 def path_of(instance_id: str, topic: str | None = None) -> str:
-    """Of an instance, or of one of its topics."""
+    """The path of an instance, or of one of its topics."""
     path = f"instances/{quote(instance_id, safe='')}"
     return path if topic is None else f"{path}/topics/{quote(topic, safe='')}"
 

@@ -179,7 +179,7 @@ class Reconciler:
     async def _created_topic(
         self, obj: Mapping[str, Any], instance_id: str, name: str, tenant: str, *, is_there: bool
     ) -> dict[str, Any]:
-        """As `_created`."""
+        """Create a topic, as `_created` does an instance."""
         order = plan.topic_creation(obj["spec"], name)
         path = f"{path_of(instance_id)}/topics"
         once = obj["metadata"]["uid"]

@@ -17,7 +17,7 @@ def monotonic_ms() -> int:
 
 
 monotonic_ns = time.monotonic_ns
-"""The same, finer. Read in a few dozen nanoseconds."""
+"""Monotonic time in ns. Read in a few dozen nanoseconds."""
 
 cpu_ns = time.thread_time_ns
 """CPU time of the calling thread: what preemption by others takes is not in it. A system call."""

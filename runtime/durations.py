@@ -14,7 +14,7 @@ _FIRST_BITS: Final = 16
 _SHOWN: Final = 18
 """Buckets that are told, to 8.6 s; longer ones are in the last."""
 _SLOTS: Final = 48
-"""Those of any duration that fits 63 bits."""
+"""Slots for any duration that fits 63 bits."""
 BOUNDS_S: Final = tuple(2 ** (_FIRST_BITS + each) / 1e9 for each in range(_SHOWN))
 
 Durations = list[int]

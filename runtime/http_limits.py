@@ -32,15 +32,15 @@ class HttpLimits:
     body_timeout_s: float = 30.0
     """From there until the body is complete."""
     body_bytes_max: int = 2 * 1024 * 1024
-    """As received. An application that knows who asks allows less and says so better."""
+    """Bytes as received. An application that knows who asks allows less and says so better."""
     write_timeout_s: float = 60.0
     """A peer that has not read for so long, while answers wait, is cut."""
     keep_alive_s: int = 5
     """An idle connection is closed after so long."""
     connections_max: int = 1_024
-    """Of all addresses; when it is full the oldest one that only waits goes, else 503."""
+    """Connections of all addresses; when it is full the oldest one that only waits goes, else 503."""
     connections_per_address_max: int = 256
-    """Of one IPv4 address or one /64 of IPv6; not of those in `proxies`, who speak for many."""
+    """Connections of one IPv4 address or one /64 of IPv6; not of those in `proxies`, who speak for many."""
     requests_max: int = 768
     """Under way at once, streams and long polls included."""
     proxies: tuple[str, ...] = ()

@@ -41,7 +41,7 @@ class Endpoint(NamedTuple):
 
     port: int
     url: str
-    """As others call it: a process that listens on all addresses is called by its host's name."""
+    """The address that others call: a process that listens on all addresses is called by its host's name."""
 
 
 def scrape_token(secret: str) -> str:

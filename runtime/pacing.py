@@ -110,7 +110,7 @@ class Pacing:
             self._used_up(turn)
 
     def _used_up(self, turn: Turn) -> None:
-        """Of its quantum nothing is left: it is billed, and has to wait until sockets were looked at."""
+        """Nothing is left of its quantum: it is billed, and has to wait until sockets were looked at."""
         turn.close()
         if turn.unbilled_ns >= BILL_NS:
             self._bill(turn)
@@ -119,7 +119,7 @@ class Pacing:
             self._loop.call_soon(self._pump)
 
     def end_unbilled(self, turn: Turn) -> int:
-        """The same for a part that used the instance's turn, but is not for its account: its cost in ns."""
+        """Ends a part that used the instance's turn, but is not for its account: its cost in ns."""
         now_ns = self.clock_ns()
         cost_ns = now_ns - self.began_ns
         self.began_ns = now_ns

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _log = get_logger(__name__)
 T = TypeVar("T")
 BUDGET_MS: Final = 100
-"""Of one call to Redis, connecting included: what a request waits at most, once per pause of the circuit."""
+"""Time of a call to Redis, connecting included: what a request waits at most, once per pause."""
 _LOOK_S: Final = 0.1
 VARIABLE: Final = ENVIRONMENT_PREFIX + "REDIS_URL"
 _SCHEMES: Final = ("redis", "rediss", "unix")

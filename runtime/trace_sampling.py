@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 TOTAL_FACTOR: Final = 20
-"""Of all instances of a process together, in one second: so many times what one may have."""
+"""What all instances of a process may have together in one second: so many times what one may have."""
 UNDER_WAY_MAX: Final = 100
 """Traced requests of one instance that are not answered yet: a long poll lasts minutes."""
 

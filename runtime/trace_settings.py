@@ -32,7 +32,7 @@ class TraceSettings:
     endpoint: str
     """Spans are posted there: OTLP over HTTP, protobuf."""
     headers: dict[str, str] = field(default_factory=dict, repr=False)
-    """Of each post, keys of collectors among them."""
+    """Headers of each post, keys of collectors among them."""
     certificate: str | None = None
     """A file with who may sign the collector's certificate; None: the system's."""
     timeout_s: float = _TIMEOUT_MS / 1000
@@ -71,7 +71,7 @@ def trace_settings(variables: Mapping[str, str]) -> TraceSettings | None:
 
 
 def settings_of(variables: Mapping[str, str]) -> TraceSettings | None:
-    """The same for a process that starts. Raises: SystemExit with a sentence."""
+    """The settings of a process that starts. Raises: SystemExit with a sentence."""
     try:
         return trace_settings(variables)
     except ConfigFault as fault:

@@ -29,7 +29,7 @@ from runtime.trace_settings import TraceSettings
 
 _log = get_logger(__name__)
 ATTRIBUTE_CHARACTERS_MAX: Final = 256
-"""Of what tenants and callers name; `OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT` does not make it longer."""
+"""Length of what tenants and callers name; `OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT` cannot add to it."""
 _ANSWER_BYTES_MAX: Final = 64 * 1024
 _LOG_EVERY_MS: Final = 60_000
 _SHUTDOWN_S: Final = 2.0

@@ -41,9 +41,9 @@ from tenants.internal import collectors, create_internal_routes
 
 __all__ = ["collectors", "create_console_app", "create_internal_routes"]
 BODY_BYTES_MAX: Final = 1024 * 1024
-"""Of a request to the console whose caller is known."""
+"""Size of a request to the console whose caller is known."""
 STRANGERS_BODY_BYTES_MAX: Final = 16 * 1024
-"""Of one whose caller is not known: a login has little to say."""
+"""Size of a request whose caller is not known: a login has little to say."""
 COMPRESSED_BYTES_MIN: Final = 2048
 """Smaller answers are sent as they are: a secret is in none that is larger."""
 _TELEMETRY: Final[TelemetryConfig] = {

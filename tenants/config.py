@@ -41,7 +41,7 @@ class ConsoleConfig:
     """Settings of one control plane; all need a restart."""
 
     identity: str = "control"
-    """Of this control process among those that share a database; the same after a restart."""
+    """The name of this control process among those that share a database; the same after a restart."""
     database_url: str
     """SQLAlchemy's: `sqlite:////path/console.db`, or `postgresql+psycopg://...` in production."""
     vip_pool: VipPool
@@ -66,7 +66,7 @@ class ConsoleConfig:
     redis_url: RedisUrl | None = None
     """What control processes share for speed; None: each does without."""
     redis_budget_ms: int = BUDGET_MS
-    """Of one call to Redis."""
+    """Time of one call to Redis."""
     rates: ApiRates = field(default_factory=ApiRates)
     """How many requests callers may send."""
 

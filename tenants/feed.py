@@ -49,7 +49,7 @@ class Feed:
     def __init__(self, store: Store, placement: Placement) -> None:
         self.consumers: dict[str, Consumer] = {}
         self._written: dict[str, Follower] = {}
-        """As the store has them from us."""
+        """What the store has from us."""
         self._elsewhere: dict[str, Consumer] = {}
         """Who told another control process of this database; replaced as a whole."""
         self.revision = 0

@@ -31,7 +31,7 @@ class Found:
     holders: tuple[str, ...]
     cluster_id: str | None
     spec: InstanceSpec | None
-    """As it was served last, where somebody still knows."""
+    """The spec that was served last, where somebody still knows."""
 
 
 @dataclass(slots=True)
@@ -40,7 +40,7 @@ class _Teller:
     seen_ms: int
     holdings: dict[str, Holding] = field(default_factory=dict)
     report: HoldingsReport | None = None
-    """As it was told here; None: to another control process."""
+    """The report that was told here; None: to another control process."""
 
 
 class FoundLedger:

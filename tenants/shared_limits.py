@@ -159,7 +159,7 @@ def _login_keys(address: str, user: str) -> tuple[str, str]:
 
 
 def _running(script: str, keys: Sequence[str], arguments: Sequence[int]) -> Any:
-    """By its digest; the script itself goes only to a server that does not know it (any more)."""
+    """Runs a script by its digest; the script goes only to a server that does not know it (any more)."""
 
     def run(redis: "Redis") -> Any:
         return redis.register_script(script)(keys=list(keys), args=list(arguments))

@@ -100,7 +100,7 @@ class InstancePoint:
 
     @property
     def stored_bytes(self) -> int:
-        """Of the whole instance, as far as this point can know: others' part is from the last allocation."""
+        """Bytes of the whole instance, as far as is known here: others' part is from the last allocation."""
         return self._base_stored_bytes + self.own_stored_bytes - self._base_own_bytes
 
     @property

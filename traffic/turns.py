@@ -22,7 +22,7 @@ QUANTUM_NS: Final = 250_000
 """What an instance may use in a round while others are about: some five small requests, or a read of a
 megabyte. A request passes four loops, and may wait for as much of each other instance at every one."""
 QUANTUM_ALONE_NS: Final = 2_000_000
-"""The same while nobody else is about: a round costs a look at all sockets."""
+"""The quantum while nobody else is about: a round costs a look at all sockets."""
 
 
 class Hold(IntEnum):

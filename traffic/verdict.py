@@ -6,7 +6,7 @@ from typing import Final
 from contracts.specs import FullBehaviour
 
 STALL_MS_MAX: Final = 10_000
-"""Of `full_behaviour: stall`: a producer waits half its own time-out for room, at most so long."""
+"""How long `full_behaviour: stall` waits: half the producer's own time-out for room, at most so long."""
 
 
 @dataclass(frozen=True, slots=True)

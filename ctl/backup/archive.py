@@ -21,7 +21,7 @@ from ctl.backup.manifest import FORMAT, MANIFEST, SIGNATURE, Manifest, Part
 _READ_BYTES: Final = 256 * 1024
 _SMALL_BYTES_MAX: Final = 4 * 1024 * 1024
 _LINE_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Of a row or node; the largest that are written are a few MB."""
+"""Length of a row or node; the largest that are written are a few MB."""
 
 T = TypeVar("T")
 

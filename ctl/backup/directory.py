@@ -19,7 +19,7 @@ _ABANDONED_AFTER_MS: Final = 24 * 3600 * 1000
 
 
 def name_of(deployment: str, now_ms: int) -> str:
-    """Of a backup: sorted by name they are sorted by time."""
+    """The name of a backup: sorted by name they are sorted by time."""
     at = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now_ms / 1000))
     return f"portico-{deployment[:_DEPLOYMENT_CHARACTERS]}-{at}.zip"
 

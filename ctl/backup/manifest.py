@@ -5,10 +5,10 @@ from typing import Final
 import msgspec
 
 FORMAT: Final = 1
-"""Of archives that this release writes; newer ones are refused."""
+"""The format of archives that this release writes; newer ones are refused."""
 MANIFEST: Final = "manifest.json"
 SIGNATURE: Final = "manifest.hmac"
-"""Of the manifest, with the deployment's secret."""
+"""The manifest's signature, with the deployment's secret."""
 TREE: Final = "tree.jsonl"
 """The metadata tree: a node per line."""
 SECRETS: Final = "secrets.age"
@@ -42,7 +42,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
     format: int = FORMAT
     release: str
-    """Of Portico."""
+    """Portico's release."""
     taken_at_ms: int
     """When the store was read; the tree was read after it."""
     deployment: str

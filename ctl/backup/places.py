@@ -32,7 +32,7 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Of one deployment."""
+    """The stores of one deployment."""
 
     layout: Layout
     database_url: str = field(repr=False)

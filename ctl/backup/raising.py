@@ -50,7 +50,7 @@ _FORGOTTEN: Final = (
     paths.LOG_DIR_EVENTS,
     paths.CONFIG_CHANGES,
 )
-"""Of processes that are gone, and orders of then."""
+"""Nodes of processes that are gone, and orders of then."""
 
 Key = tuple[str, int]
 
@@ -100,7 +100,7 @@ class Raised(NamedTuple):
 class _Topic(NamedTuple):
     node: TopicNode
     holders: dict[int, list[Replica]]
-    """By partition; the broker's first wins where it has two."""
+    """Holders by partition; the broker's first wins where it has two."""
     is_found: bool
     is_made_anew: bool
     is_grown: bool
@@ -282,7 +282,7 @@ def _state(
 
 
 def _raise_epoch(nodes: dict[str, bytes], path: str) -> int:
-    """Of controllers, and of quota masters: points refuse leases of an earlier one."""
+    """Epochs of controllers and of quota masters grow: points refuse leases of an earlier one."""
     data = nodes.get(path)
     raised = (0 if data is None else decode_controller_epoch(data)) + EPOCHS_AHEAD
     nodes[path] = encode_controller_epoch(raised)

@@ -25,7 +25,7 @@ class TreeNode(msgspec.Struct, frozen=True):
 
 
 def nodes_of_file(path: Path) -> Iterator[TreeNode]:
-    """Of a broker alone, in one snapshot, whether the broker runs or not; parents first.
+    """Nodes of a broker alone, in one snapshot, whether the broker runs or not; parents first.
 
     Raises: sqlite3.Error, FileNotFoundError.
     """
@@ -39,7 +39,7 @@ def nodes_of_file(path: Path) -> Iterator[TreeNode]:
 
 
 async def nodes_of_tree(tree: Tree) -> AsyncIterator[TreeNode]:
-    """Of ZooKeeper, level by level: parents first, and no snapshot. What goes meanwhile is left out.
+    """Nodes of ZooKeeper, level by level: parents first, and no snapshot. What goes meanwhile is left out.
 
     Raises: TreeUnavailable.
     """

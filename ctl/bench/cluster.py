@@ -82,7 +82,7 @@ def _started(make: Any, name: str, directory: Path, results: dict[str, Any]) -> 
 
 
 class _Bench:
-    """The same measurements of every peer, in turn."""
+    """One set of measurements, for every peer in turn."""
 
     def __init__(self, peers: list[Peer], rounds: int, total_bytes: int, say: Say) -> None:
         self._peers = peers
@@ -198,7 +198,7 @@ class _Bench:
         return time.perf_counter() - started_s
 
     def outages(self, number: signal.Signals) -> dict[str, Any]:
-        """Of a leader, by a signal, once per round."""
+        """Outages of a leader, by a signal, once per round."""
         gaps: dict[str, Any] = {}
         discovered: list[float] = []
         for turn in range(self._rounds):

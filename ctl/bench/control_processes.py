@@ -59,7 +59,7 @@ class Control:
 
     @property
     def pid(self) -> int:
-        """Of the running process."""
+        """The id of the running process."""
         assert self._process is not None, "it was started"
         return self._process.pid
 
@@ -96,7 +96,7 @@ class Control:
 
     @property
     def url(self) -> str:
-        """Of its API."""
+        """The address of its API."""
         return f"http://{HOST}:{self.port}/v1/"
 
     def operator(self) -> httpx.Client:
@@ -176,7 +176,7 @@ def fill(control: Control) -> list[Caller]:
 
 
 def transactions(engine: Engine) -> int:
-    """Of the database so far; sessions tell the server of them now and then."""
+    """Transactions of the database so far; sessions tell the server of them now and then."""
     with engine.connect() as connection:
         connection.execute(text("SELECT pg_stat_clear_snapshot()"))
         found = connection.scalar(text(_TRANSACTIONS))

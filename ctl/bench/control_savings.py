@@ -20,7 +20,7 @@ T = TypeVar("T")
 _ASKED: Final = 600
 """Requests whose transactions are counted."""
 _BURST_SHARE: Final = 1.2
-"""Of its quota, what a key sends to each process at once."""
+"""The part of its quota that a key sends to each process at once."""
 _COMMITS: Final = 5
 _POLL_MS: Final = 20_000
 _QUIET_MS: Final = 500

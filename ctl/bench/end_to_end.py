@@ -13,7 +13,7 @@ RECORD_BYTES: Final = 1000
 _TICK_S: Final = 0.002
 _DRAIN_S: Final = 10.0
 _WARM_UP_SHARE: Final = 0.3
-"""Of the time: not counted."""
+"""The part of the time that is not counted."""
 
 
 def client_settings(peer: Peer) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import crc32c
 
 _SIZE = struct.Struct(">i")
 STORED_ANSWERS = 200
-"""As many as the broker has stored, so that neither side serves from a processor cache."""
+"""As many answers as the broker has stored, so that neither side serves from a processor cache."""
 
 
 def receive(connection: socket.socket, view: memoryview) -> bool:

@@ -15,7 +15,7 @@ PEERS: Final = ("direct", "gateway", "relay")
 _LARGE: Final = 1_000_000
 _SMALL: Final = 16_000
 _PARTITIONS: Final = 6
-"""Of a topic that is read in one Fetch: a frame with several record sets in it."""
+"""Partitions of a topic that is read in one Fetch: a frame with several record sets in it."""
 _IDLE: Final = 2_000
 
 Say = Callable[[str], None]
@@ -155,7 +155,7 @@ def _latency(bench: Bench, rounds: int) -> dict[str, Any]:
 
 
 def _memory(bench: Bench) -> dict[str, float]:
-    """Of connections that have asked for metadata, as clients do first, and then idle: two sockets each."""
+    """Memory of idle connections that have asked for metadata, as clients do first: two sockets each."""
     before = rss_bytes(bench.gateway.pid)
     frame = load.metadata_frame("large")
     with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""The same load with confluent-kafka, a client that people really use."""
+"""The load of the benches with confluent-kafka, a client that people really use."""
 
 import os
 import time

@@ -161,7 +161,7 @@ def delete_all_records(target: Target, topic: str, partitions: int = 1) -> None:
 
 
 def delete_records_of(target: Target, topic: str, partitions: Iterable[int]) -> None:
-    """The same for the partitions that one broker leads."""
+    """Delete all records of the partitions that one broker leads."""
     every = tuple(
         _DELETE_RECORDS.DeleteRecordsPartition(partition_index=number, offset=-1) for number in partitions
     )

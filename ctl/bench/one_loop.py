@@ -52,7 +52,7 @@ class Pair:
         self.broker = broker
         self.gateway = gateway
         self.port = port
-        """Of the instance."""
+        """The instance's port."""
         self.topics = topics
 
     async def answer(self, request: Any) -> int | None:

@@ -22,7 +22,7 @@ class Node(Protocol):
 
     @property
     def pid(self) -> int:
-        """Of the running process."""
+        """The id of the running process."""
 
     def start(self) -> None:
         """Start the process, once the one before has ended."""
@@ -50,16 +50,16 @@ class Peer(NamedTuple):
 
     @property
     def any_endpoint(self) -> Endpoint:
-        """Of the first node."""
+        """An address of the first node."""
         return self.endpoint(min(self.nodes))
 
     def cpu_seconds(self) -> float:
-        """Of all processes together."""
+        """CPU time of all processes together."""
         pids = [node.pid for node in self.nodes.values()] + list(self.helpers)
         return sum(cpu_seconds(pid) for pid in pids)
 
     def rss_bytes(self) -> int:
-        """Of all processes together."""
+        """Memory of all processes together."""
         pids = [node.pid for node in self.nodes.values()] + list(self.helpers)
         return sum(rss_bytes(pid) for pid in pids)
 

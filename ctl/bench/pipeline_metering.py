@@ -109,7 +109,7 @@ class _MeteringBench:
         return self._timed(layout, take)
 
     def from_topic(self) -> tuple[float, float]:
-        """The same through the gateway."""
+        """Ingestion through the gateway."""
         layout = self._layout()
 
         def take() -> int:

@@ -33,7 +33,7 @@ class ServerProcess:
 
     @property
     def pid(self) -> int:
-        """Of the running process."""
+        """The id of the running process."""
         assert self.process is not None
         return self.process.pid
 

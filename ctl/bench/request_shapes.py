@@ -34,7 +34,7 @@ class Shape(Enum):
 
 LONG_NAME_BYTES: Final = 32_000
 _FRAME_BYTES: Final = 4 * 1024 * 1024
-"""Of an API without a bound of its own."""
+"""Size of a frame of an API without a bound of its own."""
 _SECOND: Final = datetime.timedelta(seconds=1)
 _USUAL: Final[dict[str, Any]] = {
     "acks": -1,
@@ -61,7 +61,7 @@ _USUAL: Final[dict[str, Any]] = {
     "transactional_id": None,
     "value": "-1",
 }
-"""By field, where it has that name and can hold the value: what a right client sends."""
+"""Values by field, where it has that name and can hold them: what a right client sends."""
 _CONFIG: Final = "retention.ms"
 _UNLISTED: Final = frozenset({"assignments", "broker_ids", "forgotten_topics_data"})
 """Lists that would only get the request refused at once, unless they are what the shape is about."""

@@ -66,7 +66,7 @@ class Demo:
 
     @property
     def name(self) -> str:
-        """Of the instance."""
+        """The instance's name."""
         return str(self.instance["name"])
 
     @contextmanager

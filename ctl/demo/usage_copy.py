@@ -31,7 +31,7 @@ class UsageCopy:
         )
         self._since_ms = since_ms
         self.produced_bytes = self.consumed_bytes = 0
-        """Of the records copied so far."""
+        """Bytes of the records copied so far."""
 
     def __enter__(self) -> "UsageCopy":
         try:

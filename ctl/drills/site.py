@@ -48,7 +48,7 @@ class Site:
         return found
 
     def console(self) -> Console:
-        """As its operator."""
+        """The console, as its operator sees it."""
         return Console.at(self.url, self.key)
 
     def ask(self, path: str) -> httpx.Response | None:
@@ -60,7 +60,7 @@ class Site:
             return None
 
     def pid(self, process: str) -> int:
-        """Of a process by its name. Raises: CommandError when it does not run."""
+        """The id of a process by its name. Raises: CommandError when it does not run."""
         pid = self.layout.pid_of(process)
         if process == "zookeeper":  # writes no run file
             pid = next(iter(self.facts()["pids"].get("zookeeper", ())), None)
@@ -69,7 +69,7 @@ class Site:
         return pid
 
     def partitions(self) -> list[Any]:
-        """Of the drill's topic, each with `leader`, `isr` and `replicas`; empty while nobody knows."""
+        """The topic's partitions with `leader`, `isr` and `replicas`; empty while nobody knows."""
         answer = self.ask("cluster/partitions?limit=1000")
         if answer is None or not answer.is_success:
             return []
@@ -77,7 +77,7 @@ class Site:
         return [one for one in found if one["instance_id"] == self.instance_id and one["topic"] == TOPIC]
 
     def leader(self) -> int:
-        """Of partition 0."""
+        """The leader of partition 0."""
         return int(
             self.until(
                 lambda: next((p["leader"] for p in self.partitions() if not p["partition"]), None), "a leader"

@@ -25,7 +25,7 @@ class Given(NamedTuple):
 
     advised: "Advised"
     names: Mapping[str, str]
-    """Of instances, by id."""
+    """Names of instances, by id."""
     plans: Mapping[str, Path]
     """Files with moves, by instance id."""
 

@@ -45,7 +45,7 @@ class ShownProgress:
 
     @property
     def status(self) -> JobStatus:
-        """As it is now."""
+        """How the run stands now."""
         return self._status
 
     def planned(self, units: int, unit: str = "records") -> None:

@@ -117,7 +117,7 @@ OperatorJob = Annotated[StartJob, Made(_for_operators)]
 
 
 def _stop(session: "SparkSession", *, is_cut_short: bool) -> None:
-    """Of a call that was cut short Spark's answer never comes: what it says of that is no news."""
+    """Spark's answer to a call that was cut short never comes: what it says of that is no news."""
     try:
         session.stop()
     except Exception as error:

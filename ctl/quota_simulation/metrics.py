@@ -29,12 +29,12 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """Of one run, in the order of the specification. Rates and sums in parts of T."""
+    """Figures of one run, in the order of the specification. Rates and sums in parts of T."""
 
     utilisation: float
     """Delivered / min(T, demand)."""
     overshoot_peak: float
-    """Of one round: delivered / T - 1."""
+    """The highest delivered / T - 1 of one round."""
     overshoot_integral: float
     """Sum over the rounds: seconds of T that were too much."""
     over_issue_peak: float

@@ -17,7 +17,7 @@ _SAMPLE_MS: Final = 50
 _BELOW: Final = 0.95
 """The total counts as below T when less than this of it came in the last second."""
 _REQUESTS_PER_ROUND: Final = 200
-"""Of each broker at its static share: figures are as fine as one request."""
+"""Requests of each broker at its static share: figures are as fine as one request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Result:
 
 
 def simulate(scenario: Scenario, policy: str, seed: int, rounds: int = ROUNDS) -> Result:
-    """The same arguments give the same result."""
+    """One run; the same arguments give the same result."""
     world = World(seed, MasterSettings(policy=policy))
     for node_id in range(1, scenario.brokers + 1):
         world.add_broker(node_id, scenario.partitions_each)

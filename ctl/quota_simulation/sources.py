@@ -56,7 +56,7 @@ class Source:
         world.after(STEP_MS, self._go_on)
 
     def _wait(self, leader: Broker, ticket: int) -> None:
-        """As the module docstring of `traffic.point` asks."""
+        """Waits in the way that the module docstring of `traffic.point` asks for."""
         now_ms = self.world.now_ms
         if not leader.running or leader is not self.leader:
             self.world.after(STEP_MS, self._go_on)

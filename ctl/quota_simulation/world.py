@@ -20,7 +20,7 @@ from traffic.point import TrafficPoint
 ID: Final = "iabcdefghijk"
 WALL_START_MS: Final = 1_700_000_000_000
 _LATENCY_MS: Final = (1, 20)
-"""Of one message, least and most (excluded)."""
+"""Latency of one message, least and most (excluded)."""
 
 
 class World:
@@ -34,7 +34,7 @@ class World:
         self.journal = Journal(IN_MEMORY)
         self.master: MasterService | None = None
         self.report_loss = 0.0
-        """Of reports, and again of answers."""
+        """The share of reports that are lost, and again of answers."""
         self.report_delay_ms = 0
         """Reports arrive this much later than the network takes."""
         self.brokers: dict[int, Broker] = {}

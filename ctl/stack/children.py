@@ -39,7 +39,7 @@ class ChildSpec:
     beats: bool = False
     """Whether its loop gives signs of life."""
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Of its environment, besides ours: what others may not read in its command line."""
+    """Variables of its environment, besides ours: what others may not read in its command line."""
 
     @property
     def group(self) -> str:

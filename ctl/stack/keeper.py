@@ -31,7 +31,7 @@ def command(data_dir: Path, arguments: list[str], greeting: int) -> list[str]:
 
 
 class Keeper:
-    """Of one data directory."""
+    """The keeper of one data directory."""
 
     def __init__(self, layout: Layout, arguments: list[str], greeting: int) -> None:
         self._layout = layout
@@ -75,7 +75,7 @@ class Keeper:
 
 
 def running_pid(layout: Layout) -> int | None:
-    """Of the keeper of a data directory, or where there is none of its supervisor; None: nothing runs."""
+    """The process that keeps a data directory, or where there is none its supervisor; None: nothing runs."""
     for lock, run_file in ((layout.keeper_lock, "keeper"), (layout.lock_file, "supervisor")):
         if _is_held(lock):
             return layout.pid_of(run_file)

@@ -17,7 +17,7 @@ _READ_AT_ONCE_MAX = 64
 
 
 class Liveness:
-    """Of one process."""
+    """Signs of life of one process."""
 
     __slots__ = ("_looks_max", "_silent")
 

@@ -126,7 +126,7 @@ async def _ask_broker(cluster: Cluster, broker: int, stack: dict[str, Any]) -> B
 
 
 async def _clock_skew_ms(metrics: str) -> int | None:
-    """By the whole seconds of the Date of its answer, be it a refusal; None when it does not tell."""
+    """Skew by the whole seconds of the Date of its answer, be it a refusal; None when it does not tell."""
     try:
         async with httpx.AsyncClient(trust_env=False, timeout=_TIMEOUT_S) as http:
             answer = await http.get(metrics)

@@ -30,7 +30,7 @@ class BrokerFacts(NamedTuple):
     failed_directories: tuple[str, ...] = ()
     clock_skew_ms: int | None = None
     free_share: float | None = None
-    """Of the disk its log directory is on, where that is on this machine."""
+    """Free part of the disk its log directory is on, where that is on this machine."""
 
 
 def broker_findings(expected: Collection[int], facts: Collection[BrokerFacts]) -> Iterator[Finding]:

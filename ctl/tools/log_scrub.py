@@ -43,7 +43,7 @@ class Place(NamedTuple):
 
     @property
     def name(self) -> str:
-        """As people name it."""
+        """The log's name as people say it."""
         return f"{self.topic}-{self.partition}"
 
 
@@ -187,7 +187,7 @@ class _SegmentReader:
         self._base_offset = base_offset
         self._end_offset = end_offset
         self.epoch = epoch
-        """Of the last batch."""
+        """The epoch of the last batch."""
         self._take = take
         self._damage: list[Damage] = []
 

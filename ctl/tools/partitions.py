@@ -40,7 +40,7 @@ class PartitionRow(NamedTuple):
 
     @property
     def name(self) -> str:
-        """As Kafka's logs name it."""
+        """The name in Kafka's logs."""
         return f"{self.topic}-{self.partition}"
 
 
@@ -65,7 +65,7 @@ def rows_of(metadata: MetadataResponse) -> list[PartitionRow]:
 
 
 def matching(rows: Iterable[PartitionRow], pattern: str | None) -> Iterator[PartitionRow]:
-    """Those of topics whose whole name matches. Raises: CommandError for what is no regular expression."""
+    """Rows of topics whose whole name matches. Raises: CommandError for what is no regular expression."""
     try:
         wanted = re.compile(pattern) if pattern is not None else None
     except re.error as error:

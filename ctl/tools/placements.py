@@ -19,7 +19,7 @@ _Sizes = dict[tuple[str, int], int]
 
 
 async def placements(cluster: Cluster, instance_ids: Iterable[str], sample_s: float) -> dict[str, Placement]:
-    """Of those instances that have partitions here. Raises: CommandError, KafkaUnavailable."""
+    """Placements of those instances that have partitions here. Raises: CommandError, KafkaUnavailable."""
     wanted = set(instance_ids)
     rows = [row for row in rows_of(await cluster.metadata()) if owner_of(row.topic) in wanted]
     before = await _sizes(cluster, rows)

@@ -153,7 +153,7 @@ class ReplicaReader:
         return found
 
     async def records(self, start: int, end: int) -> AsyncIterator[Sequence[Any]]:
-        """The same, batch by batch taken apart. Raises: Unreadable."""
+        """Records, batch by batch taken apart. Raises: Unreadable."""
         async for batch in self.batches(start, end):
             if not batch.header.record_count:
                 continue
@@ -271,7 +271,7 @@ def _said(batch: Batch, other: Batch | None) -> str:
 
 
 async def _different_records(left: ReplicaReader, right: ReplicaReader, start: int, end: int) -> str | None:
-    """Of a compacted topic: walk both in step, and compare what both still have. Raises: Unreadable."""
+    """Walks replicas of a compacted topic in step, and compares what both have. Raises: Unreadable."""
     ours, theirs = left.records(start, end), right.records(start, end)
     mine, other = await anext(ours, None), await anext(theirs, None)
     while mine is not None and other is not None:

@@ -21,7 +21,7 @@ _KEPT_PART: Final = 4
 
 
 class CpuShares:
-    """Of one run of the master."""
+    """Request time that one run of the master shares out."""
 
     def __init__(
         self,

@@ -3,7 +3,7 @@
 from typing import Final, NamedTuple
 
 WANTED_MAX: Final = 2**62
-"""Of a broker that was held back all the time: it may want anything."""
+"""What a broker wants that was held back all the time: it may want anything."""
 RECENT_REPORTS: Final = 6
 """So far back a pattern is looked for."""
 _STEADY_REPORTS: Final = 3
@@ -29,7 +29,7 @@ class Demand(NamedTuple):
 
     @property
     def waiting_ms(self) -> int:
-        """The same as of now."""
+        """How long its clients have been held back by now."""
         return self.age_ms + self.waited_ms if self.waited_ms else 0
 
 

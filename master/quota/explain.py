@@ -20,7 +20,7 @@ class _Case:
     rates: Sequence[int]
     silent: Sequence[bool]
     noun: str
-    """Of one point."""
+    """The word for one point."""
     uses: str
     """What it does with its rate."""
     are_used: str

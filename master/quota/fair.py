@@ -17,7 +17,7 @@ from master.quota.allocation import Decision, is_below_gate, proportions_of, sha
 from master.quota.demand import Demand
 
 _HEADROOM_PART: Final = 20
-"""Of T: a twentieth."""
+"""Headroom as a part of T: a twentieth."""
 
 
 def fair(purchased: int, demands: Sequence[Demand]) -> Decision:

@@ -51,7 +51,7 @@ class Slot(NamedTuple):
 
 
 class Columns(Generic[Key]):
-    """The same number of columns for every key that was there in some sample."""
+    """Samples as columns: as many for every key that was there in some sample."""
 
     def __init__(self, width: int) -> None:
         self._width = width

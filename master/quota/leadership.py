@@ -65,7 +65,7 @@ def _as_led(one: Heard, newest: Entry | None, silent_ms: int, late_ms: int) -> E
 
 
 def _leading(entry: Entry, leaders: Mapping[int, int]) -> Entry:
-    """Of the stored bytes what goes with the partitions that are left, taking them to be alike."""
+    """The part of the stored bytes that goes with the partitions that are left, taking them to be alike."""
     led = leaders.get(entry.node_id, 0)
     if led == entry.partitions_led:
         return entry

@@ -14,7 +14,7 @@ TERM_FACTOR: Final = 2**32
 """An epoch is term * 2^32 + a counter; the journal gives every run of a master the next term. Terms below
 2^21 keep epochs exact in JSON readers that use doubles."""
 EPOCH_MAX: Final = 2**61
-"""Of what points tell: nobody ever gave such a lease, and one beyond it would hardly fit into a report."""
+"""The largest epoch that a point may tell: nobody ever gave such a lease; a larger one hardly fits."""
 
 A = TypeVar("A", Allocation, CpuAllocation)
 

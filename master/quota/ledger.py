@@ -15,9 +15,9 @@ from master.quota.flows import ELAPSED_MS_MIN, FlowEntry, Refusal, ReportRefused
 
 PAST_BOOTS_MAX: Final = 8
 ANY_CLUSTER: Final = ""
-"""Of a gateway worker, and of a broker that has not said yet."""
+"""The cluster of a gateway worker, and of a broker that has not said yet."""
 NO_BOOT: Final = ""
-"""Of a point that was restored from the journal and has not reported yet."""
+"""The boot id of a point that was restored from the journal and has not reported yet."""
 
 
 class Outcome(StrEnum):

@@ -67,7 +67,7 @@ class Fold(NamedTuple):
         return self.events.where(F.col("lane") == Lane.ON_TIME.value)
 
     def reach(self, lane: Lane = Lane.ON_TIME) -> Reach | None:
-        """Of these batches, or a little more where files were put together; None where they have no event."""
+        """The batches' times, or a little more where files were put together; None without an event."""
         return reach_of(file for file in self.files if file.lane == lane and file.last_batch > self.since)
 
     @property
@@ -86,7 +86,7 @@ class Output(NamedTuple):
 
     table: str
     fold: Callable[[Fold, str], None]
-    """Of a step, into the table of that name."""
+    """Folds a step into the table of that name."""
 
 
 class Job(NamedTuple):
@@ -125,7 +125,7 @@ class Intake:
         self._spark, self._source, self._layout, self._progress = spark, source, layout, progress
         self._tables = ActivityTables(spark, layout, source.instance_id)
         self._newest_us: int | None = None
-        """Of all batches up to the last one; read from the table before the first."""
+        """The newest time of all batches up to the last one; read from the table before the first."""
         self._newest_is_known = False
         self._base = 0
         self._last = -1
@@ -135,7 +135,7 @@ class Intake:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """As the only run of this job on this instance."""
+        """Be the only run of this job on this instance."""
         with table_lease(self._tables.root / "leases" / self.job.name, f"a run of activity {self.job.name}"):
             yield
 
@@ -174,7 +174,7 @@ class Intake:
         return writer.trigger(processingTime=f"{int(self.job.every_s * 1000)} milliseconds").start()
 
     def _checkpoint(self) -> Path:
-        """Of these topics, with the number that its first batch has in the table of events."""
+        """The checkpoint of these topics, with the number that its first batch has in the table of events."""
         names = [kind.topic for kind in self.job.kinds]
         found = SourceOffsets(self._source.kafka).topics(names)
         if missing := [name for name in names if name not in found]:

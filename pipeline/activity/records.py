@@ -60,9 +60,9 @@ class Truth(msgspec.Struct, kw_only=True):
     start_ms: int
     span_ms: int
     records: dict[str, int]
-    """By topic, with duplicates and damaged ones."""
+    """Records by topic, with duplicates and damaged ones."""
     events: dict[str, int]
-    """By topic: distinct and intact."""
+    """Events by topic: distinct and intact."""
     duplicates: dict[str, int]
     damaged: dict[str, int]
     late: dict[str, int]
@@ -154,7 +154,7 @@ def _views(stream: Stream) -> dict[str, dict[int, int]]:
 
 
 def _damage(event: dict[str, Any], number: int) -> bytes:
-    """By turns: cut off, no JSON at all, a field missing, a field of another kind, a time far ahead."""
+    """Kinds of damage in turn: cut off, no JSON, a field missing, one of another kind, a time far ahead."""
     text = json.dumps(event, separators=(",", ":")).encode()
     match number % 5:
         case 0:

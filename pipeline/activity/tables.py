@@ -36,7 +36,7 @@ class Reach(NamedTuple):
 
 
 def reach_of(files: Iterable[EventFile]) -> Reach | None:
-    """Of files together; None where they hold no event."""
+    """The reach of files together; None where they hold no event."""
     timed = [file for file in files if file.first_us is not None and file.last_us is not None]
     if not timed:
         return None
@@ -67,7 +67,7 @@ class ActivityTables:
         return bool(DeltaTable.is_deltatable(str(self.path(name))))
 
     def read(self, name: str) -> DataFrame | None:
-        """As it is now; None before its first write."""
+        """The table now; None before its first write."""
         if not self.exists(name):
             return None
         return self.spark.read.format("delta").load(str(self.path(name)))

@@ -43,7 +43,7 @@ class Plan:
     """What to invent."""
 
     events: int
-    """Of all topics together, before duplicates and damage; a few less may come out."""
+    """Events of all topics together, before duplicates and damage; a few less may come out."""
     start_ms: int
     span_ms: int
     seed: int
@@ -97,7 +97,7 @@ class World:
 
 
 def invent(plan: Plan) -> World:
-    """The same plan gives the same world."""
+    """A world of a plan: the same plan gives the same world."""
     rng = np.random.default_rng(plan.seed)
     logins, attacks = _logins(plan, rng)
     metrics, incident = _metrics(plan, rng)
@@ -199,7 +199,7 @@ def _logins(plan: Plan, rng: np.random.Generator) -> tuple[Stream, tuple[Attack,
 def _attack(
     plan: Plan, number: int, rng: np.random.Generator
 ) -> tuple[dict[str, npt.NDArray[np.generic]], Attack]:
-    """By turns: one address tries many accounts, many addresses try one account."""
+    """Attacks in turn: one address tries many accounts, many addresses try one account."""
     length = min(_ATTACK_MS, plan.span_ms // 4)
     start = plan.start_ms + int(rng.random() * (plan.span_ms - length))
     by_ip = number % 2 == 0

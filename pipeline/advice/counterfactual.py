@@ -38,7 +38,7 @@ class Bills(NamedTuple):
 def with_rates(
     billed: Billed, bought: Bought, produce_bytes_per_s: int, consume_bytes_per_s: int
 ) -> Bills | None:
-    """The same usage at other rates: only what is billed for the rates themselves changes.
+    """Usage at other rates: only what is billed for the rates themselves changes.
 
     None for a bill that has no line yet.
     """

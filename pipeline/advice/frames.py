@@ -53,12 +53,12 @@ def hours(usage_hour: DataFrame, now_ms: int) -> DataFrame:
 
 
 def hours_somebody_reported(found: DataFrame) -> DataFrame:
-    """Of `hours`: start, and whether it is complete for anybody."""
+    """Hours from `hours`: start, and whether it is complete for anybody."""
     return found.groupBy("hour_ms").agg(f.bool_or("is_complete").alias("is_complete"))
 
 
 def forecasts(found: DataFrame, reported: Sequence[int], capacities: Mapping[str, int]) -> DataFrame:
-    """Of `hours`: three rows per instance."""
+    """Forecasts from `hours`: three rows per instance."""
 
     def rows(usage: pd.DataFrame) -> list[dict[str, Any]]:
         return forecast_rows(usage, reported, capacities)
@@ -88,7 +88,7 @@ def windows(usage_raw: DataFrame, now_ms: int) -> DataFrame:
 
 
 def skews(found: DataFrame, instances: int) -> DataFrame:
-    """Of `windows`: two rows per instance, of which there are about so many."""
+    """Skew from `windows`: two rows per instance, of which there are about so many."""
     return _per_instance(found, skew_rows, SKEWS, instances)
 
 

@@ -196,7 +196,7 @@ def _seen(forecast: pa.Table, skew: pa.Table) -> dict[str, Seen]:
 def _moves(
     skew: pa.Table, bought: Sequence[Bought], places: Places, run_date: datetime.date
 ) -> dict[str, Moves]:
-    """Of the instances whose traffic is so uneven that moves are worth a look."""
+    """Moves for the instances whose traffic is so uneven that moves are worth a look."""
     plain = skew.drop_columns([*_SKEW_LISTS, "points"]).to_pylist()
     hot = sorted(
         {row["instance_id"] for row in plain if is_skewed(row["usable_share"], row["throttled_total_ms"])}

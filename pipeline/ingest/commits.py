@@ -47,10 +47,10 @@ class BatchDocument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     gaps: tuple[PartitionRange, ...] = ()
     """Lost before they were loaded, and passed over because the user said so."""
     begins: tuple[PartitionRange, ...] = ()
-    """Of the app's first commit: `beginnings` of all partitions that the topic had then."""
+    """Said by the app's first commit: `beginnings` of all partitions that the topic had then."""
     rows: int = 0
     bytes: int = 0
-    """Of the rows, before compression."""
+    """Bytes of the rows, before compression."""
     file_bytes: int = 0
     timestamp_min: str | None = None
     timestamp_max: str | None = None
@@ -136,7 +136,7 @@ class IngestTable:
         return {each: int(number) for each, number in found.items() if number is not None}
 
     def documents(self, limit: int | None = None) -> list[BatchDocument]:
-        """Of the newest commits that the log still has, newest first; other writers' are left out."""
+        """Documents of the newest commits that the log still has, newest first; not other writers'."""
         told = (entry.get("userMetadata") for entry in self._table.history(limit))
         return [found for text in told if text and (found := _document(text)) is not None]
 
@@ -214,7 +214,7 @@ def _document(text: str) -> BatchDocument | None:
 
 
 def add_action(path: str, file: StagedFile, now_ms: int) -> AddAction:
-    """As a commit names a file that was moved into its table."""
+    """The action by which a commit names a file that was moved into its table."""
     bounded = {name: one for name, one in file.columns.items() if one.low is not None}
     stats: Mapping[str, Any] = {
         "numRecords": file.rows,

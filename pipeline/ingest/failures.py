@@ -27,7 +27,7 @@ def is_from_spark(error: BaseException) -> bool:
 
 
 def messages(error: BaseException) -> list[str]:
-    """Of an exception of Spark and all its causes in the JVM, outermost first."""
+    """Messages of an exception of Spark and all its causes in the JVM, outermost first."""
     found = [str(error)]
     cause: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     while cause is not None and len(found) < _CAUSES_MAX:

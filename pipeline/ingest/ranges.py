@@ -9,7 +9,7 @@ BUNDLE_BYTES_MAX: Final = 256 * 1024 * 1024
 TASKS_PER_CORE_MAX: Final = 3
 UNITS_PER_TASK_MIN: Final = 16
 RECORD_BYTES_GUESS: Final = 1000
-"""Of a topic that nobody has loaded yet."""
+"""The size of records of a topic that nobody has loaded yet."""
 
 K = TypeVar("K")
 

@@ -31,7 +31,7 @@ _WRITE: Final = {
 
 
 class ColumnStats(NamedTuple):
-    """Of one column in one file; bounds are None where all is null or the type has none that are useful."""
+    """Bounds of one column in one file; none where all is null or the type has none that are useful."""
 
     low: Any
     high: Any
@@ -43,7 +43,7 @@ class StagedFile(NamedTuple):
 
     path: Path
     partition_values: Mapping[str, str | None]
-    """Of the partition columns, as Delta writes them."""
+    """Values of the partition columns, as Delta writes them."""
     rows: int
     size_bytes: int
     data_bytes: int

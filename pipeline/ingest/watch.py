@@ -18,7 +18,7 @@ _REFUSED_MAX_S: Final = 6.0
 
 
 def gone(offsets: SourceOffsets, topics: Mapping[str, Topic]) -> dict[str, Topic | None]:
-    """Those that are not what they were, by name: None where deleted, else the one that has its name now."""
+    """Topics that are not what they were, by name: None where deleted, else the one that has its name now."""
     now = offsets.topics(topics)
     return {
         name: now.get(name) for name, topic in topics.items() if name not in now or now[name].id != topic.id

@@ -23,7 +23,7 @@ class Claims(NamedTuple):
     """What a table's commits say that it has."""
 
     loaded: dict[int, Ranges]
-    """By partition: offsets that loads and backfills have read."""
+    """Offsets that loads and backfills have read, by partition."""
     passed_over: dict[int, Ranges]
     """What retention had removed before it was loaded."""
     expired_before: int | None
@@ -66,7 +66,7 @@ class Missing(NamedTuple):
 
 @dataclass
 class TopicAudit:
-    """Of one lake table."""
+    """What the audit of one lake table found."""
 
     lake: LakeTable
     audited_at_ms: int
@@ -151,7 +151,7 @@ class BatchRows(NamedTuple):
     """The offsets that they are of, by partition; no other commit's."""
     rows: int
     first_hour: int | None
-    """Of its oldest row."""
+    """The hour of its oldest row."""
 
 
 def lost_rows(

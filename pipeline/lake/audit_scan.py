@@ -23,7 +23,7 @@ _SPARK_FROM: Final = 64
 
 
 def scan(spark: Callable[[], SparkSession], parts: Sequence[Slice]) -> dict[int, Runs]:
-    """By partition the runs of its offsets, labelled with epoch hours."""
+    """Runs of offsets by partition, labelled with epoch hours."""
     if len(parts) < _SPARK_FROM:
         found = pa.Table.from_batches([_scan_slice(part) for part in parts], _SCHEMA)
     else:

@@ -51,7 +51,7 @@ class Clipped(NamedTuple):
 
 @dataclass
 class BackfillResult:
-    """Of one run."""
+    """What one run did."""
 
     rows: int = 0
     """Added."""

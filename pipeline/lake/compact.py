@@ -44,7 +44,7 @@ _KEYS: Final = (("partition", "offset"), ("_partition", "_offset"))
 
 @dataclass
 class CompactResult:
-    """Of one table."""
+    """What was done to one table."""
 
     table: Path
     files_before: int = 0
@@ -58,7 +58,7 @@ class CompactResult:
 
 @dataclass
 class ExpireResult:
-    """Of one table."""
+    """What was taken from one table."""
 
     table: Path
     before: datetime

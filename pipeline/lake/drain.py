@@ -127,7 +127,7 @@ class Drain:
         return self._is_overtaken(part)
 
     def _is_overtaken(self, part: Ranges) -> bool:
-        """By retention, while it was read: then what is left is planned again."""
+        """Whether retention overtook it while it was read: then what is left is planned again."""
         bounds = self._plan.offsets.bounds(self._topics(part).values())
         overtaken = [
             load

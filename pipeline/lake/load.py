@@ -38,7 +38,7 @@ class LoadSettings:
 
 
 class Totals(NamedTuple):
-    """Of all topics; `lag` is what still waits."""
+    """Sums over all topics; `lag` is what still waits."""
 
     rows: int = 0
     bytes: int = 0
@@ -100,7 +100,7 @@ class Loader:
         return Pass(loads, refused)
 
     def _plans(self, held: ExitStack) -> tuple[list[SourceLoad], tuple[Refused, ...]]:
-        """Of every instance that answers, and why not of the others. Raises: PipelineError if none does."""
+        """Plans of instances that answer, and why not of the others. Raises: PipelineError if none does."""
         with ThreadPoolExecutor(_ASKED_AT_ONCE_MAX) as pool:
             answers = list(pool.map(_answer, (offsets for _, offsets in self._sources)))
         plans, refused = [], []

@@ -133,7 +133,7 @@ class SourceLoad:
     topics: dict[str, TopicLoad] = field(default_factory=dict)
 
     def next_batch(self, offsets_max: int) -> dict[str, tuple[PartitionRange, ...]]:
-        """By topic; one topic alone where its next offsets must not be read by Spark."""
+        """Ranges by topic; one topic alone where its next offsets must not be read by Spark."""
         for name, load in self.topics.items():
             part = load.by_client
             if part is not None and part[:2] in {each[:2] for each in load.waiting}:
@@ -220,7 +220,7 @@ class Refused(NamedTuple):
     instance: str
     failure: str
     is_passing: bool
-    """As of a topic's failure."""
+    """Whether it passes by itself, like a topic's failure."""
 
 
 class Pass(NamedTuple):

@@ -37,7 +37,7 @@ class LakeTable(NamedTuple):
 
 
 def lake_tables(layout: PipelineLayout, instance_id: str, topics: list[str] | None = None) -> list[LakeTable]:
-    """Those of an instance, or of some of its topics. Raises: PipelineError where a topic has none."""
+    """Tables of an instance, or of some of its topics. Raises: PipelineError where a topic has none."""
     root = layout.lake(instance_id, "x", "x").parent
     folders = sorted(root.iterdir()) if root.is_dir() else []
     found = [

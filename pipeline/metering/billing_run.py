@@ -117,7 +117,7 @@ class BillingRun:
         return CloseFigures(closed, before, tuple(waiting), made.adjustments)
 
     def _months_to_make(self) -> set[str]:
-        """Of which usage changed, or the prices of open bills."""
+        """Months whose usage changed, or the prices of whose open bills did."""
         months = changed_months(self._slots, self._ledger.billed_usage_version())
         if months is None:
             days = self._slots.read(self._spark).selectExpr("date_format(day, 'yyyy-MM') month").distinct()
@@ -223,7 +223,7 @@ class BillingRun:
         return self._batches[version]
 
     def _basis(self, month: str, bill: Bill | None = None, usage_version: int | None = None) -> Basis:
-        """Of the month as it is now, or with the prices of a bill that is closing or closed."""
+        """What the month is billed by now, or by the prices of a bill that is closing or closed."""
         version = self._usage_version if usage_version is None else usage_version
         if bill is None:
             book = decide.book_for(self._books, month)

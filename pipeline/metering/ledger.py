@@ -47,16 +47,16 @@ class Ledger:
         _write(DeltaTable(str(self.books.path)), self.books, [book], {"mode": "append"})
 
     def all_bills(self) -> list[Bill]:
-        """As of the version that the next `put_bills` continues."""
+        """Bills in the version that the next `put_bills` continues."""
         self._bills = DeltaTable(str(self.bills.path))
         return _rows(self._bills, Bill)
 
     def lines_of(self, month: str) -> list[BillLine]:
-        """Of all instances."""
+        """Lines of all instances."""
         return _rows(DeltaTable(str(self.lines.path)), BillLine, ("month", month))
 
     def all_adjustments(self) -> list[Adjustment]:
-        """Of all months."""
+        """Adjustments of all months."""
         return _rows(DeltaTable(str(self.adjustments.path)), Adjustment)
 
     def billed_usage_version(self) -> int:

@@ -101,7 +101,7 @@ def _counters(raw: DataFrame) -> Check:
 
 
 def _slots(spark: SparkSession, tables: UsageTables, raw: DataFrame, month: str | None) -> Check:
-    """By instance and day: a difference of any slot shows in its day's sums, or in one of its hashes."""
+    """Slots by instance and day: a difference shows in the day's sums, or in one of its hashes."""
     rows = raw
     if month is not None:
         # A record may begin in the last minutes of the month before.

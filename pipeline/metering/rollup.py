@@ -29,7 +29,7 @@ from pipeline.schema import rollup as schema
 from pipeline.schema.usage import USAGE_RAW as RAW_SCHEMA
 
 _ROWS_AT_ONCE: Final = 4_000_000
-"""Of `usage_raw`: bounds what is in memory at a time, about a million slots."""
+"""Rows of `usage_raw`: bounds what is in memory at a time, about a million slots."""
 _SLOTS_HISTORY_DAYS: Final = 100
 """So long a bill can be made again from the version of `usage_5m` that it names."""
 
@@ -172,7 +172,7 @@ def _filed(rows: pa.Table, time: str) -> pa.Table:
 
 
 def rolled_up(days: Table) -> RolledUp:
-    """As `usage_day` says."""
+    """Sums and maxima as `usage_day` says."""
     for _, said in days.said():
         if isinstance(said, dict) and said.get("job") == "rollup" and said.get("done"):
             return RolledUp(said["raw_batch"], said["heard_until_ms"])

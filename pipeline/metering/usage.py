@@ -25,7 +25,7 @@ def month_usage(
     *,
     with_total: bool = False,
 ) -> dict[str, MonthUsage]:
-    """By instance; those without usage in the month are left out. `with_total`: also `total_p95`.
+    """Usage by instance; those without usage in the month are left out. `with_total`: also `total_p95`.
 
     The system instance, which carries Portico's own topics, is nobody's to pay.
     """

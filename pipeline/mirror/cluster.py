@@ -26,7 +26,7 @@ class Topic(NamedTuple):
 
     name: str
     topic_id: str
-    """As Kafka writes it; the name where the cluster has no topic ids."""
+    """The id in Kafka's text form; the name where the cluster has no topic ids."""
     leaders: tuple[int, ...]
     """Node ids by partition, -1 where there is none now."""
 

@@ -20,9 +20,9 @@ class Records(NamedTuple):
     """Where the parts of each record are, by position in one buffer; and its deltas."""
 
     key_at: Column
-    """Of the key's length."""
+    """Where the key's length stands."""
     headers_at: Column
-    """Of the header count."""
+    """Where the header count stands."""
     end: Column
     timestamp_delta_ms: Column
     offset_delta: Column

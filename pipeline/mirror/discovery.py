@@ -56,7 +56,7 @@ class Discovery:
 
     @property
     def admins(self) -> tuple[TopicAdmin, TopicAdmin]:
-        """Of the source and of the target."""
+        """Clients of the source and of the target."""
         return self._admins
 
     def look(self, progress: Progress, tracks: dict[str, Track]) -> None:

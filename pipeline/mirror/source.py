@@ -59,7 +59,7 @@ class PartitionReader:
         self._partition = partition
         self._isolation = isolation
         self.position = position
-        """Of the next request's reply."""
+        """The offset that the next request asks for."""
         self._connection: Connection = cluster.leader(topic, partition, "fetch")
         self._asked = False
 

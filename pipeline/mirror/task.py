@@ -68,7 +68,7 @@ class _Copier:
         self._records = self._bytes = self._lost = 0
         self._first_offset = -1
         self._began = 0.0
-        """Of the open transaction."""
+        """When the open transaction began."""
         self._pending_bytes = self._pending_records = 0
         self._drained = False
 

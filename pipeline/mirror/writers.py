@@ -271,7 +271,7 @@ class LeasedWriter:
         return len(batch)
 
     def flush(self) -> tuple[int, int]:
-        """As of the transactional writer."""
+        """Wait for all replies: records and bytes, as the transactional writer's."""
         return self._data.flush()
 
     def commit(self, progress: list[Record]) -> None:

@@ -51,7 +51,7 @@ class Access:
         self.credentials: list[tuple[str, str]] = []
         """What a session says after it has connected, as kazoo takes it."""
         self.acl: list[ACL] = list(OPEN_ACL_UNSAFE)
-        """Of every node we create."""
+        """The access list of every node we create."""
         if secret is not None:
             password = hmac.new(secret.encode(), _PURPOSE, sha256).hexdigest()
             self.credentials = [(SCHEME, f"{USER}:{password}")]

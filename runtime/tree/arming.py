@@ -63,7 +63,7 @@ class Arming:
             self._fired(change)
 
     def _watcher(self, change: Change) -> Callable[[Any], None]:
-        """The same function each time, so that kazoo keeps one."""
+        """One function each time, so that kazoo keeps one."""
 
         def fire(event: Any) -> None:
             if event.type != EventType.NONE:

@@ -78,7 +78,7 @@ class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo has
         _exceptional: Sequence[Any],
         timeout: float | None = None,
     ) -> tuple[list[Any], list[Any], list[Any]]:
-        """As select.select, for any file number. The first one read is the server's socket; a second one is
+        """Like select.select, for any file number. The first one read is the server's socket; a second one is
         readable when there are requests to send. Raises: the timeout of kazoo's handlers."""
         owes_s = self._silence.left_s(time.monotonic()) if len(readable) > 1 else None
         if owes_s is not None:

@@ -26,7 +26,7 @@ from runtime.tree.watches import Watches
 
 _log = get_logger(__name__)
 _EPOCH_SHIFT: Final = 32
-"""As in ZooKeeper: the high half of a zxid is the epoch, here the number of the start."""
+"""The high half of a zxid is the epoch, as in ZooKeeper; here it is the number of the start."""
 
 LOCAL_TREE_FILE: Final = "metadata.sqlite"
 """Its name in a broker's data directory."""

@@ -64,7 +64,7 @@ class Applied(NamedTuple):
     rows: dict[str, Record | None]
     """Every touched node with its new record; None: deleted."""
     before: dict[str, Record | None]
-    """The same nodes as they were: `restore` takes the commit back."""
+    """The nodes as they were: `restore` takes the commit back."""
     changes: tuple[Change, ...]
 
 

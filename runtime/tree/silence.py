@@ -6,7 +6,7 @@ between them: while a process goes on asking, a server that stands still is noti
 
 
 class Silence:
-    """Of one connection. Times are monotonic seconds."""
+    """How long one connection has said nothing. Times are monotonic seconds."""
 
     def __init__(self, limit_s: float) -> None:
         self._limit_s = limit_s

@@ -221,7 +221,7 @@ class ZooKeeperTree:
         self._mailbox.post(self._on_kazoo, state, self._client.client_state, session_id)
 
     def _on_kazoo(self, state: str, detail: str, session_id: int) -> None:
-        """The same on the loop, in order with answers and watches."""
+        """Takes kazoo's state on the loop, in order with answers and watches."""
         if self._closing:
             return
         if state == KazooState.CONNECTED:

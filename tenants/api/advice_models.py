@@ -13,7 +13,7 @@ class AdvisedInstance(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     advice: AdviceRow
     skew: list[SkewSummary]
-    """Of produce and of consume."""
+    """Skew of produce and of consume."""
 
 
 class AdviceOverview(msgspec.Struct, frozen=True, kw_only=True):

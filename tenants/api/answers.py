@@ -16,7 +16,7 @@ _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 
 
 class Format(StrEnum):
-    """Of an answer."""
+    """The format of an answer."""
 
     JSON = "json"
     CSV = "csv"

@@ -28,7 +28,7 @@ class _Seen(NamedTuple):
 
 
 Seen = dict[tuple[str, int], _Seen]
-"""By (cluster, node)."""
+"""What was seen, by (cluster, node)."""
 
 
 @router.get("/brokers")

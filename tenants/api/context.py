@@ -69,7 +69,7 @@ Found = Annotated[Instance, Depends(instance_of)]
 async def billed_instance_of(
     plane: Plane, caller: Asker, instance: InstanceRef, tenant: Tenant = None
 ) -> Instance:
-    """The same; a deleted one is found by its id."""
+    """The instance as bills know it: a deleted one is found by its id."""
     if tenant is not None:
         await asyncio.to_thread(plane.accounts.tenant_for, caller, tenant)
     return await asyncio.to_thread(plane.instances.get_billed, caller, instance, tenant)

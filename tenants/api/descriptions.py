@@ -31,7 +31,7 @@ _UNITS: Final = (
     ("percent", "% of a core"),
     ("before_bytes", "bytes"),
 )
-"""By the end of a name; the first that fits."""
+"""Units by the end of a name; the first that fits."""
 _UNITLESS: Final = ("gb_hours", "request_percent_derived")
 
 
@@ -81,7 +81,7 @@ def describe(schemas: dict[str, Any], said: dict[str, dict[str, str]]) -> None:
 
 
 def _give_example(found: dict[str, Any], example: Any) -> None:
-    """Of one thing where the field is a list of such: a list of it; lists of objects have their own."""
+    """The example of one thing where the field is a list of such; lists of objects have their own."""
     if found.get("type") == "array" and not isinstance(example, list):
         if "$ref" in found["items"]:
             return

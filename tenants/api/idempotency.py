@@ -42,7 +42,7 @@ class IdempotencyKeys:
         self._keys = keys
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Of other requests than POSTs with a key nothing is remembered."""
+        """Nothing is remembered of requests other than POSTs with a key."""
         caller: Caller | None = scope.get("state", {}).get("caller") if scope["type"] == "http" else None
         if caller is None or scope["method"] != "POST" or HEADER not in Headers(scope=scope):
             await self._app(scope, receive, send)
@@ -108,22 +108,22 @@ class _Answered:
         self.messages: list[Message] = []
 
     async def __call__(self, message: Message) -> None:
-        """As an ASGI `send`."""
+        """Send, as ASGI has it."""
         self.messages.append(message)
 
     @property
     def status(self) -> int:
-        """Of the answer."""
+        """The answer's status."""
         return int(self.messages[0]["status"]) if self.messages else 500
 
     @property
     def headers(self) -> Headers:
-        """Of the answer."""
+        """The answer's headers."""
         return Headers(raw=self.messages[0]["headers"] if self.messages else [])
 
     @property
     def body(self) -> bytes:
-        """Of the answer."""
+        """The answer's body."""
         return b"".join(message.get("body", b"") for message in self.messages[1:])
 
 
@@ -152,7 +152,7 @@ async def _whole(receive: Receive) -> bytes:
 
 
 def _fingerprint(scope: Scope, body: bytes) -> str:
-    """Of what is asked: path, query and body."""
+    """A digest of what is asked: path, query and body."""
     asked = (scope["path"].encode(), scope["query_string"], body)
     return hashlib.sha256(b"".join(len(part).to_bytes(8) + part for part in asked)).hexdigest()
 

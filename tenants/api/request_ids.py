@@ -15,7 +15,7 @@ _NAME: Final = "request_id"
 
 
 def request_id() -> str | None:
-    """Of the request that this task answers."""
+    """The id of the request that this task answers."""
     found = get_contextvars().get(_NAME)
     return None if found is None else str(found)
 

@@ -128,7 +128,7 @@ def _complete(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _add_examples(operation: dict[str, Any], schemas: dict[str, Any]) -> None:
-    """Of what is sent and of what is answered when all goes well."""
+    """Examples of what is sent and of what is answered when all goes well."""
     contents = [one.get("content", {}) for one in operation["responses"].values()]
     contents.append(operation.get("requestBody", {}).get("content", {}))
     for content in contents:

@@ -68,7 +68,7 @@ async def instance_usage(
 
 
 def _leave_out_averages(periods: list[UsagePeriod], resolution: Resolution, now_ms: int) -> None:
-    """Of the last periods, where they are not over."""
+    """Averages of the last periods are left out where these are not over."""
     for position in range(len(periods) - 1, -1, -1):
         begins = datetime.fromisoformat(periods[position].at)
         if begins.timestamp() * 1000 + resolution.period_ms <= now_ms:

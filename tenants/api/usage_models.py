@@ -21,7 +21,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UsageTotals(View, frozen=True, kw_only=True):
-    """Of all periods of an answer."""
+    """Sums over all periods of an answer."""
 
     produce_bytes: Count
     consume_bytes: Count
@@ -133,7 +133,7 @@ class BillDetailView(BillView, frozen=True, kw_only=True):
     adjustments: list[AdjustmentView]
     """On this bill, of earlier months."""
     corrections: list[AdjustmentView]
-    """Of this month, on later bills."""
+    """Corrections of this month, on later bills."""
 
 
 class BilledInstance(BillView, frozen=True, kw_only=True):
@@ -144,7 +144,7 @@ class BilledInstance(BillView, frozen=True, kw_only=True):
 
 
 class CurrencyTotal(View, frozen=True, kw_only=True):
-    """Of the bills in one currency."""
+    """Sums of the bills in one currency."""
 
     currency: Currency
     minor_unit_digits: int
@@ -160,6 +160,6 @@ class BillOverview(View, frozen=True, kw_only=True):
     hint: str | None
     month: Month
     months: list[Month]
-    """Those with bills, the newest first."""
+    """Months with bills, the newest first."""
     totals: list[CurrencyTotal]
     items: list[BilledInstance]

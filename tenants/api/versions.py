@@ -53,7 +53,7 @@ Versioned = Annotated[Version, Depends(version_of)]
 
 @dataclass(frozen=True, slots=True)
 class ContentVersion:
-    """The same of what has no revision."""
+    """The version of what has no revision."""
 
     expected: str | None
     """A hash of the content; None: any."""

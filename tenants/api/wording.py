@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 
 class Word(NamedTuple):
-    """Of a field: what it means, and an example of it."""
+    """What a field means, and an example of it."""
 
     meaning: str
     example: Any

@@ -40,7 +40,7 @@ class ConnectionPool:
         self._idle: dict[Address, list[KafkaConnection]] = {}
         self._turns: dict[Address, asyncio.Semaphore] = {}
         self.controllers: set[Address] = set()
-        """Of all clusters, as last heard: they know first what changed."""
+        """Controllers of all clusters, as last heard: they know first what changed."""
 
     async def call(self, address: Address, request: Any, *, read_only: bool, timeout_s: float) -> Any:
         """Send a request. A read that fails on a kept connection, which the broker may have closed

@@ -52,9 +52,9 @@ class ClusterFacts:
 
     controller_id: int | None
     brokers: dict[int, BrokerFacts]
-    """Those that are registered; others are dead to the cluster."""
+    """Brokers that are registered; others are dead to the cluster."""
     absent: dict[int, BrokerFacts]
-    """Those that are not, and hold replicas."""
+    """Brokers that are not registered, and hold replicas."""
     partitions: tuple[PartitionState, ...]
 
 
@@ -118,7 +118,7 @@ class FactsSource:
         self._sizes: dict[str, tuple[int, dict[int, int]]] = {}
 
     async def facts(self, cluster_id: str) -> ClusterFacts:
-        """As of a moment ago. Raises: Unavailable."""
+        """Facts of a moment ago. Raises: Unavailable."""
         async with self._turn(cluster_id):
             known = self._facts.get(cluster_id)
             if known is None or monotonic_ms() - known[0] >= _FRESH_MS:
@@ -128,7 +128,7 @@ class FactsSource:
             return known[1]
 
     async def log_bytes(self, cluster_id: str) -> dict[int, int]:
-        """As of some seconds ago: the larger question."""
+        """Sizes of some seconds ago: the larger question."""
         async with self._turn(cluster_id):
             known = self._sizes.get(cluster_id)
             if known is None or monotonic_ms() - known[0] >= _SIZES_FRESH_MS:

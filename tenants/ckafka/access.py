@@ -16,7 +16,7 @@ from tenants.rules.lifecycle import WHITELIST_ENTRIES_MAX
 from tenants.rules.model import Instance
 
 _ROUTE_ID: Final = 1
-"""Of the route that every instance is made with."""
+"""The id of the route that every instance is made with."""
 _PLAINTEXT: Final = 0
 _VPC: Final = 3
 _CREATED: Final = 2

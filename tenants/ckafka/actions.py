@@ -6,7 +6,7 @@ from tenants.ckafka import access, groups, listings, orders, topics
 from tenants.ckafka.action import Action
 
 VERSION: Final = "2019-08-19"
-"""Of CKafka's API."""
+"""The version of CKafka's API."""
 
 _FAMILIES: Final = (listings, orders, topics, access, groups)
 ACTIONS: Final[dict[str, Action]] = {one.name: one for family in _FAMILIES for one in family.ACTIONS}

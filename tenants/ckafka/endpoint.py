@@ -33,7 +33,7 @@ from tenants.usecases.access_keys import Pair
 
 _log = get_logger(__name__)
 BODY_BYTES_MAX: Final = 64 * 1024
-"""Of a request to the CKafka-compatible endpoint: it has to be read before its signature can be checked."""
+"""Size of a request to the CKafka endpoint: it has to be read before its signature can be checked."""
 _SERVICE: Final = "ckafka"
 REQUESTS: Final = Counter("portico_ckafka_requests_total", "Answered requests", ["action", "code"])
 

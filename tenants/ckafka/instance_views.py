@@ -19,7 +19,7 @@ MINUTE_MS: Final = 60_000
 ZONE_ID: Final = 1
 """The one zone of the one region: which broker holds what is the cluster's business."""
 KAFKA_VERSION: Final = "2.8.1"
-"""Of CKafka's versions, the one whose clients all find what they need."""
+"""The version, among CKafka's, whose clients all find what they need."""
 _BITS: Final = 8
 _STATUS: Final = {
     State.CREATING: 0,
@@ -64,7 +64,7 @@ class Numbers:
 
     @classmethod
     async def of(cls, plane: Console, instances: Iterable[Instance]) -> "Numbers":
-        """Those of some instances: one look at each of their clusters."""
+        """Numbers of some instances: one look at each of their clusters."""
         clusters = sorted({one.cluster_id for one in instances})
         topics: Counter[str] = Counter()
         partitions: Counter[str] = Counter()

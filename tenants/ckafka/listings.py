@@ -45,7 +45,7 @@ class Listing(Params):
 
 
 class DetailListing(Params):
-    """The same; pages have at most twenty, which every one costs a look at its brokers."""
+    """A page has at most twenty, since every one costs a look at its brokers."""
 
     instance_id: Text = ""
     search_word: Text = ""
@@ -73,14 +73,14 @@ class Flow(Params):
 
 
 async def describe_instances(call: Call[Listing]) -> dict[str, Any]:
-    """By name."""
+    """Instances by name."""
     found = _kept(await all_instances(call), call.params)
     shown = window(found, call.params.offset, call.params.limit)
     return {"InstanceList": [views.summary(one) for one in shown], "TotalCount": len(found)}
 
 
 async def describe_instances_detail(call: Call[DetailListing]) -> dict[str, Any]:
-    """By name, with what brokers know of them."""
+    """Instances by name, with what brokers know of them."""
     asked = call.params
     found = _kept(await all_instances(call), asked)
     if asked.instance_id_list:

@@ -100,7 +100,7 @@ def _deal(instance: Instance) -> dict[str, Any]:
 
 
 async def create_prepaid(call: Call[Order]) -> dict[str, Any]:
-    """The same; the answer has a field more."""
+    """Creates an instance, in an answer that has a field more."""
     return _prepaid(await create(call))
 
 
@@ -114,7 +114,7 @@ async def resize(call: Call[Resize]) -> dict[str, Any]:
 
 
 async def scale_down(call: Call[Resize]) -> dict[str, Any]:
-    """The same, in another answer."""
+    """Makes an instance smaller, in an answer of its own."""
     changed = await _resized(call)
     return {"DealNames": [ckafka_id_of(changed.id)]}
 
@@ -158,7 +158,7 @@ async def delete_prepaid(call: Call[Existing]) -> dict[str, Any]:
 
 
 async def delete_postpaid(call: Call[Existing]) -> dict[str, Any]:
-    """The same, in another answer."""
+    """Deletes an instance, in an answer of its own."""
     return {"FlowId": (await _deleted(call)).revision}
 
 

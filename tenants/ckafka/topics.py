@@ -96,7 +96,7 @@ class Listing(Params):
 
 
 class DetailListing(Params):
-    """The same, in an order."""
+    """Topics of a page, in an order."""
 
     instance_id: Text
     search_word: Text = ""

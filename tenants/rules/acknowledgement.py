@@ -18,7 +18,7 @@ class Consumer:
     kind: ConsumerKind
     applied_revision: int = 0
     feed_id: str = ""
-    """Of the applied revision."""
+    """The feed of the applied revision."""
     failures: dict[str, str] = field(default_factory=dict)
     """Instance id -> why it cannot be served."""
     objections: dict[str, str] = field(default_factory=dict)
@@ -26,7 +26,7 @@ class Consumer:
     seen_ms: int = 0
     polls_open: int = 0
     damaged_logs: tuple[DamagedLog, ...] = ()
-    """Of a broker: what it knows to be lost or damaged."""
+    """Logs that a broker knows to be lost or damaged."""
     broker: tuple[str, BrokerAddress] | None = None
     """Cluster and address that a broker registered with."""
 

@@ -12,9 +12,9 @@ T = TypeVar("T")
 STREAMS_MAX: Final = 500
 """Live views of everybody."""
 STREAMS_MAX_PER_TENANT: Final = 100
-"""Of all users and keys of a tenant."""
+"""Streams of all users and keys of a tenant."""
 STREAMS_MAX_PER_CALLER: Final = 20
-"""Of one key, or one user's sessions."""
+"""Streams of one key, or one user's sessions."""
 REQUESTS_MAX_PER_TENANT: Final = 48
 """Under way at once, live views aside; operators are not bounded."""
 _RETRY_S: Final = 2

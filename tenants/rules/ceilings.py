@@ -144,7 +144,7 @@ class Excess(NamedTuple):
         return f"{owner} may have {ceiling} in all: {sold} taken, {wanted} asked"
 
     def refusal(self, owner: str) -> str:
-        """The same without what others have."""
+        """The refusal without what others have."""
         return f"{owner} has no room for {_worded(self.what, self.asked)}"
 
 
@@ -161,7 +161,7 @@ class Room:
         return left(self.ceilings, self.sold)
 
     def excesses(self, wanted: Amounts, before: Amounts | None = None) -> list[Excess]:
-        """Of what is asked too much. `before` is what the same instance has already, and is part of `sold`:
+        """What is asked too much. `before` is what the same instance has already, and is part of `sold`:
         who asks for less or the same of something is never refused for it."""
         now = before or Amounts()
         found = []

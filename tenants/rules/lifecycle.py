@@ -81,15 +81,15 @@ class Fault(NamedTuple):
 
 
 RATE_MIN_BYTES_PER_S: Final = 100_000
-"""Of a bought rate."""
+"""The least rate that is sold."""
 RATE_MAX_BYTES_PER_S: Final = 10**12
-"""Of a bought rate, whatever the ceilings."""
+"""The largest rate that is sold, whatever the ceilings."""
 DERIVED_PERCENT: Final = 0
 """Ordered request time: what goes with the byte rates."""
 CAPACITY_MIN_BYTES: Final = 1_000_000
-"""Of a bought capacity."""
+"""The least capacity that is sold."""
 CAPACITY_MAX_BYTES: Final = 10**15
-"""Of a bought capacity, whatever the ceilings."""
+"""The largest capacity that is sold, whatever the ceilings."""
 WHITELIST_ENTRIES_MAX: Final = 512
 """CIDRs of one whitelist, an instance's or a topic's."""
 LIMIT_BOUNDS: Final[dict[str, tuple[int, int]]] = {

@@ -59,9 +59,9 @@ class Instance:
     """A port is in use by somebody else: gateways are not told of the listeners, since SO_REUSEPORT
     would let them bind in silence and share the port."""
     injected_faults: tuple[InjectedFault, ...] = ()
-    """Those that act, or have just ended by themselves."""
+    """Faults that act, or have just ended by themselves."""
     deletion: Deletion | None = None
-    """Of what is deleted, purging or purged."""
+    """When an instance was deleted that is deleted, purging or purged, and until when it is kept."""
     was_suspended: bool = False
     """Whether it was suspended when it was deleted: so it comes back."""
     created_at_ms: int
@@ -122,7 +122,7 @@ class Caller:
     role: Role
     address: str | None
     id: str = ""
-    """Of the key; a session's is its user."""
+    """The key's id; a session's is its user."""
 
     @property
     def is_operator(self) -> bool:

@@ -21,7 +21,7 @@ class ResetTo(StrEnum):
     DATETIME = "datetime"
     """The first record at or after a time; the end where there is none."""
     OFFSET = "offset"
-    """The same offset in every partition."""
+    """One offset in every partition."""
     SHIFT = "shift"
     """So many records from the committed offset: backwards below zero."""
     OFFSETS = "offsets"

@@ -19,7 +19,7 @@ _FOLLOWING: Final = (ConsumerKind.GATEWAY, ConsumerKind.BROKER)
 
 
 class OperationState(StrEnum):
-    """Of an operation. What has ended stays as it ended."""
+    """How an operation stands. What has ended stays as it ended."""
 
     RUNNING = "running"
     SUCCEEDED = "succeeded"
@@ -33,17 +33,17 @@ class Operation:
     id: str
     tenant: str
     kind: str
-    """As in the audit log."""
+    """The name that the audit log has."""
     instance_id: str
     revision: int
-    """Of the instance, by the change."""
+    """The revision that the change gave the instance."""
     started_at_ms: int
     ended_at_ms: int | None = None
     error: str | None = None
 
     @property
     def state(self) -> OperationState:
-        """As it is stored."""
+        """The state that is stored."""
         if self.ended_at_ms is None:
             return OperationState.RUNNING
         return OperationState.SUCCEEDED if self.error is None else OperationState.FAILED
@@ -55,7 +55,7 @@ class Followed(NamedTuple):
     done: int
     total: int
     gateways: int
-    """Of all those that live."""
+    """Gateways that live."""
 
 
 class Verdict(NamedTuple):

@@ -40,7 +40,7 @@ class Run:
     heard_at_ms: int
 
     def state(self, now_ms: int) -> RunState:
-        """As shown at some time."""
+        """The state that is shown at some time."""
         if self.status.state is JobState.RUNNING and now_ms - self.heard_at_ms >= LOST_AFTER_MS:
             return RunState.LOST
         return RunState(self.status.state.value)

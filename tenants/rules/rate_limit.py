@@ -33,11 +33,11 @@ class ApiRates(NamedTuple):
     """The quotas of the console's API."""
 
     key: Quota = Quota("key", 500, 10)
-    """Of one API key, or of one user's sessions."""
+    """Requests of one API key, or of one user's sessions."""
     tenant: Quota = Quota("tenant", 1_000, 10)
-    """Of everybody of a tenant together."""
+    """Requests of everybody of a tenant together."""
     operator: Quota = Quota("key", 5_000, 10)
-    """Of an operator's key or sessions; operators have no other."""
+    """Requests of an operator's key or sessions; operators have no other."""
 
 
 class Bucket(NamedTuple):

@@ -90,12 +90,12 @@ class Span:
 
     @property
     def first_day(self) -> date:
-        """Of UTC."""
+        """The first day, of UTC."""
         return _day(self.from_ms)
 
     @property
     def last_day(self) -> date:
-        """Of UTC."""
+        """The last day, of UTC."""
         return _day(self.to_ms - 1)
 
     @property

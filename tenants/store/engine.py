@@ -30,7 +30,7 @@ _READ_ONLY: Final = "25006"
 _FEED_ID: Final = "feed_id"
 _REVISION: Final = "revision"
 _MARK: Final = "mark"
-"""Of the newest revision."""
+"""Marks the newest revision."""
 
 
 class Drawn(NamedTuple):

@@ -30,7 +30,7 @@ class Claim:
     tenant: str
     fingerprint: str
     token: str
-    """Of this attempt."""
+    """The token of this attempt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Known:
 
 
 claimed: Final[ContextVar[Claim | None]] = ContextVar("claimed", default=None)
-"""Of the request that this task answers."""
+"""What the request that this task answers has claimed."""
 
 
 def find(connection: Connection, claim: Claim) -> Known | None:

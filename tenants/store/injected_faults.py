@@ -62,7 +62,7 @@ def of_instance(connection: Connection, instance_id: str) -> list[Recorded]:
 
 
 def told(connection: Connection, instance_ids: Sequence[str] | None = None) -> dict[str, list[Recorded]]:
-    """By instance, those that have not ended; None: of all instances. All of them are few."""
+    """Faults by instance that have not ended; None: of all instances. All of them are few."""
     table = schema.injected_faults
     query = select(table).where(table.c.ended_at_ms.is_(None)).order_by(table.c.id)
     if instance_ids is not None and len(instance_ids) <= _IDS_MAX:
@@ -74,7 +74,7 @@ def told(connection: Connection, instance_ids: Sequence[str] | None = None) -> d
 
 
 def overdue(connection: Connection, now_ms: int) -> list[Recorded]:
-    """Those that have not ended although their time is over."""
+    """Faults that have not ended although their time is over."""
     table = schema.injected_faults
     query = select(table).where(table.c.ended_at_ms.is_(None), table.c.ends_at_ms <= now_ms)
     return [_recorded(row) for row in connection.execute(query).mappings()]

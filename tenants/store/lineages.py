@@ -29,9 +29,9 @@ class Verdict(StrEnum):
     GOES_ON = "goes on"
     """Part of this history; what changed since is known."""
     STARTS_ANEW = "starts anew"
-    """Of another feed, of a sibling of this one, or too old to tell."""
+    """A revision of another feed, of a sibling of this one, or too old to tell."""
     NEVER_WRITTEN = "never written"
-    """Of this feed, and not in it: the store went back to an older copy."""
+    """A revision of this feed that is not in it: the store went back to an older copy."""
 
 
 def judge(connection: Connection, position: Position) -> Verdict:

@@ -70,7 +70,7 @@ def page(
 
 
 def running(connection: Connection) -> list[Operation]:
-    """Those that have not ended, the oldest first."""
+    """Operations that have not ended, the oldest first."""
     query = select(table).where(table.c.ended_at_ms.is_(None)).order_by(table.c.started_at_ms)
     return _load(connection, query.limit(_RUNNING_MAX))
 

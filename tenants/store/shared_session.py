@@ -57,7 +57,7 @@ class Office(Protocol):
 
 
 class SoleOffice:
-    """Of a process that has its database for itself."""
+    """The office of a process that has its database for itself."""
 
     since_ms: int | None = 0
 

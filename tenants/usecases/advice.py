@@ -55,12 +55,12 @@ class AdviceReports:
         self._tables = source
 
     async def newest(self, today: date) -> list[AdviceRow] | None:
-        """Of every instance."""
+        """The newest advice of every instance."""
         recent = f"run_date > {day(today - timedelta(days=_NEWEST_DAYS))}"
         return await self._newest(ADVICE_TABLE, AdviceRow, "instance_id", recent)
 
     async def skew(self, today: date) -> list[SkewSummary]:
-        """Of every instance and direction."""
+        """Skew of every instance and direction."""
         recent = f"run_date > {day(today - timedelta(days=_NEWEST_DAYS))}"
         return await self._newest(SKEW_TABLE, SkewSummary, "instance_id, direction", recent) or []
 

@@ -20,7 +20,7 @@ class BillDetail:
     adjustments: tuple[Adjustment, ...]
     """On this bill, of earlier months."""
     corrections: tuple[Adjustment, ...]
-    """Of this month, on later bills."""
+    """Corrections of this month, on later bills."""
 
 
 class BillReports:

@@ -116,7 +116,7 @@ class Ceilings:
         *,
         expected: str | None = None,
     ) -> Standing:
-        """The same of a cluster. Raises: NotFound, Invalid, Stale."""
+        """Sets the ceilings of a cluster. Raises: NotFound, Invalid, Stale."""
         faults = _faults(wanted)
         if faults:
             raise Invalid(faults)

@@ -235,7 +235,7 @@ def _as_it_was(spec: InstanceSpec) -> dict[str, Any]:
 
 
 def _find_gone(connection: Any, caller: Caller, tenant: str, reference: str) -> Instance:
-    """By id, or by a name that only one deleted instance of the tenant has. Raises: NotFound, Conflict."""
+    """The instance of an id, or of a name that only one deleted one has. Raises: NotFound, Conflict."""
     if is_instance_id(reference):
         found = instances.by_id(connection, reference)
         if (

@@ -15,7 +15,7 @@ from tenants.store.engine import Store
 from tenants.store.idempotency import ABANDONED_MS, KEPT_MS, Claim, Known
 
 BODY_BYTES_MAX: Final = 32 * 1024
-"""Of an answer that is kept for who sends the request again."""
+"""Size of an answer that is kept for who sends the request again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ class InjectedFaults:
             return injected_faults.of_instance(connection, instance_id)
 
     def active(self, tenant: str | None) -> list[tuple[Instance, Recorded]]:
-        """Those of a tenant that act; None: of everybody."""
+        """Faults of a tenant that act; None: of everybody."""
         with self._store.read() as connection:
             told = injected_faults.told(connection)
             found = instances.by_ids(connection, told)

@@ -92,7 +92,7 @@ class Instances:
         self._expected: int | None = None
 
     def expecting(self, revision: int | None) -> "Instances":
-        """The same; each change raises Stale unless the instance has this revision. None: any."""
+        """These use cases, whose changes raise Stale unless the instance has this revision. None: any."""
         made = copy.copy(self)
         made._expected = revision
         return made
@@ -100,12 +100,12 @@ class Instances:
     # --- reading --------------------------------------------------------------------------------
 
     def get(self, caller: Caller, reference: str, tenant: str | None = None) -> Instance:
-        """By id or name; names are the tenant's (operators: of `tenant`). Raises: NotFound."""
+        """An instance by id or name; names are the tenant's (operators: of `tenant`). Raises: NotFound."""
         with self._store.read() as connection:
             return _find(connection, caller, reference, tenant)
 
     def get_billed(self, caller: Caller, reference: str, tenant: str | None = None) -> Instance:
-        """The same, and deleted ones by their id: what they used is billed. Raises: NotFound."""
+        """An instance by id or name, a deleted one by its id: what it used is billed. Raises: NotFound."""
         with self._store.read() as connection:
             return _find(connection, caller, reference, tenant, also_gone=True)
 

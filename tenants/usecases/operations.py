@@ -29,7 +29,7 @@ class Operations:
         self._office = office
 
     def get(self, caller: Caller, operation_id: str) -> Operation:
-        """As it is now. Raises: NotFound, also when it is another tenant's."""
+        """The operation now. Raises: NotFound, also when it is another tenant's."""
         with self._store.read() as connection:
             found = operations.by_id(connection, operation_id) if operation_id.isalnum() else None
         if found is None or not (caller.is_operator or found.tenant == caller.tenant):
@@ -74,7 +74,7 @@ class Operations:
         self._settled(found)
 
     def _settled(self, found: list[Operation]) -> list[Operation]:
-        """The same; those that are over have ended."""
+        """The operations; those that are over have ended."""
         running = [one for one in found if one.ended_at_ms is None]
         if not running:
             return found

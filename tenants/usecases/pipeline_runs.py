@@ -21,7 +21,7 @@ class JobOverview:
 
     totals: JobTotals
     current: tuple[Run, ...]
-    """Those that run; the newest one where none does."""
+    """Runs that go on; the newest one where none does."""
 
 
 class PipelineRuns:

@@ -39,7 +39,7 @@ class Metered:
 
     periods: list[UsagePeriod]
     stored_byte_ms: Decimal
-    """Of all of them, exactly."""
+    """The integral over all of them, exactly."""
 
 
 class UsageReports:
@@ -49,7 +49,7 @@ class UsageReports:
         self._tables = source
 
     async def periods(self, instance_id: str, span: Span, resolution: Resolution) -> Metered | None:
-        """Those that begin in a span."""
+        """Periods that begin in a span."""
         table, start, peaks, state = _OF[resolution]
         found = await self._tables.columns(
             table,

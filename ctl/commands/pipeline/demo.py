@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ctl.demo.acts import Seen
 
 _OWN_USAGE_INTERVAL_MS: Final = 5_000
-"""Of a stack that is started for the demo; else usage comes each minute."""
+"""The interval of a stack that is started for the demo; else usage comes each minute."""
 
 
 def register(app: typer.Typer) -> None:

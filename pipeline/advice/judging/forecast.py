@@ -31,7 +31,7 @@ _NOTHING: Final = np.empty(0)
 
 
 class Forecast(NamedTuple):
-    """Of one series; empty arrays where there is not enough of it."""
+    """The forecast of one series; empty arrays where there is not enough of it."""
 
     model: Model
     history_h: int

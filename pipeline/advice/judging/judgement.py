@@ -58,7 +58,7 @@ class Kept(NamedTuple):
 
 
 class Judgement(NamedTuple):
-    """Of one instance."""
+    """The judgement of one instance."""
 
     urgency: Urgency
     reason: str
@@ -170,7 +170,7 @@ def _days(days: float | None) -> str:
 
 
 def duration(ms: int) -> str:
-    """As people say it."""
+    """A duration as people say it."""
     if ms >= 5_400_000:
         return f"{ms / 3_600_000:.1f} h"
     return f"{ms / 60_000:.0f} min" if ms >= 90_000 else f"{ms / 1000:.0f} s"

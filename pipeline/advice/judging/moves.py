@@ -9,10 +9,10 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 MOVE_BELOW: Final = 0.8
-"""Of the usable share, with clients held back: what a broker must be hotter than for moves to be advised."""
+"""The usable share, with clients held back, below which moves are advised."""
 _EVEN_ENOUGH: Final = 0.9
 _GAIN_MIN: Final = 0.01
-"""Of the hottest broker's load: less is not worth a move."""
+"""Gain as a part of the hottest broker's load: less is not worth a move."""
 MOVES_MAX: Final = 20
 
 
@@ -49,7 +49,7 @@ class Move(NamedTuple):
 
     @property
     def copied_bytes(self) -> int:
-        """By the new leader, before it leads."""
+        """What the new leader copies before it leads."""
         return 0 if self.is_leadership_only else self.led.size_bytes
 
 

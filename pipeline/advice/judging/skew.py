@@ -17,7 +17,7 @@ _SILENT_WINDOWS: Final = 3
 
 
 class Skew(NamedTuple):
-    """Of one instance and direction. Per window: NaN while nothing flows."""
+    """The skew of one instance and direction. Per window: NaN while nothing flows."""
 
     p_ratio: Floats
     usable_share: Floats

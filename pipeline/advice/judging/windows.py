@@ -37,7 +37,7 @@ class _Grid(NamedTuple):
         return cells
 
     def sums(self, column: str) -> Floats:
-        """The same, of what adds up."""
+        """One column that adds up, where several gateways count for one broker."""
         cells = np.zeros((len(self.at_ms), len(self.node_ids)))
         np.add.at(cells, (self.window_of, self.broker_of), self.usage[column].to_numpy(dtype=np.float64))
         return np.where(np.isnan(self.largest(column)), np.nan, cells)

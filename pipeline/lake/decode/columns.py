@@ -31,7 +31,7 @@ _DDL_NAMES: Final = {spark: ddl for ddl, spark in _SPARK_NAMES.items()}
 
 
 def spark_type(kind: FieldType) -> Any:
-    """As the JSON of Spark's and Delta's schemas has it. Columns take nulls: decoding checks requirements."""
+    """The type in JSON of Spark's and Delta's schemas. Columns take nulls: decoding checks requirements."""
     match kind.name:
         case "struct":
             return {"type": "struct", "fields": spark_fields(kind.fields)}
@@ -98,7 +98,7 @@ def _new_inside(table: FieldType, wanted: FieldType, path: str) -> list[tuple[st
 
 
 def arrow_type(kind: FieldType) -> pa.DataType:
-    """As Parquet files of the table have it."""
+    """The type in Parquet files of the table."""
     match kind.name:
         case "decimal":
             return pa.decimal128(kind.precision, kind.scale)

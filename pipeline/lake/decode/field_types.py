@@ -32,17 +32,17 @@ class FieldType(NamedTuple):
     precision: int = 0
     scale: int = 0
     fields: tuple[Field, ...] = ()
-    """Of a struct."""
+    """A struct's fields."""
     items: "FieldType | None" = None
-    """Of an array, or the values of a map, whose keys are strings as JSON's are."""
+    """Items of an array, or the values of a map, whose keys are strings as JSON's are."""
 
     @property
     def bits(self) -> int:
-        """Of an integer; 0 for others."""
+        """Bits of an integer; 0 for others."""
         return _INTEGERS.get(self.name, 0)
 
     def ddl(self) -> str:
-        """As Spark writes it."""
+        """The type as Spark writes it."""
         match self.name:
             case "decimal":
                 return f"decimal({self.precision},{self.scale})"

@@ -49,7 +49,7 @@ class OnError(StrEnum):
 
 @dataclass
 class DecodeResult:
-    """Of one run over a lake table; totals are the tables'."""
+    """What one run did on a lake table; totals are the tables'."""
 
     lake: LakeTable
     rows: int = 0

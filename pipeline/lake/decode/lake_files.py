@@ -22,7 +22,7 @@ class LakeSource(NamedTuple):
 
 
 def lake_source(lake: LakeTable) -> LakeSource:
-    """As the table is now. Raises: PipelineError."""
+    """The table now, as a source. Raises: PipelineError."""
     table = DeltaTable(str(lake.path))
     load, backfill = table.transaction_version(lake.load_app), table.transaction_version(lake.backfill_app)
     slices = slices_of(log_files(table), lake.path, LAKE_PARTITION_BY[0])
@@ -39,5 +39,5 @@ def lake_source(lake: LakeTable) -> LakeSource:
 
 
 def row_count(table: DeltaTable) -> int:
-    """Of all files, by their statistics; every writer of ours gives them."""
+    """Rows of all files, by their statistics; every writer of ours gives them."""
     return sum(each["num_records"] or 0 for each in log_files(table))

@@ -56,7 +56,7 @@ class RecordSchema(NamedTuple):
         return ", ".join(_column(each) for each in self.fields)
 
     def as_file(self) -> SchemaFile:
-        """As commits of the decoded table keep it."""
+        """The schema as commits of the decoded table keep it."""
         return SchemaFile(self.version, self.ddl, self.format)
 
 

@@ -62,13 +62,13 @@ class OfBatches:
         self._bounds = [(span.loads[0], span.loads[1] - 1), backfills]
 
     def may_have(self, part: Slice) -> bool:
-        """By the slice's batches."""
+        """Whether the slice's batches are among those asked for."""
         if part.low is None or part.high is None:
             return True
         return any(low <= part.high and part.low <= high for low, high in self._bounds)
 
     def mask(self, rows: pa.RecordBatch) -> Any:
-        """By each row's batch."""
+        """Rows whose batch is asked for."""
         batch = rows.column("ingest_batch")
         first, second = (
             pc.and_(pc.greater_equal(batch, low), pc.less_equal(batch, high)) for low, high in self._bounds
@@ -93,7 +93,7 @@ class OfLetters:
         return part.rows > 0
 
     def mask(self, rows: pa.RecordBatch) -> Any:
-        """By error class."""
+        """Rows whose error class is asked for."""
         found = rows.column("error_class")
         if not self._classes:
             return pa.repeat(pa.scalar(True), rows.num_rows)

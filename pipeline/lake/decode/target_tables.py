@@ -69,7 +69,7 @@ class DecodeTables:
         return self._last_batch() + 1
 
     def positions(self) -> dict[int, int]:
-        """Of the decoded table."""
+        """Positions of the decoded table."""
         return {} if self._decoded is None else self._decoded.positions(self.app, STREAMS)
 
     def totals(self) -> dict[str, int]:
@@ -130,7 +130,7 @@ class DecodeTables:
         figures: Mapping[str, int],
         errors: Mapping[str, int],
     ) -> DecodeDocument:
-        """Of the next decode batch."""
+        """What the commit of the next decode batch says."""
         return DecodeDocument(
             app=self.app,
             batch=self.next_batch,

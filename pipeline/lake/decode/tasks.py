@@ -26,7 +26,7 @@ DEAD: Final = "dead_letters"
 ERRORS: Final = "errors"
 UNKNOWN: Final = "unknown_fields"
 OTHERS: Final = "(others)"
-"""Of unknown fields beyond the first hundred names: their names are the records', not ours."""
+"""Stands for unknown fields beyond the first hundred names: their names are the records', not ours."""
 REPORT_DDL: Final = "kind string, name string, count bigint"
 _NAMES_MAX: Final = 100
 _WRITERS_MAX: Final = 32

@@ -46,15 +46,15 @@ class Fault(NamedTuple):
 
 
 class DecodedBatch(NamedTuple):
-    """Of values in their order."""
+    """What became of values, in their order."""
 
     good: list[int]
     """Positions of the values that parse; `columns` has a row for each."""
     columns: list[pa.Array]
     unknown: list[list[str] | None]
-    """Of each good value the fields that the schema does not have."""
+    """Fields of each good value that the schema does not have."""
     faults: dict[int, Fault]
-    """Of all others, by position."""
+    """Faults of all other values, by position."""
 
 
 class _FaultError(Exception):

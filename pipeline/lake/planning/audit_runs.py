@@ -85,7 +85,7 @@ def lacking(found: Held, claimed: Iterable[tuple[int, int]]) -> list[tuple[int, 
 
 
 def joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The same offsets as disjoint ranges in order."""
+    """Offsets as disjoint ranges in order."""
     found: list[tuple[int, int]] = []
     for start, end in sorted(each for each in ranges if each[0] < each[1]):
         if found and start <= found[-1][1]:

@@ -18,7 +18,7 @@ class DataFile(NamedTuple):
     """A file of one version of a table."""
 
     path: str
-    """As the log has it."""
+    """The path in the table's log."""
     size_bytes: int
     rows: int
     hour: datetime | None
@@ -88,7 +88,7 @@ def commits_of(bins: Sequence[Bin], bytes_max: int) -> list[list[Bin]]:
 
 
 def small_share(files: Iterable[DataFile], small_bytes: int = SMALL_BYTES) -> float:
-    """Of all files, those that are small and not alone in their hour."""
+    """The share of files that are small and not alone in their hour."""
     found = list(files)
     per_hour: dict[datetime | None, int] = {}
     for each in found:

@@ -30,7 +30,7 @@ class MonthUsage:
     gaps: tuple[tuple[int, int], ...] = ()
 
     def quantities(self, bandwidth: Bandwidth) -> Quantities:
-        """As the price book counts them."""
+        """Quantities as the price book counts them."""
         p95 = {
             Bandwidth.PRODUCE: self.produce_p95,
             Bandwidth.CONSUME: self.consume_p95,
@@ -76,7 +76,7 @@ def book_for(books: Iterable[PricedBook], month: str) -> PricedBook | None:
 
 
 def bill_lines(usage: MonthUsage, basis: Basis) -> list[BillLine]:
-    """Of one instance; none without a price book."""
+    """Lines of one instance; none without a price book."""
     if basis.book is None:
         return []
     priced = price_month(basis.book.prices, usage.quantities(basis.book.prices.bandwidth))

@@ -11,7 +11,7 @@ _MONTH = re.compile(r"(\d{4})-(\d{2})\Z", re.ASCII)
 
 
 def first_day(month: str) -> date:
-    """Of `2026-11`. Raises: PipelineError, of a text that is no month."""
+    """The first day of a month such as `2026-11`. Raises: PipelineError, of a text that is no month."""
     match = _MONTH.match(month)
     if match is None or not 1 <= int(match[2]) <= 12 or int(match[1]) < 1970:
         raise PipelineError(f"'{month}' is not a month: write it like 2026-11")

@@ -28,7 +28,7 @@ class Bandwidth(StrEnum):
     PRODUCE = "produce"
     CONSUME = "consume"
     TOTAL = "total"
-    """Of produce and consume added up slot by slot."""
+    """The 95th percentile of produce and consume added up slot by slot."""
 
 
 class TierMode(StrEnum):
@@ -68,7 +68,7 @@ class Tier:
 
 @dataclass(frozen=True)
 class Rate:
-    """Of one dimension."""
+    """The price of one dimension."""
 
     tiers: tuple[Tier, ...]
     mode: TierMode = TierMode.GRADUATED
@@ -99,7 +99,7 @@ class Quantities:
     """Limits (produce and consume, bytes/s) times seconds."""
 
     def base(self, dimension: Dimension) -> int:
-        """Of one dimension."""
+        """The whole quantity of a dimension."""
         return {
             Dimension.PRODUCE: self.produce_bytes,
             Dimension.CONSUME: self.consume_bytes,

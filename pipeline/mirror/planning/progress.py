@@ -38,7 +38,7 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
     target_position: int
     """Everything mirrored lies below this target offset."""
     timestamp_ms: int
-    """Of the newest record that was mirrored, -1 where there is none yet."""
+    """Time of the newest record that was mirrored, -1 where there is none yet."""
 
     @property
     def unit(self) -> Unit:
@@ -60,7 +60,7 @@ class Progress:
         self.positions: dict[str, Position] = {}
         self._pairs: dict[str, dict[int, Pair]] = {}
         self.next_offset = 0
-        """Of the progress topic."""
+        """The next offset of the progress topic."""
 
     def take(self, records: Iterable[Record]) -> None:
         """Take in records in their order. Raises: Paused for what no mirror wrote."""

@@ -46,7 +46,7 @@ class Draft(NamedTuple):
     base_timestamp_ms: int
     max_timestamp_ms: int
     first_offset: int
-    """Of the source."""
+    """The first offset, at the source."""
 
 
 class _Source(NamedTuple):

@@ -19,7 +19,7 @@ class Unit(msgspec.Struct, frozen=True):
     """The source's cluster id as its clients see it: an instance's id."""
     topic: str
     topic_id: str
-    """Of the source's topic; one that is deleted and made again is another unit."""
+    """The source's topic; one that is deleted and made again is another unit."""
     partition: int
     target_topic: str
 
@@ -81,7 +81,7 @@ class Outcome(msgspec.Struct, frozen=True):
     lost: int = 0
     """Offsets that retention had removed before they were mirrored."""
     timestamp_ms: int = -1
-    """Of the newest record mirrored, -1 where there was none."""
+    """Time of the newest record mirrored, -1 where there was none."""
     drained: bool = False
     """There was nothing more to read, wherever the planned end is: compaction removed the last offsets."""
 

@@ -19,7 +19,7 @@ class Head(NamedTuple):
     method: str
     query: str
     headers: Mapping[str, str]
-    """By lower-case name, without space around the values."""
+    """Headers by lower-case name, without space around the values."""
     authorization: Authorization
     timestamp_s: int
     action: str

@@ -9,7 +9,7 @@ from typing import Final
 from tenants.rules.rate_limit import Bucket, Quota
 
 CALLS_PER_S: Final = 20
-"""Of one action of CKafka by one tenant; beyond: `RequestLimitExceeded`."""
+"""Calls of one action of CKafka by one tenant; beyond: `RequestLimitExceeded`."""
 _OTHERS: Final = {"CreateTopicIpWhiteList": 100, "CreateInstancePre": 10}
 
 
