@@ -143,7 +143,7 @@ def _serve_metrics(
         host,
         port,
         secret,
-        lambda: unready(broker, serves=serves.is_set()),
+        lambda: unready(broker.metadata, broker.config.node_id, serves=serves.is_set()),
         collectors=[broker.metrics, broker.group_lag, *spans],
     )
     return metrics.facts(endpoint)

@@ -1,12 +1,11 @@
 """One broker from top to bottom: what it holds, how it starts, what runs in the background, how it stops."""
 
 import asyncio
-from collections.abc import Callable, Container, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from broker.cluster.commands import CommandReceiver
 from broker.cluster.member import ClusterMember, open_tree
 from broker.config import BrokerConfig
 from broker.configs.config_layers import ConfigLayers
@@ -29,7 +28,7 @@ from broker.metadata.metadata_cache import MetadataCache, MetadataChange
 from broker.monitoring.damage_report import log_damage
 from broker.monitoring.gauges import register_gauges
 from broker.monitoring.group_lag import GroupLag
-from broker.monitoring.metrics import BrokerMetrics
+from broker.net.later import Later
 from broker.net.rate_limited import RateLimitedLog
 from broker.net.server import Server
 from broker.records.fetch_sessions import FetchSessionCache
@@ -39,10 +38,11 @@ from broker.replication.manager import ReplicaManager
 from broker.replication.partition import Partition
 from broker.replication.replicas import Replicas
 from broker.replication.service import Replication
-from broker.requests.call import Call
+from broker.requests.metrics import BrokerMetrics
 from broker.scanning.messages import Answer
 from broker.scanning.scanner import Scanner
 from broker.upkeep.maintenance import Maintenance
+from broker.upkeep.purging import Purging
 from contracts.names import owner_of
 from contracts.specs import Limits
 from runtime.config import format_host_port
@@ -62,7 +62,11 @@ _LAYERS_KEPT: Final = 1_000
 
 
 class Broker:
-    """The process. Handlers reach everything through it; all of it lives on one event loop."""
+    """Makes the parts of the process, which live on one event loop, and has them hear of each other.
+
+    Nobody but `__main__` imports it: handlers, and parts that need many others, get it as what they name in a
+    Protocol of their own.
+    """
 
     def __init__(
         self, config: BrokerConfig, machine: Machine = THIS_MACHINE, tree: Tree | None = None
@@ -95,7 +99,6 @@ class Broker:
             epoch_ms=self.epoch_ms,
         )
         self.leaders = TrafficLeaders(self.traffic, self.replicas, self.metadata)
-        self.commands = CommandReceiver(self)
         self.held = HeldInstances(self.epoch_ms)
         self.groups = GroupCoordinators(
             self.metadata, on_written=self.charge_owner, is_held=self.held.owns, machine=machine
@@ -106,30 +109,26 @@ class Broker:
         self.fetches = Fetches(self.loop.call_soon)
         self.flusher = Flusher(self.logs, self.loop, self.epoch_ms, self.storage_failed)
         self.scanner = Scanner(self.loop, self._scanned)
-        self.server = Server(self)
-        self.maintenance = Maintenance(self)
-        self.member = ClusterMember(self, tree or open_tree(config), machine)
+        self.server = self._server()
+        self.later = Later(
+            self.loop, self.server.time, self.server.handler_failed, lambda: self.metadata.is_known
+        )
+        self.member = self._member(tree or open_tree(config))
+        self.commands = self.member.commands
+        self.controller: ControllerApi = self.member.controller
+        """The controller as this broker sees it."""
         self.replication = self._replication()
         self.producer_ids = ProducerIds(self.member.tree, config.node_id)
-        self.transactions = TransactionCoordinators(
-            self.replicas,
-            self.groups,
-            self.producer_ids,
-            Peers(self.metadata, config.secret, self.member.who, machine.network),
-            on_written=self.charge_owner,
-            clock=machine.clock,
-        )
+        self.transactions = self._transactions()
         self.config_writer = ConfigWriter(self.member.tree, self.metadata)
+        self._maintenance = Maintenance(self)
+        self._purging = Purging(self.controller, self.metadata, self.groups, self.transactions)
         self.loaded: LoadReport
         """What starting found on the disk."""
         self.node: tuple[int, str, int]
         """Node id, advertised host and port; known when the listener is bound."""
-        self.reporting: Reporting | None = None
+        self._reporting: Reporting | None = None
         self._tasks = Supervised()
-        self._answers: set[asyncio.Task[None]] = set()
-        """Handlers that wait for the controller."""
-        self._until_known: list[Callable[[], None]] = []
-        """Calls that wait until a controller has described the cluster."""
 
     def _traffic_point(self) -> TrafficPoint:
         config = self.config
@@ -154,6 +153,39 @@ class Broker:
             full_is_failure=config.zookeeper is not None,
             producers_per_instance_max=config.producers_per_instance_max,
             on_offline=lambda path, keys, reason: self._on_loop(self._directory_failed, path, keys, reason),
+        )
+
+    def _server(self) -> Server:
+        return Server(
+            self.config,
+            self.metrics,
+            self.traffic,
+            self.machine,
+            deps=self,
+            unserved=self.held,
+            next_request_came=self._next_request_came,
+            on_closed=self._connection_closed,
+        )
+
+    def _member(self, tree: Tree) -> ClusterMember:
+        return ClusterMember(
+            self.config,
+            self.metadata,
+            self.replica_manager,
+            tree,
+            self.machine,
+            limits_of=self.limits.of_topic,
+            storage_failed=self.storage_failed,
+        )
+
+    def _transactions(self) -> TransactionCoordinators:
+        return TransactionCoordinators(
+            self.replicas,
+            self.groups,
+            self.producer_ids,
+            Peers(self.metadata, self.config.secret, self.member.who, self.machine.network),
+            on_written=self.charge_owner,
+            clock=self.machine.clock,
         )
 
     def _replication(self) -> Replication:
@@ -202,7 +234,7 @@ class Broker:
         )
         if self.config.zookeeper is not None:
             self.server.accept()  # the controller, which may be elsewhere, must reach us
-        await self.member.join(is_unclean=self.loaded.is_unclean)
+        await self.member.join(*self.node[1:], is_unclean=self.loaded.is_unclean)
         self.logs.remember_boot()
         self.server.accept()
         self.leaders.measure_all()
@@ -238,7 +270,7 @@ class Broker:
         replicas.on_isr_proposed(self._isr_proposed)
         metadata.on_change(self._metadata_changed)
         metadata.on_deleted(lambda topic: self.groups.topics_deleted([topic.name]))
-        register_gauges(self)
+        register_gauges(self.metrics, self)
 
     def _start_tasks(self) -> None:
         self._tasks.spawn("groups", self.groups.sweep)
@@ -246,8 +278,9 @@ class Broker:
         self._tasks.spawn("transactions", self.transactions.sweep)
         self._tasks.spawn("sweep connections", self.server.sweep)
         self._tasks.spawn("registration", self.member.keep_registered)
-        for name, work in (*self.maintenance.tasks(), *self.replication.tasks(self.member.tree)):
+        for name, work in (*self._maintenance.tasks(), *self.replication.tasks(self.member.tree)):
             self._tasks.spawn(name, work)
+        self._tasks.spawn("purge", self._purging.run)
         if self.config.control_url is not None and self.config.secret is not None:
             self._start_reporting(self.config.control_url, self.config.secret)
 
@@ -256,8 +289,8 @@ class Broker:
             Reporting,  # its HTTP client costs as much start-up time as all the rest
         )
 
-        self.reporting = Reporting(self, control_url, secret)
-        self.reporting.start(self._tasks)
+        self._reporting = Reporting(self, self.member.tree, self._purging.order, control_url, secret)
+        self._reporting.start(self._tasks)
 
     # -- what changes around us --------------------------------------------------------------------------
 
@@ -270,9 +303,7 @@ class Broker:
             topic = self.metadata.topic(name)
             if topic is not None:
                 self.replica_manager.reconfigure(name, len(topic.partitions), topic.configs)
-        waiting, self._until_known = self._until_known, []
-        for go_on in waiting:
-            go_on()
+        self.later.cluster_is_known()
 
     def hold(self, instance_id: str) -> None:
         """An instance is deleted or absent: nobody is served, nothing expires."""
@@ -321,50 +352,12 @@ class Broker:
         direction = "shrink" if len(change.isr) < len(partition.isr) else "expand"
         self.metrics.isr_changes[direction] += 1
 
-    # -- what handlers use -------------------------------------------------------------------------------
+    # -- what parts tell ---------------------------------------------------------------------------------
 
-    @property
-    def controller(self) -> ControllerApi:
-        """The controller as this broker sees it."""
-        return self.member.controller
+    def _next_request_came(self, connection_id: int) -> None:
+        self.replication.sessions.next_request_came(connection_id)
 
-    def when_known(self, call: Call, go_on: Callable[[], None]) -> None:
-        """Answer a call that needs the cluster's metadata, as soon as there is any."""
-        if self.metadata.is_known:
-            go_on()
-        else:
-            self._until_known.append(lambda: self._guarded(call, go_on))
-
-    def go_on_in_turn(self, call: Call, go_on: Callable[[], object]) -> None:
-        """Go on with a call that gave others their turn, when it is its instance's; not for a client that
-        is gone."""
-        self.server.time.go_on(call.channel.turn, partial(self._guarded, call, go_on))
-
-    def _guarded(self, call: Call, go_on: Callable[[], object]) -> None:
-        if call.is_gone:
-            return
-        try:
-            go_on()
-        except Exception:  # noqa: BLE001 - as in dispatch: a bug costs one connection
-            self.server.handler_failed(call.channel, call.header.api_key)
-
-    def later(self, call: Call, answer: Coroutine[Any, Any, None]) -> None:
-        """Answer a call from a coroutine. What it has begun goes on when the client is gone."""
-        task = self.loop.create_task(self._answer(call, answer))
-        self._answers.add(task)
-        task.add_done_callback(self._answers.discard)
-
-    async def _answer(self, call: Call, answer: Coroutine[Any, Any, None]) -> None:
-        try:
-            await answer
-        except Exception:  # noqa: BLE001 - as in dispatch: a bug costs one connection
-            self.server.handler_failed(call.channel, call.header.api_key)
-
-    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> asyncio.TimerHandle:
-        """A timer in milliseconds."""
-        return self.loop.call_later(delay_ms / 1000, callback)
-
-    def connection_closed(self, connection_id: int) -> None:
+    def _connection_closed(self, connection_id: int) -> None:
         """Forget what waits for a connection."""
         self.fetches.connection_closed(connection_id)
         self.replication.connection_closed(connection_id)
@@ -400,11 +393,10 @@ class Broker:
         await self.member.hand_over()
         self.fetches.end_all()
         await self.server.stop(_STOP_GRACE_S)
-        for task in self._answers:
-            task.cancel()
+        self.later.close()
         await self._tasks.aclose()
-        if self.reporting is not None:
-            await self.reporting.aclose()
+        if self._reporting is not None:
+            await self._reporting.aclose()
         self.scanner.close()
         self.groups.close()
         self.transactions.close()

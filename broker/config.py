@@ -134,6 +134,11 @@ class BrokerConfig:
         return self.log_dirs or (self.data_dir / "logs",)
 
     @property
+    def reports(self) -> bool:
+        """Whether there is a control plane to report to."""
+        return self.control_url is not None and self.secret is not None
+
+    @property
     def internal_replication_factor(self) -> int:
         """Of __consumer_offsets and __transaction_state, which wait for as many brokers."""
         return 1 if self.zookeeper is None else self.default_replication_factor or 3

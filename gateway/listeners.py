@@ -16,6 +16,7 @@ from gateway.rules.lifecycle import Event, Phase
 from gateway.served import ServedInstance
 from gateway.strangers import STRANGERS
 from gateway.worker import Worker
+from runtime.clock import epoch_ms, monotonic_ms
 from runtime.config import format_host_port
 from runtime.logs import get_logger
 
@@ -47,8 +48,7 @@ class ListenerSet:
         for fault in served.whitelist.faults:
             _log.error("a whitelist entry admits nobody", instance=spec.instance_id, fault=fault)
         self._bind(served)
-        clock = self._worker.clock
-        served.take_faults(clock.monotonic_ms(), clock.epoch_ms())
+        served.take_faults(monotonic_ms(), epoch_ms())
         if spec.state is InstanceState.SUSPENDED:
             served.cut(DisconnectCause.INSTANCE_SUSPENDED)
         else:
@@ -86,13 +86,12 @@ class ListenerSet:
             return
         self.failures.pop(served.instance_id, None)
         if served.phase is not Phase.SERVING:
-            _log.info(
-                "instance served", instance=served.instance_id, ports=sorted(one.port for one in wanted)
-            )
+            _log.info("instance served", instance=served.instance_id, ports=[one.port for one in wanted])
         served.move(Event.BOUND)
 
     def _listen(self, served: ServedInstance, listener: Listener) -> socket.socket:
-        sock = self._worker.network.stream_socket(listener.bind_host)
+        family = socket.AF_INET6 if ":" in listener.bind_host else socket.AF_INET
+        sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
         try:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
@@ -123,7 +122,7 @@ class ListenerSet:
 
     def _accept(self, sock: socket.socket, served: ServedInstance, listener: Listener) -> None:
         worker = self._worker
-        now_ms = worker.now_ms = worker.clock.monotonic_ms()
+        now_ms = worker.now_ms = monotonic_ms()
         pause_ms = served.strangers.pause_ms(now_ms)
         if pause_ms > 0:
             self._pause(pause_ms / 1000, sock, served, listener)

@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from runtime.network import Network
 from runtime.pacing import Pacing
 from traffic.turns import Turn
 from wire.framing import Buffer
@@ -198,9 +197,10 @@ def reset(sock: socket.socket) -> None:
     sock.close()
 
 
-def begin_connect(network: Network, address: tuple[str, int]) -> socket.socket:
+def begin_connect(address: tuple[str, int]) -> socket.socket:
     """Start a connection to a numeric address. Raises: OSError when it fails at once."""
-    sock = network.stream_socket(address[0])
+    family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
     try:
         prepare(sock)
         code = sock.connect_ex(address)

@@ -6,10 +6,14 @@ Stale controllers and requests for an earlier life of this broker are refused wh
 import asyncio
 from collections import deque
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, NamedTuple, assert_never
+from typing import NamedTuple, assert_never
 
 from kio.schema.errors import ErrorCode
 
+from broker.cluster.membership import Membership
+from broker.cluster.state_change_log import StateChangeLog
+from broker.metadata.metadata_cache import MetadataCache
+from broker.replication.manager import ReplicaManager
 from contracts.cluster import (
     Command,
     CommandResponse,
@@ -21,9 +25,6 @@ from contracts.cluster import (
     UpdateMetadataResponse,
 )
 from runtime.logs import get_logger
-
-if TYPE_CHECKING:
-    from broker.app import Broker
 
 _log = get_logger(__name__)
 Answer = Callable[[CommandResponse], None]
@@ -38,8 +39,19 @@ class _Waiting(NamedTuple):
 class CommandReceiver:
     """The one way of commands into this broker, from its own controller and from another's connection."""
 
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        membership: Membership,
+        metadata: MetadataCache,
+        replica_manager: ReplicaManager,
+        state_changes: StateChangeLog,
+    ) -> None:
+        self._membership = membership
+        self._metadata = metadata
+        self._replica_manager = replica_manager
+        self._state_changes = state_changes
+        self._loop = loop
         self.controller_epoch = -1
         """Of the latest controller that has spoken."""
         self._queue: deque[_Waiting] = deque()
@@ -52,7 +64,7 @@ class CommandReceiver:
 
     async def deliver(self, request: Command) -> CommandResponse:
         """The same for the controller of this process."""
-        answered: asyncio.Future[CommandResponse] = self._broker.loop.create_future()
+        answered: asyncio.Future[CommandResponse] = self._loop.create_future()
 
         def answer(response: CommandResponse) -> None:
             if not answered.done():
@@ -72,35 +84,34 @@ class CommandReceiver:
             _log.exception("a command failed", command=type(waiting.request).__name__)
             response = _refused(waiting.request, ErrorCode.unknown_server_error)
         else:
-            self._broker.loop.call_soon(self._turn)
+            self._loop.call_soon(self._turn)
             return
         self._queue.popleft()
-        self._broker.member.state_changes.received(waiting.request, response)
+        self._state_changes.received(waiting.request, response)
         waiting.answer(response)
         if self._queue:
-            self._broker.loop.call_soon(self._turn)
+            self._loop.call_soon(self._turn)
 
     def _steps(self, request: Command) -> Generator[None, None, CommandResponse]:
         refusal = self._refusal(request)
         if refusal is not ErrorCode.none:
             return _refused(request, refusal)
         self.controller_epoch = request.controller_epoch
-        broker = self._broker
         match request:
             case LeaderAndIsrRequest():
-                broker.metadata.note_shutdowns(request.live_brokers)
-                return (yield from broker.replica_manager.leader_and_isr(request))
+                self._metadata.note_shutdowns(request.live_brokers)
+                return (yield from self._replica_manager.leader_and_isr(request))
             case StopReplicaRequest():
-                return (yield from broker.replica_manager.stop_replica(request))
+                return (yield from self._replica_manager.stop_replica(request))
             case UpdateMetadataRequest():
-                broker.metadata.apply(request)
+                self._metadata.apply(request)
                 return UpdateMetadataResponse()
             case _ as unreachable:
                 assert_never(unreachable)
 
     def _refusal(self, request: Command) -> ErrorCode:
         # A broker that is just registering may hear from the controller before it knows its new epoch.
-        if request.broker_epoch < self._broker.member.last_epoch:
+        if request.broker_epoch < self._membership.last_epoch:
             return ErrorCode.stale_broker_epoch
         if request.controller_epoch < self.controller_epoch:
             return ErrorCode.stale_controller_epoch

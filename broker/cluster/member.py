@@ -1,27 +1,30 @@
 """This broker in its cluster: the metadata tree, its registration, its controller; joining and leaving."""
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from functools import partial
+from typing import Final
 
 from broker.cluster import peer
+from broker.cluster.commands import CommandReceiver
 from broker.cluster.controller import Controller
 from broker.cluster.earlier_session import EarlierSession
 from broker.cluster.membership import Membership
 from broker.cluster.state_change_log import StateChangeLog
 from broker.config import BrokerConfig
 from broker.controller.config import ControllerConfig, InternalTopic
+from broker.controller.context import LimitsOf
 from broker.metadata import znode_paths
+from broker.metadata.metadata_cache import MetadataCache
 from broker.metadata.topic_names import INTERNAL_CONFIGS, OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from broker.metadata.znodes import Registration, decode_config, decode_kept_until, encode_log_dir_event
+from broker.replication.manager import ReplicaManager
 from broker.requests.sasl import PeerBroker
 from contracts.cluster import ControlledShutdownRequest, ControlledShutdownResponse
 from runtime.kafka_client import KafkaUnavailable
 from runtime.logs import get_logger
 from runtime.machine import Machine
 from runtime.tree import Create, Tree, TreeUnavailable
-
-if TYPE_CHECKING:
-    from broker.app import Broker
 
 _log = get_logger(__name__)
 _INTERNAL_PARTITIONS: Final = 12
@@ -63,9 +66,19 @@ def controller_config(config: BrokerConfig) -> ControllerConfig:
 class ClusterMember:
     """Joins at start, leaves at the end; in between the tree and the controller do the work."""
 
-    def __init__(self, broker: "Broker", tree: Tree, machine: Machine) -> None:
-        config = broker.config
-        self._broker = broker
+    def __init__(
+        self,
+        config: BrokerConfig,
+        metadata: MetadataCache,
+        replica_manager: ReplicaManager,
+        tree: Tree,
+        machine: Machine,
+        *,
+        limits_of: LimitsOf,
+        storage_failed: Callable[[str, OSError], None],
+    ) -> None:
+        self._config = config
+        self._metadata = metadata
         self.tree = tree
         self._clock = machine.clock
         self._network = machine.network
@@ -76,29 +89,30 @@ class ClusterMember:
             config.session_timeout_ms,
             EarlierSession(config.data_dir),
         )
-        self.state_changes = StateChangeLog(
-            config.data_dir, config.node_id, machine.clock.epoch_ms, self._log_failed
+        log_failed = partial(storage_failed, "the state-change log cannot be written")
+        state_changes = StateChangeLog(config.data_dir, config.node_id, self._clock.epoch_ms, log_failed)
+        self.commands = CommandReceiver(
+            asyncio.get_running_loop(), self.membership, metadata, replica_manager, state_changes
         )
         self.controller = Controller(
             config.node_id,
             controller_config(config),
             self.tree,
             secret=config.secret,
-            deliver=broker.commands.deliver,
-            state_changes=self.state_changes,
-            limits_of=broker.limits.of_topic,
+            deliver=self.commands.deliver,
+            state_changes=state_changes,
+            limits_of=limits_of,
             machine=machine,
         )
+        self._address: tuple[str, int]
+        """As others reach us; known when we join."""
         self._is_unclean = False
         self._known = asyncio.Event()
-        broker.metadata.on_change(lambda _: self._known.set())
-
-    def _log_failed(self, error: OSError) -> None:
-        self._broker.storage_failed("the state-change log cannot be written", error)
+        metadata.on_change(lambda _: self._known.set())
 
     def who(self) -> PeerBroker:
         """This broker in its present life."""
-        return PeerBroker(self._broker.config.node_id, max(self.broker_epoch, 0))
+        return PeerBroker(self._config.node_id, max(self.broker_epoch, 0))
 
     # -- joining -----------------------------------------------------------------------------------------
 
@@ -141,11 +155,12 @@ class ClusterMember:
             if node is not None
         }
 
-    async def join(self, *, is_unclean: bool) -> None:
-        """Register, and wait until a controller has described the cluster.
+    async def join(self, host: str, port: int, *, is_unclean: bool) -> None:
+        """Register under this address, and wait until a controller has described the cluster.
 
         Raises: BrokerIdTaken, TreeUnavailable.
         """
+        self._address = host, port
         self._is_unclean = is_unclean
         await self.membership.register(self.registration())
         self.controller.start()
@@ -157,8 +172,8 @@ class ClusterMember:
 
     def registration(self) -> Registration:
         """What we say of ourselves."""
-        _, host, port = self._broker.node
-        config = self._broker.config
+        host, port = self._address
+        config = self._config
         return Registration(
             host=host,
             port=port,
@@ -174,7 +189,7 @@ class ClusterMember:
 
     async def tell_of_failed_directory(self) -> None:
         """The controller then asks which of our replicas are lost. Raises: TreeUnavailable."""
-        event = encode_log_dir_event(self._broker.config.node_id)
+        event = encode_log_dir_event(self._config.node_id)
         await self.tree.commit([Create(znode_paths.LOG_DIR_EVENT_PREFIX, event, sequential=True)])
 
     @property
@@ -191,8 +206,7 @@ class ClusterMember:
 
     async def hand_over(self) -> None:
         """Have the controller lead our partitions elsewhere, as long as there is an elsewhere."""
-        config = self._broker.config
-        deadline_ms = self._clock.monotonic_ms() + config.controlled_shutdown_timeout_ms
+        deadline_ms = self._clock.monotonic_ms() + self._config.controlled_shutdown_timeout_ms
         has_told = False
         while self._has_others() and self._clock.monotonic_ms() < deadline_ms:
             try:
@@ -209,11 +223,10 @@ class ClusterMember:
 
     def _has_others(self) -> bool:
         """Whether a broker is left that could lead: not when the whole cluster stops."""
-        config, metadata = self._broker.config, self._broker.metadata
         return self.membership.broker_epoch >= 0 and any(
             not each.in_controlled_shutdown
-            for each in metadata.brokers.values()
-            if each.broker_id != config.node_id
+            for each in self._metadata.brokers.values()
+            if each.broker_id != self._config.node_id
         )
 
     async def stop_controlling(self) -> None:
@@ -226,17 +239,16 @@ class ClusterMember:
 
     async def _ask_controller(self) -> ControlledShutdownResponse:
         """Raises: KafkaUnavailable."""
-        broker = self._broker
         me = self.who()
         request = ControlledShutdownRequest(broker_id=me.broker_id, broker_epoch=me.broker_epoch)
-        controller_id = broker.controller.controller_id
+        controller_id = self.controller.controller_id
         if controller_id == me.broker_id:
-            return await broker.controller.controlled_shutdown(request)
-        address = broker.metadata.brokers.get(controller_id)
+            return await self.controller.controlled_shutdown(request)
+        address = self._metadata.brokers.get(controller_id)
         if address is None:
             raise KafkaUnavailable("there is no controller")
-        assert broker.config.secret is not None, "a cluster has a secret"
-        connection = await peer.connect(address, broker.config.secret, me, self._network)
+        assert self._config.secret is not None, "a cluster has a secret"
+        connection = await peer.connect(address, self._config.secret, me, self._network)
         try:
             response = await peer.ask(connection, request)
         finally:

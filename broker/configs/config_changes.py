@@ -2,26 +2,35 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from kio.schema.errors import ErrorCode
 
+from broker.config import BrokerConfig
 from broker.configs.config_layers import BROKER_DEFINITIONS
-from broker.configs.config_writer import ConfigChange
+from broker.configs.config_writer import ConfigChange, ConfigWriter
 from broker.configs.resources import BROKER, TOPIC, broker_fault
 from broker.configs.topic_configs import DEFINITIONS, Definitions, check_configs
 from broker.controller.api import ConfigEntity, Verdict
+from broker.metadata.metadata_cache import MetadataCache
 from broker.metadata.topic_names import INTERNAL_TOPICS
+from broker.net.later import Later
+from broker.requests.call import Call
 from wire.api_table import ApiKey
 from wire.build import response_shape
 from wire.codec import duration
 
-if TYPE_CHECKING:
-    from broker.app import Broker
-    from broker.requests.call import Call
-
 LayerOf = Callable[[Mapping[str, str], Any, Definitions], dict[str, str]]
 """The new layer from the one there is and a resource of the request. Raises: ConfigFault."""
+
+
+class ChangeDeps(Protocol):
+    """What a change of configs uses of the broker."""
+
+    config: BrokerConfig
+    config_writer: ConfigWriter
+    later: Later
+    metadata: MetadataCache
 
 
 class _Asked(NamedTuple):
@@ -32,15 +41,15 @@ class _Asked(NamedTuple):
     refusal: Verdict | None
 
 
-def answer_changes(broker: "Broker", call: "Call", api_key: ApiKey, layer_of: LayerOf) -> None:
+def answer_changes(call: Call, deps: ChangeDeps, api_key: ApiKey, layer_of: LayerOf) -> None:
     """Change what the request names, each resource on its own, and reply with a verdict for each."""
-    broker.later(call, _answer(broker, call, api_key, layer_of))
+    deps.later.answer(call, _answer(deps, call, api_key, layer_of))
 
 
-async def _answer(broker: "Broker", call: "Call", api_key: ApiKey, layer_of: LayerOf) -> None:
-    asked = _asked(broker, call.request.resources, layer_of)
+async def _answer(deps: ChangeDeps, call: Call, api_key: ApiKey, layer_of: LayerOf) -> None:
+    asked = _asked(deps, call.request.resources, layer_of)
     changes = [each.change for each in asked if each.change is not None]
-    verdicts = iter(await broker.config_writer.alter(changes, validate_only=call.request.validate_only))
+    verdicts = iter(await deps.config_writer.alter(changes, validate_only=call.request.validate_only))
     shape = response_shape(api_key, call.api_version)
     responses = []
     for each in asked:
@@ -57,7 +66,7 @@ async def _answer(broker: "Broker", call: "Call", api_key: ApiKey, layer_of: Lay
     call.reply(shape.make(throttle_time=duration(0), responses=tuple(responses)))
 
 
-def _asked(broker: "Broker", resources: Iterable[Any], layer_of: LayerOf) -> list[_Asked]:
+def _asked(deps: ChangeDeps, resources: Iterable[Any], layer_of: LayerOf) -> list[_Asked]:
     """A resource named twice is refused both times."""
     resources = list(resources)
     times = Counter((each.resource_type, each.resource_name) for each in resources)
@@ -68,23 +77,23 @@ def _asked(broker: "Broker", resources: Iterable[Any], layer_of: LayerOf) -> lis
                 ErrorCode.invalid_request, "Each resource must appear at most once."
             )
         else:
-            refusal = _refusal(broker, resource)
+            refusal = _refusal(deps, resource)
         change = None if refusal is not None else _change(resource, layer_of)
         asked.append(_Asked(resource, change, refusal))
     return asked
 
 
-def _refusal(broker: "Broker", resource: Any) -> Verdict | None:
+def _refusal(deps: ChangeDeps, resource: Any) -> Verdict | None:
     """What can be said before the layer is looked at."""
     name = resource.resource_name
     repeated = [name for name, times in Counter(each.name for each in resource.configs).items() if times > 1]
     if resource.resource_type == BROKER:
-        fault = broker_fault(name, broker.config.node_id, empty_allowed=True)
+        fault = broker_fault(name, deps.config.node_id, empty_allowed=True)
         if fault is not None:
             return Verdict(ErrorCode.invalid_request, fault)
     elif resource.resource_type != TOPIC:
         return Verdict(ErrorCode.invalid_request, f"Unsupported resource type: {resource.resource_type}")
-    elif broker.metadata.topic(name) is None:
+    elif deps.metadata.topic(name) is None:
         return Verdict(ErrorCode.unknown_topic_or_partition)
     elif name in INTERNAL_TOPICS:
         return Verdict(ErrorCode.invalid_request, f"Topic '{name}' is internal.")

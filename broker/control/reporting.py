@@ -3,11 +3,21 @@
 A thin shell: `TrafficPoint` decides. Without a control plane none of it runs and nothing is limited.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Container
+from typing import Protocol
 
+from broker.config import BrokerConfig
+from broker.control.held import HeldInstances
+from broker.control.instance_limits import InstanceLimits
 from broker.control.strays import Holdings
+from broker.control.traffic_leaders import TrafficLeaders
+from broker.log.flusher import Flusher
+from broker.log.manager import LogManager
 from broker.monitoring.damage_report import damaged_logs
+from broker.net.server import Server
+from broker.replication.replicas import Replicas
 from contracts.specs import BrokerAddress, ConsumerKind, InstanceSpec
+from contracts.tree import Tree
 from runtime.feed import FeedFollower
 from runtime.holdings import HoldingsTeller
 from runtime.internal_http import InternalClient
@@ -16,32 +26,54 @@ from runtime.master_address import WatchedAddress
 from runtime.spec_book import Changed
 from runtime.tasks import Supervised
 from runtime.traffic_reports import TrafficReports
-
-if TYPE_CHECKING:
-    from broker.app import Broker
+from traffic.point import TrafficPoint
 
 _log = get_logger(__name__)
+
+
+class Reported(Protocol):
+    """Of what is reported, and what follows the specs."""
+
+    config: BrokerConfig
+    epoch_ms: Callable[[], int]
+    flusher: Flusher
+    held: HeldInstances
+    leaders: TrafficLeaders
+    limits: InstanceLimits
+    logs: LogManager
+    node: tuple[int, str, int]
+    now_ms: Callable[[], int]
+    replicas: Replicas
+    server: Server
+    traffic: TrafficPoint
+
+    def hold(self, instance_id: str) -> None: ...
+
+    def reconfigure_instances(self, instance_ids: Container[str | None]) -> None: ...
 
 
 class Reporting:
     """One broker's conversation with the control plane."""
 
-    def __init__(self, broker: "Broker", control_url: str, secret: str) -> None:
-        self._broker = broker
-        config = broker.config
-        node_id, host, port = broker.node
+    def __init__(
+        self, deps: Reported, tree: Tree, purge: Callable[[str], None], control_url: str, secret: str
+    ) -> None:
+        self._deps = deps
+        self._purge_instance = purge
+        config = deps.config
+        node_id, host, port = deps.node
         self._client = InternalClient(control_url, secret)
-        self._address = WatchedAddress(broker.member.tree, control_url)
+        self._address = WatchedAddress(tree, control_url)
         self._reports = TrafficReports(
-            broker.traffic,
+            deps.traffic,
             self._address,
             secret,
             config.data_dir / "leases.json",
             before_report=self._before_report,
-            rates_changed=lambda _: broker.server.check_mutes(),
-            offload=broker.flusher.run,
-            now_ms=broker.now_ms,
-            epoch_ms=broker.epoch_ms,
+            rates_changed=lambda _: deps.server.check_mutes(),
+            offload=deps.flusher.run,
+            now_ms=deps.now_ms,
+            epoch_ms=deps.epoch_ms,
         )
         self.feed = FeedFollower(
             self._client,
@@ -50,7 +82,7 @@ class Reporting:
             config.data_dir / "specs.json",
             broker=BrokerAddress(node_id=node_id, host=host, port=port),
             cluster_id=config.cluster_id,
-            damaged_logs=lambda: damaged_logs(broker),
+            damaged_logs=lambda: damaged_logs(deps.logs, deps.replicas),
         )
         self.feed.on_change(self._specs_changed)
         self._holdings = HoldingsTeller(
@@ -59,7 +91,9 @@ class Reporting:
             f"broker-{node_id}",
             ConsumerKind.BROKER,
             cluster_id=config.cluster_id,
-            measure=Holdings(broker, self.feed, broker.epoch_ms),
+            measure=Holdings(
+                deps.replicas, self.feed, deps.epoch_ms, hold=self._hold_stray, release=deps.held.release
+            ),
         )
 
     def start(self, tasks: Supervised) -> None:
@@ -72,11 +106,11 @@ class Reporting:
         tasks.spawn("holdings", self._holdings.run)
 
     def _specs_changed(self, changed: Changed) -> None:
-        broker = self._broker
+        deps = self._deps
         if changed.clusters:
-            cluster = self.feed.clusters.get(broker.config.cluster_id)
+            cluster = self.feed.clusters.get(deps.config.cluster_id)
             if cluster is not None:
-                broker.traffic.broker_count = max(1, len(cluster.brokers))
+                deps.traffic.broker_count = max(1, len(cluster.brokers))
         rates_changed = False
         bounded_anew: set[str | None] = set()
         for instance_id in changed.instance_ids:
@@ -85,40 +119,44 @@ class Reporting:
                 self._purge(changed.purged[instance_id])
             elif spec is None:
                 self._hold(instance_id)
-            elif spec.cluster_id == broker.config.cluster_id or spec.state.is_gone:
+            elif spec.cluster_id == deps.config.cluster_id or spec.state.is_gone:
                 rates_changed |= self._follow(spec)
-                if broker.limits.take(spec):
+                if deps.limits.take(spec):
                     bounded_anew.add(instance_id)
         if bounded_anew:
-            broker.reconfigure_instances(bounded_anew)
+            deps.reconfigure_instances(bounded_anew)
         if rates_changed:
-            broker.server.check_mutes()
+            deps.server.check_mutes()
 
     def _follow(self, spec: InstanceSpec) -> bool:
         """Whether a rate or the block changed."""
         if spec.state.is_gone:
-            self._broker.hold(spec.instance_id)
+            self._deps.hold(spec.instance_id)
         else:
-            self._broker.held.release(spec.instance_id)
-        return self._broker.traffic.set_spec(spec, self._broker.now_ms())
+            self._deps.held.release(spec.instance_id)
+        return self._deps.traffic.set_spec(spec, self._deps.now_ms())
 
     def _hold(self, instance_id: str) -> None:
         """The feed tells of it no more: its data and its limits stay as they are."""
-        broker, spec = self._broker, self.feed.absent[instance_id].spec
-        if spec.cluster_id == broker.config.cluster_id:
-            broker.hold(instance_id)
-            broker.traffic.hold(instance_id, spec, broker.now_ms())
+        deps, spec = self._deps, self.feed.absent[instance_id].spec
+        if spec.cluster_id == deps.config.cluster_id:
+            deps.hold(instance_id)
+            deps.traffic.hold(instance_id, spec, deps.now_ms())
+
+    def _hold_stray(self, instance_id: str) -> None:
+        self._deps.hold(instance_id)
+        self._deps.traffic.hold(instance_id, None, self._deps.now_ms())
 
     def _purge(self, order: InstanceSpec) -> None:
-        broker = self._broker
+        deps = self._deps
         _log.warning("an instance is purged", instance=order.instance_id, deletion=str(order.deletion))
-        broker.held.release(order.instance_id)
-        broker.traffic.set_spec(order, broker.now_ms())
-        broker.maintenance.purge_instance(order.instance_id)
+        deps.held.release(order.instance_id)
+        deps.traffic.set_spec(order, deps.now_ms())
+        self._purge_instance(order.instance_id)
 
     def _before_report(self) -> None:
-        self._broker.leaders.measure_all()
-        self._broker.server.bill()
+        self._deps.leaders.measure_all()
+        self._deps.server.bill()
 
     async def aclose(self) -> None:
         """Keep the leases and close the connections."""

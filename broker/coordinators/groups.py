@@ -1,7 +1,7 @@
 """The group coordinators of this broker: one for each partition of `__consumer_offsets` that it leads."""
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from broker.coordinators.runtime import CoordinatorRuntime
 from broker.coordinators.shard import Shard, Written, nobody_pays
@@ -10,11 +10,9 @@ from broker.groups.coordinator import GroupCoordinator, none_held
 from broker.groups.messages import ListedGroup
 from broker.groups.records import OFFSETS_TOPIC
 from broker.groups.usage import Usage
+from broker.metadata.metadata_cache import MetadataCache
+from broker.replication.partition import Partition
 from runtime.machine import THIS_MACHINE, Machine
-
-if TYPE_CHECKING:
-    from broker.metadata.metadata_cache import MetadataCache
-    from broker.replication.partition import Partition
 
 
 class GroupCoordinators(CoordinatorRuntime[GroupCoordinator]):
@@ -22,7 +20,7 @@ class GroupCoordinators(CoordinatorRuntime[GroupCoordinator]):
 
     def __init__(
         self,
-        metadata: "MetadataCache",
+        metadata: MetadataCache,
         config: GroupConfig | None = None,
         on_written: Written = nobody_pays,
         *,
@@ -38,7 +36,7 @@ class GroupCoordinators(CoordinatorRuntime[GroupCoordinator]):
         self._usage = Usage()
         self._is_held = is_held
 
-    def _new_coordinator(self, _partition: "Partition") -> GroupCoordinator:
+    def _new_coordinator(self, _partition: Partition) -> GroupCoordinator:
         return GroupCoordinator(self.config, lambda: str(self._uuid4()), self._usage, is_held=self._is_held)
 
     def list_groups(self, states: frozenset[str]) -> list[ListedGroup]:

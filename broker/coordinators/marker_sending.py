@@ -7,7 +7,7 @@ Source: Kafka TransactionMarkerChannelManager, TransactionMarkerRequestCompletio
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from kio.schema.errors import ErrorCode
 from kio.schema.write_txn_markers.v1.request import (
@@ -19,6 +19,7 @@ from kio.schema.write_txn_markers.v1.request import (
 from broker.coordinators.marker_writing import MarkerWriter
 from broker.coordinators.peers import Lanes, Peers
 from broker.groups.messages import Producer
+from broker.metadata.metadata_cache import MetadataCache
 from broker.transactions.messages import SendMarkers
 from broker.transactions.state import TopicPartition
 from contracts.cluster import NO_LEADER
@@ -26,9 +27,6 @@ from runtime.kafka_client import KafkaConnection
 from runtime.logs import get_logger
 from wire.build import make
 from wire.control import EndMarker
-
-if TYPE_CHECKING:
-    from broker.metadata.metadata_cache import MetadataCache
 
 _log = get_logger(__name__)
 _RETRY_MS: Final = 100
@@ -83,7 +81,7 @@ class MarkerSender:
     def __init__(
         self,
         broker_id: int,
-        metadata: "MetadataCache",
+        metadata: MetadataCache,
         writer: MarkerWriter,
         peers: Peers,
         now_ms: Callable[[], int],

@@ -1,18 +1,16 @@
 """Writing the end of a transaction to a partition that this broker leads (WriteTxnMarkers)."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 
+from broker.coordinators.groups import GroupCoordinators
 from broker.groups.messages import Marker, Producer
 from broker.log.errors import LogError
 from broker.log.results import AppendOrigin
+from broker.replication.replicas import Replicas
 from wire.control import EndMarker, build_marker
-
-if TYPE_CHECKING:
-    from broker.coordinators.groups import GroupCoordinators
-    from broker.replication.replicas import Replicas
 
 Tell = Callable[[ErrorCode], None]
 
@@ -20,9 +18,7 @@ Tell = Callable[[ErrorCode], None]
 class MarkerWriter:
     """Appends markers; those of the offsets topic go through the group coordinator, which acts on them."""
 
-    def __init__(
-        self, replicas: "Replicas", groups: "GroupCoordinators", epoch_ms: Callable[[], int]
-    ) -> None:
+    def __init__(self, replicas: Replicas, groups: GroupCoordinators, epoch_ms: Callable[[], int]) -> None:
         self._epoch_ms = epoch_ms
         self._replicas: Final = replicas
         self._groups: Final = groups

@@ -2,17 +2,15 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from broker.cluster.peer import connect
+from broker.metadata.metadata_cache import MetadataCache
 from broker.requests.sasl import PeerBroker
+from contracts.cluster import LiveBroker
 from runtime.kafka_client import KafkaConnection, KafkaUnavailable
 from runtime.logs import get_logger
 from runtime.network import KERNEL_NETWORK, Network
-
-if TYPE_CHECKING:
-    from broker.metadata.metadata_cache import MetadataCache
-    from contracts.cluster import LiveBroker
 
 _log = get_logger(__name__)
 T = TypeVar("T")
@@ -23,7 +21,7 @@ class Peers:
 
     def __init__(
         self,
-        metadata: "MetadataCache",
+        metadata: MetadataCache,
         secret: str | None,
         me: Callable[[], PeerBroker | None],
         network: Network = KERNEL_NETWORK,
@@ -34,7 +32,7 @@ class Peers:
         self._me = me
         self._network = network
 
-    async def connect(self, broker_id: int) -> tuple["LiveBroker", KafkaConnection]:
+    async def connect(self, broker_id: int) -> tuple[LiveBroker, KafkaConnection]:
         """A new connection, and where it leads. Raises: KafkaUnavailable."""
         address = self.metadata.brokers.get(broker_id)
         me = self._me()

@@ -6,16 +6,13 @@ Source: Kafka ZkProducerIdManager (`/latest_producer_id_block`).
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from broker.coordinators.producer_id_rates import ProducerIdRates
 from broker.metadata.znode_paths import PRODUCER_ID_BLOCK
 from broker.metadata.znodes import ZnodeDamaged, decode_producer_id_block, encode_producer_id_block
-from contracts.tree import Create, SetData, TreeConflict, TreeUnavailable
+from contracts.tree import Create, SetData, Tree, TreeConflict, TreeUnavailable
 from runtime.logs import get_logger
-
-if TYPE_CHECKING:
-    from contracts.tree import Tree
 
 _log = get_logger(__name__)
 BLOCK_SIZE: Final = 1000
@@ -28,7 +25,7 @@ Tell = Callable[[int | None], None]
 class ProducerIds:
     """The allocator of one broker."""
 
-    def __init__(self, tree: "Tree", broker_id: int) -> None:
+    def __init__(self, tree: Tree, broker_id: int) -> None:
         self.rates = ProducerIdRates()
         """Of those who draw for themselves: ask it before `draw`."""
         self._tree = tree

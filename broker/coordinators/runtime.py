@@ -6,19 +6,17 @@ Source: Kafka's CoordinatorRuntime, GroupCoordinator.partitionFor.
 
 import asyncio
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final, Generic
+from typing import Any, Final, Generic
 
 from kio.schema.errors import ErrorCode
 
 from broker.coordinators.java_hash import partition_for
 from broker.coordinators.shard import C, Shard, Written, nobody_pays
+from broker.metadata.metadata_cache import MetadataCache
+from broker.replication.partition import Partition
+from contracts.cluster import LiveBroker
 from runtime.clock import SYSTEM_CLOCK, Clock
 from runtime.logs import get_logger
-
-if TYPE_CHECKING:
-    from broker.metadata.metadata_cache import MetadataCache
-    from broker.replication.partition import Partition
-    from contracts.cluster import LiveBroker
 
 _log = get_logger(__name__)
 SWEEP_INTERVAL_MS: Final = 600_000
@@ -31,8 +29,8 @@ class CoordinatorRuntime(Generic[C]):
     def __init__(
         self,
         topic: str,
-        metadata: "MetadataCache",
-        new_core: Callable[["Partition"], C],
+        metadata: MetadataCache,
+        new_core: Callable[[Partition], C],
         on_command: Callable[[Shard[C], Any], None],
         on_written: Written = nobody_pays,
         clock: Clock = SYSTEM_CLOCK,
@@ -59,7 +57,7 @@ class CoordinatorRuntime(Generic[C]):
         topic = self._metadata.topic(self.topic)
         return None if topic is None else partition_for(key, len(topic.partitions))
 
-    def node_of(self, key: str) -> "LiveBroker | None":
+    def node_of(self, key: str) -> LiveBroker | None:
         """The broker that coordinates a key, None while there is none."""
         index = self.partition_of(key)
         state = None if index is None else self._metadata.partition(self.topic, index)
@@ -77,7 +75,7 @@ class CoordinatorRuntime(Generic[C]):
             return ErrorCode.not_coordinator
         return shard.error or shard
 
-    def leadership(self, partition: "Partition", is_leader: bool) -> None:
+    def leadership(self, partition: Partition, is_leader: bool) -> None:
         """The replica manager says that this broker leads a partition, in a new epoch, or no longer."""
         if partition.topic != self.topic:
             return
@@ -90,7 +88,7 @@ class CoordinatorRuntime(Generic[C]):
         if is_leader:
             self._begin(partition)
 
-    def _begin(self, partition: "Partition") -> None:
+    def _begin(self, partition: Partition) -> None:
         core = self._new_core(partition)
         shard = Shard(partition, core, self._on_command, self._replace, self._on_written, self.clock)
         self._shards[partition.index] = shard

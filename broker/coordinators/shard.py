@@ -9,7 +9,7 @@ or when a record could not be told committed or not; then another one reads the 
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from kio.schema.errors import ErrorCode
 
@@ -17,11 +17,9 @@ from broker.coordination.effects import Core, Effects, Moment
 from broker.coordinators.loading import replay_log
 from broker.log.errors import LogError
 from broker.log.results import AppendOrigin
+from broker.replication.partition import Partition
 from runtime.clock import Clock
 from runtime.logs import get_logger
-
-if TYPE_CHECKING:
-    from broker.replication.partition import Partition
 
 _log = get_logger(__name__)
 COMMIT_TIMEOUT_MS: Final = 5_000
@@ -55,7 +53,7 @@ class Shard(Generic[C]):
 
     def __init__(
         self,
-        partition: "Partition",
+        partition: Partition,
         core: C,
         on_command: Callable[["Shard[C]", Any], None],
         on_doubt: Callable[["Shard[C]"], None],

@@ -2,16 +2,20 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from broker.coordinators.groups import GroupCoordinators
 from broker.coordinators.marker_sending import MarkerSender
 from broker.coordinators.marker_writing import MarkerWriter
 from broker.coordinators.peers import Peers
+from broker.coordinators.producer_ids import ProducerIds
 from broker.coordinators.runtime import CoordinatorRuntime
 from broker.coordinators.shard import Shard, Written, nobody_pays
 from broker.coordinators.verification import Verifier
+from broker.replication.partition import Partition
+from broker.replication.replicas import Replicas
 from broker.transactions.config import TransactionConfig
 from broker.transactions.coordinator import TransactionCoordinator
 from broker.transactions.messages import (
@@ -27,13 +31,6 @@ from broker.transactions.usage import Usage
 from runtime.clock import SYSTEM_CLOCK, Clock
 from wire.control import EndMarker, build_marker
 
-if TYPE_CHECKING:
-    from broker.coordinators.groups import GroupCoordinators
-    from broker.coordinators.producer_ids import ProducerIds
-    from broker.replication.partition import Partition
-    from broker.replication.replicas import Replicas
-
-
 _MARKER_BYTES: Final = len(build_marker(0, 0, EndMarker(True, 0), now_ms=0))
 """What each partition of a transaction gets, on whichever broker, in the name of the transactional id."""
 
@@ -43,9 +40,9 @@ class TransactionCoordinators(CoordinatorRuntime[TransactionCoordinator]):
 
     def __init__(
         self,
-        replicas: "Replicas",
-        groups: "GroupCoordinators",
-        producer_ids: "ProducerIds",
+        replicas: Replicas,
+        groups: GroupCoordinators,
+        producer_ids: ProducerIds,
         peers: Peers,
         config: TransactionConfig | None = None,
         on_written: Written = nobody_pays,
@@ -62,7 +59,7 @@ class TransactionCoordinators(CoordinatorRuntime[TransactionCoordinator]):
         self._markers = MarkerSender(broker_id, metadata, self.marker_writer, peers, clock.monotonic_ms)
         self._verifier = Verifier(broker_id, self, peers)
 
-    def _new_coordinator(self, partition: "Partition") -> TransactionCoordinator:
+    def _new_coordinator(self, partition: Partition) -> TransactionCoordinator:
         return TransactionCoordinator(self.config, partition.leader_epoch, self._usage)
 
     def _command(self, shard: Shard[TransactionCoordinator], command: Any) -> None:

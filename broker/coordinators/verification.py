@@ -5,7 +5,7 @@ Source: Kafka AddPartitionsToTxnManager, ReplicaManager.maybeSendPartitionsToTra
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from kio.schema.add_partitions_to_txn.v4.request import (
     AddPartitionsToTxnRequest,
@@ -15,14 +15,13 @@ from kio.schema.add_partitions_to_txn.v4.request import (
 from kio.schema.errors import ErrorCode
 
 from broker.coordinators.peers import Lanes, Peers
+from broker.coordinators.shard import Shard
+from broker.transactions.coordinator import TransactionCoordinator
 from broker.transactions.messages import Producer
 from broker.transactions.state import TopicPartition
 from contracts.cluster import NO_LEADER
 from runtime.kafka_client import KafkaConnection
 from wire.build import make
-
-if TYPE_CHECKING:
-    from broker.coordinators.transactions import TransactionCoordinators
 
 Tell = Callable[[ErrorCode], None]
 _AS_TOLD: Final = {
@@ -58,10 +57,21 @@ class _Question:
             tell(_AS_TOLD.get(error, error))
 
 
+class Coordinated(Protocol):
+    """The transactions whose coordinators are asked."""
+
+    @property
+    def topic(self) -> str: ...
+
+    def partition_of(self, key: str) -> int | None: ...
+
+    def of(self, key: str) -> Shard[TransactionCoordinator] | ErrorCode: ...
+
+
 class Verifier:
     """Asks, and tells the answer as the error of a Produce partition; `none` allows the append."""
 
-    def __init__(self, broker_id: int, coordinators: "TransactionCoordinators", peers: Peers) -> None:
+    def __init__(self, broker_id: int, coordinators: Coordinated, peers: Peers) -> None:
         self._broker_id = broker_id
         self._coordinators = coordinators
         self._peers = peers

@@ -7,16 +7,14 @@ by sendfile. Source: Kafka FetchRequest.json, FetchResponse.json.
 
 import struct
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from broker.frames.produce_wire import read_count, read_string
+from broker.log.txn_index import AbortedTransaction
 from wire.api_table import ApiKey
 from wire.codec import MalformedFrame
 from wire.faults import TooManyEntries
 from wire.request_bounds import bound_of
-
-if TYPE_CHECKING:
-    from broker.log.txn_index import AbortedTransaction
 
 _I16: Final = struct.Struct(">h")
 _I32: Final = struct.Struct(">i")
@@ -178,7 +176,7 @@ def partition_head(
     last_stable_offset: int,
     log_start_offset: int,
     records_bytes: int,
-    aborted: "Sequence[AbortedTransaction] | None" = None,
+    aborted: Sequence[AbortedTransaction] | None = None,
 ) -> bytes:
     """A partition up to its records, whose size stands last. `aborted` is None for read_uncommitted."""
     if api_version >= 5:

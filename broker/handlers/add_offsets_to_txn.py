@@ -5,30 +5,34 @@ coordinator's record is committed.
 Versions: v2 PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH; v3 flexible.
 """
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from kio.schema.errors import ErrorCode
 
 from broker.coordinators.answering import answering
+from broker.coordinators.groups import GroupCoordinators
+from broker.coordinators.transactions import TransactionCoordinators
+from broker.requests.call import Call
 from broker.transactions.messages import Producer
 from broker.transactions.state import TopicPartition
 from wire.api_table import ApiKey
 from wire.build import response_shape
 from wire.codec import duration
 
-if TYPE_CHECKING:
-    from broker.app import Broker
-    from broker.requests.call import Call
-
 _FENCED_FROM: Final = 2
 
 
-def handle(broker: "Broker", call: "Call") -> None:
+class _Deps(Protocol):
+    groups: GroupCoordinators
+    transactions: TransactionCoordinators
+
+
+def handle(call: Call, deps: _Deps) -> None:
     """Ask the coordinator."""
     version, request = call.api_version, call.request
     token = answering(call, lambda error: _response(version, error))
-    index = broker.groups.partition_of(request.group_id)
-    shard = broker.transactions.of(request.transactional_id)
+    index = deps.groups.partition_of(request.group_id)
+    shard = deps.transactions.of(request.transactional_id)
     if request.transactional_id == "":
         token(ErrorCode.invalid_request)
     elif isinstance(shard, ErrorCode):
@@ -37,7 +41,7 @@ def handle(broker: "Broker", call: "Call") -> None:
         token(ErrorCode.coordinator_not_available)
     else:
         producer = Producer(request.producer_id, request.producer_epoch)
-        partitions = frozenset({TopicPartition(broker.groups.topic, index)})
+        partitions = frozenset({TopicPartition(deps.groups.topic, index)})
         shard.submit(
             shard.core.add_partitions(request.transactional_id, producer, partitions, token, shard.now())
         )

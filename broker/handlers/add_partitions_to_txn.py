@@ -8,40 +8,44 @@ Deliberately not done: v4 that adds; v5 (transactions of version 2).
 Versions: v2 PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH; v3 flexible.
 """
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from kio.schema.errors import ErrorCode
 
 from broker.coordinators.answering import answering
+from broker.coordinators.transactions import TransactionCoordinators
+from broker.metadata.metadata_cache import MetadataCache
 from broker.metadata.topic_names import INTERNAL_TOPICS
+from broker.requests.call import Call
 from broker.transactions.messages import Producer
 from broker.transactions.state import TopicPartition
 from wire.api_table import ApiKey
 from wire.build import ResponseShape, response_shape
 from wire.codec import duration
 
-if TYPE_CHECKING:
-    from broker.app import Broker
-    from broker.requests.call import Call
-
 _FENCED_FROM: Final = 2
 _BETWEEN_BROKERS_FROM: Final = 4
 _Errors = dict[TopicPartition, ErrorCode]
 
 
-def handle(broker: "Broker", call: "Call") -> None:
-    """Add, or verify for a broker."""
+class _Deps(Protocol):
+    metadata: MetadataCache
+    transactions: TransactionCoordinators
+
+
+def handle(call: Call, deps: _Deps) -> None:
+    """Add, or verify for a deps."""
     if call.api_version >= _BETWEEN_BROKERS_FROM:
-        _verify(broker, call)
+        _verify(deps, call)
     else:
-        _add(broker, call)
+        _add(deps, call)
 
 
-def _add(broker: "Broker", call: "Call") -> None:
+def _add(deps: _Deps, call: Call) -> None:
     version, request = call.api_version, call.request
     wanted = _partitions(request.v3_and_below_topics)
     token = answering(call, lambda errors: _response(version, errors))
-    faults = _faults(broker, wanted)
+    faults = _faults(deps, wanted)
     if faults:
         not_attempted = ErrorCode.operation_not_attempted
         token({each: faults.get(each, not_attempted) for each in wanted})
@@ -51,7 +55,7 @@ def _add(broker: "Broker", call: "Call") -> None:
         token(dict.fromkeys(wanted, error))
 
     transactional_id = request.v3_and_below_transactional_id
-    shard = broker.transactions.of(transactional_id)
+    shard = deps.transactions.of(transactional_id)
     if transactional_id == "":
         told(ErrorCode.invalid_request)
     elif isinstance(shard, ErrorCode):
@@ -68,17 +72,17 @@ def _partitions(topics: Any) -> tuple[TopicPartition, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _faults(broker: "Broker", wanted: tuple[TopicPartition, ...]) -> _Errors:
+def _faults(deps: _Deps, wanted: tuple[TopicPartition, ...]) -> _Errors:
     faults = {}
     for each in wanted:
         if each.topic in INTERNAL_TOPICS:
             faults[each] = ErrorCode.topic_authorization_failed
-        elif broker.metadata.partition(*each) is None:
+        elif deps.metadata.partition(*each) is None:
             faults[each] = ErrorCode.unknown_topic_or_partition
     return faults
 
 
-def _verify(broker: "Broker", call: "Call") -> None:
+def _verify(deps: _Deps, call: Call) -> None:
     shape = response_shape(ApiKey.ADD_PARTITIONS_TO_TXN, call.api_version)
     if call.peer_broker is None:
         error = ErrorCode.cluster_authorization_failed
@@ -88,7 +92,7 @@ def _verify(broker: "Broker", call: "Call") -> None:
     for each in call.request.transactions:
         wanted = _partitions(each.topics)
         producer = Producer(each.producer_id, each.producer_epoch)
-        shard = broker.transactions.of(each.transactional_id)
+        shard = deps.transactions.of(each.transactional_id)
         if isinstance(shard, ErrorCode):
             errors = dict.fromkeys(wanted, shard)
         elif not each.verify_only:

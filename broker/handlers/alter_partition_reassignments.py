@@ -5,31 +5,34 @@ other brokers answer NOT_CONTROLLER. The answer leaves when reassignments have b
 ListPartitionReassignments tells when they are done.
 """
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from broker.controller.api import OK, Verdict
+from broker.controller.api import OK, ControllerApi, Verdict
+from broker.net.later import Later
+from broker.requests.call import Call
 from wire.api_table import ApiKey
 from wire.build import response_shape
 from wire.codec import duration, milliseconds
 
-if TYPE_CHECKING:
-    from broker.app import Broker
-    from broker.requests.call import Call
+
+class _Deps(Protocol):
+    controller: ControllerApi
+    later: Later
 
 
-def handle(broker: "Broker", call: "Call") -> None:
+def handle(call: Call, deps: _Deps) -> None:
     """Begin."""
-    broker.later(call, _answer(broker, call))
+    deps.later.answer(call, _answer(deps, call))
 
 
-async def _answer(broker: "Broker", call: "Call") -> None:
+async def _answer(deps: _Deps, call: Call) -> None:
     request = call.request
     targets = {
         (topic.name, each.partition_index): None if each.replicas is None else tuple(each.replicas)
         for topic in request.topics
         for each in topic.partitions
     }
-    outcome = await broker.controller.alter_reassignments(targets, timeout_ms=milliseconds(request.timeout))
+    outcome = await deps.controller.alter_reassignments(targets, timeout_ms=milliseconds(request.timeout))
     refusal = outcome if isinstance(outcome, Verdict) else OK
     verdicts = {} if isinstance(outcome, Verdict) else outcome
     shape = response_shape(ApiKey.ALTER_PARTITION_REASSIGNMENTS, call.api_version)

@@ -8,18 +8,15 @@ Versions: v1 throttle_time_ms; v3 client software name, flexible (KIP-511).
 """
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kio.schema.errors import ErrorCode
 
 from broker.requests.apis import APIS
+from broker.requests.call import Call
 from wire.api_table import ApiKey
 from wire.build import response_shape
 from wire.codec import duration
-
-if TYPE_CHECKING:
-    from broker.app import Broker
-    from broker.requests.call import Call
 
 
 @lru_cache
@@ -38,7 +35,7 @@ def _answer(api_version: int, error_code: ErrorCode) -> Any:
     return shape.make(error_code=error_code, api_keys=keys, throttle_time=duration(0))
 
 
-def handle(broker: "Broker", call: "Call") -> None:  # noqa: ARG001 - every handler has this signature
+def handle(call: Call, deps: object) -> None:  # noqa: ARG001 - every handler has this signature
     """Answer the table."""
     known = APIS[ApiKey.API_VERSIONS].versions.serves(call.api_version)
     if known:

@@ -4,23 +4,25 @@ Behaviour: carried out and answered in the order they come. Bodies are messages 
 Kafka's. Served to brokers of this cluster only, and not in ApiVersions.
 """
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import msgspec
 
+from broker.cluster.commands import CommandReceiver
+from broker.requests.call import Call
 from contracts import cluster
 from wire.faults import MalformedFrame
 
-if TYPE_CHECKING:
-    from broker.app import Broker
-    from broker.requests.call import Call
+
+class _Deps(Protocol):
+    commands: CommandReceiver
 
 
-def handle(broker: "Broker", call: "Call") -> None:
+def handle(call: Call, deps: _Deps) -> None:
     """Carry the command out."""
     try:
         request = cluster.decode_request(call.header.api_key, call.request[call.header.body_at :])
     except msgspec.MsgspecError as error:
         raise MalformedFrame(str(error)) from error
     assert not isinstance(request, cluster.ControlledShutdownRequest), "has a handler of its own"
-    broker.commands.receive(request, call.reply_message)
+    deps.commands.receive(request, call.reply_message)

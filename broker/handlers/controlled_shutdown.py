@@ -4,27 +4,31 @@ Behaviour: as `contracts.cluster` says; a broker that is not the controller answ
 brokers of this cluster only, and not in ApiVersions.
 """
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import msgspec
 
+from broker.controller.api import ControllerApi
+from broker.net.later import Later
+from broker.requests.call import Call
 from contracts import cluster
 from wire.faults import MalformedFrame
 
-if TYPE_CHECKING:
-    from broker.app import Broker
-    from broker.requests.call import Call
+
+class _Deps(Protocol):
+    controller: ControllerApi
+    later: Later
 
 
-def handle(broker: "Broker", call: "Call") -> None:
+def handle(call: Call, deps: _Deps) -> None:
     """Ask the controller."""
     try:
         request = cluster.decode_request(call.header.api_key, call.request[call.header.body_at :])
     except msgspec.MsgspecError as error:
         raise MalformedFrame(str(error)) from error
     assert isinstance(request, cluster.ControlledShutdownRequest), "the others have a handler of their own"
-    broker.later(call, _answer(broker, call, request))
+    deps.later.answer(call, _answer(deps, call, request))
 
 
-async def _answer(broker: "Broker", call: "Call", request: cluster.ControlledShutdownRequest) -> None:
-    call.reply_message(await broker.controller.controlled_shutdown(request))
+async def _answer(deps: _Deps, call: Call, request: cluster.ControlledShutdownRequest) -> None:
+    call.reply_message(await deps.controller.controlled_shutdown(request))

@@ -6,27 +6,30 @@ Versions: v2 flexible; v3 quota errors (KIP-599), which we do not send.
 """
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from kio.schema.errors import ErrorCode
 
-from broker.controller.api import NewPartitions, Verdict
+from broker.controller.api import ControllerApi, NewPartitions, Verdict
 from broker.metadata.topic_names import INTERNAL_TOPICS
+from broker.net.later import Later
+from broker.requests.call import Call
 from wire.api_table import ApiKey
 from wire.build import response_shape
 from wire.codec import duration, milliseconds
 
-if TYPE_CHECKING:
-    from broker.app import Broker
-    from broker.requests.call import Call
+
+class _Deps(Protocol):
+    controller: ControllerApi
+    later: Later
 
 
-def handle(broker: "Broker", call: "Call") -> None:
+def handle(call: Call, deps: _Deps) -> None:
     """Grow each topic."""
-    broker.later(call, _answer(broker, call))
+    deps.later.answer(call, _answer(deps, call))
 
 
-async def _answer(broker: "Broker", call: "Call") -> None:
+async def _answer(deps: _Deps, call: Call) -> None:
     request = call.request
     times = Counter(asked.name for asked in request.topics)
     wanted = {
@@ -34,7 +37,7 @@ async def _answer(broker: "Broker", call: "Call") -> None:
         for asked in {each.name: each for each in request.topics}.values()
     }
     grown = iter(
-        await broker.controller.create_partitions(
+        await deps.controller.create_partitions(
             [each for each in wanted.values() if isinstance(each, NewPartitions)],
             validate_only=request.validate_only,
             timeout_ms=milliseconds(request.timeout),

@@ -8,22 +8,22 @@ which we do not send; v7 topic id.
 """
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from broker.configs.config_view import ShownWhenCreated
+from broker.configs.config_layers import ConfigLayers
+from broker.configs.config_view import ConfigEntries, ShownWhenCreated
 from broker.configs.topic_configs import ConfigFault, check_configs
-from broker.controller.api import CreatedTopic, NewTopic, Verdict
+from broker.controller.api import ControllerApi, CreatedTopic, NewTopic, Verdict
 from broker.metadata.topic_names import INTERNAL_TOPICS, name_fault
+from broker.net.later import Later
+from broker.requests.call import Call
+from runtime.machine import Machine
 from wire.api_table import ApiKey
 from wire.build import ResponseShape, response_shape
 from wire.codec import duration, milliseconds
-
-if TYPE_CHECKING:
-    from broker.app import Broker
-    from broker.requests.call import Call
 
 
 class _Refused(Exception):  # noqa: N818 - a verdict
@@ -32,12 +32,20 @@ class _Refused(Exception):  # noqa: N818 - a verdict
         self.verdict = Verdict(error_code, message)
 
 
-def handle(broker: "Broker", call: "Call") -> None:
+class _Deps(Protocol):
+    config_entries: ConfigEntries
+    controller: ControllerApi
+    later: Later
+    layers: ConfigLayers
+    machine: Machine
+
+
+def handle(call: Call, deps: _Deps) -> None:
     """Create each topic."""
-    broker.later(call, _answer(broker, call))
+    deps.later.answer(call, _answer(deps, call))
 
 
-async def _answer(broker: "Broker", call: "Call") -> None:
+async def _answer(deps: _Deps, call: Call) -> None:
     request = call.request
     times = Counter(asked.name for asked in request.topics)
     wanted: dict[str, NewTopic | Verdict] = {}
@@ -45,11 +53,11 @@ async def _answer(broker: "Broker", call: "Call") -> None:
         try:
             if times[asked.name] > 1:
                 raise _Refused(ErrorCode.invalid_request, "Duplicate topic name.")
-            wanted[asked.name] = _new_topic(asked, broker.machine.uuid4())
+            wanted[asked.name] = _new_topic(asked, deps.machine.uuid4())
         except _Refused as refusal:
             wanted[asked.name] = refusal.verdict
     created = iter(
-        await broker.controller.create_topics(
+        await deps.controller.create_topics(
             [each for each in wanted.values() if isinstance(each, NewTopic)],
             validate_only=request.validate_only,
             timeout_ms=milliseconds(request.timeout),
@@ -63,7 +71,7 @@ async def _answer(broker: "Broker", call: "Call") -> None:
             continue
         outcome = next(created)
         if outcome.verdict.error_code is ErrorCode.none:
-            results.append(_success(broker, shape, topic, outcome))
+            results.append(_success(deps, shape, topic, outcome))
         else:
             results.append(_refusal(shape, name, outcome.verdict))
     call.reply(shape.make(throttle_time=duration(0), topics=tuple(results)))
@@ -120,7 +128,7 @@ def _refusal(shape: ResponseShape, name: str, verdict: Verdict) -> Any:
     )
 
 
-def _success(broker: "Broker", shape: ResponseShape, topic: NewTopic, created: CreatedTopic) -> Any:
+def _success(deps: _Deps, shape: ResponseShape, topic: NewTopic, created: CreatedTopic) -> Any:
     return shape.nested(
         "CreatableTopicResult",
         name=topic.name,
@@ -130,12 +138,12 @@ def _success(broker: "Broker", shape: ResponseShape, topic: NewTopic, created: C
         topic_config_error_code=0,
         num_partitions=created.partitions,
         replication_factor=created.replication_factor,
-        configs=_configs(broker, shape, topic, created.replication_factor),
+        configs=_configs(deps, shape, topic, created.replication_factor),
     )
 
 
-def _configs(broker: "Broker", shape: ResponseShape, topic: NewTopic, replicas: int) -> Any:
+def _configs(deps: _Deps, shape: ResponseShape, topic: NewTopic, replicas: int) -> Any:
     """From v5 on the answer shows what the topic has got."""
     if not shape.has("CreatableTopicConfigs"):
         return None
-    return broker.config_entries.of_topic(broker.layers, ShownWhenCreated(shape), topic.configs, replicas)
+    return deps.config_entries.of_topic(deps.layers, ShownWhenCreated(shape), topic.configs, replicas)

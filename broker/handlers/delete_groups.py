@@ -4,21 +4,23 @@ Behaviour: empty groups go with their offsets, group by group; answered when the
 """
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from kio.schema.errors import ErrorCode
 
 from broker.coordinators.answering import answering
+from broker.coordinators.groups import GroupCoordinators
+from broker.requests.call import Call
 from wire.api_table import ApiKey
 from wire.build import response_shape
 from wire.codec import duration
 
-if TYPE_CHECKING:
-    from broker.app import Broker
-    from broker.requests.call import Call
+
+class _Deps(Protocol):
+    groups: GroupCoordinators
 
 
-def handle(broker: "Broker", call: "Call") -> None:
+def handle(call: Call, deps: _Deps) -> None:
     """Delete each group, gather their answers."""
     version = call.api_version
     group_ids = tuple(dict.fromkeys(call.request.groups_names))
@@ -34,7 +36,7 @@ def handle(broker: "Broker", call: "Call") -> None:
             answer(results)
 
     for group_id in group_ids:
-        shard = broker.groups.of(group_id)
+        shard = deps.groups.of(group_id)
         if isinstance(shard, ErrorCode):
             gather(group_id, shard)
         else:

@@ -8,40 +8,46 @@ Deliberately not done: waiting for followers.
 Versions: v2 flexible.
 """
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from kio.schema.errors import ErrorCode
 
+from broker.control.traffic_leaders import TrafficLeaders
 from broker.log.errors import LogError
+from broker.records.fetching import Fetches
+from broker.replication.replicas import Replicas
+from broker.requests.call import Call
 from contracts.names import owner_of
 from wire.api_table import ApiKey
 from wire.build import ResponseShape, response_shape
 from wire.codec import duration
 
-if TYPE_CHECKING:
-    from broker.app import Broker
-    from broker.requests.call import Call
-
 _HIGH_WATERMARK: Final = -1
 
 
-def handle(broker: "Broker", call: "Call") -> None:
+class _Deps(Protocol):
+    fetches: Fetches
+    leaders: TrafficLeaders
+    replicas: Replicas
+
+
+def handle(call: Call, deps: _Deps) -> None:
     """Delete from each partition."""
     shape = response_shape(ApiKey.DELETE_RECORDS, call.api_version)
     topics = tuple(
         shape.nested(
             "DeleteRecordsTopicResult",
             name=topic.name,
-            partitions=tuple(_partition(broker, shape, topic.name, asked) for asked in topic.partitions),
+            partitions=tuple(_partition(deps, shape, topic.name, asked) for asked in topic.partitions),
         )
         for topic in call.request.topics
     )
-    broker.leaders.measure(owner_of(topic.name) for topic in call.request.topics)
+    deps.leaders.measure(owner_of(topic.name) for topic in call.request.topics)
     call.reply(shape.make(throttle_time=duration(0), topics=topics))
 
 
-def _partition(broker: "Broker", shape: ResponseShape, name: str, asked: Any) -> Any:
-    low_watermark, error_code = _delete(broker, name, asked.partition_index, asked.offset)
+def _partition(deps: _Deps, shape: ResponseShape, name: str, asked: Any) -> Any:
+    low_watermark, error_code = _delete(deps, name, asked.partition_index, asked.offset)
     return shape.nested(
         "DeleteRecordsPartitionResult",
         partition_index=asked.partition_index,
@@ -50,9 +56,9 @@ def _partition(broker: "Broker", shape: ResponseShape, name: str, asked: Any) ->
     )
 
 
-def _delete(broker: "Broker", name: str, index: int, offset: int) -> tuple[int, ErrorCode]:
+def _delete(deps: _Deps, name: str, index: int, offset: int) -> tuple[int, ErrorCode]:
     try:
-        log = broker.replicas.leader(name, index).log
+        log = deps.replicas.leader(name, index).log
         if not log.config.deletes:
             return -1, ErrorCode.policy_violation
         if offset == _HIGH_WATERMARK:
@@ -62,5 +68,5 @@ def _delete(broker: "Broker", name: str, index: int, offset: int) -> tuple[int, 
         low_watermark = log.retention.delete_records_before(offset)
     except LogError as error:
         return -1, error.error_code
-    broker.fetches.log_start_moved(name, index)
+    deps.fetches.log_start_moved(name, index)
     return low_watermark, ErrorCode.none

@@ -7,31 +7,34 @@ Deliberately not done: deletion of internal topics (INVALID_REQUEST).
 Versions: v4 flexible; v5 error message (KIP-599); v6 by topic id (KIP-516).
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from kio.schema.errors import ErrorCode
 
-from broker.controller.api import DeletedTopicName, DeletionOutcome, Verdict
+from broker.controller.api import ControllerApi, DeletedTopicName, DeletionOutcome, Verdict
 from broker.metadata.topic_names import INTERNAL_TOPICS
+from broker.net.later import Later
+from broker.requests.call import Call
 from wire.api_table import ApiKey
 from wire.build import response_shape
 from wire.codec import duration, milliseconds
 
-if TYPE_CHECKING:
-    from broker.app import Broker
-    from broker.requests.call import Call
+
+class _Deps(Protocol):
+    controller: ControllerApi
+    later: Later
 
 
-def handle(broker: "Broker", call: "Call") -> None:
+def handle(call: Call, deps: _Deps) -> None:
     """Delete each topic once."""
-    broker.later(call, _answer(broker, call))
+    deps.later.answer(call, _answer(deps, call))
 
 
-async def _answer(broker: "Broker", call: "Call") -> None:
+async def _answer(deps: _Deps, call: Call) -> None:
     request = call.request
     asked = list(dict.fromkeys(_asked(request)))
     deletable = [each for each in asked if each.name not in INTERNAL_TOPICS]
-    deleted = iter(await broker.controller.delete_topics(deletable, timeout_ms=milliseconds(request.timeout)))
+    deleted = iter(await deps.controller.delete_topics(deletable, timeout_ms=milliseconds(request.timeout)))
     shape = response_shape(ApiKey.DELETE_TOPICS, call.api_version)
     responses = []
     for each in asked:

@@ -5,31 +5,37 @@ yet lets the call wait.
 Deliberately not done: endpoint types (v1), fenced brokers (v2).
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from kio.schema.errors import ErrorCode
 
+from broker.config import BrokerConfig
+from broker.metadata.metadata_cache import MetadataCache
+from broker.net.later import Later
+from broker.requests.call import Call
 from wire.api_table import ApiKey
 from wire.build import response_shape
 from wire.codec import duration
-
-if TYPE_CHECKING:
-    from broker.app import Broker
-    from broker.requests.call import Call
 
 _NOT_ASKED: Final = -(2**31)
 _CLUSTER_OPERATIONS: Final = sum(1 << bit for bit in (5, 7, 8, 9, 10, 11, 12))
 """Create, Alter, Describe, ClusterAction, DescribeConfigs, AlterConfigs, IdempotentWrite (KIP-430)."""
 
 
-def handle(broker: "Broker", call: "Call") -> None:
+class _Deps(Protocol):
+    config: BrokerConfig
+    later: Later
+    metadata: MetadataCache
+
+
+def handle(call: Call, deps: _Deps) -> None:
     """Answer the cluster's brokers."""
-    broker.when_known(call, lambda: _answer(broker, call))
+    deps.later.when_known(call, lambda: _answer(deps, call))
 
 
-def _answer(broker: "Broker", call: "Call") -> None:
+def _answer(deps: _Deps, call: Call) -> None:
     shape = response_shape(ApiKey.DESCRIBE_CLUSTER, call.api_version)
-    metadata = broker.metadata
+    metadata = deps.metadata
     asked = call.request.include_cluster_authorized_operations
     call.reply(
         shape.make(
@@ -37,7 +43,7 @@ def _answer(broker: "Broker", call: "Call") -> None:
             error_code=ErrorCode.none,
             error_message=None,
             endpoint_type=getattr(call.request, "endpoint_type", 1),
-            cluster_id=broker.config.cluster_id,
+            cluster_id=deps.config.cluster_id,
             controller_id=metadata.live_controller_id,
             brokers=tuple(
                 shape.nested(

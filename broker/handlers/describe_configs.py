@@ -7,29 +7,41 @@ Deliberately not done: broker loggers, client metrics, groups as resources (INVA
 Versions: v1 synonyms; v3 type and documentation (KIP-569); v4 flexible.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from kio.schema.errors import ErrorCode
 
-from broker.configs.config_view import Shown, broker_config_values, default_broker_config_values
+from broker.config import BrokerConfig
+from broker.configs.config_layers import ConfigLayers
+from broker.configs.config_view import (
+    ConfigEntries,
+    Shown,
+    broker_config_values,
+    default_broker_config_values,
+)
 from broker.configs.resources import BROKER, TOPIC, broker_fault
+from broker.metadata.metadata_cache import MetadataCache
+from broker.requests.call import Call
 from wire.api_table import ApiKey
 from wire.build import response_shape
 from wire.codec import duration
 
-if TYPE_CHECKING:
-    from broker.app import Broker
-    from broker.requests.call import Call
+
+class _Deps(Protocol):
+    config: BrokerConfig
+    config_entries: ConfigEntries
+    layers: ConfigLayers
+    metadata: MetadataCache
 
 
-def handle(broker: "Broker", call: "Call") -> None:
+def handle(call: Call, deps: _Deps) -> None:
     """Describe each resource."""
     shape = response_shape(ApiKey.DESCRIBE_CONFIGS, call.api_version)
     request = call.request
     shown = Shown(shape, request.include_synonyms, getattr(request, "include_documentation", False))
     results = []
     for resource in request.resources:
-        error_code, message, entries = _entries(broker, shown, resource)
+        error_code, message, entries = _entries(deps, shown, resource)
         keys = frozenset(resource.configuration_keys or ())
         configs = tuple(entry for entry in entries if entry.name in keys) if keys else entries
         results.append(
@@ -45,20 +57,20 @@ def handle(broker: "Broker", call: "Call") -> None:
     call.reply(shape.make(throttle_time=duration(0), results=tuple(results)))
 
 
-def _entries(broker: "Broker", shown: Shown, resource: Any) -> tuple[ErrorCode, str | None, tuple[Any, ...]]:
+def _entries(deps: _Deps, shown: Shown, resource: Any) -> tuple[ErrorCode, str | None, tuple[Any, ...]]:
     name = resource.resource_name
     if resource.resource_type == TOPIC:
-        topic = broker.metadata.topic(name)
+        topic = deps.metadata.topic(name)
         if topic is None:
             return ErrorCode.unknown_topic_or_partition, None, ()
-        entries = broker.config_entries.of_topic(broker.layers, shown, topic.configs, topic.replicas)
+        entries = deps.config_entries.of_topic(deps.layers, shown, topic.configs, topic.replicas)
         return ErrorCode.none, None, entries
     if resource.resource_type == BROKER:
         if name == "":
-            values = default_broker_config_values(broker.layers.dynamic_default)
+            values = default_broker_config_values(deps.layers.dynamic_default)
             return ErrorCode.none, None, shown.entries(values)
-        fault = broker_fault(name, broker.config.node_id, empty_allowed=True)
+        fault = broker_fault(name, deps.config.node_id, empty_allowed=True)
         if fault is not None:
             return ErrorCode.invalid_request, fault, ()
-        return ErrorCode.none, None, shown.entries(broker_config_values(broker.config, broker.layers))
+        return ErrorCode.none, None, shown.entries(broker_config_values(deps.config, deps.layers))
     return ErrorCode.invalid_request, f"Unsupported resource type: {resource.resource_type}", ()

@@ -7,18 +7,16 @@ Deliberately not done: authorization; who may ask at all may do everything, as i
 Version notes: v3+ authorized operations when asked for, v4+ instance ids (KIP-345).
 """
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from kio.schema.errors import ErrorCode
 
+from broker.coordinators.groups import GroupCoordinators
 from broker.groups.messages import DescribedGroup
+from broker.requests.call import Call
 from wire.api_table import ApiKey
 from wire.build import ResponseShape, response_shape
 from wire.codec import duration
-
-if TYPE_CHECKING:
-    from broker.app import Broker
-    from broker.requests.call import Call
 
 DESCRIBED_BYTES_MAX: Final = 4 * 1024 * 1024
 """Of metadata and assignments in one answer; the group that passes it is the last one."""
@@ -27,7 +25,13 @@ _ALL_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8
 """READ, DELETE and DESCRIBE: what an authorizer can allow on a group."""
 
 
-def handle(broker: "Broker", call: "Call") -> None:
+class _Deps(Protocol):
+    groups: GroupCoordinators
+
+    def charge_owner(self, key: str, size_bytes: int) -> None: ...
+
+
+def handle(call: Call, deps: _Deps) -> None:
     """Answer at once."""
     shape = response_shape(ApiKey.DESCRIBE_GROUPS, call.api_version)
     asked = getattr(call.request, "include_authorized_operations", False)
@@ -35,7 +39,7 @@ def handle(broker: "Broker", call: "Call") -> None:
     groups = []
     told_bytes = 0
     for group_id in dict.fromkeys(call.request.groups):
-        shard = broker.groups.of(group_id)
+        shard = deps.groups.of(group_id)
         if not isinstance(shard, ErrorCode) and told_bytes > DESCRIBED_BYTES_MAX:
             shard = ErrorCode.coordinator_load_in_progress
         if isinstance(shard, ErrorCode):
@@ -44,7 +48,7 @@ def handle(broker: "Broker", call: "Call") -> None:
         described = shard.core.describe(group_id)
         size_bytes = sum(len(member.metadata) + len(member.assignment) for member in described.members)
         told_bytes += size_bytes
-        broker.charge_owner(group_id, size_bytes)
+        deps.charge_owner(group_id, size_bytes)
         groups.append(_group(shape, described, ErrorCode.none, operations))
     call.reply(shape.make(throttle_time=duration(0), groups=tuple(groups)))
 

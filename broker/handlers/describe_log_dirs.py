@@ -8,25 +8,31 @@ Versions: v2 flexible.
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from kio.schema.errors import ErrorCode
 
+from broker.log.manager import LogManager
+from broker.metadata.metadata_cache import MetadataCache
 from broker.replication.partition import Partition
+from broker.replication.replicas import Replicas
+from broker.requests.call import Call
 from wire.api_table import ApiKey
 from wire.build import response_shape
 from wire.codec import duration
 
-if TYPE_CHECKING:
-    from broker.app import Broker
-    from broker.requests.call import Call
+
+class _Deps(Protocol):
+    logs: LogManager
+    metadata: MetadataCache
+    replicas: Replicas
 
 
-def handle(broker: "Broker", call: "Call") -> None:
+def handle(call: Call, deps: _Deps) -> None:
     """Answer the sizes."""
     shape = response_shape(ApiKey.DESCRIBE_LOG_DIRS, call.api_version)
-    found: dict[Path, dict[str, list[Any]]] = {path: {} for path in broker.logs.directories}
-    for partition in _asked(broker, call):
+    found: dict[Path, dict[str, list[Any]]] = {path: {} for path in deps.logs.directories}
+    for partition in _asked(deps, call):
         log = partition.log
         if log.directory.parent not in found:
             continue  # its directory has failed just now
@@ -58,20 +64,20 @@ def handle(broker: "Broker", call: "Call") -> None:
             log_dir=str(path.absolute()),
             topics=(),
         )
-        for path in broker.logs.offline_directories
+        for path in deps.logs.offline_directories
     )
     call.reply(shape.make(throttle_time=duration(0), error_code=ErrorCode.none, results=results + failed))
 
 
-def _asked(broker: "Broker", call: "Call") -> Iterable[Partition]:
+def _asked(deps: _Deps, call: Call) -> Iterable[Partition]:
     topics = call.request.topics
     named: Iterable[tuple[str, int]]
     if topics is not None:
         named = ((each.topic, index) for each in topics for index in dict.fromkeys(each.partitions))
     elif call.instance_id is not None:
-        owned = broker.metadata.of_instance(call.instance_id)
+        owned = deps.metadata.of_instance(call.instance_id)
         named = ((topic.name, index) for topic in owned for index in topic.partitions)
     else:
-        return broker.replicas
-    hosted = (broker.replicas.hosted(*key) for key in dict.fromkeys(named))
+        return deps.replicas
+    hosted = (deps.replicas.hosted(*key) for key in dict.fromkeys(named))
     return (partition for partition in hosted if partition is not None)

@@ -4,21 +4,23 @@ Behaviour: what the leader's log remembers of each producer, the start of its op
 `txn find-hanging` looks at (KIP-664).
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from kio.schema.errors import ErrorCode
 
 from broker.log.errors import LogError
+from broker.replication.replicas import Replicas
+from broker.requests.call import Call
 from wire.api_table import ApiKey
 from wire.build import ResponseShape, response_shape
 from wire.codec import duration
 
-if TYPE_CHECKING:
-    from broker.app import Broker
-    from broker.requests.call import Call
+
+class _Deps(Protocol):
+    replicas: Replicas
 
 
-def handle(broker: "Broker", call: "Call") -> None:
+def handle(call: Call, deps: _Deps) -> None:
     """Answer at once."""
     shape = response_shape(ApiKey.DESCRIBE_PRODUCERS, call.api_version)
     call.reply(
@@ -29,7 +31,7 @@ def handle(broker: "Broker", call: "Call") -> None:
                     "TopicResponse",
                     name=topic.name,
                     partitions=tuple(
-                        _partition(broker, shape, topic.name, index) for index in topic.partition_indexes
+                        _partition(deps, shape, topic.name, index) for index in topic.partition_indexes
                     ),
                 )
                 for topic in call.request.topics
@@ -38,9 +40,9 @@ def handle(broker: "Broker", call: "Call") -> None:
     )
 
 
-def _partition(broker: "Broker", shape: ResponseShape, topic: str, index: int) -> Any:
+def _partition(deps: _Deps, shape: ResponseShape, topic: str, index: int) -> Any:
     try:
-        producers = broker.replicas.leader(topic, index).log.producers.describe()
+        producers = deps.replicas.leader(topic, index).log.producers.describe()
         error, message = ErrorCode.none, None
     except LogError as refusal:
         producers, error, message = [], refusal.error_code, refusal.message

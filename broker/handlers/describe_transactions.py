@@ -4,30 +4,32 @@ Behaviour: state, producer, timeout, start and partitions (of a transaction that
 of each transactional id that is coordinated here; TRANSACTIONAL_ID_NOT_FOUND for one nothing is known of.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from kio.schema.errors import ErrorCode
 
+from broker.coordinators.transactions import TransactionCoordinators
+from broker.requests.call import Call
 from broker.transactions.messages import NO_PRODUCER, DescribedTransaction
 from broker.transactions.state import NO_TIMESTAMP, State
 from wire.api_table import ApiKey
 from wire.build import ResponseShape, response_shape
 from wire.codec import duration
 
-if TYPE_CHECKING:
-    from broker.app import Broker
-    from broker.requests.call import Call
+
+class _Deps(Protocol):
+    transactions: TransactionCoordinators
 
 
-def handle(broker: "Broker", call: "Call") -> None:
+def handle(call: Call, deps: _Deps) -> None:
     """Answer at once."""
     shape = response_shape(ApiKey.DESCRIBE_TRANSACTIONS, call.api_version)
-    states = tuple(_described(broker, shape, each) for each in dict.fromkeys(call.request.transactional_ids))
+    states = tuple(_described(deps, shape, each) for each in dict.fromkeys(call.request.transactional_ids))
     call.reply(shape.make(throttle_time=duration(0), transaction_states=states))
 
 
-def _described(broker: "Broker", shape: ResponseShape, transactional_id: str) -> Any:
-    shard = broker.transactions.of(transactional_id)
+def _described(deps: _Deps, shape: ResponseShape, transactional_id: str) -> Any:
+    shard = deps.transactions.of(transactional_id)
     if transactional_id == "":
         return _state(shape, ErrorCode.invalid_request, transactional_id, None)
     if isinstance(shard, ErrorCode):

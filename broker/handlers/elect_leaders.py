@@ -7,26 +7,29 @@ Versions: v1 election type and top-level error; v2 flexible.
 """
 
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from kio.schema.errors import ErrorCode
 
-from broker.controller.api import ElectionKind, PartitionName, Verdict
+from broker.controller.api import ControllerApi, ElectionKind, PartitionName, Verdict
+from broker.net.later import Later
+from broker.requests.call import Call
 from wire.api_table import ApiKey
 from wire.build import ResponseShape, response_shape
 from wire.codec import duration, milliseconds
 
-if TYPE_CHECKING:
-    from broker.app import Broker
-    from broker.requests.call import Call
+
+class _Deps(Protocol):
+    controller: ControllerApi
+    later: Later
 
 
-def handle(broker: "Broker", call: "Call") -> None:
+def handle(call: Call, deps: _Deps) -> None:
     """Elect."""
-    broker.later(call, _answer(broker, call))
+    deps.later.answer(call, _answer(deps, call))
 
 
-async def _answer(broker: "Broker", call: "Call") -> None:
+async def _answer(deps: _Deps, call: Call) -> None:
     request = call.request
     kind = getattr(request, "election_type", int(ElectionKind.PREFERRED))
     shape = response_shape(ApiKey.ELECT_LEADERS, call.api_version)
@@ -35,7 +38,7 @@ async def _answer(broker: "Broker", call: "Call") -> None:
         return
     asked = request.topic_partitions
     named = None if asked is None else [(each.topic, index) for each in asked for index in each.partitions]
-    outcome = await broker.controller.elect_leaders(
+    outcome = await deps.controller.elect_leaders(
         ElectionKind(kind), named, timeout_ms=milliseconds(request.timeout)
     )
     if isinstance(outcome, Verdict) and call.api_version == 0 and named is not None:
@@ -43,7 +46,7 @@ async def _answer(broker: "Broker", call: "Call") -> None:
     _reply(call, shape, outcome)
 
 
-def _reply(call: "Call", shape: ResponseShape, outcome: dict[PartitionName, Verdict] | Verdict) -> None:
+def _reply(call: Call, shape: ResponseShape, outcome: dict[PartitionName, Verdict] | Verdict) -> None:
     error_code = outcome.error_code if isinstance(outcome, Verdict) else ErrorCode.none
     verdicts = {} if isinstance(outcome, Verdict) else outcome
     results = tuple(

@@ -6,28 +6,30 @@ Deliberately not done: v5 (transactions of version 2, which bump the epoch with 
 Versions: v2 PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH; v3 flexible.
 """
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from kio.schema.errors import ErrorCode
 
 from broker.coordinators.answering import answering
+from broker.coordinators.transactions import TransactionCoordinators
+from broker.requests.call import Call
 from broker.transactions.messages import Producer
 from wire.api_table import ApiKey
 from wire.build import response_shape
 from wire.codec import duration
 
-if TYPE_CHECKING:
-    from broker.app import Broker
-    from broker.requests.call import Call
-
 _FENCED_FROM: Final = 2
 
 
-def handle(broker: "Broker", call: "Call") -> None:
+class _Deps(Protocol):
+    transactions: TransactionCoordinators
+
+
+def handle(call: Call, deps: _Deps) -> None:
     """Ask the coordinator."""
     version, request = call.api_version, call.request
     token = answering(call, lambda error: _response(version, error))
-    shard = broker.transactions.of(request.transactional_id)
+    shard = deps.transactions.of(request.transactional_id)
     if request.transactional_id == "":
         token(ErrorCode.invalid_request)
     elif isinstance(shard, ErrorCode):

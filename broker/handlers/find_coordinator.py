@@ -6,23 +6,31 @@ Deliberately not done: v4+ (several keys at once).
 Version notes: v0 asks for groups only; v1 transactional ids, error message, throttle time; v3 flexible.
 """
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from kio.schema.errors import ErrorCode
 
+from broker.config import BrokerConfig
+from broker.coordinators.groups import GroupCoordinators
+from broker.coordinators.transactions import TransactionCoordinators
+from broker.metadata.metadata_cache import MetadataCache
+from broker.requests.call import Call
 from wire.api_table import ApiKey
 from wire.build import response_shape
 from wire.codec import duration
-
-if TYPE_CHECKING:
-    from broker.app import Broker
-    from broker.requests.call import Call
 
 _GROUP: Final = 0
 _TRANSACTION: Final = 1
 
 
-def handle(broker: "Broker", call: "Call") -> None:
+class _Deps(Protocol):
+    config: BrokerConfig
+    groups: GroupCoordinators
+    metadata: MetadataCache
+    transactions: TransactionCoordinators
+
+
+def handle(call: Call, deps: _Deps) -> None:
     """Answer at once."""
     key_type = getattr(call.request, "key_type", _GROUP)
     shape = response_shape(ApiKey.FIND_COORDINATOR, call.api_version)
@@ -32,19 +40,17 @@ def handle(broker: "Broker", call: "Call") -> None:
     if key_type == _TRANSACTION and call.request.key == "":
         call.reply(_response(shape, ErrorCode.invalid_request, "a transactional id is not empty"))
         return
-    coordinators = broker.groups if key_type == _GROUP else broker.transactions
+    coordinators = deps.groups if key_type == _GROUP else deps.transactions
     node = coordinators.node_of(call.request.key)
     if node is None:
-        call.reply(
-            _response(shape, ErrorCode.coordinator_not_available, _why_none(broker, coordinators.topic))
-        )
+        call.reply(_response(shape, ErrorCode.coordinator_not_available, _why_none(deps, coordinators.topic)))
     else:
         call.reply(_response(shape, ErrorCode.none, None, node.broker_id, node.host, node.port))
 
 
-def _why_none(broker: "Broker", topic: str) -> str:
-    needed, live = broker.config.internal_replication_factor, len(broker.metadata.brokers)
-    if broker.metadata.topic(topic) is None and live < needed:
+def _why_none(deps: _Deps, topic: str) -> str:
+    needed, live = deps.config.internal_replication_factor, len(deps.metadata.brokers)
+    if deps.metadata.topic(topic) is None and live < needed:
         return f"{topic} is made when {needed} brokers are there, now {live}"
     return "the coordinator's partition has no leader now"
 

@@ -4,26 +4,28 @@ Behaviour: keeps the member's session; REBALANCE_IN_PROGRESS asks it to join aga
 Version notes: v3+ static members (KIP-345).
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from kio.schema.errors import ErrorCode
 
 from broker.coordinators.answering import answering
+from broker.coordinators.groups import GroupCoordinators
 from broker.groups.messages import HeartbeatRequest
+from broker.requests.call import Call
 from wire.api_table import ApiKey
 from wire.build import response_shape
 from wire.codec import duration
 
-if TYPE_CHECKING:
-    from broker.app import Broker
-    from broker.requests.call import Call
+
+class _Deps(Protocol):
+    groups: GroupCoordinators
 
 
-def handle(broker: "Broker", call: "Call") -> None:
+def handle(call: Call, deps: _Deps) -> None:
     """Answer at once."""
     version, request = call.api_version, call.request
     token = answering(call, lambda error: _response(version, error))
-    shard = broker.groups.of(request.group_id)
+    shard = deps.groups.of(request.group_id)
     if isinstance(shard, ErrorCode):
         # As Kafka does: a member must not start anew only because its coordinator does.
         token(ErrorCode.none if shard is ErrorCode.coordinator_load_in_progress else shard)

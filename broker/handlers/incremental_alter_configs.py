@@ -7,20 +7,17 @@ Versions: v1 flexible.
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from broker.configs.config_changes import answer_changes
+from broker.configs.config_changes import ChangeDeps, answer_changes
 from broker.configs.topic_configs import Definitions, altered
+from broker.requests.call import Call
 from wire.api_table import ApiKey
 
-if TYPE_CHECKING:
-    from broker.app import Broker
-    from broker.requests.call import Call
 
-
-def handle(broker: "Broker", call: "Call") -> None:
+def handle(call: Call, deps: ChangeDeps) -> None:
     """Change each resource's configs."""
-    answer_changes(broker, call, ApiKey.INCREMENTAL_ALTER_CONFIGS, _layer)
+    answer_changes(call, deps, ApiKey.INCREMENTAL_ALTER_CONFIGS, _layer)
 
 
 def _layer(layer: Mapping[str, str], resource: Any, definitions: Definitions) -> dict[str, str]:

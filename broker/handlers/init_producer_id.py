@@ -8,35 +8,41 @@ faster than `producer_id_rates` allow asks again (COORDINATOR_LOAD_IN_PROGRESS).
 Versions: v2 flexible; v3 producer id and epoch; v4 PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH.
 """
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from typing import Any, Final, Protocol
 
 from kio.schema.errors import ErrorCode
 
 from broker.coordinators.answering import answering
+from broker.coordinators.producer_ids import ProducerIds
+from broker.coordinators.transactions import TransactionCoordinators
+from broker.requests.call import Call
 from broker.transactions.messages import InitRequest, InitResult, Producer
 from broker.transactions.state import NO_PRODUCER_ID
 from wire.api_table import ApiKey
 from wire.build import response_shape
 from wire.codec import duration, milliseconds
 
-if TYPE_CHECKING:
-    from broker.app import Broker
-    from broker.requests.call import Call
-
 _FENCED_FROM: Final = 4
 
 
-def handle(broker: "Broker", call: "Call") -> None:
+class _Deps(Protocol):
+    now_ms: Callable[[], int]
+    producer_ids: ProducerIds
+    transactions: TransactionCoordinators
+
+
+def handle(call: Call, deps: _Deps) -> None:
     """Draw an id, or ask the coordinator."""
     version, request = call.api_version, call.request
     token = answering(call, lambda result: _response(version, result))
     if request.transactional_id is None:
-        if not broker.producer_ids.rates.allow(call.instance_id, broker.now_ms()):
+        if not deps.producer_ids.rates.allow(call.instance_id, deps.now_ms()):
             token(_without_transactions(None))
             return
-        broker.producer_ids.draw(lambda producer_id: token(_without_transactions(producer_id)))
+        deps.producer_ids.draw(lambda producer_id: token(_without_transactions(producer_id)))
         return
-    shard = broker.transactions.of(request.transactional_id)
+    shard = deps.transactions.of(request.transactional_id)
     if request.transactional_id == "":
         token(InitResult(ErrorCode.invalid_request))
     elif isinstance(shard, ErrorCode):

@@ -7,43 +7,47 @@ Deliberately not done: v8 (client's reason), v9 (skip_assignment, KIP-814).
 Version notes: below v7 the protocol name is not nullable, so it is empty where there is none.
 """
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from kio.schema.errors import ErrorCode
 
 from broker.coordinators.answering import answering
+from broker.coordinators.groups import GroupCoordinators
 from broker.groups.messages import JoinRequest, JoinResult
+from broker.requests.call import Call
 from wire.api_table import ApiKey
 from wire.build import response_shape
 from wire.codec import duration, milliseconds
-
-if TYPE_CHECKING:
-    from broker.app import Broker
-    from broker.requests.call import Call
 
 _REQUIRES_MEMBER_ID_FROM: Final = 4
 _PROTOCOL_NULLABLE_FROM: Final = 7
 
 
-def handle(broker: "Broker", call: "Call") -> None:
+class _Deps(Protocol):
+    groups: GroupCoordinators
+
+    def charge_owner(self, key: str, size_bytes: int) -> None: ...
+
+
+def handle(call: Call, deps: _Deps) -> None:
     """Park the call in its group."""
     version = call.api_version
     group_id = call.request.group_id
 
     def respond(result: JoinResult) -> Any:
         if result.members:
-            broker.charge_owner(group_id, sum(len(member.metadata) for member in result.members))
+            deps.charge_owner(group_id, sum(len(member.metadata) for member in result.members))
         return _response(version, result)
 
     token = answering(call, respond)
-    shard = broker.groups.of(group_id)
+    shard = deps.groups.of(group_id)
     if isinstance(shard, ErrorCode):
         token(JoinResult(shard, call.request.member_id))
     else:
         shard.submit(shard.core.join(_request(call), token, shard.now()))
 
 
-def _request(call: "Call") -> JoinRequest:
+def _request(call: Call) -> JoinRequest:
     request = call.request
     session_timeout_ms = milliseconds(request.session_timeout)
     has_rebalance_timeout = call.api_version >= 1

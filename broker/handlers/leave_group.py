@@ -4,28 +4,30 @@ Behaviour: removes members at once and rebalances the rest.
 Version notes: v0-2 one member, its error is the request's; v3+ a batch, also by instance id alone (KIP-345).
 """
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from kio.schema.errors import ErrorCode
 
 from broker.coordinators.answering import answering
+from broker.coordinators.groups import GroupCoordinators
 from broker.groups.messages import LeaveResult, LeavingMember
+from broker.requests.call import Call
 from wire.api_table import ApiKey
 from wire.build import response_shape
 from wire.codec import duration
 
-if TYPE_CHECKING:
-    from broker.app import Broker
-    from broker.requests.call import Call
-
 _BATCH_FROM: Final = 3
 
 
-def handle(broker: "Broker", call: "Call") -> None:
+class _Deps(Protocol):
+    groups: GroupCoordinators
+
+
+def handle(call: Call, deps: _Deps) -> None:
     """Answer at once."""
     version, request = call.api_version, call.request
     token = answering(call, lambda result: _response(version, result))
-    shard = broker.groups.of(request.group_id)
+    shard = deps.groups.of(request.group_id)
     if isinstance(shard, ErrorCode):
         token(LeaveResult(shard))
         return

@@ -4,25 +4,27 @@ Behaviour: all groups that this broker coordinates.
 Version notes: v4+ shows states and filters by them (KIP-518).
 """
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from kio.schema.errors import ErrorCode
 
+from broker.coordinators.groups import GroupCoordinators
+from broker.requests.call import Call
 from wire.api_table import ApiKey
 from wire.build import response_shape
 from wire.codec import duration
 
-if TYPE_CHECKING:
-    from broker.app import Broker
-    from broker.requests.call import Call
+
+class _Deps(Protocol):
+    groups: GroupCoordinators
 
 
-def handle(broker: "Broker", call: "Call") -> None:
+def handle(call: Call, deps: _Deps) -> None:
     """Answer at once."""
     shape = response_shape(ApiKey.LIST_GROUPS, call.api_version)
     states = frozenset(getattr(call.request, "states_filter", ()))
-    loading = broker.groups.is_loading
-    groups = [] if loading else broker.groups.list_groups(states)
+    loading = deps.groups.is_loading
+    groups = [] if loading else deps.groups.list_groups(states)
     call.reply(
         shape.make(
             throttle_time=duration(0),

@@ -12,23 +12,22 @@ its fencing (KIP-320); v5 OFFSET_NOT_AVAILABLE; v6 flexible.
 
 from collections import Counter
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from kio.schema.errors import ErrorCode
 
 from broker.log.errors import LogError
 from broker.log.results import TimestampOffset
 from broker.log.time_lookup import TimeSearch
-from broker.records import legacy_offsets
+from broker.net.later import Later
+from broker.records.legacy_offsets import SegmentDeps, segment_offsets
 from broker.replication.partition import Partition
+from broker.requests.call import Call
 from broker.scanning.messages import FindTime, Found, Result
+from broker.scanning.scanner import Scanner
 from wire.api_table import ApiKey
 from wire.build import ResponseShape, response_shape
 from wire.codec import duration
-
-if TYPE_CHECKING:
-    from broker.app import Broker
-    from broker.requests.call import Call
 
 _LATEST: Final = -1
 _EARLIEST: Final = -2
@@ -38,21 +37,26 @@ _PARTITIONS_PER_TURN: Final = 200
 """Of one request, before others get their turn: a few milliseconds."""
 
 
-def handle(broker: "Broker", call: "Call") -> None:
+class _Deps(SegmentDeps, Protocol):
+    later: Later
+    scanner: Scanner
+
+
+def handle(call: Call, deps: _Deps) -> None:
     """Look up each partition."""
     if call.api_version == 0:
-        call.reply(legacy_offsets.answer(broker, call.request))
+        call.reply(segment_offsets(call.request, deps))
     else:
-        _Request(broker, call).go_on()
+        _Request(deps, call).go_on()
 
 
 class _Request:
     """One ListOffsets request in progress."""
 
-    __slots__ = ("_answers", "_broker", "_call", "_read_committed", "_repeated", "_shape")
+    __slots__ = ("_answers", "_call", "_deps", "_read_committed", "_repeated", "_shape")
 
-    def __init__(self, broker: "Broker", call: "Call") -> None:
-        self._broker = broker
+    def __init__(self, deps: _Deps, call: Call) -> None:
+        self._deps = deps
         self._call = call
         self._shape: ResponseShape = response_shape(ApiKey.LIST_OFFSETS, call.api_version)
         self._read_committed = getattr(call.request, "isolation_level", 0) == _READ_COMMITTED
@@ -69,7 +73,7 @@ class _Request:
             topic = topics[at]
             for asked in topic.partitions[len(answers[at]) :]:
                 if not left:
-                    self._broker.loop.call_soon(self._broker.go_on_in_turn, self._call, self.go_on)
+                    self._deps.later.after_others(self._call, self.go_on)
                     return
                 left -= 1
                 answer = self._partition(topic.name, asked)
@@ -90,7 +94,7 @@ class _Request:
         if (topic, asked.partition_index) in self._repeated:
             return self._answer(asked, error_code=ErrorCode.invalid_request)
         try:
-            partition = self._broker.replicas.leader(
+            partition = self._deps.replicas.leader(
                 topic, asked.partition_index, getattr(asked, "current_leader_epoch", -1)
             )
             found = _look_up(partition, asked.timestamp, self._read_committed)
@@ -98,7 +102,7 @@ class _Request:
             return self._answer(asked, error_code=error.error_code)
         if not isinstance(found, TimeSearch):
             return self._answer(asked, *found)
-        self._broker.scanner.submit(
+        self._deps.scanner.submit(
             partition.instance_id, FindTime(found), partial(self._found, partition, asked)
         )
         return None
@@ -115,7 +119,7 @@ class _Request:
         else:
             answer = self._answer(asked)
         self._answers[-1].append(answer)
-        self._broker.go_on_in_turn(self._call, self.go_on)
+        self._deps.later.in_turn(self._call, self.go_on)
 
     def _answer(
         self,

@@ -5,27 +5,30 @@ answer NOT_CONTROLLER.
 """
 
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from broker.controller.api import OK, Verdict
+from broker.controller.api import OK, ControllerApi, Verdict
+from broker.net.later import Later
+from broker.requests.call import Call
 from wire.api_table import ApiKey
 from wire.build import response_shape
 from wire.codec import duration
 
-if TYPE_CHECKING:
-    from broker.app import Broker
-    from broker.requests.call import Call
+
+class _Deps(Protocol):
+    controller: ControllerApi
+    later: Later
 
 
-def handle(broker: "Broker", call: "Call") -> None:
+def handle(call: Call, deps: _Deps) -> None:
     """List."""
-    broker.later(call, _answer(broker, call))
+    deps.later.answer(call, _answer(deps, call))
 
 
-async def _answer(broker: "Broker", call: "Call") -> None:
+async def _answer(deps: _Deps, call: Call) -> None:
     asked = call.request.topics
     named = None if asked is None else [(each.name, i) for each in asked for i in each.partition_indexes]
-    moving = await broker.controller.list_reassignments(named)
+    moving = await deps.controller.list_reassignments(named)
     shape = response_shape(ApiKey.LIST_PARTITION_REASSIGNMENTS, call.api_version)
     refusal = moving if isinstance(moving, Verdict) else OK
     found = {} if isinstance(moving, Verdict) else moving

@@ -6,30 +6,34 @@ Deliberately not done: v2 (a pattern of ids).
 Versions: v1 a least duration (KIP-994).
 """
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from typing import Any, Final, Protocol
 
 from kio.schema.errors import ErrorCode
 
+from broker.coordinators.transactions import TransactionCoordinators
+from broker.requests.call import Call
 from broker.transactions.messages import ListedTransaction
 from broker.transactions.state import NO_TIMESTAMP, State
 from wire.api_table import ApiKey
 from wire.build import response_shape
 from wire.codec import duration
 
-if TYPE_CHECKING:
-    from broker.app import Broker
-    from broker.requests.call import Call
-
 _STATES: Final = {state.label: state for state in State}
 
 
-def handle(broker: "Broker", call: "Call") -> None:
+class _Deps(Protocol):
+    epoch_ms: Callable[[], int]
+    transactions: TransactionCoordinators
+
+
+def handle(call: Call, deps: _Deps) -> None:
     """Answer at once."""
     request = call.request
     shape = response_shape(ApiKey.LIST_TRANSACTIONS, call.api_version)
     unknown = tuple(dict.fromkeys(name for name in request.state_filters if name not in _STATES))
-    loading = broker.transactions.is_loading
-    listed = [] if loading else broker.transactions.list_transactions()
+    loading = deps.transactions.is_loading
+    listed = [] if loading else deps.transactions.list_transactions()
     call.reply(
         shape.make(
             throttle_time=duration(0),
@@ -43,7 +47,7 @@ def handle(broker: "Broker", call: "Call") -> None:
                     transaction_state=each.state.label,
                 )
                 for each in listed
-                if call.shows(each.transactional_id) and _is_wanted(request, each, broker.epoch_ms())
+                if call.shows(each.transactional_id) and _is_wanted(request, each, deps.epoch_ms())
             ),
         )
     )

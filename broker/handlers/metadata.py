@@ -12,21 +12,20 @@ flexible; v10 topic ids (KIP-516); v12 requests by topic id.
 """
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from broker.config import BrokerConfig
 from broker.metadata.metadata_cache import CachedTopic, MetadataCache
 from broker.metadata.topic_names import name_fault
+from broker.net.later import Later
+from broker.requests.call import Call
 from contracts.cluster import NO_LEADER, UpdateMetadataPartitionState
 from wire.api_table import ApiKey
 from wire.build import ResponseShape, response_shape
 from wire.codec import duration, encode, response_header_size
-
-if TYPE_CHECKING:
-    from broker.app import Broker
-    from broker.requests.call import Call
 
 _NOT_ASKED: Final = -(2**31)
 _CLUSTER_OPERATIONS: Final = sum(1 << bit for bit in (5, 7, 8, 9, 10, 11, 12))
@@ -38,24 +37,30 @@ _THROTTLED_FROM: Final = 3
 _OPERATIONS_VERSIONS: Final = range(8, 11)
 
 
-def handle(broker: "Broker", call: "Call") -> None:
+class _Deps(Protocol):
+    config: BrokerConfig
+    later: Later
+    metadata: MetadataCache
+
+
+def handle(call: Call, deps: _Deps) -> None:
     """Answer the topics asked for, as soon as any are known."""
-    broker.when_known(call, lambda: _answer(broker, call))
+    deps.later.when_known(call, lambda: _answer(deps, call))
 
 
-def _answer(broker: "Broker", call: "Call") -> None:
+def _answer(deps: _Deps, call: Call) -> None:
     version = call.api_version
     shape = response_shape(ApiKey.METADATA, version)
     request = call.request
     with_operations = getattr(request, "include_topic_authorized_operations", False)
     asked = request.topics
-    metadata = broker.metadata
+    metadata = deps.metadata
     if asked is None or (version == 0 and not asked):
         topics = metadata if call.instance_id is None else metadata.of_instance(call.instance_id)
         parts = [_known(metadata, shape, topic, version, with_operations) for topic in topics]
     else:
         parts = [_asked(metadata, shape, each, version, with_operations) for each in _once(asked)]
-    head, tail = _around(broker, shape, request, version)
+    head, tail = _around(deps, shape, request, version)
     throttle_time_ms = call.channel.request_throttle_ms()
     if throttle_time_ms and version >= _THROTTLED_FROM:
         head = throttle_time_ms.to_bytes(4, "big") + head[4:]  # its first field
@@ -82,20 +87,20 @@ def _uvarint(value: int) -> bytes:
     return bytes(out)
 
 
-def _around(broker: "Broker", shape: ResponseShape, request: Any, version: int) -> tuple[bytes, bytes]:
+def _around(deps: _Deps, shape: ResponseShape, request: Any, version: int) -> tuple[bytes, bytes]:
     """What stands before the topics' count and behind the topics."""
     asked = getattr(request, "include_cluster_authorized_operations", False)
-    encoded = broker.metadata.encoded
+    encoded = deps.metadata.encoded
     key = 2 * version + asked
     if key not in encoded:
-        encoded[key] = _encode_around(broker, shape, version, with_operations=asked)
+        encoded[key] = _encode_around(deps, shape, version, with_operations=asked)
     return encoded[key]
 
 
 def _encode_around(
-    broker: "Broker", shape: ResponseShape, version: int, *, with_operations: bool
+    deps: _Deps, shape: ResponseShape, version: int, *, with_operations: bool
 ) -> tuple[bytes, bytes]:
-    metadata = broker.metadata
+    metadata = deps.metadata
     empty = encode(
         shape.make(
             throttle_time=duration(0),
@@ -109,7 +114,7 @@ def _encode_around(
                 )
                 for _, each in sorted(metadata.brokers.items())
             ),
-            cluster_id=broker.config.cluster_id,
+            cluster_id=deps.config.cluster_id,
             controller_id=metadata.live_controller_id,
             topics=(),
             cluster_authorized_operations=_CLUSTER_OPERATIONS if with_operations else _NOT_ASKED,

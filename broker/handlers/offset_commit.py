@@ -6,34 +6,38 @@ Deliberately not done: v0-1 (offsets in ZooKeeper, commit timestamps), v9+ (KIP-
 Version notes: v2-4 may carry a retention of their own (KIP-211), v6+ the leader epoch, v7+ static members.
 """
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from kio.schema.errors import ErrorCode
 
 from broker.coordinators.answering import answering
+from broker.coordinators.groups import GroupCoordinators
 from broker.groups.messages import CommitRequest, CommitResult, OffsetToCommit
+from broker.metadata.metadata_cache import MetadataCache
+from broker.requests.call import Call
 from wire.api_table import ApiKey
 from wire.build import response_shape
 from wire.codec import duration, milliseconds
 
-if TYPE_CHECKING:
-    from broker.app import Broker
-    from broker.requests.call import Call
-
 _RETENTION_UNTIL: Final = 4
 
 
-def handle(broker: "Broker", call: "Call") -> None:
+class _Deps(Protocol):
+    groups: GroupCoordinators
+    metadata: MetadataCache
+
+
+def handle(call: Call, deps: _Deps) -> None:
     """Commit what exists."""
     version, request = call.api_version, call.request
     errors: dict[tuple[str, int], ErrorCode] = {}
     offsets = []
-    shard = broker.groups.of(request.group_id)
+    shard = deps.groups.of(request.group_id)
     for topic in request.topics:
         for one in topic.partitions:
             if isinstance(shard, ErrorCode):
                 errors[topic.name, one.partition_index] = shard
-            elif broker.metadata.partition(topic.name, one.partition_index) is None:
+            elif deps.metadata.partition(topic.name, one.partition_index) is None:
                 errors[topic.name, one.partition_index] = ErrorCode.unknown_topic_or_partition
             else:
                 leader_epoch = getattr(one, "committed_leader_epoch", -1)

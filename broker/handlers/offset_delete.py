@@ -4,33 +4,37 @@ Behaviour: committed offsets go, except of topics that members of the group subs
 exist are refused one by one.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from kio.schema.errors import ErrorCode
 
 from broker.coordinators.answering import answering
+from broker.coordinators.groups import GroupCoordinators
 from broker.groups.messages import OffsetsDeletion, OffsetsDeletionResult
+from broker.metadata.metadata_cache import MetadataCache
+from broker.requests.call import Call
 from wire.api_table import ApiKey
 from wire.build import response_shape
 from wire.codec import duration
 
-if TYPE_CHECKING:
-    from broker.app import Broker
-    from broker.requests.call import Call
+
+class _Deps(Protocol):
+    groups: GroupCoordinators
+    metadata: MetadataCache
 
 
-def handle(broker: "Broker", call: "Call") -> None:
+def handle(call: Call, deps: _Deps) -> None:
     """Delete, and answer when durable."""
     version, request = call.api_version, call.request
     token = answering(call, lambda result: _response(version, request, result))
-    shard = broker.groups.of(request.group_id)
+    shard = deps.groups.of(request.group_id)
     if isinstance(shard, ErrorCode):
         token(OffsetsDeletionResult(shard, {}))
         return
     partitions = tuple(
         (topic.name, one.partition_index)
         for topic in request.topics
-        if broker.metadata.topic(topic.name) is not None
+        if deps.metadata.topic(topic.name) is not None
         for one in topic.partitions
     )
     deletion = OffsetsDeletion(request.group_id, partitions)

@@ -7,30 +7,32 @@ Deliberately not done: v0 (ZooKeeper), v8+ (several groups).
 Version notes: v2+ has an error for the whole request, before it stands in every partition.
 """
 
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from kio.schema.errors import ErrorCode
 
 from broker.coordinators.answering import answering
+from broker.coordinators.groups import GroupCoordinators
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.records import OffsetAndMetadata
+from broker.requests.call import Call
 from wire.api_table import ApiKey
 from wire.build import ResponseShape, response_shape
 from wire.codec import duration
-
-if TYPE_CHECKING:
-    from broker.app import Broker
-    from broker.requests.call import Call
 
 _NONE: Final = OffsetAndMetadata(-1, -1, "", -1)
 _Answer: TypeAlias = dict[str, dict[int, tuple[OffsetAndMetadata, ErrorCode]]]
 
 
-def handle(broker: "Broker", call: "Call") -> None:
+class _Deps(Protocol):
+    groups: GroupCoordinators
+
+
+def handle(call: Call, deps: _Deps) -> None:
     """Answer at once."""
     shape = response_shape(ApiKey.OFFSET_FETCH, call.api_version)
     request = call.request
-    shard = broker.groups.of(request.group_id)
+    shard = deps.groups.of(request.group_id)
     if isinstance(shard, ErrorCode):
         error, fetched = shard, _refused(request, shard)
     else:

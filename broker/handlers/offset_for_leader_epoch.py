@@ -6,39 +6,41 @@ followers before they fetch.
 Versions: v2 current leader epoch (KIP-320); v3 replica id; v4 flexible.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from kio.schema.errors import ErrorCode
 
 from broker.log.errors import LogError
+from broker.replication.replicas import Replicas
+from broker.requests.call import Call
 from wire.api_table import ApiKey
 from wire.build import ResponseShape, response_shape
 from wire.codec import duration
 
-if TYPE_CHECKING:
-    from broker.app import Broker
-    from broker.requests.call import Call
+
+class _Deps(Protocol):
+    replicas: Replicas
 
 
-def handle(broker: "Broker", call: "Call") -> None:
+def handle(call: Call, deps: _Deps) -> None:
     """Look up each partition."""
     shape = response_shape(ApiKey.OFFSET_FOR_LEADER_EPOCH, call.api_version)
     topics = tuple(
         shape.nested(
             "OffsetForLeaderTopicResult",
             topic=topic.topic,
-            partitions=tuple(_partition(broker, shape, topic.topic, asked) for asked in topic.partitions),
+            partitions=tuple(_partition(deps, shape, topic.topic, asked) for asked in topic.partitions),
         )
         for topic in call.request.topics
     )
     call.reply(shape.make(throttle_time=duration(0), topics=topics))
 
 
-def _partition(broker: "Broker", shape: ResponseShape, topic: str, asked: Any) -> Any:
+def _partition(deps: _Deps, shape: ResponseShape, topic: str, asked: Any) -> Any:
     leader_epoch, end_offset = -1, -1
     error_code = ErrorCode.none
     try:
-        partition = broker.replicas.leader(topic, asked.partition, asked.current_leader_epoch)
+        partition = deps.replicas.leader(topic, asked.partition, asked.current_leader_epoch)
         leader_epoch, end_offset = partition.log.end_offset_for_epoch(asked.leader_epoch)
     except LogError as error:
         error_code = error.error_code

@@ -16,35 +16,37 @@ messages and the records they are about (KIP-467).
 """
 
 from asyncio import TimerHandle
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from kio.schema.errors import ErrorCode
 
+from broker.coordinators.transactions import TransactionCoordinators
 from broker.frames.produce_wire import PartitionAnswer, ProducePartition, produce_response, scan_produce
 from broker.log.errors import AppendRefused, LogError, StorageFailed
+from broker.log.flusher import Flusher
 from broker.log.partition_log import PartitionLog
 from broker.log.payload import Look
 from broker.log.results import AppendOrigin
+from broker.net.later import Later
 from broker.replication.partition import ACKS_ALL, Partition
-from broker.requests.call import Mute
+from broker.replication.replicas import Replicas
+from broker.requests.call import Call
 from broker.requests.causes import CloseCause
-from broker.requests.throttling import charge
+from broker.requests.metrics import BrokerMetrics
+from broker.requests.throttling import Mute, charge
 from broker.scanning.messages import CheckRecords, Convert, Converted, Failed, Refused, Result
+from broker.scanning.scanner import Scanner
 from contracts.names import SCOPE_LENGTH, owner_of
 from contracts.quota import Direction
 from contracts.specs import FullBehaviour
+from traffic.point import TrafficPoint
 from traffic.verdict import Full, stall_ms
-from wire.api_table import ApiKey
 from wire.batch import CODEC_MASK, CODEC_ZSTD, HEADER_SIZE, BatchError, parse_header
 from wire.record_lengths import WALKED_HERE_MAX
 from wire.record_walk import RECORD_BYTES_MIN
-
-if TYPE_CHECKING:
-    from broker.app import Broker
-    from broker.requests.call import Call
 
 _ACKS: Final = (ACKS_ALL, 0, 1)
 _LEGACY_BELOW: Final = 3
@@ -61,9 +63,23 @@ _PARTITION_COST_BYTES: Final = 16 * 1024
 """What a partition costs beside its bytes, in bytes of that turn."""
 
 
-def handle(broker: "Broker", call: "Call") -> None:
+class _Deps(Protocol):
+    epoch_ms: Callable[[], int]
+    flusher: Flusher
+    later: Later
+    metrics: BrokerMetrics
+    now_ms: Callable[[], int]
+    replicas: Replicas
+    scanner: Scanner
+    traffic: TrafficPoint
+    transactions: TransactionCoordinators
+
+    def storage_failed(self, what: str, error: Exception) -> None: ...
+
+
+def handle(call: Call, deps: _Deps) -> None:
     """Append what may be appended, then answer."""
-    _Request(broker, call).go_on()
+    _Request(call, deps).go_on()
 
 
 class _Uncommitted:
@@ -131,8 +147,8 @@ class _Request:
     __slots__ = (
         "_answers",
         "_awaited",
-        "_broker",
         "_call",
+        "_deps",
         "_frame",
         "_has_error",
         "_is_held",
@@ -149,8 +165,8 @@ class _Request:
         "_verifying",
     )
 
-    def __init__(self, broker: "Broker", call: "Call") -> None:
-        self._broker = broker
+    def __init__(self, call: Call, deps: _Deps) -> None:
+        self._deps = deps
         self._call = call
         self._frame: memoryview = call.request
         self._scan = scan_produce(self._frame, call.header.body_at, call.api_version)
@@ -209,7 +225,7 @@ class _Request:
             for each in partitions[len(answers) :]:
                 if turn_bytes <= 0:
                     self._hold()
-                    self._broker.loop.call_soon(self._broker.go_on_in_turn, self._call, self.go_on)
+                    self._deps.later.after_others(self._call, self.go_on)
                     return False
                 turn_bytes -= _PARTITION_COST_BYTES + max(each.end - each.start, 0)
                 answer = self._partition(name, each, refusal, answers)
@@ -227,18 +243,18 @@ class _Request:
 
     def charge(self) -> None:
         """Charge the frame, refused or not: to who pays for the connection, else by the names in it."""
-        broker, call = self._broker, self._call
+        deps, call = self._deps, self._call
         frame_bytes = len(self._frame) + 4
         payer = call.channel.payer
         if payer is not None:
             names = len(self._scan.topics) + (self._scan.transactional_id is not None)
             size_bytes = frame_bytes - names * SCOPE_LENGTH  # what crossed the tenant's own socket
-            throttled = payer.charge_produce(size_bytes, call.reservation, broker.now_ms())
+            throttled = payer.charge_produce(size_bytes, call.reservation, deps.now_ms())
         else:
-            throttled = charge(broker.traffic, Direction.PRODUCE, self._sizes(frame_bytes), broker.now_ms())
+            throttled = charge(deps.traffic, Direction.PRODUCE, self._sizes(frame_bytes), deps.now_ms())
         self._throttle_time_ms, self._mute = throttled
         if self._throttle_time_ms:
-            broker.metrics.throttled_ms["produce"] += self._throttle_time_ms
+            deps.metrics.throttled_ms["produce"] += self._throttle_time_ms
             call.channel.told_throttle(call.header.api_key, self._throttle_time_ms)
 
     def _sizes(self, frame_bytes: int) -> Iterable[tuple[str, int]]:
@@ -264,16 +280,15 @@ class _Request:
         if not (self._stalled or self._unsynced or self._uncommitted) or self._scan.acks == 0:
             self._answer()
             return
-        broker = self._broker
         if self._mute is None and not self._stalled:
             self._call.release()
         self._awaited = bool(self._stalled) + bool(self._unsynced) + len(self._uncommitted)
         if self._stalled:
-            broker.call_later(stall_ms(self._scan.timeout_ms), self._one_done)
+            self._deps.later.after_ms(stall_ms(self._scan.timeout_ms), self._one_done)
         if self._unsynced:
-            broker.flusher.sync(self._unsynced, self._synced)
+            self._deps.flusher.sync(self._unsynced, self._synced)
         if self._uncommitted:
-            self._timer = broker.call_later(max(0, self._scan.timeout_ms), self._timed_out)
+            self._timer = self._deps.later.after_ms(max(0, self._scan.timeout_ms), self._timed_out)
             for waiting in list(self._uncommitted):
                 waiting.partition.when_committed(waiting.offset, partial(self._committed, waiting))
 
@@ -281,15 +296,15 @@ class _Request:
         """Called by the partition, perhaps long after the answer has left."""
         if self._call.done or waiting not in self._uncommitted:
             return  # given up in time, although the answer still waits for the disk
-        try:
-            del self._uncommitted[waiting]
-            if error_code is not ErrorCode.none:
-                self._fail(waiting, error_code)
-            if not self._uncommitted and self._timer is not None:
-                self._timer.cancel()
-            self._one_done()
-        except Exception:  # noqa: BLE001 - as in dispatch: a bug costs one connection, not the partition
-            self._broker.server.handler_failed(self._call.channel, ApiKey.PRODUCE)
+        self._deps.later.guarded(self._call, partial(self._note_committed, waiting, error_code))
+
+    def _note_committed(self, waiting: "_Uncommitted", error_code: ErrorCode) -> None:
+        del self._uncommitted[waiting]
+        if error_code is not ErrorCode.none:
+            self._fail(waiting, error_code)
+        if not self._uncommitted and self._timer is not None:
+            self._timer.cancel()
+        self._one_done()
 
     def _timed_out(self) -> None:
         """The records are in the log and may be committed yet: the producer has to try again."""
@@ -299,7 +314,7 @@ class _Request:
             self._one_done()
 
     def _fail(self, waiting: "_Uncommitted", error_code: ErrorCode) -> None:
-        self._broker.metrics.append_refused[error_code.name] += 1
+        self._deps.metrics.append_refused[error_code.name] += 1
         waiting.answers[waiting.position] = PartitionAnswer(waiting.partition.index, int(error_code.value))
 
     def _one_done(self) -> None:
@@ -338,7 +353,7 @@ class _Request:
         if refusal is not None:
             return self._error(each, refusal, None)
         try:
-            partition = self._broker.replicas.leader(topic, each.partition)
+            partition = self._deps.replicas.leader(topic, each.partition)
         except LogError as error:
             return self._error(each, error.error_code, error.message)
         if partition.is_internal:
@@ -359,7 +374,7 @@ class _Request:
             message_set = self._frame[each.start : each.end]
             job = Convert(message_set, partition.log.config.is_compacted)
             done = partial(self._looked, partition, each, answers)
-            self._broker.scanner.submit(partition.instance_id, job, done)
+            self._deps.scanner.submit(partition.instance_id, job, done)
             return None
         codec_at = each.start + _ATTRIBUTES_LOW_BYTE
         is_compressed = codec_at < each.end and self._frame[codec_at] & CODEC_MASK
@@ -367,7 +382,7 @@ class _Request:
         if is_compressed or are_many or partition.log.config.is_compacted:
             records = self._frame[each.start : each.end]
             try:
-                look = partition.log.look_here(records, self._broker.epoch_ms(), are_many=are_many)
+                look = partition.log.look_here(records, self._deps.epoch_ms(), are_many=are_many)
             except AppendRefused as error:
                 return self._error(each, error.error_code, error.message, error.record_indexes)
             if isinstance(look, Look):
@@ -387,7 +402,7 @@ class _Request:
         """Have the records looked at elsewhere. The connection's next request waits for this one."""
         self._hold()
         payload = self._frame[each.start + HEADER_SIZE : each.end]
-        self._broker.scanner.submit(
+        self._deps.scanner.submit(
             partition.instance_id,
             CheckRecords(payload, *look),
             partial(self._result_came, partition, each, answers),
@@ -396,28 +411,22 @@ class _Request:
     def _result_came(
         self, partition: Partition, each: ProducePartition, answers: list[PartitionAnswer], result: Result
     ) -> None:
-        looked = partial(self._looked, partition, each, answers, result)
-        self._broker.server.time.go_on(self._call.channel.turn, looked)
+        self._deps.later.in_turn(self._call, partial(self._looked, partition, each, answers, result))
 
     def _looked(
         self, partition: Partition, each: ProducePartition, answers: list[PartitionAnswer], result: Result
     ) -> None:
-        if self._call.is_gone:
-            return
-        try:
-            if isinstance(result, Refused):
-                error_code = ErrorCode(result.error_code)
-                answer = self._error(each, error_code, result.message, result.record_indexes)
-            elif isinstance(result, Failed):
-                answer = self._error(each, ErrorCode.request_timed_out, result.message)
-            elif isinstance(result, Converted):
-                answer = self._append_converted(partition, each, answers, bytearray(result.records))
-            else:
-                answer = self._carry(partition, each, answers, is_looked=True)
-            answers.append(answer)
-            self.go_on()
-        except Exception:  # noqa: BLE001 - as in dispatch: a bug costs one connection
-            self._broker.server.handler_failed(self._call.channel, ApiKey.PRODUCE)
+        if isinstance(result, Refused):
+            error_code = ErrorCode(result.error_code)
+            answer = self._error(each, error_code, result.message, result.record_indexes)
+        elif isinstance(result, Failed):
+            answer = self._error(each, ErrorCode.request_timed_out, result.message)
+        elif isinstance(result, Converted):
+            answer = self._append_converted(partition, each, answers, bytearray(result.records))
+        else:
+            answer = self._carry(partition, each, answers, is_looked=True)
+        answers.append(answer)
+        self.go_on()
 
     def _append_converted(
         self,
@@ -468,12 +477,12 @@ class _Request:
         producer = (header.producer_id, header.producer_epoch)
         guard = None
         if header.is_transactional:
-            now_ms = self._broker.epoch_ms()
+            now_ms = self._deps.epoch_ms()
             guard = partition.log.producers.begin_verification(*producer, header.base_sequence, now_ms)
         if guard is None:
             return self._append(partition, each, answers, is_looked=is_looked)
         verified = _Verified(self, partition, each, answers, guard, is_looked=is_looked)
-        self._broker.transactions.verify(*partition.key, transactional_id, *producer, verified)
+        self._deps.transactions.verify(*partition.key, transactional_id, *producer, verified)
         if verified.error_code is None:
             verified.wait(bytearray(self._frame[each.start : each.end]))
             self._verifying += 1
@@ -486,27 +495,27 @@ class _Request:
         """The coordinator's answer came later; `one` says where its answer belongs."""
         if self._call.is_gone:
             return
+        self._deps.later.guarded(self._call, partial(self._append_verified, one, records, error_code))
+
+    def _append_verified(self, one: "_Verified", records: bytearray, error_code: ErrorCode) -> None:
         frame, self._frame = self._frame, memoryview(records)
-        try:
-            whole = ProducePartition(one.each.partition, 0, len(records))
-            if error_code is not ErrorCode.none:
-                answer = self._error(whole, error_code, None)
-            else:
-                answer = self._append(
-                    one.partition,
-                    whole,
-                    one.answers,
-                    position=one.position,
-                    verification=one.guard,
-                    is_looked=one.is_looked,
-                )
-            one.answers[one.position] = answer
-            self._frame = frame
-            self._verifying -= 1
-            if self._verifying == 0 and self._is_through:
-                self.answer_when_done()
-        except Exception:  # noqa: BLE001 - as in dispatch: a bug costs one connection
-            self._broker.server.handler_failed(self._call.channel, ApiKey.PRODUCE)
+        whole = ProducePartition(one.each.partition, 0, len(records))
+        if error_code is not ErrorCode.none:
+            answer = self._error(whole, error_code, None)
+        else:
+            answer = self._append(
+                one.partition,
+                whole,
+                one.answers,
+                position=one.position,
+                verification=one.guard,
+                is_looked=one.is_looked,
+            )
+        one.answers[one.position] = answer
+        self._frame = frame
+        self._verifying -= 1
+        if self._verifying == 0 and self._is_through:
+            self.answer_when_done()
 
     def _is_zstd(self, each: ProducePartition) -> bool:
         at = each.start + _ATTRIBUTES_LOW_BYTE
@@ -515,7 +524,7 @@ class _Request:
     def _full(self, instance_id: str) -> Full | None:
         """Whether the instance is full, asked once per request."""
         if instance_id not in self._verdicts:
-            verdict = self._broker.traffic.produce_verdict(instance_id)
+            verdict = self._deps.traffic.produce_verdict(instance_id)
             self._verdicts[instance_id] = verdict if isinstance(verdict, Full) else None
         return self._verdicts[instance_id]
 
@@ -540,7 +549,7 @@ class _Request:
         try:
             result = partition.append(
                 self._frame[each.start : each.end],
-                now_ms=self._broker.epoch_ms(),
+                now_ms=self._deps.epoch_ms(),
                 origin=AppendOrigin.CLIENT,
                 acks=self._scan.acks,
                 verification=verification,
@@ -548,15 +557,15 @@ class _Request:
             )
         except (LogError, BatchError) as error:
             if isinstance(error, StorageFailed):
-                self._broker.storage_failed("an append failed", error)
+                self._deps.storage_failed("an append failed", error)
             indexes = error.record_indexes if isinstance(error, AppendRefused) else ()
             return self._error(each, error.error_code, error.message, indexes)
-        metrics = self._broker.metrics
+        metrics = self._deps.metrics
         metrics.append.observe(perf_counter_ns() - started_ns)
         if result.appended_bytes:
             metrics.appended_bytes += result.appended_bytes
             if partition.instance_id is not None:
-                self._broker.traffic.count_appended(partition.instance_id, result.appended_bytes)
+                self._deps.traffic.count_appended(partition.instance_id, result.appended_bytes)
         if result.flush_due:
             self._unsynced.append(partition.log)
         if self._scan.acks == ACKS_ALL and result.last_offset >= partition.log.offsets.high_watermark:
@@ -575,7 +584,7 @@ class _Request:
     ) -> PartitionAnswer:
         self._has_error = True
         self._refused = self._refused or error_code.name
-        self._broker.metrics.append_refused[error_code.name] += 1
+        self._deps.metrics.append_refused[error_code.name] += 1
         if (
             error_code is ErrorCode.kafka_storage_error
             and self._call.api_version < _STORAGE_ERROR_FROM_VERSION

@@ -9,30 +9,34 @@ Versions: v1 session_lifetime_ms (KIP-368); v2 flexible.
 """
 
 import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from kio.schema.errors import ErrorCode
 from kio.static.primitive import i64Timedelta
 
+from broker.config import BrokerConfig
+from broker.net.server import Server
+from broker.requests.call import Call
 from broker.requests.causes import CloseCause
 from broker.requests.sasl import check_plain
 from contracts.tracing import TAKES_TRACES
 from wire.api_table import ApiKey
 from wire.build import response_shape
 
-if TYPE_CHECKING:
-    from broker.app import Broker
-    from broker.requests.call import Call
+
+class _Deps(Protocol):
+    config: BrokerConfig
+    server: Server
 
 
-def handle(broker: "Broker", call: "Call") -> None:
+def handle(call: Call, deps: _Deps) -> None:
     """Check the token."""
     channel = call.channel
-    if broker.config.secret is None or channel.is_authenticated or not channel.sasl_begun:
+    if deps.config.secret is None or channel.is_authenticated or not channel.sasl_begun:
         call.reply(_answer(call, ErrorCode.illegal_sasl_state, "SaslHandshake comes first, and once"))
         channel.close(CloseCause.AUTHENTICATION_FAILED)
         return
-    authorization_id = check_plain(call.request.auth_bytes, broker.config.secret)
+    authorization_id = check_plain(call.request.auth_bytes, deps.config.secret)
     if authorization_id is None:
         call.reply(
             _answer(
@@ -44,11 +48,11 @@ def handle(broker: "Broker", call: "Call") -> None:
         channel.close(CloseCause.AUTHENTICATION_FAILED)
         return
     channel.authenticated(authorization_id)
-    takes_traces = broker.server.traces is not None and channel.payer is not None
+    takes_traces = deps.server.traces is not None and channel.payer is not None
     call.reply(_answer(call, ErrorCode.none, None, TAKES_TRACES if takes_traces else b""))
 
 
-def _answer(call: "Call", error_code: ErrorCode, message: str | None, auth_bytes: bytes = b"") -> Any:
+def _answer(call: Call, error_code: ErrorCode, message: str | None, auth_bytes: bytes = b"") -> Any:
     return response_shape(ApiKey.SASL_AUTHENTICATE, call.api_version).make(
         error_code=error_code,
         error_message=message,

@@ -6,23 +6,25 @@ Deliberately not done: SCRAM, OAUTHBEARER, GSSAPI; tenants authenticate at the g
 Versions: after v0 the token comes as a bare frame, after v1 in SaslAuthenticate (KIP-152).
 """
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from kio.schema.errors import ErrorCode
 
+from broker.config import BrokerConfig
+from broker.requests.call import Call
 from broker.requests.sasl import MECHANISM
 from wire.api_table import ApiKey
 from wire.build import response_shape
 
-if TYPE_CHECKING:
-    from broker.app import Broker
-    from broker.requests.call import Call
+
+class _Deps(Protocol):
+    config: BrokerConfig
 
 
-def handle(broker: "Broker", call: "Call") -> None:
+def handle(call: Call, deps: _Deps) -> None:
     """Agree on PLAIN."""
     shape = response_shape(ApiKey.SASL_HANDSHAKE, call.api_version)
-    if broker.config.secret is None or call.channel.is_authenticated:
+    if deps.config.secret is None or call.channel.is_authenticated:
         error_code = ErrorCode.illegal_sasl_state
     elif call.request.mechanism != MECHANISM:
         error_code = ErrorCode.unsupported_sasl_mechanism

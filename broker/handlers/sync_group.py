@@ -5,32 +5,36 @@ which is charged.
 Version notes: v3+ static members (KIP-345), v5+ names the protocol, which must be the group's (KIP-559).
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from kio.schema.errors import ErrorCode
 
 from broker.coordinators.answering import answering
+from broker.coordinators.groups import GroupCoordinators
 from broker.groups.messages import SyncRequest, SyncResult
+from broker.requests.call import Call
 from wire.api_table import ApiKey
 from wire.build import response_shape
 from wire.codec import duration
 
-if TYPE_CHECKING:
-    from broker.app import Broker
-    from broker.requests.call import Call
+
+class _Deps(Protocol):
+    groups: GroupCoordinators
+
+    def charge_owner(self, key: str, size_bytes: int) -> None: ...
 
 
-def handle(broker: "Broker", call: "Call") -> None:
+def handle(call: Call, deps: _Deps) -> None:
     """Park the call until its member has an assignment."""
     version, request = call.api_version, call.request
 
     def respond(result: SyncResult) -> Any:
         if result.assignment:
-            broker.charge_owner(request.group_id, len(result.assignment))
+            deps.charge_owner(request.group_id, len(result.assignment))
         return _response(version, result)
 
     token = answering(call, respond)
-    shard = broker.groups.of(request.group_id)
+    shard = deps.groups.of(request.group_id)
     if isinstance(shard, ErrorCode):
         token(SyncResult(shard))
         return

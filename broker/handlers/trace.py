@@ -5,19 +5,14 @@ gateways that have named an instance only, and not in ApiVersions; whether it is
 SaslAuthenticate.
 """
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
+from broker.requests.call import Call
 from contracts import tracing
 from wire.faults import MalformedFrame
 
-if TYPE_CHECKING:
-    from broker.app import Broker
-    from broker.requests.call import Call
 
-
-def handle(broker: "Broker", call: "Call") -> None:  # noqa: ARG001 - every handler has this signature
+def handle(call: Call, deps: object) -> None:  # noqa: ARG001 - every handler has this signature
     """Remember it."""
     try:
         call.channel.traced = tracing.decode(call.request[call.header.body_at :])

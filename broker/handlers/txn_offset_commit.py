@@ -6,33 +6,41 @@ exist are refused one by one.
 Versions: v2 leader epoch; v3 flexible, with the member's generation, which must be current (KIP-447).
 """
 
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from kio.schema.errors import ErrorCode
 
 from broker.coordination.effects import Token
 from broker.coordinators.answering import answering
+from broker.coordinators.groups import GroupCoordinators
 from broker.coordinators.shard import Shard
+from broker.coordinators.transactions import TransactionCoordinators
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.messages import CommitResult, OffsetToCommit, Producer, TransactionalCommit
+from broker.metadata.metadata_cache import MetadataCache
+from broker.requests.call import Call
 from wire.api_table import ApiKey
 from wire.build import response_shape
 from wire.codec import duration
-
-if TYPE_CHECKING:
-    from broker.app import Broker
-    from broker.requests.call import Call
 
 _FIRST_SEQUENCE: Final = 0
 _Errors = dict[tuple[str, int], ErrorCode]
 
 
-def handle(broker: "Broker", call: "Call") -> None:
+class _Deps(Protocol):
+    epoch_ms: Callable[[], int]
+    groups: GroupCoordinators
+    metadata: MetadataCache
+    transactions: TransactionCoordinators
+
+
+def handle(call: Call, deps: _Deps) -> None:
     """Commit what exists."""
     version, request = call.api_version, call.request
-    shard = broker.groups.of(request.group_id)
-    refused, offsets = _checked(broker, request, None if isinstance(shard, Shard) else shard)
+    shard = deps.groups.of(request.group_id)
+    refused, offsets = _checked(deps, request, None if isinstance(shard, Shard) else shard)
     token = answering(call, lambda result: _response(version, request, refused | result.errors))
     if isinstance(shard, ErrorCode) or not offsets:
         token(CommitResult({}))
@@ -46,11 +54,11 @@ def handle(broker: "Broker", call: "Call") -> None:
         verification=None,
         offsets=offsets,
     )
-    _verify(broker, shard, request.transactional_id, commit, token)
+    _verify(deps, shard, request.transactional_id, commit, token)
 
 
 def _checked(
-    broker: "Broker", request: Any, error: ErrorCode | None
+    deps: _Deps, request: Any, error: ErrorCode | None
 ) -> tuple[_Errors, tuple[OffsetToCommit, ...]]:
     """The partitions refused at once, and the rest."""
     refused: _Errors = {}
@@ -59,7 +67,7 @@ def _checked(
         for one in topic.partitions:
             if error is not None:
                 refused[topic.name, one.partition_index] = error
-            elif broker.metadata.partition(topic.name, one.partition_index) is None:
+            elif deps.metadata.partition(topic.name, one.partition_index) is None:
                 refused[topic.name, one.partition_index] = ErrorCode.unknown_topic_or_partition
             else:
                 leader_epoch = getattr(one, "committed_leader_epoch", -1)
@@ -73,20 +81,20 @@ def _checked(
 
 
 def _verify(
-    broker: "Broker",
+    deps: _Deps,
     shard: Shard[GroupCoordinator],
     transactional_id: str,
     commit: TransactionalCommit,
     token: Token,
 ) -> None:
     log = shard.partition.log
-    guard = log.producers.begin_verification(*commit.producer, _FIRST_SEQUENCE, broker.epoch_ms())
+    guard = log.producers.begin_verification(*commit.producer, _FIRST_SEQUENCE, deps.epoch_ms())
     if guard is None:
         shard.submit(shard.core.commit_in_transaction(commit, token, shard.now()))
         return
     verified = partial(_verified, shard, commit._replace(verification=guard), token)
     offsets = shard.partition
-    broker.transactions.verify(offsets.topic, offsets.index, transactional_id, *commit.producer, verified)
+    deps.transactions.verify(offsets.topic, offsets.index, transactional_id, *commit.producer, verified)
 
 
 def _verified(

@@ -7,19 +7,18 @@ a peer that proved the deployment's secret without speaking for a client may ask
 """
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from kio.schema.errors import ErrorCode
 
 from broker.coordinators.answering import answering
+from broker.coordinators.transactions import TransactionCoordinators
 from broker.groups.messages import Producer
+from broker.net.later import Later
+from broker.requests.call import Call
 from wire.api_table import ApiKey
 from wire.build import response_shape
 from wire.control import EndMarker
-
-if TYPE_CHECKING:
-    from broker.app import Broker
-    from broker.requests.call import Call
 
 _TIMEOUT_MS: Final = 5_000
 """One partition whose followers are away must not hold back the markers of others for long."""
@@ -27,7 +26,12 @@ _Errors = dict[tuple[int, str, int], ErrorCode]
 """(position of the marker, topic, partition) -> error."""
 
 
-def handle(broker: "Broker", call: "Call") -> None:
+class _Deps(Protocol):
+    later: Later
+    transactions: TransactionCoordinators
+
+
+def handle(call: Call, deps: _Deps) -> None:
     """Write each marker to each partition, gather what becomes of them."""
     version, request = call.api_version, call.request
     answer = answering(call, lambda errors: _response(version, request, errors))
@@ -51,12 +55,12 @@ def handle(broker: "Broker", call: "Call") -> None:
     def give_up() -> None:
         answer(dict.fromkeys(wanted, ErrorCode.request_timed_out) | errors)
 
-    timer = broker.call_later(_TIMEOUT_MS, give_up)
+    timer = deps.later.after_ms(_TIMEOUT_MS, give_up)
     for key, marker in wanted.items():
         _, topic, index = key
         producer = Producer(marker.producer_id, marker.producer_epoch)
         end = EndMarker(marker.transaction_result, marker.coordinator_epoch)
-        broker.transactions.marker_writer.write(topic, index, producer, end, partial(gather, key))
+        deps.transactions.marker_writer.write(topic, index, producer, end, partial(gather, key))
 
 
 def _response(version: int, request: Any, errors: _Errors) -> Any:

@@ -1,30 +1,27 @@
 """What this broker tells of its damaged logs: to the log, to Prometheus, and to the console."""
 
-from typing import TYPE_CHECKING
-
 from broker.log.damage import Damage
+from broker.log.manager import LogManager
 from broker.log.partition_log import PartitionLog
+from broker.replication.replicas import Replicas
 from contracts.specs import DAMAGED_LOGS_TOLD, DamagedLog
 from runtime.logs import get_logger
-
-if TYPE_CHECKING:
-    from broker.app import Broker
 
 _log = get_logger(__name__)
 
 
-def damaged_logs(broker: "Broker") -> tuple[DamagedLog, ...]:
+def damaged_logs(logs: LogManager, replicas: Replicas) -> tuple[DamagedLog, ...]:
     """For the console: the first ones, by name."""
     told = [
-        _told(broker, log, each)
-        for log in sorted(broker.logs.damaged(), key=lambda log: (log.topic, log.partition))
+        _told(replicas, log, each)
+        for log in sorted(logs.damaged(), key=lambda log: (log.topic, log.partition))
         for each in log.damage
     ]
     return tuple(told[:DAMAGED_LOGS_TOLD])
 
 
-def _told(broker: "Broker", log: PartitionLog, damage: Damage) -> DamagedLog:
-    partition = broker.replicas.hosted(log.topic, log.partition)
+def _told(replicas: Replicas, log: PartitionLog, damage: Damage) -> DamagedLog:
+    partition = replicas.hosted(log.topic, log.partition)
     return DamagedLog(
         topic=log.topic,
         partition=log.partition,

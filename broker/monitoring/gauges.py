@@ -1,42 +1,62 @@
 """What a broker measures of itself when it is asked: names and meanings of its gauges."""
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from broker.app import Broker
+from broker.controller.api import ControllerApi
+from broker.coordinators.producer_ids import ProducerIds
+from broker.log.manager import LogManager
+from broker.metadata.metadata_cache import MetadataCache
+from broker.net.server import Server
+from broker.records.fetch_sessions import FetchSessionCache
+from broker.records.fetching import Fetches
+from broker.replication.replicas import Replicas
+from broker.requests.metrics import BrokerMetrics
+from broker.scanning.scanner import Scanner
 
 
-def register_gauges(broker: "Broker") -> None:
-    """Fill `broker.monitoring.metrics.gauges`."""
-    gauges = broker.metrics.gauges
-    server, replicas, metadata = broker.server, broker.replicas, broker.metadata
+class Measured(Protocol):
+    """What is looked at when gauges are asked for."""
+
+    controller: ControllerApi
+    fetch_sessions: FetchSessionCache
+    fetches: Fetches
+    logs: LogManager
+    metadata: MetadataCache
+    producer_ids: ProducerIds
+    replicas: Replicas
+    scanner: Scanner
+    server: Server
+
+
+def register_gauges(metrics: BrokerMetrics, of: Measured) -> None:
+    """Fill `metrics` with them."""
+    gauges = metrics.gauges
+    server, replicas, metadata, logs = of.server, of.replicas, of.metadata, of.logs
     gauges["connections"] = ("Open connections.", lambda: len(server.connections))
     gauges["connections_muted"] = ("Muted for quota.", lambda: len(server.muted))
     gauges["receive_memory_bytes"] = ("Receive buffers in use.", lambda: server.memory.used_bytes)
     gauges["topics"] = ("Topics of the cluster.", lambda: len(metadata))
     gauges["replicas"] = ("Replicas hosted.", lambda: len(replicas))
     gauges["partitions"] = ("Partitions led.", lambda: sum(each.is_leader for each in replicas))
-    gauges["log_bytes"] = ("Bytes of all logs.", lambda: broker.logs.size_bytes)
+    gauges["log_bytes"] = ("Bytes of all logs.", lambda: logs.size_bytes)
     gauges["log_segments"] = (
         "Segments of all logs; each has three files and more.",
-        lambda: broker.logs.segment_count,
+        lambda: logs.segment_count,
     )
     gauges["damaged_logs"] = (
         "Logs of which records are known to be lost or damaged.",
-        lambda: len(broker.logs.damaged()),
+        lambda: len(logs.damaged()),
     )
     gauges["damaged_offsets"] = (
         "Offsets in the ranges that are lost or damaged.",
-        lambda: sum(
-            each.next_offset - each.first_offset for log in broker.logs.damaged() for each in log.damage
-        ),
+        lambda: sum(each.next_offset - each.first_offset for log in logs.damaged() for each in log.damage),
     )
     gauges["producers"] = (
         "Idempotent and transactional producers remembered, once per partition.",
-        lambda: broker.logs.shares.producers,
+        lambda: logs.shares.producers,
     )
-    evicted = broker.logs.shares.evicted
-    broker.metrics.totals = lambda: (
+    evicted = logs.shares.evicted
+    metrics.totals = lambda: (
         (
             "producers_forgotten",
             evicted.forgotten,
@@ -44,7 +64,7 @@ def register_gauges(broker: "Broker") -> None:
         ),
         (
             "producer_ids_refused",
-            broker.producer_ids.rates.refused,
+            of.producer_ids.rates.refused,
             "Draws of a producer id that were put off: their instance draws too fast.",
         ),
         (
@@ -53,8 +73,8 @@ def register_gauges(broker: "Broker") -> None:
             "New producers refused: too many of their instance have a transaction open.",
         ),
     )
-    gauges["fetches_delayed"] = ("Fetches that wait for data.", lambda: len(broker.fetches))
-    gauges["fetch_sessions"] = ("Incremental fetch sessions.", lambda: len(broker.fetch_sessions))
+    gauges["fetches_delayed"] = ("Fetches that wait for data.", lambda: len(of.fetches))
+    gauges["fetch_sessions"] = ("Incremental fetch sessions.", lambda: len(of.fetch_sessions))
     gauges["under_replicated_partitions"] = (
         "Partitions led with replicas out of the ISR.",
         lambda: sum(each.is_leader and len(each.isr) < len(each.replicas) for each in replicas),
@@ -65,31 +85,29 @@ def register_gauges(broker: "Broker") -> None:
     )
     gauges["offline_partitions"] = (
         "Partitions of the cluster without a live leader, on the controller.",
-        lambda: _offline_partitions(broker) if broker.controller.is_active else 0,
+        lambda: _offline_partitions(metadata) if of.controller.is_active else 0,
     )
-    gauges["active_controller"] = ("1 on the controller.", lambda: int(broker.controller.is_active))
+    gauges["active_controller"] = ("1 on the controller.", lambda: int(of.controller.is_active))
     gauges["live_brokers"] = ("Registered brokers.", lambda: len(metadata.brokers))
-    scanner = broker.scanner
+    scanner = of.scanner
     gauges["scans_waiting"] = ("Looks into records without a result.", lambda: scanner.waiting)
-    broker.metrics.labelled_gauges["follower_lag_records"] = (
+    metrics.labelled_gauges["follower_lag_records"] = (
         "Records the slowest partition of a follower lacks, by its broker.",
         "follower",
-        lambda: _follower_lags(broker),
+        lambda: _follower_lags(replicas),
     )
 
 
-def _offline_partitions(broker: "Broker") -> int:
-    live = broker.metadata.brokers
+def _offline_partitions(metadata: MetadataCache) -> int:
+    live = metadata.brokers
     return sum(
-        state.leader not in live
-        for topic in list(broker.metadata)
-        for state in list(topic.partitions.values())
+        state.leader not in live for topic in list(metadata) for state in list(topic.partitions.values())
     )
 
 
-def _follower_lags(broker: "Broker") -> list[tuple[str, float]]:
+def _follower_lags(replicas: Replicas) -> list[tuple[str, float]]:
     lags: dict[int, int] = {}
-    for partition in broker.replicas:
+    for partition in replicas:
         for replica_id in partition.replicas if partition.is_leader else ():
             remote = partition.remote(replica_id)
             if remote is not None:

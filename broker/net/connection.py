@@ -9,23 +9,22 @@ import socket
 import struct
 from functools import partial
 from time import monotonic_ns
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from broker.net.connection_host import Host
 from broker.net.memory import SMALL_BYTES, Lack
-from broker.net.outbox import Outbox, PeerGone
 from broker.net.pending_replies import PendingReplies
+from broker.net.reply_queue import PeerGone, ReplyQueue
 from broker.net.slow_frames import slow_frame
 from broker.net.socket_watch import SocketWatch
 from broker.requests.apis import CHARGED
-from broker.requests.call import Call, Mute, Ready, ReplyPart
+from broker.requests.call import Call, Ready, ReplyPart
 from broker.requests.causes import CloseCause
 from broker.requests.payer import Payer
 from broker.requests.sasl import PeerBroker, client_of, peer_broker
+from broker.requests.throttling import Mute
 from contracts.tracing import TraceContext
 from traffic.turns import Turn
-
-if TYPE_CHECKING:
-    from broker.net.server import Server
 
 FRAME_BYTES_MIN: Final = 8
 """API key, version, correlation id."""
@@ -57,8 +56,8 @@ class Connection:
         "_more_behind",
         "_mute",
         "_mute_timer",
-        "_outbox",
         "_pending",
+        "_replies",
         "_server",
         "_share",
         "_socket",
@@ -83,17 +82,18 @@ class Connection:
         "waiting_since_ns",
     )
 
-    def __init__(self, server: "Server", sock: socket.socket, connection_id: int, client_host: str) -> None:
+    def __init__(
+        self, server: "Host[Connection]", sock: socket.socket, connection_id: int, client_host: str
+    ) -> None:
         self._server = server
         self._socket = sock
-        self._outbox = Outbox(sock, server.network)
+        self._replies = ReplyQueue(sock, server.network)
         self._pending = PendingReplies()
         self.connection_id = connection_id
         self.client_host = client_host
         self.is_closed = False
         self.is_authenticated = server.config.secret is None
-        self.sasl_begun = self.expects_bare_token = False
-        self.speaks_for_client = False
+        self.sasl_begun = self.expects_bare_token = self.speaks_for_client = False
         self.peer_broker: PeerBroker | None = None
         self.payer: Payer | None = None
         self.call: Call | None = None
@@ -133,7 +133,7 @@ class Connection:
     def _may_read(self) -> bool:
         return (
             self.call is None
-            and not self._outbox.parts
+            and not self._replies.parts
             and self._mute is None
             and not self._awaits_turn
             and len(self._pending.calls) < _PENDING_MAX
@@ -143,7 +143,7 @@ class Connection:
     @property
     def is_idle(self) -> bool:
         """Whether every request has its reply, and the kernel has taken it."""
-        return self.call is None and not self._pending and not self._outbox
+        return self.call is None and not self._pending and not self._replies
 
     def on_readable(self) -> None:
         """The socket has bytes or its end."""
@@ -182,7 +182,7 @@ class Connection:
                 self.close(CloseCause.CLIENT_CLOSED)
                 return
             if self.peer_broker is not None:
-                self._server.broker.replication.sessions.next_request_came(self.connection_id)
+                self._server.next_request_came(self.connection_id)
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
@@ -306,7 +306,7 @@ class Connection:
             self._server.dispatch(self, view[start + 4 : start + 4 + size])
             start += 4 + size
         self._handling = self._more_behind = False
-        if self._outbox.collected:
+        if self._replies.collected:
             self._transmit([])
         return start
 
@@ -416,15 +416,15 @@ class Connection:
         self._transmit([part])
 
     def _transmit(self, parts: list[ReplyPart]) -> None:
-        if self._more_behind and len(parts) == 1 and self._outbox.collect(parts[0]):
+        if self._more_behind and len(parts) == 1 and self._replies.collect(parts[0]):
             return
-        before = self._outbox.sent_bytes
+        before = self._replies.sent_bytes
         try:
-            done = self._outbox.send(parts)
+            done = self._replies.send(parts)
         except PeerGone:
             self.close(CloseCause.CLIENT_RESET)
             return
-        self._server.metrics.bytes_out += self._outbox.sent_bytes - before
+        self._server.metrics.bytes_out += self._replies.sent_bytes - before
         if not done:
             self._watch.start_writing()
 
@@ -438,14 +438,14 @@ class Connection:
             self._server.time.go_on(turn, self._flush_in_turn)
 
     def _flush_in_turn(self) -> None:
-        if not self.is_closed and self._outbox:
+        if not self.is_closed and self._replies:
             self._watch.start_writing()
             self._flush()
 
     def _flush(self) -> None:
         self._transmit([])
         self.idle_ms = 0
-        if not self._outbox and not self.is_closed:
+        if not self._replies and not self.is_closed:
             self._watch.stop_writing()
             self._resume()
 
@@ -543,7 +543,7 @@ class Connection:
         """Time has passed: why the connection must close now, if it must. Unread channels are never slow."""
         config = self._server.config
         self.idle_ms += elapsed_ms
-        if self._outbox:
+        if self._replies:
             return CloseCause.REPLY_NOT_READ if self.idle_ms > config.connections_max_idle_ms else None
         if not self._may_read or not self._watch.reads:
             self.idle_ms = 0
@@ -561,7 +561,7 @@ class Connection:
 
     def close(self, cause: CloseCause) -> None:
         """Close now; queued replies are dropped. Closing again does nothing."""
-        if self._outbox.collected:
+        if self._replies.collected:
             self._transmit([])  # which may find that the peer is gone
         if self.is_closed:
             return
@@ -575,7 +575,7 @@ class Connection:
         self._watch.stop_writing()
         self._server.cancel_timer(self._mute_timer)
         self._server.muted.discard(self)
-        self._outbox.clear()
+        self._replies.clear()
         if self._buffer is not None:
             buffer, self._buffer = self._buffer, None
             if self._held is buffer:

@@ -4,22 +4,18 @@ A readable connection, a reply that became ready, the rest of a long request are
 pays. Brokers of the cluster and tools of ours, for whom nobody pays, wait for nothing.
 """
 
+import asyncio
 from collections.abc import Container
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from broker.requests.call import Channel
 from contracts.quota import Direction
+from runtime.clock import Clock
 from runtime.pacing import Pacing
 from traffic.flow import REPORTED_THROTTLE_MS_MAX
+from traffic.point import TrafficPoint
 from traffic.turns import Hold, Step, Turn
-
-if TYPE_CHECKING:
-    import asyncio
-
-    from broker.net.connection import Connection
-    from runtime.clock import Clock
-    from traffic.point import TrafficPoint
-
 
 _HELD_MS: Final = 5_000
 
@@ -27,7 +23,7 @@ _HELD_MS: Final = 5_000
 class RequestTime:
     """The instances of this broker's loop."""
 
-    def __init__(self, loop: "asyncio.AbstractEventLoop", traffic: "TrafficPoint", clock: "Clock") -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, traffic: TrafficPoint, clock: Clock) -> None:
         self._pacing = Pacing(loop, traffic, clock=clock)
         self._traffic = traffic
         self._now_ms = clock.monotonic_ms
@@ -57,15 +53,15 @@ class RequestTime:
             pacing.end(turn)
             self.is_stepping = False
 
-    def step_of_stranger(self, connection: "Connection", work: Step) -> None:
+    def step_of_stranger(self, channel: Channel, work: Step) -> None:
         """Read a connection that has not logged in: if it does, its instance pays for that."""
         self.is_stepping = True
         self._pacing.begin()
         try:
             work()
         finally:
-            if connection.turn is not None:
-                self._pacing.end(connection.turn)
+            if channel.turn is not None:
+                self._pacing.end(channel.turn)
             self.is_stepping = False
 
     def wait(self, turn: Turn, work: Step, *, begins: bool) -> None:

@@ -5,10 +5,11 @@ import contextlib
 import errno
 import socket
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from broker.config import BrokerConfig
 from broker.net.connection import FRAME_BYTES_MIN, Connection
 from broker.net.memory import ReceiveMemory
 from broker.net.rate_limited import RateLimitedLog
@@ -16,10 +17,13 @@ from broker.net.request_time import RequestTime
 from broker.requests.apis import APIS, CHARGED, Api, Handler
 from broker.requests.call import Call, Channel
 from broker.requests.causes import CloseCause
+from broker.requests.metrics import BrokerMetrics
 from broker.requests.payer import Charged, Payer
 from broker.requests.sasl import check_plain
 from runtime.durations import observe
 from runtime.logs import get_logger
+from runtime.machine import Machine
+from traffic.point import TrafficPoint
 from wire.api_table import ApiKey
 from wire.codec import (
     MalformedFrame,
@@ -32,7 +36,6 @@ from wire.codec import (
 )
 
 if TYPE_CHECKING:
-    from broker.app import Broker
     from broker.requests.tracing import BrokerTraces
 
 _log = get_logger(__name__)
@@ -65,10 +68,27 @@ class Route(NamedTuple):
 class Server:
     """Accepts connections and dispatches their requests. Everything runs on the one event loop."""
 
-    def __init__(self, broker: "Broker") -> None:
-        self.broker = broker
-        self.config = broker.config
-        self.metrics = broker.metrics
+    def __init__(
+        self,
+        config: BrokerConfig,
+        metrics: BrokerMetrics,
+        traffic: TrafficPoint,
+        machine: Machine,
+        *,
+        deps: object,
+        unserved: Container[str],
+        next_request_came: Callable[[int], None],
+        on_closed: Callable[[int], None],
+    ) -> None:
+        """`deps` is handed to every handler. `unserved`: instances that are deleted or absent. The callbacks
+        get a connection's id."""
+        self.config = config
+        self.metrics = metrics
+        self._traffic = traffic
+        self._deps = deps
+        self._unserved_ids = unserved
+        self.next_request_came = next_request_came
+        self._on_closed = on_closed
         self.loop = asyncio.get_running_loop()
         self.memory = ReceiveMemory(self.config.request_memory_bytes, self.config.instance_memory_bytes)
         self.shared = bytearray(self.config.receive_buffer_bytes)
@@ -81,12 +101,12 @@ class Server:
         """A frame from `FRAME_BYTES_MIN` up to here is read whoever sends it."""
         self._paid_by: Counter[str] = Counter()
         """Connections by the instance that pays for them."""
-        self.call_soon = self.loop.call_soon
-        clock = broker.machine.clock
-        self.time = RequestTime(self.loop, broker.traffic, clock)
+        self.call_soon: Callable[[Callable[[], None]], object] = self.loop.call_soon
+        clock = machine.clock
+        self.time = RequestTime(self.loop, traffic, clock)
         self.now_ms = clock.monotonic_ms
         self._cpu_ns = clock.cpu_ns
-        self.network = broker.machine.network
+        self.network = machine.network
         self.traces: BrokerTraces | None = None
         """None: requests are not traced."""
         self._next_connection_id = 1
@@ -158,7 +178,7 @@ class Server:
             default=None,
         )
         if stalled is not None and stalled.stalled_bytes:
-            self.broker.traffic.refuse(share, str(CloseCause.FRAME_GIVEN_UP))
+            self._traffic.refuse(share, str(CloseCause.FRAME_GIVEN_UP))
             stalled.close(CloseCause.FRAME_GIVEN_UP)
 
     def _pause_accepting(self, error: OSError) -> None:
@@ -221,7 +241,7 @@ class Server:
             if payer is not None and (route.is_internal or payer.reservation is not None):
                 self._charge(payer, call, len(frame) + 4, is_internal=route.is_internal)
             self.metrics.requests[api_key] += 1
-            route.handler(self.broker, call)
+            route.handler(call, self._deps)
             self._handled(call)
         except MalformedFrame as error:
             self._charge_malformed(connection, api_key, len(frame) + 4)
@@ -266,17 +286,17 @@ class Server:
         Gateways hold an instance to its connections, too: here are also those whose clients have given up
         while their requests wait their turn.
         """
-        if instance_id in self.broker.held:
-            self.broker.traffic.refuse(instance_id, str(CloseCause.INSTANCE_NOT_SERVED))
+        if instance_id in self._unserved_ids:
+            self._traffic.refuse(instance_id, str(CloseCause.INSTANCE_NOT_SERVED))
             connection.close(CloseCause.INSTANCE_NOT_SERVED)
             return
-        connections_max = self.broker.traffic.connections_max(instance_id)
+        connections_max = self._traffic.connections_max(instance_id)
         if connections_max is not None and self._paid_by[instance_id] >= connections_max:
-            self.broker.traffic.refuse(instance_id, str(CloseCause.TOO_MANY_CONNECTIONS))
+            self._traffic.refuse(instance_id, str(CloseCause.TOO_MANY_CONNECTIONS))
             connection.close(CloseCause.TOO_MANY_CONNECTIONS)
             return
         self._paid_by[instance_id] += 1
-        connection.payer = Payer(self.broker.traffic, instance_id)
+        connection.payer = Payer(self._traffic, instance_id)
         connection.turn = turn = self.time.turn(instance_id)
         turn.spent(connection.accept_ns)
 
@@ -310,7 +330,7 @@ class Server:
             header = RequestHeader(api_key, api_version, correlation_id, None, 0, False)
             call = connection.call = Call(header, None, connection, self.now_ms())
             call.began_ns = monotonic_ns()
-            api.load()(self.broker, call)
+            api.load()(call, self._deps)
             self._handled(call)
         elif not (connection.is_authenticated or api.before_auth):
             self._refuse(connection, CloseCause.NOT_AUTHENTICATED, api.key.name)
@@ -389,7 +409,7 @@ class Server:
             self._warnings.warning(
                 f"connection closed: {cause}", self.now_ms(), cause=cause, host=connection.client_host
             )
-        self.broker.connection_closed(connection.connection_id)
+        self._on_closed(connection.connection_id)
 
     async def sweep(self) -> None:
         """Run the connections' timers for ever."""
@@ -403,7 +423,7 @@ class Server:
                     connection.close(cause)
             self.make_room()
             self.check_mutes()
-            if self.broker.reporting is None:
+            if not self.config.reports:
                 self.bill()  # reports do it: else nobody would hear that an instance is alone
             before_ms = now_ms
 

@@ -4,31 +4,31 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from kio.schema.errors import ErrorCode
 
+from broker.config import BrokerConfig
 from broker.frames.fetch_reply import FetchReply, PartitionRead
 from broker.frames.fetch_wire import FetchPartition, FetchScan
 from broker.log.errors import LogError
 from broker.log.partition_log import PartitionLog
 from broker.log.results import LogSlice
 from broker.log.txn_index import AbortedTransaction
+from broker.net.later import Later
 from broker.records.fetch_sessions import FetchContext
 from broker.records.purgatory import Purgatory, Waiting
 from broker.replication.partition import Partition
 from broker.replication.replicas import Replicas
 from broker.replication.sessions import ReplicaSessions
-from broker.requests.call import Call, Mute
+from broker.requests.call import Call
 from broker.requests.causes import CloseCause
+from broker.requests.metrics import BrokerMetrics
 from broker.requests.payer import Charged, Payer
-from broker.requests.throttling import Reservation, charge
+from broker.requests.throttling import Mute, Reservation, charge
 from contracts.names import SCOPE_LENGTH, owner_of
 from contracts.quota import Direction
-from wire.api_table import ApiKey
-
-if TYPE_CHECKING:
-    from broker.app import Broker
+from traffic.point import TrafficPoint
 
 _READ_COMMITTED: Final = 1
 DEBUGGING_REPLICA_ID: Final = -2
@@ -144,12 +144,26 @@ class Fetches:
         return self._purgatory.remove(waiting)
 
 
+class FetchDeps(Protocol):
+    """What a Fetch uses of the broker."""
+
+    config: BrokerConfig
+    fetches: Fetches
+    later: Later
+    metrics: BrokerMetrics
+    now_ms: Callable[[], int]
+    replicas: Replicas
+    traffic: TrafficPoint
+
+    def storage_failed(self, what: str, error: Exception) -> None: ...
+
+
 class Fetch:
     """One Fetch request in progress."""
 
     __slots__ = (
-        "_broker",
         "_deadline_ms",
+        "_deps",
         "_is_debugging",
         "_read_committed",
         "_reservation",
@@ -158,8 +172,8 @@ class Fetch:
         "scan",
     )
 
-    def __init__(self, broker: "Broker", call: Call, scan: FetchScan, context: FetchContext) -> None:
-        self._broker = broker
+    def __init__(self, call: Call, deps: FetchDeps, scan: FetchScan, context: FetchContext) -> None:
+        self._deps = deps
         self.call = call
         self.scan = scan
         self.context = context
@@ -169,24 +183,16 @@ class Fetch:
         self._reservation: Reservation | None = None
 
     def go_on(self, final: bool = False) -> None:
-        """`attempt` outside of the dispatch that guards handlers, when it is the instance's turn."""
-        self._broker.server.time.go_on(self.call.channel.turn, partial(self._go_on, final))
-
-    def _go_on(self, final: bool) -> None:
-        try:
-            self.attempt(final)
-        except Exception:  # noqa: BLE001 - as in dispatch: a bug costs one connection, not the process
-            self._broker.server.handler_failed(self.call.channel, ApiKey.FETCH)
+        """`attempt` when it is the instance's turn."""
+        self._deps.later.in_turn(self.call, partial(self.attempt, final))
 
     def attempt(self, final: bool = False) -> None:
         """Answer if there is enough, or if it is time; else wait (on)."""
-        if self.call.is_gone:
-            return
         started_ns = perf_counter_ns()
-        self._conclude(self._read_all(self._broker.now_ms()), started_ns, final=final)
+        self._conclude(self._read_all(self._deps.now_ms()), started_ns, final=final)
 
     def _conclude(self, reads: list[PartitionRead], started_ns: int, *, final: bool) -> None:
-        now_ms = self._broker.now_ms()
+        now_ms = self._deps.now_ms()
         found = sum(read.records_bytes for read in reads)
         missing = max(self.scan.min_bytes, 0) - found
         if (
@@ -197,18 +203,18 @@ class Fetch:
             or any(read.error_code != _NONE for read in reads)
         ):
             self._try_answer(reads, now_ms)
-            self._broker.metrics.fetch.observe(perf_counter_ns() - started_ns)
+            self._deps.metrics.fetch.observe(perf_counter_ns() - started_ns)
             return
-        timer = self._broker.call_later(self._deadline_ms - now_ms, self._expire)
+        timer = self._deps.later.after_ms(self._deadline_ms - now_ms, self._expire)
         # A marker is small, but it may let a whole transaction through.
         waiting = DelayedFetch(self, min(missing, 1) if self._read_committed else missing, timer)
-        self._broker.fetches.delay(waiting)
+        self._deps.fetches.delay(waiting)
 
     def _expire(self) -> None:
-        self._broker.fetches.expired(self)
+        self._deps.fetches.expired(self)
 
     def _read_all(self, now_ms: int) -> list[PartitionRead]:
-        left = min(self.scan.max_bytes, self._broker.config.fetch_bytes_max)
+        left = min(self.scan.max_bytes, self._deps.config.fetch_bytes_max)
         allowances: dict[str, int] = {}
         reads = []
         is_first = True
@@ -232,7 +238,7 @@ class Fetch:
         max_bytes = min(wanted.max_bytes, left)
         if instance_id is not None:
             if instance_id not in allowances:
-                allowances[instance_id] = self._broker.traffic.fetch_allowance(instance_id, now_ms)
+                allowances[instance_id] = self._deps.traffic.fetch_allowance(instance_id, now_ms)
             max_bytes = min(max_bytes, allowances[instance_id])
         high_watermark, last_stable_offset = log.offsets.high_watermark, log.last_stable_offset
         up_to = last_stable_offset if self._read_committed else high_watermark
@@ -248,7 +254,7 @@ class Fetch:
 
     def _partition(self, wanted: FetchPartition) -> Partition:
         """Raises: LogError."""
-        replicas = self._broker.replicas
+        replicas = self._deps.replicas
         if self._is_debugging:
             return replicas.replica(wanted.topic, wanted.partition)
         return replicas.leader(wanted.topic, wanted.partition, wanted.current_leader_epoch)
@@ -265,7 +271,7 @@ class Fetch:
         try:
             self._answer(reads, now_ms)
         except OSError as error:
-            self._broker.storage_failed("a fetch cannot be read", error)
+            self._deps.storage_failed("a fetch cannot be read", error)
             self.call.close(CloseCause.STORAGE_ERROR)
 
     def _answer(self, reads: list[PartitionRead], now_ms: int) -> None:
@@ -279,18 +285,18 @@ class Fetch:
         reply = FetchReply(
             self.call.api_version,
             self._chosen(reads),
-            sendfile_bytes_min=self._broker.config.sendfile_bytes_min,
+            sendfile_bytes_min=self._deps.config.sendfile_bytes_min,
         )
         frame_bytes = reply.body_bytes + 8
         if payer is not None:
             throttled = self._pay(payer, frame_bytes - reply.topics * SCOPE_LENGTH, now_ms)
         else:
             sizes = self._sizes(reads, frame_bytes)
-            throttled = charge(self._broker.traffic, Direction.CONSUME, sizes, now_ms)
+            throttled = charge(self._deps.traffic, Direction.CONSUME, sizes, now_ms)
         throttle_time_ms, mute = throttled
         throttle_time_ms = max(throttle_time_ms, self.call.channel.request_throttle_ms())
         if throttle_time_ms:
-            self._broker.metrics.throttled_ms["consume"] += throttle_time_ms
+            self._deps.metrics.throttled_ms["consume"] += throttle_time_ms
             self.call.channel.told_throttle(self.call.header.api_key, throttle_time_ms)
         self.call.reply_parts(
             reply.framed(self.call.header.correlation_id, throttle_time_ms, self.context.session_id),
@@ -310,12 +316,12 @@ class Fetch:
         remaining_ms = self._reservation.remaining_ms(now_ms)
         if remaining_ms <= 0:
             return True
-        timer = self._broker.call_later(min(remaining_ms, _RATES_CHANGE_MS), self._turn_comes)
-        self._broker.fetches.await_turn(self, timer)
+        timer = self._deps.later.after_ms(min(remaining_ms, _RATES_CHANGE_MS), self._turn_comes)
+        self._deps.fetches.await_turn(self, timer)
         return False
 
     def _turn_comes(self) -> None:
-        self._broker.fetches.turn_comes(self)
+        self._deps.fetches.turn_comes(self)
         self.go_on(final=True)
 
     def _pay(self, payer: Payer, size_bytes: int, now_ms: int) -> tuple[int, Mute | None]:
@@ -325,7 +331,7 @@ class Fetch:
     def withdraw(self) -> None:
         """The connection is gone: what was charged for the answer is given back."""
         if self._reservation is not None:
-            self._reservation.release(self._broker.now_ms())
+            self._reservation.release(self._deps.now_ms())
             self._reservation = None
 
     def _chosen(self, reads: list[PartitionRead]) -> list[PartitionRead]:

@@ -74,14 +74,12 @@ class LegacyFetch(Fetch):
         """Convert a little more."""
         if next(self._steps, _DONE) is not _DONE:
             self._gave_way = True
-            self._broker.loop.call_soon(self._broker.go_on_in_turn, self.call, self._step)
+            self._deps.later.after_others(self.call, self._step)
 
     def _attempt(self, final: bool) -> Generator[None, None, None]:
-        if self.call.is_gone:
-            return
         started_ns = perf_counter_ns()
-        now_ms = self._broker.now_ms()
-        left = min(self.scan.max_bytes, self._broker.config.fetch_bytes_max)
+        now_ms = self._deps.now_ms()
+        left = min(self.scan.max_bytes, self._deps.config.fetch_bytes_max)
         allowances: dict[str, int] = {}
         reads: list[PartitionRead] = []
         is_first = True
@@ -141,7 +139,7 @@ class LegacyFetch(Fetch):
         except BatchError as error:
             return PartitionRead(read.wanted, int(error.error_code.value), read.instance_id), at
         except OSError as error:
-            self._broker.storage_failed("a fetch cannot be read", error)
+            self._deps.storage_failed("a fetch cannot be read", error)
             code = int(ErrorCode.kafka_storage_error.value)
             return _for_old(PartitionRead(read.wanted, code, read.instance_id)), at
         if read.instance_id is not None:

@@ -4,21 +4,26 @@ Source: Kafka's Log.legacyFetchOffsetsBefore. Where it goes by the time a file w
 the latest record of the segment.
 """
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import Entity, Payload
 
 from broker.log.errors import LogError
+from broker.replication.replicas import Replicas
 from wire.api_table import ApiKey
 from wire.build import ResponseShape, response_shape
 
-if TYPE_CHECKING:
-    from broker.app import Broker
-
 _LATEST: Final = -1
 _EARLIEST: Final = -2
+
+
+class SegmentDeps(Protocol):
+    """What an answer by segments uses of the broker."""
+
+    replicas: Replicas
+    epoch_ms: Callable[[], int]
 
 
 def offsets_before(
@@ -45,7 +50,7 @@ def offsets_before(
     return sorted(set(known), reverse=True)[: max(count_max, 0)]
 
 
-def answer(broker: "Broker", request: Any) -> Payload:
+def segment_offsets(request: Any, deps: SegmentDeps) -> Payload:
     """The response to a ListOffsets 0."""
     shape = response_shape(ApiKey.LIST_OFFSETS, 0)
     return shape.make(
@@ -53,24 +58,24 @@ def answer(broker: "Broker", request: Any) -> Payload:
             shape.nested(
                 "ListOffsetsTopicResponse",
                 name=topic.name,
-                partitions=tuple(_partition(broker, shape, topic.name, asked) for asked in topic.partitions),
+                partitions=tuple(_partition(deps, shape, topic.name, asked) for asked in topic.partitions),
             )
             for topic in request.topics
         )
     )
 
 
-def _partition(broker: "Broker", shape: ResponseShape, topic: str, asked: Any) -> Entity:
+def _partition(deps: SegmentDeps, shape: ResponseShape, topic: str, asked: Any) -> Entity:
     error_code, found = ErrorCode.none, []
     try:
-        log = broker.replicas.leader(topic, asked.partition_index).log
+        log = deps.replicas.leader(topic, asked.partition_index).log
         found = offsets_before(
             log.reading.segment_starts(),
             asked.timestamp,
             asked.max_num_offsets,
             log_start_offset=log.log_start_offset,
             high_watermark=log.high_watermark,
-            now_ms=broker.epoch_ms(),
+            now_ms=deps.epoch_ms(),
         )
     except LogError as error:
         error_code = error.error_code

@@ -1,25 +1,22 @@
 """The APIs this broker serves: versions and handler of each. ApiVersions and dispatch are computed from it.
 
-A handler is a module `broker.handlers.<name>` with `handle(broker, call)`, imported when its API is first
-met.
+A handler is a module `broker.handlers.<name>` with `handle(call, deps)`, imported when its API is first met.
+Each names in a Protocol of its own what it uses of the broker.
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, cast
+from typing import Any, Final, NamedTuple, Protocol, cast
 
+from broker.requests.call import Call
 from broker.requests.payer import Charged
 from wire.api_table import ApiKey, VersionRange, version_range
 from wire.request_bounds import bound_of
-
-if TYPE_CHECKING:
-    from broker.app import Broker
-    from broker.requests.call import Call
 
 
 class Handler(Protocol):
     """Answers one call, now or from a later callback."""
 
-    def __call__(self, broker: "Broker", call: "Call") -> None:
+    def __call__(self, call: Call, deps: Any) -> None:
         """Handle the call."""
 
 

@@ -1,22 +1,19 @@
 """One request on its way through the broker. Every handler gets a `Call` and answers it, now or later."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from broker.requests.causes import CloseCause
+from broker.requests.payer import Payer
 from broker.requests.sasl import PeerBroker
+from broker.requests.throttling import Mute, Reservation
 from contracts.cluster import ClusterResponse
 from contracts.cluster import encode as encode_message
 from contracts.names import owner_of
 from contracts.tracing import TraceContext
+from traffic.turns import Turn
 from wire.build import throttled
 from wire.codec import RequestHeader, framed_response
-
-if TYPE_CHECKING:
-    from broker.requests.payer import Payer
-    from broker.requests.throttling import Reservation
-    from broker.requests.tracing import CallTrace
-    from traffic.turns import Turn
 
 
 class ReplyFile(Protocol):
@@ -37,15 +34,25 @@ class ReplyFile(Protocol):
 
 ReplyPart = bytes | bytearray | memoryview | ReplyFile
 
-Mute = Callable[[int], int]
-"""Milliseconds for which a channel must still stay unread, asked with the monotonic time; 0 ends it."""
-
 
 class Ready(NamedTuple):
     """A reply; `parts` None: the request has none (acks=0)."""
 
     parts: list[ReplyPart] | None
     mute: Mute | None
+
+
+class Trace(Protocol):
+    """The spans of a request that is traced (`broker.requests.tracing`)."""
+
+    def handled(self) -> None:
+        """The handler returned without an answer: followers, data or a group are waited for."""
+
+    def answered(self) -> None:
+        """The answer has left."""
+
+    def cut(self, cause: CloseCause) -> None:
+        """The connection ended before."""
 
 
 class Channel(Protocol):
@@ -61,9 +68,9 @@ class Channel(Protocol):
     """A gateway at the other end passes on what a client asks."""
     peer_broker: PeerBroker | None
     """The broker of this cluster that speaks, if one does: it may fetch as a replica and give orders."""
-    payer: "Payer | None"
+    payer: Payer | None
     """The instance that a gateway named, if one did."""
-    turn: "Turn | None"
+    turn: Turn | None
     """Its place in the order of the loop."""
     traced: TraceContext | None
     """Whose child the next request is, if a gateway has said so."""
@@ -86,7 +93,7 @@ class Channel(Protocol):
     def release(self, call: "Call") -> None:
         """Only the call's reply is outstanding: go on with the next request."""
 
-    def reply(self, call: "Call", reply: "Ready") -> None:
+    def reply(self, call: "Call", reply: Ready) -> None:
         """Send the reply in its turn; then leave the connection unread while its mute says so."""
 
     def close(self, cause: CloseCause) -> None:
@@ -128,7 +135,7 @@ class Call:
         """The frame is charged already: it is the first of its kind on its connection."""
         self.debt: Callable[[], tuple[int, Mute | None]] | None = None
         """Asked when the request is answered: throttle_time_ms, and what then keeps the channel unread."""
-        self.trace: CallTrace | None = None
+        self.trace: Trace | None = None
         """Its spans, where it is one of the sampled."""
 
     @property

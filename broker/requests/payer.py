@@ -6,15 +6,12 @@ frames are carried first and keep the channel unread afterwards.
 """
 
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from broker.requests.throttling import Debt, Reservation
+from broker.requests.throttling import Debt, Mute, Reservation
 from contracts.quota import Direction
-
-if TYPE_CHECKING:
-    from broker.requests.call import Mute
-    from traffic.flow import Flow
-    from traffic.point import TrafficPoint
+from traffic.flow import Flow
+from traffic.point import TrafficPoint
 
 _FREE: Final = (0, None)
 FREE_FETCH_REQUEST_BYTES: Final = 16 * 1024
@@ -40,7 +37,7 @@ class Payer:
 
     __slots__ = ("_traffic", "_unpaid", "instance_id", "paid_key", "reservation")
 
-    def __init__(self, traffic: "TrafficPoint", instance_id: str) -> None:
+    def __init__(self, traffic: TrafficPoint, instance_id: str) -> None:
         self._traffic = traffic
         self._unpaid: int = _ALL
         """Kinds of which no frame has come."""
@@ -60,7 +57,7 @@ class Payer:
         """Whether a Fetch was answered, or waits to be."""
         return not self._unpaid & _CONSUME
 
-    def flow(self, charged: Charged) -> "Flow":
+    def flow(self, charged: Charged) -> Flow:
         """The bucket of one kind."""
         if charged is Charged.INTERNAL:
             return self._traffic.internal(self.instance_id)
@@ -76,7 +73,7 @@ class Payer:
         ticket = flow.reserve(frame_bytes, now_ms)
         return None if ticket is None else Reservation(flow, frame_bytes, ticket)
 
-    def admit(self, charged: Charged, frame_bytes: int, now_ms: int) -> "Mute | None":
+    def admit(self, charged: Charged, frame_bytes: int, now_ms: int) -> Mute | None:
         """A request's head has come: what it must wait for before more of it is read, if anything."""
         if not self._unpaid & charged or charged is Charged.CONSUME or self.reservation is not None:
             return None  # a Fetch waits when its answer's size is known
@@ -92,7 +89,7 @@ class Payer:
 
     def charge_produce(
         self, size_bytes: int, reservation: Reservation | None, now_ms: int
-    ) -> "tuple[int, Mute | None]":
+    ) -> tuple[int, Mute | None]:
         """Charge a Produce request that was carried: throttle_time_ms, and what keeps the channel unread."""
         if reservation is not None:
             return _throttled(reservation.carry(size_bytes, now_ms), now_ms)
@@ -103,7 +100,7 @@ class Payer:
 
     def charge_fetch(
         self, size_bytes: int, reservation: Reservation | None, now_ms: int
-    ) -> "tuple[int, Mute | None]":
+    ) -> tuple[int, Mute | None]:
         """The same for a Fetch answer that leaves now."""
         if reservation is not None:
             return _throttled(reservation.carry(size_bytes, now_ms), now_ms)
@@ -127,7 +124,7 @@ class Payer:
             reservation.release(now_ms)
         self._traffic.charge_internal(self.instance_id, size_bytes, now_ms)
 
-    def internal_debt(self, now_ms: int) -> "tuple[int, Mute | None]":
+    def internal_debt(self, now_ms: int) -> tuple[int, Mute | None]:
         """What a coordinator's answer says, and what then keeps the channel unread."""
         flow = self.flow(Charged.INTERNAL)
         return _throttled(Debt(flow, flow.ticket), now_ms)
@@ -153,5 +150,5 @@ class Payer:
         self.refuse(reason)
 
 
-def _throttled(debt: Debt, now_ms: int) -> "tuple[int, Mute | None]":
+def _throttled(debt: Debt, now_ms: int) -> tuple[int, Mute | None]:
     return debt.throttle_time_ms(now_ms), debt.mute(now_ms)

@@ -1,14 +1,13 @@
 """From a charge to a muted channel (quota.md: Throttle)."""
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
 
 from contracts.quota import Direction
 from traffic.flow import REPORTED_THROTTLE_MS_MAX, Flow
 from traffic.point import TrafficPoint
 
-if TYPE_CHECKING:
-    from broker.requests.call import Mute
+Mute = Callable[[int], int]
+"""Milliseconds for which a channel must still stay unread, asked with the monotonic time; 0 ends it."""
 
 
 class Debt:
@@ -28,7 +27,7 @@ class Debt:
         """What an answer says of it."""
         return min(self.remaining_ms(now_ms), REPORTED_THROTTLE_MS_MAX)
 
-    def mute(self, now_ms: int) -> "Mute | None":
+    def mute(self, now_ms: int) -> Mute | None:
         """What keeps a channel unread until it is paid."""
         return self.remaining_ms if self.remaining_ms(now_ms) > 0 else None
 
@@ -58,7 +57,7 @@ class Reservation:
 
 def charge(
     traffic: TrafficPoint, direction: Direction, sizes: Iterable[tuple[str, int]], now_ms: int
-) -> tuple[int, "Mute | None"]:
+) -> tuple[int, Mute | None]:
     """Charge each instance its part of a frame of a connection that belongs to none.
 
     `sizes` are (instance id, bytes on the wire). Answers throttle_time_ms, and what keeps the channel unread.

@@ -14,12 +14,12 @@ from opentelemetry.trace import (
     set_span_in_context,
 )
 
+from broker.requests.call import Call
 from broker.requests.causes import CloseCause
 from contracts.tracing import TraceContext
 from wire.api_table import ApiKey
 
 if TYPE_CHECKING:
-    from broker.requests.call import Call
     from runtime.tracing import Tracing
 
 _SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
@@ -36,17 +36,14 @@ class CallTrace:
         self._waiting: Span | None = None
 
     def handled(self) -> None:
-        """The handler returned without an answer: followers, data or a group are waited for."""
         self._waiting = self._traces.child("purgatory", self._span)
 
     def answered(self) -> None:
-        """The answer has left."""
         if self._waiting is not None:
             self._waiting.end()
         self._span.end()
 
     def cut(self, cause: CloseCause) -> None:
-        """The connection ended before."""
         self._span.set_attribute("error.type", str(cause))
         self._span.set_status(Status(StatusCode.ERROR))
         self.answered()
@@ -59,7 +56,7 @@ class BrokerTraces:
         self._tracer = tracing.tracer
         self._node_id = node_id
 
-    def begin(self, context: TraceContext, call: "Call", queued_ns: int) -> CallTrace:
+    def begin(self, context: TraceContext, call: Call, queued_ns: int) -> CallTrace:
         """A request that waited for so long begins to be handled."""
         parent = SpanContext(
             int.from_bytes(context.trace_id),

@@ -9,8 +9,8 @@ from typing import Final
 import pytest
 
 from broker.monitoring.group_lag import GroupLag
-from broker.monitoring.metrics import BrokerMetrics
 from broker.requests.causes import CloseCause
+from broker.requests.metrics import BrokerMetrics
 from gateway.causes import DisconnectCause
 from tests.tidy.bounds_tables import (
     BEGIN,

@@ -19,6 +19,8 @@ import pytest
 from broker.app import Broker
 from broker.config import BrokerConfig
 from broker.net.server import Server
+from runtime.clock import Clock
+from runtime.machine import Machine
 from runtime.pacing import Pacing
 from tests.integration.broker.raw import RawClient, batch, create_topic, fetch_request, produce_body, request
 from traffic.turns import QUANTUM_ALONE_NS, Turn
@@ -53,9 +55,13 @@ class _Counter:
 class _Loop(threading.Thread):
     """A broker on a loop of its own, every call of which is counted."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, reading_ns: int = 1_000) -> None:
+        """`reading_ns`: what each reading of the clock takes on it; so little that no quantum is used up,
+        however busy the machine is."""
         super().__init__()
         self._directory = directory
+        readings = count(step=reading_ns)
+        self._machine = Machine(clock=Clock(monotonic_ns=lambda: next(readings)))
         self._serves, self._ending = threading.Event(), asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self.port = 0
@@ -68,7 +74,8 @@ class _Loop(threading.Thread):
         broker = Broker(
             BrokerConfig(
                 node_id=1, cluster_id="counted", data_dir=self._directory, listen_port=0, secret=_SECRET
-            )
+            ),
+            self._machine,
         )
         self.port = await broker.start()
         self._loop = asyncio.get_running_loop()
@@ -112,14 +119,7 @@ def _least(counter: _Counter, client: RawClient, frame: bytes) -> Counter[str]:
 @pytest.fixture(scope="module")
 def work(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Counter[str]]:
     """By kind of request: calls of a request and of the ApiVersions behind it, less one ApiVersions."""
-    clock = count(step=1_000)  # no quantum is used up, however busy the machine is
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setitem(Pacing.__init__.__kwdefaults__, "clock_ns", lambda: next(clock))
-        return _measured(tmp_path_factory.mktemp("counted"))
-
-
-def _measured(directory: Path) -> dict[str, Counter[str]]:
-    with _Loop(directory) as loop:
+    with _Loop(tmp_path_factory.mktemp("counted")) as loop:
         with _client(loop.port, "") as operator:
             create_topic(operator, _TOPIC)
         with _client(loop.port, "iaaaaaaaaaaa/192.0.2.1:5") as client:
@@ -169,8 +169,6 @@ def test_a_request_leaves_sockets_and_the_clock_of_the_thread_alone(work: dict[s
 
 def test_a_step_ends_when_its_instances_turn_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By a clock on which each reading takes a third of a quantum: no step handles all that were sent."""
-    readings = count(step=QUANTUM_ALONE_NS // 3)
-    monkeypatch.setitem(Pacing.__init__.__kwdefaults__, "clock_ns", lambda: next(readings))
     steps = [0]
     dispatch, end = Server.dispatch, Pacing.end
 
@@ -184,7 +182,11 @@ def test_a_step_ends_when_its_instances_turn_does(tmp_path: Path, monkeypatch: p
 
     monkeypatch.setattr(Server, "dispatch", counted_dispatch)
     monkeypatch.setattr(Pacing, "end", counted_end)
-    with _Loop(tmp_path) as loop, _client(loop.port, "iaaaaaaaaaaa/192.0.2.1:5") as client:
+    reading_ns = QUANTUM_ALONE_NS // 3
+    with (
+        _Loop(tmp_path, reading_ns=reading_ns) as loop,
+        _client(loop.port, "iaaaaaaaaaaa/192.0.2.1:5") as client,
+    ):
         steps[:] = [0]
         client.socket.sendall(framed_request(request(18, 0), 1, "counted") * 30)
         for _ in range(30):
@@ -193,11 +195,7 @@ def test_a_step_ends_when_its_instances_turn_does(tmp_path: Path, monkeypatch: p
     assert max(steps) <= 4, steps
 
 
-def test_answers_to_what_came_together_leave_together(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = count(step=1_000)
-    monkeypatch.setitem(Pacing.__init__.__kwdefaults__, "clock_ns", lambda: next(clock))
+def test_answers_to_what_came_together_leave_together(tmp_path: Path) -> None:
     with _Loop(tmp_path) as loop:
         with _client(loop.port, "") as operator:
             create_topic(operator, _TOPIC)

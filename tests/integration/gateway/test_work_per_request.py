@@ -20,6 +20,7 @@ import pytest
 from contracts.specs import BrokerAddress, ClusterSpec
 from gateway.app import Gateway
 from gateway.config import GatewayConfig
+from runtime.clock import Clock
 from runtime.pacing import Pacing
 from tests.scenarios.harness import CLUSTER_ID, A, instance_spec
 from wire.api_table import ApiKey
@@ -185,7 +186,7 @@ def work() -> dict[str, Counter[str]]:
     broker = _Broker()
     broker.start()
     with pytest.MonkeyPatch.context() as patched:
-        patched.setitem(Pacing.__init__.__kwdefaults__, "clock_ns", lambda: next(clock))
+        patched.setitem(Pacing.__init__.__kwdefaults__, "clock", Clock(monotonic_ns=lambda: next(clock)))
         with _Loop(broker.port) as loop:
             client = _Client(loop.port)
             found = {}

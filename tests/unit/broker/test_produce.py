@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from broker.handlers import produce
-from broker.monitoring.metrics import BrokerMetrics
+from broker.requests.metrics import BrokerMetrics
 from tests.integration.broker.raw import batch, produce_body
 from tests.unit.replication.world import CONFIG, TOPIC, Call, Node, World
 from traffic.point import TrafficPoint
@@ -50,13 +50,19 @@ class _Shell:
         self.flusher = SimpleNamespace(sync=lambda _logs, done: self.flushes.append(done))
         self.timers: list[Callable[[], None]] = []
         self.failed: list[object] = []
-        self.server = SimpleNamespace(handler_failed=lambda *what: self.failed.append(what))
+        self.later = SimpleNamespace(after_ms=self.call_later, guarded=self.guarded)
 
     def now_ms(self) -> int:
         return 0
 
     def epoch_ms(self) -> int:
         return int(time.time() * 1000)
+
+    def guarded(self, _call: object, go_on: Callable[[], object]) -> None:
+        try:
+            go_on()
+        except Exception as error:  # noqa: BLE001 - as the shell does
+            self.failed.append(error)
 
     def call_later(self, _delay_ms: int, callback: Callable[[], None]) -> Any:
         self.timers.append(callback)
@@ -73,7 +79,7 @@ def _produced(tmp_path: Path) -> tuple[World, _Shell, _Call]:
     body = produce_body(TOPIC, 0, batch(b"one"))
     head = (0).to_bytes(2, "big") + _VERSION.to_bytes(2, "big") + (1).to_bytes(4, "big") + b"\xff\xff"
     call = _Call(node, (len(head) + len(body)).to_bytes(4, "big") + head + body)
-    produce.handle(shell, call)  # type: ignore[arg-type]
+    produce.handle(call, shell)  # type: ignore[arg-type]
     assert len(shell.flushes) == len(shell.timers) == 1
     return world, shell, call
 

@@ -111,10 +111,13 @@ class _Process:
         )
         self.replica_manager.followers = _Followers()
         self.loop = _Loop()
-        self.member = SimpleNamespace(
-            last_epoch=broker_epoch, state_changes=SimpleNamespace(received=lambda *_: None)
+        self.commands = CommandReceiver(
+            self.loop,  # type: ignore[arg-type]
+            SimpleNamespace(last_epoch=broker_epoch),  # type: ignore[arg-type]
+            self.metadata,
+            self.replica_manager,
+            SimpleNamespace(received=lambda *_: None),  # type: ignore[arg-type]
         )
-        self.commands = CommandReceiver(self)  # type: ignore[arg-type]
 
 
 class _Followers:

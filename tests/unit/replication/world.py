@@ -78,7 +78,7 @@ def _raise_again(_channel: object, _api_key: int) -> NoReturn:
 
 
 class Node:
-    """One broker. Plays the part of `Broker` for the handlers."""
+    """One broker. Has what the handlers name."""
 
     def __init__(self, world: "World", node_id: int) -> None:
         self.world = world
@@ -391,7 +391,7 @@ class World:
             call.request = decode(
                 request_class(23, call.api_version), bytes(call.request), call.header.body_at
             )
-            offset_for_leader_epoch.handle(leader, call)  # type: ignore[arg-type]
+            offset_for_leader_epoch.handle(call, leader)  # type: ignore[arg-type]
         return True
 
     def take_answer(self, node_id: int, leader_id: int) -> bool:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from broker.net.outbox import Outbox, PeerGone
+from broker.net.reply_queue import PeerGone, ReplyQueue
 from runtime.network import KERNEL_NETWORK
 
 
@@ -29,15 +29,15 @@ def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
     theirs.close()
 
 
-def _drain(outbox: Outbox, theirs: socket.socket, step: int) -> bytes:
+def _drain(replies: ReplyQueue, theirs: socket.socket, step: int) -> bytes:
     out = bytearray()
     while True:
         try:
             out += theirs.recv(step)
         except BlockingIOError:
-            if not outbox:
+            if not replies:
                 return bytes(out)
-            outbox.flush()
+            replies.flush()
 
 
 @pytest.mark.parametrize("step", [100, 5_000, 1 << 20])
@@ -47,7 +47,7 @@ def test_bytes_and_files_leave_in_order(pair: tuple[socket.socket, socket.socket
     with tempfile.TemporaryFile() as file:
         file.write(content)
         file.flush()
-        outbox = Outbox(ours, KERNEL_NETWORK)
+        replies = ReplyQueue(ours, KERNEL_NETWORK)
         parts = [
             b"head" * 3_000,
             _Slice(file.fileno(), 10, 200_000),
@@ -57,7 +57,7 @@ def test_bytes_and_files_leave_in_order(pair: tuple[socket.socket, socket.socket
             _Slice(file.fileno(), 0, 1),
             b"tail" * 10_000,
         ]
-        assert not outbox.send(list(parts))
+        assert not replies.send(list(parts))
         expected = (
             b"head" * 3_000
             + content[10:200_010]
@@ -67,15 +67,15 @@ def test_bytes_and_files_leave_in_order(pair: tuple[socket.socket, socket.socket
             + content[:1]
             + b"tail" * 10_000
         )
-        assert _drain(outbox, theirs, step) == expected
-        assert outbox.sent_bytes == len(expected)
+        assert _drain(replies, theirs, step) == expected
+        assert replies.sent_bytes == len(expected)
 
 
 def test_one_small_reply_leaves_at_once(pair: tuple[socket.socket, socket.socket]) -> None:
     ours, theirs = pair
-    outbox = Outbox(ours, KERNEL_NETWORK)
-    assert outbox.send([b"reply"])
-    assert not outbox
+    replies = ReplyQueue(ours, KERNEL_NETWORK)
+    assert replies.send([b"reply"])
+    assert not replies
     assert theirs.recv(10) == b"reply"
 
 
@@ -83,10 +83,10 @@ def test_a_peer_that_is_gone(pair: tuple[socket.socket, socket.socket]) -> None:
     ours, theirs = pair
     theirs.close()
     with pytest.raises(PeerGone):
-        Outbox(ours, KERNEL_NETWORK).send([b"reply"])
+        ReplyQueue(ours, KERNEL_NETWORK).send([b"reply"])
 
 
 def test_a_file_shorter_than_its_slice_is_an_error(pair: tuple[socket.socket, socket.socket]) -> None:
     ours, _ = pair
     with tempfile.TemporaryFile() as file, pytest.raises(PeerGone, match="shorter"):
-        Outbox(ours, KERNEL_NETWORK).send([b"head", _Slice(file.fileno(), 0, 10)])
+        ReplyQueue(ours, KERNEL_NETWORK).send([b"head", _Slice(file.fileno(), 0, 10)])

@@ -18,7 +18,7 @@ class PeerGone(Exception):  # noqa: N818 - a fact about the peer
     """The socket takes no more bytes, ever."""
 
 
-class Outbox:
+class ReplyQueue:
     """Queued parts of replies and how far the first of them has been sent."""
 
     __slots__ = (
