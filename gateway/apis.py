@@ -108,4 +108,4 @@ LEGACY: Final[dict[tuple[int, int], Row]] = {
     if row.legacy_lowest is not None
     for version in range(row.legacy_lowest, row.versions.lowest)
 }
-"""The same of what instances with `legacy_clients` get besides."""
+"""APIs that instances with `legacy_clients` get besides."""

@@ -11,11 +11,11 @@ from typing import Final
 from wire.throttle_time import behind_field
 
 KEPT_BYTES_MAX: Final = 128 * 1024
-"""Of answers that an instance's worker keeps, both forms of each: of all topics of some thousands."""
+"""Size of answers that an instance's worker keeps, both forms of each: of all topics of some thousands."""
 
 
 class KeptAnswers:
-    """Of one instance. The one that was used longest ago goes first."""
+    """Kept answers of one instance. The one that was used longest ago goes first."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[tuple[int, int, bytes], bytes] = OrderedDict()

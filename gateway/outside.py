@@ -34,7 +34,7 @@ def _reached() -> Iterator[None]:
 
 
 class Outside:
-    """Of one connection, while one of its requests waits.
+    """The world outside of one connection, while one of its requests waits.
 
     Without `ask_upstream` the backend is one that nobody logs in at, and has no quota of ours.
     """

@@ -61,7 +61,7 @@ class ServedInstance:
         """Turned away by the whitelist since the last report."""
         self.requests: Counter[int] = Counter()
         self.waiting_bytes = 0
-        """Of requests that were read and wait, over all its connections."""
+        """Bytes of requests that were read and wait, over all its connections."""
         self.bytes_in = 0
         """From clients."""
         self.bytes_out = 0
@@ -74,7 +74,7 @@ class ServedInstance:
         self.faults_changed = asyncio.Event()
         """Set when a fault has begun or ended; then another event stands here."""
         self.held_back_bytes = 0
-        """Of requests that injected faults keep waiting, as far as they were read."""
+        """Bytes of requests that injected faults keep waiting, as far as they were read."""
         self.fault_hits: Counter[str] = Counter()
         """Requests, or connections, that a fault has hit, by its kind."""
         self._collected_bytes = 0

@@ -19,7 +19,7 @@ class TracedConnection(NamedTuple):
 
 
 class TracesOfConnection(Traces, Protocol):
-    """Those of one connection that are under way."""
+    """Traces of one connection that are under way."""
 
     def cut(self, cause: DisconnectCause) -> None:
         """The connection has ended, and with it all that were under way."""
@@ -29,4 +29,4 @@ class TracesOfWorker(Protocol):
     """Decides which requests of a worker are traced."""
 
     def of(self, connection: TracedConnection) -> TracesOfConnection:
-        """Those of a connection that begins."""
+        """Traces of a connection that begins."""

@@ -70,7 +70,7 @@ class RequestTrace:
 
 
 class ConnectionTraces:
-    """Those of one connection that are under way."""
+    """Traces of one connection that are under way."""
 
     __slots__ = ("_traces", "_under_way", "connection")
 
@@ -112,7 +112,7 @@ class GatewayTraces:
         self._sampling = RequestSampling(settings.ratio, settings.per_second)
 
     def of(self, connection: TracedConnection) -> ConnectionTraces:
-        """Those of a connection that begins."""
+        """Traces of a connection that begins."""
         return ConnectionTraces(self, connection)
 
     def sampled(self, connection: TracedConnection, frame: memoryview) -> Span | None:

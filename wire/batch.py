@@ -287,7 +287,7 @@ def seal_batch(header: BatchHeader, payload: bytes) -> tuple[BatchHeader, bytear
 
 
 def seal_in_place(header: BatchHeader, buffer: bytearray) -> BatchHeader:
-    """The same, of records that already stand behind the room for their header."""
+    """Seal a batch whose records already stand behind the room for their header."""
     header = header._replace(batch_length=len(buffer) - LOG_OVERHEAD)
     _HEADER.pack_into(buffer, 0, *header)
     return header._replace(crc=_seal(buffer, 0, len(buffer)))

@@ -50,7 +50,7 @@ def names_of(message_class: type[Entity]) -> frozenset[str]:
 
 
 def known_to(message_class: type[Entity], known: Mapping[str, object]) -> dict[str, object]:
-    """Of fields that answers of several APIs may have, those that this one has."""
+    """Fields that answers of several APIs may have, as far as this one has them."""
     names = names_of(message_class)
     return {name: value for name, value in known.items() if name in names}
 
@@ -92,9 +92,9 @@ class _Plan(NamedTuple):
 
     kept: tuple[str, ...]
     lists: tuple[Field, ...]
-    """Of the kept ones those that may hold nested messages or other iterables than tuples."""
+    """Kept fields that may hold nested messages or other iterables than tuples."""
     zeros: dict[str, object]
-    """Of what was not given and has no default."""
+    """Values of what was not given and has no default."""
 
 
 def build(message_class: type[Message], known: Mapping[str, object], *, whole: bool = False) -> Message:

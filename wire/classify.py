@@ -35,7 +35,7 @@ class FieldClass(Enum):
     ERROR_TEXT = "error text"
     CLUSTER_ID = "cluster id"
     RACK = "rack"
-    """Of a broker: hidden."""
+    """A broker's rack: hidden."""
     LOG_DIR = "log dir"
     DISK_BYTES = "disk bytes"
     """Sizes of the broker's disks: replaced by the instance's capacity and what is left of it."""

@@ -68,7 +68,7 @@ def parse_request_header(frame: Any, flexible: bool) -> RequestHeader:
 def request_header(
     api_key: int, api_version: int, correlation_id: int, frame: Any, flexible: bool
 ) -> RequestHeader:
-    """The same where the prefix was read before."""
+    """The header of a request whose prefix was read before."""
     if len(frame) < 10:
         raise MalformedFrame("a request header without client id")
     (size,) = _I16.unpack_from(frame, 8)

@@ -30,7 +30,7 @@ class FetchRequestEdit(NamedTuple):
     buffers: list[Buffer]
     correlation_id: int
     session_id: int
-    """As it goes up, that is after a replacement."""
+    """The session id that goes up, that is after a replacement."""
     session_epoch: int
     max_wait_ms: int
     topics: list[bytes]

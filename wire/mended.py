@@ -55,4 +55,4 @@ class DescribeTransactionsResponse:
 MENDED_RESPONSES: Final[dict[tuple[int, int], type[Payload]]] = {
     (DESCRIBE_TRANSACTIONS, 0): DescribeTransactionsResponse,
 }
-"""By API key and version."""
+"""Response classes by API key and version."""

@@ -13,7 +13,7 @@ from wire.record_walk import BODY_BYTES_MIN, check_record, malformed
 from wire.varint import read_varint
 
 _HEAD: Final = struct.Struct("6B")
-"""As many bytes as there are in front of a record's value, or of its key, whose lengths are of two bytes."""
+"""Bytes in front of a record's value, or of its key, whose lengths are of two bytes."""
 _LONG: Final = 0x80
 """A byte of a varint from here on has others behind it."""
 WALKED_HERE_MAX: Final = 50_000
@@ -24,7 +24,7 @@ _FAR: Final = 1 << 62
 
 
 def _steps(byte: int) -> tuple[int, ...]:
-    """By the second byte of a record: how far the next one is, if the first byte of its length is this."""
+    """How far the next record is, by a record's second byte, if the first byte of its length is this."""
     if byte & 1 or byte < 2 * BODY_BYTES_MIN:
         return (_FAR,) * 256
     if byte < _LONG:
@@ -36,7 +36,7 @@ _STEPS: Final = tuple(_steps(byte) for byte in range(256))
 _BLOCK: Final = 256
 """Records between two looks whether neighbours are alike."""
 _FEW: Final = 40
-"""Of so few records it is not asked whether they are alike."""
+"""Records that are too few to ask whether they are alike."""
 _RUN_FIRST: Final = 64
 """So many records that are alike otherwise have offset deltas of one byte."""
 _RUN_GROWTH: Final = 16
@@ -148,7 +148,7 @@ def _pass(data: Buffer, behind: Buffer, at: int, end: int, count: int) -> int:
 
 
 def _pass_slowly(data: Buffer, at: int, end: int, count: int) -> int:
-    """The same with lengths of any number of bytes."""
+    """Passes records with lengths of any number of bytes."""
     for _ in range(count):
         size, at = read_varint(data, at)
         if size < BODY_BYTES_MIN:

@@ -132,7 +132,7 @@ def _keys(
 
 
 def largest_timestamp_delta(data: bytes, spans: list[tuple[int, int]]) -> int:
-    """Of the records in these runs, of which there is one at least."""
+    """The largest delta of the records in these runs, of which there is one at least."""
     largest: int | None = None
     for at, end in spans:
         while at < end:

@@ -27,9 +27,9 @@ COMPRESSED_COUNT_FREE: Final = 10_000
 COMPRESSED_COUNT_PER_BYTE: Final = 16
 """Offset deltas count up, so no codec makes less than about a bit of a record."""
 COUNT_MAX: Final = 1_000_000
-"""Of a compressed batch: what librdkafka's batch.num.messages can be set to."""
+"""Records of a compressed batch: what librdkafka's batch.num.messages can be set to."""
 KEYLESS_TOLD_MAX: Final = 100
-"""Of the records without a key, so many are named in the answer."""
+"""Records without a key that are named in the answer."""
 _VARINT_LONG: Final = 0x80
 _VARINT_BYTES_MAX: Final = 10
 _LENGTH_OF_TWO_BYTES_MAX: Final = (1 << 13) - 1

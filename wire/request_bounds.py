@@ -22,9 +22,9 @@ class RequestBound(NamedTuple):
     """The largest request of one API."""
 
     entries_max: int
-    """Of all lists together. Short lists of numbers are free: the entry around them counts."""
+    """Entries of all lists together. Short lists of numbers are free: the entry around them counts."""
     frame_bytes_max: int | None = MIB
-    """As the client sends it. None: `request_bytes_max` of the instance or broker alone."""
+    """Size as the client sends it. None: `request_bytes_max` of the instance or broker alone."""
     is_added_to: bool = False
     """A gateway puts in an entry of its own for each: a broker takes twice as many."""
     why: str = ""
@@ -32,12 +32,12 @@ class RequestBound(NamedTuple):
 
     @property
     def physical_entries_max(self) -> int:
-        """The same for a broker behind a gateway."""
+        """Entries at a broker behind a gateway."""
         return 2 * self.entries_max if self.is_added_to else self.entries_max
 
     @property
     def physical_frame_bytes_max(self) -> int | None:
-        """The same for a broker: a gateway has put a scope in front of every name and perhaps configs in."""
+        """Size at a broker: a gateway has put a scope in front of every name and perhaps configs in."""
         if self.frame_bytes_max is None:
             return None
         each_bytes = _ADDED_CONFIG_BYTES if self.is_added_to else SCOPE_BYTES

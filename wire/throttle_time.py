@@ -16,7 +16,7 @@ from wire.schema import SIZES, Field, fields_of
 _FIELD: Final = "throttle_time"
 _I32: Final = struct.Struct(">i")
 HEAD_BYTES_MAX: Final = PREFIX_BYTES + 8
-"""Of a Fetch response, up to the end of the field: so much of it is needed to raise the field."""
+"""Bytes of a Fetch response up to the end of the field: so much of it is needed to raise it."""
 
 
 @lru_cache(maxsize=512)

@@ -80,9 +80,9 @@ class ConfigLayers(NamedTuple):
     """What lies below a topic's own configs, by broker names."""
 
     dynamic: Mapping[str, str]
-    """Of this broker."""
+    """What was set for this broker."""
     dynamic_default: Mapping[str, str]
-    """Of all brokers."""
+    """What was set for all brokers."""
     static: Mapping[str, str]
     """From the command line."""
 

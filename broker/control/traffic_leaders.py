@@ -29,7 +29,7 @@ class TrafficLeaders:
                 self._traffic.set_led(instance_id, *self._replicas.led_by(instance_id))
 
     def measure_all(self) -> None:
-        """The same for every instance."""
+        """Measure every instance."""
         self._traffic.set_all_led(self._replicas.led_by_instance())
 
     def _leadership_changed(self, partition: Partition, is_leader: bool) -> None:

@@ -75,7 +75,7 @@ def _spread(order: Sequence[int], first: int, shift: int, factor: int) -> tuple[
 def _spread_over_racks(
     order: Sequence[int], racks: Mapping[int, str], first: int, shift: int, factor: int
 ) -> tuple[int, ...]:
-    """As `_spread`, passing over brokers in racks already used while there are unused ones."""
+    """Spread, but pass over brokers in racks already used while there are unused ones."""
     rack_count = len(set(racks.values()))
     replicas = [order[first]]
     used_racks = {racks[order[first]]}

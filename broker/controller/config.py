@@ -25,9 +25,9 @@ class ControllerConfig:
     """Replicas a broker may hold; topics that need more are refused with POLICY_VIOLATION."""
     internal_topics: tuple[InternalTopic, ...] = ()
     internal_replication_factor: int = 3
-    """Of internal topics: they are created when as many brokers live (KIP-115)."""
+    """Replicas of internal topics: they are created when as many brokers live (KIP-115)."""
     unclean_leader_election_enable: bool = False
-    """Of topics that do not say: whether a replica out of sync may lead when no other is left."""
+    """Whether, in topics that do not say, a replica out of sync may lead when no other is left."""
     delete_topic_enable: bool = True
     """False: deletions are recorded in the tree, not carried out."""
     auto_leader_rebalance_enable: bool = True
@@ -37,4 +37,4 @@ class ControllerConfig:
     """How long brokers neither come nor go before leadership is given back. A leader that returns at once is
     too much for librdkafka: it may go on producing to the one in between for ever (its issue 4976)."""
     leader_imbalance_per_broker_percentage: int = 10
-    """Of the partitions that prefer a broker, the share led elsewhere that is tolerated."""
+    """Tolerated share of the partitions that prefer a broker and are led elsewhere."""

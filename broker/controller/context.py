@@ -49,7 +49,7 @@ class BrokerRecord:
     is_unclean: bool
     """It may have lost what it had not synced, and this has not been dealt with."""
     version: int
-    """Of its registration."""
+    """Version of its registration."""
 
 
 @dataclass(slots=True)
@@ -60,7 +60,7 @@ class PartitionRecord:
     state: PartitionState | None = None
     """None: it never had a leader (Kafka's NewPartition)."""
     version: int = -1
-    """Of the state node: the partition epoch."""
+    """Version of the state node: the partition epoch."""
 
 
 @dataclass(slots=True)
@@ -70,7 +70,7 @@ class TopicRecord:
     name: str
     topic_id: UUID
     version: int
-    """Of its node."""
+    """Version of its node."""
     configs: dict[str, str]
     partitions: dict[int, PartitionRecord]
 
@@ -89,7 +89,7 @@ class LeftoverRecord:
     """Logs that a broker has yet to delete: it was dead, or its directory had failed."""
 
     version: int
-    """Of the node."""
+    """Version of the node."""
     logs: set[Log]
 
 
@@ -107,7 +107,7 @@ class PendingCommands:
     """What brokers have to be told: collected while a handler works, sent in few requests."""
 
     leader_and_isr: dict[int, dict[PartitionName, bool]] = field(default_factory=dict)
-    """By broker; whether the replica is new."""
+    """Orders by broker; whether the replica is new."""
     full_leader_and_isr: set[int] = field(default_factory=set)
     stop_replica: dict[int, dict[PartitionName, StopReplicaPartitionState]] = field(default_factory=dict)
     metadata: dict[PartitionName, None] = field(default_factory=dict)
@@ -149,19 +149,19 @@ class ControllerContext:
         self.deletions: dict[str, DeletionRecord] = {}
         self.deletion_calls: list[DeletionCall] = []
         self.leftovers: dict[int, LeftoverRecord] = {}
-        """By broker."""
+        """What brokers have yet to delete, by broker."""
         self.recorded_deletions: set[str] = set()
         """Marked in the tree while delete.topic.enable is false."""
         self.broker_configs: dict[str, dict[str, str]] = {}
         self.failed_replicas: dict[int, set[PartitionName]] = {}
-        """By broker: replicas in a directory that failed."""
+        """Replicas in a directory that failed, by broker."""
         self.reassigning: set[PartitionName] = set()
         self.removals: dict[PartitionName, set[int]] = {}
         """Partitions being reassigned whose targets have taken over: brokers that are to delete their log."""
         self.next_balance_ms = 0
         self.pending = PendingCommands()
         self.stop_number = 1
-        """Of the next StopReplica requests."""
+        """Number of the next StopReplica requests."""
         self._stops_awaited: dict[tuple[int, Log], int] = {}
         """The number of the last StopReplica about a log: answers to earlier ones say nothing about it."""
         self.answers: list[Answer] = []
@@ -213,7 +213,7 @@ class ControllerContext:
         return self.config.unclean_leader_election_enable
 
     def live_brokers(self) -> tuple[LiveBroker, ...]:
-        """As brokers are told of them."""
+        """Live brokers in the words in which brokers are told of them."""
         return tuple(
             LiveBroker(
                 broker_id=each.broker_id,

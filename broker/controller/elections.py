@@ -48,7 +48,7 @@ def elect_from(targets: Sequence[int], isr: Sequence[int], eligible: Eligible) -
 
 
 def first_leader(replicas: Sequence[int], eligible: Eligible, alive: Eligible) -> Choice | None:
-    """Of a new partition: no replica has data, so every live one is in sync. None: no replica lives."""
+    """The leader of a new partition: no replica has data, so every live one is in sync. None: none lives."""
     for replica in replicas:
         if eligible(replica):
             return Choice(replica, tuple(each for each in replicas if alive(each)))

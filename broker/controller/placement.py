@@ -18,7 +18,7 @@ PARTITIONS_PER_TOPIC_MAX: Final = 10_000
 _DEFAULT_FACTOR: Final = 3
 
 Replicas = list[tuple[int, ...]]
-"""Of each new partition, in order."""
+"""Replicas of each new partition, in order."""
 
 
 class Refused(Exception):  # noqa: N818 - a verdict

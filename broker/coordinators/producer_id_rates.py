@@ -19,7 +19,7 @@ class ProducerIdRates:
     def __init__(self) -> None:
         self.refused = 0
         self._drawn: dict[str, tuple[float, int]] = {}
-        """By instance: (ids that count against it, as of when)."""
+        """What each instance drew: (ids that count against it, as of when)."""
 
     def __len__(self) -> int:
         return len(self._drawn)

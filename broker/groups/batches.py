@@ -6,7 +6,7 @@ from wire import batch
 from wire.control import build_marker
 
 _TRANSACTIONAL_SEQUENCE = 0
-"""Of every batch of a coordinator inside a transaction, as in Kafka: nobody checks it."""
+"""Sequence of every batch of a coordinator inside a transaction, as in Kafka: nobody checks it."""
 
 
 def encode_batch(append: Append, now_ms: int) -> bytearray:

@@ -310,7 +310,7 @@ class GroupCoordinator:
         return self._finish(turn, append.group_id)
 
     def overdue(self, append: Append, error: ErrorCode, now: Moment) -> tuple[Append, Effects]:
-        """Those who wait learn why; should the records be committed later, nobody waits any more."""
+        """Who waits learns why; should the records be committed later, nobody waits any more."""
         turn = Turn(now)
         self._tell(turn, append, error)
         return append._replace(then=AfterHousekeeping()), self._finish(turn, append.group_id)

@@ -31,7 +31,7 @@ _COMMIT_ERRORS: Final = MEMBERSHIP_ERRORS | {
     ErrorCode.message_too_large: ErrorCode.invalid_commit_offset_size,
     ErrorCode.record_list_too_large: ErrorCode.invalid_commit_offset_size,
 }
-"""The same for offsets."""
+"""What a failed append of committed offsets looks like to clients."""
 
 
 def failure_replies(append: Append, error: ErrorCode) -> list[Reply]:

@@ -56,7 +56,7 @@ class LeadersPart(NamedTuple):
 
 
 def leaders_part(protocol_type: str | None, protocols: Iterable[tuple[str, bytes]]) -> LeadersPart:
-    """Of the protocols of a JoinGroup."""
+    """The part of a JoinGroup's protocols that its leader is told."""
     metadata = [each for _, each in protocols]
     names = map(names_in, metadata) if protocol_type == CONSUMER_PROTOCOL_TYPE else ()
     return LeadersPart(max(map(len, metadata), default=0), max(names, default=0))
@@ -101,7 +101,7 @@ class Member:
         """Name -> metadata, most preferred first."""
         self.assignment = assignment
         self.leaders_part = LeadersPart(0, 0)
-        """Of the protocols it joined with."""
+        """The part of its protocols that the leader is told."""
         self.awaiting_join: Token | None = None
         self.awaiting_sync: Token | None = None
         self.is_new = False

@@ -63,7 +63,7 @@ class AbortedFile:
             self._rewrite(kept)
 
     def clear(self) -> None:
-        """Of a file that is not sound: it is made anew. Raises: OSError."""
+        """Make a file that is not sound anew. Raises: OSError."""
         self._rewrite([])
 
     def _rewrite(self, kept: list[AbortedTransaction]) -> None:

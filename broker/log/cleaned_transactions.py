@@ -45,7 +45,7 @@ class CleanedTransactions:
         return not had_batches
 
     def take_still_aborted(self) -> list[AbortedTransaction]:
-        """Those found since it was last asked: the index of the segment just written."""
+        """Transactions found since it was last asked: the index of the segment just written."""
         found, self.still_aborted = self.still_aborted, []
         return found
 

@@ -74,7 +74,7 @@ class CleaningResult(msgspec.Struct):
     cleaned_to: int
     groups: list[CleanedGroup]
     read_bytes: int = 0
-    """Of the segments; the dirty ones were read twice."""
+    """Bytes read of the segments; the dirty ones were read twice."""
     written_bytes: int = 0
     records_kept: int = 0
     records_dropped: int = 0

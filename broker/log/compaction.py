@@ -18,7 +18,7 @@ class SealedSegment(NamedTuple):
     """Base offset of the segment behind it."""
     size_bytes: int
     index_bytes: int
-    """Of the larger index."""
+    """Size of the larger index."""
     first_timestamp_ms: int
     largest_timestamp_ms: int
 

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from broker.log.checkpoint_text import CheckpointCorrupt, entries_of, formatted
 
 RANGES_MAX: Final = 1_000
-"""Of one log; more become one from the first to the last."""
+"""Ranges of one log; more become one from the first to the last."""
 
 
 class DamageKind(Enum):

@@ -64,7 +64,7 @@ class LogFiles:
         self._warm_bytes = 0
         self._index_bytes_max = index_bytes_max
         self.discarded: list[FileHandle] = []
-        """Of removed files; to be let go on a thread, for freeing their blocks takes time."""
+        """Descriptors of removed files; to be let go on a thread, for freeing their blocks takes time."""
 
     def get(self, path: Path, *, create: bool = False) -> FileHandle:
         """Keep the handle while its number is in use: the cache may drop it meanwhile. Raises: OSError."""

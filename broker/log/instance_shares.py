@@ -16,13 +16,13 @@ SMALL_SEGMENTS_PER_LOG: Final = 256
 """Segments below `SMALL_SEGMENT_BYTES` that are closed for their time: a week of hourly ones fits. See
 `SegmentList.small_count`."""
 SMALL_SEGMENTS_PER_INSTANCE: Final = 10_240
-"""The same for all logs of an instance together."""
+"""Small segments of all logs of an instance together."""
 SMALL_SEGMENTS_MIN: Final = 16
 """Every log may have so many, however many logs its instance has."""
 _EVICTED_AT_ONCE: Final = 16
 """One in so many goes when an instance has too many: to look for the oldest costs a walk over all."""
 _ENDS_PER_LOOK: Final = 64
-"""The same where there were not enough idle ones to forget."""
+"""One in so many ends where there were not enough idle ones to forget."""
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ from broker.log.segment_list import SegmentList
 from broker.log.standing import LogStanding
 
 MAP_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Of one compaction's map from keys to offsets; more distinct keys take several rounds."""
+"""Size of a compaction's map from keys to offsets; more distinct keys take several rounds."""
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -26,7 +26,7 @@ class LogOwner(Protocol[Log_contra]):
 
 
 class OwnedLog(Generic[Log_co]):
-    """The same for the log's parts, which know neither of them."""
+    """An owner for the log's parts, which know neither of them."""
 
     __slots__ = ("_log", "_owner")
 

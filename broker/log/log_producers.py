@@ -11,7 +11,7 @@ from broker.log.snapshot_files import SnapshotFiles
 SNAPSHOT_BYTES: Final = 16 * 1024 * 1024
 """Producer snapshots are written with a flush after so much was appended, and at every roll."""
 SNAPSHOTS_KEPT: Final = 16
-"""Of the newest segments: a truncation that goes further back reads the log instead."""
+"""Newest segments with a snapshot: a truncation that goes further back reads the log instead."""
 
 
 class ActiveProducer(NamedTuple):
@@ -22,11 +22,11 @@ class ActiveProducer(NamedTuple):
     last_sequence: int
     """-1 when it is not known."""
     last_active_ms: int
-    """By our clock."""
+    """Time of its last batch, by our clock."""
     coordinator_epoch: int
     """-1 before the first marker."""
     txn_start_offset: int
-    """Of the open transaction, -1 without one."""
+    """First offset of the open transaction, -1 without one."""
 
 
 class LogProducers:

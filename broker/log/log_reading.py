@@ -113,12 +113,12 @@ class LogReading:
             return b"" if found is None else found.read()
 
     def aborted(self, fetch_offset: int, upper_offset: int) -> list[AbortedTransaction]:
-        """Those with records in `fetch_offset`..`upper_offset`, exclusive. Raises: StorageFailed."""
+        """Aborted transactions in `fetch_offset`..`upper_offset`, exclusive. Raises: StorageFailed."""
         with self.standing.guarded():
             return self.segments.aborted(fetch_offset, upper_offset)
 
     def aborted_in(self, found: LogSlice, up_to: int) -> list[AbortedTransaction]:
-        """Those with records in a slice that was read up to `up_to` (the last stable offset).
+        """Aborted transactions in a slice that was read up to `up_to` (the last stable offset).
 
         Perhaps a few more: the index says only about where the slice ends. Raises: StorageFailed.
         """

@@ -87,7 +87,7 @@ class OffsetIndex:
         return positions[0] > 0 and all(before < after for before, after in pairwise(positions))
 
     def positions(self) -> list[int]:
-        """Of all entries, in order."""
+        """Positions of all entries, in order."""
         return [entry & _POSITION_MASK for entry in self._entries]
 
     def truncate(self, position: int) -> None:

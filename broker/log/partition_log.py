@@ -170,7 +170,7 @@ class PartitionLog:
 
     @property
     def leader_epoch(self) -> int:
-        """Of the last batch, -1 in an empty log."""
+        """Epoch of the last batch, -1 in an empty log."""
         return self.epochs.cache.latest
 
     @property

@@ -12,7 +12,7 @@ from wire.compression import PAYLOAD_BYTES_MAX, PayloadTooLarge, PayloadUnreadab
 from wire.record_walk import KeylessRecords, RecordScan, ScanTask
 
 SAMPLE_EVERY: Final = 256
-"""Of a topic that is not compacted, one compressed batch in so many is looked into, and a log's first."""
+"""In a topic that is not compacted one compressed batch in so many is looked into, and a log's first."""
 _RECORDS_HERE_MAX: Final = 500
 """A quarter of a millisecond."""
 _COMPRESSED_HERE_MAX: Final = 16 * 1024
@@ -60,7 +60,7 @@ def check_payload(batch: Buffer, header: BatchHeader, look: Look) -> None:
 
 
 def is_right(batch: Buffer, header: BatchHeader, look: Look) -> bool:
-    """The same where it is little work, whatever the records are; False: it may be more, nothing is known.
+    """Whether it is right, where telling is little work whatever the records; False: nothing is known.
 
     Raises: AppendRefused.
     """

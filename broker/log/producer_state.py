@@ -19,7 +19,7 @@ from wire.control import EndMarker
 
 BATCHES_KEPT: Final = 5
 PRODUCERS_MAX: Final = 10_000
-"""Of one log. Beyond it the producer silent for longest is forgotten: hostile clients must not grow the
+"""Producers of one log. Beyond it the one silent for longest is forgotten: clients must not grow the
 process. What all logs of an instance have together is bounded by its share."""
 
 
@@ -44,7 +44,7 @@ class ProducerEntry:
         self.active_ms = active_ms
         """When it last wrote, by our clock: clients choose record timestamps freely (KAFKA-9144)."""
         self.coordinator_epoch = coordinator_epoch
-        """Of the last marker, -1 before the first."""
+        """Coordinator epoch of the last marker, -1 before the first."""
 
     @property
     def last_sequence(self) -> int:

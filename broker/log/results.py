@@ -49,7 +49,7 @@ class LogSlice:
     size_bytes: int
     first_batch_bytes: int
     base_offset: int
-    """Of the first batch: at or below the offset asked for."""
+    """Offset of the first batch: at or below the offset asked for."""
 
     @property
     def fd(self) -> int:

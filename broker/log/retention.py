@@ -17,7 +17,7 @@ class SegmentFacts(NamedTuple):
     """Base offset of the segment behind it, the log end offset for the last."""
     size_bytes: int
     largest_timestamp_ms: int
-    """Of its records; time of the last write where records have none."""
+    """Largest timestamp of its records; time of the last write where records have none."""
 
 
 def segments_to_delete(

@@ -40,7 +40,7 @@ def leave_findings(directory: Path, findings: Sequence[ScrubFinding]) -> None:
 
 
 def read_findings(directory: Path) -> dict[Path, list[ScrubFinding]]:
-    """Those that were left, by their files; one that cannot be understood is put aside. Raises: OSError."""
+    """Findings by their files; one that cannot be understood is put aside. Raises: OSError."""
     found: dict[Path, list[ScrubFinding]] = {}
     for path in sorted(directory.glob(f"{_PREFIX}*{_SUFFIX}")):
         try:

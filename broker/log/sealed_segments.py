@@ -58,7 +58,7 @@ class SealedSegments:
             self._path.unlink(missing_ok=True)
 
     def forget_outside(self, start: int, end: int) -> None:
-        """Those that begin in front of `start`, at `end`, or behind it."""
+        """Forget segments that begin in front of `start`, at `end`, or behind it."""
         self.forget([base for base in self.sizes if not start <= base < end])
 
     def take_write(self) -> Callable[[], None] | None:

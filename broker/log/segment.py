@@ -90,7 +90,7 @@ class Segment:
 
     @classmethod
     def create_first(cls, directory: Path, base_offset: int, files: LogFiles, now_ms: int) -> "Segment":
-        """Of a new log: only the `.log` file; indexes get theirs with their entries. Raises: OSError."""
+        """The first one of a new log: only `.log`; indexes get files with their entries. Raises: OSError."""
         segment = cls(directory, base_offset, files, size_bytes=0, created_ms=now_ms)
         files.get(segment.path(), create=True)
         segment._begin_empty()
@@ -165,14 +165,14 @@ class Segment:
 
     @property
     def first_timestamp_ms(self) -> int:
-        """Of the first batch, -1 without one. Raises: OSError."""
+        """Timestamp of the first batch, -1 without one. Raises: OSError."""
         if self._first_timestamp_ms is None and self.size_bytes:
             first = next(self.headers(0), None)
             self._first_timestamp_ms = first[1].max_timestamp_ms if first else NO_TIMESTAMP
         return NO_TIMESTAMP if self._first_timestamp_ms is None else self._first_timestamp_ms
 
     def index_file_bytes(self) -> int:
-        """Of the larger of its two indexes. Raises: OSError."""
+        """Size of the larger of its two indexes. Raises: OSError."""
         sizes = [0]
         for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
             with suppress(FileNotFoundError):
@@ -300,7 +300,7 @@ class Segment:
         yield from walk_headers(handle.fd, position, self.size_bytes)
 
     def headers_until(self, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
-        """Those in `position`..`end`, whatever the segment knows of its size. Raises: OSError."""
+        """Headers in `position`..`end`, whatever the segment knows of its size. Raises: OSError."""
         handle = self.handle()
         yield from walk_headers(handle.fd, position, end)
 

@@ -139,7 +139,7 @@ class SegmentList:
         return None
 
     def aborted(self, fetch_offset: int, upper_offset: int) -> list[AbortedTransaction]:
-        """Those with records in `fetch_offset`..`upper_offset`, exclusive. Raises: OSError."""
+        """Aborted transactions with records in `fetch_offset`..`upper_offset`, exclusive. Raises: OSError."""
         found = []
         for number in range(self.number_of(fetch_offset), len(self._segments)):
             here, is_complete = find_aborted(

@@ -36,7 +36,7 @@ class SnapshotFiles:
             self.offsets = sorted([*self.offsets, offset])
 
     def remove_after(self, offset: int) -> None:
-        """Those of what the log does not hold. Raises: OSError."""
+        """Remove snapshots of what the log does not hold. Raises: OSError."""
         for found in [found for found in self.offsets if found > offset]:
             self._remove(found)
 

@@ -14,7 +14,7 @@ class EndedTransaction(NamedTuple):
     producer_id: int
     first_offset: int
     last_offset: int
-    """Of the marker."""
+    """Offset of the marker."""
     is_aborted: bool
 
 

@@ -24,7 +24,7 @@ class AbortedTransaction(NamedTuple):
     producer_id: int
     first_offset: int
     last_offset: int
-    """Of the marker."""
+    """Offset of the marker."""
     last_stable_offset: int
     """When the marker was written: who looks for what began below it need not look further."""
 

@@ -125,7 +125,7 @@ def _check_epoch(epoch: int, latest_epoch: int, leader_epoch: int) -> None:
 
 
 def _other_length(header: BatchHeader, size_bytes: int) -> BatchError:
-    """Of a header that does not stand before as many bytes as it says."""
+    """The fault of a header that does not stand before as many bytes as it says."""
     if header.batch_length < BATCH_LENGTH_MIN:
         return BatchError(
             ErrorCode.corrupt_message, f"batch length {header.batch_length} is below {BATCH_LENGTH_MIN}"

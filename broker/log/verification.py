@@ -26,7 +26,7 @@ class _Pending:
 
 
 class Verifications:
-    """Those of one log. A guard stands for one verification and is never given twice."""
+    """Verifications of one log. A guard stands for one verification and is never given twice."""
 
     __slots__ = ("_guards", "_pending")
 

@@ -38,7 +38,7 @@ class CachedTopic:
 
     @property
     def replicas(self) -> int:
-        """Of its partition with the most."""
+        """Replicas of its partition with the most."""
         return max((len(state.replicas) for state in self.partitions.values()), default=1)
 
 

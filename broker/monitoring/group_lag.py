@@ -19,7 +19,7 @@ LOOK_EVERY_S: Final = 15.0
 NAMED_PER_INSTANCE: Final = 20
 """Group and topic pairs of an instance that are told by name, those with most lag."""
 NAMED_MAX: Final = 2_000
-"""The same of all instances together: beyond it, the pairs with least lag are told in the sums."""
+"""Pairs of all instances that are named: beyond it, those with least lag are told in the sums."""
 PARTITIONS_AT_ONCE: Final = 500
 """Looked at before requests get their turn: a fraction of a millisecond."""
 _NAME_LENGTH_MAX: Final = 200
@@ -28,11 +28,11 @@ _SCOPE_LENGTH: Final = 13
 Committed = Iterable[tuple[str, str, int, int]]
 """(group, topic, partition, committed offset), names as the broker knows them."""
 EndOffset = Callable[[str, int], int | None]
-"""Of a partition; None: no replica of it is here."""
+"""End offset of a partition; None: no replica of it is here."""
 
 
 class PairLag(NamedTuple):
-    """Of one group in one topic, over its partitions."""
+    """Lag of one group in one topic, over its partitions."""
 
     instance_id: str
     group: str
@@ -90,7 +90,7 @@ class GroupLag:
         self._committed = committed
         self._end_offset = end_offset
         self.lags = Lags()
-        """As of the last look; replaced, never changed."""
+        """What the last look found; replaced, never changed."""
         self.looks = 0
 
     async def run(self) -> None:

@@ -11,7 +11,7 @@ _TURN_BYTES: Final = 4 * 1024 * 1024
 """What one connection may send before others get their turn."""
 _IOV_MAX: Final = 64
 _COLLECTED_BYTES_MAX: Final = 64 * 1024
-"""Of answers that wait for those behind them: more leave at once."""
+"""Bytes of answers that wait for those behind them: more leave at once."""
 
 
 class PeerGone(Exception):  # noqa: N818 - a fact about the peer

@@ -74,7 +74,7 @@ class Partition:
         """Version of the state node as last known."""
         self.replicas: tuple[int, ...] = ()
         self.isr: tuple[int, ...] = ()
-        """As it stands in the state node."""
+        """The ISR in the state node."""
         self.pending_isr: IsrChange | None = None
         self.is_leader = False
         self._remotes: dict[int, RemoteReplica] = {}

@@ -16,7 +16,7 @@ class FollowerLink:
     def __init__(self, replica_id: int, broker_epoch: int) -> None:
         self.replica_id: Final = replica_id
         self.broker_epoch: Final = broker_epoch
-        """Of the incarnation that logged in (czxid of its registration)."""
+        """Epoch of the incarnation that logged in (czxid of its registration)."""
         self.last_fetch_ms = 0
 
 

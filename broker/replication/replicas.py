@@ -52,7 +52,7 @@ class Replicas:
         return self._partitions.get((topic, index))
 
     def replica(self, topic: str, index: int) -> Partition:
-        """The same for whoever asks by name. Raises: LogError, as `leader`."""
+        """The replica of a name. Raises: LogError, as `leader`."""
         partition = self._partitions.get((topic, index))
         if partition is None:
             raise self._not_hosted(topic, index)
@@ -88,7 +88,7 @@ class Replicas:
         return len(led), sum(each.log.size_bytes for each in led)
 
     def led_by_instance(self) -> dict[str, tuple[int, int]]:
-        """The same of every instance that has replicas here."""
+        """Partitions led here, of every instance that has replicas here."""
         return {instance_id: self.led_by(instance_id) for instance_id in self._by_instance}
 
     # -- who listens -------------------------------------------------------------------------------------

@@ -50,12 +50,12 @@ class BrokerMetrics:
         self.connections_accepted = 0
         self.requests: defaultdict[int, int] = defaultdict(int)
         self.times_at_once: defaultdict[int, Durations] = defaultdict(durations)
-        """Of requests that their handler has answered: from the request to its answer and the handler's
+        """Times of requests that their handler has answered: from the request to its answer and the handler's
         return."""
         self.request_times: defaultdict[int, Durations] = defaultdict(durations)
-        """Of the others: from the request to its answer."""
+        """Times of all other requests, to their answer."""
         self.local_times: defaultdict[int, Durations] = defaultdict(durations)
-        """Of the others: until the handler returned."""
+        """Times of all other requests, until the handler returned."""
         self.queue_times: defaultdict[int, Durations] = defaultdict(durations)
         """Before that, of requests whose instance had to wait for its turn or for what it owed."""
         self.remote_times: defaultdict[int, Durations] = defaultdict(durations)
@@ -68,7 +68,7 @@ class BrokerMetrics:
         self.append_refused: defaultdict[str, int] = defaultdict(int)
         self.throttled_ms: dict[str, int] = {"produce": 0, "consume": 0}
         self.told_throttle_ms: defaultdict[int, int] = defaultdict(int)
-        """By API, throttle_time_ms of answers."""
+        """throttle_time_ms of answers, by API."""
         self.storage_errors = 0
         self.recovered_bytes = 0
         self.scans = 0
@@ -136,7 +136,7 @@ class BrokerMetrics:
             yield family
 
     def _request_times(self) -> "Iterable[Metric]":
-        """As Kafka's TotalTimeMs, LocalTimeMs and RemoteTimeMs."""
+        """Kafka's TotalTimeMs, LocalTimeMs and RemoteTimeMs."""
         from runtime.durations import added, family
 
         at_once = self.times_at_once

@@ -59,7 +59,7 @@ class TransactionCoordinator:
         self.known: Final = Knowledge(self._registry)
         self._coordinator_epoch = coordinator_epoch
         self._timers: Timers[str] = Timers()
-        """By transactional id: when its transaction times out, or its end is written again."""
+        """Transactional ids whose transaction times out, or whose end is written again."""
 
     # -- recovery
 
@@ -364,7 +364,7 @@ class TransactionCoordinator:
         return turn.effects
 
     def overdue(self, append: Append, error: ErrorCode, now: Moment) -> tuple[Append, Effects]:
-        """Those who wait learn it; when the record is committed after all, it takes effect in silence."""
+        """Who waits learns it; when the record is committed after all, it takes effect in silence."""
         turn = Turn(now)
         turn.replies(failure_replies(append, failure_of(error)))
         return append._replace(then=AfterDecision(None)), turn.effects

@@ -42,7 +42,7 @@ def _elections(request: ElectLeadersRequest) -> list[dict[str, object]]:
 
 
 def _reassignments(request: AlterPartitionReassignmentsRequest) -> list[dict[str, object]]:
-    """The same; Java's AdminClient takes a refusal without entries for a broken broker."""
+    """Refuses each one; Java's AdminClient takes a refusal without entries for a broken broker."""
     return [
         {
             "name": asked.name,

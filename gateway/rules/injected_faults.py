@@ -16,7 +16,7 @@ from wire.api_table import ApiKey
 LINGER_MS: Final = 10_000
 """So long after the last fault, what followed a refused batch of an idempotent producer is told apart."""
 LEADER_APIS: Final = frozenset({ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.LIST_OFFSETS})
-"""Those that only a partition's leader answers."""
+"""APIs that only a partition's leader answers."""
 _REFUSING: Final = frozenset({FaultKind.LEADER_LOSS, FaultKind.MESSAGE_TOO_LARGE, FaultKind.CORRUPT_CHECKSUM})
 _KINDS: Final = frozenset(FaultKind)
 
@@ -37,7 +37,7 @@ class Taken(NamedTuple):
 
 
 class ActiveFaults:
-    """Those of one instance on one worker. `draw` answers a number below 1, evenly.
+    """Faults of one instance on one worker. `draw` answers a number below 1, evenly.
 
     Units: `now_ms` is monotonic, `epoch_ms` the wall clock. A fault ends when the wall clock says so or when
     its duration has passed here, whichever is first: a wrong clock shortens it, and never makes it longer.
@@ -133,7 +133,7 @@ class ActiveFaults:
         return True
 
     def loses_the_answer(self) -> bool:
-        """Of a request that is reset: whether the broker gets it all the same, as often as not."""
+        """Whether the broker gets a request that is reset all the same, as often as not."""
         return self._draw() < 0.5
 
     def refusal(self, api_key: int, now_ms: int) -> ErrorCode | None:
@@ -174,7 +174,7 @@ class Sent(NamedTuple):
 
 
 class HeldSequences:
-    """Of one connection: batches that were refused by chance. What the producer has sent behind them before
+    """Batches of one connection that were refused by chance. What the producer has sent behind them before
     it could know must be refused too, or a broker that has not seen the producer yet would take it: then the
     batch that comes again is out of order for ever."""
 

@@ -109,5 +109,5 @@ class Call:
 
     @property
     def response_class(self) -> type[Payload]:
-        """Of this request's API and version."""
+        """The response class of this request's API and version."""
         return response_class(self.api_key, self.api_version)

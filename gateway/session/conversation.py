@@ -48,7 +48,7 @@ class Conversation:
 
     @property
     def now_ms(self) -> int:
-        """The same time, coarser."""
+        """The time in ms."""
         return self.now_ns // 1_000_000
 
     def marks(self) -> FaultMarks:

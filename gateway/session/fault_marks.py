@@ -19,7 +19,7 @@ class HeldBack(Protocol):
 
 
 class FaultMarks:
-    """Of one connection."""
+    """Marks of one connection."""
 
     __slots__ = ("held", "held_back_bytes", "muted_until_ms", "released_at_bytes")
 

@@ -95,7 +95,7 @@ def produce_errors(call: Call, request: ProduceRequest) -> dict[tuple[str, int],
 
 
 def _sent(topic: str, partition: int, records: bytes) -> tuple[Sent | None, int]:
-    """Of an idempotent producer: who sent the batch and its sequence. Whether it is well made is the
+    """Who of the idempotent producers sent the batch, and its sequence. Whether it is well made is the
     broker's to say."""
     if len(records) < HEADER_SIZE:
         return None, 0

@@ -66,7 +66,7 @@ class Exchange:
         self.notes: Any = None
         """What the handler's request half leaves for its response half."""
         self.frame_bytes = 0
-        """Of a decoded request, on the client's socket."""
+        """Size of a decoded request on the client's socket."""
         self.taker: Callable[[bytes], None] | None = None
         """Takes the broker's answer; nothing of it goes to the client. It was a charge of our own, or an
         injected fault loses the answer."""

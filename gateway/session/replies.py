@@ -22,7 +22,7 @@ _HEAD: Final = struct.Struct(">ii")
 _HEAD_BYTES: Final = _HEAD.size
 _SIZE_MIN: Final = 4
 WORK_AT_ONCE: Final = 128
-"""Of one connection's replies before others get their turn: one each, and more for those that are decoded."""
+"""Replies of one connection before others get their turn: one each, and more for decoded ones."""
 _KEPT_WORK_BYTES: Final = 2048
 COLLECTED_BYTES_MAX: Final = 128 * 1024 * 1024
 """One reply that has to be decoded: listings of a cluster with very many partitions."""
@@ -37,7 +37,7 @@ class Replies:
     def __init__(self, conversation: Conversation) -> None:
         self._conversation = conversation
         self.editor: FrameEditor | None = None
-        """Of the frame that is streamed; to be asked, not changed."""
+        """The editor of the frame that is streamed; to be asked, not changed."""
         self._collected: bytearray | None = None
         self._missing = 0
         self.login_replies_due = 0

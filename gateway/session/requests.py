@@ -23,10 +23,10 @@ _HEAD_BYTES: Final = _HEAD.size
 _SIZE_MIN: Final = 10
 """Header v1 with a null client id."""
 WORK_AT_ONCE: Final = 128
-"""Of one connection's requests before others get their turn: one each, and more for those that are decoded.
+"""Requests of one connection before others get their turn: one each, and more for decoded ones.
 A megabyte of tiny requests takes a second."""
 ANSWERS_AT_ONCE_BYTES: Final = 64 * 1024
-"""Of answers of our own before the client's socket is asked whether it takes them."""
+"""Bytes of our own answers before the client's socket is asked whether it takes them."""
 
 _PRODUCE: Final = int(ApiKey.PRODUCE)
 _API_VERSIONS: Final = int(ApiKey.API_VERSIONS)
@@ -64,12 +64,12 @@ class Requests:
     def __init__(self, conversation: Conversation) -> None:
         self._conversation = conversation
         self.editor: FrameEditor | None = None
-        """Of the frame that is streamed; to be asked, not changed."""
+        """The editor of the frame that is streamed; to be asked, not changed."""
         self._collected: bytearray | None = None
         self._missing = 0
         """Bytes of the current frame that have not arrived, while it is streamed or collected."""
         self.frame_bytes = 0
-        """Of the frame that is streamed or collected, its length prefix included."""
+        """Size of the frame that is streamed or collected, its length prefix included."""
         self._api_version = 0
         self.bytes_in = 0
         """What the client has sent, as the host counts it."""
@@ -84,7 +84,7 @@ class Requests:
         self.waiting_since_ns = 0
         """Since when requests that are here wait for the instance's turn, the host says; 0: they do not."""
         self._trace: Trace | None = None
-        """Of the frame that is taken, where it is one of the sampled."""
+        """The trace of the frame that is taken, where it is one of the sampled."""
 
     @property
     def in_frame(self) -> bool:

@@ -27,7 +27,7 @@ class Upstream(Enum):
     """Connected; our own login is not answered yet, and requests follow it unasked."""
     OPEN = "open"
     LOGIN_TOLD = "login told"
-    """The same as `login`, and our stream has ended."""
+    """A login is under way, and our stream has ended."""
     TOLD = "told"
     """Our stream has ended; replies still come."""
     ENDED = "ended"

@@ -21,7 +21,7 @@ class Instance(Protocol):
     """The instance whose port the client came to. A new revision of its spec changes it in place."""
 
     held_back_bytes: int
-    """Of requests that injected faults keep waiting, as far as they were read."""
+    """Bytes of requests that injected faults keep waiting, as far as they were read."""
 
     @property
     def spec(self) -> InstanceSpec:
@@ -49,7 +49,7 @@ class Instance(Protocol):
 
     @property
     def topic_whitelists(self) -> Mapping[str, Whitelist]:
-        """Of topics that have one of their own."""
+        """Whitelists of topics that have one of their own."""
 
     @property
     def kept_answers(self) -> KeptAnswers:

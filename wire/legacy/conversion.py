@@ -28,11 +28,11 @@ from wire.legacy.message_set import read_message_set, write_message
 from wire.varint import read_varint
 
 RECORDS_DOWN_MAX: Final = 50_000
-"""Of a batch that old consumers can be given: to come to the last one, all have to be passed."""
+"""Records of a batch that old consumers can be given: to come to the last one, all have to be passed."""
 PAYLOAD_DOWN_MAX: Final = 8 * 1024 * 1024
-"""The same for what it decompresses to."""
+"""Bytes of such a batch, decompressed."""
 RECORDS_PER_STEP: Final = 200
-"""Of those that are converted, or passed on the way to them: a millisecond at most."""
+"""Records that are converted, or passed on the way to them, in a step: a millisecond at most."""
 _PASSED_PER_STEP: Final = 100
 """Batches."""
 _SHORT_BYTES: Final = 16 * 1024

@@ -34,7 +34,7 @@ MAGIC_AT: Final = 16
 """In a message as in a record batch: the one byte by which formats are told apart."""
 CODEC_OF_OLD_MAX: Final = CODEC_LZ4
 MESSAGES_MAX: Final = 50_000
-"""Of one partition in one request, more than clients put into a batch: converting costs 5 us for each."""
+"""Messages of a partition in a request, more than clients put into a batch: converting costs 5 us each."""
 
 _OVERHEAD: Final = 12
 """Offset and size, which the size does not count."""
