@@ -12,6 +12,7 @@ from contracts.specs import BrokerAddress, ClusterSpec, InstanceSpec, InstanceSt
 from ctl.stack.layout import free_port
 from gateway.app import Gateway
 from gateway.config import GatewayConfig
+from runtime.machine import THIS_MACHINE, Machine
 from tests.scenarios.fake_broker import NODE_ID
 from wire.codec import decode_response, framed_request
 
@@ -93,10 +94,14 @@ class RunningGateway:
 
 @asynccontextmanager
 async def running_gateway(
-    broker_port: int, *specs: InstanceSpec, name: str = "gateway-0", **settings: Any
+    broker_port: int,
+    *specs: InstanceSpec,
+    name: str = "gateway-0",
+    machine: Machine = THIS_MACHINE,
+    **settings: Any,
 ) -> AsyncIterator[RunningGateway]:
     """A gateway that serves `specs` while the block runs. `settings` are those of `GatewayConfig`."""
-    gateway = Gateway(GatewayConfig(name=name, **settings))
+    gateway = Gateway(GatewayConfig(name=name, **settings), machine)
     gateway.start()
     running = RunningGateway(gateway, broker_port)
     running.serve(*specs)

@@ -4,14 +4,12 @@ Calls of Python functions per request, least of many. Bounds are what they were 
 room for a few, and for large frames that come and go in pieces: who needs more says why.
 """
 
-import asyncio
 import socket
-import sys
-import threading
 from collections import Counter
-from itertools import count
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
-from types import FrameType
 from typing import Any, Final
 
 import pytest
@@ -19,9 +17,9 @@ import pytest
 from broker.app import Broker
 from broker.config import BrokerConfig
 from broker.net.server import Server
-from runtime.clock import Clock
 from runtime.machine import Machine
 from runtime.pacing import Pacing
+from tests.counted_loop import SWITCHES, CallCounter, CountedLoop, machine_of
 from tests.integration.broker.raw import RawClient, batch, create_topic, fetch_request, produce_body, request
 from traffic.turns import QUANTUM_ALONE_NS, Turn
 from wire.codec import framed_request
@@ -35,65 +33,21 @@ _BATCHES: Final = {
     "16 KB": batch(*[_RECORD] * 15),
     "1 MB": batch(*[_RECORD] * 980),
 }
-_SWITCHES: Final = ("register", "modify", "unregister")
-"""What makes epoll look at a socket, or leave it."""
 
 
-class _Counter:
-    """Counts what the loop's thread calls."""
-
-    def __init__(self) -> None:
-        self.calls: Counter[str] = Counter()
-
-    def __call__(self, frame: FrameType, event: str, function: Any) -> None:
-        if event == "call":
-            self.calls["python"] += 1
-        elif event == "c_call":
-            self.calls[function.__name__] += 1
+@asynccontextmanager
+async def _served(directory: Path, machine: Machine) -> AsyncIterator[int]:
+    broker = Broker(
+        BrokerConfig(node_id=1, cluster_id="counted", data_dir=directory, listen_port=0, secret=_SECRET),
+        machine,
+    )
+    yield await broker.start()
+    await broker.stop()
 
 
-class _Loop(threading.Thread):
-    """A broker on a loop of its own, every call of which is counted."""
-
-    def __init__(self, directory: Path, *, reading_ns: int = 1_000) -> None:
-        """`reading_ns`: what each reading of the clock takes on it; so little that no quantum is used up,
-        however busy the machine is."""
-        super().__init__()
-        self._directory = directory
-        readings = count(step=reading_ns)
-        self._machine = Machine(clock=Clock(monotonic_ns=lambda: next(readings)))
-        self._serves, self._ending = threading.Event(), asyncio.Event()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self.port = 0
-        self.counter = _Counter()
-
-    def run(self) -> None:
-        asyncio.run(self._serve())
-
-    async def _serve(self) -> None:
-        broker = Broker(
-            BrokerConfig(
-                node_id=1, cluster_id="counted", data_dir=self._directory, listen_port=0, secret=_SECRET
-            ),
-            self._machine,
-        )
-        self.port = await broker.start()
-        self._loop = asyncio.get_running_loop()
-        self._loop.call_soon(sys.setprofile, self.counter)
-        self._serves.set()
-        await self._ending.wait()
-        sys.setprofile(None)
-        await broker.stop()
-
-    def __enter__(self) -> "_Loop":
-        self.start()
-        assert self._serves.wait(60)
-        return self
-
-    def __exit__(self, *failure: object) -> None:
-        assert self._loop is not None
-        self._loop.call_soon_threadsafe(self._ending.set)
-        self.join(60)
+def _counted(directory: Path, step_ns: int = 1_000) -> CountedLoop:
+    """By a clock on which no quantum is used up, unless `step_ns` says so."""
+    return CountedLoop(partial(_served, directory, machine_of(step_ns)))
 
 
 def _client(port: int, authorization_id: str) -> RawClient:
@@ -104,7 +58,7 @@ def _client(port: int, authorization_id: str) -> RawClient:
     return client
 
 
-def _least(counter: _Counter, client: RawClient, frame: bytes) -> Counter[str]:
+def _least(counter: CallCounter, client: RawClient, frame: bytes) -> Counter[str]:
     """What the cheapest of many requests has called."""
     seen: list[Counter[str]] = []
     for _ in range(_REQUESTS):
@@ -119,7 +73,8 @@ def _least(counter: _Counter, client: RawClient, frame: bytes) -> Counter[str]:
 @pytest.fixture(scope="module")
 def work(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Counter[str]]:
     """By kind of request: calls of a request and of the ApiVersions behind it, less one ApiVersions."""
-    with _Loop(tmp_path_factory.mktemp("counted")) as loop:
+    directory = tmp_path_factory.mktemp("counted")
+    with _counted(directory) as loop:
         with _client(loop.port, "") as operator:
             create_topic(operator, _TOPIC)
         with _client(loop.port, "iaaaaaaaaaaa/192.0.2.1:5") as client:
@@ -164,7 +119,7 @@ def test_a_request_calls_so_much_and_no_more(
 def test_a_request_leaves_sockets_and_the_clock_of_the_thread_alone(work: dict[str, Counter[str]]) -> None:
     """What is uncontended is not paused, and the account of CPU time costs no system call per request."""
     for kind, calls in work.items():
-        assert not any(calls[name] for name in (*_SWITCHES, "thread_time_ns")), (kind, calls)
+        assert not any(calls[name] for name in (*SWITCHES, "thread_time_ns")), (kind, calls)
 
 
 def test_a_step_ends_when_its_instances_turn_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,9 +137,8 @@ def test_a_step_ends_when_its_instances_turn_does(tmp_path: Path, monkeypatch: p
 
     monkeypatch.setattr(Server, "dispatch", counted_dispatch)
     monkeypatch.setattr(Pacing, "end", counted_end)
-    reading_ns = QUANTUM_ALONE_NS // 3
     with (
-        _Loop(tmp_path, reading_ns=reading_ns) as loop,
+        _counted(tmp_path, QUANTUM_ALONE_NS // 3) as loop,
         _client(loop.port, "iaaaaaaaaaaa/192.0.2.1:5") as client,
     ):
         steps[:] = [0]
@@ -196,7 +150,7 @@ def test_a_step_ends_when_its_instances_turn_does(tmp_path: Path, monkeypatch: p
 
 
 def test_answers_to_what_came_together_leave_together(tmp_path: Path) -> None:
-    with _Loop(tmp_path) as loop:
+    with _counted(tmp_path) as loop:
         with _client(loop.port, "") as operator:
             create_topic(operator, _TOPIC)
         with _client(loop.port, "iaaaaaaaaaaa/192.0.2.1:5") as client:
@@ -212,7 +166,7 @@ def test_answers_to_what_came_together_leave_together(tmp_path: Path) -> None:
 
 
 def test_answers_that_were_collected_leave_before_a_hostile_frame_closes(tmp_path: Path) -> None:
-    with _Loop(tmp_path) as loop, _client(loop.port, "iaaaaaaaaaaa/192.0.2.1:5") as client:
+    with _counted(tmp_path) as loop, _client(loop.port, "iaaaaaaaaaaa/192.0.2.1:5") as client:
         asked = framed_request(request(18, 0), 1, "counted")
         client.socket.sendall(asked * 3 + b"\x7f\xff\xff\xff" + b"\0" * 16)
         for _ in range(3):

@@ -19,7 +19,9 @@ from contracts.names import physical_name
 from contracts.quota import Direction
 from contracts.specs import Limits
 from gateway.strangers import RATE_US_PER_S as STRANGERS_US_PER_S
-from runtime.pacing import GOING_ON_DEBT_MS, Pacing
+from runtime.clock import Clock
+from runtime.machine import Machine
+from runtime.pacing import GOING_ON_DEBT_MS
 from tests.integration.gateway.processes import GatewayProcess, running_gateway_process
 from tests.integration.gateway.test_data_path import fetch, produce
 from tests.scenarios.fake_broker import FakeBroker, Received
@@ -235,13 +237,13 @@ async def test_what_the_broker_tells_stands_when_it_is_more(broker: FakeBroker) 
         assert told_ms(await client.frame(PATIENCE_S), all_topics()) == 7_000
 
 
-async def test_local_answers_tell_of_the_debt(broker: FakeBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_local_answers_tell_of_the_debt(broker: FakeBroker) -> None:
     """By clocks on which every answer costs as much, however slow or busy the machine is."""
     readings, had = itertools.count(step=200_000), itertools.count(step=1_000_000_000)
-    monkeypatch.setitem(Pacing.__init__.__kwdefaults__, "clock_ns", lambda: next(readings))
-    monkeypatch.setitem(Pacing.__init__.__kwdefaults__, "cpu_ns", lambda: next(had))
+    machine = Machine(clock=Clock(monotonic_ns=lambda: next(readings), cpu_ns=lambda: next(had)))
     request = build(request_class(ApiKey.API_VERSIONS, 2), {})
-    async with running_gateway(broker.port, instance_spec(A, request_percent=10)) as gateway:
+    spec = instance_spec(A, request_percent=10)
+    async with running_gateway(broker.port, spec, machine=machine) as gateway:
         client = await gateway.client(A)
         assert told_ms((await raw(client, request)), request) == 0
         owe(gateway, 100)

@@ -4,24 +4,22 @@ Calls of our own Python functions per request and its reply, least of many. Boun
 sessions came to know no socket, and one more: who needs more says why.
 """
 
-import asyncio
 import socket
 import struct
-import sys
 import threading
 from collections import Counter
-from itertools import count
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
-from types import FrameType
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
 from contracts.specs import BrokerAddress, ClusterSpec
 from gateway.app import Gateway
 from gateway.config import GatewayConfig
-from runtime.clock import Clock
-from runtime.pacing import Pacing
+from tests.counted_loop import SWITCHES, CountedLoop, machine_of
 from tests.scenarios.harness import CLUSTER_ID, A, instance_spec
 from wire.api_table import ApiKey
 from wire.build import build, response
@@ -33,22 +31,6 @@ _REQUESTS: Final = 30
 _SMALL, _LARGE = b"v" * 100, b"v" * 16_000
 _PRODUCE_VERSION: Final = 8
 _FETCH_VERSION: Final = 11
-_SWITCHES: Final = ("register", "modify", "unregister")
-"""What makes epoll look at a socket, or leave it."""
-
-
-class _Counter:
-    """Counts what the loop's thread calls of ours, and what it calls of the kernel's."""
-
-    def __init__(self) -> None:
-        self.calls: Counter[str] = Counter()
-
-    def __call__(self, frame: FrameType, event: str, function: Any) -> None:
-        if event == "call":
-            if frame.f_code.co_filename.startswith(_ROOT) and "/.venv/" not in frame.f_code.co_filename:
-                self.calls["python"] += 1
-        elif event == "c_call":
-            self.calls[function.__name__] += 1
 
 
 class _Broker(threading.Thread):
@@ -75,49 +57,21 @@ class _Broker(threading.Thread):
         self.join(20)
 
 
-class _Loop(threading.Thread):
-    """A gateway on a loop of its own, every call of which is counted."""
+@asynccontextmanager
+async def _served(broker_port: int) -> AsyncIterator[int]:
+    """By a clock on which no quantum is used up."""
+    spec = instance_spec(A)
+    broker = BrokerAddress(node_id=1, host="127.0.0.1", port=broker_port)
+    gateway = Gateway(GatewayConfig(name="gateway-0"), machine_of(1_000))
+    gateway.start()
+    cluster = ClusterSpec(revision=1, cluster_id=CLUSTER_ID, brokers=(broker,))
+    gateway.follower.apply_static([spec], [cluster])
+    yield spec.listeners[1].port
+    await gateway.aclose()
 
-    def __init__(self, broker_port: int) -> None:
-        super().__init__()
-        self._serves, self._ending = threading.Event(), asyncio.Event()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._spec = instance_spec(A)
-        broker = BrokerAddress(node_id=1, host="127.0.0.1", port=broker_port)
-        self._cluster = ClusterSpec(revision=1, cluster_id=CLUSTER_ID, brokers=(broker,))
-        self.port = self._spec.listeners[1].port
-        self.counter = _Counter()
 
-    def run(self) -> None:
-        asyncio.run(self._serve())
-
-    async def _serve(self) -> None:
-        gateway = Gateway(GatewayConfig(name="gateway-0"))
-        gateway.start()
-        gateway.follower.apply_static([self._spec], [self._cluster])
-        self._loop = asyncio.get_running_loop()
-        self._loop.call_soon(sys.setprofile, self.counter)
-        self._serves.set()
-        await self._ending.wait()
-        sys.setprofile(None)
-        await gateway.aclose()
-
-    def settle(self) -> None:
-        """Until what was under way is through."""
-        assert self._loop is not None
-        through = threading.Event()
-        self._loop.call_soon_threadsafe(through.set)
-        assert through.wait(60)
-
-    def __enter__(self) -> "_Loop":
-        self.start()
-        assert self._serves.wait(60)
-        return self
-
-    def __exit__(self, *failure: object) -> None:
-        assert self._loop is not None
-        self._loop.call_soon_threadsafe(self._ending.set)
-        self.join(60)
+def _is_ours(path: str) -> bool:
+    return path.startswith(_ROOT) and "/.venv/" not in path
 
 
 class _Client:
@@ -165,7 +119,7 @@ _KINDS: Final = {
 }
 
 
-def _least(loop: _Loop, client: _Client, frame: bytes) -> Counter[str]:
+def _least(loop: CountedLoop, client: _Client, frame: bytes) -> Counter[str]:
     """What the cheapest of many requests has called."""
     seen: list[Counter[str]] = []
     loop.settle()
@@ -182,19 +136,16 @@ def _least(loop: _Loop, client: _Client, frame: bytes) -> Counter[str]:
 @pytest.fixture(scope="module")
 def work() -> dict[str, Counter[str]]:
     """By kind of request: calls of one and of its reply."""
-    clock = count(step=1_000)  # no quantum is used up, however busy the machine is
     broker = _Broker()
     broker.start()
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setitem(Pacing.__init__.__kwdefaults__, "clock", Clock(monotonic_ns=lambda: next(clock)))
-        with _Loop(broker.port) as loop:
-            client = _Client(loop.port)
-            found = {}
-            for kind, (frame, answer) in _KINDS.items():
-                broker.answers[struct.unpack_from(">ih", frame)[1]] = answer
-                client.call(frame)
-                found[kind] = _least(loop, client, frame)
-            client.close()
+    with CountedLoop(partial(_served, broker.port), _is_ours) as loop:
+        client = _Client(loop.port)
+        found = {}
+        for kind, (frame, answer) in _KINDS.items():
+            broker.answers[struct.unpack_from(">ih", frame)[1]] = answer
+            client.call(frame)
+            found[kind] = _least(loop, client, frame)
+        client.close()
     broker.close()
     return found
 
@@ -217,4 +168,4 @@ def test_a_request_calls_so_much_and_no_more(
 def test_a_request_leaves_the_poll_and_the_clock_of_the_thread_alone(work: dict[str, Counter[str]]) -> None:
     """What is uncontended is not paused, and the account of CPU time costs no system call per request."""
     for kind, calls in work.items():
-        assert not any(calls[name] for name in (*_SWITCHES, "thread_time_ns")), (kind, calls)
+        assert not any(calls[name] for name in (*SWITCHES, "thread_time_ns")), (kind, calls)
