@@ -20,7 +20,7 @@ from starlette.routing import Mount
 
 from contracts.pipeline import PIPELINE_DIR, TABLES_DIR
 from contracts.specs import ConsumerKind
-from contracts.usage import INTERVAL_MS_DEFAULT
+from contracts.usage_records import INTERVAL_MS_DEFAULT
 from ctl.stack.layout import Layout
 from ctl.stack.processes import CLUSTER_ID, DATABASE_URL
 from master.app import create_app

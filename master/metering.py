@@ -13,7 +13,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from contracts.names import SYSTEM_INSTANCE_ID
 from contracts.quota import TrafficReport
 from contracts.specs import ClusterSpec, InstanceSpec
-from contracts.usage import UsageRecord
+from contracts.usage_records import UsageRecord
 from master.journal import Journal
 from master.usage.clock import UsageClock
 from master.usage.records import UsageAggregator

@@ -10,7 +10,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from contracts.quota import NO_NODE, Allocation, CpuAllocation, ReportAnswer, TrafficReport
 from contracts.quota_view import History, QuotaOverview, QuotaView
 from contracts.specs import InstanceSpec
-from contracts.usage import UsageRecord
+from contracts.usage_records import UsageRecord
 from master.journal import Journal, SavedAllocation
 from master.kept_series import KeptSeries
 from master.metering import Metering

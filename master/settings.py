@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from contracts.usage import INTERVAL_MS_DEFAULT, INTERVAL_MS_MAX, INTERVAL_MS_MIN
+from contracts.usage_records import INTERVAL_MS_DEFAULT, INTERVAL_MS_MAX, INTERVAL_MS_MIN
 from master.quota.policies import POLICIES
 
 

@@ -14,7 +14,7 @@ import msgspec
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from contracts.names import SYSTEM_INSTANCE_ID, physical_name
-from contracts.usage import USAGE_TOPIC, UsageRecord
+from contracts.usage_records import USAGE_TOPIC, UsageRecord
 from runtime.logs import get_logger
 from wire.client import SASL_USER
 

@@ -18,6 +18,7 @@ from tenants.feed import Feed
 from tenants.found import Found, FoundLedger
 from tenants.hashing import HashingLine
 from tenants.hearsay import Hearsay
+from tenants.pipeline_tables import DeltaTables
 from tenants.purge import Purge
 from tenants.purge_rule import LATELY_MS
 from tenants.quota import QuotaSource
@@ -32,7 +33,6 @@ from tenants.store import followers, instances, registry
 from tenants.store.engine import Store
 from tenants.store.shared_session import Office, SharedSession, SoleOffice, others_live
 from tenants.system_topics import SystemTopics
-from tenants.tables import DeltaTables
 from tenants.usecases.access_keys import AccessKeys
 from tenants.usecases.accounts import Accounts, Bootstrap
 from tenants.usecases.advice import AdviceReports

@@ -6,7 +6,7 @@ from typing import Final
 
 from contracts import topic_policy
 from contracts.names import SYSTEM_INSTANCE_ID
-from contracts.usage import USAGE_TOPIC
+from contracts.usage_records import USAGE_TOPIC
 from runtime.logs import get_logger
 from tenants.backend import topics
 from tenants.backend.cluster import Cluster

@@ -11,7 +11,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import StructType
 
 from contracts.billing import DAY_MS, HOUR_MS, USAGE_HOUR, PeriodState
-from contracts.usage import USAGE_RAW
+from contracts.usage_records import USAGE_RAW
 from ctl.bench.measure import Spread
 from pipeline.advice.frames import forecasts, hours, hours_somebody_reported
 from pipeline.advice.job import advise
@@ -19,7 +19,7 @@ from pipeline.advice.judging.hours import HISTORY_H
 from pipeline.advice.judging.judgement import Bought
 from pipeline.layout import PipelineLayout
 from pipeline.progress import Silent
-from pipeline.schema import rollup, usage
+from pipeline.schema import rollup, usage_records
 
 _BROKERS: Final = 3
 _MINUTES: Final = 24 * 60
@@ -98,7 +98,7 @@ def _fill(spark: SparkSession, layout: PipelineLayout, instances: int) -> None:
         "stored_bytes": f.lit(10**9),
     }
     rows = spark.range(instances * _BROKERS * _MINUTES)
-    _write(rows, columns, usage.USAGE_RAW, layout.table(USAGE_RAW))
+    _write(rows, columns, usage_records.USAGE_RAW, layout.table(USAGE_RAW))
 
 
 def _write(rows: DataFrame, columns: Mapping[str, Column], schema: StructType, path: Path) -> None:

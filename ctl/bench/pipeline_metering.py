@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from contracts.usage import USAGE_RAW, USAGE_TOPIC
+from contracts.usage_records import USAGE_RAW, USAGE_TOPIC
 from ctl.bench import servers
 from ctl.bench.measure import Spread, cpu_seconds
 from pipeline.ingest.offsets import KafkaSource, Topic
@@ -23,7 +23,7 @@ from pipeline.metering.amounts.quantities import month_p95
 from pipeline.metering.ingest import UsageIngest, ingest
 from pipeline.metering.rollup import roll_up
 from pipeline.metering.synthetic import day_of_records, month_of_slots
-from pipeline.schema.usage import USAGE_RECORD
+from pipeline.schema.usage_records import USAGE_RECORD
 
 INSTANCES: Final = 1_000
 _POINTS: Final = 3

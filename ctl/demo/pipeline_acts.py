@@ -15,7 +15,7 @@ from contracts.billing import Bill
 from contracts.names import SYSTEM_INSTANCE_ID
 from contracts.pipeline import TABLES_DIR
 from contracts.units import format_bytes
-from contracts.usage import USAGE_TOPIC
+from contracts.usage_records import USAGE_TOPIC
 from ctl.cluster_client import Reach
 from ctl.console_client import Console, instance_path
 from ctl.demo.acts import Seen
@@ -28,7 +28,7 @@ from ctl.pipeline.metering import MeterSteps
 from ctl.pipeline.run import JobRun, job_run
 from pipeline.layout import PipelineLayout
 from runtime.clock import epoch_ms
-from tenants.tables import DeltaTables
+from tenants.pipeline_tables import DeltaTables
 from tenants.usecases.bills import BillReports
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def decode(demo: Demo) -> Seen:
     from pipeline.lake.decode.job import OnError
     from pipeline.lake.decode.job import decode as decode_job
     from pipeline.lake.decode.schema import read_schema
-    from pipeline.lake.tables import lake_tables
+    from pipeline.lake.lake_tables import lake_tables
 
     assert demo.truth is not None
     schema = read_schema(msgspec.json.encode(_VIEWS_SCHEMA), _VIEWS_TOPIC)

@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from contracts.usage import USAGE_TOPIC, UsageRecord
+from contracts.usage_records import USAGE_TOPIC, UsageRecord
 from ctl.errors import CommandError
 
 _ANSWER_S: Final = 30.0

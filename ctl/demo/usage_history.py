@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 from confluent_kafka import Producer
 
-from contracts.usage import INTERVAL_MS_MAX, USAGE_TOPIC, UsageRecord, record_id
+from contracts.usage_records import INTERVAL_MS_MAX, USAGE_TOPIC, UsageRecord, record_id
 from ctl.errors import CommandError
 
 DAYS: Final = 36

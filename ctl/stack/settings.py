@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from contracts.units import format_duration, parse_duration_ms
-from contracts.usage import INTERVAL_MS_DEFAULT, INTERVAL_MS_MAX, INTERVAL_MS_MIN
+from contracts.usage_records import INTERVAL_MS_DEFAULT, INTERVAL_MS_MAX, INTERVAL_MS_MIN
 from ctl.stack.cluster import remembered, settle
 from ctl.stack.layout import Layout
 from ctl.stack.metrics_plan import METRICS_DEFAULT, ports_needed

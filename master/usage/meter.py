@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from contracts.quota import InstanceTraffic
 from contracts.specs import InstanceSpec
-from contracts.usage import UsageRecord, record_id
+from contracts.usage_records import UsageRecord, record_id
 
 ELAPSED_MS_MIN: Final = 100
 """Reports closer together are judged as if they were this far apart: a hiccup is not a peak."""

@@ -12,7 +12,7 @@ from typing import Final
 
 from contracts.quota import InstanceTraffic, TrafficReport
 from contracts.specs import InstanceSpec
-from contracts.usage import UsageRecord
+from contracts.usage_records import UsageRecord
 from master.usage.meter import ZERO, Counters, Meter, Source, between, counters_of, rate_bytes_per_s
 
 CATCH_UP_INTERVALS: Final = 60

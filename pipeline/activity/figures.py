@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pipeline.activity import abuse, ops, views
 from pipeline.activity.feed import FEED
 from pipeline.activity.ranges import MINUTE, MINUTE_US, at, bounds, floor
-from pipeline.activity.tables import ActivityTables
+from pipeline.activity.result_tables import ActivityTables
 from pipeline.errors import PipelineError
 
 DAY_US: Final = 24 * 60 * MINUTE_US

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pipeline.activity.events import Kind, Lane, events, unseen, watermark_of, with_lanes
-from pipeline.activity.tables import ActivityTables, EventFile, Reach, reach_of
+from pipeline.activity.result_tables import ActivityTables, EventFile, Reach, reach_of
 from pipeline.errors import PipelineError
 from pipeline.ingest.kafka import CLIENT_SETTINGS, POLL_TIMEOUT_MS
 from pipeline.ingest.lease import table_lease

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from pipeline.activity import pictures
 from pipeline.activity.figures import Figures, read_figures
 from pipeline.activity.ranges import SECOND_US
-from pipeline.activity.tables import ActivityTables
+from pipeline.activity.result_tables import ActivityTables
 from pipeline.layout import PipelineLayout
 
 _ROWS_MAX: Final = 25

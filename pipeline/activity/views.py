@@ -9,7 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pipeline.activity.events import PAGE_VIEW, Lane
 from pipeline.activity.intake import Fold, Job, Output
 from pipeline.activity.ranges import MINUTE, at, between, floor, us_of
-from pipeline.activity.tables import Reach
+from pipeline.activity.result_tables import Reach
 
 SESSION_GAP: Final = timedelta(minutes=30)
 RANKING_WINDOW: Final = timedelta(hours=1)

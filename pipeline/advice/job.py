@@ -25,14 +25,14 @@ from contracts.advice import (
 )
 from contracts.billing import USAGE_HOUR
 from contracts.quota import Direction
-from contracts.usage import USAGE_RAW
+from contracts.usage_records import USAGE_RAW
 from pipeline.advice import frames
+from pipeline.advice.advice_days import as_table, replace_day
 from pipeline.advice.counterfactual import Billed, this_month
 from pipeline.advice.judging.hours import reported_hours
 from pipeline.advice.judging.judgement import Bought
 from pipeline.advice.judging.skewed import Moves, Placement, advise_moves, is_skewed
 from pipeline.advice.rows import Seen, advice_row
-from pipeline.advice.tables import as_table, replace_day
 from pipeline.errors import PipelineError
 from pipeline.layout import PipelineLayout
 from pipeline.progress import Progress

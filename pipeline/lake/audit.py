@@ -39,9 +39,9 @@ from pipeline.lake.backfill import BackfillDocument
 from pipeline.lake.backfill_read import read_pieces
 from pipeline.lake.compact_log import commit, removal
 from pipeline.lake.decode.source import file_path, log_files, slices_of
+from pipeline.lake.lake_tables import LakeTable
 from pipeline.lake.planning.audit_runs import Runs, held, read_plan, within
 from pipeline.lake.planning.compact_plan import EXPIRED_APP, DataFile
-from pipeline.lake.tables import LakeTable
 from pipeline.layout import PipelineLayout
 from pipeline.progress import Progress
 from pipeline.schema.lake import LAKE_PARTITION_BY

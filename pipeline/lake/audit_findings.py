@@ -11,8 +11,8 @@ import numpy as np
 from contracts.lake import LakeAuditRow, OffsetRange
 from pipeline.ingest.ranges import Bounds
 from pipeline.lake.audit_scan import NO_HOUR
+from pipeline.lake.lake_tables import LakeTable
 from pipeline.lake.planning.audit_runs import Held, Ints, Runs, as_ranges, clipped, joined, lacking, within
-from pipeline.lake.tables import LakeTable
 
 _RANGES_MAX: Final = 1000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

@@ -21,8 +21,8 @@ from pipeline.ingest.ranges import Bounds, PartitionRange, take, total_offsets, 
 from pipeline.ingest.staging import StagedFile, stage, staging_area
 from pipeline.lake.backfill_read import read_pieces
 from pipeline.lake.decode.source import file_path, log_files
+from pipeline.lake.lake_tables import LakeTable
 from pipeline.lake.rows import Destination, lake_rows
-from pipeline.lake.tables import LakeTable
 from pipeline.layout import PipelineLayout
 from pipeline.progress import Progress
 from pipeline.schema.lake import LAKE_OPAQUE, LAKE_PARTITION_BY

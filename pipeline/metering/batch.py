@@ -19,7 +19,7 @@ from pipeline.metering.distinct import compared
 from pipeline.metering.gaps import PAIR
 from pipeline.metering.records import judged, quarantined, taken
 from pipeline.metering.settle import ADDED, REPLACED, REWRITTEN, changes, of_pairs, opened
-from pipeline.schema.usage import USAGE_RAW
+from pipeline.schema.usage_records import USAGE_RAW
 
 NEIGHBOUR_MS: Final = 65 * 60_000
 """A master tells the totals of a live boot id once an hour: within this time a record has neighbours."""

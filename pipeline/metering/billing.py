@@ -18,7 +18,7 @@ from pipeline.metering.amounts import calendar
 from pipeline.metering.billing_run import BillFigures, BillingRun, CloseFigures
 from pipeline.metering.ledger import Ledger
 from pipeline.metering.rollup import UsageTables
-from pipeline.metering.tables import leases
+from pipeline.metering.versioned_tables import leases
 from pipeline.progress import Progress, Silent
 
 GRACE_MS: Final = 72 * 3_600_000

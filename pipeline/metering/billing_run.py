@@ -14,9 +14,9 @@ from pipeline.metering.amounts.bills import Basis, MonthUsage
 from pipeline.metering.amounts.prices import Bandwidth
 from pipeline.metering.amounts.slots import SETTLE_MS
 from pipeline.metering.ledger import Ledger
+from pipeline.metering.month_usage import changed_months, month_usage, newest_batch
 from pipeline.metering.price_book import priced_books
 from pipeline.metering.rollup import UsageTables, rolled_up
-from pipeline.metering.usage import changed_months, month_usage, newest_batch
 from pipeline.progress import Progress
 
 _Row = TypeVar("_Row", BillLine, Adjustment)

@@ -10,9 +10,9 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from contracts.usage import INTERVAL_MS_MAX
+from contracts.usage_records import INTERVAL_MS_MAX
 from pipeline.metering.records import OLD_MS, bytes_per_s_max
-from pipeline.schema.usage import USAGE_RAW
+from pipeline.schema.usage_records import USAGE_RAW
 
 PAIR: Final = ("boot_id", "instance_id")
 """Whose counters grow together, with the point that the boot id is of."""

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
-from contracts.usage import USAGE_QUARANTINE, USAGE_RAW, USAGE_TOPIC
+from contracts.usage_records import USAGE_QUARANTINE, USAGE_RAW, USAGE_TOPIC
 from pipeline.errors import PipelineError
 from pipeline.ingest.commits import BatchDocument, IngestTable, TableSpec
 from pipeline.ingest.kafka import read_ranges
@@ -34,7 +34,7 @@ from pipeline.ingest.watch import TopicWatch
 from pipeline.layout import PipelineLayout
 from pipeline.metering.batch import Batch, IngestFigures, StagedBatch
 from pipeline.progress import Progress, Silent
-from pipeline.schema import usage as schema
+from pipeline.schema import usage_records as schema
 
 JOB: Final = "meter"
 JOB_VERSION: Final = "1"

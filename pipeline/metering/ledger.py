@@ -16,7 +16,7 @@ from contracts import billing
 from contracts.billing import Adjustment, Bill, BillLine, BillState, PriceBook
 from pipeline.errors import PipelineError
 from pipeline.layout import PipelineLayout
-from pipeline.metering.tables import Table
+from pipeline.metering.versioned_tables import Table
 from pipeline.schema import billing as schema
 
 Row = TypeVar("Row", bound=msgspec.Struct)

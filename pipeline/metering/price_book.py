@@ -7,7 +7,7 @@ from pipeline.layout import PipelineLayout
 from pipeline.metering.amounts.bills import PricedBook
 from pipeline.metering.amounts.prices import DEFAULT_PRICES, parse_prices
 from pipeline.metering.ledger import Ledger
-from pipeline.metering.tables import leases
+from pipeline.metering.versioned_tables import leases
 
 
 def priced_books(ledger: Ledger, now_ms: int) -> list[PricedBook]:

@@ -12,8 +12,8 @@ from pipeline.metering.amounts import bills as decide
 from pipeline.metering.amounts.bills import Basis, MonthUsage, PricedBook
 from pipeline.metering.amounts.prices import Bandwidth, parse_prices
 from pipeline.metering.ledger import Ledger
-from pipeline.metering.tables import Table
-from pipeline.metering.usage import month_usage
+from pipeline.metering.month_usage import month_usage
+from pipeline.metering.versioned_tables import Table
 
 _Row = TypeVar("_Row", Bill, BillLine, Adjustment)
 

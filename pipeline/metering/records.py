@@ -11,8 +11,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import LongType, StringType
 
-from contracts.usage import INTERVAL_MS_MAX, INTERVAL_MS_MIN, USAGE_VERSION
-from pipeline.schema.usage import USAGE_QUARANTINE, USAGE_RECORD
+from contracts.usage_records import INTERVAL_MS_MAX, INTERVAL_MS_MIN, USAGE_VERSION
+from pipeline.schema.usage_records import USAGE_QUARANTINE, USAGE_RECORD
 
 FUTURE_MS: Final = 5 * 60_000
 """The master's clock may be ahead of ours by so much."""

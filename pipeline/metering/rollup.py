@@ -20,13 +20,13 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from contracts import billing
 from contracts.billing import DAY_MS, HOUR_MS
-from contracts.usage import USAGE_RAW
+from contracts.usage_records import USAGE_RAW
 from pipeline.layout import PipelineLayout
 from pipeline.metering.amounts.slots import SETTLE_MS, to_days, to_hours, to_slots
-from pipeline.metering.tables import Table, leases
+from pipeline.metering.versioned_tables import Table, leases
 from pipeline.progress import Progress, Silent
 from pipeline.schema import rollup as schema
-from pipeline.schema.usage import USAGE_RAW as RAW_SCHEMA
+from pipeline.schema.usage_records import USAGE_RAW as RAW_SCHEMA
 
 _ROWS_AT_ONCE: Final = 4_000_000
 """Rows of `usage_raw`: bounds what is in memory at a time, about a million slots."""

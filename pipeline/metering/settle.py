@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from pipeline.metering.gaps import PAIR, fill, with_gaps
-from pipeline.schema.usage import USAGE_RAW
+from pipeline.schema.usage_records import USAGE_RAW
 
 ADDED: Final = "added"
 REWRITTEN: Final = "rewritten"

@@ -8,7 +8,7 @@ from pyspark.sql.types import DataType, StringType
 
 from contracts.billing import DAY_MS, SLOT_MS
 from pipeline.schema.rollup import USAGE_5M
-from pipeline.schema.usage import USAGE_RAW
+from pipeline.schema.usage_records import USAGE_RAW
 
 
 def day_of_records(

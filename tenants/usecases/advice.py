@@ -16,7 +16,7 @@ from contracts.advice import (
     MoveRow,
     SkewRow,
 )
-from tenants.tables import DeltaTables, columns_of, converted, day, text
+from tenants.pipeline_tables import DeltaTables, columns_of, converted, day, text
 
 T = TypeVar("T", bound=msgspec.Struct)
 _NEWEST_DAYS: Final = 31

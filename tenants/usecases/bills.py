@@ -6,7 +6,7 @@ from typing import TypeVar
 import msgspec
 
 from contracts.billing import ADJUSTMENT, BILL, BILL_LINE, Adjustment, Bill, BillLine
-from tenants.tables import DeltaTables, columns_of, converted, text
+from tenants.pipeline_tables import DeltaTables, columns_of, converted, text
 
 T = TypeVar("T", bound=msgspec.Struct)
 

@@ -5,9 +5,9 @@ from decimal import Decimal
 from typing import Final
 
 from contracts.billing import GIB, HOUR_MS, SLOT_MS, USAGE_5M, USAGE_DAY, USAGE_HOUR
-from tenants import tables
+from tenants import pipeline_tables
+from tenants.pipeline_tables import DeltaTables
 from tenants.rules.usage_periods import P95_SPAN_MS_MAX, Resolution, Span, UsagePeriod, p95
-from tenants.tables import DeltaTables
 
 _SLOT_S: Final = SLOT_MS // 1000
 _TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
@@ -102,8 +102,8 @@ def _where(instance_id: str, span: Span, start: str, *, by_month: bool = False) 
     """Periods begin with a slot, so bounds are moved to the next one: answers are kept by their question."""
     first_s, end_s = (-(-at_ms // SLOT_MS) * _SLOT_S for at_ms in (span.from_ms, span.to_ms))
     conditions = [
-        f"instance_id = {tables.text(instance_id)}",
-        f"day between {tables.day(span.first_day)} and {tables.day(span.last_day)}",
+        f"instance_id = {pipeline_tables.text(instance_id)}",
+        f"day between {pipeline_tables.day(span.first_day)} and {pipeline_tables.day(span.last_day)}",
         f"to_unixtime({start}) >= {first_s} and to_unixtime({start}) < {end_s}",
     ]
     if by_month:

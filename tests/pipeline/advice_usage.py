@@ -12,9 +12,9 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from contracts.billing import HOUR_MS, USAGE_HOUR
-from contracts.usage import USAGE_RAW
+from contracts.usage_records import USAGE_RAW
 from pipeline.layout import PipelineLayout
-from pipeline.schema import rollup, usage
+from pipeline.schema import rollup, usage_records
 
 Series = npt.NDArray[np.float64]
 NOW_MS = int(datetime(2026, 11, 21, 12, 20, tzinfo=UTC).timestamp() * 1000)
@@ -56,7 +56,7 @@ def put_points(layout: PipelineLayout, rows: Sequence[Mapping[str, Any]]) -> Non
     }
     for name in {name for row in rows for name in row}:
         columns[name] = [row[name] for row in rows]
-    _write(layout, USAGE_RAW, _table(columns, usage.USAGE_RAW, len(rows)))
+    _write(layout, USAGE_RAW, _table(columns, usage_records.USAGE_RAW, len(rows)))
 
 
 def _table(columns: dict[str, Any], schema: StructType, rows: int) -> pa.Table:

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from pipeline.ingest.commits import BatchDocument, IngestTable, TableSpec
 from pipeline.ingest.ranges import PartitionRange
 from pipeline.ingest.staging import staged_file
-from pipeline.lake.tables import LakeTable
+from pipeline.lake.lake_tables import LakeTable
 from pipeline.layout import PipelineLayout
 from pipeline.schema.lake import LAKE, LAKE_PARTITION_BY
 

@@ -16,9 +16,9 @@ from pipeline.lake.audit import LakeAudit, forget_missing_files, write_audits
 from pipeline.lake.audit_findings import TopicAudit
 from pipeline.lake.backfill import BackfillResult, backfill
 from pipeline.lake.compact import compact, expire
+from pipeline.lake.lake_tables import LakeTable, lake_tables
 from pipeline.lake.load import Loader, LoadSettings
 from pipeline.lake.plan import LoadSource
-from pipeline.lake.tables import LakeTable, lake_tables
 from pipeline.layout import PipelineLayout
 from pipeline.progress import Silent
 from tests.integration.stack import Stack

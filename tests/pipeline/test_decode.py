@@ -22,7 +22,7 @@ from pipeline.lake.decode.job import DecodeResult, OnError, decode
 from pipeline.lake.decode.redrive import open_letters, redrive
 from pipeline.lake.decode.schema import RecordSchema, read_schema
 from pipeline.lake.decode.target_tables import DEAD_KIND, DECODED_KIND, DecodeTables
-from pipeline.lake.tables import LakeTable
+from pipeline.lake.lake_tables import LakeTable
 from pipeline.layout import PipelineLayout
 from pipeline.progress import Silent
 from tests.integration.stack import ROOT
@@ -239,7 +239,7 @@ from pathlib import Path
 from pipeline.lake.decode.job import OnError, decode
 from pipeline.lake.decode.redrive import redrive
 from pipeline.lake.decode.schema import read_schema
-from pipeline.lake.tables import lake_tables
+from pipeline.lake.lake_tables import lake_tables
 from pipeline.layout import PipelineLayout
 from pipeline.progress import Silent
 from pipeline.session import spark_session

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
-from contracts.usage import UsageRecord
+from contracts.usage_records import UsageRecord
 from pipeline.ingest.commits import IngestTable
 from pipeline.layout import PipelineLayout
 from pipeline.metering.batch import IngestFigures

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from contracts.usage import USAGE_TOPIC, UsageRecord
+from contracts.usage_records import USAGE_TOPIC, UsageRecord
 from pipeline.layout import PipelineLayout
 from tests.integration.stack import Stack, running_stack
 from tests.pipeline.killed import KilledJob, seeded

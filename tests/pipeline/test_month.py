@@ -20,7 +20,7 @@ from pipeline.metering.billing import GRACE_MS, close_month, make_bills
 from pipeline.metering.ledger import Ledger
 from pipeline.metering.reconcile import reconcile
 from pipeline.metering.rollup import UsageTables, roll_up
-from pipeline.metering.tables import Table
+from pipeline.metering.versioned_tables import Table
 from tests.pipeline.usage_month import SLOTS, Fate, Ints, Size, SyntheticMonth, Totals, raw_rows
 
 SMALL = Size("2026-02", instances=6, points=3)

@@ -13,7 +13,7 @@ from pipeline.layout import PipelineLayout
 from pipeline.metering.amounts.slots import to_slots
 from pipeline.metering.rollup import UsageTables, roll_up
 from pipeline.schema.rollup import LARGEST, SUMMED, USAGE_5M
-from pipeline.schema.usage import USAGE_RAW
+from pipeline.schema.usage_records import USAGE_RAW
 from tests.pipeline.usage_rows import HOUR_MS, LIMITS, MINUTE_MS, SLOT_MS, SUMS, expected_slots, ms, put_usage
 from tests.pipeline.usage_rows import usage_row as row
 

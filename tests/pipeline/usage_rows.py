@@ -9,11 +9,11 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from contracts.usage import record_id
+from contracts.usage_records import record_id
 from pipeline.layout import PipelineLayout
 from pipeline.metering.rollup import UsageTables
-from pipeline.metering.tables import Table
-from pipeline.schema.usage import USAGE_RAW
+from pipeline.metering.versioned_tables import Table
+from pipeline.schema.usage_records import USAGE_RAW
 
 MINUTE_MS = 60_000
 SLOT_MS = 5 * MINUTE_MS

@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
-from contracts.usage import UsageRecord, record_id
+from contracts.usage_records import UsageRecord, record_id
 from pipeline.ingest.offsets import Topic
 from pipeline.ingest.ranges import PartitionRange
 from pipeline.layout import PipelineLayout

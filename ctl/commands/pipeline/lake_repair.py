@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from contracts.units import format_bytes
-from ctl.commands.pipeline.tables import TopicName, TopicNames
+from ctl.commands.pipeline.lake_upkeep import TopicName, TopicNames
 from ctl.errors import CommandError, usage
 from ctl.options import AsJson, InstanceArgument, parse_time
 from ctl.output import Answer, in_facts, print_table
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pipeline.ingest.ranges import PartitionRange
     from pipeline.lake.audit_findings import TopicAudit
     from pipeline.lake.backfill import BackfillResult
-    from pipeline.lake.tables import LakeTable
+    from pipeline.lake.lake_tables import LakeTable
 
 _SHOWN_MAX = 40
 _RANGES_SHOWN_MAX = 5
@@ -97,7 +97,7 @@ def audit(
     """Compare lake tables with the brokers, hour by hour: exit code 1 where a row is missing or doubled."""
     with start_job("audit", ", ".join([instance, *(topics or ())])[:300]) as run:
         from pipeline.lake.audit import LakeAudit, forget_missing_files, write_audits
-        from pipeline.lake.tables import lake_tables
+        from pipeline.lake.lake_tables import lake_tables
 
         offsets, instance_id = _offsets(run, instance, bootstrap)
         lakes = lake_tables(run.layout, instance_id, list(dict.fromkeys(topics)) if topics else None)
@@ -147,7 +147,7 @@ def _topic(offsets: "SourceOffsets", instance: str, name: str) -> "Topic":
 
 
 def _lake(run: JobRun, instance_id: str, topic: "Topic") -> "LakeTable":
-    from pipeline.lake.tables import lake_tables
+    from pipeline.lake.lake_tables import lake_tables
 
     for each in lake_tables(run.layout, instance_id, [topic.name]):
         if each.topic_id == topic.id:

@@ -27,7 +27,7 @@ from pipeline.lake.decode.steps import (
 )
 from pipeline.lake.decode.target_tables import JOB_DECODE, DecodeTables
 from pipeline.lake.decode.tasks import DEAD, DECODED, ERRORS, REPORT_DDL, UNKNOWN, TaskPlan, decode_task
-from pipeline.lake.tables import LakeTable
+from pipeline.lake.lake_tables import LakeTable
 from pipeline.layout import PipelineLayout
 from pipeline.progress import Progress
 from pipeline.schema.decoded import DEAD_PARTITION, DECODED_PARTITION

@@ -6,7 +6,7 @@ from deltalake import DeltaTable
 
 from pipeline.lake.decode.source import Slice, log_files, slices_of
 from pipeline.lake.decode.steps import spread
-from pipeline.lake.tables import LakeTable
+from pipeline.lake.lake_tables import LakeTable
 from pipeline.schema.lake import LAKE_PARTITION_BY
 
 

@@ -27,7 +27,7 @@ from pipeline.lake.decode.target_tables import (
     DecodeTables,
     without_decoded,
 )
-from pipeline.lake.tables import LakeTable
+from pipeline.lake.lake_tables import LakeTable
 from pipeline.layout import PipelineLayout
 from pipeline.progress import Progress
 from pipeline.schema.decoded import DEAD_PARTITION

@@ -20,7 +20,7 @@ from pipeline.lake.decode.field_types import FieldType
 from pipeline.lake.decode.lake_files import row_count
 from pipeline.lake.decode.schema import RecordSchema, SchemaFile, check_change, check_columns, schema_of
 from pipeline.lake.decode.steps import APPLIED, DROPPED, REDRIVEN, SOURCE_ROWS, STREAMS, Repair, repair_of
-from pipeline.lake.tables import LakeTable
+from pipeline.lake.lake_tables import LakeTable
 from pipeline.layout import PipelineLayout
 from pipeline.schema.decoded import DEAD_LETTERS, DEAD_PARTITION, DECODED_PARTITION, KAFKA_COLUMNS
 

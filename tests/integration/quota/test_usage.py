@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from contracts.names import SYSTEM_INSTANCE_ID
-from contracts.usage import USAGE_TOPIC, UsageRecord, record_id
+from contracts.usage_records import USAGE_TOPIC, UsageRecord, record_id
 from tests.integration.stack import Stack
 
 INTERVAL_MS = 1_000

@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from contracts.names import SYSTEM_INSTANCE_ID
-from contracts.usage import USAGE_TOPIC, UsageRecord
+from contracts.usage_records import USAGE_TOPIC, UsageRecord
 from ctl.console_client import Console
 from ctl.demo.pipeline_acts import provision
 from ctl.demo.pipeline_place import TENANT, DemoPlace

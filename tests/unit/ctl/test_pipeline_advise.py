@@ -18,11 +18,11 @@ from ctl.command import with_shared_options
 from ctl.commands.pipeline.advise import _document, advise, show
 from ctl.pipeline.advising import Given, write_plans
 from ctl.tools.reassignment_plan import decode
+from pipeline.advice.advice_days import as_table
 from pipeline.advice.job import Advised
 from pipeline.advice.judging.judgement import Bought
 from pipeline.advice.judging.skewed import Moves
 from pipeline.advice.rows import Seen, advice_row
-from pipeline.advice.tables import as_table
 from pipeline.schema.advice import FORECAST, SKEW
 
 DAY = datetime.date(2026, 11, 21)

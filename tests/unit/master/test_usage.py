@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from contracts.quota import FlowCounters, InstanceTraffic, TrafficReport
 from contracts.specs import InstanceSpec, InstanceState
-from contracts.usage import UsageRecord, record_id
+from contracts.usage_records import UsageRecord, record_id
 from master.quota.ledger import Ledger, Outcome
 from master.usage.records import UsageAggregator
 from tests.unit.master.reports import ID, OTHER, T, a_spec

@@ -22,6 +22,7 @@ from pipeline.lake.audit_findings import (
     lost_rows,
 )
 from pipeline.lake.audit_scan import NO_HOUR
+from pipeline.lake.lake_tables import LakeTable
 from pipeline.lake.planning.audit_runs import (
     Runs,
     as_ranges,
@@ -33,7 +34,6 @@ from pipeline.lake.planning.audit_runs import (
     runs_of,
     within,
 )
-from pipeline.lake.tables import LakeTable
 from pipeline.schema.lake_audit import LAKE_AUDIT
 
 OFFSETS = st.lists(st.integers(0, 60), max_size=80)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctl.commands.pipeline import app
-from ctl.commands.pipeline.tables import parse_age
+from ctl.commands.pipeline.lake_upkeep import parse_age
 from ctl.errors import EXIT_USAGE, CommandError
 from pipeline.ingest.failures import UnreadableTime
 from pipeline.ingest.ranges import Bounds, PartitionRange

@@ -9,7 +9,7 @@ from deltalake import DeltaTable
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from pipeline.errors import PipelineError
-from pipeline.metering.tables import Table, leases
+from pipeline.metering.versioned_tables import Table, leases
 
 SCHEMA = StructType([StructField("day", StringType()), StructField("bytes", LongType())])
 

@@ -8,13 +8,13 @@ import msgspec
 import pytest
 from pyspark.sql.types import IntegerType, StructType
 
-from pipeline.schema import advice, billing, lake_audit, rollup, usage
+from pipeline.schema import advice, billing, lake_audit, rollup, usage_records
 from pipeline.schema.columns import columns_of
 
 KNOWN: dict[str, list[str]] = json.loads((Path(__file__).parent / "golden" / "schemas.json").read_text())
 SCHEMAS = {
     name.lower(): schema
-    for module in (advice, billing, lake_audit, rollup, usage)
+    for module in (advice, billing, lake_audit, rollup, usage_records)
     for name, schema in vars(module).items()
     if isinstance(schema, StructType) and not name.startswith("_")
 }

@@ -259,7 +259,7 @@ async def test_viewers_see_usage_and_bills(operator: Caller, tables: Path) -> No
 async def test_a_newer_version_is_seen(
     operator: Caller, tables: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tenants.tables._FRESH_MS", 0)
+    monkeypatch.setattr("tenants.pipeline_tables._FRESH_MS", 0)
     made = await operator.order()
     instance_id = str(made["id"])
     write(tables, "usage_hour", [metered.hour(instance_id, START, 1)], by="day")
@@ -348,7 +348,7 @@ import asyncio, pathlib, sys
 sys.modules["pyarrow"] = sys.modules["pyspark"] = sys.modules["pandas"] = None
 import tenants.app, tenants.console
 assert "deltalake" not in sys.modules and "arro3" not in sys.modules
-from tenants.tables import DeltaTables
+from tenants.pipeline_tables import DeltaTables
 from tenants.rules.usage_periods import Resolution, Span
 from tenants.usecases.usage import UsageReports
 reports = UsageReports(DeltaTables(pathlib.Path(sys.argv[1])))

@@ -19,7 +19,7 @@ from pipeline.lake.planning.compact_plan import RETENTION_H_MIN
 if TYPE_CHECKING:
     from pipeline.lake.decode.job import DecodeResult
     from pipeline.lake.decode.schema import RecordSchema
-    from pipeline.lake.tables import LakeTable
+    from pipeline.lake.lake_tables import LakeTable
     from pipeline.progress import Progress
 
 _ON_ERROR: Final = ("dlq", "drop", "pause")
@@ -248,7 +248,7 @@ def _schema(path: Path) -> "RecordSchema":
 
 
 def _lakes(run: JobRun, instance: str, topics: Sequence[str] | None) -> "list[LakeTable]":
-    from pipeline.lake.tables import lake_tables
+    from pipeline.lake.lake_tables import lake_tables
 
     told = run.instance(instance)
     return lake_tables(run.layout, str(told["id"]), list(dict.fromkeys(topics)) if topics else None)

@@ -13,7 +13,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from contracts.usage import UsageRecord
+from contracts.usage_records import UsageRecord
 from pipeline.schema.columns import columns, columns_of
 
 USAGE_RECORD: Final = columns_of(UsageRecord)

@@ -10,7 +10,7 @@ from contracts.names import SYSTEM_INSTANCE_ID
 from pipeline.metering.amounts import calendar
 from pipeline.metering.amounts.bills import MonthUsage
 from pipeline.metering.amounts.quantities import gap_hours, month_p95, month_sums
-from pipeline.metering.tables import Table
+from pipeline.metering.versioned_tables import Table
 
 _KEYS_IN_MEMORY: Final = "spark.sql.objectHashAggregate.sortBased.fallbackThreshold"
 """From so many instances on Spark sorts before it collects lists: much slower, and needless for thousands."""
