@@ -120,3 +120,9 @@ def test_the_architecture_page_names_files_that_exist() -> None:
     named = re.findall(r"`((?:[a-z_]+/)+[a-z_]+\.py)`", (ROOT / "ARCHITECTURE.md").read_text())
     assert len(named) > 8
     assert [path for path in named if not (ROOT / path).exists()] == []
+
+
+def test_what_the_architecture_page_says_is_in_a_file_is_there() -> None:
+    named = re.findall(r"`(\w+)` in `([a-z_/]+\.py)`", (ROOT / "ARCHITECTURE.md").read_text())
+    assert len(named) >= 10
+    assert [each for each in named if not re.search(rf"\b{each[0]}\b", (ROOT / each[1]).read_text())] == []
