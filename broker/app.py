@@ -6,11 +6,11 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from broker.cluster.config_writer import ConfigWriter
 from broker.cluster.member import ClusterMember, open_tree
 from broker.config import BrokerConfig
 from broker.configs.config_layers import ConfigLayers
 from broker.configs.config_view import ConfigEntries
-from broker.configs.config_writer import ConfigWriter
 from broker.control.held import HeldInstances
 from broker.control.instance_limits import InstanceLimits
 from broker.control.traffic_leaders import TrafficLeaders
@@ -19,28 +19,28 @@ from broker.coordinators.groups import GroupCoordinators
 from broker.coordinators.peers import Peers
 from broker.coordinators.producer_ids import ProducerIds
 from broker.coordinators.transactions import TransactionCoordinators
+from broker.fetches.fetch_sessions import FetchSessionCache
 from broker.log.config import LogConfig
 from broker.log.files import LogFiles
-from broker.log.flusher import Flusher
 from broker.log.load_report import LoadReport
-from broker.log.manager import LogManager
 from broker.metadata.metadata_cache import MetadataCache, MetadataChange
 from broker.monitoring.damage_report import log_damage
 from broker.monitoring.gauges import register_gauges
 from broker.monitoring.group_lag import GroupLag
 from broker.net.later import Later
-from broker.net.rate_limited import RateLimitedLog
+from broker.net.rules.rate_limited import RateLimitedLog
 from broker.net.server import Server
-from broker.records.fetch_sessions import FetchSessionCache
 from broker.records.fetching import Fetches
 from broker.replication.host import IsrChange
-from broker.replication.manager import ReplicaManager
 from broker.replication.partition import Partition
 from broker.replication.replicas import Replicas
-from broker.replication.service import Replication
+from broker.replicator.manager import ReplicaManager
+from broker.replicator.service import Replication
 from broker.requests.metrics import BrokerMetrics
 from broker.scanning.messages import Answer
 from broker.scanning.scanner import Scanner
+from broker.storage.flusher import Flusher
+from broker.storage.manager import LogManager
 from broker.upkeep.maintenance import Maintenance
 from broker.upkeep.purging import Purging
 from contracts.names import owner_of

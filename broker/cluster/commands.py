@@ -13,7 +13,7 @@ from kio.schema.errors import ErrorCode
 from broker.cluster.membership import Membership
 from broker.cluster.state_change_log import StateChangeLog
 from broker.metadata.metadata_cache import MetadataCache
-from broker.replication.manager import ReplicaManager
+from broker.replicator.manager import ReplicaManager
 from contracts.cluster import (
     Command,
     CommandResponse,

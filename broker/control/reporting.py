@@ -11,11 +11,11 @@ from broker.control.held import HeldInstances
 from broker.control.instance_limits import InstanceLimits
 from broker.control.strays import Holdings
 from broker.control.traffic_leaders import TrafficLeaders
-from broker.log.flusher import Flusher
-from broker.log.manager import LogManager
 from broker.monitoring.damage_report import damaged_logs
 from broker.net.server import Server
 from broker.replication.replicas import Replicas
+from broker.storage.flusher import Flusher
+from broker.storage.manager import LogManager
 from contracts.specs import BrokerAddress, ConsumerKind, InstanceSpec
 from contracts.tree import Tree
 from runtime.feed import FeedFollower

@@ -10,7 +10,7 @@ from typing import Any, Final, Generic
 
 from kio.schema.errors import ErrorCode
 
-from broker.coordinators.java_hash import partition_for
+from broker.coordination.java_hash import partition_for
 from broker.coordinators.shard import C, Shard, Written, nobody_pays
 from broker.metadata.metadata_cache import MetadataCache
 from broker.replication.partition import Partition

@@ -12,11 +12,11 @@ from typing import Any, Protocol
 
 from kio.schema.errors import ErrorCode
 
-from broker.log.manager import LogManager
 from broker.metadata.metadata_cache import MetadataCache
 from broker.replication.partition import Partition
 from broker.replication.replicas import Replicas
 from broker.requests.call import Call
+from broker.storage.manager import LogManager
 from wire.api_table import ApiKey
 from wire.build import response_shape
 from wire.codec import duration

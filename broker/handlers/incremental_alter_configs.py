@@ -9,7 +9,7 @@ Versions: v1 flexible.
 from collections.abc import Mapping
 from typing import Any
 
-from broker.configs.config_changes import ChangeDeps, answer_changes
+from broker.cluster.config_changes import ChangeDeps, answer_changes
 from broker.configs.topic_configs import Definitions, altered
 from broker.requests.call import Call
 from wire.api_table import ApiKey

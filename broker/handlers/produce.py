@@ -26,7 +26,6 @@ from kio.schema.errors import ErrorCode
 from broker.coordinators.transactions import TransactionCoordinators
 from broker.frames.produce_wire import PartitionAnswer, ProducePartition, produce_response, scan_produce
 from broker.log.errors import AppendRefused, LogError, StorageFailed
-from broker.log.flusher import Flusher
 from broker.log.partition_log import PartitionLog
 from broker.log.payload import Look
 from broker.log.results import AppendOrigin
@@ -39,6 +38,7 @@ from broker.requests.metrics import BrokerMetrics
 from broker.requests.throttling import Mute, charge
 from broker.scanning.messages import CheckRecords, Convert, Converted, Failed, Refused, Result
 from broker.scanning.scanner import Scanner
+from broker.storage.flusher import Flusher
 from contracts.names import SCOPE_LENGTH, owner_of
 from contracts.quota import Direction
 from contracts.specs import FullBehaviour

@@ -1,9 +1,9 @@
 """What this broker tells of its damaged logs: to the log, to Prometheus, and to the console."""
 
 from broker.log.damage import Damage
-from broker.log.manager import LogManager
 from broker.log.partition_log import PartitionLog
 from broker.replication.replicas import Replicas
+from broker.storage.manager import LogManager
 from contracts.specs import DAMAGED_LOGS_TOLD, DamagedLog
 from runtime.logs import get_logger
 

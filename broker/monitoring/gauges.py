@@ -4,14 +4,14 @@ from typing import Protocol
 
 from broker.controller.api import ControllerApi
 from broker.coordinators.producer_ids import ProducerIds
-from broker.log.manager import LogManager
+from broker.fetches.fetch_sessions import FetchSessionCache
 from broker.metadata.metadata_cache import MetadataCache
 from broker.net.server import Server
-from broker.records.fetch_sessions import FetchSessionCache
 from broker.records.fetching import Fetches
 from broker.replication.replicas import Replicas
 from broker.requests.metrics import BrokerMetrics
 from broker.scanning.scanner import Scanner
+from broker.storage.manager import LogManager
 
 
 class Measured(Protocol):

@@ -12,10 +12,10 @@ from time import monotonic_ns
 from typing import Final
 
 from broker.net.connection_host import Host
-from broker.net.memory import SMALL_BYTES, Lack
-from broker.net.pending_replies import PendingReplies
 from broker.net.reply_queue import PeerGone, ReplyQueue
-from broker.net.slow_frames import slow_frame
+from broker.net.rules.memory import SMALL_BYTES, Lack
+from broker.net.rules.pending_replies import PendingReplies
+from broker.net.rules.slow_frames import slow_frame
 from broker.net.socket_watch import SocketWatch
 from broker.requests.apis import CHARGED
 from broker.requests.call import Call, Ready, ReplyPart

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 from broker.config import BrokerConfig
-from broker.net.memory import ReceiveMemory
 from broker.net.request_time import RequestTime
+from broker.net.rules.memory import ReceiveMemory
 from broker.requests.call import Call
 from broker.requests.causes import CloseCause
 from broker.requests.metrics import BrokerMetrics

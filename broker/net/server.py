@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from broker.config import BrokerConfig
 from broker.net.connection import FRAME_BYTES_MIN, Connection
-from broker.net.memory import ReceiveMemory
-from broker.net.rate_limited import RateLimitedLog
 from broker.net.request_time import RequestTime
+from broker.net.rules.memory import ReceiveMemory
+from broker.net.rules.rate_limited import RateLimitedLog
 from broker.requests.apis import APIS, CHARGED, Api, Handler
 from broker.requests.call import Call, Channel
 from broker.requests.causes import CloseCause

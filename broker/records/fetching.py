@@ -9,6 +9,8 @@ from typing import Final, Protocol
 from kio.schema.errors import ErrorCode
 
 from broker.config import BrokerConfig
+from broker.fetches.fetch_sessions import FetchContext
+from broker.fetches.purgatory import Purgatory, Waiting
 from broker.frames.fetch_reply import FetchReply, PartitionRead
 from broker.frames.fetch_wire import FetchPartition, FetchScan
 from broker.log.errors import LogError
@@ -16,8 +18,6 @@ from broker.log.partition_log import PartitionLog
 from broker.log.results import LogSlice
 from broker.log.txn_index import AbortedTransaction
 from broker.net.later import Later
-from broker.records.fetch_sessions import FetchContext
-from broker.records.purgatory import Purgatory, Waiting
 from broker.replication.partition import Partition
 from broker.replication.replicas import Replicas
 from broker.replication.sessions import ReplicaSessions

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from typing import Final
 
 from broker.log.errors import StorageFailed
-from broker.log.log_cleaner import CleaningRound, LogCleaner
-from broker.log.manager import LogManager
+from broker.storage.log_cleaner import CleaningRound, LogCleaner
+from broker.storage.manager import LogManager
 from runtime.logs import get_logger
 
 _log = get_logger(__name__)

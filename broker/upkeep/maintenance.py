@@ -8,10 +8,10 @@ from broker.config import BrokerConfig
 from broker.control.held import HeldInstances
 from broker.control.traffic_leaders import TrafficLeaders
 from broker.log.errors import StorageFailed
-from broker.log.flusher import Flusher
-from broker.log.manager import LogManager
 from broker.monitoring.damage_report import log_damage
 from broker.records.fetching import Fetches
+from broker.storage.flusher import Flusher
+from broker.storage.manager import LogManager
 from broker.upkeep.compacting import Compacting
 
 _MEASURE_S: Final = 1.0

@@ -11,10 +11,10 @@ from typing import Final
 from broker.log.batch_scan import scan_valid
 from broker.log.checkpoint_text import CheckpointCorrupt, parse_epochs
 from broker.log.leader_epochs import EPOCH_CHECKPOINT
-from broker.log.log_directory import STRAY_SUFFIX
 from broker.log.offset_index import OffsetIndex
 from broker.log.partition_metadata import PARTITION_METADATA, read_topic_id
 from broker.log.segment import INDEX_SUFFIX, LOG_SUFFIX, offset_file_name
+from broker.storage.log_directory import STRAY_SUFFIX
 from ctl.backup.raising import Replica
 from ctl.tools.log_scrub import Place, places_in
 from wire.batch import BatchHeader

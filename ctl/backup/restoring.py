@@ -14,9 +14,9 @@ from typing import Final, NamedTuple
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from broker.log.log_directory import LOCK
 from broker.metadata.znode_paths import CLUSTER_ID, TOPICS
 from broker.metadata.znodes import ZnodeDamaged
+from broker.storage.log_directory import LOCK
 from contracts.tree import TreeConflict, TreeUnavailable
 from contracts.units import counted
 from ctl.backup.archive import ArchiveFault, ArchiveReader

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from broker.log.config import LogConfig
-from broker.log.log_cleaner import LogCleaner
-from broker.log.manager import LogManager
 from broker.log.partition_log import PartitionLog
 from broker.log.results import AppendOrigin
+from broker.storage.log_cleaner import LogCleaner
+from broker.storage.manager import LogManager
 from ctl.bench.measure import Spread
 from wire.batch import Record, build_batch
 

@@ -18,12 +18,12 @@ from broker.log.batch_scan import is_whole, scan_valid
 from broker.log.checkpoint_text import CheckpointCorrupt, parse_offsets
 from broker.log.damage import Damage, DamageKind, merged, within
 from broker.log.files import write_atomically
-from broker.log.log_directory import DELETE_SUFFIX, LOG_STARTS, RECOVERY_POINTS
 from broker.log.offset_index import OffsetIndex
 from broker.log.partition_metadata import NO_TOPIC_ID, read_topic_id
 from broker.log.scrub_findings import ScrubFinding, leave_findings
 from broker.log.sealed_segments import SealedSegments
 from broker.log.segment import INDEX_SUFFIX, LOG_SUFFIX, offset_file_name
+from broker.storage.log_directory import DELETE_SUFFIX, LOG_STARTS, RECOVERY_POINTS
 from wire.batch import HEADER_SIZE, BatchHeader, parse_header
 
 PROGRESS_FILE: Final = "scrub-progress.json"

@@ -16,10 +16,10 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from broker.log.config import LogConfig
-from broker.log.manager import LogManager
 from broker.log.partition_log import PartitionLog
 from broker.log.payload import records_of
 from broker.log.results import AppendOrigin
+from broker.storage.manager import LogManager
 from ctl.bench.kafka_jars import class_path
 from ctl.stack.layout import free_port
 from tests.integration.kafka_jars import run_java

@@ -66,7 +66,7 @@ CONSTANTS: Final[dict[str, tuple[str, ...]]] = {
     "broker.net.connection": ("STALLED_MS_MIN",),
     "broker.handlers.describe_groups": ("DESCRIBED_BYTES_MAX",),
     "broker.requests.payer": ("FREE_FETCH_REQUEST_BYTES",),
-    "broker.records.fetch_sessions": ("PARTITIONS_CACHED_MAX",),
+    "broker.fetches.fetch_sessions": ("PARTITIONS_CACHED_MAX",),
     "broker.coordinators.producer_id_rates": ("IDS_PER_S", "IDS_AT_ONCE"),
     "broker.log.producer_state": ("PRODUCERS_MAX",),
     "broker.log.segment": ("SMALL_SEGMENT_BYTES",),

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from broker.configs.config_writer import BROKERS, TOPICS, ConfigChange, ConfigWriter
+from broker.cluster.config_writer import BROKERS, TOPICS, ConfigChange, ConfigWriter
 from broker.configs.topic_configs import ConfigFault
 from broker.controller.api import OK, ConfigEntity
 from broker.metadata import znode_paths

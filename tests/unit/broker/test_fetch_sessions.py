@@ -5,8 +5,8 @@ import itertools
 import pytest
 from kio.schema.errors import ErrorCode
 
+from broker.fetches.fetch_sessions import PARTITIONS_CACHED_MAX, FetchContext, FetchSessionCache, SessionError
 from broker.frames.fetch_wire import FetchPartition, FetchScan
-from broker.records.fetch_sessions import PARTITIONS_CACHED_MAX, FetchContext, FetchSessionCache, SessionError
 
 
 def _cache(sessions_max: int = 3) -> FetchSessionCache:

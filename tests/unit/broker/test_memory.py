@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.net.memory import SMALL_BYTES, Lack, ReceiveMemory, capacity_for
+from broker.net.rules.memory import SMALL_BYTES, Lack, ReceiveMemory, capacity_for
 
 MIB = 1024 * 1024
 

@@ -2,7 +2,7 @@
 
 from typing import Any, cast
 
-from broker.net.pending_replies import PendingReplies
+from broker.net.rules.pending_replies import PendingReplies
 from broker.requests.call import Call, Ready
 from wire.codec import RequestHeader
 

@@ -1,6 +1,6 @@
 """Who waits for which partition."""
 
-from broker.records.purgatory import Purgatory, Waiting
+from broker.fetches.purgatory import Purgatory, Waiting
 
 _A, _B = ("a", 0), ("b", 1)
 

@@ -9,7 +9,7 @@ from prometheus_client.registry import CollectorRegistry
 
 from broker.config import BrokerConfig
 from broker.metadata.topic_names import name_fault
-from broker.net.rate_limited import RateLimitedLog
+from broker.net.rules.rate_limited import RateLimitedLog
 from broker.requests.causes import CloseCause
 from broker.requests.metrics import BrokerMetrics
 from broker.requests.sasl import PeerBroker, check_plain, client_of, peer_broker

@@ -7,11 +7,11 @@ from typing import Any, cast
 
 from broker.log.config import LogConfig
 from broker.log.load_report import LoadReport
-from broker.log.manager import LogManager
 from broker.log.partition_log import PartitionLog
 from broker.log.payload import records_of
 from broker.log.results import AppendOrigin, AppendResult, TimestampOffset
 from broker.log.time_lookup import TimeSearch, find
+from broker.storage.manager import LogManager
 from wire.batch import Record, build_batch, iterate_batches
 
 NOW_MS = 1_700_000_000_000

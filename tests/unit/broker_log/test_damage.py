@@ -20,11 +20,11 @@ from broker.log.damage import (
 )
 from broker.log.errors import RecordsDamaged
 from broker.log.load_report import LoadReport
-from broker.log.log_directory import DAMAGE
-from broker.log.manager import LogManager
 from broker.log.partition_log import PartitionLog
 from broker.log.scrub_findings import ScrubFinding, leave_findings
 from broker.log.sealed_segments import SEALED_SEGMENTS
+from broker.storage.log_directory import DAMAGE
+from broker.storage.manager import LogManager
 from tests.unit.broker_log.builders import (
     NOW_MS,
     TOPIC,

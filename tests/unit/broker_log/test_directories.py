@@ -11,8 +11,8 @@ from kio.schema.errors import ErrorCode
 
 from broker.log.errors import LogDirectoryUnusable, StorageFailed
 from broker.log.files import FileHandle, LogFiles
-from broker.log.manager import LogManager
 from broker.log.partition_log import PartitionLog
+from broker.storage.manager import LogManager
 from tests.unit.broker_log.builders import (
     NOW_MS,
     SMALL,

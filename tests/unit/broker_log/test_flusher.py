@@ -12,10 +12,10 @@ import pytest
 from broker.log.config import LogConfig
 from broker.log.errors import StorageFailed
 from broker.log.files import LogFiles
-from broker.log.flusher import Flusher
-from broker.log.manager import LogManager
 from broker.log.partition_log import PartitionLog
 from broker.log.results import AppendOrigin
+from broker.storage.flusher import Flusher
+from broker.storage.manager import LogManager
 from wire.batch import Record, build_batch
 
 

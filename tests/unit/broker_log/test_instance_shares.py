@@ -21,11 +21,11 @@ from broker.log.instance_shares import (
     InstanceShares,
 )
 from broker.log.log_producers import SNAPSHOTS_KEPT
-from broker.log.manager import LogManager
 from broker.log.partition_log import PartitionLog
 from broker.log.producer_state import ProducerStates
 from broker.log.rolling import ROLL_AGE_MIN_MS
 from broker.log.segment import SMALL_SEGMENT_BYTES
+from broker.storage.manager import LogManager
 from tests.unit.broker_log.builders import (
     NOW_MS,
     append,

@@ -10,7 +10,7 @@ import pytest
 from broker.log.config import LogConfig
 from broker.log.errors import LogDirectoryUnusable
 from broker.log.files import LogFiles
-from broker.log.manager import LogManager
+from broker.storage.manager import LogManager
 from tests.unit.broker_log.builders import (
     NOW_MS,
     SMALL,

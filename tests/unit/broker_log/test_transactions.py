@@ -11,7 +11,6 @@ from kio.schema.errors import ErrorCode
 from broker.log.config import LogConfig
 from broker.log.errors import AppendRefused, StorageFailed
 from broker.log.log_producers import ActiveProducer
-from broker.log.manager import LogManager
 from broker.log.partition_log import PartitionLog
 from broker.log.results import AppendOrigin, AppendResult
 from broker.log.txn_index import (
@@ -21,6 +20,7 @@ from broker.log.txn_index import (
     find_aborted,
     parse_txn_index,
 )
+from broker.storage.manager import LogManager
 from tests.unit.broker_log.builders import (
     NOW_MS,
     SMALL,

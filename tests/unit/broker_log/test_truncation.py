@@ -11,9 +11,9 @@ from kio.schema.errors import ErrorCode
 
 from broker.log.config import LogConfig
 from broker.log.errors import AppendRefused, StorageFailed
-from broker.log.manager import LogManager
 from broker.log.partition_log import PartitionLog
 from broker.log.results import AppendOrigin
+from broker.storage.manager import LogManager
 from tests.unit.broker_log.builders import (
     NOW_MS,
     SMALL,

@@ -11,9 +11,9 @@ from broker.log.config import LogConfig
 from broker.log.errors import StorageFailed
 from broker.log.offsets import LogOffsets
 from broker.metadata.metadata_cache import MetadataCache
-from broker.replication.manager import ReplicaManager
 from broker.replication.partition import Partition
 from broker.replication.replicas import Replicas
+from broker.replicator.manager import ReplicaManager
 from contracts.cluster import Command, CommandResponse, LiveBroker
 
 Key = tuple[str, int]

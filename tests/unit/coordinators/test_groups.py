@@ -13,9 +13,9 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from broker.coordination.effects import Token
+from broker.coordination.java_hash import partition_for
 from broker.coordinators import shard as shard_module
 from broker.coordinators.groups import GroupCoordinators
-from broker.coordinators.java_hash import partition_for
 from broker.coordinators.shard import Shard
 from broker.groups.batches import encode_batch
 from broker.groups.config import GroupConfig

@@ -7,12 +7,12 @@ from typing import Any
 from uuid import NAMESPACE_DNS, UUID, uuid5
 
 from broker.log.config import LogConfig
-from broker.log.manager import LogManager
 from broker.metadata.metadata_cache import MetadataCache
-from broker.replication.manager import ReplicaManager
 from broker.replication.partition import Partition
 from broker.replication.remote import FollowerLink
 from broker.replication.replicas import Replicas
+from broker.replicator.manager import ReplicaManager
+from broker.storage.manager import LogManager
 from contracts.cluster import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,

@@ -14,9 +14,9 @@ from typing import Any, Final
 import pytest
 from sqlalchemy import insert, select, update
 
-from broker.log.log_directory import LOCK
 from broker.metadata import znode_paths as paths
 from broker.metadata.znodes import decode_state, decode_topic
+from broker.storage.log_directory import LOCK
 from ctl.backup.log_survey import survey
 from ctl.backup.places import Named, Places, find_places
 from ctl.backup.restoring import Restored, Wishes, restore

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.coordinators.java_hash import java_hash, partition_for
+from broker.coordination.java_hash import java_hash, partition_for
 from broker.groups.records import (
     GroupMetadata,
     GroupRecord,

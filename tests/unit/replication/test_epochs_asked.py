@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 from typing import Any, cast
 
-from broker.replication.fetcher import EPOCHS_ASKED_MAX, Fetcher
+from broker.replicator.fetcher import EPOCHS_ASKED_MAX, Fetcher
 from wire.api_table import ApiKey
 from wire.codec import decode, parse_request_header, request_class
 from wire.request_bounds import bound_of

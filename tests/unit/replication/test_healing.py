@@ -11,7 +11,7 @@ from kio.schema.errors import ErrorCode
 from broker.log.damage import Damage, DamageKind
 from broker.log.errors import RecordsDamaged
 from broker.metadata.znodes import PartitionState, encode_state
-from broker.replication.healing import Healing
+from broker.replicator.healing import Healing
 from contracts.tree import TreeUnavailable
 from tests.unit.replication.world import LAG_MAX_MS, TOPIC, World
 

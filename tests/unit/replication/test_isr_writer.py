@@ -8,8 +8,8 @@ from pathlib import Path
 from broker.log.partition_log import PartitionLog
 from broker.metadata.znode_paths import ISR_CHANGES, broker_path, state_path
 from broker.metadata.znodes import PartitionState, decode_partitions, decode_state, encode_state
-from broker.replication.isr_writer import IsrWriter
 from broker.replication.partition import Partition
+from broker.replicator.isr_writer import IsrWriter
 from contracts.cluster import LiveBroker
 from contracts.tree import CommitResult, Create, Delete, Op, SetData, TreeConflict, TreeUnavailable
 from tests.memory_tree import MemoryEnsemble, MemoryTree

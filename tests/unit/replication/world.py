@@ -14,18 +14,18 @@ from kio.schema.errors import ErrorCode
 
 from broker.frames.fetch_wire import scan_fetch
 from broker.log.config import LogConfig
-from broker.log.manager import LogManager
 from broker.log.payload import records_of
 from broker.log.results import AppendOrigin
-from broker.replication.fetcher import Fetcher
 from broker.replication.host import IsrChange
-from broker.replication.manager import ReplicaManager
 from broker.replication.partition import Partition
-from broker.replication.replica_fetch import ReplicaFetches
 from broker.replication.replicas import Replicas
 from broker.replication.sessions import ReplicaSessions
 from broker.replication.throttle import FOLLOWER, LEADER, ReplicationThrottle
+from broker.replicator.fetcher import Fetcher
+from broker.replicator.manager import ReplicaManager
+from broker.replicator.replica_fetch import ReplicaFetches
 from broker.requests.sasl import PeerBroker
+from broker.storage.manager import LogManager
 from contracts.cluster import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.log.manager import LogManager
 from broker.log.partition_log import PartitionLog
+from broker.storage.manager import LogManager
 from tests.unit.broker_log.builders import (
     new_log_in,
     open_manager,

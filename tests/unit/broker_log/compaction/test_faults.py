@@ -10,10 +10,10 @@ from kio.schema.errors import ErrorCode
 
 from broker.log.cleaning import CleaningResult, CleaningTask, clean
 from broker.log.cleaning_job import CleaningJob
-from broker.log.cleaning_process import clean_in_process
 from broker.log.errors import StorageFailed
-from broker.log.manager import LogManager
 from broker.log.partition_log import PartitionLog
+from broker.storage.cleaning_process import clean_in_process
+from broker.storage.manager import LogManager
 from tests.unit.broker_log.builders import (
     NOW_MS,
     TOPIC,

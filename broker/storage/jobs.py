@@ -9,9 +9,9 @@ from typing import Final
 
 from broker.log.errors import LogError
 from broker.log.files import FileHandle
-from broker.log.log_directory import Checkpoints, LogDirectory
 from broker.log.partition_log import PartitionLog
 from broker.log.results import FlushJob
+from broker.storage.log_directory import Checkpoints, LogDirectory
 
 _SIDE_BY_SIDE: Final = 8
 

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from broker.log.errors import LogError, StorageFailed
-from broker.log.jobs import FlushRound
 from broker.log.partition_log import PartitionLog
 from broker.log.results import FlushJob
+from broker.storage.jobs import FlushRound
 
 EMPTY_LOGS_PER_FLUSH: Final = 256
 """Thousands of new partitions must not delay the flush of records."""

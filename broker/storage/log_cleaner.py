@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from broker.log.cleaning import CleaningResult
 from broker.log.cleaning_job import Cleaner, CleaningJob
-from broker.log.cleaning_process import clean_in_process
 from broker.log.partition_log import PartitionLog
+from broker.storage.cleaning_process import clean_in_process
 
 
 @dataclass(slots=True)

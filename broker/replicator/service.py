@@ -5,22 +5,22 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from broker.config import BrokerConfig
-from broker.log.flusher import Flusher
 from broker.log.partition_log import PartitionLog
 from broker.metadata.metadata_cache import MetadataCache
-from broker.replication.fetcher import Fetcher
-from broker.replication.healing import Healing
-from broker.replication.isr_writer import IsrWriter
-from broker.replication.link import LeaderLink
-from broker.replication.manager import ReplicaManager
 from broker.replication.partition import Partition
 from broker.replication.remote import FollowerLink
-from broker.replication.replica_fetch import ReplicaFetches
 from broker.replication.replicas import Replicas
 from broker.replication.sessions import ReplicaSessions
 from broker.replication.throttle import FOLLOWER, LEADER, ReplicationThrottle
+from broker.replicator.fetcher import Fetcher
+from broker.replicator.healing import Healing
+from broker.replicator.isr_writer import IsrWriter
+from broker.replicator.link import LeaderLink
+from broker.replicator.manager import ReplicaManager
+from broker.replicator.replica_fetch import ReplicaFetches
 from broker.requests.call import Channel
 from broker.requests.sasl import PeerBroker
+from broker.storage.flusher import Flusher
 from contracts.cluster import LiveBroker
 from contracts.tree import Tree
 from runtime.machine import Machine

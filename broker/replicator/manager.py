@@ -12,11 +12,11 @@ from kio.schema.errors import ErrorCode
 
 from broker.log.config import LogConfig
 from broker.log.errors import StorageFailed
-from broker.log.manager import LogManager
 from broker.log.partition_log import PartitionLog
 from broker.log.partition_metadata import NO_TOPIC_ID
 from broker.replication.partition import Partition
 from broker.replication.replicas import Key, Replicas
+from broker.storage.manager import LogManager
 from contracts.cluster import (
     EPOCH_DURING_DELETE,
     LeaderAndIsrPartitionState,

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from broker.log.log_directory import LogDirectory
+from broker.storage.log_directory import LogDirectory
 
 _FAILURES: Final = frozenset(
     {

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from broker.log.jobs import CheckpointJob
-from broker.log.log_directories import LogDirectories
-from broker.log.log_directory import Checkpoints, LogDirectory
 from broker.log.partition_log import PartitionLog
+from broker.storage.jobs import CheckpointJob
+from broker.storage.log_directories import LogDirectories
+from broker.storage.log_directory import Checkpoints, LogDirectory
 
 
 class Checkpointing:

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple, Protocol
 
 from kio.schema.errors import ErrorCode
 
+from broker.cluster.config_writer import ConfigChange, ConfigWriter
 from broker.config import BrokerConfig
 from broker.configs.config_layers import BROKER_DEFINITIONS
-from broker.configs.config_writer import ConfigChange, ConfigWriter
 from broker.configs.resources import BROKER, TOPIC, broker_fault
 from broker.configs.topic_configs import DEFINITIONS, Definitions, check_configs
 from broker.controller.api import ConfigEntity, Verdict

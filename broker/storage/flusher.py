@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 from broker.log.errors import StorageFailed
-from broker.log.manager import LogManager
 from broker.log.partition_log import PartitionLog
 from broker.log.results import FlushJob
+from broker.storage.manager import LogManager
 
 Done = Callable[[bool], None]
 """Called with whether the flush failed."""

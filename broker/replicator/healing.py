@@ -13,9 +13,9 @@ from typing import Final
 from broker.log.errors import LogError
 from broker.metadata.znode_paths import state_path
 from broker.metadata.znodes import PartitionState, ZnodeDamaged, decode_state
-from broker.replication.manager import Followers
 from broker.replication.partition import Partition
 from broker.replication.replicas import Replicas
+from broker.replicator.manager import Followers
 from contracts.cluster import LiveBroker
 from contracts.tree import Tree, TreeUnavailable
 from runtime.logs import get_logger

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
-from broker.replication.fetcher import Fetcher
+from broker.replicator.fetcher import Fetcher
 from contracts.cluster import LiveBroker
 from runtime.logs import get_logger
 from runtime.network import Network

@@ -1,0 +1,1 @@
+"""What is remembered of fetches: sessions, and who waits for which partitions. Pure."""

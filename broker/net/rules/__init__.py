@@ -1,0 +1,1 @@
+"""What decides about connections: memory, order of replies, frames that drip. Pure."""
