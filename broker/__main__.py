@@ -14,6 +14,7 @@ from broker.config import BrokerConfig
 from broker.log.errors import LogDirectoryUnusable, StorageFailed
 from broker.metadata.znodes import ZnodeDamaged
 from broker.monitoring.readiness import unready
+from contracts import invariants
 from runtime import logs, process
 from runtime.config import environment, parse_host_port
 from runtime.life import LIFE
@@ -154,6 +155,7 @@ def main(arguments: list[str] | None = None) -> None:
     options = _arguments(arguments)
     logs.configure(f"broker-{options.node_id}", json=options.log_json)
     config = _config(options)
+    invariants.check_if_asked(environment())
     process.run(lambda: _serve(config, options))
 
 

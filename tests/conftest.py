@@ -15,7 +15,8 @@ from tests.integration.stack import Stack, running_stack
 from tests.servers.postgres import PostgresServer
 from tests.servers.redis_server import RedisServer, running_redis
 
-invariants.are_checked = True
+os.environ[invariants.VARIABLE] = "1"  # for processes that tests start
+invariants.check_if_asked(os.environ)
 _configure_logs = structlog.configure
 
 
