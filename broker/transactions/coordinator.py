@@ -181,7 +181,7 @@ class TransactionCoordinator:
     # -- the end of a transaction
 
     def _fence(self, turn: Turn, transactional_id: str, entry: Entry, reply: Reply | None) -> None:
-        """Abort an open transaction over the head of its producer, which finds its epoch outdated."""
+        """Abort an open transaction without asking its producer, which finds its epoch outdated."""
         assert entry.value is not None
         fenced = entry.value._replace(producer_epoch=entry.value.producer_epoch + 1, last_producer_epoch=-1)
         self._decide(turn, transactional_id, entry, fenced, False, reply)

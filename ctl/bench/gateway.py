@@ -1,5 +1,6 @@
 """`bench gateway`: what tenancy costs. Direct, through the gateway, through a bare relay, interleaved."""
 
+import secrets
 import tempfile
 import time
 from collections.abc import Callable
@@ -26,8 +27,12 @@ class Bench:
 
     def __init__(self, directory: Path, stack: ExitStack, megabytes: int) -> None:
         self.bytes = megabytes * 1_000_000
-        self.broker = stack.enter_context(servers.broker(directory))
-        self.gateway = stack.enter_context(servers.gateway(directory, self.broker.port))
+        self.secret = secrets.token_urlsafe(24)
+        secret_file = directory / "secret"
+        secret_file.write_text(self.secret)
+        self.broker = stack.enter_context(servers.broker(directory, "--secret-file", str(secret_file)))
+        gateway = servers.gateway(directory, self.broker.port, secret_file=secret_file)
+        self.gateway = stack.enter_context(gateway)
         self.relay = stack.enter_context(servers.relay(directory, self.broker.port))
         self.large, self.small = load.workload(_LARGE), load.workload(_SMALL)
         for name in ("large", "small", "stored"):
@@ -43,6 +48,11 @@ class Bench:
         """The process that carries this peer's traffic; for `direct` the broker itself."""
         return {"direct": self.broker, "gateway": self.gateway, "relay": self.relay}[peer]
 
+    def target(self, peer: str) -> load.Target:
+        """Where clients of this peer connect. A broker wants the deployment's secret; a tenant has none."""
+        port = self.server(peer).port
+        return port if peer == "gateway" else load.Endpoint(port, self.secret)
+
     def topic(self, peer: str, name: str) -> str:
         """A topic's name as this peer's clients must write it."""
         return name if peer == "gateway" else f"{servers.INSTANCE_ID}.{name}"
@@ -52,7 +62,7 @@ class Bench:
         server = self.server(peer)
         frames = load.produce_frames(self.topic(peer, name), workload, 1)
         watch = Stopwatch(server.pid)
-        cost = watch.cost(load.produce(server.port, frames, int(self.bytes * share), window=window))
+        cost = watch.cost(load.produce(self.target(peer), frames, int(self.bytes * share), window=window))
         self.free(name)
         return cost
 
@@ -65,7 +75,7 @@ class Bench:
         server = self.server(peer)
         watch = Stopwatch(server.pid)
         carried = load.consume(
-            *(server.port, self.topic(peer, name), self.large, self.bytes),
+            *(self.target(peer), self.topic(peer, name), self.large, self.bytes),
             fetch_bytes=_LARGE,
             stored=self.stored // partitions,
             partitions=range(partitions),
@@ -94,7 +104,7 @@ def run(rounds: int, megabytes: int, say: Say) -> dict[str, Any]:
         say("connections")
         results["connections per s"] = _each(
             rounds,
-            lambda peer: load.connections_per_s(bench.server(peer).port, bench.topic(peer, "large"), 1.0),
+            lambda peer: load.connections_per_s(bench.target(peer), bench.topic(peer, "large"), 1.0),
         )
         say("memory")
         results["memory"] = _memory(bench)
@@ -134,7 +144,7 @@ def _half_load(bench: Bench, direct: dict[str, Spread], rounds: int) -> dict[str
     frames = {peer: load.produce_frames(bench.topic(peer, "large"), bench.large, 1)[0] for peer in PEERS}
 
     def offered(peer: str) -> float:
-        delivered = load.paced_produce(bench.server(peer).port, frames[peer], rate, 2.0, window=4)
+        delivered = load.paced_produce(bench.target(peer), frames[peer], rate, 2.0, window=4)
         bench.free("large")
         return delivered
 
@@ -144,7 +154,7 @@ def _half_load(bench: Bench, direct: dict[str, Spread], rounds: int) -> dict[str
 def _latency(bench: Bench, rounds: int) -> dict[str, Any]:
     one = load.workload(1)
     frames = {peer: load.produce_frames(bench.topic(peer, "small"), one, 1)[0] for peer in PEERS}
-    taken = _interleaved(rounds, lambda peer: load.latencies_ms(bench.server(peer).port, frames[peer], 1000))
+    taken = _interleaved(rounds, lambda peer: load.latencies_ms(bench.target(peer), frames[peer], 1000))
     return {
         peer: {
             "p50": Spread.of([percentile(times, 0.50) for times in rounds_of]),
@@ -175,9 +185,9 @@ def _librdkafka(bench: Bench, rounds: int) -> dict[str, Any]:
     bench.free("large")
 
     def taken_in(peer: str) -> float:
-        return produce_rate(bench.server(peer).port, bench.topic(peer, "large"), size) / 1e6
+        return produce_rate(bench.target(peer), bench.topic(peer, "large"), size) / 1e6
 
     def taken_out(peer: str) -> float:
-        return consume_rate(bench.server(peer).port, bench.topic(peer, "stored"), size // 2) / 1e6
+        return consume_rate(bench.target(peer), bench.topic(peer, "stored"), size // 2) / 1e6
 
     return {"produce MB/s": _each(rounds, taken_in), "consume MB/s": _each(rounds, taken_out)}

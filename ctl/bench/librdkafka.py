@@ -6,14 +6,26 @@ from typing import Final
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from ctl.bench.load import Endpoint, Target
+from wire.client import SASL_USER
+
 _VALUE: Final = os.urandom(1000)
 
 
-def produce_rate(port: int, topic: str, total_bytes: int) -> float:
+def _reach(target: Target) -> dict[str, str | int | float | bool]:
+    place = target if isinstance(target, Endpoint) else Endpoint(target)
+    reach: dict[str, str | int | float | bool] = {"bootstrap.servers": f"{place.host}:{place.port}"}
+    if place.secret is None:
+        return reach
+    login = {"sasl.mechanisms": "PLAIN", "sasl.username": SASL_USER, "sasl.password": place.secret}
+    return reach | login | {"security.protocol": "sasl_plaintext"}
+
+
+def produce_rate(target: Target, topic: str, total_bytes: int) -> float:
     """Bytes/s of values acknowledged by acks=all in 1 MB batches."""
     producer = Producer(
         {
-            "bootstrap.servers": f"127.0.0.1:{port}",
+            **_reach(target),
             "acks": "all",
             "linger.ms": 20,
             "batch.size": 1_000_000,
@@ -41,11 +53,11 @@ def produce_rate(port: int, topic: str, total_bytes: int) -> float:
     return total_bytes / (time.perf_counter() - started)
 
 
-def consume_rate(port: int, topic: str, total_bytes: int) -> float:
+def consume_rate(target: Target, topic: str, total_bytes: int) -> float:
     """Bytes/s of values from the start of partition 0."""
     consumer = Consumer(
         {
-            "bootstrap.servers": f"127.0.0.1:{port}",
+            **_reach(target),
             "group.id": "bench",
             "enable.auto.commit": False,
             "fetch.message.max.bytes": 8_000_000,

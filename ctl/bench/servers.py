@@ -83,7 +83,9 @@ def broker(directory: Path, *arguments: str) -> Iterator[Server]:
 
 
 @contextmanager
-def gateway(directory: Path, broker_port: int, instance_id: str = INSTANCE_ID) -> Iterator[Server]:
+def gateway(
+    directory: Path, broker_port: int, instance_id: str = INSTANCE_ID, secret_file: Path | None = None
+) -> Iterator[Server]:
     """One gateway worker with one instance: mapping, whitelist and metering on."""
     port, node_port = free_port(), free_port()
     own = directory / f"gateway-{instance_id}"
@@ -92,7 +94,8 @@ def gateway(directory: Path, broker_port: int, instance_id: str = INSTANCE_ID) -
     specs.write_bytes(msgspec.json.encode(_specs(instance_id, port, node_port, broker_port)))
     command = ["gateway", "--name", "gateway-0", "--specs", str(specs), "--state-dir", str(own / "state")]
     table = ["--shared-table", str(own / "connections.table")]
-    with _process("gateway", [*command, *table], own, port) as server:
+    secret = [] if secret_file is None else ["--secret-file", str(secret_file)]
+    with _process("gateway", [*command, *table, *secret], own, port) as server:
         yield server
 
 

@@ -152,7 +152,7 @@ class _Driver:
                 self._check_ends()
                 return False
         except Unreachable as error:
-            self._bear(str(error))
+            self._try_again(str(error))
             worked = False
         if not worked:
             time.sleep(_IDLE_S)
@@ -275,10 +275,10 @@ class _Driver:
         if outcome.state == State.PAUSED:
             self._say_once(f"{outcome.unit} is paused: {outcome.sentence}")
         if outcome.state == State.RETRY:
-            self._bear(f"{outcome.unit}: {outcome.sentence}")
+            self._try_again(f"{outcome.unit}: {outcome.sentence}")
 
-    def _bear(self, sentence: str) -> None:
-        """Something is away. Raises: PipelineError when it stays away and nobody wants to wait for ever."""
+    def _try_again(self, sentence: str) -> None:
+        """Say what is away. Raises: PipelineError when it stays away and nobody wants to wait for ever."""
         if not self._request.continuous and time.monotonic() - self._moved_at > _PATIENCE_S:
             raise PipelineError(f"nothing could be mirrored for {_PATIENCE_S:.0f} s: {sentence}")
         self._say_once(f"tried again: {sentence}")
