@@ -9,6 +9,7 @@ from wire.codec import payload_class
 from wire.edit_compile import Scan, assembled, compile_scan
 from wire.faults import MalformedFrame
 from wire.framing import Buffer
+from wire.hot.produce import ONE_HEAD, ONE_PARTITION
 from wire.layout import layout_of
 from wire.request_bounds import bound_of
 from wire.scope import SCOPE_BYTES, STRING_BYTES_MAX, Scope
@@ -16,10 +17,6 @@ from wire.scope import SCOPE_BYTES, STRING_BYTES_MAX, Scope
 _REQUEST_HEAD: Final = struct.Struct(">ihhih").unpack_from
 _RESPONSE_HEAD: Final = struct.Struct(">ii").unpack_from
 _ONE_FROM: Final = 3
-_ONE_HEAD: Final = struct.Struct(">hhiih")
-"""Size of the transactional id (from v3 on), acks, timeout, topics, size of the first one's name."""
-_ONE_PARTITION: Final = struct.Struct(">iii")
-"""Partitions, index, size of the records."""
 _PACK_I16: Final = struct.Struct(">h").pack
 
 
@@ -70,15 +67,15 @@ def _scan_one(frame: memoryview, at: int, scope: Scope) -> tuple[list[Buffer], i
     """What the scanner finds in what most requests are: one partition, no transactional id. None: it is
     another, or wrong."""
     try:
-        id_size, acks, _, topics, name_size = _ONE_HEAD.unpack_from(frame, at)
+        id_size, acks, _, topics, name_size = ONE_HEAD.unpack_from(frame, at)
         if id_size != -1 or topics != 1 or not 0 < name_size <= STRING_BYTES_MAX - SCOPE_BYTES:
             return None
-        name_at = at + _ONE_HEAD.size
+        name_at = at + ONE_HEAD.size
         name_end = name_at + name_size
-        partitions, _, size = _ONE_PARTITION.unpack_from(frame, name_end)
+        partitions, _, size = ONE_PARTITION.unpack_from(frame, name_end)
     except struct.error:
         return None
-    if partitions != 1 or size < 0 or name_end + _ONE_PARTITION.size + size != len(frame):
+    if partitions != 1 or size < 0 or name_end + ONE_PARTITION.size + size != len(frame):
         return None
     scoped = _PACK_I16(name_size + SCOPE_BYTES) + scope.prefix_bytes
     pieces: list[Buffer] = [frame[4 : name_at - 2], scoped, frame[name_at:]]

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from broker.frames.fetch_wire import CLIENT_ENTRIES_MAX, FetchPartition, FetchScan
+from wire.hot.fetch import CLIENT_ENTRIES_MAX, FetchPartition, FetchScan
 
 NO_SESSION: Final = 0
 _INITIAL_EPOCH: Final = 0

@@ -4,11 +4,11 @@ before."""
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from broker.frames import fetch_wire
-from broker.frames.fetch_wire import FetchPartition
 from broker.log.results import LogSlice
 from broker.log.txn_index import AbortedTransaction
 from broker.requests.call import ReplyPart
+from wire.hot import fetch as fetch_wire
+from wire.hot.fetch import FetchPartition
 
 _COPIED_BYTES_MAX: Final = 256 * 1024
 """Of one answer: a client that does not read it must not hold much memory."""

@@ -18,13 +18,13 @@ from typing import Protocol
 from kio.schema.errors import ErrorCode
 
 from broker.fetches.fetch_sessions import NO_SESSION, FetchSessionCache, SessionError
-from broker.frames import fetch_wire
 from broker.frames.fetch_reply import FetchReply, PartitionRead, error_frame, error_frame_bytes
 from broker.records.fetching import Fetch, FetchDeps
 from broker.records.legacy_fetching import LEGACY_BELOW, LegacyFetch, in_turn
 from broker.replicator.service import Replication
 from broker.requests.call import Call
 from broker.requests.payer import FREE_FETCH_REQUEST_BYTES
+from wire.hot import fetch as fetch_wire
 
 
 class _Deps(FetchDeps, Protocol):

@@ -24,7 +24,6 @@ from typing import Final, Protocol
 from kio.schema.errors import ErrorCode
 
 from broker.coordinators.transactions import TransactionCoordinators
-from broker.frames.produce_wire import PartitionAnswer, ProducePartition, produce_response, scan_produce
 from broker.log.errors import AppendRefused, LogError, StorageFailed
 from broker.log.partition_log import PartitionLog
 from broker.log.payload import Look
@@ -45,6 +44,7 @@ from contracts.specs import FullBehaviour
 from traffic.point import TrafficPoint
 from traffic.verdict import Full, stall_ms
 from wire.batch import CODEC_MASK, CODEC_ZSTD, HEADER_SIZE, BatchError, parse_header
+from wire.hot.produce import PartitionAnswer, ProducePartition, produce_response, scan_produce
 from wire.record_lengths import WALKED_HERE_MAX
 from wire.record_walk import RECORD_BYTES_MIN
 

@@ -12,7 +12,6 @@ from broker.config import BrokerConfig
 from broker.fetches.fetch_sessions import FetchContext
 from broker.fetches.purgatory import Purgatory, Waiting
 from broker.frames.fetch_reply import FetchReply, PartitionRead
-from broker.frames.fetch_wire import FetchPartition, FetchScan
 from broker.log.errors import LogError
 from broker.log.partition_log import PartitionLog
 from broker.log.results import LogSlice
@@ -29,6 +28,7 @@ from broker.requests.throttling import Mute, Reservation, charge
 from contracts.names import SCOPE_LENGTH, owner_of
 from contracts.quota import Direction
 from traffic.point import TrafficPoint
+from wire.hot.fetch import FetchPartition, FetchScan
 
 _READ_COMMITTED: Final = 1
 DEBUGGING_REPLICA_ID: Final = -2

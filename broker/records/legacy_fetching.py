@@ -13,10 +13,10 @@ from typing import Final, NamedTuple
 from kio.schema.errors import ErrorCode
 
 from broker.frames.fetch_reply import PartitionRead
-from broker.frames.fetch_wire import FetchPartition, FetchScan
 from broker.log.results import LogSlice
 from broker.records.fetching import Fetch
 from wire.batch import BatchError
+from wire.hot.fetch import FetchPartition, FetchScan
 from wire.legacy.conversion import message_set_of
 from wire.legacy.message_set import MAGIC_V0, MAGIC_V1
 

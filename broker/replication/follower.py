@@ -14,10 +14,10 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from broker.frames.fetch_wire import FetchPartition
 from broker.log.results import AppendOrigin
 from broker.replication.partition import Partition
 from wire.batch import WritableBuffer
+from wire.hot.fetch import FetchPartition
 
 _UNDEFINED: Final = -1
 _PAUSE_FIRST_MS: Final = 20

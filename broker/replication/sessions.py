@@ -10,8 +10,8 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from broker.frames.fetch_wire import FetchPartition, FetchScan
 from broker.replication.remote import FollowerLink
+from wire.hot.fetch import FetchPartition, FetchScan
 
 INITIAL_EPOCH: Final = 0
 _EPOCH_MAX: Final = 2**31 - 1

@@ -12,11 +12,13 @@ from kio.schema.errors import ErrorCode
 
 from broker.log.errors import LogError, StorageFailed
 from broker.log.results import AppendOrigin
-from broker.replication import wire
+from broker.replication.epoch_frames import EpochAsked, epochs_request, read_epochs_answer
 from broker.replication.follower import FollowedPartition
 from broker.replication.partition import Partition
 from broker.replication.throttle import ReplicationThrottle
 from runtime.logs import get_logger
+from wire.hot.fetch import FOLLOWER_VERSION, FetchedPartition, fetch_request, read_answer
+from wire.hot.values import packed_string
 
 _log = get_logger(__name__)
 _MAX_WAIT_MS: Final = 500
@@ -44,7 +46,7 @@ class Fetcher:
         throttle: ReplicationThrottle | None = None,
     ) -> None:
         self._replica_id = replica_id
-        self._client_id = wire.encode_client_id(f"broker-{replica_id}")
+        self._client_id = packed_string(f"broker-{replica_id}")
         self._now_ms = now_ms
         self._epoch_ms = epoch_ms
         self._storage_failed = storage_failed
@@ -109,7 +111,7 @@ class Fetcher:
         asked = self._settle(now_ms) if self._unsettled else []
         if asked:
             self._asked += 1
-            frame = wire.epochs_request(self._asked % 2**31, self._client_id, self._replica_id, asked)
+            frame = epochs_request(self._asked % 2**31, self._client_id, self._replica_id, asked)
             return frame, True
         if self._is_opening:
             return None
@@ -125,7 +127,7 @@ class Fetcher:
         forgotten = [key for key in self._forgotten if key not in going]
         self._in_session.update(going)
         self._moved, self._forgotten = held, {}
-        frame = wire.fetch_request(
+        frame = fetch_request(
             self._asked % 2**31,
             self._client_id,
             replica_id=self._replica_id,
@@ -163,10 +165,10 @@ class Fetcher:
         wait_ms = _MAX_WAIT_MS if self._throttle is None or not self._moved else self._throttle.wait_ms()
         return max(1, min(due_ms - now_ms, wait_ms))
 
-    def _settle(self, now_ms: int) -> list[wire.EpochAsked]:
+    def _settle(self, now_ms: int) -> list[EpochAsked]:
         """Move on those that are due; what must be asked of the leader for the others, or for the first of
         them: the rest is due at once with the next request."""
-        asked: list[wire.EpochAsked] = []
+        asked: list[EpochAsked] = []
         for key, each in list(self._unsettled.items()):
             if len(asked) == EPOCHS_ASKED_MAX:
                 break
@@ -183,7 +185,7 @@ class Fetcher:
             else:
                 each.awaits_epoch = True
                 each.asked_in = self._asked + 1
-                asked.append(wire.EpochAsked(*key, each.leader_epoch, epoch))
+                asked.append(EpochAsked(*key, each.leader_epoch, epoch))
         return asked
 
     # -- answers -----------------------------------------------------------------------------------------
@@ -192,7 +194,7 @@ class Fetcher:
         """Cut what the leader does not have. Raises: MalformedFrame."""
         now_ms = self._now_ms()
         self._answered += 1
-        for end in wire.read_epochs_answer(frame):
+        for end in read_epochs_answer(frame):
             each = self._unsettled.get((end.topic, end.partition))
             if each is None or each.asked_in != self._answered or not each.is_current:
                 continue
@@ -213,7 +215,7 @@ class Fetcher:
 
     def fetch_answered(self, frame: memoryview) -> bool:
         """Append what came; False when the session is lost and another must begin. Raises: MalformedFrame."""
-        error_code, session_id, partitions = wire.read_fetch_answer(frame)
+        _, error_code, session_id, partitions = read_answer(frame, FOLLOWER_VERSION)
         self._answered += 1
         if error_code != _NONE:
             _log.info("the leader refuses the session", error_code=ErrorCode(error_code).name)
@@ -236,7 +238,7 @@ class Fetcher:
             and each.is_current
         )
 
-    def _take(self, each: FollowedPartition, answer: wire.FetchedPartition, frame: memoryview) -> None:
+    def _take(self, each: FollowedPartition, answer: FetchedPartition, frame: memoryview) -> None:
         try:
             if answer.error_code != _NONE:
                 self._refused(each, answer)
@@ -260,7 +262,7 @@ class Fetcher:
                     self._throttle.charge(appended_bytes)
                 self._moved[each.key] = each
 
-    def _refused(self, each: FollowedPartition, answer: wire.FetchedPartition) -> None:
+    def _refused(self, each: FollowedPartition, answer: FetchedPartition) -> None:
         if each.refused(answer.error_code, answer.log_start_offset, self._now_ms()):
             self._moved[each.key] = each
             return

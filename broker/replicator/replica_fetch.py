@@ -8,7 +8,6 @@ from typing import Final, Protocol
 from kio.schema.errors import ErrorCode
 
 from broker.frames.fetch_reply import FetchReply, PartitionRead, error_frame
-from broker.frames.fetch_wire import FetchPartition, FetchScan
 from broker.log.errors import LogError, OffsetOutOfRange
 from broker.replication.remote import FollowerLink
 from broker.replication.replicas import Replicas
@@ -25,6 +24,7 @@ from broker.requests.causes import CloseCause
 from broker.requests.sasl import PeerBroker
 from contracts.cluster import LiveBroker
 from wire.api_table import ApiKey
+from wire.hot.fetch import FetchPartition, FetchScan
 
 _NONE: Final = int(ErrorCode.none.value)
 

@@ -8,7 +8,6 @@ from typing import Any, Final, NamedTuple
 from kio.schema.errors import ErrorCode
 
 from pipeline.mirror.cluster import TRANSACTION, Cluster
-from pipeline.mirror.frames import produce_head
 from pipeline.mirror.kafka import Connection
 from pipeline.mirror.planning.errors import TooLarge, Unreachable, expect_success
 from pipeline.mirror.planning.rebatch import Draft
@@ -29,6 +28,7 @@ from wire.batch import (
     seal_in_place,
 )
 from wire.compression import compress
+from wire.hot.produce import request_head
 
 TRANSACTION_TIMEOUT_MS: Final = 120_000
 _PRODUCE_TIMEOUT_MS: Final = 20_000
@@ -94,7 +94,7 @@ class TargetPartition:
         """Send a batch of `count` records, after waiting for replies while too many are on their way."""
         while len(self._counts) >= self._in_flight_max:
             self._collect()
-        head = produce_head(
+        head = request_head(
             self._transactional_id, _PRODUCE_TIMEOUT_MS, self._topic, self._partition, len(batch)
         )
         self._connection.send_raw(ApiKey.PRODUCE, head, batch)

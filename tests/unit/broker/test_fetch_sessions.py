@@ -6,7 +6,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from broker.fetches.fetch_sessions import PARTITIONS_CACHED_MAX, FetchContext, FetchSessionCache, SessionError
-from broker.frames.fetch_wire import FetchPartition, FetchScan
+from wire.hot.fetch import FetchPartition, FetchScan
 
 
 def _cache(sessions_max: int = 3) -> FetchSessionCache:

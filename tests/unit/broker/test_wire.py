@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.static.primitive import i32Timedelta
 
-from broker.frames import fetch_wire
-from broker.frames.fetch_wire import scan_fetch
-from broker.frames.produce_wire import PartitionAnswer, produce_response, scan_produce
 from broker.log.txn_index import AbortedTransaction
 from tests.integration.broker.raw import request
 from wire.codec import MalformedFrame, decode_response, encode, framed_request
+from wire.hot import fetch as fetch_wire
+from wire.hot.fetch import scan_fetch
+from wire.hot.produce import PartitionAnswer, produce_response, scan_produce
 
 _names = st.text("abc.-_é", min_size=1, max_size=12)
 _records = st.none() | st.binary(max_size=40)

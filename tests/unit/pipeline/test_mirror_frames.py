@@ -5,13 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
-from pipeline.mirror.frames import FetchedPartition, parse_fetch, produce_head
+from pipeline.mirror.frames import FetchedPartition, parse_fetch
 from pipeline.mirror.kafka import _entity
 from pipeline.mirror.source import committed_batches
 from wire.batch import CONTROL_BIT, TRANSACTIONAL_BIT, Record, build_batch, parse_header
 from wire.codec import encode, framed_response, request_class, response_class
 from wire.control import EndMarker, build_marker
 from wire.faults import MalformedFrame
+from wire.hot.produce import request_head
 
 PRODUCE, FETCH = 0, 1
 
@@ -74,7 +75,7 @@ def test_produce_requests_are_kafkas(version: int, transactional_id: str | None)
             "topic_data": [{"name": "orders", "partition_data": [{"index": 3, "records": records}]}],
         },
     )
-    assert produce_head(transactional_id, 20_000, "orders", 3, len(records)) + records == encode(entity)
+    assert request_head(transactional_id, 20_000, "orders", 3, len(records)) + records == encode(entity)
 
 
 def transactional(offset: int, producer_id: int) -> bytes:

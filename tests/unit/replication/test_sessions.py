@@ -5,9 +5,9 @@ from itertools import count
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker.frames.fetch_wire import FetchPartition, FetchScan
 from broker.replication.remote import FollowerLink
 from broker.replication.sessions import ReplicaSession, ReplicaSessions, SessionRefused
+from wire.hot.fetch import FetchPartition, FetchScan
 
 KEY = ("t", 0)
 

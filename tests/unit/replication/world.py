@@ -12,7 +12,6 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from broker.frames.fetch_wire import scan_fetch
 from broker.log.config import LogConfig
 from broker.log.payload import records_of
 from broker.log.results import AppendOrigin
@@ -33,6 +32,7 @@ from contracts.cluster import (
 )
 from wire.batch import Record, build_batch, iterate_batches
 from wire.codec import decode, framed_response, parse_request_header, request_class
+from wire.hot.fetch import scan_fetch
 
 TOPIC = "orders"
 TOPIC_ID = UUID(int=7)

@@ -1,4 +1,4 @@
-"""Produce v0-8 on the wire, scanned without touching record bytes. Pure.
+"""Produce v0-8: requests are scanned without touching record bytes. Pure.
 
 Request: transactional_id (from v3 on), acks, timeout_ms, topics of (name, partitions of (index, records)).
 Source: Kafka ProduceRequest.json, ProduceResponse.json.
@@ -8,18 +8,15 @@ import struct
 from typing import Final, NamedTuple
 
 from wire.api_table import ApiKey
-from wire.codec import MalformedFrame
-from wire.faults import TooManyEntries
-from wire.readable import readable
+from wire.faults import MalformedFrame, TooManyEntries
+from wire.hot.values import I16, I32, packed_string, read_count, read_name, read_string
 from wire.request_bounds import bound_of
 
-_I16: Final = struct.Struct(">h")
-_I32: Final = struct.Struct(">i")
 _ACKS_TIMEOUT_COUNT: Final = struct.Struct(">hii")
 _INDEX_SIZE: Final = struct.Struct(">ii")
-_ONE_HEAD: Final = struct.Struct(">hhiih")
+ONE_HEAD: Final = struct.Struct(">hhiih")
 """Size of the transactional id, acks, timeout, topics, size of the first one's name."""
-_ONE_PARTITION: Final = struct.Struct(">iii")
+ONE_PARTITION: Final = struct.Struct(">iii")
 """Partitions, index, size of the records."""
 _V0: Final = struct.Struct(">ihq")
 _V2: Final = struct.Struct(">ihqq")
@@ -27,8 +24,7 @@ _V5: Final = struct.Struct(">ihqqq")
 _SINGLE_HEAD: Final = struct.Struct(">iiih")
 _SINGLE_TAIL: Final = struct.Struct(">iihqqqi")
 _V8_TAIL: Final = struct.Struct(">ih")
-
-
+_ALL: Final = -1
 _ENTRIES_MAX: Final = bound_of(ApiKey.PRODUCE).entries_max
 
 
@@ -62,31 +58,6 @@ class PartitionAnswer(NamedTuple):
     """Records that are named one by one, by their place in the batch (v8, KIP-467)."""
 
 
-def read_string(frame: memoryview, at: int) -> tuple[str | None, int]:
-    """A nullable string and the offset behind it."""
-    (size,) = _I16.unpack_from(frame, at)
-    at += 2
-    if size < 0:
-        if size != -1:
-            raise MalformedFrame("negative string length")
-        return None, at
-    end = at + size
-    if end > len(frame):
-        raise MalformedFrame("a string runs past the end")
-    try:
-        return str(frame[at:end], "utf-8"), end
-    except UnicodeDecodeError:
-        return readable(frame[at:end]), end
-
-
-def read_count(frame: memoryview, at: int, element_bytes: int) -> int:
-    """The count of an array whose elements take at least `element_bytes`."""
-    (count,) = _I32.unpack_from(frame, at)
-    if not 0 <= count <= (len(frame) - at - 4) // element_bytes:
-        raise MalformedFrame(f"an array of {count} elements does not fit its frame")
-    return int(count)
-
-
 def scan_produce(frame: memoryview, at: int, api_version: int) -> ProduceScan:
     """Scan the body that begins at `at`. Raises: MalformedFrame."""
     try:
@@ -98,13 +69,13 @@ def scan_produce(frame: memoryview, at: int, api_version: int) -> ProduceScan:
 def _scan_one(frame: memoryview, at: int) -> ProduceScan | None:
     """What most requests are: one partition, no transactional id, a name in UTF-8. None: it is another."""
     try:
-        id_size, acks, timeout_ms, topic_count, name_size = _ONE_HEAD.unpack_from(frame, at)
+        id_size, acks, timeout_ms, topic_count, name_size = ONE_HEAD.unpack_from(frame, at)
         if id_size != -1 or topic_count != 1 or name_size < 0:
             return None
-        name_at = at + _ONE_HEAD.size
+        name_at = at + ONE_HEAD.size
         name_end = name_at + name_size
-        partition_count, index, size = _ONE_PARTITION.unpack_from(frame, name_end)
-        start = name_end + _ONE_PARTITION.size
+        partition_count, index, size = ONE_PARTITION.unpack_from(frame, name_end)
+        start = name_end + ONE_PARTITION.size
         if partition_count != 1 or size < 0 or start + size != len(frame):
             return None
         name = str(frame[name_at:name_end], "utf-8")
@@ -124,9 +95,7 @@ def _scan(frame: memoryview, at: int, api_version: int) -> ProduceScan:
     total = len(frame)
     named = topic_count
     for _ in range(topic_count):
-        name, at = read_string(frame, at)
-        if name is None:
-            raise MalformedFrame("a null topic name")
+        name, at = read_name(frame, at)
         partition_count = read_count(frame, at, 8)
         named += partition_count
         if named > _ENTRIES_MAX:
@@ -149,6 +118,15 @@ def _scan(frame: memoryview, at: int, api_version: int) -> ProduceScan:
     return ProduceScan(transactional_id, acks, timeout_ms, topics)
 
 
+def request_head(
+    transactional_id: str | None, timeout_ms: int, topic: str, partition: int, records_size: int
+) -> bytes:
+    """The body of a request v3-8 of acks=all up to its records, which follow and end it."""
+    identity = I16.pack(-1) if transactional_id is None else packed_string(transactional_id)
+    counted = _ACKS_TIMEOUT_COUNT.pack(_ALL, timeout_ms, 1)
+    return identity + counted + packed_string(topic) + ONE_PARTITION.pack(1, partition, records_size)
+
+
 def produce_response(
     correlation_id: int,
     api_version: int,
@@ -159,13 +137,11 @@ def produce_response(
     if len(topics) == 1 and len(topics[0][1]) == 1 and 5 <= api_version < 8:
         return _single_response(correlation_id, topics[0][0].encode(), topics[0][1][0], throttle_time_ms)
     out = bytearray(8)
-    _I32.pack_into(out, 4, correlation_id)
-    out += _I32.pack(len(topics))
+    I32.pack_into(out, 4, correlation_id)
+    out += I32.pack(len(topics))
     for name, answers in topics:
-        encoded = name.encode()
-        out += _I16.pack(len(encoded))
-        out += encoded
-        out += _I32.pack(len(answers))
+        out += packed_string(name)
+        out += I32.pack(len(answers))
         for answer in answers:
             if api_version >= 5:
                 out += _V5.pack(*answer[:5])
@@ -176,8 +152,8 @@ def produce_response(
             if api_version >= 8:
                 out += _v8_tail(answer.record_indexes, answer.error_message)
     if api_version >= 1:
-        out += _I32.pack(throttle_time_ms)
-    _I32.pack_into(out, 0, len(out) - 4)
+        out += I32.pack(throttle_time_ms)
+    I32.pack_into(out, 0, len(out) - 4)
     return bytes(out)
 
 
@@ -198,6 +174,6 @@ def _v8_tail(record_indexes: tuple[int, ...], message: str | None) -> bytes:
     if message is None:
         return _V8_TAIL.pack(0, -1)
     encoded = message.encode()[:1000]
-    text = _I16.pack(len(encoded)) + encoded
-    errors = b"".join(_I32.pack(index) + text for index in record_indexes)
-    return _I32.pack(len(record_indexes)) + errors + text
+    text = I16.pack(len(encoded)) + encoded
+    errors = b"".join(I32.pack(index) + text for index in record_indexes)
+    return I32.pack(len(record_indexes)) + errors + text

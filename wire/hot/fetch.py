@@ -1,27 +1,23 @@
-"""Fetch v0-11 on the wire. Pure.
+"""Fetch v0-11, from both ends. Pure.
 
 The response is a header part, then per partition a header part and the record slice, so that records can
-leave
-by sendfile. Source: Kafka FetchRequest.json, FetchResponse.json.
+leave by sendfile. Source: Kafka FetchRequest.json, FetchResponse.json.
 """
 
 import struct
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple, Protocol
 
-from broker.frames.produce_wire import read_count, read_string
-from broker.log.txn_index import AbortedTransaction
 from wire.api_table import ApiKey
-from wire.codec import MalformedFrame
-from wire.faults import TooManyEntries
+from wire.faults import MalformedFrame, TooManyEntries
+from wire.hot.values import I16, I32, framed, packed_string, read_count, read_name, read_string
 from wire.request_bounds import bound_of
 
-_I16: Final = struct.Struct(">h")
-_I32: Final = struct.Struct(">i")
 _HEAD_V0: Final = struct.Struct(">iii")
 _HEAD_V3: Final = struct.Struct(">iiii")
 _HEAD_V4: Final = struct.Struct(">iiiib")
 _SESSION: Final = struct.Struct(">ii")
+_ERROR_SESSION: Final = struct.Struct(">hi")
 _PARTITION_V4: Final = struct.Struct(">iqi")
 _PARTITION_V5: Final = struct.Struct(">iqqi")
 _PARTITION_V9: Final = struct.Struct(">iiqqi")
@@ -29,15 +25,31 @@ _ANSWER_V0: Final = struct.Struct(">ihq")
 _ANSWER_V4: Final = struct.Struct(">ihqq")
 _ANSWER_V5: Final = struct.Struct(">ihqqq")
 _ABORTED: Final = struct.Struct(">qq")
-NULL: Final = _I32.pack(-1)
-EMPTY: Final = _I32.pack(0)
-NO_PREFERRED_REPLICA: Final = _I32.pack(-1)
+_REPLY_V4: Final = struct.Struct(">ihqqi")
+_REPLY_V5: Final = struct.Struct(">ihqqqi")
+"""Index, error code, high watermark, last stable offset, log start offset (v5), aborted transactions."""
+NULL: Final = I32.pack(-1)
+EMPTY: Final = I32.pack(0)
+NO_PREFERRED_REPLICA: Final = I32.pack(-1)
 PREFERRED_REPLICA_FROM: Final = 11
+FOLLOWER_VERSION: Final = 11
 _NO_LIMIT: Final = 2**31 - 1
 CLIENT_ENTRIES_MAX: Final = bound_of(ApiKey.FETCH).entries_max
 """Topics and partitions of one request of a consumer, and partitions of one of its sessions."""
 _OF_REPLICA_MAX: Final = 20_000
 """The same of a broker that follows: as many replicas as one has."""
+
+
+class AbortedTransaction(Protocol):
+    """Of a producer, in the records that are fetched."""
+
+    @property
+    def producer_id(self) -> int:
+        """Whose records are not to be read."""
+
+    @property
+    def first_offset(self) -> int:
+        """From where on."""
 
 
 class FetchPartition(NamedTuple):
@@ -51,6 +63,20 @@ class FetchPartition(NamedTuple):
     max_bytes: int
     log_start_offset: int = -1
     """Of the replica that fetches (v9 and later here); consumers have none."""
+
+
+class FetchedPartition(NamedTuple):
+    """One partition of an answer; its records stand in the frame from `start` to `end`."""
+
+    topic: str
+    partition: int
+    error_code: int
+    high_watermark: int
+    log_start_offset: int
+    start: int
+    end: int
+    aborted: tuple[tuple[int, int], ...]
+    """(producer id, first offset)."""
 
 
 class FetchScan(NamedTuple):
@@ -121,9 +147,7 @@ def _scan_partitions(
     at += 4
     shape = _PARTITION_V9 if api_version >= 9 else _PARTITION_V5 if api_version >= 5 else _PARTITION_V4
     for _ in range(topic_count):
-        topic, at = read_string(frame, at)
-        if topic is None:
-            raise MalformedFrame("a null topic name")
+        topic, at = read_name(frame, at)
         partition_count = read_count(frame, at, shape.size)
         if topic_count + len(found) + partition_count > entries_max:
             raise TooManyEntries("more topics and partitions than one Fetch may have")
@@ -144,9 +168,7 @@ def _scan_forgotten(frame: memoryview, at: int) -> tuple[list[tuple[str, int]], 
     topic_count = read_count(frame, at, 6)
     at += 4
     for _ in range(topic_count):
-        topic, at = read_string(frame, at)
-        if topic is None:
-            raise MalformedFrame("a null topic name")
+        topic, at = read_name(frame, at)
         count = read_count(frame, at, 4)
         at += 4
         found += [(topic, int(index)) for index in struct.unpack_from(f">{count}i", frame, at)]
@@ -156,16 +178,15 @@ def _scan_forgotten(frame: memoryview, at: int) -> tuple[list[tuple[str, int]], 
 
 def response_head(api_version: int, throttle_time_ms: int, error_code: int, session_id: int) -> bytes:
     """Everything between the response header and the topics."""
-    head = _I32.pack(throttle_time_ms) if api_version >= 1 else b""
+    head = I32.pack(throttle_time_ms) if api_version >= 1 else b""
     if api_version >= 7:
-        head += _I16.pack(error_code) + _I32.pack(session_id)
+        head += _ERROR_SESSION.pack(error_code, session_id)
     return head
 
 
 def topic_head(topic: str, partition_count: int) -> bytes:
     """A topic's name and the number of its partitions."""
-    encoded = topic.encode()
-    return _I16.pack(len(encoded)) + encoded + _I32.pack(partition_count)
+    return packed_string(topic) + I32.pack(partition_count)
 
 
 def partition_head(
@@ -184,23 +205,109 @@ def partition_head(
     elif api_version == 4:
         head = _ANSWER_V4.pack(index, error_code, high_watermark, last_stable_offset)
     else:
-        return _ANSWER_V0.pack(index, error_code, high_watermark) + _I32.pack(records_bytes)
+        return _ANSWER_V0.pack(index, error_code, high_watermark) + I32.pack(records_bytes)
     if aborted is None:
         head += NULL
     else:
-        head += _I32.pack(len(aborted))
+        head += I32.pack(len(aborted))
         for each in aborted:
             head += _ABORTED.pack(each.producer_id, each.first_offset)
     if api_version >= PREFERRED_REPLICA_FROM:
         head += NO_PREFERRED_REPLICA
-    return head + _I32.pack(records_bytes)
+    return head + I32.pack(records_bytes)
 
 
 def count(number: int) -> bytes:
     """An array's count."""
-    return _I32.pack(number)
+    return I32.pack(number)
 
 
 def frame_head(body_bytes: int, correlation_id: int) -> bytes:
     """Length prefix and response header (v0: Fetch below 12 is not flexible)."""
     return _SESSION.pack(body_bytes + 4, correlation_id)
+
+
+def fetch_request(
+    correlation_id: int,
+    client_id: bytes,
+    *,
+    replica_id: int,
+    max_wait_ms: int,
+    max_bytes: int,
+    session: tuple[int, int],
+    wanted: Iterable[FetchPartition],
+    forgotten: Iterable[tuple[str, int]],
+) -> bytes:
+    """A follower's, v11. `session` is (id, epoch); `wanted` are partitions that are new or have moved."""
+    out = bytearray(_HEAD_V4.pack(replica_id, max_wait_ms, 1, max_bytes, 0) + _SESSION.pack(*session))
+    by_topic: dict[str, list[FetchPartition]] = {}
+    for each in wanted:
+        by_topic.setdefault(each.topic, []).append(each)
+    out += I32.pack(len(by_topic))
+    for topic, partitions in by_topic.items():
+        out += packed_string(topic)
+        out += I32.pack(len(partitions))
+        for each in partitions:
+            out += _PARTITION_V9.pack(
+                each.partition,
+                each.current_leader_epoch,
+                each.fetch_offset,
+                each.log_start_offset,
+                each.max_bytes,
+            )
+    gone: dict[str, list[int]] = {}
+    for topic, partition in forgotten:
+        gone.setdefault(topic, []).append(partition)
+    out += I32.pack(len(gone))
+    for topic, indexes in gone.items():
+        out += packed_string(topic)
+        out += struct.pack(f">{len(indexes) + 1}i", len(indexes), *indexes)
+    out += I16.pack(0)  # no rack: followers fetch from the leader
+    return framed(ApiKey.FETCH, FOLLOWER_VERSION, correlation_id, client_id, bytes(out))
+
+
+def read_answer(frame: memoryview, version: int) -> tuple[int, int, int, list[FetchedPartition]]:
+    """(throttle_time_ms, error code, session id, partitions) of an answer v4-11, without length prefix.
+
+    Raises: MalformedFrame.
+    """
+    try:
+        (throttle_time_ms,) = I32.unpack_from(frame, 4)
+        if version < 7:
+            error_code, session_id, at = 0, 0, 8
+        else:
+            error_code, session_id = _ERROR_SESSION.unpack_from(frame, 8)
+            at = 14
+        return throttle_time_ms, error_code, session_id, list(_fetched(frame, at, version))
+    except struct.error as error:
+        raise MalformedFrame(f"an answer to a Fetch ends early: {error}") from error
+
+
+def _fetched(frame: memoryview, at: int, version: int) -> Iterator[FetchedPartition]:
+    has_start, log_start = version >= 5, -1
+    head_bytes = (_REPLY_V5 if has_start else _REPLY_V4).size
+    preferred_bytes = 4 if version >= PREFERRED_REPLICA_FROM else 0
+    (topics,) = I32.unpack_from(frame, at)
+    at += 4
+    for _ in range(topics):
+        topic, at = read_name(frame, at)
+        (partitions,) = I32.unpack_from(frame, at)
+        at += 4
+        for _ in range(partitions):
+            if has_start:
+                index, error, high_watermark, _, log_start, count = _REPLY_V5.unpack_from(frame, at)
+            else:
+                index, error, high_watermark, _, count = _REPLY_V4.unpack_from(frame, at)
+            at += head_bytes
+            aborted: tuple[tuple[int, int], ...] = ()
+            if count > 0:
+                behind = at + _ABORTED.size * count
+                aborted = tuple(_ABORTED.iter_unpack(frame[at:behind]))
+                at = behind
+            (size,) = I32.unpack_from(frame, at + preferred_bytes)
+            at += preferred_bytes + 4
+            end = at + max(0, size)
+            if end > len(frame):
+                raise MalformedFrame("records run past the end")
+            yield FetchedPartition(topic, index, error, high_watermark, log_start, at, end, aborted)
+            at = end
