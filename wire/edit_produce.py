@@ -17,6 +17,8 @@ from wire.scope import SCOPE_BYTES, STRING_BYTES_MAX, Scope
 _REQUEST_HEAD: Final = struct.Struct(">ihhih").unpack_from
 _RESPONSE_HEAD: Final = struct.Struct(">ii").unpack_from
 _ONE_FROM: Final = 3
+_ONE_HEAD: Final = ONE_HEAD.unpack_from
+_ONE_PARTITION: Final = ONE_PARTITION.unpack_from
 _PACK_I16: Final = struct.Struct(">h").pack
 
 
@@ -67,12 +69,12 @@ def _scan_one(frame: memoryview, at: int, scope: Scope) -> tuple[list[Buffer], i
     """What the scanner finds in what most requests are: one partition, no transactional id. None: it is
     another, or wrong."""
     try:
-        id_size, acks, _, topics, name_size = ONE_HEAD.unpack_from(frame, at)
+        id_size, acks, _, topics, name_size = _ONE_HEAD(frame, at)
         if id_size != -1 or topics != 1 or not 0 < name_size <= STRING_BYTES_MAX - SCOPE_BYTES:
             return None
         name_at = at + ONE_HEAD.size
         name_end = name_at + name_size
-        partitions, _, size = ONE_PARTITION.unpack_from(frame, name_end)
+        partitions, _, size = _ONE_PARTITION(frame, name_end)
     except struct.error:
         return None
     if partitions != 1 or size < 0 or name_end + ONE_PARTITION.size + size != len(frame):

@@ -10,9 +10,11 @@ from typing import Final, NamedTuple, Protocol
 
 from wire.api_table import ApiKey
 from wire.faults import MalformedFrame, TooManyEntries
-from wire.hot.values import I16, I32, framed, packed_string, read_count, read_name, read_string
+from wire.hot.values import framed, packed_string, read_count, read_name, read_string
 from wire.request_bounds import bound_of
 
+_I16: Final = struct.Struct(">h")
+_I32: Final = struct.Struct(">i")
 _HEAD_V0: Final = struct.Struct(">iii")
 _HEAD_V3: Final = struct.Struct(">iiii")
 _HEAD_V4: Final = struct.Struct(">iiiib")
@@ -28,9 +30,9 @@ _ABORTED: Final = struct.Struct(">qq")
 _REPLY_V4: Final = struct.Struct(">ihqqi")
 _REPLY_V5: Final = struct.Struct(">ihqqqi")
 """Index, error code, high watermark, last stable offset, log start offset (v5), aborted transactions."""
-NULL: Final = I32.pack(-1)
-EMPTY: Final = I32.pack(0)
-NO_PREFERRED_REPLICA: Final = I32.pack(-1)
+NULL: Final = _I32.pack(-1)
+EMPTY: Final = _I32.pack(0)
+NO_PREFERRED_REPLICA: Final = _I32.pack(-1)
 PREFERRED_REPLICA_FROM: Final = 11
 FOLLOWER_VERSION: Final = 11
 _NO_LIMIT: Final = 2**31 - 1
@@ -178,7 +180,7 @@ def _scan_forgotten(frame: memoryview, at: int) -> tuple[list[tuple[str, int]], 
 
 def response_head(api_version: int, throttle_time_ms: int, error_code: int, session_id: int) -> bytes:
     """Everything between the response header and the topics."""
-    head = I32.pack(throttle_time_ms) if api_version >= 1 else b""
+    head = _I32.pack(throttle_time_ms) if api_version >= 1 else b""
     if api_version >= 7:
         head += _ERROR_SESSION.pack(error_code, session_id)
     return head
@@ -186,7 +188,8 @@ def response_head(api_version: int, throttle_time_ms: int, error_code: int, sess
 
 def topic_head(topic: str, partition_count: int) -> bytes:
     """A topic's name and the number of its partitions."""
-    return packed_string(topic) + I32.pack(partition_count)
+    encoded = topic.encode()
+    return _I16.pack(len(encoded)) + encoded + _I32.pack(partition_count)
 
 
 def partition_head(
@@ -205,21 +208,21 @@ def partition_head(
     elif api_version == 4:
         head = _ANSWER_V4.pack(index, error_code, high_watermark, last_stable_offset)
     else:
-        return _ANSWER_V0.pack(index, error_code, high_watermark) + I32.pack(records_bytes)
+        return _ANSWER_V0.pack(index, error_code, high_watermark) + _I32.pack(records_bytes)
     if aborted is None:
         head += NULL
     else:
-        head += I32.pack(len(aborted))
+        head += _I32.pack(len(aborted))
         for each in aborted:
             head += _ABORTED.pack(each.producer_id, each.first_offset)
     if api_version >= PREFERRED_REPLICA_FROM:
         head += NO_PREFERRED_REPLICA
-    return head + I32.pack(records_bytes)
+    return head + _I32.pack(records_bytes)
 
 
 def count(number: int) -> bytes:
     """An array's count."""
-    return I32.pack(number)
+    return _I32.pack(number)
 
 
 def frame_head(body_bytes: int, correlation_id: int) -> bytes:
@@ -243,10 +246,10 @@ def fetch_request(
     by_topic: dict[str, list[FetchPartition]] = {}
     for each in wanted:
         by_topic.setdefault(each.topic, []).append(each)
-    out += I32.pack(len(by_topic))
+    out += _I32.pack(len(by_topic))
     for topic, partitions in by_topic.items():
         out += packed_string(topic)
-        out += I32.pack(len(partitions))
+        out += _I32.pack(len(partitions))
         for each in partitions:
             out += _PARTITION_V9.pack(
                 each.partition,
@@ -258,11 +261,11 @@ def fetch_request(
     gone: dict[str, list[int]] = {}
     for topic, partition in forgotten:
         gone.setdefault(topic, []).append(partition)
-    out += I32.pack(len(gone))
+    out += _I32.pack(len(gone))
     for topic, indexes in gone.items():
         out += packed_string(topic)
         out += struct.pack(f">{len(indexes) + 1}i", len(indexes), *indexes)
-    out += I16.pack(0)  # no rack: followers fetch from the leader
+    out += _I16.pack(0)  # no rack: followers fetch from the leader
     return framed(ApiKey.FETCH, FOLLOWER_VERSION, correlation_id, client_id, bytes(out))
 
 
@@ -272,7 +275,7 @@ def read_answer(frame: memoryview, version: int) -> tuple[int, int, int, list[Fe
     Raises: MalformedFrame.
     """
     try:
-        (throttle_time_ms,) = I32.unpack_from(frame, 4)
+        (throttle_time_ms,) = _I32.unpack_from(frame, 4)
         if version < 7:
             error_code, session_id, at = 0, 0, 8
         else:
@@ -287,11 +290,11 @@ def _fetched(frame: memoryview, at: int, version: int) -> Iterator[FetchedPartit
     has_start, log_start = version >= 5, -1
     head_bytes = (_REPLY_V5 if has_start else _REPLY_V4).size
     preferred_bytes = 4 if version >= PREFERRED_REPLICA_FROM else 0
-    (topics,) = I32.unpack_from(frame, at)
+    (topics,) = _I32.unpack_from(frame, at)
     at += 4
     for _ in range(topics):
         topic, at = read_name(frame, at)
-        (partitions,) = I32.unpack_from(frame, at)
+        (partitions,) = _I32.unpack_from(frame, at)
         at += 4
         for _ in range(partitions):
             if has_start:
@@ -304,7 +307,7 @@ def _fetched(frame: memoryview, at: int, version: int) -> Iterator[FetchedPartit
                 behind = at + _ABORTED.size * count
                 aborted = tuple(_ABORTED.iter_unpack(frame[at:behind]))
                 at = behind
-            (size,) = I32.unpack_from(frame, at + preferred_bytes)
+            (size,) = _I32.unpack_from(frame, at + preferred_bytes)
             at += preferred_bytes + 4
             end = at + max(0, size)
             if end > len(frame):

@@ -9,9 +9,11 @@ from typing import Final, NamedTuple
 
 from wire.api_table import ApiKey
 from wire.faults import MalformedFrame, TooManyEntries
-from wire.hot.values import I16, I32, packed_string, read_count, read_name, read_string
+from wire.hot.values import packed_string, read_count, read_name, read_string
 from wire.request_bounds import bound_of
 
+_I16: Final = struct.Struct(">h")
+_I32: Final = struct.Struct(">i")
 _ACKS_TIMEOUT_COUNT: Final = struct.Struct(">hii")
 _INDEX_SIZE: Final = struct.Struct(">ii")
 ONE_HEAD: Final = struct.Struct(">hhiih")
@@ -122,7 +124,7 @@ def request_head(
     transactional_id: str | None, timeout_ms: int, topic: str, partition: int, records_size: int
 ) -> bytes:
     """The body of a request v3-8 of acks=all up to its records, which follow and end it."""
-    identity = I16.pack(-1) if transactional_id is None else packed_string(transactional_id)
+    identity = _I16.pack(-1) if transactional_id is None else packed_string(transactional_id)
     counted = _ACKS_TIMEOUT_COUNT.pack(_ALL, timeout_ms, 1)
     return identity + counted + packed_string(topic) + ONE_PARTITION.pack(1, partition, records_size)
 
@@ -137,11 +139,13 @@ def produce_response(
     if len(topics) == 1 and len(topics[0][1]) == 1 and 5 <= api_version < 8:
         return _single_response(correlation_id, topics[0][0].encode(), topics[0][1][0], throttle_time_ms)
     out = bytearray(8)
-    I32.pack_into(out, 4, correlation_id)
-    out += I32.pack(len(topics))
+    _I32.pack_into(out, 4, correlation_id)
+    out += _I32.pack(len(topics))
     for name, answers in topics:
-        out += packed_string(name)
-        out += I32.pack(len(answers))
+        encoded = name.encode()
+        out += _I16.pack(len(encoded))
+        out += encoded
+        out += _I32.pack(len(answers))
         for answer in answers:
             if api_version >= 5:
                 out += _V5.pack(*answer[:5])
@@ -152,8 +156,8 @@ def produce_response(
             if api_version >= 8:
                 out += _v8_tail(answer.record_indexes, answer.error_message)
     if api_version >= 1:
-        out += I32.pack(throttle_time_ms)
-    I32.pack_into(out, 0, len(out) - 4)
+        out += _I32.pack(throttle_time_ms)
+    _I32.pack_into(out, 0, len(out) - 4)
     return bytes(out)
 
 
@@ -174,6 +178,6 @@ def _v8_tail(record_indexes: tuple[int, ...], message: str | None) -> bytes:
     if message is None:
         return _V8_TAIL.pack(0, -1)
     encoded = message.encode()[:1000]
-    text = I16.pack(len(encoded)) + encoded
-    errors = b"".join(I32.pack(index) + text for index in record_indexes)
-    return I32.pack(len(record_indexes)) + errors + text
+    text = _I16.pack(len(encoded)) + encoded
+    errors = b"".join(_I32.pack(index) + text for index in record_indexes)
+    return _I32.pack(len(record_indexes)) + errors + text
