@@ -5,9 +5,10 @@ coordinator's record is committed.
 Versions: v2 PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH; v3 flexible.
 """
 
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from kio.schema.errors import ErrorCode
+from kio.static.protocol import Payload
 
 from broker.coordinators.answering import answering
 from broker.coordinators.groups import GroupCoordinators
@@ -47,7 +48,7 @@ def handle(call: Call, deps: _Deps) -> None:
         )
 
 
-def _response(version: int, error: ErrorCode) -> Any:
+def _response(version: int, error: ErrorCode) -> Payload:
     if error is ErrorCode.producer_fenced and version < _FENCED_FROM:
         error = ErrorCode.invalid_producer_epoch
     shape = response_shape(ApiKey.ADD_OFFSETS_TO_TXN, version)

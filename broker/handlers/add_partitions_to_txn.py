@@ -11,6 +11,7 @@ Versions: v2 PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH; v3 flexible.
 from typing import Any, Final, Protocol
 
 from kio.schema.errors import ErrorCode
+from kio.static.protocol import Payload
 
 from broker.coordinators.answering import answering
 from broker.coordinators.transactions import TransactionCoordinators
@@ -113,7 +114,7 @@ def _verify(deps: _Deps, call: Call) -> None:
     )
 
 
-def _response(version: int, errors: _Errors) -> Any:
+def _response(version: int, errors: _Errors) -> Payload:
     if version < _FENCED_FROM:
         fenced, before = ErrorCode.producer_fenced, ErrorCode.invalid_producer_epoch
         errors = {each: before if error is fenced else error for each, error in errors.items()}

@@ -8,9 +8,9 @@ Versions: v1 throttle_time_ms; v3 client software name, flexible (KIP-511).
 """
 
 from functools import lru_cache
-from typing import Any
 
 from kio.schema.errors import ErrorCode
+from kio.static.protocol import Entity
 
 from broker.requests.apis import APIS
 from broker.requests.call import Call
@@ -20,7 +20,7 @@ from wire.codec import duration
 
 
 @lru_cache
-def _answer(api_version: int, error_code: ErrorCode) -> Any:
+def _answer(api_version: int, error_code: ErrorCode) -> Entity:
     shape = response_shape(ApiKey.API_VERSIONS, api_version)
     keys = tuple(
         shape.nested(

@@ -4,9 +4,10 @@ Behaviour: empty groups go with their offsets, group by group; answered when the
 """
 
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 from kio.schema.errors import ErrorCode
+from kio.static.protocol import Payload
 
 from broker.coordinators.answering import answering
 from broker.coordinators.groups import GroupCoordinators
@@ -43,7 +44,7 @@ def handle(call: Call, deps: _Deps) -> None:
             shard.submit(shard.core.delete_group(group_id, partial(gather, group_id), shard.now()))
 
 
-def _response(version: int, results: dict[str, ErrorCode]) -> Any:
+def _response(version: int, results: dict[str, ErrorCode]) -> Payload:
     shape = response_shape(ApiKey.DELETE_GROUPS, version)
     return shape.make(
         throttle_time=duration(0),

@@ -11,6 +11,7 @@ Versions: v2 flexible.
 from typing import Any, Final, Protocol
 
 from kio.schema.errors import ErrorCode
+from kio.static.protocol import Entity
 
 from broker.control.traffic_leaders import TrafficLeaders
 from broker.log.errors import LogError
@@ -46,7 +47,7 @@ def handle(call: Call, deps: _Deps) -> None:
     call.reply(shape.make(throttle_time=duration(0), topics=topics))
 
 
-def _partition(deps: _Deps, shape: ResponseShape, name: str, asked: Any) -> Any:
+def _partition(deps: _Deps, shape: ResponseShape, name: str, asked: Any) -> Entity:
     low_watermark, error_code = _delete(deps, name, asked.partition_index, asked.offset)
     return shape.nested(
         "DeleteRecordsPartitionResult",

@@ -7,7 +7,7 @@ Deliberately not done: deletion of internal topics (INVALID_REQUEST).
 Versions: v4 flexible; v5 error message (KIP-599); v6 by topic id (KIP-516).
 """
 
-from typing import Any, Protocol
+from typing import Protocol
 
 from kio.schema.errors import ErrorCode
 
@@ -18,6 +18,7 @@ from broker.requests.call import Call
 from wire.api_table import ApiKey
 from wire.build import response_shape
 from wire.codec import duration, milliseconds
+from wire.messages import DeleteTopicsRequest
 
 
 class _Deps(Protocol):
@@ -51,7 +52,7 @@ async def _answer(deps: _Deps, call: Call) -> None:
     call.reply(shape.make(throttle_time=duration(0), responses=tuple(responses)))
 
 
-def _asked(request: Any) -> list[DeletedTopicName]:
+def _asked(request: DeleteTopicsRequest) -> list[DeletedTopicName]:
     if hasattr(request, "topics"):
         return [DeletedTopicName(each.name, each.topic_id) for each in request.topics]
     return [DeletedTopicName(name) for name in request.topic_names]

@@ -7,9 +7,10 @@ Deliberately not done: authorization; who may ask at all may do everything, as i
 Version notes: v3+ authorized operations when asked for, v4+ instance ids (KIP-345).
 """
 
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from kio.schema.errors import ErrorCode
+from kio.static.protocol import Entity
 
 from broker.coordinators.groups import GroupCoordinators
 from broker.groups.messages import DescribedGroup
@@ -53,7 +54,7 @@ def handle(call: Call, deps: _Deps) -> None:
     call.reply(shape.make(throttle_time=duration(0), groups=tuple(groups)))
 
 
-def _group(shape: ResponseShape, group: DescribedGroup, error: ErrorCode, operations: int) -> Any:
+def _group(shape: ResponseShape, group: DescribedGroup, error: ErrorCode, operations: int) -> Entity:
     return shape.nested(
         "DescribedGroup",
         error_code=error,

@@ -4,9 +4,10 @@ Behaviour: what the leader's log remembers of each producer, the start of its op
 `txn find-hanging` looks at (KIP-664).
 """
 
-from typing import Any, Protocol
+from typing import Protocol
 
 from kio.schema.errors import ErrorCode
+from kio.static.protocol import Entity
 
 from broker.log.errors import LogError
 from broker.replication.replicas import Replicas
@@ -40,7 +41,7 @@ def handle(call: Call, deps: _Deps) -> None:
     )
 
 
-def _partition(deps: _Deps, shape: ResponseShape, topic: str, index: int) -> Any:
+def _partition(deps: _Deps, shape: ResponseShape, topic: str, index: int) -> Entity:
     try:
         producers = deps.replicas.leader(topic, index).log.producers.describe()
         error, message = ErrorCode.none, None

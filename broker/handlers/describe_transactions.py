@@ -4,9 +4,10 @@ Behaviour: state, producer, timeout, start and partitions (of a transaction that
 of each transactional id that is coordinated here; TRANSACTIONAL_ID_NOT_FOUND for one nothing is known of.
 """
 
-from typing import Any, Protocol
+from typing import Protocol
 
 from kio.schema.errors import ErrorCode
+from kio.static.protocol import Entity
 
 from broker.coordinators.transactions import TransactionCoordinators
 from broker.requests.call import Call
@@ -28,7 +29,7 @@ def handle(call: Call, deps: _Deps) -> None:
     call.reply(shape.make(throttle_time=duration(0), transaction_states=states))
 
 
-def _described(deps: _Deps, shape: ResponseShape, transactional_id: str) -> Any:
+def _described(deps: _Deps, shape: ResponseShape, transactional_id: str) -> Entity:
     shard = deps.transactions.of(transactional_id)
     if transactional_id == "":
         return _state(shape, ErrorCode.invalid_request, transactional_id, None)
@@ -41,7 +42,7 @@ def _described(deps: _Deps, shape: ResponseShape, transactional_id: str) -> Any:
 
 def _state(
     shape: ResponseShape, error: ErrorCode, transactional_id: str, found: DescribedTransaction | None
-) -> Any:
+) -> Entity:
     if found is None:
         found = DescribedTransaction(transactional_id, State.EMPTY, NO_PRODUCER, 0, NO_TIMESTAMP, frozenset())
     topics: dict[str, list[int]] = {}

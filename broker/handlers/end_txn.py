@@ -6,9 +6,10 @@ Deliberately not done: v5 (transactions of version 2, which bump the epoch with 
 Versions: v2 PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH; v3 flexible.
 """
 
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from kio.schema.errors import ErrorCode
+from kio.static.protocol import Payload
 
 from broker.coordinators.answering import answering
 from broker.coordinators.transactions import TransactionCoordinators
@@ -41,7 +42,7 @@ def handle(call: Call, deps: _Deps) -> None:
         )
 
 
-def _response(version: int, error: ErrorCode) -> Any:
+def _response(version: int, error: ErrorCode) -> Payload:
     if error is ErrorCode.producer_fenced and version < _FENCED_FROM:
         error = ErrorCode.invalid_producer_epoch
     return response_shape(ApiKey.END_TXN, version).make(throttle_time=duration(0), error_code=error)

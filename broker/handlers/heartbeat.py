@@ -4,9 +4,10 @@ Behaviour: keeps the member's session; REBALANCE_IN_PROGRESS asks it to join aga
 Version notes: v3+ static members (KIP-345).
 """
 
-from typing import Any, Protocol
+from typing import Protocol
 
 from kio.schema.errors import ErrorCode
+from kio.static.protocol import Payload
 
 from broker.coordinators.answering import answering
 from broker.coordinators.groups import GroupCoordinators
@@ -39,6 +40,6 @@ def handle(call: Call, deps: _Deps) -> None:
     shard.submit(shard.core.heartbeat(beat, token, shard.now()))
 
 
-def _response(version: int, error: ErrorCode) -> Any:
+def _response(version: int, error: ErrorCode) -> Payload:
     shape = response_shape(ApiKey.HEARTBEAT, version)
     return shape.make(throttle_time=duration(0), error_code=error)

@@ -9,9 +9,10 @@ Versions: v2 flexible; v3 producer id and epoch; v4 PRODUCER_FENCED instead of I
 """
 
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from kio.schema.errors import ErrorCode
+from kio.static.protocol import Payload
 
 from broker.coordinators.answering import answering
 from broker.coordinators.producer_ids import ProducerIds
@@ -22,6 +23,7 @@ from broker.transactions.state import NO_PRODUCER_ID
 from wire.api_table import ApiKey
 from wire.build import response_shape
 from wire.codec import duration, milliseconds
+from wire.messages import InitProducerIdRequest
 
 _FENCED_FROM: Final = 4
 
@@ -60,12 +62,12 @@ def _without_transactions(producer_id: int | None) -> InitResult:
     return InitResult(ErrorCode.none, Producer(producer_id, 0))
 
 
-def _expected(request: Any) -> Producer | None:
+def _expected(request: InitProducerIdRequest) -> Producer | None:
     producer_id = getattr(request, "producer_id", NO_PRODUCER_ID)
     return None if producer_id == NO_PRODUCER_ID else Producer(producer_id, request.producer_epoch)
 
 
-def _response(version: int, result: InitResult) -> Any:
+def _response(version: int, result: InitResult) -> Payload:
     error = result.error
     if error is ErrorCode.producer_fenced and version < _FENCED_FROM:
         error = ErrorCode.invalid_producer_epoch

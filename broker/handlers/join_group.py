@@ -7,9 +7,10 @@ Deliberately not done: v8 (client's reason), v9 (skip_assignment, KIP-814).
 Version notes: below v7 the protocol name is not nullable, so it is empty where there is none.
 """
 
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from kio.schema.errors import ErrorCode
+from kio.static.protocol import Payload
 
 from broker.coordinators.answering import answering
 from broker.coordinators.groups import GroupCoordinators
@@ -34,7 +35,7 @@ def handle(call: Call, deps: _Deps) -> None:
     version = call.api_version
     group_id = call.request.group_id
 
-    def respond(result: JoinResult) -> Any:
+    def respond(result: JoinResult) -> Payload:
         if result.members:
             deps.charge_owner(group_id, sum(len(member.metadata) for member in result.members))
         return _response(version, result)
@@ -67,7 +68,7 @@ def _request(call: Call) -> JoinRequest:
     )
 
 
-def _response(version: int, result: JoinResult) -> Any:
+def _response(version: int, result: JoinResult) -> Payload:
     shape = response_shape(ApiKey.JOIN_GROUP, version)
     protocol_name = result.protocol_name
     if protocol_name is None and version < _PROTOCOL_NULLABLE_FROM:

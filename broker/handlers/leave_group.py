@@ -4,9 +4,10 @@ Behaviour: removes members at once and rebalances the rest.
 Version notes: v0-2 one member, its error is the request's; v3+ a batch, also by instance id alone (KIP-345).
 """
 
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from kio.schema.errors import ErrorCode
+from kio.static.protocol import Payload
 
 from broker.coordinators.answering import answering
 from broker.coordinators.groups import GroupCoordinators
@@ -38,7 +39,7 @@ def handle(call: Call, deps: _Deps) -> None:
     shard.submit(shard.core.leave(request.group_id, leaving, token, shard.now()))
 
 
-def _response(version: int, result: LeaveResult) -> Any:
+def _response(version: int, result: LeaveResult) -> Payload:
     shape = response_shape(ApiKey.LEAVE_GROUP, version)
     error = result.error
     if version < _BATCH_FROM and error is ErrorCode.none:

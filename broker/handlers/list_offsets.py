@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from kio.schema.errors import ErrorCode
+from kio.static.protocol import Entity
 
 from broker.log.errors import LogError
 from broker.log.results import TimestampOffset
@@ -61,7 +62,7 @@ class _Request:
         self._shape: ResponseShape = response_shape(ApiKey.LIST_OFFSETS, call.api_version)
         self._read_committed = getattr(call.request, "isolation_level", 0) == _READ_COMMITTED
         self._repeated = _repeated(call.request.topics)
-        self._answers: list[list[Any]] = []
+        self._answers: list[list[Entity]] = []
 
     def go_on(self) -> None:
         """Look up the partitions without an answer, then answer; others get their turn in between."""
@@ -129,7 +130,7 @@ class _Request:
         leader_epoch: int = -1,
         *,
         error_code: ErrorCode = ErrorCode.none,
-    ) -> Any:
+    ) -> Entity:
         if (
             error_code is ErrorCode.offset_not_available
             and self._call.api_version < _OFFSET_NOT_AVAILABLE_FROM

@@ -7,7 +7,7 @@ Versions: v1 a least duration (KIP-994).
 """
 
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from kio.schema.errors import ErrorCode
 
@@ -18,6 +18,7 @@ from broker.transactions.state import NO_TIMESTAMP, State
 from wire.api_table import ApiKey
 from wire.build import response_shape
 from wire.codec import duration
+from wire.messages import ListTransactionsRequest
 
 _STATES: Final = {state.label: state for state in State}
 
@@ -53,7 +54,7 @@ def handle(call: Call, deps: _Deps) -> None:
     )
 
 
-def _is_wanted(request: Any, each: ListedTransaction, now_ms: int) -> bool:
+def _is_wanted(request: ListTransactionsRequest, each: ListedTransaction, now_ms: int) -> bool:
     if request.state_filters and each.state.label not in request.state_filters:
         return False
     if request.producer_id_filters and each.producer_id not in request.producer_id_filters:

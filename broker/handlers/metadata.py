@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
+from kio.static.protocol import Entity
 
 from broker.config import BrokerConfig
 from broker.metadata.metadata_cache import CachedTopic, MetadataCache
@@ -26,6 +27,7 @@ from contracts.cluster import NO_LEADER, UpdateMetadataPartitionState
 from wire.api_table import ApiKey
 from wire.build import ResponseShape, response_shape
 from wire.codec import duration, encode, response_header_size
+from wire.messages import MetadataRequest
 
 _NOT_ASKED: Final = -(2**31)
 _CLUSTER_OPERATIONS: Final = sum(1 << bit for bit in (5, 7, 8, 9, 10, 11, 12))
@@ -87,7 +89,7 @@ def _uvarint(value: int) -> bytes:
     return bytes(out)
 
 
-def _around(deps: _Deps, shape: ResponseShape, request: Any, version: int) -> tuple[bytes, bytes]:
+def _around(deps: _Deps, shape: ResponseShape, request: MetadataRequest, version: int) -> tuple[bytes, bytes]:
     """What stands before the topics' count and behind the topics."""
     asked = getattr(request, "include_cluster_authorized_operations", False)
     encoded = deps.metadata.encoded
@@ -191,7 +193,7 @@ def _known(
 
 def _entity(
     metadata: MetadataCache, shape: ResponseShape, topic: CachedTopic, version: int, with_operations: bool
-) -> Any:
+) -> Entity:
     partitions = tuple(
         _partition(metadata, shape, state, version) for _, state in sorted(topic.partitions.items())
     )
@@ -208,7 +210,7 @@ def _entity(
 
 def _partition(
     metadata: MetadataCache, shape: ResponseShape, state: UpdateMetadataPartitionState, version: int
-) -> Any:
+) -> Entity:
     live = metadata.brokers
     has_leader = state.leader in live
     offline = tuple(each for each in state.replicas if each not in live or each in state.offline_replicas)

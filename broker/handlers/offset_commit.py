@@ -6,9 +6,10 @@ Deliberately not done: v0-1 (offsets in ZooKeeper, commit timestamps), v9+ (KIP-
 Version notes: v2-4 may carry a retention of their own (KIP-211), v6+ the leader epoch, v7+ static members.
 """
 
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from kio.schema.errors import ErrorCode
+from kio.static.protocol import Payload
 
 from broker.coordinators.answering import answering
 from broker.coordinators.groups import GroupCoordinators
@@ -18,6 +19,7 @@ from broker.requests.call import Call
 from wire.api_table import ApiKey
 from wire.build import response_shape
 from wire.codec import duration, milliseconds
+from wire.messages import OffsetCommitRequest
 
 _RETENTION_UNTIL: Final = 4
 
@@ -62,14 +64,16 @@ def handle(call: Call, deps: _Deps) -> None:
     shard.submit(shard.core.commit_offsets(commit, token, shard.now()))
 
 
-def _retention_ms(version: int, request: Any) -> int | None:
+def _retention_ms(version: int, request: OffsetCommitRequest) -> int | None:
     if version > _RETENTION_UNTIL:
         return None
     retention_ms = milliseconds(request.retention_time)
     return None if retention_ms < 0 else retention_ms
 
 
-def _response(version: int, request: Any, errors: dict[tuple[str, int], ErrorCode]) -> Any:
+def _response(
+    version: int, request: OffsetCommitRequest, errors: dict[tuple[str, int], ErrorCode]
+) -> Payload:
     shape = response_shape(ApiKey.OFFSET_COMMIT, version)
     return shape.make(
         throttle_time=duration(0),

@@ -4,9 +4,10 @@ Behaviour: committed offsets go, except of topics that members of the group subs
 exist are refused one by one.
 """
 
-from typing import Any, Protocol
+from typing import Protocol
 
 from kio.schema.errors import ErrorCode
+from kio.static.protocol import Payload
 
 from broker.coordinators.answering import answering
 from broker.coordinators.groups import GroupCoordinators
@@ -16,6 +17,7 @@ from broker.requests.call import Call
 from wire.api_table import ApiKey
 from wire.build import response_shape
 from wire.codec import duration
+from wire.messages import OffsetDeleteRequest
 
 
 class _Deps(Protocol):
@@ -41,7 +43,7 @@ def handle(call: Call, deps: _Deps) -> None:
     shard.submit(shard.core.delete_offsets(deletion, token, shard.now()))
 
 
-def _response(version: int, request: Any, result: OffsetsDeletionResult) -> Any:
+def _response(version: int, request: OffsetDeleteRequest, result: OffsetsDeletionResult) -> Payload:
     shape = response_shape(ApiKey.OFFSET_DELETE, version)
     topics = () if result.error is not ErrorCode.none else request.topics
     return shape.make(

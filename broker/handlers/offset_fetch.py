@@ -7,9 +7,10 @@ Deliberately not done: v0 (ZooKeeper), v8+ (several groups).
 Version notes: v2+ has an error for the whole request, before it stands in every partition.
 """
 
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from kio.schema.errors import ErrorCode
+from kio.static.protocol import Payload
 
 from broker.coordinators.answering import answering
 from broker.coordinators.groups import GroupCoordinators
@@ -19,6 +20,7 @@ from broker.requests.call import Call
 from wire.api_table import ApiKey
 from wire.build import ResponseShape, response_shape
 from wire.codec import duration
+from wire.messages import OffsetFetchRequest
 
 _NONE: Final = OffsetAndMetadata(-1, -1, "", -1)
 _Answer: TypeAlias = dict[str, dict[int, tuple[OffsetAndMetadata, ErrorCode]]]
@@ -40,13 +42,13 @@ def handle(call: Call, deps: _Deps) -> None:
     answering(call, lambda topics: _response(shape, topics, error))(fetched)
 
 
-def _refused(request: Any, error: ErrorCode) -> _Answer:
+def _refused(request: OffsetFetchRequest, error: ErrorCode) -> _Answer:
     return {
         topic.name: dict.fromkeys(topic.partition_indexes, (_NONE, error)) for topic in request.topics or ()
     }
 
 
-def _fetched(core: GroupCoordinator, request: Any) -> _Answer:
+def _fetched(core: GroupCoordinator, request: OffsetFetchRequest) -> _Answer:
     group_id = request.group_id
     stored = core.fetch_all_offsets(group_id)
     if request.topics is None:
@@ -66,7 +68,7 @@ def _fetched(core: GroupCoordinator, request: Any) -> _Answer:
     return answer
 
 
-def _response(shape: ResponseShape, fetched: _Answer, error: ErrorCode) -> Any:
+def _response(shape: ResponseShape, fetched: _Answer, error: ErrorCode) -> Payload:
     return shape.make(
         throttle_time=duration(0),
         error_code=error,

@@ -9,6 +9,7 @@ Versions: v2 current leader epoch (KIP-320); v3 replica id; v4 flexible.
 from typing import Any, Protocol
 
 from kio.schema.errors import ErrorCode
+from kio.static.protocol import Entity
 
 from broker.log.errors import LogError
 from broker.replication.replicas import Replicas
@@ -36,7 +37,7 @@ def handle(call: Call, deps: _Deps) -> None:
     call.reply(shape.make(throttle_time=duration(0), topics=topics))
 
 
-def _partition(deps: _Deps, shape: ResponseShape, topic: str, asked: Any) -> Any:
+def _partition(deps: _Deps, shape: ResponseShape, topic: str, asked: Any) -> Entity:
     leader_epoch, end_offset = -1, -1
     error_code = ErrorCode.none
     try:

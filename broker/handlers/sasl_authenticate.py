@@ -9,10 +9,11 @@ Versions: v1 session_lifetime_ms (KIP-368); v2 flexible.
 """
 
 import datetime
-from typing import Any, Protocol
+from typing import Protocol
 
 from kio.schema.errors import ErrorCode
 from kio.static.primitive import i64Timedelta
+from kio.static.protocol import Entity
 
 from broker.config import BrokerConfig
 from broker.net.server import Server
@@ -52,7 +53,7 @@ def handle(call: Call, deps: _Deps) -> None:
     call.reply(_answer(call, ErrorCode.none, None, TAKES_TRACES if takes_traces else b""))
 
 
-def _answer(call: Call, error_code: ErrorCode, message: str | None, auth_bytes: bytes = b"") -> Any:
+def _answer(call: Call, error_code: ErrorCode, message: str | None, auth_bytes: bytes = b"") -> Entity:
     return response_shape(ApiKey.SASL_AUTHENTICATE, call.api_version).make(
         error_code=error_code,
         error_message=message,

@@ -5,9 +5,10 @@ which is charged.
 Version notes: v3+ static members (KIP-345), v5+ names the protocol, which must be the group's (KIP-559).
 """
 
-from typing import Any, Protocol
+from typing import Protocol
 
 from kio.schema.errors import ErrorCode
+from kio.static.protocol import Payload
 
 from broker.coordinators.answering import answering
 from broker.coordinators.groups import GroupCoordinators
@@ -28,7 +29,7 @@ def handle(call: Call, deps: _Deps) -> None:
     """Park the call until its member has an assignment."""
     version, request = call.api_version, call.request
 
-    def respond(result: SyncResult) -> Any:
+    def respond(result: SyncResult) -> Payload:
         if result.assignment:
             deps.charge_owner(request.group_id, len(result.assignment))
         return _response(version, result)
@@ -50,7 +51,7 @@ def handle(call: Call, deps: _Deps) -> None:
     shard.submit(shard.core.sync(sync, token, shard.now()))
 
 
-def _response(version: int, result: SyncResult) -> Any:
+def _response(version: int, result: SyncResult) -> Payload:
     return response_shape(ApiKey.SYNC_GROUP, version).make(
         throttle_time=duration(0),
         error_code=result.error,

@@ -8,9 +8,10 @@ Versions: v2 leader epoch; v3 flexible, with the member's generation, which must
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from kio.schema.errors import ErrorCode
+from kio.static.protocol import Payload
 
 from broker.coordination.effects import Token
 from broker.coordinators.answering import answering
@@ -24,6 +25,7 @@ from broker.requests.call import Call
 from wire.api_table import ApiKey
 from wire.build import response_shape
 from wire.codec import duration
+from wire.messages import TxnOffsetCommitRequest
 
 _FIRST_SEQUENCE: Final = 0
 _Errors = dict[tuple[str, int], ErrorCode]
@@ -58,7 +60,7 @@ def handle(call: Call, deps: _Deps) -> None:
 
 
 def _checked(
-    deps: _Deps, request: Any, error: ErrorCode | None
+    deps: _Deps, request: TxnOffsetCommitRequest, error: ErrorCode | None
 ) -> tuple[_Errors, tuple[OffsetToCommit, ...]]:
     """The partitions refused at once, and the rest."""
     refused: _Errors = {}
@@ -112,7 +114,7 @@ def _told(error: ErrorCode) -> ErrorCode:
     return ErrorCode.coordinator_load_in_progress if error is ErrorCode.not_enough_replicas else error
 
 
-def _response(version: int, request: Any, errors: _Errors) -> Any:
+def _response(version: int, request: TxnOffsetCommitRequest, errors: _Errors) -> Payload:
     shape = response_shape(ApiKey.TXN_OFFSET_COMMIT, version)
     return shape.make(
         throttle_time=duration(0),

@@ -7,9 +7,10 @@ a peer that proved the deployment's secret without speaking for a client may ask
 """
 
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from kio.schema.errors import ErrorCode
+from kio.static.protocol import Payload
 
 from broker.coordinators.answering import answering
 from broker.coordinators.transactions import TransactionCoordinators
@@ -19,6 +20,7 @@ from broker.requests.call import Call
 from wire.api_table import ApiKey
 from wire.build import response_shape
 from wire.control import EndMarker
+from wire.messages import WriteTxnMarkersRequest
 
 _TIMEOUT_MS: Final = 5_000
 """One partition whose followers are away must not hold back the markers of others for long."""
@@ -63,7 +65,7 @@ def handle(call: Call, deps: _Deps) -> None:
         deps.transactions.marker_writer.write(topic, index, producer, end, partial(gather, key))
 
 
-def _response(version: int, request: Any, errors: _Errors) -> Any:
+def _response(version: int, request: WriteTxnMarkersRequest, errors: _Errors) -> Payload:
     shape = response_shape(ApiKey.WRITE_TXN_MARKERS, version)
     return shape.make(
         markers=tuple(

@@ -10,7 +10,7 @@ from tests.tidy.message_types import STUB, made
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 ANY: Final = {
-    "broker": 131,
+    "broker": 91,
     "contracts": 0,
     "ctl": 287,
     "gateway": 40,
