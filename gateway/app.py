@@ -22,6 +22,7 @@ from runtime.holdings import HoldingsTeller
 from runtime.internal_http import InternalClient
 from runtime.life import LIFE
 from runtime.logs import get_logger
+from runtime.machine import THIS_MACHINE, Machine
 from runtime.master_address import ReferredAddress
 from runtime.process import read_secret, write_run_file
 from runtime.spec_book import Changed
@@ -46,11 +47,11 @@ class StaticSpecs(msgspec.Struct, frozen=True, kw_only=True):
 class Gateway:
     """A running worker."""
 
-    def __init__(self, config: GatewayConfig) -> None:
+    def __init__(self, config: GatewayConfig, machine: Machine = THIS_MACHINE) -> None:
         check_kio_version()
         self.config = config
         secret = read_secret(config.secret_file)
-        self.worker = Worker(config, secret, SharedTable(config.shared_table, config.worker))
+        self.worker = Worker(config, secret, SharedTable(config.shared_table, config.worker), machine)
         self.listeners = ListenerSet(self.worker)
         self._tasks = Supervised()
         self._client = (

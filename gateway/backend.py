@@ -22,6 +22,7 @@ from contracts.specs import BrokerAddress, ClusterSpec
 from gateway.session.surroundings import VersionsKey
 from runtime.kafka_client import KafkaConnection, KafkaUnavailable
 from runtime.logs import get_logger
+from runtime.network import KERNEL_NETWORK, Network
 from wire.api_table import VersionRange, version_range
 
 _log = get_logger(__name__)
@@ -30,7 +31,8 @@ _log = get_logger(__name__)
 class Backend:
     """One cluster."""
 
-    def __init__(self, spec: ClusterSpec, secret: str | None) -> None:
+    def __init__(self, spec: ClusterSpec, secret: str | None, network: Network = KERNEL_NETWORK) -> None:
+        self._network = network
         self._secret = secret
         self._connections: dict[int, KafkaConnection] = {}
         self._opening: defaultdict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -145,7 +147,7 @@ class Backend:
             if address is None:
                 raise KafkaUnavailable(f"the cluster has no broker {node_id}")
             connection = await KafkaConnection.open(
-                address[0], address[1], secret=self._secret, client_id="portico-gateway"
+                *address, secret=self._secret, client_id="portico-gateway", network=self._network
             )
             self._connections[node_id] = connection
         return connection
@@ -176,6 +178,7 @@ class Backend:
                     secret=self._secret,
                     client_id="portico-gateway",
                     authorization_id=f"{instance_id}/gateway:0",
+                    network=self._network,
                 )
             except KafkaUnavailable:
                 continue

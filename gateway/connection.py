@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Coroutine, Sequence
-from time import monotonic_ns
 from typing import Any, Final, cast
 
 from contracts.specs import Listener
@@ -143,7 +142,7 @@ class Connection:
 
     def _wait_client(self) -> None:
         self.client_waits = True
-        self._requests.waiting_since_ns = monotonic_ns()
+        self._requests.waiting_since_ns = self._workplace.pacing.clock_ns()
         self._workplace.pacing.wait(self.turn, self._client_turn, begins=True)
 
     def _client_turn(self) -> None:
@@ -318,7 +317,8 @@ class Connection:
             if down:
                 self.served.bytes_out += self.client.send(down)
             for exchange in answered:
-                observe(self._answer_times[exchange.api_key], monotonic_ns() - exchange.began_ns)
+                took_ns = self._workplace.pacing.clock_ns() - exchange.began_ns
+                observe(self._answer_times[exchange.api_key], took_ns)
             return used
         except ConnectionStop as stop:
             self.close(stop.cause, stop.detail)
@@ -452,12 +452,13 @@ class Connection:
             workplace.buffer,
             workplace.pacing,
             turn,
-            connecting(self._broker_address()),
+            connecting(workplace.network, self._broker_address()),
             self.adjust_reading,
             self._upstream_broken,
         )
         self._dial = Dial(
             workplace.loop,
+            workplace.network,
             workplace.pacing,
             turn,
             upstream,

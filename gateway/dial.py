@@ -13,6 +13,7 @@ from typing import Final
 from gateway.causes import DisconnectCause
 from gateway.sockets import Outbox, begin_connect
 from gateway.stops import ConnectionStop
+from runtime.network import Network
 from runtime.pacing import Pacing
 from traffic.turns import Turn
 
@@ -20,12 +21,12 @@ RETRY_S: Final = 0.1
 Address = tuple[str, int]
 
 
-def connecting(address: Address | None) -> socket.socket:
+def connecting(network: Network, address: Address | None) -> socket.socket:
     """A socket on its way to a broker. Raises: ConnectionStop when there is none or no way to it."""
     if address is None:
         raise ConnectionStop(DisconnectCause.UPSTREAM_UNKNOWN)
     try:
-        return begin_connect(address)
+        return begin_connect(network, address)
     except OSError as error:
         raise ConnectionStop(DisconnectCause.UPSTREAM_UNREACHABLE, str(error)) from error
 
@@ -37,11 +38,22 @@ class Dial:
     try, `connected` or `given_up` called once.
     """
 
-    __slots__ = ("_address", "_connected", "_given_up", "_loop", "_pacing", "_timer", "_turn", "_upstream")
+    __slots__ = (
+        "_address",
+        "_connected",
+        "_given_up",
+        "_loop",
+        "_network",
+        "_pacing",
+        "_timer",
+        "_turn",
+        "_upstream",
+    )
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
+        network: Network,
         pacing: Pacing,
         turn: Turn,
         upstream: Outbox,
@@ -50,6 +62,7 @@ class Dial:
         given_up: Callable[[ConnectionStop], None],
     ) -> None:
         self._loop = loop
+        self._network = network
         self._pacing = pacing
         self._turn = turn
         self._upstream = upstream
@@ -74,7 +87,7 @@ class Dial:
 
     def _again(self) -> None:
         try:
-            sock = connecting(self._address())
+            sock = connecting(self._network, self._address())
         except ConnectionStop as stop:
             self._given_up(stop)
             return

@@ -2,14 +2,12 @@
 
 from collections.abc import Callable
 from functools import partial
-from time import monotonic_ns
 from typing import Final
 
 from gateway.apis import APIS
 from gateway.backend import Backend
 from gateway.served import ServedInstance
 from gateway.session.ordering import Exchange
-from runtime.clock import monotonic_ms
 from runtime.durations import Durations, durations, observe
 from runtime.pacing import Pacing
 
@@ -31,11 +29,17 @@ class AnswerTimes:
 class InstanceHost:
     """Of one instance on one worker, for all its sessions."""
 
-    __slots__ = ("_backend", "_pacing", "_served", "_times", "turn_is_over")
+    __slots__ = ("_backend", "_now_ms", "_pacing", "_served", "_times", "turn_is_over")
 
     def __init__(
-        self, served: ServedInstance, pacing: Pacing, times: AnswerTimes, backend: Callable[[str], Backend]
+        self,
+        served: ServedInstance,
+        pacing: Pacing,
+        times: AnswerTimes,
+        backend: Callable[[str], Backend],
+        now_ms: Callable[[], int],
     ) -> None:
+        self._now_ms = now_ms
         self._served = served
         self._pacing = pacing
         self._times = times
@@ -54,7 +58,7 @@ class InstanceHost:
         throttle_ms = self._pacing.throttle_ms(self._served.turn)
         faults = self._served.faults
         if faults is not None:
-            throttle_ms = max(throttle_ms, faults.throttle_ms(monotonic_ms()))
+            throttle_ms = max(throttle_ms, faults.throttle_ms(self._now_ms()))
         self._times.told_throttle_ms[api_key] += throttle_ms
         return throttle_ms
 
@@ -64,4 +68,4 @@ class InstanceHost:
 
     def answered_here(self, exchange: Exchange) -> None:
         """The answer to a request is made, without a broker."""
-        observe(self._times.by_gateway[exchange.api_key], monotonic_ns() - exchange.began_ns)
+        observe(self._times.by_gateway[exchange.api_key], self._pacing.clock_ns() - exchange.began_ns)

@@ -16,7 +16,6 @@ from gateway.rules.lifecycle import Event, Phase
 from gateway.served import ServedInstance
 from gateway.strangers import STRANGERS
 from gateway.worker import Worker
-from runtime.clock import epoch_ms, monotonic_ms
 from runtime.config import format_host_port
 from runtime.logs import get_logger
 
@@ -48,7 +47,8 @@ class ListenerSet:
         for fault in served.whitelist.faults:
             _log.error("a whitelist entry admits nobody", instance=spec.instance_id, fault=fault)
         self._bind(served)
-        served.take_faults(monotonic_ms(), epoch_ms())
+        clock = self._worker.clock
+        served.take_faults(clock.monotonic_ms(), clock.epoch_ms())
         if spec.state is InstanceState.SUSPENDED:
             served.cut(DisconnectCause.INSTANCE_SUSPENDED)
         else:
@@ -86,12 +86,13 @@ class ListenerSet:
             return
         self.failures.pop(served.instance_id, None)
         if served.phase is not Phase.SERVING:
-            _log.info("instance served", instance=served.instance_id, ports=[one.port for one in wanted])
+            _log.info(
+                "instance served", instance=served.instance_id, ports=sorted(one.port for one in wanted)
+            )
         served.move(Event.BOUND)
 
     def _listen(self, served: ServedInstance, listener: Listener) -> socket.socket:
-        family = socket.AF_INET6 if ":" in listener.bind_host else socket.AF_INET
-        sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+        sock = self._worker.network.stream_socket(listener.bind_host)
         try:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
@@ -122,7 +123,7 @@ class ListenerSet:
 
     def _accept(self, sock: socket.socket, served: ServedInstance, listener: Listener) -> None:
         worker = self._worker
-        now_ms = worker.now_ms = monotonic_ms()
+        now_ms = worker.now_ms = worker.clock.monotonic_ms()
         pause_ms = served.strangers.pause_ms(now_ms)
         if pause_ms > 0:
             self._pause(pause_ms / 1000, sock, served, listener)

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from runtime.network import Network
 from runtime.pacing import Pacing
 from traffic.turns import Turn
 from wire.framing import Buffer
@@ -197,10 +198,9 @@ def reset(sock: socket.socket) -> None:
     sock.close()
 
 
-def begin_connect(address: tuple[str, int]) -> socket.socket:
+def begin_connect(network: Network, address: tuple[str, int]) -> socket.socket:
     """Start a connection to a numeric address. Raises: OSError when it fails at once."""
-    family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-    sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+    sock = network.stream_socket(address[0])
     try:
         prepare(sock)
         code = sock.connect_ex(address)

@@ -1,7 +1,6 @@
 """One gateway worker: its instances, its connections, its timers. The parts are put together in `app`."""
 
 import asyncio
-import os
 import socket
 from functools import partial
 from typing import Final
@@ -24,8 +23,8 @@ from gateway.splicing import SplicePipe
 from gateway.traced import TracedConnection, TracesOfConnection, TracesOfWorker
 from gateway.upstream_login import Login
 from gateway.workplace import Leaving
-from runtime.clock import epoch_ms, monotonic_ms
 from runtime.logs import get_logger
+from runtime.machine import Machine
 from runtime.pacing import Pacing
 from traffic.point import TrafficPoint
 from wire.framing import Buffer
@@ -47,8 +46,12 @@ _EXPECTED: Final = frozenset(
 class Worker:
     """What connections share."""
 
-    def __init__(self, config: GatewayConfig, secret: str | None, table: SharedTable) -> None:
+    def __init__(
+        self, config: GatewayConfig, secret: str | None, table: SharedTable, machine: Machine
+    ) -> None:
         self.config = config
+        self.clock = machine.clock
+        self.network = machine.network
         self.loop = asyncio.get_running_loop()
         self.buffer = ReceiveBuffer()
         self.pipe = SplicePipe()
@@ -56,12 +59,12 @@ class Worker:
             point=config.name,
             node_id=NO_NODE,
             cluster_id="",
-            boot_id=os.urandom(8).hex(),
-            now_ms=monotonic_ms(),
+            boot_id=machine.random.randbytes(8).hex(),
+            now_ms=self.clock.monotonic_ms(),
         )
         """Request time of every instance on this worker."""
-        self.pacing = Pacing(self.loop, self.point)
-        self.now_ms = monotonic_ms()
+        self.pacing = Pacing(self.loop, self.point, clock=self.clock)
+        self.now_ms = self.clock.monotonic_ms()
         """The time of the last tick or connect: good enough for timeouts of seconds, and free to read."""
         self.served: dict[str, ServedInstance] = {}
         self.times = AnswerTimes()
@@ -83,7 +86,9 @@ class Worker:
         """An instance comes."""
         served = ServedInstance(spec, self.pacing.join(spec.instance_id))
         self.served[spec.instance_id] = served
-        self._hosts[spec.instance_id] = InstanceHost(served, self.pacing, self.times, self.backend)
+        self._hosts[spec.instance_id] = InstanceHost(
+            served, self.pacing, self.times, self.backend, self.clock.monotonic_ms
+        )
         return served
 
     def leave(self, served: ServedInstance) -> None:
@@ -98,7 +103,7 @@ class Worker:
         """Take a revision of a cluster."""
         backend = self._backends.get(spec.cluster_id)
         if backend is None:
-            backend = self._backends[spec.cluster_id] = Backend(spec, self._secret)
+            backend = self._backends[spec.cluster_id] = Backend(spec, self._secret, self.network)
         else:
             backend.apply(spec)
         return backend
@@ -126,7 +131,7 @@ class Worker:
     def limit(self, spec: InstanceSpec) -> None:
         """Hold an instance to the request time of this revision of its spec."""
         self._count_workers()
-        if self.point.set_spec(spec, monotonic_ms()):
+        if self.point.set_spec(spec, self.clock.monotonic_ms()):
             self.rates_changed(frozenset({spec.instance_id}))
 
     def bill_all(self) -> None:
@@ -153,13 +158,13 @@ class Worker:
         address = shown_address(address)
         cause = served.entry_fault(address)
         by_address = f"{served.instance_id} {address}"
-        second = monotonic_ms() // 1000
+        second = self.clock.monotonic_ms() // 1000
         if cause is None:
             of_instance, opened = self._table.total(served.instance_id, second)
             of_address, _ = self._table.total(by_address, second)
             cause = admission_fault(served.spec.limits, ConnectionCounts(of_instance, of_address, opened))
         if cause is not None:
-            served.count_refused(cause, address, epoch_ms())
+            served.count_refused(cause, address, self.clock.epoch_ms())
             reset(sock)
             return cause
         prepare(sock)
@@ -237,10 +242,11 @@ class Worker:
 
     def tick(self) -> None:
         """Close what is overdue. Called about twice a second."""
-        self.now_ms = monotonic_ms()
+        self.now_ms = self.clock.monotonic_ms()
         for served in tuple(self.served.values()):
             if served.faults is not None:
-                self.pacing.run_now(served.turn, partial(served.end_faults, self.now_ms, epoch_ms()))
+                ends = partial(served.end_faults, self.now_ms, self.clock.epoch_ms())
+                self.pacing.run_now(served.turn, ends)
             if served.connections:
                 self.pacing.run_now(served.turn, partial(self._close_overdue, served))
 

@@ -9,6 +9,7 @@ from gateway.outside import AskUpstream, Outside
 from gateway.served import Served, ServedInstance
 from gateway.sockets import ReceiveBuffer
 from gateway.splicing import SplicePipe
+from runtime.network import Network
 from runtime.pacing import Pacing
 from wire.framing import Buffer
 
@@ -38,6 +39,10 @@ class Workplace(Protocol):
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
         """Which everything here runs on."""
+
+    @property
+    def network(self) -> Network:
+        """In which brokers are reached."""
 
     @property
     def pacing(self) -> Pacing:

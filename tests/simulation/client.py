@@ -40,7 +40,10 @@ class Refused(Exception):  # noqa: N818 - a verdict
 class Client:
     """Knows leaders, keeps connections. `ports` are the advertised ones of all nodes."""
 
-    def __init__(self, ports: list[int], chance: random.Random, network: Network) -> None:
+    def __init__(
+        self, ports: list[int], chance: random.Random, network: Network, secret: str | None = SECRET
+    ) -> None:
+        self._secret = secret
         self._ports = ports
         self._network = network
         self._chance = chance
@@ -53,7 +56,7 @@ class Client:
         connection = self._connections.get(port)
         if connection is None or connection.is_closed:
             connection = await KafkaConnection.open(
-                "127.0.0.1", port, secret=SECRET, timeout_s=_TIMEOUT_S, network=self._network
+                "127.0.0.1", port, secret=self._secret, timeout_s=_TIMEOUT_S, network=self._network
             )
             self._connections[port] = connection
         return connection
@@ -84,15 +87,15 @@ class Client:
         """Leaders are asked for anew."""
         self._leaders = {key: port for key, port in self._leaders.items() if key[0] != topic}
 
-    async def refresh(self, topic: str) -> Any:
-        """Ask any broker. Raises: KafkaUnavailable."""
-        request = _METADATA.MetadataRequest(
-            topics=(_METADATA.MetadataRequestTopic(name=topic),), allow_auto_topic_creation=False
-        )
+    async def refresh(self, topic: str | None) -> Any:
+        """Ask any broker about a topic, or about all. Raises: KafkaUnavailable."""
+        asked = None if topic is None else (_METADATA.MetadataRequestTopic(name=topic),)
+        request = _METADATA.MetadataRequest(topics=asked, allow_auto_topic_creation=False)
         answer = await self.ask(self._chance.choice(self._ports), request)
         ports = {broker.node_id: broker.port for broker in answer.brokers}
-        for each in answer.topics[0].partitions:
-            key = (topic, int(each.partition_index))
+        parts = [(str(one.name), each) for one in answer.topics for each in one.partitions]
+        for name, each in parts:
+            key = (name, int(each.partition_index))
             if each.leader_id in ports and each.leader_epoch >= self._epochs.get(key, -1):
                 self._leaders[key] = int(ports[each.leader_id])
                 self._epochs[key] = int(each.leader_epoch)
@@ -213,7 +216,7 @@ class Producing:
         idempotent: bool,
     ) -> None:
         self._client = client
-        self._topic, self._partition, self._name = topic, partition, name
+        self._topic, self.partition, self._name = topic, partition, name
         self._chance = chance
         self._idempotent = idempotent
         self.acknowledged: list[tuple[int, bytes]] = []
@@ -243,7 +246,7 @@ class Producing:
                 sequence += count
             else:
                 producer = None
-            await asyncio.sleep(self._chance.expovariate(1 / 0.3))
+            await asyncio.sleep(self._chance.expovariate(1 / 0.5))
 
     async def _begin(self, until: Callable[[], bool]) -> tuple[int, int] | None:
         try:
@@ -256,7 +259,7 @@ class Producing:
         """Whether the batch was acknowledged. An idempotent producer tries the same batch again."""
         while True:
             try:
-                base = await self._client.produce(self._topic, self._partition, batch)
+                base = await self._client.produce(self._topic, self.partition, batch)
             except Refused as refusal:
                 if refusal.code in _FATAL_SEQUENCE:
                     self.restarted_sequences += 1

@@ -24,7 +24,7 @@ _PRODUCE: Any = produce_v7
 _TRANSACTIONAL = 0x10
 _TRANSACTION_KEY = 1
 _PAUSE_S = 0.05
-_READ_PAUSE_S = 0.15
+_READ_PAUSE_S = 0.3
 _AGAIN = frozenset({3, 5, 6, 7, 14, 15, 16, 19, 20, 51})
 """What passes by itself: leaders and coordinators that move or load, too few replicas, an earlier end."""
 
@@ -69,7 +69,7 @@ class Transacting:
                 return
             (self.committed if commits else self.aborted).add(number)
             sequence += 1
-            await asyncio.sleep(self._chance.expovariate(1 / 0.3))
+            await asyncio.sleep(self._chance.expovariate(1 / 0.5))
 
     async def _fill(
         self, identity: tuple[int, int], sequence: int, number: int, until: Callable[[], bool]

@@ -1,4 +1,4 @@
-"""One simulated history: three brokers, clients, faults drawn from a seed, and what must hold in it.
+"""One simulated history: three brokers, a gateway, clients, faults drawn from a seed; and what must hold.
 
 Invariants, by name in what fails:
 SingleLeaderPerEpoch: no two brokers ever lead a partition in the same leader epoch.
@@ -11,15 +11,18 @@ ConsumerNeverSeesUncommitted: nor one of a transaction whose commit was never as
 AllOrNothing: a committed transaction's records are in every partition, once, in order.
 LogMatching: at the end all replicas hold the same records below their high watermarks.
 Converges: once the faults end, every replica is in its ISR again.
+OwnNamesOnly: a tenant behind the gateway is told of no topic but its own.
 """
 
 import asyncio
 import contextlib
+import gc
 import random
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import structlog
 
@@ -27,6 +30,7 @@ from broker.replication.partition import Partition
 from runtime.kafka_client import KafkaUnavailable
 from tests.memory_tree import MemoryEnsemble
 from tests.simulation.client import Client, Producing, Refused, records_of, whole_batches
+from tests.simulation.gateway_node import GATEWAY, PHYSICAL, SimulatedGateway, Tenant
 from tests.simulation.network import Network
 from tests.simulation.node import SimulatedNode
 from tests.simulation.transacting import ReadingCommitted, Transacting
@@ -36,18 +40,22 @@ from wire.batch import check_crc, iterate_batches
 NODES = 3
 PARTITIONS = 2
 TOPIC = "numbers"
+Log = tuple[str, int]
+LOGS: Final[list[Log]] = [*((TOPIC, index) for index in range(PARTITIONS)), (PHYSICAL, 0)]
 ZOOKEEPER = -1
 """The node id of the ensemble, for cuts."""
 FAULT_GAP_S = (0.5, 4.0)
 FAULT_S = (0.2, 6.0)
 SETTLE_S = 90.0
 TRANSACTION_END_S = 30.0
-READ_PAUSE_S = 0.15
-ASK_PAUSE_S = 0.25
+READ_PAUSE_S = 0.3
+ASK_PAUSE_S = 0.5
 RESTART_S = 0.7
 """The supervisor's."""
 _JOURNAL_LINES = 400
 _BURIAL_ROUNDS = 5
+_COLLECT_SELDOM = (100_000, 50, 100)
+"""A history makes much and keeps most of it."""
 
 
 class Broken(AssertionError):  # noqa: N818 - says what is so
@@ -82,9 +90,17 @@ class World:
         ]
         self.leaders: dict[tuple[str, int, int], int] = {}
         """(topic, partition, leader epoch) -> the broker that led."""
-        self.seen: dict[tuple[int, int], bytes] = {}
-        """(partition, offset) -> what a consumer read there."""
+        self.seen: dict[tuple[Log, int], bytes] = {}
+        """(log, offset) -> what a consumer read there."""
         self.latest: dict[int, int] = {}
+        self.gateway = SimulatedGateway(
+            directory / "gateway",
+            loop,
+            random.Random(self.chance.random()),
+            self.network,
+            {node.node_id: node.port for node in self.nodes},
+        )
+        self.tenant = Tenant(self._tenant_client, random.Random(self.chance.random()))
         self.faults = 0
         self.transactions = 0
         self._last_note = ""
@@ -116,16 +132,24 @@ class World:
         ports = [node.port for node in self.nodes]
         return Client(ports, random.Random(self.chance.random()), self.network.of(None))
 
+    def _tenant_client(self, ports: Sequence[int]) -> Client:
+        return Client(list(ports), random.Random(self.chance.random()), self.network.of(None), secret=None)
+
     # -- the history -------------------------------------------------------------------------------------
 
     async def run(self, seconds: float) -> None:
         """Raises: Broken."""
         for node in self.nodes:
             node.start()
+        self.gateway.start()
         await self._create_topic()
-        producers = self._producers()
+        if not await self._until_created():
+            raise Broken("Converges: the tenant's topic could not be created")
+        producers = [*self._producers(), self.tenant.producing]
         working = [asyncio.create_task(each.run(lambda: self._over)) for each in producers]
         working += [asyncio.create_task(self._read(partition)) for partition in range(PARTITIONS)]
+        read = self.tenant.read(lambda: self._over, partial(self._saw, (PHYSICAL, 0)))
+        working.append(asyncio.create_task(read))
         transacting, committed = self._transactions()
         working.append(asyncio.create_task(transacting.run(lambda: self._over)))
         saw = self._judge_seen(transacting)
@@ -209,6 +233,14 @@ class World:
             await asyncio.sleep(0.2)
         raise Broken("Converges: the topic could not be created")
 
+    async def _until_created(self) -> bool:
+        deadline_s = self.loop.time() + 60
+        while self.loop.time() < deadline_s:
+            if await self.tenant.create_topic():
+                return True
+            await asyncio.sleep(0.2)
+        return False
+
     # -- clients -----------------------------------------------------------------------------------------
 
     async def _read(self, partition: int) -> None:
@@ -221,14 +253,14 @@ class World:
                 await asyncio.sleep(0.05)
                 continue
             for at, value in records:
-                self._saw(partition, at, value)
+                self._saw((TOPIC, partition), at, value)
                 offset = at + 1
             await asyncio.sleep(READ_PAUSE_S)
 
-    def _saw(self, partition: int, offset: int, value: bytes) -> None:
-        known = self.seen.setdefault((partition, offset), value)
+    def _saw(self, log: Log, offset: int, value: bytes) -> None:
+        known = self.seen.setdefault((log, offset), value)
         if known != value:
-            raise Broken(f"ConsistentRead: {partition}@{offset} was {known!r} and is {value!r}")
+            raise Broken(f"ConsistentRead: {log}@{offset} was {known!r} and is {value!r}")
 
     async def _ask_latest(self, partition: int) -> None:
         client = self.client()
@@ -264,6 +296,8 @@ class World:
             self._stop,
             self._break_connections,
             self._jump_clock,
+            self._kill_gateway,
+            self._cut_gateway,
         ]
         running: set[asyncio.Task[None]] = set()
         while self.loop.time() < end_s:
@@ -345,6 +379,21 @@ class World:
         await asyncio.sleep(self._length_s())
         self._mend()
 
+    async def _kill_gateway(self) -> None:
+        if self.gateway.is_up:
+            self.note("kill -9 of the gateway")
+            self.gateway.kill()
+            await asyncio.sleep(self._length_s() / 2)
+            self.note("start of the gateway")
+            self.gateway.start()
+
+    async def _cut_gateway(self) -> None:
+        node = self.chance.choice(self.nodes)
+        self.note(f"cut the gateway | {node.node_id}")
+        self.network.cut(GATEWAY, node.node_id)
+        await asyncio.sleep(self._length_s())
+        self._mend()
+
     async def _cut_zookeeper(self) -> None:
         node = self.chance.choice(self.nodes)
         self.note(f"cut {node.node_id} | ZooKeeper")
@@ -391,9 +440,15 @@ class World:
             return False
         partitions = [each for node in self.nodes if node.broker for each in node.broker.replicas]
         led = {each.key: each for each in partitions if each.is_leader}
-        wanted = {(TOPIC, index) for index in range(PARTITIONS)}
-        return wanted <= led.keys() and all(
-            len(each.isr) == NODES and each.pending_isr is None for key, each in led.items() if key in wanted
+        wanted = set(LOGS)
+        return (
+            self.gateway.is_up
+            and wanted <= led.keys()
+            and all(
+                len(each.isr) == NODES and each.pending_isr is None
+                for key, each in led.items()
+                if key in wanted
+            )
         )
 
     async def _until(self, condition: Callable[[], bool], within_s: float) -> bool:
@@ -411,32 +466,32 @@ class World:
         await asyncio.sleep(1.5)
 
     async def _judge(self, producers: list[Producing]) -> None:
-        stored: dict[int, dict[int, bytes]] = {}
-        for partition in range(PARTITIONS):
-            stored[partition] = self._replicated(partition)
+        if names := await self.tenant.strange_names():
+            raise Broken(f"OwnNamesOnly: the tenant is told of {names}")
+        stored = {log: self._replicated(*log) for log in LOGS}
         for producer in producers:
-            held = stored[producer._partition]
+            held = stored[PHYSICAL if producer is self.tenant.producing else TOPIC, producer.partition]
             for offset, value in producer.acknowledged:
                 if held.get(offset) != value:
                     raise Broken(f"AckedIsReadable: {value!r} at {offset} is {held.get(offset)!r}")
-        for (partition, offset), value in self.seen.items():
-            if stored[partition].get(offset) != value:
-                raise Broken(f"ConsistentRead: {partition}@{offset} was {value!r}")
-        for partition, held in stored.items():
+        for (log, offset), value in self.seen.items():
+            if stored[log].get(offset) != value:
+                raise Broken(f"ConsistentRead: {log}@{offset} was {value!r}")
+        for log, held in stored.items():
             numbers = [
                 int(value.partition(b":")[2])
                 for _, value in sorted(held.items())
                 if value.startswith(b"once")
             ]
             if numbers != sorted(set(numbers)):
-                raise Broken(f"NoDuplicates: partition {partition}")
+                raise Broken(f"NoDuplicates: {log}")
 
-    def _replicated(self, partition: int) -> dict[int, bytes]:
+    def _replicated(self, topic: str, partition: int) -> dict[int, bytes]:
         """What all replicas hold below the lowest high watermark. Raises: Broken."""
         copies: dict[int, tuple[int, dict[int, bytes]]] = {}
         for node in self.nodes:
             assert node.broker is not None
-            each = node.broker.replicas.hosted(TOPIC, partition)
+            each = node.broker.replicas.hosted(topic, partition)
             assert each is not None
             copies[node.node_id] = (each.high_watermark, _content(each))
         longest = max(copies.values(), key=lambda copy: copy[0])
@@ -445,7 +500,7 @@ class World:
             own = {offset: value for offset, value in content.items() if offset < high_watermark}
             if own != below:
                 differing = sorted(set(own.items()) ^ set(below.items()))[:6]
-                raise Broken(f"LogMatching: partition {partition} on node {node_id}: {differing}")
+                raise Broken(f"LogMatching: {topic}-{partition} on node {node_id}: {differing}")
         return longest[1]
 
 
@@ -474,6 +529,8 @@ def simulate(seed: int, directory: Path, seconds: float = 30.0) -> World:
     loop.set_exception_handler(lambda _loop, _context: None)
     structlog.reset_defaults()
     structlog.configure(processors=[world.log], cache_logger_on_first_use=False)
+    thresholds = gc.get_threshold()
+    gc.set_threshold(*_COLLECT_SELDOM)
     try:
         loop.run_until_complete(world.run(seconds))
     except Exception as error:
@@ -482,12 +539,13 @@ def simulate(seed: int, directory: Path, seconds: float = 30.0) -> World:
     finally:
         _bury(world, loop)
         structlog.reset_defaults()
+        gc.set_threshold(*thresholds)
     return world
 
 
 def _bury(world: World, loop: VirtualLoop) -> None:
     """Let every coroutine end, also those of the dead: left to the garbage collector they make noise."""
-    for node in world.nodes:
+    for node in (*world.nodes, world.gateway):
         node.bury()
     for _ in range(_BURIAL_ROUNDS):
         tasks = asyncio.all_tasks(loop)

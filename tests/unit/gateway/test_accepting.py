@@ -12,6 +12,7 @@ from contracts.specs import InstanceSpec, InstanceState, Listener
 from gateway.listeners import ListenerSet
 from gateway.served import ServedInstance
 from runtime.clock import Clock
+from runtime.network import KERNEL_NETWORK
 from runtime.pacing import Pacing
 from traffic.point import TrafficPoint
 from traffic.turns import QUANTUM_ALONE_NS
@@ -53,8 +54,11 @@ class StormWorker:
         self.now_ns = 0
         self.now_ms = 0
         point = TrafficPoint(point="g", node_id=NO_NODE, cluster_id="", boot_id="b", now_ms=0)
-        clock = Clock(monotonic_ns=lambda: self.now_ns, cpu_ns=lambda: self.now_ns, monotonic_ms=lambda: 0)
-        self.pacing = Pacing(loop, point, clock=clock)
+        self.clock = Clock(
+            monotonic_ns=lambda: self.now_ns, cpu_ns=lambda: self.now_ns, monotonic_ms=lambda: 0
+        )
+        self.pacing = Pacing(loop, point, clock=self.clock)
+        self.network = KERNEL_NETWORK
         self.served: dict[str, Any] = {}
         self.accepted: list[socket.socket] = []
 
