@@ -25,6 +25,7 @@ _V2: Final = struct.Struct(">ihqq")
 _V5: Final = struct.Struct(">ihqqq")
 _SINGLE_HEAD: Final = struct.Struct(">iiih")
 _SINGLE_TAIL: Final = struct.Struct(">iihqqqi")
+_SINGLE_TAIL_V8: Final = struct.Struct(">iihqqqihi")
 _V8_TAIL: Final = struct.Struct(">ih")
 _ALL: Final = -1
 _ENTRIES_MAX: Final = bound_of(ApiKey.PRODUCE).entries_max
@@ -136,8 +137,10 @@ def produce_response(
     throttle_time_ms: int,
 ) -> bytes:
     """The framed response."""
-    if len(topics) == 1 and len(topics[0][1]) == 1 and 5 <= api_version < 8:
-        return _single_response(correlation_id, topics[0][0].encode(), topics[0][1][0], throttle_time_ms)
+    if len(topics) == 1 and len(topics[0][1]) == 1 and api_version >= 5:
+        name, (answer,) = topics[0]
+        if answer.error_message is None:
+            return _single_response(correlation_id, api_version, name.encode(), answer, throttle_time_ms)
     out = bytearray(8)
     _I32.pack_into(out, 4, correlation_id)
     out += _I32.pack(len(topics))
@@ -162,15 +165,15 @@ def produce_response(
 
 
 def _single_response(
-    correlation_id: int, name: bytes, answer: PartitionAnswer, throttle_time_ms: int
+    correlation_id: int, api_version: int, name: bytes, answer: PartitionAnswer, throttle_time_ms: int
 ) -> bytes:
-    """What most answers are: one partition, v5-7."""
+    """What most answers are: one partition, v5-8, no message."""
     size = len(name)
-    return (
-        _SINGLE_HEAD.pack(size + 48, correlation_id, 1, size)
-        + name
-        + _SINGLE_TAIL.pack(1, *answer[:5], throttle_time_ms)
-    )
+    if api_version < 8:
+        head = _SINGLE_HEAD.pack(size + 48, correlation_id, 1, size)
+        return head + name + _SINGLE_TAIL.pack(1, *answer[:5], throttle_time_ms)
+    head = _SINGLE_HEAD.pack(size + 54, correlation_id, 1, size)
+    return head + name + _SINGLE_TAIL_V8.pack(1, *answer[:5], 0, -1, throttle_time_ms)
 
 
 def _v8_tail(record_indexes: tuple[int, ...], message: str | None) -> bytes:
