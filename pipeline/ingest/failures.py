@@ -3,8 +3,6 @@
 import re
 from typing import Any, Final, NamedTuple
 
-from pipeline.ingest.ranges import PartitionRange
-
 _CAUSES_MAX: Final = 20
 _TIME: Final = re.compile(r"Record at topic (\S+) partition (\d+) offset (\d+) has timestamp value")
 
@@ -15,10 +13,6 @@ class UnreadableTime(NamedTuple):
     topic: str
     partition: int
     offset: int
-
-    def and_following(self, offsets: int) -> PartitionRange:
-        """The range that begins with it."""
-        return PartitionRange(self.partition, self.offset, self.offset + offsets)
 
 
 def is_from_spark(error: BaseException) -> bool:
