@@ -8,14 +8,12 @@ from functools import cached_property
 from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
-from typing import Annotated, Any, Final, Self
+from typing import Any, Final, Self
 from urllib.parse import quote
 
 import httpx
 
-from ctl.command import Made
 from ctl.errors import EXIT_USAGE, CommandError
-from ctl.options import DEFAULT_DATA_DIR, DataDir, Tenant
 from ctl.stack.layout import Layout
 from runtime.config import environment
 
@@ -252,15 +250,3 @@ def _failure(response: httpx.Response) -> CommandError:
     if faults:
         sentence = f"{sentence.rstrip('.')} ({'; '.join(faults)})"
     return CommandError(sentence, EXIT_USAGE if response.status_code in (400, 422) else 1)
-
-
-def _for_tenant(tenant: Tenant = None, data_dir: DataDir = DEFAULT_DATA_DIR) -> Console:
-    return Console.of(data_dir, tenant)
-
-
-def _for_operators(data_dir: DataDir = DEFAULT_DATA_DIR) -> Console:
-    return Console.of(data_dir)
-
-
-TenantConsole = Annotated[Console, Made(_for_tenant)]
-OperatorConsole = Annotated[Console, Made(_for_operators)]

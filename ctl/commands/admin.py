@@ -1,7 +1,7 @@
 """`portico admin`: what only the owner of the data directory may do."""
 
 from ctl.command import Commands
-from ctl.console_client import OperatorConsole
+from ctl.console_options import OperatorConsole
 from ctl.output import Answer, in_facts
 
 app = Commands()

@@ -9,7 +9,7 @@ from ctl import ceilings
 from ctl.command import Commands
 from ctl.commands import cluster_topics
 from ctl.commands.cluster_try import try_cluster
-from ctl.console_client import OperatorConsole
+from ctl.console_options import OperatorConsole
 from ctl.output import Answer
 
 app = Commands()

@@ -9,7 +9,8 @@ from typing import Annotated, Any, Final
 import typer
 from confluent_kafka import KafkaException
 
-from ctl.console_client import Console, OperatorConsole, instance_path
+from ctl.console_client import Console, instance_path
+from ctl.console_options import OperatorConsole
 from ctl.demo.clients import consume, create_topic, produce
 from ctl.errors import CommandError
 

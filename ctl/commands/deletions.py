@@ -7,7 +7,8 @@ from urllib.parse import quote
 import typer
 
 from contracts.units import format_bytes
-from ctl.console_client import Console, OperatorConsole, TenantConsole
+from ctl.console_client import Console
+from ctl.console_options import OperatorConsole, TenantConsole
 from ctl.errors import usage
 from ctl.options import (
     DEFAULT_DATA_DIR,

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ctl.console_client import Console, TenantConsole
+from ctl.console_client import Console
+from ctl.console_options import TenantConsole
 from ctl.errors import CommandError
 from ctl.output import terminal
 

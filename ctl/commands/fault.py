@@ -6,7 +6,8 @@ import typer
 
 from contracts.injected_faults import FaultKind
 from ctl.command import Commands
-from ctl.console_client import TenantConsole, instance_path
+from ctl.console_client import instance_path
+from ctl.console_options import TenantConsole
 from ctl.errors import usage
 from ctl.options import (
     InstanceArgument,

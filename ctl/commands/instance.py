@@ -7,7 +7,8 @@ import typer
 from contracts.units import format_bytes
 from ctl.command import Commands, Made
 from ctl.commands.deletions import absent_instances, add_commands, deleted_instances
-from ctl.console_client import OperatorConsole, TenantConsole, instance_path
+from ctl.console_client import instance_path
+from ctl.console_options import OperatorConsole, TenantConsole
 from ctl.errors import usage
 from ctl.options import InstanceArgument, parse_rate, parse_size
 from ctl.output import Answer, in_facts, in_table

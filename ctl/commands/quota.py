@@ -9,7 +9,8 @@ import typer
 from contracts.units import format_bytes, format_cpu
 from ctl.command import Commands
 from ctl.commands.quota_simulate import simulate
-from ctl.console_client import OperatorConsole, TenantConsole, instance_path
+from ctl.console_client import instance_path
+from ctl.console_options import OperatorConsole, TenantConsole
 from ctl.options import InstanceArgument
 from ctl.output import Answer, in_table, print_facts, print_table, terminal
 

@@ -7,7 +7,7 @@ import typer
 
 from ctl import ceilings
 from ctl.command import Commands
-from ctl.console_client import OperatorConsole, TenantConsole
+from ctl.console_options import OperatorConsole, TenantConsole
 from ctl.output import Answer, in_facts, in_table, print_facts
 
 Ckafka = Annotated[

@@ -7,7 +7,8 @@ import typer
 
 from contracts.units import format_bytes
 from ctl.command import Commands
-from ctl.console_client import TenantConsole, instance_path
+from ctl.console_client import instance_path
+from ctl.console_options import TenantConsole
 from ctl.errors import usage
 from ctl.options import InstanceArgument
 from ctl.output import Answer, in_table, print_facts, print_table

@@ -5,7 +5,8 @@ from typing import Annotated, Any
 import typer
 
 from ctl.command import Commands
-from ctl.console_client import Console, TenantConsole, instance_path
+from ctl.console_client import Console, instance_path
+from ctl.console_options import TenantConsole
 from ctl.errors import usage
 from ctl.options import InstanceArgument
 from ctl.output import Answer, in_facts

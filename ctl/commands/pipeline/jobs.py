@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from ctl.console_client import OperatorConsole
+from ctl.console_options import OperatorConsole
 from ctl.errors import usage
 from ctl.options import AsJson
 from ctl.output import print_json, print_table, terminal
