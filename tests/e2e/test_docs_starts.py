@@ -3,7 +3,6 @@
 Addresses of other machines are those of servers here, ports are free ones.
 """
 
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ from ctl.stack.layout import free_port
 from tests.e2e.docs_commands import all_lines, make_desk, run
 from tests.integration.zookeeper.server import ZooKeeperServer, running_zookeeper
 from tests.servers.postgres import PostgresServer
+from tests.vports import Vports
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 up_lines = list(all_lines(r"(\./)?portico up\b"))
@@ -42,9 +42,9 @@ def test_a_start_serves_and_ends(
         variables["PORTICO_DATABASE_URL"] = postgres.url(postgres.new_database())
     line = line.replace("/etc/prometheus/portico", str(tmp_path / "prometheus"))
     line = re.sub(r"--vip \S+=", "--vip 127.0.0.1=", line)
-    first = 20_000 + (os.getpid() * 7 + console) % 45 * 200
+    vports = Vports()
     line = re.sub(r"--vports \S+", "", line).replace("--detach", "")
-    ports = f"--console 127.0.0.1:{console} --metrics 127.0.0.1:0 --vports {first}-{first + 199}"
+    ports = f"--console 127.0.0.1:{console} --metrics 127.0.0.1:0 --vports {vports}"
     try:
         told = run(desk, data_dir, "sh", f"{line} {ports} --detach", 300, **variables)
         assert "Portico serves." in told

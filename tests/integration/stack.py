@@ -1,15 +1,11 @@
 """A whole product for tests: `portico up` as a subprocess on ports and a data directory of its own."""
 
-import fcntl
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
-import tempfile
 import time
-import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,29 +15,11 @@ from typing import Any, Final
 import httpx
 
 from ctl.stack.layout import free_port
+from tests.vports import Vports
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-_VPORTS_FIRST: Final = 21_000
-"""Above those that a stack with the default range takes first."""
-_VPORTS_PER_STACK: Final = 200
-_VPORT_RANGES: Final = 40
 _START_TIMEOUT_S: Final = 180.0
 _STARTS_MAX: Final = 3
-
-
-def _take_vports() -> tuple[int, int]:
-    """The first vport of a range that no other stack of these tests has, in any process, and the lock that
-    keeps it: a stack may want a port back that it does not listen on meanwhile."""
-    for number in random.sample(range(_VPORT_RANGES), _VPORT_RANGES):
-        path = Path(tempfile.gettempdir()) / f"portico-tests-{os.getuid()}-vports-{number}.lock"
-        lock = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(lock)
-        else:
-            return _VPORTS_FIRST + number * _VPORTS_PER_STACK, lock
-    raise AssertionError("more stacks at once than there are ranges of ports")
 
 
 class Stack:
@@ -58,9 +36,7 @@ class Stack:
         self.data_dir = data_dir
         self.admin_password: str | None = None
         self._console_port = free_port()
-        first, lock = _take_vports()
-        weakref.finalize(self, os.close, lock)
-        self._vports = f"{first}-{first + _VPORTS_PER_STACK - 1}"
+        self._vports = Vports()
         # A tree of before 0.2.0 has ports of metrics that nobody plans.
         planned = ("--metrics", "127.0.0.1:0") if directory == ROOT else ()
         self._arguments = (*planned, *arguments)
@@ -98,7 +74,7 @@ class Stack:
                 [
                     *(sys.executable, "-m", "runtime.start", "ctl.main", "up"),
                     *("--data-dir", str(self.data_dir)),
-                    *("--console", f"127.0.0.1:{self._console_port}", "--vports", self._vports),
+                    *("--console", f"127.0.0.1:{self._console_port}", "--vports", str(self._vports)),
                     *("--ready-file", str(ready), *self._arguments),
                 ],
                 cwd=self._directory,

@@ -19,6 +19,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from ctl.stack.layout import free_port
 from tests.integration.stack import ROOT, Stack
+from tests.vports import Vports
 
 _WITHIN_S = 90.0
 
@@ -114,10 +115,10 @@ def test_a_vport_that_is_lost_while_the_stack_runs_is_tried_again(own: Stack) ->
 @pytest.fixture
 def detached(tmp_path: Path) -> Iterator[Path]:
     data_dir = tmp_path / "data"
-    first = 30_000 + os.getpid() % 20 * 100
+    vports = Vports()
     started = portico(
         *("up", "--detach", "--data-dir", str(data_dir), "--workers", "1"),
-        *("--console", f"127.0.0.1:{free_port()}", "--vports", f"{first}-{first + 99}"),
+        *("--console", f"127.0.0.1:{free_port()}", "--vports", str(vports)),
     )
     assert started.returncode == 0, started.stderr
     assert "(shown once)" in started.stdout and "portico down" in started.stdout

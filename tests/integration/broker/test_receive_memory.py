@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from broker.config import BrokerConfig
 from tests.integration.broker.fake_control import SECRET
 from tests.integration.broker.process import BrokerProcess, running_broker
 from tests.integration.broker.raw import RawClient, batch, create_topic, produce, request
@@ -86,12 +87,16 @@ def test_another_tenants_produce_does_not_wait_for_stalled_frames(broker: Broker
 
 
 def test_the_largest_staller_goes_when_memory_is_short(broker: BrokerProcess) -> None:
-    """Three instances hold all there is. A fourth one's frame comes: the largest that stands still goes."""
+    """Three instances hold all there is, and the one frame that may go beyond it is theirs too.
+
+    A fourth one's frame comes: the largest that stands still goes.
+    """
+    limit = BrokerConfig().request_memory_bytes
     with _connect(broker, POLITE) as client:
         create_topic(client, f"{POLITE}.t")
     with ExitStack() as held:
         each = [_Stalled(broker, held, instance_id, 6) for instance_id in (GREEDY, ALSO_GREEDY, THIRD)]
-        _wait_until(lambda: any(one.push() for one in each) or _held(broker) >= 250 * MIB)
+        _wait_until(lambda: any(one.push() for one in each) or _held(broker) >= limit + MIB)
         assert _produce(broker, POLITE, "t") == 0
         assert broker.closed_by("frame_given_up") >= 1
         assert broker.closed_by("frame_stalled") == broker.closed_by("frame_too_slow") == 0

@@ -17,6 +17,7 @@ import psutil
 
 from ctl.stack.layout import Layout, free_port
 from tests.integration.stack import ROOT
+from tests.vports import Vports
 
 _START_S: Final = 60.0
 PATIENCE_S: Final = 20.0
@@ -31,7 +32,8 @@ class ControlProcess:
         self.layout = Layout(data_dir)
         self.public = ("127.0.0.1", free_port())
         self.internal = ("127.0.0.1", free_port())
-        self.vport = 20_000 + self.public[1] % 450 * 20
+        self._vports = Vports()
+        self.vport = self._vports.first
         self._arguments = arguments
         self._process: subprocess.Popen[bytes] | None = None
 
