@@ -50,6 +50,7 @@ _GROUPS: Final = {
     "quota": ("quota.app", "What the quota master allots and why."),
     "tenant": ("tenant.app", "Tenants (operators)."),
     "cluster": ("cluster.app", "What clusters may sell, and all their topics (operators)."),
+    "kafka": ("kafka.app", "An Apache Kafka on this machine, for development and tests."),
     "key": ("tenant.keys", "API keys."),
     "admin": ("admin.app", "Administration of this stack."),
     "config": ("config.app", "Settings of this stack."),

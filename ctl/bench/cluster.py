@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from ctl.bench import cluster_faults, cluster_load, end_to_end, load, servers
-from ctl.bench.apache_kafka import kafka_cluster
-from ctl.bench.kafka_jars import missing_tools
+from ctl.bench.apache_kafka import DELETED_SOON, kafka_cluster
 from ctl.bench.measure import Cost, Spread
 from ctl.bench.peers import Peer, create_topic, until_led
 from ctl.bench.portico_cluster import portico_cluster
+from ctl.kafka.jars import missing_tools
 
 OURS: Final = "portico"
 THEIRS: Final = "kafka"
@@ -65,7 +65,7 @@ def _scratch() -> Iterator[str]:
 
 @contextmanager
 def _kafka(directory: Path) -> Iterator[Peer]:
-    with kafka_cluster(directory) as brokers:
+    with kafka_cluster(directory, settings=DELETED_SOON) as brokers:
         yield Peer(THEIRS, {broker.node_id: broker for broker in brokers})
 
 

@@ -9,7 +9,7 @@ from ctl.errors import CommandError
 
 
 class ServerProcess:
-    """One process that listens on a port of this machine. `command` is what starts it."""
+    """One process that listens on a port of this machine. `command` is what starts it, in `directory`."""
 
     def __init__(
         self,
@@ -18,6 +18,7 @@ class ServerProcess:
         command: list[str],
         log: Path,
         *,
+        directory: Path | None = None,
         start_timeout_s: float,
         stop_timeout_s: float,
         end_timeout_s: float,
@@ -27,6 +28,7 @@ class ServerProcess:
         self._name = name
         self._command = command
         self._log = log
+        self._directory = directory
         self._start_timeout_s = start_timeout_s
         self._stop_timeout_s = stop_timeout_s
         self._end_timeout_s = end_timeout_s
@@ -42,7 +44,7 @@ class ServerProcess:
         if self.process is not None:
             self.until_ended()
         with self._log.open("ab") as log:
-            self.process = subprocess.Popen(self._command, stdout=log, stderr=log)
+            self.process = subprocess.Popen(self._command, cwd=self._directory, stdout=log, stderr=log)
 
     def until_ended(self) -> None:
         """Wait for the end of a process that was told to stop. Raises: TimeoutExpired."""

@@ -15,7 +15,7 @@ from ctl.tools.mutants import AREAS, chosen, mutate
 ROOT: Final = Path(__file__).resolve().parents[2]
 TIERS: Final = {
     "browser": "the console's pages in a headless chromium (Debian: apt install chromium)",
-    "java": "Kafka's own tools on our files (needs a Java runtime and Maven)",
+    "java": "Apache Kafka and its tools (needs a Java runtime and Maven)",
     "go": "franz-go and sarama; the chart's alerts in promtool (needs a Go toolchain)",
     "spark": "the pipeline's jobs (Spark's Kafka and Delta jars come from Maven Central)",
     "release": "a release without its checkout, and upgrades to it (npm's registry; the clone's history)",

@@ -1,9 +1,7 @@
 """`portico up`: run the whole product on this machine until Ctrl-C."""
 
 import asyncio
-import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -87,7 +85,7 @@ def up(
     if _lacks_zookeeper(data_dir, settings):
         start_again_with("pipeline")
     if detach:
-        _detach(data_dir.resolve(), [argument for argument in sys.argv[2:] if argument != "--detach"])
+        _detach(data_dir)
         return
     asyncio.run(_serve(data_dir.resolve(), settings, ready_file, greeting_fd))
 
@@ -101,48 +99,11 @@ def _lacks_zookeeper(data_dir: Path, settings: dict[str, Any]) -> bool:
     return planned(values, remembered(Layout(data_dir))).zookeeper == OWN and not is_installed()
 
 
-def _detach(data_dir: Path, arguments: list[str]) -> None:
-    """Raises: CommandError with the end of its log when it does not start."""
-    from ctl.stack.children import tail
-    from ctl.stack.keeper import command, running_pid
+def _detach(data_dir: Path) -> None:
+    from ctl.stack.detach import detach
     from ctl.stack.layout import Layout
 
-    layout = Layout(data_dir)
-    if running_pid(layout) is not None:
-        raise CommandError(f"a stack is already running on {data_dir}: `portico down` stops it")
-    layout.logs_dir.mkdir(parents=True, exist_ok=True)
-    log = layout.log_file("supervisor")
-    reading, writing = os.pipe()
-    with log.open("ab") as output:
-        subprocess.Popen(
-            command(data_dir, arguments, writing),
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            pass_fds=(writing,),
-            start_new_session=True,
-        )
-    os.close(writing)
-    text = _until_greeted(reading)
-    if not text:
-        raise CommandError(f"the stack does not start. The end of {log}:\n{tail(log)}")
-    print(text, flush=True)
-
-
-def _until_greeted(descriptor: int) -> str:
-    """Says what the start waits for, and returns the greeting at its end; empty: there was none."""
-    from ctl.stack.steps import PREFIX, Teller
-
-    teller = Teller()
-    lines: list[str] = []
-    with os.fdopen(descriptor) as told:
-        for line in told:
-            if not lines and line.startswith(PREFIX):
-                teller.step(line.removeprefix(PREFIX).rstrip("\n"))
-            else:
-                lines.append(line)
-    teller.clear()
-    return "".join(lines)
+    detach(Layout(data_dir.resolve()), "a stack", sys.argv[1:], "portico down")
 
 
 async def _serve(data_dir: Path, settings: Any, ready_file: Path | None, greeting_fd: int) -> None:

@@ -1,4 +1,4 @@
-"""What stays when `portico up --detach` returns: it starts the supervisor again whenever that is killed.
+"""What stays when a command with --detach returns: it starts the supervisor again whenever that is killed.
 
 A supervisor's children end with it, so the next one finds a data directory that nobody holds. A supervisor
 that ends by itself, with an error that another start would meet again, is not started again.
@@ -16,10 +16,12 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
+from ctl.errors import CommandError
 from ctl.stack.layout import Layout
 from runtime.process import write_json
 
 _STEADY_S: Final = 10.0
+_STOP_TIMEOUT_S: Final = 30.0
 _BACKOFF_FIRST_S: Final = 0.5
 _BACKOFF_LAST_S: Final = 30.0
 
@@ -57,12 +59,12 @@ class Keeper:
             backoff_s = min(2 * backoff_s, _BACKOFF_LAST_S)
 
     def _run_once(self) -> int:
-        up = [sys.executable, "-m", "runtime.start", "ctl.main", "up", *self._arguments]
+        started = [sys.executable, "-m", "runtime.start", "ctl.main", *self._arguments]
         passed: tuple[int, ...] = ()
         if self._greeting >= 0:
-            up += ["--greeting-fd", str(self._greeting)]
+            started += ["--greeting-fd", str(self._greeting)]
             passed = (self._greeting,)
-        self._supervisor = subprocess.Popen(up, pass_fds=passed)
+        self._supervisor = subprocess.Popen(started, pass_fds=passed)
         if self._greeting >= 0:
             os.close(self._greeting)
             self._greeting = -1
@@ -80,6 +82,19 @@ def running_pid(layout: Layout) -> int | None:
         if _is_held(lock):
             return layout.pid_of(run_file)
     return None
+
+
+def stop_running(layout: Layout, what: str) -> None:
+    """Stop what runs on a data directory, and wait until it has stopped. Raises: CommandError."""
+    pid = running_pid(layout)
+    if pid is None:
+        raise CommandError(f"no {what} runs on {layout.data_dir}")
+    os.kill(pid, signal.SIGTERM)
+    deadline = time.monotonic() + _STOP_TIMEOUT_S
+    while running_pid(layout) is not None:
+        if time.monotonic() > deadline:
+            raise CommandError(f"the {what} (process {pid}) did not stop within {_STOP_TIMEOUT_S:.0f} s")
+        time.sleep(0.1)
 
 
 def _is_held(path: Path) -> bool:

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import fcntl
 import os
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -13,6 +12,7 @@ from contracts.tree import TreeUnavailable
 from ctl.errors import CommandError
 from ctl.stack.children import Child, ChildSpec
 from ctl.stack.cluster import OWN, Cluster, planned, remember, remembered
+from ctl.stack.holding import hold
 from ctl.stack.layout import Layout, bind_fault
 from ctl.stack.leftovers import left, until_ended
 from ctl.stack.log_files import rotate
@@ -24,7 +24,7 @@ from ctl.stack.settings import to_json
 from ctl.stack.steps import Teller, until_all_serve
 from runtime.config import Resolved, format_host_port
 from runtime.metrics import scrape_token
-from runtime.process import close_to_others, write_json, write_run_file
+from runtime.process import write_json
 
 _STOP_GRACE_S: Final = {"gateway": 3.0, "broker": 4.5, "control": 2.0, "zookeeper": 1.5}
 _PIDS: Final = {"control": "control", "broker": "brokers", "gateway": "gateways", "zookeeper": "zookeeper"}
@@ -58,23 +58,7 @@ class Stack:
 
     def lock(self) -> None:
         """Take the data directory. Raises: CommandError when another stack runs on it."""
-        try:
-            self.layout.data_dir.mkdir(parents=True, exist_ok=True)
-            close_to_others(self.layout.data_dir)
-            self._lock = self.layout.lock_file.open("a")
-        except OSError as error:
-            raise CommandError(
-                f"the data directory {self.layout.data_dir} cannot be written: {error.strerror}; "
-                "name another with --data-dir"
-            ) from error
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise CommandError(
-                f"a stack is already running on {self.layout.data_dir}: stop it, or name another --data-dir "
-                "(with other --console and --vports)"
-            ) from None
-        write_run_file(self.layout.run_file("supervisor"), {})
+        self._lock = hold(self.layout, "a stack", " (with other --console and --vports)")
 
     async def start(self) -> dict[str, Any]:
         """Start everything; returns the stack file's content plus `admin_password` at the first start."""

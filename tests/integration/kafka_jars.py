@@ -2,11 +2,11 @@
 
 import subprocess
 
-from ctl.bench.kafka_jars import TOOLS_VERSION, class_path
+from ctl.kafka.jars import TOOLS_VERSION, class_path
 
 VERSION = TOOLS_VERSION
 
 
 def run_java(main_class: str, *arguments: str, timeout_s: int = 120) -> subprocess.CompletedProcess[str]:
-    command = ["java", "-Xmx512m", "-cp", class_path(), main_class, *arguments]
+    command = ["java", "-Xmx512m", "-cp", class_path(VERSION), main_class, *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)

@@ -1,9 +1,8 @@
 """An Apache Kafka broker serves a partition directory that our log wrote, and our log one that it wrote."""
 
+import os
 import shutil
 import signal
-import socket
-import subprocess
 import time
 import uuid
 from collections.abc import Iterator
@@ -20,9 +19,8 @@ from broker.log.partition_log import PartitionLog
 from broker.log.payload import records_of
 from broker.log.results import AppendOrigin
 from broker.storage.manager import LogManager
-from ctl.bench.kafka_jars import class_path
-from ctl.stack.layout import free_port
-from tests.integration.kafka_jars import run_java
+from ctl.bench.apache_kafka import kafka_cluster
+from tests.integration.kafka_jars import VERSION
 from tests.unit.broker_log.builders import NOW_MS, append, batch, idempotent, read_all, values
 from wire.batch import TRANSACTIONAL_BIT, Record, build_batch, iterate_batches
 from wire.control import EndMarker, build_marker
@@ -31,58 +29,23 @@ pytestmark = pytest.mark.java
 
 TOPIC = "orders"
 CONFIG = LogConfig(segment_bytes=1024 * 1024, message_timestamp_after_max_ms=10**15)
+_FEW_PARTITIONS = {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1"}
 
 
 class Kafka:
     """One KRaft node of Apache Kafka on loopback."""
 
     def __init__(self, directory: Path) -> None:
-        self.logs = directory / "logs"
-        self.directory = directory
-        self.port, controller = free_port(), free_port()
-        self.properties = directory / "server.properties"
-        self.properties.write_text(
-            "process.roles=broker,controller\nnode.id=1\n"
-            f"controller.quorum.voters=1@127.0.0.1:{controller}\n"
-            f"listeners=PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{controller}\n"
-            "controller.listener.names=CONTROLLER\n"
-            f"log.dirs={self.logs}\noffsets.topic.replication.factor=1\noffsets.topic.num.partitions=1\n"
-            "transaction.state.log.replication.factor=1\ntransaction.state.log.min.isr=1\n"
-            "transaction.state.log.num.partitions=1\n"
-        )
-        cluster_id = run_java("kafka.tools.StorageTool", "random-uuid").stdout.strip()
-        formatted = run_java(
-            "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self.properties)
-        )
-        assert formatted.returncode == 0, formatted.stdout + formatted.stderr
+        self.directory = directory / "kafka"
+        self.logs = self.directory / "kafka-1" / "logs"
 
     @contextmanager
     def running(self) -> Iterator[str]:
         """Its bootstrap address; stopped cleanly at the end."""
-        output = self.directory / "kafka.out"
-        with output.open("ab") as out:
-            command = ["java", "-Xmx512m", "-cp", class_path(), "kafka.Kafka", str(self.properties)]
-            process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
-        try:
-            address = f"127.0.0.1:{self.port}"
-            wait_for(address, process)
-            yield address
-            process.send_signal(signal.SIGTERM)
-            process.wait(60)
-        finally:
-            process.kill()
-            process.wait(10)
-
-
-def wait_for(address: str, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 90
-    while time.monotonic() < deadline:
-        assert process.poll() is None, "Kafka did not start"
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", int(address.rpartition(":")[2]))) == 0:
-                return
-        time.sleep(0.3)
-    raise AssertionError("Kafka did not answer in time")
+        with kafka_cluster(self.directory, 1, VERSION, _FEW_PARTITIONS, "512m") as [broker]:
+            yield f"127.0.0.1:{broker.port}"
+            os.kill(broker.pid, signal.SIGTERM)
+            broker.until_ended()
 
 
 def produce(address: str, prefix: str, count: int) -> list[str]:

@@ -1,0 +1,1 @@
+"""Apache Kafka itself, from Maven Central's jars: for development, tests and benchmarks."""

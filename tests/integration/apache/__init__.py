@@ -1,0 +1,1 @@
+"""Apache Kafka, real, on this machine."""
