@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 
 from ctl.bench.servers import scratch_parent
 from ctl.console_client import locate
-from ctl.demo.own_stack import is_running, started
 from ctl.stack.layout import Layout, free_port
+from ctl.stack.own_stack import is_running, started
 from runtime.config import environment
 
 _ROOM_BYTES: Final = 4 * 10**9

@@ -16,7 +16,6 @@ from sqlalchemy import Engine
 
 from ctl.bench import control_savings
 from ctl.bench.control_processes import (
-    HOST,
     START_S,
     TENANTS,
     Caller,
@@ -25,9 +24,9 @@ from ctl.bench.control_processes import (
     both_running,
     fill,
     transactions,
-    zookeeper_server,
 )
 from ctl.bench.measure import Spread, cpu_seconds, percentile
+from ctl.bench.process import HOST, running_zookeeper
 from ctl.errors import CommandError
 from tenants.store.dump import has_tables
 from tenants.store.postgres import make_engine
@@ -66,14 +65,14 @@ def run(wanted: Wanted, rounds: int, say: Say) -> dict[str, Any]:
     with ExitStack() as stack:
         stack.callback(engine.dispose)
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="portico-bench-")))
-        zookeeper = stack.enter_context(zookeeper_server(directory / "zookeeper"))
+        zookeeper = stack.enter_context(running_zookeeper(directory / "zookeeper"))
         callers: list[Caller] = []
         modes: dict[str, str | None] = {"without redis": None}
         if wanted.redis_url is not None:
             modes["with redis"] = wanted.redis_url
         for name, redis_url in modes.items():
             say(f"{name}: starting")
-            place = f"{zookeeper}/{name.replace(' ', '-')}"
+            place = f"{HOST}:{zookeeper.port}/{name.replace(' ', '-')}"
             with both_running(directory / name, wanted.database_url, place, redis_url) as both:
                 callers = callers or fill(both[0])
                 results[name] = {

@@ -13,13 +13,12 @@ from typing import Final, NamedTuple
 import httpx
 from sqlalchemy import Engine, text
 
+from ctl.bench.process import HOST
 from ctl.errors import CommandError
 from ctl.stack.layout import Layout, free_port
 from ctl.stack.processes import DATABASE_URL
-from ctl.stack.zookeeper import is_serving, server_command
 from runtime.redis_link import VARIABLE as REDIS_URL
 
-HOST: Final = "127.0.0.1"
 TENANTS: Final = 8
 """A key may ask 50 times a second."""
 _INSTANCES_EACH: Final = 5
@@ -111,25 +110,6 @@ class Control:
 
 def _client(url: str, key: str) -> httpx.Client:
     return httpx.Client(base_url=url, headers={"Authorization": f"Bearer {key}"}, trust_env=False, timeout=30)
-
-
-@contextmanager
-def zookeeper_server(directory: Path) -> Iterator[str]:
-    """A ZooKeeper; where it is."""
-    port = free_port()
-    command = server_command(directory, port)
-    with (directory / "server.log").open("ab") as log:
-        process = subprocess.Popen(command, cwd=directory, stdout=log, stderr=log)
-    try:
-        deadline = time.monotonic() + START_S
-        while not is_serving(HOST, port):
-            if process.poll() is not None or time.monotonic() > deadline:
-                raise CommandError("ZooKeeper did not start")
-            time.sleep(0.05)
-        yield f"{HOST}:{port}"
-    finally:
-        process.kill()
-        process.wait()
 
 
 @contextmanager

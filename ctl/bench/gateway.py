@@ -1,178 +1,209 @@
-"""`bench gateway`: what tenancy costs. Direct, through the gateway, through a bare relay, interleaved."""
+"""`bench gateway`: what tenancy costs, on a stack as `portico up` starts it, with control plane and secret.
 
-import secrets
+Direct, through the gateway, through a bare relay, interleaved: prebuilt frames on raw sockets; librdkafka.
+"""
+
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias, TypeVar
 
-from ctl.bench import load, servers
-from ctl.bench.librdkafka import consume_rate, produce_rate
+from ctl.bench import librdkafka, load, servers
 from ctl.bench.measure import Cost, Spread, Stopwatch, percentile, rss_bytes
 
 PEERS: Final = ("direct", "gateway", "relay")
-_LARGE: Final = 1_000_000
-_SMALL: Final = 16_000
-_PARTITIONS: Final = 6
-"""Partitions of a topic that is read in one Fetch: a frame with several record sets in it."""
+_CLIENT_PEERS: Final = PEERS[:2]
+"""Those of librdkafka, which would find the broker behind the relay and go there."""
+_BATCH_BYTES: Final = {"large": 1_000_000, "small": 16_000}
+"""By the topics that are written to."""
+_PRODUCERS: Final = 4
+_PARTITIONS: Final = {"large": 1, "small": _PRODUCERS, "stored": 1, "wide": 6}
+"""Of each topic. `wide` is read in one Fetch: a frame with several record sets in it."""
+_STORED: Final = 200
+"""Large batches in each topic that is read."""
+_SMALL_SHARE: Final = 0.2
+"""Of the bytes of a round, where batches are small."""
+_ONE_BY_ONE: Final = 1000
 _IDLE: Final = 2_000
+_CONNECT_S: Final = 1.0
 
 Say = Callable[[str], None]
+T = TypeVar("T")
+Case: TypeAlias = Callable[["Bench", int], dict[str, Any]]
+"""What is measured, in so many rounds."""
 
 
 class Bench:
     """The servers of one run and what every round needs."""
 
-    def __init__(self, directory: Path, stack: ExitStack, megabytes: int) -> None:
+    def __init__(
+        self, directory: Path, stack: ExitStack, megabytes: int, arguments: Sequence[str] = ()
+    ) -> None:
         self.bytes = megabytes * 1_000_000
-        self.secret = secrets.token_urlsafe(24)
-        secret_file = directory / "secret"
-        secret_file.write_text(self.secret)
-        self.broker = stack.enter_context(servers.broker(directory, "--secret-file", str(secret_file)))
-        gateway = servers.gateway(directory, self.broker.port, secret_file=secret_file)
-        self.gateway = stack.enter_context(gateway)
-        self.relay = stack.enter_context(servers.relay(directory, self.broker.port))
-        self.large, self.small = load.workload(_LARGE), load.workload(_SMALL)
-        for name in ("large", "small", "stored"):
-            load.create_topic(self.gateway.port, name)
-        self.stored = 200
-        frame = load.produce_frames("stored", self.large, 1)[0]
-        load.produce(self.gateway.port, [frame], self.stored * len(frame), window=4)
-        load.create_topic(self.gateway.port, "wide", _PARTITIONS)
-        frames = load.produce_frames("wide", self.large, _PARTITIONS)
-        load.produce(self.gateway.port, frames, self.stored * len(frame), window=4)
+        self.workloads = {name: load.workload(size) for name, size in _BATCH_BYTES.items()}
+        self.stack = stack.enter_context(servers.stack(directory / "stack", *arguments))
+        self.relay = stack.enter_context(servers.relay(directory, self.stack.broker.port))
+        for name, partitions in _PARTITIONS.items():
+            load.create_topic(self.stack.gateway.port, name, partitions)
+            if name not in _BATCH_BYTES:
+                frames = load.produce_frames(name, self.workloads["large"], partitions)
+                load.produce(self.stack.gateway.port, frames, _STORED * len(frames[0]), window=4)
 
-    def server(self, peer: str) -> servers.Server:
+    def pid(self, peer: str) -> int:
         """The process that carries this peer's traffic; for `direct` the broker itself."""
-        return {"direct": self.broker, "gateway": self.gateway, "relay": self.relay}[peer]
+        servers_of = {"direct": self.stack.broker, "gateway": self.stack.gateway, "relay": self.relay}
+        return servers_of[peer].pid
 
     def target(self, peer: str) -> load.Target:
         """Where clients of this peer connect. A broker wants the deployment's secret; a tenant has none."""
-        port = self.server(peer).port
-        return port if peer == "gateway" else load.Endpoint(port, self.secret)
+        if peer == "gateway":
+            return self.stack.gateway.port
+        port = self.stack.broker.port if peer == "direct" else self.relay.port
+        return load.Endpoint(port, self.stack.secret)
 
     def topic(self, peer: str, name: str) -> str:
         """A topic's name as this peer's clients must write it."""
-        return name if peer == "gateway" else f"{servers.INSTANCE_ID}.{name}"
+        return name if peer == "gateway" else f"{self.stack.instance_id}.{name}"
 
-    def produce(self, peer: str, name: str, workload: load.Workload, window: int, share: float = 1.0) -> Cost:
-        """One round of producing."""
-        server = self.server(peer)
-        frames = load.produce_frames(self.topic(peer, name), workload, 1)
-        watch = Stopwatch(server.pid)
-        cost = watch.cost(load.produce(self.target(peer), frames, int(self.bytes * share), window=window))
-        self.free(name)
-        return cost
+    def frame(self, peer: str, name: str, workload: load.Workload) -> bytes:
+        """A framed Produce to a topic's first partition."""
+        return load.produce_frames(self.topic(peer, name), workload, 1)[0]
+
+    def round_bytes(self, name: str) -> int:
+        """What is produced to a topic in one round."""
+        return int(self.bytes * (_SMALL_SHARE if name == "small" else 1))
 
     def free(self, name: str) -> None:
         """Delete what was produced to a topic."""
-        load.delete_all_records(self.gateway.port, name)
-
-    def consume(self, peer: str, name: str = "stored", partitions: int = 1) -> Cost:
-        """One round of consuming 1 MB of each partition in an answer."""
-        server = self.server(peer)
-        watch = Stopwatch(server.pid)
-        carried = load.consume(
-            *(self.target(peer), self.topic(peer, name), self.large, self.bytes),
-            fetch_bytes=_LARGE,
-            stored=self.stored // partitions,
-            partitions=range(partitions),
-        )
-        return watch.cost(carried)
+        load.delete_all_records(self.stack.gateway.port, name, _PARTITIONS[name])
 
 
-def run(rounds: int, megabytes: int, say: Say) -> dict[str, Any]:
-    """All measurements; see `report.py` for the table."""
-    with tempfile.TemporaryDirectory(dir=servers.scratch_parent(12 * 10**9)) as name, ExitStack() as stack:
-        bench = Bench(Path(name), stack, megabytes)
-        results: dict[str, Any] = {}
-        cases: dict[str, Callable[[str], Cost]] = {
-            "large produce": lambda peer: bench.produce(peer, "large", bench.large, window=4),
-            "large consume": bench.consume,
-            "large consume, 6 partitions": lambda peer: bench.consume(peer, "wide", _PARTITIONS),
-            "small produce": lambda peer: bench.produce(peer, "small", bench.small, window=1, share=0.2),
-        }
-        for case, measure in cases.items():
-            say(case)
-            results[case] = _costs(rounds, measure)
-        say("half load")
-        results["offered half of direct"] = _half_load(bench, results["large produce"]["direct"], rounds)
-        say("one-message latency")
-        results["one-message latency ms"] = _latency(bench, rounds)
-        say("connections")
-        results["connections per s"] = _each(
-            rounds,
-            lambda peer: load.connections_per_s(bench.target(peer), bench.topic(peer, "large"), 1.0),
-        )
-        say("memory")
-        results["memory"] = _memory(bench)
-        say("confluent-kafka")
-        results["confluent-kafka"] = _librdkafka(bench, min(rounds, 3))
-        return results
+def _produce(bench: Bench, peer: str, name: str, window: int) -> Cost:
+    """One round of producing."""
+    frame = bench.frame(peer, name, bench.workloads[name])
+    watch = Stopwatch(bench.pid(peer))
+    cost = watch.cost(load.produce(bench.target(peer), [frame], bench.round_bytes(name), window=window))
+    bench.free(name)
+    return cost
 
 
-def _interleaved(rounds: int, measure: Callable[[str], Any]) -> dict[str, list[Any]]:
-    taken: dict[str, list[Any]] = {peer: [] for peer in PEERS}
-    for peer in PEERS:
+def _consume(bench: Bench, peer: str, name: str) -> Cost:
+    """One round of consuming 1 MB of each partition in an answer."""
+    partitions, workload = range(_PARTITIONS[name]), bench.workloads["large"]
+    watch = Stopwatch(bench.pid(peer))
+    carried = load.consume(
+        *(bench.target(peer), bench.topic(peer, name), workload, bench.bytes),
+        fetch_bytes=len(workload.batch),
+        stored=_STORED // len(partitions),
+        partitions=partitions,
+    )
+    return watch.cost(carried)
+
+
+def _client_produces(bench: Bench, peer: str, name: str, producers: int = 1) -> Cost:
+    """One round of librdkafka's producing, each producer to a partition of its own."""
+    pid, target, topic = bench.pid(peer), bench.target(peer), bench.topic(peer, name)
+    size, total = _BATCH_BYTES[name], bench.round_bytes(name)
+    cost = librdkafka.produce(pid, target, topic, total, size, producers)
+    bench.free(name)
+    return cost
+
+
+def _client_consumes(bench: Bench, peer: str, name: str) -> Cost:
+    """One round of librdkafka's consuming, fetching as it does by itself."""
+    partitions = _PARTITIONS[name]
+    stored = _STORED // partitions * partitions * bench.workloads["large"].records
+    pid, target, topic = bench.pid(peer), bench.target(peer), bench.topic(peer, name)
+    return librdkafka.consume(pid, target, topic, bench.bytes, stored, partitions)
+
+
+def _interleaved(peers: Sequence[str], rounds: int, measure: Callable[[str], T]) -> dict[str, list[T]]:
+    taken: dict[str, list[T]] = {peer: [] for peer in peers}
+    for peer in peers:
         measure(peer)  # a warm-up that does not count
     for turn in range(rounds):
-        for step in range(len(PEERS)):
-            peer = PEERS[(turn + step) % len(PEERS)]
+        for step in range(len(peers)):
+            peer = peers[(turn + step) % len(peers)]
             taken[peer].append(measure(peer))
     return taken
 
 
-def _costs(rounds: int, measure: Callable[[str], Cost]) -> dict[str, Any]:
-    costs = _interleaved(rounds, measure)
-    return {
-        peer: {
-            "MB/s": Spread.of([cost.bytes_per_s / 1e6 for cost in costs[peer]]),
-            "CPU s/GB": Spread.of([cost.cpu_s_per_gb for cost in costs[peer]]),
+def _costs(measure: Callable[..., Cost], peers: Sequence[str], *how: str | int) -> Case:
+    """A case: speed and CPU of every peer."""
+
+    def case(bench: Bench, rounds: int) -> dict[str, Any]:
+        taken = _interleaved(peers, rounds, lambda peer: measure(bench, peer, *how))
+        return {
+            peer: {
+                "MB/s": Spread.of([cost.bytes_per_s / 1e6 for cost in costs]),
+                "CPU s/GB": Spread.of([cost.cpu_s_per_gb for cost in costs]),
+            }
+            for peer, costs in taken.items()
         }
-        for peer in PEERS
-    }
+
+    return case
 
 
 def _each(rounds: int, measure: Callable[[str], float]) -> dict[str, Spread]:
-    return {peer: Spread.of(values) for peer, values in _interleaved(rounds, measure).items()}
+    return {peer: Spread.of(values) for peer, values in _interleaved(PEERS, rounds, measure).items()}
 
 
-def _half_load(bench: Bench, direct: dict[str, Spread], rounds: int) -> dict[str, Spread]:
-    rate = direct["MB/s"].median * 1e6 / 2
-    frames = {peer: load.produce_frames(bench.topic(peer, "large"), bench.large, 1)[0] for peer in PEERS}
+def _half_load(bench: Bench, rounds: int) -> dict[str, Spread]:
+    """What arrives of half of what the broker has taken directly."""
+    rate = max(_produce(bench, "direct", "large", 4).bytes_per_s for _ in range(3)) / 2
 
     def offered(peer: str) -> float:
-        delivered = load.paced_produce(bench.target(peer), frames[peer], rate, 2.0, window=4)
+        frame = bench.frame(peer, "large", bench.workloads["large"])
+        delivered = load.paced_produce(bench.target(peer), frame, rate, 2.0, window=4)
         bench.free("large")
         return delivered
 
     return _each(min(rounds, 3), offered)
 
 
-def _latency(bench: Bench, rounds: int) -> dict[str, Any]:
-    one = load.workload(1)
-    frames = {peer: load.produce_frames(bench.topic(peer, "small"), one, 1)[0] for peer in PEERS}
-    taken = _interleaved(rounds, lambda peer: load.latencies_ms(bench.target(peer), frames[peer], 1000))
-    return {
-        peer: {
-            "p50": Spread.of([percentile(times, 0.50) for times in rounds_of]),
-            "p99": Spread.of([percentile(times, 0.99) for times in rounds_of]),
+def _raw_latencies_ms(bench: Bench, peer: str) -> list[float]:
+    return load.latencies_ms(bench.target(peer), bench.frame(peer, "small", load.workload(1)), _ONE_BY_ONE)
+
+
+def _client_latencies_ms(bench: Bench, peer: str) -> list[float]:
+    return librdkafka.latencies_ms(bench.target(peer), bench.topic(peer, "small"), _ONE_BY_ONE)
+
+
+def _latency(measure: Callable[[Bench, str], list[float]], peers: Sequence[str]) -> Case:
+    """A case: how long one message at a time takes until it is acknowledged."""
+
+    def case(bench: Bench, rounds: int) -> dict[str, Any]:
+        taken = _interleaved(peers, rounds, lambda peer: measure(bench, peer))
+        return {
+            peer: {
+                name: Spread.of([percentile(times, share) for times in rounds_of])
+                for name, share in (("p50", 0.50), ("p99", 0.99))
+            }
+            for peer, rounds_of in taken.items()
         }
-        for peer, rounds_of in taken.items()
-    }
+
+    return case
 
 
-def _memory(bench: Bench) -> dict[str, float]:
+def _connections(bench: Bench, rounds: int) -> dict[str, Spread]:
+    return _each(
+        rounds,
+        lambda peer: load.connections_per_s(bench.target(peer), bench.topic(peer, "large"), _CONNECT_S),
+    )
+
+
+def _memory(bench: Bench, _rounds: int) -> dict[str, float]:
     """Memory of idle connections that have asked for metadata, as clients do first: two sockets each."""
-    before = rss_bytes(bench.gateway.pid)
+    gateway = bench.stack.gateway
+    before = rss_bytes(gateway.pid)
     frame = load.metadata_frame("large")
     with ExitStack() as stack:
         for _ in range(_IDLE):
-            stack.enter_context(load.connected(bench.gateway.port)).exchange(frame)
+            stack.enter_context(load.connected(gateway.port)).exchange(frame)
         time.sleep(1.0)
-        after = rss_bytes(bench.gateway.pid)
+        after = rss_bytes(gateway.pid)
     return {
         "worker RSS MB": before / 1e6,
         "KB per idle connection": (after - before) / _IDLE / 1e3,
@@ -180,14 +211,33 @@ def _memory(bench: Bench) -> dict[str, float]:
     }
 
 
-def _librdkafka(bench: Bench, rounds: int) -> dict[str, Any]:
-    size = min(bench.bytes, 200_000_000)
-    bench.free("large")
+CASES: Final[dict[str, Case]] = {
+    "large produce": _costs(_produce, PEERS, "large", 4),
+    "large consume": _costs(_consume, PEERS, "stored"),
+    "large consume, 6 partitions": _costs(_consume, PEERS, "wide"),
+    "small produce": _costs(_produce, PEERS, "small", 1),
+    "offered half of direct": _half_load,
+    "one-message latency ms": _latency(_raw_latencies_ms, PEERS),
+    "connections per s": _connections,
+    "memory": _memory,
+    "librdkafka, large produce": _costs(_client_produces, _CLIENT_PEERS, "large"),
+    "librdkafka, large consume": _costs(_client_consumes, _CLIENT_PEERS, "stored"),
+    "librdkafka, large consume, 6 partitions": _costs(_client_consumes, _CLIENT_PEERS, "wide"),
+    "librdkafka, small produce": _costs(_client_produces, _CLIENT_PEERS, "small"),
+    "librdkafka, small produce, 4 producers": _costs(_client_produces, _CLIENT_PEERS, "small", _PRODUCERS),
+    "librdkafka, one-message latency ms": _latency(_client_latencies_ms, _CLIENT_PEERS),
+}
+"""By the name of its rows."""
 
-    def taken_in(peer: str) -> float:
-        return produce_rate(bench.target(peer), bench.topic(peer, "large"), size) / 1e6
 
-    def taken_out(peer: str) -> float:
-        return consume_rate(bench.target(peer), bench.topic(peer, "stored"), size // 2) / 1e6
-
-    return {"produce MB/s": _each(rounds, taken_in), "consume MB/s": _each(rounds, taken_out)}
+def run(
+    rounds: int, megabytes: int, say: Say, *, only: Sequence[str], arguments: Sequence[str] = ()
+) -> dict[str, Any]:
+    """The cases of these names; see `report.py` for the table. `arguments` are more of `portico up`."""
+    results: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory(dir=servers.scratch_parent(12 * 10**9)) as name, ExitStack() as stack:
+        bench = Bench(Path(name), stack, megabytes, arguments)
+        for case in only:
+            say(case)
+            results[case] = CASES[case](bench, rounds)
+    return results

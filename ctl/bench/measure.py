@@ -31,18 +31,24 @@ class Cost(NamedTuple):
     cpu_s_per_gb: float
 
 
+def _threads_cpu_seconds(pid: int) -> float:
+    """CPU time of a process's threads, without that of those which have ended, and finer than its ticks."""
+    stats = Path(f"/proc/{pid}/task").glob("*/schedstat")
+    return sum(int(stat.read_text().split()[0]) for stat in stats) / 1e9
+
+
 class Stopwatch:
-    """Wall time, and CPU time of one process, between start and `cost`."""
+    """Wall time, and CPU time of one process, whose threads stay, between start and `cost`."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
-        self._cpu_s = cpu_seconds(pid)
+        self._cpu_s = _threads_cpu_seconds(pid)
         self._started = time.perf_counter()
 
     def cost(self, carried_bytes: int) -> Cost:
         """The cost of having carried so many bytes."""
         elapsed_s = time.perf_counter() - self._started
-        used_s = cpu_seconds(self._pid) - self._cpu_s
+        used_s = _threads_cpu_seconds(self._pid) - self._cpu_s
         return Cost(carried_bytes / elapsed_s, used_s / carried_bytes * 1e9)
 
 

@@ -1,11 +1,17 @@
 """A server process of a benchmark: started, waited for, stopped, and started again."""
 
-import socket
 import subprocess
 import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 from ctl.errors import CommandError
+from ctl.stack.layout import free_port
+from ctl.stack.zookeeper import is_serving, listens, server_command
+
+HOST: Final = "127.0.0.1"
 
 
 class ServerProcess:
@@ -15,13 +21,14 @@ class ServerProcess:
         self,
         name: str,
         port: int,
-        command: list[str],
+        command: Sequence[str],
         log: Path,
         *,
         directory: Path | None = None,
-        start_timeout_s: float,
-        stop_timeout_s: float,
-        end_timeout_s: float,
+        serves: Callable[[str, int], bool] = listens,
+        start_timeout_s: float = 30.0,
+        stop_timeout_s: float = 60.0,
+        end_timeout_s: float = 60.0,
     ) -> None:
         self.port = port
         self.process: subprocess.Popen[bytes] | None = None
@@ -29,6 +36,7 @@ class ServerProcess:
         self._command = command
         self._log = log
         self._directory = directory
+        self._serves = serves
         self._start_timeout_s = start_timeout_s
         self._stop_timeout_s = stop_timeout_s
         self._end_timeout_s = end_timeout_s
@@ -56,24 +64,39 @@ class ServerProcess:
         assert self.process is not None
         deadline = time.monotonic() + self._start_timeout_s
         while time.monotonic() < deadline and self.process.poll() is None:
-            try:
-                socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
+            if self._serves(HOST, self.port):
                 return
-            except OSError:
-                time.sleep(0.01)
+            time.sleep(0.01)
         raise CommandError(f"{self._name} did not start:\n{self._log.read_text(errors='replace')[-2000:]}")
 
     def stop(self) -> None:
         """SIGTERM, then SIGKILL."""
-        if self.process is not None:
-            end(self.process, self._stop_timeout_s)
+        if self.process is None:
+            return
+        self.process.terminate()
+        try:
+            self.process.wait(self._stop_timeout_s)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
 
 
-def end(process: "subprocess.Popen[bytes]", timeout_s: float) -> None:
-    """SIGTERM, then SIGKILL."""
-    process.terminate()
+@contextmanager
+def running(server: ServerProcess) -> Iterator[ServerProcess]:
+    """The server once it serves; stopped at the end. Raises: CommandError."""
     try:
-        process.wait(timeout_s)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+        server.start()
+        server.until_serving()
+        yield server
+    finally:
+        server.stop()
+
+
+@contextmanager
+def running_zookeeper(directory: Path) -> Iterator[ServerProcess]:
+    """A ZooKeeper that keeps everything in a directory. Raises: CommandError."""
+    port = free_port()
+    command, log = server_command(directory, port), directory / "server.log"
+    server = ServerProcess("ZooKeeper", port, command, log, directory=directory, serves=is_serving)
+    with running(server):
+        yield server

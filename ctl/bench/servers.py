@@ -2,9 +2,7 @@
 
 import json
 import shutil
-import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,13 +11,25 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from contracts.specs import BrokerAddress, ClusterSpec, InstanceSpec, InstanceState, Limits, Listener
-from ctl.errors import CommandError
-from ctl.stack.layout import free_port, is_free
+from ctl.bench.process import ServerProcess, running
+from ctl.console_client import Console
+from ctl.stack.layout import Layout, free_port
+from ctl.stack.own_stack import own_environment, started
+from ctl.stack.processes import CLUSTER_ID
 
 INSTANCE_ID: Final = "ibenchbench2"
-_START_TIMEOUT_S: Final = 30.0
 _CLUSTER_ID: Final = "bench"
-
+_BOUGHT: Final = {
+    "produce_rate_bytes_per_s": 10**12,
+    "consume_rate_bytes_per_s": 10**12,
+    "capacity_bytes": 10**15,
+}
+_ORDER: Final = {
+    **_BOUGHT,
+    "name": "bench",
+    "whitelist": ["127.0.0.0/8"],
+    "limits": {"connections_max": 50_000, "connections_per_ip_max": 50_000, "connection_rate_max": 100_000},
+}
 
 _MEMORY_DIR: Final = Path("/dev/shm")
 
@@ -38,55 +48,55 @@ class Server(NamedTuple):
     port: int
 
 
+class Stack(NamedTuple):
+    """A running stack with one instance."""
+
+    broker: Server
+    gateway: Server
+    """Its port is the instance's."""
+    secret: str
+    instance_id: str
+
+
 @contextmanager
 def _process(name: str, command: list[str], directory: Path, port: int) -> Iterator[Server]:
-    with (directory / f"{name}.log").open("wb") as log:
-        process = subprocess.Popen([sys.executable, "-m", *command], stdout=log, stderr=log)
-        try:
-            _wait(process, name, port, directory)
-            yield Server(process.pid, port)
-        finally:
-            process.terminate()
-            try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-
-
-def _wait(process: "subprocess.Popen[bytes]", name: str, port: int, directory: Path) -> None:
-    deadline = time.monotonic() + _START_TIMEOUT_S
-    while is_free(port):
-        if process.poll() is not None or time.monotonic() > deadline:
-            end = (directory / f"{name}.log").read_text(errors="replace")[-2000:]
-            raise CommandError(f"{name} did not start:\n{end}")
-        time.sleep(0.02)
+    command = [sys.executable, "-m", "runtime.start", *command]
+    with running(ServerProcess(name, port, command, directory / f"{name}.log")) as process:
+        yield Server(process.pid, port)
 
 
 @contextmanager
-def broker(directory: Path, *arguments: str) -> Iterator[Server]:
+def stack(data_dir: Path, *more: str) -> Iterator[Stack]:
+    """What `portico up` starts with one gateway worker, and an instance that no limit of its own holds up."""
+    arguments = ("--console", f"127.0.0.1:{free_port()}", "--metrics", "127.0.0.1:0", "--workers", "1", *more)
+    with started(data_dir, *arguments, variables=own_environment()), Console.of(data_dir) as console:
+        for who in ("tenants/default", f"clusters/{CLUSTER_ID}"):
+            console.call("PATCH", f"{who}/ceilings", _BOUGHT)
+        made = console.wait_until_serving(console.call("POST", "instances", _ORDER)["id"])
+        layout = Layout(data_dir)
+        facts = json.loads(layout.stack_file.read_text())
+        [broker], [gateway_pid] = facts["brokers"], facts["pids"]["gateways"]
+        port = int(made["bootstrap_servers"].partition(",")[0].rpartition(":")[2])
+        yield Stack(
+            Server(broker["pid"], broker["port"]),
+            Server(gateway_pid, port),
+            layout.ensure_secret(),
+            made["id"],
+        )
+
+
+@contextmanager
+def broker(directory: Path) -> Iterator[Server]:
     """A broker of its own, without control plane."""
     port = free_port()
-    command = [
-        "broker",
-        "--node-id",
-        "1",
-        "--cluster-id",
-        _CLUSTER_ID,
-        "--data-dir",
-        str(directory / "broker"),
-    ]
-    with _process(
-        "broker", [*command, "--listen", f"127.0.0.1:{port}", *arguments], directory, port
-    ) as server:
+    command = ["broker", "--cluster-id", _CLUSTER_ID, "--data-dir", str(directory / "broker")]
+    with _process("broker", [*command, "--listen", f"127.0.0.1:{port}"], directory, port) as server:
         yield server
 
 
 @contextmanager
-def gateway(
-    directory: Path, broker_port: int, instance_id: str = INSTANCE_ID, secret_file: Path | None = None
-) -> Iterator[Server]:
-    """One gateway worker with one instance: mapping, whitelist and metering on."""
+def gateway(directory: Path, broker_port: int, instance_id: str = INSTANCE_ID) -> Iterator[Server]:
+    """One gateway worker with one instance, without control plane: mapping, whitelist and metering on."""
     port, node_port = free_port(), free_port()
     own = directory / f"gateway-{instance_id}"
     own.mkdir()
@@ -94,8 +104,7 @@ def gateway(
     specs.write_bytes(msgspec.json.encode(_specs(instance_id, port, node_port, broker_port)))
     command = ["gateway", "--name", "gateway-0", "--specs", str(specs), "--state-dir", str(own / "state")]
     table = ["--shared-table", str(own / "connections.table")]
-    secret = [] if secret_file is None else ["--secret-file", str(secret_file)]
-    with _process("gateway", [*command, *table, *secret], own, port) as server:
+    with _process("gateway", [*command, *table], own, port) as server:
         yield server
 
 

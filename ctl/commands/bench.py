@@ -21,11 +21,24 @@ Megabytes = Annotated[int, typer.Option(min=1, max=100_000, help="Carried per ro
 
 
 @app.command()
-def gateway(rounds: Rounds = 5, megabytes: Megabytes = 500, json: Json = None) -> None:
-    """Gateway against a direct connection and a bare relay of the same sockets."""
+def gateway(
+    rounds: Rounds = 5,
+    megabytes: Megabytes = 500,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(metavar="CASE", help="Only cases with this in their name; repeat for several."),
+    ] = None,
+    json: Json = None,
+) -> None:
+    """A stack's gateway against a direct connection and a bare relay of the same sockets."""
     from ctl.bench import gateway as bench
 
-    _run(bench, "gateway", "gateway", ("direct", "relay"), rounds, megabytes, json)
+    for part in only or ():
+        if not any(part in case for case in bench.CASES):
+            raise usage(f"there is no case '{part}': {'; '.join(bench.CASES)}")
+    cases = [case for case in bench.CASES if not only or any(part in case for part in only)]
+    chosen = SimpleNamespace(run=partial(bench.run, only=cases))
+    _run(chosen, "gateway", "gateway", ("direct", "relay"), rounds, megabytes, json)
 
 
 @app.command()

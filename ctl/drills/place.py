@@ -18,14 +18,13 @@ from sqlalchemy import text
 
 from ctl.bench.servers import scratch_parent
 from ctl.console_client import Console
-from ctl.demo.own_stack import is_running, started
 from ctl.drills.catalogue import Drill
 from ctl.drills.relay import Relay
 from ctl.drills.site import Site
 from ctl.errors import CommandError, usage
 from ctl.stack.layout import Layout, free_port
+from ctl.stack.own_stack import is_running, own_environment, started
 from ctl.stack.processes import DATABASE_URL
-from runtime.config import ENVIRONMENT_PREFIX, environment
 from runtime.redis_link import VARIABLE as REDIS_URL
 from tenants.config import DatabaseUrl
 
@@ -60,11 +59,6 @@ def running(data_dir: Path, drills: Sequence[Drill], *, among_tenants: bool) -> 
             "--among-tenants when you mean it"
         )
     return site
-
-
-def own_environment() -> dict[str, str]:
-    """Ours without Portico's variables: they are of somebody's deployment, such as its database."""
-    return {name: value for name, value in environment().items() if not name.startswith(ENVIRONMENT_PREFIX)}
 
 
 @contextmanager

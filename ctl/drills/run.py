@@ -15,11 +15,11 @@ from ctl.drills.faults import Sign
 from ctl.drills.interrupts import heard_at_pauses
 from ctl.drills.judge import Check, Facts, judge
 from ctl.drills.load import NumberedProducer, read_all
-from ctl.drills.place import own_environment
 from ctl.drills.site import PARTITIONS, TOPIC, GroupReader, Site, tenant_of
 from ctl.drills.timeline import Timeline
 from ctl.drills.watch import Watch
 from ctl.errors import CommandError
+from ctl.stack.own_stack import own_environment
 
 _RATE_PER_S: Final = 150
 _PADDING_BYTES: Final = 1000

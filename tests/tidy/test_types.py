@@ -12,7 +12,7 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 ANY: Final = {
     "broker": 91,
     "contracts": 0,
-    "ctl": 287,
+    "ctl": 285,
     "gateway": 40,
     "loadtests": 24,
     "master": 4,

@@ -40,8 +40,8 @@ def demo(
 
     It works in a tenant of its own, `pipeline-demo`, and on tables of its own (operators).
     """
-    from ctl.demo.own_stack import running_stack
     from ctl.demo.pipeline_place import TENANT, DemoPlace
+    from ctl.stack.own_stack import running_stack
 
     screen, started, kept = terminal(), time.monotonic(), True
     if clean:

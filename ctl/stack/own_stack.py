@@ -14,7 +14,7 @@ from typing import Final
 
 from ctl.errors import CommandError
 from ctl.stack.layout import Layout
-from runtime.config import environment
+from runtime.config import ENVIRONMENT_PREFIX, environment
 
 _START_TIMEOUT_S: Final = 60.0
 _STOP_TIMEOUT_S: Final = 20.0
@@ -61,6 +61,11 @@ def started(
             yield
         finally:
             _stop(stack)
+
+
+def own_environment() -> dict[str, str]:
+    """Ours without Portico's variables: they are of somebody's deployment, such as its database."""
+    return {name: value for name, value in environment().items() if not name.startswith(ENVIRONMENT_PREFIX)}
 
 
 def is_running(data_dir: Path) -> bool:

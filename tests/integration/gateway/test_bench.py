@@ -1,0 +1,51 @@
+"""`portico bench gateway` on a real stack: every case has figures, and they are of the processes it names."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from ctl.bench import gateway as bench
+from ctl.bench.measure import Spread
+from ctl.commands.bench import app
+from ctl.errors import CommandError
+from tests.vports import Vports
+
+_COSTLY = {"offered half of direct"}
+"""It takes its time by the clock."""
+
+
+@pytest.fixture(scope="module")
+def results() -> Iterator[dict[str, Any]]:
+    vports = Vports()
+    with pytest.MonkeyPatch.context() as few:
+        few.setattr(bench, "_IDLE", 20)
+        few.setattr(bench, "_ONE_BY_ONE", 20)
+        few.setattr(bench, "_STORED", 12)
+        few.setattr(bench, "_CONNECT_S", 0.1)
+        cases = [case for case in bench.CASES if case not in _COSTLY]
+        yield bench.run(1, 20, lambda _: None, only=cases, arguments=("--vports", str(vports)))
+
+
+@pytest.mark.parametrize("case", [case for case in bench.CASES if "produce" in case or "consume" in case])
+def test_what_carries_bytes_costs_time_and_cpu(results: dict[str, Any], case: str) -> None:
+    assert set(results[case]) == set(bench.PEERS if "librdkafka" not in case else bench.PEERS[:2])
+    for found in results[case].values():
+        assert found["MB/s"].low > 0
+        assert found["CPU s/GB"].low > 0, "the process that is measured is the one that did the work"
+
+
+def test_one_at_a_time(results: dict[str, Any]) -> None:
+    for case in ("one-message latency ms", "librdkafka, one-message latency ms"):
+        for found in results[case].values():
+            assert 0 < found["p50"].median <= found["p99"].median
+    for found in results["connections per s"].values():
+        assert isinstance(found, Spread) and found.low > 0
+    assert results["memory"]["worker RSS MB"] > 10
+
+
+def test_a_case_that_is_not_there_is_told() -> None:
+    told = CliRunner().invoke(app, ["gateway", "--only", "larg", "--only", "no such case"])
+    assert isinstance(told.exception, CommandError)
+    assert "no such case" in told.exception.sentence and "large produce" in told.exception.sentence
