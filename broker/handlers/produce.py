@@ -18,6 +18,8 @@ messages and the records they are about (KIP-467).
 from asyncio import TimerHandle
 from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import islice
+from operator import attrgetter
 from time import perf_counter_ns
 from typing import Final, Protocol
 
@@ -43,7 +45,7 @@ from contracts.quota import Direction
 from contracts.specs import FullBehaviour
 from traffic.point import TrafficPoint
 from traffic.verdict import Full, stall_ms
-from wire.batch import CODEC_MASK, CODEC_ZSTD, HEADER_SIZE, BatchError, parse_header
+from wire.batch import CODEC_MASK, CODEC_NONE, CODEC_ZSTD, HEADER_SIZE, BatchError, parse_header
 from wire.hot.produce import PartitionAnswer, ProducePartition, produce_response, scan_produce
 from wire.record_lengths import WALKED_HERE_MAX
 from wire.record_walk import RECORD_BYTES_MIN
@@ -61,6 +63,7 @@ _TURN_BYTES: Final = 4 * 1024 * 1024
 """Of one request, before others get their turn: two or three milliseconds of checking and writing."""
 _PARTITION_COST_BYTES: Final = 16 * 1024
 """What a partition costs beside its bytes, in bytes of that turn."""
+_ANSWER: Final = attrgetter("answer")
 
 
 class _Deps(Protocol):
@@ -78,170 +81,293 @@ class _Deps(Protocol):
 
 
 def handle(call: Call, deps: _Deps) -> None:
-    """Append what may be appended, then answer."""
-    _Request(call, deps).go_on()
+    """Decode, append what may be appended, charge, wait for what the client wants to wait for, answer."""
+    _Produce(call, deps).append_all()
 
 
-class _Uncommitted:
-    """Records whose commit the answer waits for, and where their answer stands."""
-
-    __slots__ = ("answers", "offset", "partition", "position")
-
-    def __init__(
-        self, partition: Partition, offset: int, answers: list[PartitionAnswer], position: int
-    ) -> None:
-        self.partition = partition
-        self.offset = offset
-        self.answers = answers
-        self.position = position
-
-
-class _Verified:
-    """Takes the coordinator's answer about one partition, at once or later."""
+class _PartitionData:
+    """The records for one partition on their way into its log, and what is answered about them."""
 
     __slots__ = (
-        "_records",
-        "_request",
-        "answers",
-        "each",
-        "error_code",
+        "answer",
+        "confirmed",
+        "end",
         "guard",
+        "index",
         "is_looked",
+        "kept",
         "partition",
-        "position",
+        "start",
+        "topic",
     )
 
-    def __init__(
-        self,
-        request: "_Request",
-        partition: Partition,
-        each: ProducePartition,
-        answers: list[PartitionAnswer],
-        guard: int,
-        *,
-        is_looked: bool,
-    ) -> None:
-        self._request = request
-        self._records: bytearray | None = None
-        self.partition = partition
-        self.each = each
-        self.answers = answers
-        self.position = len(answers)
-        self.guard = guard
-        self.is_looked = is_looked
-        self.error_code: ErrorCode | None = None
-
-    def wait(self, records: bytearray) -> None:
-        """The answer will come later; the frame will be gone then."""
-        self._records = records
-
-    def __call__(self, error_code: ErrorCode) -> None:
-        self.error_code = error_code
-        if self._records is not None:
-            self._request.verified(self, self._records, error_code)
+    def __init__(self, topic: str, place: ProducePartition) -> None:
+        self.topic = topic
+        self.index, self.start, self.end = place
+        self.partition: Partition
+        """Ours to lead, once that is known."""
+        self.is_looked = False
+        """The records themselves were found to be right, or need no look."""
+        self.guard: int | None = None
+        """Of a transaction's first batch here."""
+        self.confirmed: ErrorCode | None = None
+        """What the transaction's coordinator has answered."""
+        self.kept: bytearray | None = None
+        """The records of which it is still being asked, for the frame will be gone then."""
+        self.answer: PartitionAnswer
 
 
-class _Request:
-    """One Produce request in progress."""
+class _Produce:
+    """One request. Its steps stand here in their order; each begins the next, at once or when it may."""
 
     __slots__ = (
-        "_answers",
         "_awaited",
         "_call",
+        "_data",
         "_deps",
         "_frame",
-        "_has_error",
-        "_is_held",
-        "_is_through",
-        "_mute",
+        "_next",
         "_refused",
         "_scan",
         "_stalled",
-        "_throttle_time_ms",
+        "_throttled",
         "_timer",
         "_uncommitted",
         "_unsynced",
         "_verdicts",
-        "_verifying",
     )
 
     def __init__(self, call: Call, deps: _Deps) -> None:
-        self._deps = deps
         self._call = call
+        self._deps = deps
         self._frame: memoryview = call.request
-        self._scan = scan_produce(self._frame, call.header.body_at, call.api_version)
-        self._answers: list[tuple[str, list[PartitionAnswer]]] = []
+        self._scan = scan_produce(self._frame, call.header.body_at, call.header.api_version)
+        self._data: list[_PartitionData] = []
+        for topic, partitions in self._scan.topics:
+            for each in partitions:
+                self._data.append(_PartitionData(topic, each))
+        self._next = 0
+        """The first that is not decided."""
         self._verdicts: dict[str, Full | None] = {}
-        self._throttle_time_ms = 0
-        self._mute: Mute | None = None
-        self._has_error = False
+        self._throttled: tuple[int, Mute | None] | None = None
+        """throttle_time_ms and what then keeps the channel unread; None: the frame is not charged yet."""
         self._refused: str | None = None
         """The first error of the request, by name."""
         self._stalled = False
+        """The instance is full, and its clients are to wait."""
         self._unsynced: list[PartitionLog] = []
         """Logs whose flush the answer waits for."""
-        self._uncommitted: dict[_Uncommitted, None] = {}
-        """What is neither committed nor given up."""
-        self._awaited = 0
-        """How much the answer still waits for."""
+        self._uncommitted: dict[_PartitionData, int] = {}
+        """Up to which offset what is neither committed nor given up has to be."""
         self._timer: TimerHandle | None = None
-        self._verifying = 0
-        """Partitions whose transaction the coordinator is being asked about."""
-        self._is_held = False
-        """The frame stays until we release it: other requests come in between."""
-        self._is_through = False
-        """Every partition was looked at."""
+        self._awaited = 1
+        """What the next step waits for: `append_all` and coordinators, then what `_wait` says."""
 
-    def go_on(self) -> None:
-        """Append what is left, then answer when the answer is known."""
-        if self._append_on():
-            self._is_through = True
-            if not self._is_held:
-                self.charge()
-            payer = self._call.channel.payer
-            if payer is not None and self._refused is not None:
-                payer.refuse(self._refused)
-            self.answer_when_done()
+    # -- one partition after the other: check, look at the records, append ---------------------------------
 
-    def _append_on(self) -> bool:
-        """Append the records of the partitions without an answer; False: it goes on later by itself."""
-        refusal = None if self._scan.acks in _ACKS else ErrorCode.invalid_required_acks
-        topics = self._scan.topics
-        answers: list[PartitionAnswer]
-        if len(topics) == 1 and len(topics[0][1]) == 1 and not self._answers:
-            name, (only,) = topics[0]  # what most requests have
-            answers = []
-            self._answers.append((name, answers))
-            answer = self._partition(name, only, refusal, answers)
-            if answer is not None:
-                answers.append(answer)
-            return answer is not None
+    def append_all(self) -> None:
+        """Append what is left, in turns with others when it is much."""
         turn_bytes = _TURN_BYTES
-        at = max(len(self._answers) - 1, 0)
-        for name, partitions in topics[at:]:
-            if at == len(self._answers):
-                self._answers.append((name, []))
-            answers = self._answers[at][1]
-            for each in partitions[len(answers) :]:
-                if turn_bytes <= 0:
-                    self._hold()
-                    self._deps.later.after_others(self._call, self.go_on)
-                    return False
-                turn_bytes -= _PARTITION_COST_BYTES + max(each.end - each.start, 0)
-                answer = self._partition(name, each, refusal, answers)
-                if answer is None:
-                    return False
-                answers.append(answer)
-            at += 1
-        return True
+        while self._next < len(self._data):
+            if turn_bytes <= 0:
+                self._hold()
+                self._deps.later.after_others(self._call, self.append_all)
+                return
+            one = self._data[self._next]
+            turn_bytes -= _PARTITION_COST_BYTES + max(one.end - one.start, 0)
+            if not self._append_one(one):
+                return
+            self._next += 1
+        if self._throttled is None:
+            self._charge()
+        payer = self._call.channel.payer
+        if payer is not None and self._refused is not None:
+            payer.refuse(self._refused)
+        self._frame = self._frame[:0]
+        self._awaited -= 1
+        if not self._awaited:
+            self._wait()
+
+    def _append_one(self, one: _PartitionData) -> bool:
+        """Whether its place in the answer is known, or its coordinator is being asked. False: its records are
+        looked at elsewhere, `_looked` goes on, and the connection's next request waits for this one."""
+        try:
+            self._check(one)
+            job = self._job(one)
+        except (LogError, BatchError) as error:
+            self._refuse(one, error)
+            return True
+        if job is None:
+            self._append(one, self._frame[one.start : one.end])
+            return True
+        self._deps.scanner.submit(one.partition.instance_id, job, partial(self._looked_at, one))
+        return False
+
+    def _check(self, one: _PartitionData) -> None:
+        """What can be told without the records. Raises: LogError."""
+        if self._scan.acks not in _ACKS:
+            raise LogError(ErrorCode.invalid_required_acks)
+        one.partition = partition = self._deps.replicas.leader(one.topic, one.index)
+        if partition.is_internal:
+            raise LogError(ErrorCode.invalid_topic_exception, f"Cannot append to internal topic {one.topic}")
+        if one.end < 0:
+            raise LogError(ErrorCode.invalid_record, "The records are null.")
+        is_zstd_known = not _LEGACY_BELOW <= self._call.header.api_version < _ZSTD_FROM_VERSION
+        if not is_zstd_known and self._codec(one) == CODEC_ZSTD:
+            raise LogError(ErrorCode.unsupported_compression_type)
+        instance_id = partition.instance_id
+        if instance_id is None:
+            return
+        if instance_id not in self._verdicts:  # which is asked for once per request
+            verdict = self._deps.traffic.produce_verdict(instance_id)
+            self._verdicts[instance_id] = verdict if isinstance(verdict, Full) else None
+        full = self._verdicts[instance_id]
+        if full is None:
+            return
+        if full.behaviour is FullBehaviour.STALL:
+            self._stalled = True
+            raise LogError(ErrorCode.request_timed_out, full.message)
+        raise LogError(ErrorCode.policy_violation, full.message)
+
+    def _codec(self, one: _PartitionData) -> int:
+        at = one.start + _ATTRIBUTES_LOW_BYTE
+        return self._frame[at] & CODEC_MASK if at < one.end else CODEC_NONE
+
+    def _job(self, one: _PartitionData) -> CheckRecords | Convert | None:
+        """What must be done elsewhere before the records are appended. Raises: AppendRefused."""
+        log = one.partition.log
+        if self._call.header.api_version < _LEGACY_BELOW:
+            self._hold()
+            return Convert(self._frame[one.start : one.end], log.config.is_compacted)
+        codec = self._codec(one)
+        are_many = (
+            not codec
+            and one.end - one.start > _MANY_BYTES_MIN
+            and parse_header(self._frame, one.start).record_count > WALKED_HERE_MAX
+        )
+        if not (codec or are_many or log.config.is_compacted):
+            return None
+        look = log.look_here(self._frame[one.start : one.end], self._deps.epoch_ms(), are_many=are_many)
+        if isinstance(look, Look):
+            self._hold()
+            return CheckRecords(self._frame[one.start + HEADER_SIZE : one.end], *look)
+        one.is_looked = look
+        return None
 
     def _hold(self) -> None:
-        if not self._is_held:
-            self._is_held = True
+        """Keep the frame: other requests come in between."""
+        if self._throttled is None:
             self._frame = self._call.hold_frame()
-            self.charge()  # the client may be gone when it is through
+            self._charge()  # the client may be gone when it is through
 
-    def charge(self) -> None:
+    def _looked_at(self, one: _PartitionData, result: Result) -> None:
+        self._deps.later.in_turn(self._call, partial(self._looked, one, result))
+
+    def _looked(self, one: _PartitionData, result: Result) -> None:
+        one.is_looked = True
+        if isinstance(result, Refused):
+            error_code = ErrorCode(result.error_code)
+            self._refuse(one, AppendRefused(error_code, result.message, result.record_indexes))
+        elif isinstance(result, Failed):
+            self._refuse(one, LogError(ErrorCode.request_timed_out, result.message))
+        elif isinstance(result, Converted):
+            self._append(one, memoryview(bytearray(result.records)))
+        else:
+            self._append(one, self._frame[one.start : one.end])
+        self._next += 1
+        self.append_all()
+
+    def _append(self, one: _PartitionData, records: memoryview) -> None:
+        """Append, if it is in a transaction once that is confirmed."""
+        partition, deps, acks = one.partition, self._deps, self._scan.acks
+        try:
+            if self._scan.transactional_id is not None and not self._is_confirmed(one, records):
+                return
+            started_ns = perf_counter_ns()
+            result = partition.append(
+                records,
+                now_ms=deps.epoch_ms(),
+                origin=AppendOrigin.CLIENT,
+                acks=acks,
+                verification=one.guard,
+                is_looked=one.is_looked,
+            )
+        except (LogError, BatchError) as error:
+            if isinstance(error, StorageFailed):
+                deps.storage_failed("an append failed", error)
+            self._refuse(one, error)
+            return
+        metrics = deps.metrics
+        metrics.append.observe(perf_counter_ns() - started_ns)
+        if result.appended_bytes:
+            metrics.appended_bytes += result.appended_bytes
+            if partition.instance_id is not None:
+                deps.traffic.count_appended(partition.instance_id, result.appended_bytes)
+        if result.flush_due:
+            self._unsynced.append(partition.log)
+        if acks == ACKS_ALL and result.last_offset >= partition.log.offsets.high_watermark:
+            self._uncommitted[one] = result.last_offset + 1
+        one.answer = PartitionAnswer(
+            one.index, 0, result.base_offset, result.log_append_time_ms, result.log_start_offset
+        )
+
+    def _is_confirmed(self, one: _PartitionData, records: memoryview) -> bool:
+        """Whether the partition is in the transaction (KIP-890). False: its coordinator is being asked.
+
+        It is asked about a transaction's first batch here only, and may be this broker: then it answers at
+        once. Raises: BatchError, LogError.
+        """
+        if one.confirmed is None:
+            header = parse_header(records)
+            producer = (header.producer_id, header.producer_epoch)
+            if header.is_transactional:
+                producers, now_ms = one.partition.log.producers, self._deps.epoch_ms()
+                one.guard = producers.begin_verification(*producer, header.base_sequence, now_ms)
+            if one.guard is None:
+                return True
+            transactional_id = self._scan.transactional_id
+            assert transactional_id is not None
+            tell = partial(self._confirmed, one)
+            self._deps.transactions.verify(*one.partition.key, transactional_id, *producer, tell)
+        if one.confirmed is None:
+            one.kept = bytearray(records)
+            self._awaited += 1
+            return False
+        if one.confirmed is not ErrorCode.none:
+            raise LogError(one.confirmed)
+        return True
+
+    def _confirmed(self, one: _PartitionData, error_code: ErrorCode) -> None:
+        """The coordinator has answered, at once or later."""
+        one.confirmed = error_code
+        if one.kept is not None and not self._call.is_gone:
+            self._deps.later.guarded(self._call, partial(self._append_kept, one, one.kept))
+
+    def _append_kept(self, one: _PartitionData, records: bytearray) -> None:
+        self._append(one, memoryview(records))
+        one.kept = None
+        self._awaited -= 1
+        if not self._awaited:
+            self._wait()
+
+    def _refuse(self, one: _PartitionData, error: LogError | BatchError) -> None:
+        """None of the partition's records were appended."""
+        error_code = error.error_code
+        self._refused = self._refused or error_code.name
+        self._deps.metrics.append_refused[error_code.name] += 1
+        if (
+            error_code is ErrorCode.kafka_storage_error
+            and self._call.header.api_version < _STORAGE_ERROR_FROM_VERSION
+        ):
+            error_code = ErrorCode.not_leader_or_follower
+        indexes = error.record_indexes if isinstance(error, AppendRefused) else ()
+        one.answer = PartitionAnswer(
+            one.index, int(error_code.value), error_message=error.message or None, record_indexes=indexes
+        )
+
+    # -- charge the frame ----------------------------------------------------------------------------------
+
+    def _charge(self) -> None:
         """Charge the frame, refused or not: to who pays for the connection, else by the names in it."""
         deps, call = self._deps, self._call
         frame_bytes = len(self._frame) + 4
@@ -252,10 +378,11 @@ class _Request:
             throttled = payer.charge_produce(size_bytes, call.reservation, deps.now_ms())
         else:
             throttled = charge(deps.traffic, Direction.PRODUCE, self._sizes(frame_bytes), deps.now_ms())
-        self._throttle_time_ms, self._mute = throttled
-        if self._throttle_time_ms:
-            deps.metrics.throttled_ms["produce"] += self._throttle_time_ms
-            call.channel.told_throttle(call.header.api_key, self._throttle_time_ms)
+        self._throttled = throttled
+        throttle_time_ms, _ = throttled
+        if throttle_time_ms:
+            deps.metrics.throttled_ms["produce"] += throttle_time_ms
+            call.channel.told_throttle(call.header.api_key, throttle_time_ms)
 
     def _sizes(self, frame_bytes: int) -> Iterable[tuple[str, int]]:
         """Each instance's part of a frame that may name several: records, and the rest to the first."""
@@ -272,324 +399,87 @@ class _Request:
             sizes[next(iter(sizes))] += frame_bytes - sum(sizes.values())
         return sizes.items()
 
-    def answer_when_done(self) -> None:
-        """Answer now, or when the records are committed and synced, or the instance's stall is over."""
-        self._frame = self._frame[:0]
-        if self._verifying:
-            return  # `verified` comes back here
-        if not (self._stalled or self._unsynced or self._uncommitted) or self._scan.acks == 0:
-            self._answer()
-            return
-        if self._mute is None and not self._stalled:
-            self._call.release()
+    # -- wait for followers, the disk, the end of a stall --------------------------------------------------
+
+    def _wait(self) -> None:
+        """All is appended: answer when it is committed and synced, or the instance's stall is over."""
         self._awaited = bool(self._stalled) + bool(self._unsynced) + len(self._uncommitted)
+        if not self._awaited or self._scan.acks == 0:
+            self._reply()
+            return
+        assert self._throttled is not None
+        _, mute = self._throttled
+        if mute is None and not self._stalled:
+            self._call.release()
         if self._stalled:
             self._deps.later.after_ms(stall_ms(self._scan.timeout_ms), self._one_done)
         if self._unsynced:
             self._deps.flusher.sync(self._unsynced, self._synced)
         if self._uncommitted:
             self._timer = self._deps.later.after_ms(max(0, self._scan.timeout_ms), self._timed_out)
-            for waiting in list(self._uncommitted):
-                waiting.partition.when_committed(waiting.offset, partial(self._committed, waiting))
+            for one, end in list(self._uncommitted.items()):
+                one.partition.when_committed(end, partial(self._committed, one))
 
-    def _committed(self, waiting: "_Uncommitted", error_code: ErrorCode) -> None:
+    def _committed(self, one: _PartitionData, error_code: ErrorCode) -> None:
         """Called by the partition, perhaps long after the answer has left."""
-        if self._call.done or waiting not in self._uncommitted:
+        if self._call.done or one not in self._uncommitted:
             return  # given up in time, although the answer still waits for the disk
-        self._deps.later.guarded(self._call, partial(self._note_committed, waiting, error_code))
+        self._deps.later.guarded(self._call, partial(self._note_committed, one, error_code))
 
-    def _note_committed(self, waiting: "_Uncommitted", error_code: ErrorCode) -> None:
-        del self._uncommitted[waiting]
+    def _note_committed(self, one: _PartitionData, error_code: ErrorCode) -> None:
+        del self._uncommitted[one]
         if error_code is not ErrorCode.none:
-            self._fail(waiting, error_code)
+            self._fail(one, error_code)
         if not self._uncommitted and self._timer is not None:
             self._timer.cancel()
         self._one_done()
 
     def _timed_out(self) -> None:
         """The records are in the log and may be committed yet: the producer has to try again."""
-        waiting, self._uncommitted = self._uncommitted, {}
-        for each in waiting:
-            self._fail(each, ErrorCode.request_timed_out)
+        given_up, self._uncommitted = self._uncommitted, {}
+        for one in given_up:
+            self._fail(one, ErrorCode.request_timed_out)
             self._one_done()
 
-    def _fail(self, waiting: "_Uncommitted", error_code: ErrorCode) -> None:
+    def _fail(self, one: _PartitionData, error_code: ErrorCode) -> None:
         self._deps.metrics.append_refused[error_code.name] += 1
-        waiting.answers[waiting.position] = PartitionAnswer(waiting.partition.index, int(error_code.value))
-
-    def _one_done(self) -> None:
-        self._awaited -= 1
-        if self._awaited == 0:
-            self._answer()
-
-    def _answer(self) -> None:
-        """Reply, or what acks=0 has instead."""
-        call = self._call
-        if call.is_gone:
-            return
-        if self._scan.acks != 0:
-            throttle_time_ms = max(self._throttle_time_ms, call.channel.request_throttle_ms())
-            reply = produce_response(
-                call.header.correlation_id, call.api_version, self._answers, throttle_time_ms
-            )
-            call.reply_parts([reply], mute=self._mute)
-        elif self._has_error:
-            call.close(CloseCause.ACKS_ZERO_REFUSED)
-        else:
-            call.reply_nothing(mute=self._mute)
+        one.answer = PartitionAnswer(one.index, int(error_code.value))
 
     def _synced(self, failed: bool) -> None:
         """The flush that the answer waited for has ended."""
         if failed:
             error_code = int(ErrorCode.kafka_storage_error.value)
-            for _name, partitions in self._answers:
-                partitions[:] = [PartitionAnswer(each.partition, error_code) for each in partitions]
+            for one in self._data:
+                one.answer = PartitionAnswer(one.index, error_code)
         self._one_done()
 
-    def _partition(
-        self, topic: str, each: ProducePartition, refusal: ErrorCode | None, answers: list[PartitionAnswer]
-    ) -> PartitionAnswer | None:
-        """None: `_looked` comes back."""
-        if refusal is not None:
-            return self._error(each, refusal, None)
-        try:
-            partition = self._deps.replicas.leader(topic, each.partition)
-        except LogError as error:
-            return self._error(each, error.error_code, error.message)
-        if partition.is_internal:
-            return self._error(
-                each, ErrorCode.invalid_topic_exception, f"Cannot append to internal topic {topic}"
-            )
-        if each.end < 0:
-            return self._error(each, ErrorCode.invalid_record, "The records are null.")
-        api_version = self._call.header.api_version
-        if _LEGACY_BELOW <= api_version < _ZSTD_FROM_VERSION and self._is_zstd(each):
-            return self._error(each, ErrorCode.unsupported_compression_type, None)
-        if partition.instance_id is not None:
-            full = self._full(partition.instance_id)
-            if full is not None:
-                return self._full_answer(each, full)
-        if api_version < _LEGACY_BELOW:
-            self._hold()
-            message_set = self._frame[each.start : each.end]
-            job = Convert(message_set, partition.log.config.is_compacted)
-            done = partial(self._looked, partition, each, answers)
-            self._deps.scanner.submit(partition.instance_id, job, done)
-            return None
-        codec_at = each.start + _ATTRIBUTES_LOW_BYTE
-        is_compressed = codec_at < each.end and self._frame[codec_at] & CODEC_MASK
-        are_many = not is_compressed and each.end - each.start > _MANY_BYTES_MIN and self._are_many(each)
-        if is_compressed or are_many or partition.log.config.is_compacted:
-            records = self._frame[each.start : each.end]
-            try:
-                look = partition.log.look_here(records, self._deps.epoch_ms(), are_many=are_many)
-            except AppendRefused as error:
-                return self._error(each, error.error_code, error.message, error.record_indexes)
-            if isinstance(look, Look):
-                self._look(partition, each, answers, look)
-                return None
-            return self._carry(partition, each, answers, is_looked=look)
-        carry = self._append if self._scan.transactional_id is None else self._carry
-        return carry(partition, each, answers, is_looked=False)
+    def _one_done(self) -> None:
+        self._awaited -= 1
+        if self._awaited == 0:
+            self._reply()
 
-    def _are_many(self, each: ProducePartition) -> bool:
-        """Whether so many records are declared that going along them takes the loop too long."""
-        return parse_header(self._frame, each.start).record_count > WALKED_HERE_MAX
+    # -- answer --------------------------------------------------------------------------------------------
 
-    def _look(
-        self, partition: Partition, each: ProducePartition, answers: list[PartitionAnswer], look: Look
-    ) -> None:
-        """Have the records looked at elsewhere. The connection's next request waits for this one."""
-        self._hold()
-        payload = self._frame[each.start + HEADER_SIZE : each.end]
-        self._deps.scanner.submit(
-            partition.instance_id,
-            CheckRecords(payload, *look),
-            partial(self._result_came, partition, each, answers),
-        )
-
-    def _result_came(
-        self, partition: Partition, each: ProducePartition, answers: list[PartitionAnswer], result: Result
-    ) -> None:
-        self._deps.later.in_turn(self._call, partial(self._looked, partition, each, answers, result))
-
-    def _looked(
-        self, partition: Partition, each: ProducePartition, answers: list[PartitionAnswer], result: Result
-    ) -> None:
-        if isinstance(result, Refused):
-            error_code = ErrorCode(result.error_code)
-            answer = self._error(each, error_code, result.message, result.record_indexes)
-        elif isinstance(result, Failed):
-            answer = self._error(each, ErrorCode.request_timed_out, result.message)
-        elif isinstance(result, Converted):
-            answer = self._append_converted(partition, each, answers, bytearray(result.records))
-        else:
-            answer = self._carry(partition, each, answers, is_looked=True)
-        answers.append(answer)
-        self.go_on()
-
-    def _append_converted(
-        self,
-        partition: Partition,
-        each: ProducePartition,
-        answers: list[PartitionAnswer],
-        records: bytearray,
-    ) -> PartitionAnswer:
-        """Append the batch that an old client's messages have become."""
-        frame, self._frame = self._frame, memoryview(records)
-        whole = ProducePartition(each.partition, 0, len(records))
-        try:
-            return self._append(partition, whole, answers, is_looked=True)
-        finally:
-            self._frame = frame
-
-    def _carry(
-        self,
-        partition: Partition,
-        each: ProducePartition,
-        answers: list[PartitionAnswer],
-        *,
-        is_looked: bool = False,
-    ) -> PartitionAnswer:
-        """Append, in a transaction if it is one."""
-        if self._scan.transactional_id is None:
-            return self._append(partition, each, answers, is_looked=is_looked)
-        return self._verify(partition, each, answers, self._scan.transactional_id, is_looked=is_looked)
-
-    def _verify(
-        self,
-        partition: Partition,
-        each: ProducePartition,
-        answers: list[PartitionAnswer],
-        transactional_id: str,
-        *,
-        is_looked: bool,
-    ) -> PartitionAnswer:
-        """Append once the coordinator has confirmed that the partition is in the transaction (KIP-890).
-
-        It is asked about a transaction's first batch here only, and may be this broker: then it answers at
-        once. Otherwise the records are kept until it has.
-        """
-        try:
-            header = parse_header(self._frame[each.start : each.end])
-        except BatchError as error:
-            return self._error(each, error.error_code, error.message)
-        producer = (header.producer_id, header.producer_epoch)
-        guard = None
-        if header.is_transactional:
-            now_ms = self._deps.epoch_ms()
-            guard = partition.log.producers.begin_verification(*producer, header.base_sequence, now_ms)
-        if guard is None:
-            return self._append(partition, each, answers, is_looked=is_looked)
-        verified = _Verified(self, partition, each, answers, guard, is_looked=is_looked)
-        self._deps.transactions.verify(*partition.key, transactional_id, *producer, verified)
-        if verified.error_code is None:
-            verified.wait(bytearray(self._frame[each.start : each.end]))
-            self._verifying += 1
-            return PartitionAnswer(each.partition, 0)
-        if verified.error_code is not ErrorCode.none:
-            return self._error(each, verified.error_code, None)
-        return self._append(partition, each, answers, verification=guard, is_looked=is_looked)
-
-    def verified(self, one: "_Verified", records: bytearray, error_code: ErrorCode) -> None:
-        """The coordinator's answer came later; `one` says where its answer belongs."""
-        if self._call.is_gone:
+    def _reply(self) -> None:
+        """Reply, or what acks=0 has instead."""
+        call = self._call
+        if call.is_gone:
             return
-        self._deps.later.guarded(self._call, partial(self._append_verified, one, records, error_code))
-
-    def _append_verified(self, one: "_Verified", records: bytearray, error_code: ErrorCode) -> None:
-        frame, self._frame = self._frame, memoryview(records)
-        whole = ProducePartition(one.each.partition, 0, len(records))
-        if error_code is not ErrorCode.none:
-            answer = self._error(whole, error_code, None)
+        assert self._throttled is not None
+        throttle_time_ms, mute = self._throttled
+        if self._scan.acks != 0:
+            throttle_time_ms = max(throttle_time_ms, call.channel.request_throttle_ms())
+            topics: list[tuple[str, list[PartitionAnswer]]] = []
+            if len(self._data) == 1:
+                topics.append((self._data[0].topic, [self._data[0].answer]))
+            else:
+                answers = iter(self._data)
+                for name, partitions in self._scan.topics:
+                    topics.append((name, list(map(_ANSWER, islice(answers, len(partitions))))))
+            header = call.header
+            reply = produce_response(header.correlation_id, header.api_version, topics, throttle_time_ms)
+            call.reply_parts([reply], mute=mute)
+        elif self._refused is not None:
+            call.close(CloseCause.ACKS_ZERO_REFUSED)
         else:
-            answer = self._append(
-                one.partition,
-                whole,
-                one.answers,
-                position=one.position,
-                verification=one.guard,
-                is_looked=one.is_looked,
-            )
-        one.answers[one.position] = answer
-        self._frame = frame
-        self._verifying -= 1
-        if self._verifying == 0 and self._is_through:
-            self.answer_when_done()
-
-    def _is_zstd(self, each: ProducePartition) -> bool:
-        at = each.start + _ATTRIBUTES_LOW_BYTE
-        return at < each.end and self._frame[at] & CODEC_MASK == CODEC_ZSTD
-
-    def _full(self, instance_id: str) -> Full | None:
-        """Whether the instance is full, asked once per request."""
-        if instance_id not in self._verdicts:
-            verdict = self._deps.traffic.produce_verdict(instance_id)
-            self._verdicts[instance_id] = verdict if isinstance(verdict, Full) else None
-        return self._verdicts[instance_id]
-
-    def _full_answer(self, each: ProducePartition, full: Full) -> PartitionAnswer:
-        if full.behaviour is FullBehaviour.STALL:
-            self._stalled = True
-            return self._error(each, ErrorCode.request_timed_out, full.message)
-        return self._error(each, ErrorCode.policy_violation, full.message)
-
-    def _append(
-        self,
-        partition: Partition,
-        each: ProducePartition,
-        answers: list[PartitionAnswer],
-        *,
-        position: int | None = None,
-        verification: int | None = None,
-        is_looked: bool,
-    ) -> PartitionAnswer:
-        """Append; the answer's place is the next one unless `position` says where."""
-        started_ns = perf_counter_ns()
-        try:
-            result = partition.append(
-                self._frame[each.start : each.end],
-                now_ms=self._deps.epoch_ms(),
-                origin=AppendOrigin.CLIENT,
-                acks=self._scan.acks,
-                verification=verification,
-                is_looked=is_looked,
-            )
-        except (LogError, BatchError) as error:
-            if isinstance(error, StorageFailed):
-                self._deps.storage_failed("an append failed", error)
-            indexes = error.record_indexes if isinstance(error, AppendRefused) else ()
-            return self._error(each, error.error_code, error.message, indexes)
-        metrics = self._deps.metrics
-        metrics.append.observe(perf_counter_ns() - started_ns)
-        if result.appended_bytes:
-            metrics.appended_bytes += result.appended_bytes
-            if partition.instance_id is not None:
-                self._deps.traffic.count_appended(partition.instance_id, result.appended_bytes)
-        if result.flush_due:
-            self._unsynced.append(partition.log)
-        if self._scan.acks == ACKS_ALL and result.last_offset >= partition.log.offsets.high_watermark:
-            at = len(answers) if position is None else position
-            self._uncommitted[_Uncommitted(partition, result.last_offset + 1, answers, at)] = None
-        return PartitionAnswer(
-            each.partition, 0, result.base_offset, result.log_append_time_ms, result.log_start_offset
-        )
-
-    def _error(
-        self,
-        each: ProducePartition,
-        error_code: ErrorCode,
-        message: str | None,
-        record_indexes: tuple[int, ...] = (),
-    ) -> PartitionAnswer:
-        self._has_error = True
-        self._refused = self._refused or error_code.name
-        self._deps.metrics.append_refused[error_code.name] += 1
-        if (
-            error_code is ErrorCode.kafka_storage_error
-            and self._call.api_version < _STORAGE_ERROR_FROM_VERSION
-        ):
-            error_code = ErrorCode.not_leader_or_follower
-        return PartitionAnswer(
-            each.partition, int(error_code.value), error_message=message, record_indexes=record_indexes
-        )
+            call.reply_nothing(mute=mute)

@@ -5,9 +5,9 @@ from kio.schema.errors import ErrorCode
 
 class LogError(Exception):
     """An operation on a log was not done. `error_code` is the partition's answer, `message` fit for a
-    client."""
+    client; "": the code says it all."""
 
-    def __init__(self, error_code: ErrorCode, message: str) -> None:
+    def __init__(self, error_code: ErrorCode, message: str = "") -> None:
         super().__init__(message)
         self.error_code = error_code
         self.message = message

@@ -1,5 +1,6 @@
 """What the answer to a Produce waits for: the followers, the disk, the request's own timeout."""
 
+import struct
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,6 +10,7 @@ from typing import Any
 
 from broker.handlers import produce
 from broker.requests.metrics import BrokerMetrics
+from broker.scanning.messages import Converted
 from tests.integration.broker.raw import batch, produce_body
 from tests.unit.replication.world import CONFIG, TOPIC, Call, Node, World
 from traffic.point import TrafficPoint
@@ -26,6 +28,9 @@ class _Call(Call):
         self.channel: Any = SimpleNamespace(
             payer=None, turn=None, request_throttle_ms=lambda: 0, told_throttle=lambda *_: None
         )
+
+    def hold_frame(self) -> memoryview:
+        return self.request
 
     def release(self) -> None:
         """The next request of the connection may be read."""
@@ -50,7 +55,9 @@ class _Shell:
         self.flusher = SimpleNamespace(sync=lambda _logs, done: self.flushes.append(done))
         self.timers: list[Callable[[], None]] = []
         self.failed: list[object] = []
-        self.later = SimpleNamespace(after_ms=self.call_later, guarded=self.guarded)
+        self.later = SimpleNamespace(after_ms=self.call_later, guarded=self.guarded, in_turn=self.in_turn)
+        self.looks: list[Callable[[Any], None]] = []
+        self.scanner = SimpleNamespace(submit=lambda _instance_id, _job, done: self.looks.append(done))
 
     def now_ms(self) -> int:
         return 0
@@ -64,9 +71,18 @@ class _Shell:
         except Exception as error:  # noqa: BLE001 - as the shell does
             self.failed.append(error)
 
+    def in_turn(self, call: _Call, go_on: Callable[[], object]) -> None:
+        if not call.is_gone:
+            self.guarded(call, go_on)
+
     def call_later(self, _delay_ms: int, callback: Callable[[], None]) -> Any:
         self.timers.append(callback)
         return SimpleNamespace(cancel=lambda: self.timers.remove(callback))
+
+
+def _call(node: Node, version: int, body: bytes) -> _Call:
+    head = (0).to_bytes(2, "big") + version.to_bytes(2, "big") + (1).to_bytes(4, "big") + b"\xff\xff"
+    return _Call(node, (len(head) + len(body)).to_bytes(4, "big") + head + body)
 
 
 def _produced(tmp_path: Path) -> tuple[World, _Shell, _Call]:
@@ -76,9 +92,7 @@ def _produced(tmp_path: Path) -> tuple[World, _Shell, _Call]:
     node = world.nodes[1]
     node.partition.log.reconfigure(replace(CONFIG, flush_messages=1))
     shell = _Shell(node)
-    body = produce_body(TOPIC, 0, batch(b"one"))
-    head = (0).to_bytes(2, "big") + _VERSION.to_bytes(2, "big") + (1).to_bytes(4, "big") + b"\xff\xff"
-    call = _Call(node, (len(head) + len(body)).to_bytes(4, "big") + head + body)
+    call = _call(node, _VERSION, produce_body(TOPIC, 0, batch(b"one")))
     produce.handle(call, shell)  # type: ignore[arg-type]
     assert len(shell.flushes) == len(shell.timers) == 1
     return world, shell, call
@@ -103,3 +117,21 @@ def test_a_commit_after_the_timeout_while_the_disk_is_still_busy(tmp_path: Path)
     assert not shell.failed, "the connection stays open"
     shell.flushes[0](False)
     assert call.errors() == ["request_timed_out"]
+
+
+def test_nothing_more_of_an_old_clients_frame_is_read_when_the_client_is_gone(tmp_path: Path) -> None:
+    """Its messages come back from the process that converts them; the frame's memory is others' by now."""
+    world = World(tmp_path)
+    world.elect(1)
+    node = world.nodes[1]
+    shell = _Shell(node)
+    name = len(TOPIC).to_bytes(2, "big") + TOPIC.encode()
+    two = struct.pack(">hii", -1, 5_000, 1) + name + struct.pack(">iiiii", 2, 0, 0, 0, 0)
+    call = _call(node, 2, two)
+    produce.handle(call, shell)  # type: ignore[arg-type]
+    (converted,) = shell.looks
+    call.is_gone = True
+    converted(Converted(batch(b"one")))
+    assert len(shell.looks) == 1
+    assert node.partition.log.offsets.log_end_offset == 0
+    assert not call.answers and not shell.failed
