@@ -8,6 +8,7 @@ from pathlib import Path
 from gateway.config import GatewayConfig
 from runtime import logs, process
 from runtime.config import parse_host_port
+from runtime.http_limits import parse_proxies
 
 
 def _arguments(argv: Sequence[str]) -> argparse.Namespace:
@@ -24,12 +25,26 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--shared-table", metavar="FILE", type=Path, help="connection counts over all workers"
     )
+    parser.add_argument(
+        "--proxy-protocol-from",
+        metavar="CIDR,...",
+        type=_balancers,
+        default=(),
+        help="load balancers that send a PROXY header of version 2",
+    )
     return parser.parse_args(argv)
 
 
 def _host_port(text: str) -> tuple[str, int]:
     try:
         return parse_host_port(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _balancers(text: str) -> tuple[str, ...]:
+    try:
+        return parse_proxies(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
 
@@ -46,6 +61,7 @@ def main(argv: Sequence[str]) -> None:
         run_file=given.run_file,
         metrics=given.metrics,
         shared_table=given.shared_table,
+        proxy_protocol_from=given.proxy_protocol_from,
     )
     faults = config.faults()
     if faults:

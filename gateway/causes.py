@@ -25,6 +25,12 @@ class DisconnectCause(StrEnum):
     """The instance is suspended; also ends the connections it has."""
     INSTANCE_NOT_SERVED = "instance_not_served"
     """The instance was deleted while the client came."""
+    PROXY_HEADER_BAD = "proxy_header_bad"
+    """A listed load balancer sent something else than a PROXY header of version 2."""
+    PROXY_HEADER_TIMEOUT = "proxy_header_timeout"
+    """A listed load balancer sent no whole PROXY header within `first_byte_ms`."""
+    PROXY_LOCAL = "proxy_local"
+    """A load balancer's own connection, as those of its health checks are, and its address is on no list."""
 
     # The instance changed under a live connection.
     WHITELIST_CHANGED = "whitelist_changed"
@@ -91,6 +97,9 @@ REFUSED_AT_ACCEPT = frozenset(
         DisconnectCause.CONNECTION_RATE_MAX,
         DisconnectCause.INSTANCE_SUSPENDED,
         DisconnectCause.INSTANCE_NOT_SERVED,
+        DisconnectCause.PROXY_HEADER_BAD,
+        DisconnectCause.PROXY_HEADER_TIMEOUT,
+        DisconnectCause.PROXY_LOCAL,
     }
 )
 """Causes of connections that never became one: counted as refused, closed with a reset."""

@@ -22,6 +22,8 @@ class GatewayConfig:
     run_file: Path | None = None
     metrics: tuple[str, int] | None = None
     shared_table: Path | None = None
+    proxy_protocol_from: tuple[str, ...] = ()
+    """Addresses and CIDRs of load balancers that say by PROXY protocol, version 2, who their client is."""
     timeouts: Timeouts = field(default_factory=Timeouts)
 
     @property

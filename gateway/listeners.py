@@ -7,13 +7,16 @@ connections. A suspended instance keeps its ports; clients are turned away at ac
 import errno
 import os
 import socket
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
 from contracts.specs import InstanceSpec, InstanceState, Listener
 from gateway.causes import DisconnectCause
+from gateway.passed_on import PassedOn
 from gateway.rules.lifecycle import Event, Phase
 from gateway.served import ServedInstance
+from gateway.sockets import reset
 from gateway.strangers import STRANGERS
 from gateway.worker import Worker
 from runtime.config import format_host_port
@@ -23,6 +26,8 @@ _log = get_logger(__name__)
 _BACKLOG: Final = 1024
 _OUT_OF_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _PAUSE_S: Final = 0.2
+_WARN_EVERY_MS: Final = 10_000
+_MISCONFIGURED: Final = frozenset({DisconnectCause.PROXY_HEADER_BAD, DisconnectCause.PROXY_HEADER_TIMEOUT})
 
 
 class ListenerSet:
@@ -33,6 +38,15 @@ class ListenerSet:
         self._sockets: dict[str, dict[Listener, socket.socket]] = {}
         self.failures: dict[str, str] = {}
         """Instance id -> why it is not served in full."""
+        self._passed_on = PassedOn(
+            worker.config.proxy_protocol_from,
+            worker.loop,
+            worker.config.timeouts.first_byte_ms,
+            self._step,
+            worker.accept,
+            self._refuse,
+        )
+        self._warned_ms = -_WARN_EVERY_MS
 
     def apply(self, spec: InstanceSpec) -> None:
         """Make the world as a revision of one instance says."""
@@ -140,13 +154,41 @@ class ListenerSet:
                 _log.error("no descriptors left to accept with", instance=served.instance_id)
                 self._pause(_PAUSE_S, sock, served, listener)
                 return
-            cause = worker.accept(served, listener, client, address[0], address[1])
-            if cause in STRANGERS:
-                served.strangers.charge(worker.pacing.end_unbilled(served.turn), now_ms)
+            if self._passed_on.names_client(address[0]):
+                cause = self._passed_on.take(served, listener, client, address[:2])
             else:
-                worker.pacing.end(served.turn)
+                cause = worker.accept(served, listener, client, address[0], address[1])
+            self._bill(served, cause)
             if served.turn.left_ns <= 0:
                 return  # the rest stays in the kernel's queue, and is told of again
+
+    def _step(self, served: ServedInstance, work: Callable[[], DisconnectCause | None]) -> None:
+        self._worker.pacing.begin()
+        self._bill(served, work())
+
+    def _bill(self, served: ServedInstance, cause: DisconnectCause | None) -> None:
+        """What a connection has cost until now is the instance's, unless it was a stranger's."""
+        pacing = self._worker.pacing
+        if cause in STRANGERS:
+            served.strangers.charge(pacing.end_unbilled(served.turn), self._worker.clock.monotonic_ms())
+        else:
+            pacing.end(served.turn)
+
+    def _refuse(
+        self, served: ServedInstance, sock: socket.socket, cause: DisconnectCause, balancer: str
+    ) -> None:
+        """A load balancer's connection ends without a client."""
+        now_ms = self._worker.clock.monotonic_ms()
+        if cause in _MISCONFIGURED and now_ms - self._warned_ms >= _WARN_EVERY_MS:
+            self._warned_ms = now_ms
+            _log.warning(
+                "a load balancer names no client",
+                instance=served.instance_id,
+                balancer=balancer,
+                cause=str(cause),
+            )
+        served.closed[cause] += 1
+        reset(sock)
 
     def _pause(self, pause_s: float, sock: socket.socket, served: ServedInstance, listener: Listener) -> None:
         self._worker.loop.remove_reader(sock.fileno())
@@ -160,6 +202,7 @@ class ListenerSet:
         sock = self._sockets[served.instance_id].pop(listener)
         self._worker.loop.remove_reader(sock.fileno())
         sock.close()
+        self._passed_on.drop(served, listener, DisconnectCause.LISTENER_REMOVED)
         for connection in tuple(served.connections):
             if connection.listener == listener:
                 connection.close(DisconnectCause.LISTENER_REMOVED)
@@ -170,6 +213,7 @@ class ListenerSet:
         for sock in self._sockets.pop(served.instance_id, {}).values():
             self._worker.loop.remove_reader(sock.fileno())
             sock.close()
+        self._passed_on.drop(served, None, cause)
         served.cut(cause)
         assert not served.connections
         served.move(Event.DRAINED)

@@ -19,6 +19,9 @@ STRANGERS: Final = frozenset(
         DisconnectCause.NOT_WHITELISTED,
         DisconnectCause.INSTANCE_SUSPENDED,
         DisconnectCause.INSTANCE_NOT_SERVED,
+        DisconnectCause.PROXY_HEADER_BAD,
+        DisconnectCause.PROXY_HEADER_TIMEOUT,
+        DisconnectCause.PROXY_LOCAL,
     }
 )
 """Refusals that the tenant has no part in; those for its limits are on its account."""

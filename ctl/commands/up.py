@@ -34,15 +34,16 @@ def up(
     ] = None,
     vip: Annotated[str | None, typer.Option(metavar="ADDRESS")] = None,
     vports: Annotated[str | None, typer.Option(metavar="FIRST-LAST")] = None,
+    proxy_protocol_from: Annotated[
+        str | None, typer.Option(metavar="CIDR,...", help="Balancers before the vips: PROXY headers.")
+    ] = None,
     metrics: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="First port of the metrics; 9400 by default.")
     ] = None,
     otlp_endpoint: Annotated[str | None, typer.Option(metavar="URL", help="Collector of traces.")] = None,
     traces_ratio: Annotated[str | None, typer.Option(metavar="SHARE", help="0 to 1.")] = None,
     traces_per_second: Annotated[str | None, typer.Option(metavar="N", help="Of an instance.")] = None,
-    prometheus_dir: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Where Prometheus finds targets and token.")
-    ] = None,
+    prometheus_dir: Annotated[str | None, typer.Option(metavar="DIR", help="Of targets and token.")] = None,
     workers: Annotated[str | None, typer.Option(metavar="N", help="Gateway processes.")] = None,
     brokers: Annotated[str | None, typer.Option(metavar="N", help="1 to 9; default: as before.")] = None,
     zookeeper: Annotated[

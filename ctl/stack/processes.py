@@ -104,6 +104,7 @@ class Processes:
             "gateway",
             *("--name", name, "--state-dir", str(directory / name)),
             *("--shared-table", str(directory / "connections.table")),
+            *("--proxy-protocol-from", ",".join(self._value("proxy_protocol_from"))),
             *self._common(name),
             variables=self._of_traces(),
         )

@@ -156,6 +156,13 @@ SETTINGS: Final = (
         "Proxies before the console whose X-Forwarded-For and -Proto are believed: addresses, CIDRs.",
         ",".join,
     ),
+    Setting(
+        "proxy_protocol_from",
+        (),
+        parse_proxies,
+        "Load balancers before the vips that name their clients by PROXY protocol 2: addresses, CIDRs.",
+        ",".join,
+    ),
     Setting("ckafka_region", REGION, parse_region, "The region that Tencent's SDK and tccli name."),
     Setting("vip", "127.0.0.1", _vip, "Address of the instances: one, BIND=ADVERTISED, or a CIDR pool."),
     Setting("vports", (20000, 29999), _vports, "Ports that instances get, FIRST-LAST.", _first_last),

@@ -9,6 +9,7 @@ import pytest
 
 from contracts.quota import NO_NODE
 from contracts.specs import InstanceSpec, InstanceState, Listener
+from gateway.config import GatewayConfig
 from gateway.listeners import ListenerSet
 from gateway.served import ServedInstance
 from runtime.clock import Clock
@@ -59,6 +60,7 @@ class StormWorker:
         )
         self.pacing = Pacing(loop, point, clock=self.clock)
         self.network = KERNEL_NETWORK
+        self.config = GatewayConfig(name="gateway-0")
         self.served: dict[str, Any] = {}
         self.accepted: list[socket.socket] = []
 
