@@ -2,15 +2,13 @@
 
 What the bytes mean is `session/`; this module moves them. Reading from one side stops while the other side's
 socket is full, so a connection holds at most one receive window in each direction.
-
-Each read is a step of the instance (`runtime/pacing.py`). One that has to wait leaves its socket unread and
-has one place in the queue of the instance per side: requests begin something, replies only go on with it.
 """
 
 import asyncio
 import contextlib
 import socket
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from types import FunctionType
 from typing import Any, Final, cast
 
 from contracts.specs import Listener
@@ -20,7 +18,8 @@ from gateway.outside import Outside
 from gateway.served import WAITING_BYTES_SOFT, ServedInstance
 from gateway.session.call import Pending
 from gateway.session.ordering import UNANSWERED_MAX, Exchange
-from gateway.session.requests import HeldBack, Waits
+from gateway.session.replies import Replies
+from gateway.session.requests import HeldBack, Requests, Waits
 from gateway.session.session import Session
 from gateway.session.states import Client, Upstream
 from gateway.session.timers import Timeouts
@@ -44,34 +43,34 @@ _RESET_CAUSES: Final = frozenset(
         DisconnectCause.FAULT_INJECTED,
     }
 )
+_REQUEST_FAULTS: Final[Mapping[type[Exception], DisconnectCause]] = {
+    TooManyEntries: DisconnectCause.REQUEST_TOO_LARGE,
+    MalformedFrame: DisconnectCause.MALFORMED_REQUEST,
+    NameFault: DisconnectCause.MALFORMED_REQUEST,
+}
+_REPLY_FAULTS: Final[Mapping[type[Exception], DisconnectCause]] = {
+    MalformedFrame: DisconnectCause.UPSTREAM_MALFORMED
+}
 
 
 class Connection:
     """Owned by the worker from accept to `close`, which is called exactly once."""
 
     __slots__ = (
-        "_answer_times",
         "_dial",
-        "_replies",
-        "_requests",
-        "_workplace",
         "address",
         "client",
-        "client_waits",
         "counted",
         "listener",
         "peer",
-        "reading_client",
-        "reading_upstream",
+        "place",
+        "replies",
+        "requests",
         "served",
         "session",
         "sides",
         "task",
-        "turn",
-        "unhandled",
-        "unhandled_replies",
         "upstream",
-        "upstream_waits",
     )
 
     def __init__(
@@ -84,283 +83,49 @@ class Connection:
         address: str,
         port: int,
     ) -> None:
-        self._workplace = workplace
+        self.place = workplace
         self.served = served
         self.listener = listener
         """Where the client came in; its node says which broker the requests go to."""
         self.session = session
         self.sides = session.sides
-        self._requests = session.requests
-        self._replies = session.replies
         self.address = address
         self.peer = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
         self.counted: tuple[str, ...] = ()
         """The names in the shared table that this connection was counted under."""
-        self.turn = served.turn
-        self._answer_times = workplace.times.by_brokers
-        self.client = Outbox(
-            workplace.loop,
-            workplace.buffer,
-            workplace.pacing,
-            served.turn,
-            sock,
-            self.adjust_reading,
-            self._client_broken,
-        )
+        self.client = self._outbox(sock, self._client_broken)
         self.upstream: Outbox | None = None
         self._dial: Dial | None = None
         self.task: asyncio.Task[None] | None = None
         """A request that needs an answer from elsewhere before it can go on; nothing is read meanwhile."""
-        self.unhandled: memoryview | None = None
-        """Requests that were read and have to wait, at most one receive window."""
-        self.unhandled_replies: memoryview | None = None
-        """The same of replies."""
-        self.client_waits = self.upstream_waits = False
-        """Whether a step of this side is in the instance's queue: its socket is not to be read meanwhile."""
-        self.reading_client = True
-        self.reading_upstream = False
-        workplace.loop.add_reader(sock.fileno(), self._client_ready)
+        self.requests = _FromClient(self)
+        self.replies: _FromBroker | None = None
+        """From the first dial on."""
+        self.requests.reading = True
+        workplace.loop.add_reader(sock.fileno(), self.requests.ready)
+
+    def _outbox(self, sock: socket.socket, broken: Callable[[OSError], None]) -> Outbox:
+        place = self.place
+        return Outbox(
+            place.loop, place.buffer, place.pacing, self.served.turn, sock, self.adjust_reading, broken
+        )
 
     @property
     def closed(self) -> bool:
         """Whether it has ended."""
         return self.sides.is_over
 
-    # Turns
-
-    def _client_ready(self) -> None:
-        """The client has sent something, or has gone."""
-        pacing, turn = self._workplace.pacing, self.turn
-        if turn.may_begin or pacing.may_begin(turn):
-            pacing.began_ns = pacing.clock_ns()
-            self._client_readable()
-            pacing.end(turn)
-        elif self.client_waits:
-            self._read_client(False)  # it need not be said again
-        else:
-            self._wait_client()
-
-    def _wait_client(self) -> None:
-        self.client_waits = True
-        self._requests.waiting_since_ns = self._workplace.pacing.clock_ns()
-        self._workplace.pacing.wait(self.turn, self._client_turn, begins=True)
-
-    def _client_turn(self) -> None:
-        self.client_waits = False
-        if self.sides.is_over:
-            return
-        upstream_clear = self.upstream is None or self.upstream.is_empty
-        if upstream_clear and self.task is None and not self.client.queue and not self.session.is_full:
-            if self.unhandled is not None:
-                self._go_on()
-            elif self.sides.flows:
-                self._client_readable()
-        if not self.client_waits:
-            self._requests.waiting_since_ns = 0
-        self.adjust_reading()
-
-    def _upstream_ready(self) -> None:
-        """The broker has sent something, or has gone."""
-        pacing, turn = self._workplace.pacing, self.turn
-        if turn.may_go_on or pacing.may_go_on(turn):
-            pacing.began_ns = pacing.clock_ns()
-            self._upstream_readable()
-            pacing.end(turn)
-        elif self.upstream_waits:
-            self._read_upstream(False)
-        else:
-            self._wait_upstream()
-
-    def _wait_upstream(self) -> None:
-        self.upstream_waits = True
-        self._workplace.pacing.wait(self.turn, self._upstream_turn, begins=False)
-
-    def _upstream_turn(self) -> None:
-        self.upstream_waits = False
-        if self.sides.is_over:
-            return
-        if self.client.is_empty:
-            if self.unhandled_replies is not None:
-                self._replies_go_on(self.unhandled_replies)
-            elif self.sides.upstream is not Upstream.ENDED:
-                self._upstream_readable()
-        self.adjust_reading()
-
-    # Reading
-
-    def _client_readable(self) -> None:
-        buffer = self._workplace.buffer
-        requests = self._requests
-        streams = requests.editor is not None and self.upstream is not None
-        if streams and requests.opaque_bytes() >= SPLICE_BYTES_MIN:
-            self._splice_request(self.dialled())
-            return
-        stash = requests.stash
-        reserved = len(stash)
-        if reserved:
-            buffer.memory[:reserved] = stash
-        served = self.served
-        keeps_much = served.faults is not None or served.waiting_bytes > WAITING_BYTES_SOFT
-        window = buffer.short_window(reserved) if keeps_much else buffer.window(reserved)
-        try:
-            count = self.client.sock.recv_into(window)
-        except (BlockingIOError, InterruptedError):
-            return
-        except OSError as error:
-            self._client_broken(error)
-            return
-        if not count:
-            self._client_eof()
-            return
-        requests.bytes_in += count
-        self.served.bytes_in += count
-        requests.stash = b""
-        chunk = buffer.memory[: reserved + count]
-        used = self._take_requests(chunk)
-        if used < len(chunk) and not self.sides.is_over:
-            self._keep(memoryview(bytes(chunk[used:])))
-        self.adjust_reading()
-
-    def _keep(self, requests: memoryview | None) -> None:
-        """Requests that wait, or none any more. A slice keeps all that it was cut from."""
-        for view, sign in ((self.unhandled, -1), (requests, 1)):
-            if view is not None:
-                self.served.waiting_bytes += sign * len(cast(bytes, view.obj))
-        self.unhandled = requests
-
-    def _go_on(self) -> None:
-        """Handle more of what was read before."""
-        unhandled = self.unhandled
-        assert unhandled is not None
-        self._keep(None)
-        assert not self._requests.stash, "a stash is the end of a chunk"
-        used = self._take_requests(unhandled)
-        if used < len(unhandled) and not self.sides.is_over:
-            self._keep(unhandled[used:])
-
-    def _take_requests(self, chunk: memoryview) -> int:
-        """Handle request bytes; what they become leaves before this returns or is copied."""
-        up: list[Buffer] = []
-        down: list[Buffer] = []
-        requests = self._requests
-        try:
-            used = requests.receive(chunk, self._workplace.pacing.began_ns, up, down)
-            if down:
-                answers, down = down, []
-                self.send_client(answers)
-                if self.sides.is_over:
-                    return used
-            if up:
-                (self.upstream or self.dialled()).send(up)
-            waits = requests.waits
-            if waits is not None and not self.sides.is_over:
-                self._wait_for(waits)
-            return used
-        except Exception as failure:  # noqa: BLE001 - one connection's failure must not be another's
-            self._requests_failed(failure, down)
-        return len(chunk)
-
-    def _requests_failed(self, failure: Exception, down: Sequence[Buffer]) -> None:
-        """Answers that were made before still leave."""
-        self.send_client(down)
+    def failed(self, failure: Exception, faults: Mapping[type[Exception], DisconnectCause]) -> None:
+        """End it: one connection's failure must not be another's."""
         if isinstance(failure, ConnectionStop):
-            self.close(failure.cause, failure.detail)
-        elif isinstance(failure, TooManyEntries):
-            self.close(DisconnectCause.REQUEST_TOO_LARGE, str(failure))
-        elif isinstance(failure, MalformedFrame | NameFault):
-            self.close(DisconnectCause.MALFORMED_REQUEST, str(failure))
-        else:
-            _log.error("request handling failed", instance=self.served.instance_id, exc_info=failure)
-            self.close(DisconnectCause.INTERNAL_ERROR)
-
-    def _upstream_readable(self) -> None:
-        buffer = self._workplace.buffer
-        replies = self._replies
-        assert self.upstream is not None
-        if replies.editor is not None and replies.opaque_bytes() >= SPLICE_BYTES_MIN:
-            self._splice_reply(self.upstream)
+            self.stopped(failure)
             return
-        stash = replies.stash
-        reserved = len(stash)
-        if reserved:
-            buffer.memory[:reserved] = stash
-        try:
-            count = self.upstream.sock.recv_into(buffer.window(reserved))
-        except (BlockingIOError, InterruptedError):
-            return
-        except OSError as error:
-            self._upstream_broken(error)
-            return
-        if not count:
-            self._upstream_eof()
-            return
-        replies.stash = b""
-        chunk = buffer.memory[: reserved + count]
-        used = self._pass_replies(chunk)
-        if used < len(chunk) and not self.sides.is_over:
-            self.unhandled_replies = memoryview(bytearray(chunk[used:]))
-        self.adjust_reading()
-
-    def _replies_go_on(self, unhandled: memoryview) -> None:
-        """Pass on more of what was read before."""
-        self.unhandled_replies = None
-        used = self._pass_replies(unhandled)
-        if used < len(unhandled) and not self.sides.is_over:
-            self.unhandled_replies = unhandled[used:]
-
-    def _pass_replies(self, chunk: memoryview) -> int:
-        """Handle reply bytes; what they become leaves before this returns or is copied."""
-        down: list[Buffer] = []
-        answered: list[Exchange] = []
-        try:
-            used = self._replies.receive(chunk, down, answered)
-            if down:
-                self.served.bytes_out += self.client.send(down)
-            for exchange in answered:
-                took_ns = self._workplace.pacing.clock_ns() - exchange.began_ns
-                observe(self._answer_times[exchange.api_key], took_ns)
-            return used
-        except ConnectionStop as stop:
-            self.close(stop.cause, stop.detail)
-        except MalformedFrame as fault:
-            self.close(DisconnectCause.UPSTREAM_MALFORMED, str(fault))
-        except Exception:  # noqa: BLE001 - one connection's failure must not be another's
-            _log.exception("reply handling failed", instance=self.served.instance_id)
-            self.close(DisconnectCause.INTERNAL_ERROR)
-        return len(chunk)
-
-    def _splice_request(self, upstream: Outbox) -> None:
-        requests = self._requests
-        try:
-            count = self._workplace.pipe.move(self.client.sock.fileno(), upstream, requests.opaque_bytes())
-        except (BlockingIOError, InterruptedError):
-            return
-        except OSError as error:
-            self._client_broken(error)
-            return
-        if not count:
-            self._client_eof()
-            return
-        requests.bytes_in += count
-        self.served.bytes_in += count
-        requests.pass_opaque(count)
-        self.adjust_reading()
-
-    def _splice_reply(self, upstream: Outbox) -> None:
-        replies = self._replies
-        try:
-            count = self._workplace.pipe.move(upstream.sock.fileno(), self.client, replies.opaque_bytes())
-        except (BlockingIOError, InterruptedError):
-            return
-        except OSError as error:
-            self._upstream_broken(error)
-            return
-        if not count:
-            self._upstream_eof()
-            return
-        self.served.bytes_out += count
-        replies.pass_opaque(count)
-        self.adjust_reading()
+        for kind, cause in faults.items():
+            if isinstance(failure, kind):
+                self.close(cause, str(failure))
+                return
+        _log.error("handling failed", instance=self.served.instance_id, exc_info=failure)
+        self.close(DisconnectCause.INTERNAL_ERROR)
 
     def adjust_reading(self) -> None:
         """Read from each side exactly while what it sends has somewhere to go."""
@@ -369,14 +134,16 @@ class Connection:
             return
         client_clear = not self.client.queue
         upstream, waiting = self.upstream, self.session.queue.waiting
+        requests, replies = self.requests, self.replies
         if (
-            self.reading_client
-            and self.reading_upstream
+            requests.reading
+            and replies is not None
+            and replies.reading
             and client_clear
             and (upstream is None or not (upstream.queue or upstream.held))
             and self.task is None
-            and self.unhandled is None
-            and self.unhandled_replies is None
+            and requests.unhandled is None
+            and replies.unhandled is None
             and sides.flows
             and (not waiting or len(waiting) < UNANSWERED_MAX)
         ):
@@ -387,50 +154,16 @@ class Connection:
             and self.task is None
             and (not waiting or len(waiting) < UNANSWERED_MAX)
         )
-        if self.unhandled is not None:
-            if can_take and not self.client_waits:
-                self._wait_client()
-            can_take = False
-        elif sides.client is Client.ENDED and can_take and not waiting and self._all_is_taken():
+        ends = sides.client is Client.ENDED and can_take and not waiting and requests.unhandled is None
+        if ends and self._all_is_taken():
             self.close(DisconnectCause.CLIENT_CLOSED)
             return
         if sides.upstream is Upstream.ENDED and client_clear:
             self.close(DisconnectCause.UPSTREAM_CLOSED)
             return
-        want_client = can_take and sides.flows
-        if want_client != self.reading_client and (not self.client_waits or self.unhandled is not None):
-            self._read_client(want_client)
-        want_upstream = (
-            upstream is not None
-            and not upstream.held
-            and client_clear
-            and sides.upstream is not Upstream.ENDED
-        )
-        if self.unhandled_replies is not None:
-            if want_upstream and not self.upstream_waits:
-                self._wait_upstream()
-            want_upstream = False
-        if want_upstream != self.reading_upstream and not self.upstream_waits:
-            self._read_upstream(want_upstream)
-
-    def _read_client(self, wanted: bool) -> None:
-        self.reading_client = wanted
-        loop, descriptor = self._workplace.loop, self.client.sock.fileno()
-        if wanted:
-            # Time we did not read is not the client's: its window starts now.
-            self.session.window_begins(self._workplace.now_ms)
-            loop.add_reader(descriptor, self._client_ready)
-        else:
-            loop.remove_reader(descriptor)
-
-    def _read_upstream(self, wanted: bool) -> None:
-        assert self.upstream is not None
-        self.reading_upstream = wanted
-        loop, descriptor = self._workplace.loop, self.upstream.sock.fileno()
-        if wanted:
-            loop.add_reader(descriptor, self._upstream_ready)
-        else:
-            loop.remove_reader(descriptor)
+        requests.read_if(can_take)
+        if upstream is not None and replies is not None:
+            replies.read_if(client_clear and not upstream.held)
 
     # Writing
 
@@ -446,16 +179,11 @@ class Connection:
         """
         if self.upstream is not None:
             return self.upstream
-        workplace, turn = self._workplace, self.turn
-        self.upstream = upstream = Outbox(
-            workplace.loop,
-            workplace.buffer,
-            workplace.pacing,
-            turn,
-            connecting(workplace.network, self._broker_address()),
-            self.adjust_reading,
-            self._upstream_broken,
-        )
+        workplace, turn = self.place, self.served.turn
+        sock = connecting(workplace.network, self._broker_address())
+        self.upstream = upstream = self._outbox(sock, self._upstream_broken)
+        self.requests.sink = upstream
+        self.replies = _FromBroker(self, upstream)
         self._dial = Dial(
             workplace.loop,
             workplace.network,
@@ -464,7 +192,7 @@ class Connection:
             upstream,
             self._broker_address,
             self._connected,
-            self._stopped,
+            self.stopped,
         )
         login = workplace.login_frames(self.served.instance_id, self.peer)
         self.session.dials(len(login), workplace.now_ms)
@@ -472,7 +200,7 @@ class Connection:
         return upstream
 
     def _broker_address(self) -> tuple[str, int] | None:
-        return self._workplace.broker_address(self.served.spec.cluster_id, self.listener.node_id)
+        return self.place.broker_address(self.served.spec.cluster_id, self.listener.node_id)
 
     def _connected(self) -> None:
         self._dial = None
@@ -486,48 +214,39 @@ class Connection:
 
     # Waiting for something else
 
-    def _wait_for(self, waits: Waits) -> None:
+    def wait_for(self, waits: Waits) -> None:
         """Handle no further request until what it waits for is done."""
         assert self.task is None
         work = self._held_back(waits) if isinstance(waits, HeldBack) else self._settled(waits)
-        self.task = self._workplace.pacing.task(self.turn, self._await(work))
+        self.task = self.place.pacing.task(self.served.turn, self._await(work))
 
     async def _held_back(self, waits: HeldBack) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(waits.wait_ms / 1000):
                 await self.served.faults_changed.wait()
-        self._requests.let_go()
+        self.session.requests.let_go()
 
     async def _settled(self, pending: Pending) -> None:
         outcome = await pending.later.work(self._outside())
         up: list[Buffer] = []
         down: list[Buffer] = []
-        self._requests.settle(outcome, up, down)
+        self.session.requests.settle(outcome, up, down)
         self.send_client(down)
         if up and not self.sides.is_over:
             self.dialled().send(up)
 
     def _outside(self) -> Outside:
-        return self._workplace.outside(self.served, self.listener.node_id, self._ask_upstream)
+        return self.place.outside(self.served, self.listener.node_id, self._ask_upstream)
 
     async def _await(self, work: Coroutine[Any, Any, None]) -> None:
         try:
             await work
-        except ConnectionStop as stop:
-            self.close(stop.cause, stop.detail)
-        except (MalformedFrame, NameFault) as fault:
-            self.close(DisconnectCause.MALFORMED_REQUEST, str(fault))
-        except Exception:  # noqa: BLE001 - one connection's failure must not be another's
-            _log.exception("request handling failed", instance=self.served.instance_id)
-            self.close(DisconnectCause.INTERNAL_ERROR)
+        except Exception as failure:  # noqa: BLE001 - it ends this connection alone
+            self.failed(failure, _REQUEST_FAULTS)
         self.task = None
         self.adjust_reading()
 
     # Ending
-
-    def _client_eof(self) -> None:
-        self.session.client_ends(self._workplace.now_ms)
-        self.adjust_reading()
 
     def _all_is_taken(self) -> bool:
         """Whether the broker has read what went up, or nothing went up that it does not answer."""
@@ -541,34 +260,27 @@ class Connection:
                 return True  # reset by the broker: nobody is there to take anything
         return False
 
-    def _upstream_eof(self) -> None:
-        try:
-            self.session.upstream_ends(self._workplace.now_ms)
-        except ConnectionStop as stop:
-            self._stopped(stop)
-            return
-        self.adjust_reading()
-
     def _client_broken(self, error: OSError) -> None:
         self.close(DisconnectCause.CLIENT_RESET, str(error))
 
     def _upstream_broken(self, error: OSError) -> None:
         self.close(DisconnectCause.UPSTREAM_CLOSED, str(error))
 
-    def _stopped(self, stop: ConnectionStop) -> None:
+    def stopped(self, stop: ConnectionStop) -> None:
         self.close(stop.cause, stop.detail)
 
     def overdue(self, timeouts: Timeouts, now_ms: int) -> DisconnectCause | None:
         """Why it must be closed now, or None; to be asked every now and then."""
-        host_waits = self.client_waits or self.upstream_waits
-        return self.session.overdue(timeouts, now_ms, host_waits=host_waits, reads_client=self.reading_client)
+        host_waits = self.requests.waits or (self.replies is not None and self.replies.waits)
+        reads_client = self.requests.reading
+        return self.session.overdue(timeouts, now_ms, host_waits=host_waits, reads_client=reads_client)
 
     def close(self, cause: DisconnectCause, detail: str = "") -> None:
         """End the connection and count its cause. A second call does nothing."""
         if self.sides.is_over:
             return
         self.session.closes()
-        loop = self._workplace.loop
+        loop = self.place.loop
         for outbox in (self.client, self.upstream):
             if outbox is not None:
                 descriptor = outbox.sock.fileno()
@@ -576,10 +288,309 @@ class Connection:
                 loop.remove_writer(descriptor)
                 outbox.discard()
                 outbox.sock.close() if cause not in _RESET_CAUSES else reset(outbox.sock)
-        self._keep(None)
-        self.unhandled_replies = None
+        self.requests.keep(None)
+        if self.replies is not None:
+            self.replies.keep(None)
         if self._dial is not None:
             self._dial.cancel()
         if self.task is not None:
             self.task.cancel()
-        self._workplace.forget(self, cause, detail)
+        self.place.forget(self, cause, detail)
+
+
+class _Stream:
+    """One direction: a socket that is read in turns of the instance, and what becomes of its bytes.
+
+    Each read is a step (`runtime/pacing.py`). One that has to wait leaves its socket unread and has one place
+    in the queue of the instance.
+    """
+
+    __slots__ = (
+        "_connection",
+        "_ends",
+        "_half",
+        "_place",
+        "_served",
+        "reading",
+        "sink",
+        "source",
+        "unhandled",
+        "waits",
+    )
+
+    begins = False
+    """Whether its bytes begin something, or only go on with it."""
+
+    def __init_subclass__(cls) -> None:
+        """CPython adapts code to the types that it meets: with one copy for both directions of what each read
+        runs, a small request costs a tenth more."""
+        for function in (cls.ready, cls._read):
+            setattr(cls, function.__name__, FunctionType(function.__code__.replace(), function.__globals__))
+
+    def __init__(
+        self,
+        connection: Connection,
+        half: Requests | Replies,
+        ends: Callable[[int], None],
+        source: Outbox,
+        sink: Outbox | None,
+    ) -> None:
+        self._connection = connection
+        self._served = connection.served
+        self._place = connection.place
+        self._half = half
+        self._ends = ends
+        self.source = source
+        """Of the socket that is read."""
+        self.sink = sink
+        """Of the other one; None: there is none yet."""
+        self.reading = False
+        self.unhandled: memoryview | None = None
+        """What was read and has to wait, at most one receive window."""
+        self.waits = False
+        """Whether a step is in the instance's queue: the socket is not to be read meanwhile."""
+
+    def handle(self, chunk: memoryview, new_bytes: int) -> int:
+        """What a chunk becomes leaves before this returns or is copied. The answer is how far it came."""
+        raise NotImplementedError
+
+    def flows(self) -> bool:
+        """Whether more is to be read, now or later."""
+        raise NotImplementedError
+
+    def count_spliced(self, size: int) -> None:
+        """So many bytes went through unread."""
+        raise NotImplementedError
+
+    def may_take(self) -> bool:
+        """Whether what its bytes become has somewhere to go."""
+        return self.sink is None or self.sink.is_empty
+
+    # Turns
+
+    def ready(self) -> None:
+        """The peer has sent something, or has gone."""
+        pacing, turn = self._place.pacing, self._served.turn
+        if (
+            (turn.may_begin or pacing.may_begin(turn))
+            if self.begins
+            else (turn.may_go_on or pacing.may_go_on(turn))
+        ):
+            pacing.began_ns = pacing.clock_ns()
+            self._read()
+            pacing.end(turn)
+        elif self.waits:
+            self.watch(False)  # it need not be said again
+        else:
+            self.wait()
+
+    def wait(self) -> None:
+        """Go on when it is the instance's turn."""
+        self.waits = True
+        self._place.pacing.wait(self._served.turn, self._in_turn, begins=self.begins)
+
+    def _in_turn(self) -> None:
+        self.waits = False
+        if self._connection.sides.is_over:
+            return
+        if self.may_take():
+            unhandled = self.unhandled
+            if unhandled is not None:
+                assert not self._half.stash, "a stash is the end of a chunk"
+                self.keep(None)
+                used = self.handle(unhandled, 0)
+                if used < len(unhandled) and not self._connection.sides.is_over:
+                    self.keep(unhandled[used:])
+            elif self.flows():
+                self._read()
+        self._connection.adjust_reading()
+
+    # Reading
+
+    def read_if(self, may_take: bool) -> None:
+        """Have the socket read exactly while that has somewhere to go; what waits unhandled goes first."""
+        if self.unhandled is not None:
+            if may_take and not self.waits:
+                self.wait()
+            may_take = False
+        wanted = may_take and self.flows()
+        if wanted != self.reading and (not self.waits or self.unhandled is not None):
+            self.watch(wanted)
+
+    def watch(self, wanted: bool) -> None:
+        """Have the loop look at the socket, or not."""
+        self.reading = wanted
+        loop, descriptor = self._place.loop, self.source.sock.fileno()
+        if wanted:
+            loop.add_reader(descriptor, self.ready)
+        else:
+            loop.remove_reader(descriptor)
+
+    def window(self, reserved: int) -> memoryview:
+        """Where to read to, behind what is stashed."""
+        return self._place.buffer.window(reserved)
+
+    def _read(self) -> None:
+        half = self._half
+        if half.editor is not None:
+            sink = self.sink
+            if sink is not None and half.opaque_bytes() >= SPLICE_BYTES_MIN:
+                self._splice(half, sink)
+                return
+        stash = half.stash
+        reserved = len(stash)
+        memory = self._place.buffer.memory
+        if reserved:
+            memory[:reserved] = stash
+        try:
+            count = self.source.sock.recv_into(self.window(reserved))
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self.source.broken(error)
+            return
+        if not count:
+            self._ended()
+            return
+        half.stash = b""
+        chunk = memory[: reserved + count]
+        used = self.handle(chunk, count)
+        if used < len(chunk) and not self._connection.sides.is_over:
+            self.keep(memoryview(bytearray(chunk[used:])))
+        self._connection.adjust_reading()
+
+    def _ended(self) -> None:
+        try:
+            self._ends(self._place.now_ms)
+        except ConnectionStop as stop:
+            self._connection.stopped(stop)
+            return
+        self._connection.adjust_reading()
+
+    def _splice(self, half: Requests | Replies, sink: Outbox) -> None:
+        try:
+            count = self._place.pipe.move(self.source.sock.fileno(), sink, half.opaque_bytes())
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self.source.broken(error)
+            return
+        if not count:
+            self._ended()
+            return
+        self.count_spliced(count)
+        half.pass_opaque(count)
+        self._connection.adjust_reading()
+
+    def keep(self, unhandled: memoryview | None) -> None:
+        """This waits, or nothing any more."""
+        self.unhandled = unhandled
+
+
+class _FromClient(_Stream):
+    """Requests on their way up."""
+
+    __slots__ = ("_session",)
+
+    begins = True
+
+    def __init__(self, connection: Connection) -> None:
+        self._session = connection.session
+        session = connection.session
+        super().__init__(connection, session.requests, session.client_ends, connection.client, None)
+
+    def may_take(self) -> bool:
+        idle = self._connection.task is None and not self.source.queue
+        return idle and not self._session.is_full and super().may_take()
+
+    def flows(self) -> bool:
+        return self._connection.sides.flows
+
+    def window(self, reserved: int) -> memoryview:
+        """Short where much of it may be kept."""
+        served, buffer = self._served, self._place.buffer
+        keeps_much = served.faults is not None or served.waiting_bytes > WAITING_BYTES_SOFT
+        return buffer.short_window(reserved) if keeps_much else buffer.window(reserved)
+
+    def watch(self, wanted: bool) -> None:
+        """Time in which it was not read is not the client's: its window starts now."""
+        if wanted:
+            self._session.window_begins(self._place.now_ms)
+        super().watch(wanted)
+
+    def wait(self) -> None:
+        self._session.requests.waiting_since_ns = self._place.pacing.clock_ns()
+        super().wait()
+
+    def _in_turn(self) -> None:
+        super()._in_turn()
+        if not self.waits:
+            self._session.requests.waiting_since_ns = 0
+
+    def keep(self, unhandled: memoryview | None) -> None:
+        """A slice keeps all that it was cut from."""
+        for view, sign in ((self.unhandled, -1), (unhandled, 1)):
+            if view is not None:
+                self._served.waiting_bytes += sign * len(cast(bytearray, view.obj))
+        super().keep(unhandled)
+
+    def count_spliced(self, size: int) -> None:
+        self._session.requests.bytes_in += size
+        self._served.bytes_in += size
+
+    def handle(self, chunk: memoryview, new_bytes: int) -> int:
+        up: list[Buffer] = []
+        down: list[Buffer] = []
+        connection, requests = self._connection, self._session.requests
+        requests.bytes_in += new_bytes
+        self._served.bytes_in += new_bytes
+        try:
+            used = requests.receive(chunk, self._place.pacing.began_ns, up, down)
+            if down:
+                answers, down = down, []
+                connection.send_client(answers)
+                if connection.sides.is_over:
+                    return used
+            if up:
+                (self.sink or connection.dialled()).send(up)
+            waits = requests.waits
+            if waits is not None and not connection.sides.is_over:
+                connection.wait_for(waits)
+            return used
+        except Exception as failure:  # noqa: BLE001 - it ends this connection alone
+            connection.send_client(down)  # answers that were made before still leave
+            connection.failed(failure, _REQUEST_FAULTS)
+        return len(chunk)
+
+
+class _FromBroker(_Stream):
+    """Replies on their way down."""
+
+    __slots__ = ("_answer_times", "_replies")
+
+    def __init__(self, connection: Connection, upstream: Outbox) -> None:
+        session = connection.session
+        self._replies = session.replies
+        self._answer_times = connection.place.times.by_brokers
+        super().__init__(connection, session.replies, session.upstream_ends, upstream, connection.client)
+
+    def flows(self) -> bool:
+        return self._connection.sides.upstream is not Upstream.ENDED
+
+    def count_spliced(self, size: int) -> None:
+        self._served.bytes_out += size
+
+    def handle(self, chunk: memoryview, _new_bytes: int) -> int:
+        down: list[Buffer] = []
+        answered: list[Exchange] = []
+        try:
+            used = self._replies.receive(chunk, down, answered)
+            if down:
+                self._served.bytes_out += self._connection.client.send(down)
+            for exchange in answered:
+                took_ns = self._place.pacing.clock_ns() - exchange.began_ns
+                observe(self._answer_times[exchange.api_key], took_ns)
+            return used
+        except Exception as failure:  # noqa: BLE001 - it ends this connection alone
+            self._connection.failed(failure, _REPLY_FAULTS)
+        return len(chunk)

@@ -154,7 +154,7 @@ async def test_a_client_that_does_not_read_stops_being_read(
     worker = gateway.gateway.worker
     (connection,) = worker.served[A].connections
     assert worker.buffer.backlog_bytes <= 2 * 1024 * 1024
-    assert not connection.reading_upstream and not connection.reading_client
+    assert not connection.replies.reading and not connection.requests.reading
     sock.setblocking(False)
     client = FrameClient(*await asyncio.open_connection(sock=sock))
     for number in range(50):
@@ -172,7 +172,7 @@ async def test_a_flood_of_local_requests_without_reading_is_bounded(gateway: Run
     await asyncio.sleep(1)
     assert gateway.gateway.worker.buffer.backlog_bytes < 32 * 1024 * 1024
     (connection,) = gateway.gateway.worker.served[A].connections
-    assert not connection.reading_client
+    assert not connection.requests.reading
     writer.transport.abort()
 
 

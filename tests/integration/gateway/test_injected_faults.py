@@ -142,7 +142,7 @@ async def test_a_held_back_connection_costs_no_memory_and_is_not_taken_for_a_slo
         (connection,) = worker.served[A].connections
         ticks = worker.now_ms
         await until(lambda: worker.now_ms - ticks > 1_500)
-        assert connection.unhandled is not None and len(connection.unhandled) <= 64 * 1024
+        assert connection.requests.unhandled is not None and len(connection.requests.unhandled) <= 64 * 1024
         assert not connection.closed and broker.of(ApiKey.PRODUCE) == []
         acknowledge(broker)
         gateway.change(A, injected_faults=())
