@@ -129,12 +129,21 @@ class BrokerAddress(msgspec.Struct, frozen=True, kw_only=True):
     port: int
 
 
+class Engine(StrEnum):
+    """What a cluster's brokers are."""
+
+    BUILTIN = "builtin"
+    APACHE = "apache"
+    """Apache Kafka: it knows no instances, and nobody logs in there for one (ADR-0043)."""
+
+
 class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True):
     """A backend cluster."""
 
     revision: int
     cluster_id: str
     brokers: tuple[BrokerAddress, ...] = ()
+    engine: Engine = Engine.BUILTIN
     version: int = MESSAGE_VERSION
 
 

@@ -10,7 +10,7 @@ instance change (ADR-0021).
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from contracts.specs import Limits
+from contracts.specs import Engine, Limits
 
 MIB: Final = 1024 * 1024
 GIB: Final = 1024 * MIB
@@ -19,6 +19,8 @@ SEGMENT_BYTES_MIN: Final = MIB
 SEGMENT_BYTES_MAX: Final = GIB
 RETENTION_MS: Final = "retention.ms"
 MAX_MESSAGE_BYTES: Final = "max.message.bytes"
+RETENTION_MS_DEFAULT: Final = 7 * 24 * 3600 * 1000
+"""Kafka's own."""
 SEGMENT_BYTES_DEFAULT_MIN: Final = 16 * MIB
 SEGMENT_MS_MIN: Final = 10 * 60 * 1000
 """The least that a topic's `segment.ms` comes to."""
@@ -180,8 +182,15 @@ def is_settable(name: str) -> bool:
     return name in ALLOWED or name in NOT_KEPT_KEYS
 
 
-def stored_value(name: str, value: str) -> str:
+def written_limits(limits: Limits, engine: Engine) -> Limits | None:
+    """The limits that a topic's configs have to hold: those of an engine that knows no instances."""
+    return limits if engine is Engine.APACHE else None
+
+
+def stored_value(name: str, value: str, written: Limits | None = None) -> str:
     """A checked value as the cluster gets it."""
+    if written is not None:
+        value = applied(name, value, written, is_own=True) or value
     bounds = _CLAMPED.get(name)
     return value if bounds is None else str(min(max(int(value), bounds[0]), bounds[1]))
 
@@ -218,12 +227,16 @@ def default_segment_bytes(capacity_bytes: int) -> int:
     return min(max(capacity_bytes // 100, SEGMENT_BYTES_DEFAULT_MIN), SEGMENT_BYTES_MAX)
 
 
-def creation_defaults(capacity_bytes: int) -> dict[str, str]:
+def creation_defaults(capacity_bytes: int, written: Limits | None = None) -> dict[str, str]:
     """Configs of a new topic whose creator does not name them: where Kafka's own do not fit the instance.
 
-    Limits are none of them: brokers apply those themselves, also when they change (`applied`).
+    Our brokers apply limits themselves, also when they change (`applied`); others have them `written`.
     """
-    return {"segment.bytes": str(default_segment_bytes(capacity_bytes))}
+    defaults = {"segment.bytes": str(default_segment_bytes(capacity_bytes))}
+    if written is not None:
+        defaults[RETENTION_MS] = str(applied_retention_ms(RETENTION_MS_DEFAULT, written))
+        defaults[MAX_MESSAGE_BYTES] = str(written.message_bytes_max)
+    return defaults
 
 
 def partitions_fault(present: int, wanted: int, limits: Limits) -> str | None:

@@ -16,8 +16,9 @@ from kio.schema.types import TopicName
 from ctl.command import Made
 from ctl.errors import CommandError, usage
 from ctl.options import DEFAULT_DATA_DIR, DataDir
+from ctl.stack.cluster import remembered
 from ctl.stack.layout import Layout
-from runtime.config import parse_host_port
+from runtime.config import ConfigFault, parse_host_port
 from runtime.kafka_client import KafkaConnection, KafkaUnavailable
 
 Address = tuple[str, int]
@@ -36,10 +37,21 @@ class Reach(NamedTuple):
     bootstrap: str | None
     secret_file: Path | None
 
+    @property
+    def _backend(self) -> str | None:
+        """The Apache Kafka that the stack uses. Raises: CommandError."""
+        try:
+            kept = remembered(Layout(self.data_dir))
+        except ConfigFault as fault:
+            raise CommandError("; ".join(fault.faults)) from fault
+        return None if kept is None else kept.backend
+
     def addresses(self) -> list[Address]:
         """Brokers to begin with. Raises: CommandError."""
         if self.bootstrap is not None:
             return [_address(text) for text in self.bootstrap.split(",")]
+        if self._backend is not None:
+            return [_address(text) for text in self._backend.split(",")]
         path = Layout(self.data_dir).ports_file
         try:
             ports: dict[str, int] = json.loads(path.read_text())
@@ -55,6 +67,8 @@ class Reach(NamedTuple):
     def secret(self) -> str | None:
         """The deployment's secret; None where the brokers want none. Raises: CommandError."""
         path = self.secret_file
+        if path is None and self.bootstrap is None and self._backend is not None:
+            return None
         if path is None:
             path = Layout(self.data_dir).secret_file
             if self.bootstrap is not None and not path.exists():

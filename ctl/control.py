@@ -22,7 +22,7 @@ from contracts.pipeline import PIPELINE_DIR, TABLES_DIR
 from contracts.specs import ConsumerKind
 from contracts.usage_records import INTERVAL_MS_DEFAULT
 from ctl.stack.layout import Layout
-from ctl.stack.processes import CLUSTER_ID, DATABASE_URL
+from ctl.stack.processes import APACHE_ID, CLUSTER_ID, DATABASE_URL
 from master.app import create_app
 from master.journal import Journal
 from master.kept_series import KeptSeries
@@ -83,6 +83,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     parser.add_argument("--database-url", type=_database_url, default=environment().get(DATABASE_URL))
     parser.add_argument("--trusted-proxies", type=parse_proxies, default=(), metavar="CIDR,...")
     parser.add_argument("--ckafka-region", type=parse_region, default=REGION)
+    parser.add_argument("--backend", metavar="HOST:PORT,...", help="an Apache Kafka; default: our brokers")
     _add_elsewhere_arguments(parser)
     return parser.parse_args(arguments)
 
@@ -225,10 +226,13 @@ class Control:
             identity=_identity(self.layout),
             database_url=options.database_url or sqlite_url(str(self.layout.control_dir / "portico.db")),
             vip_pool=parse_vip(options.vip, int(first), int(last)),
-            default_cluster_id=CLUSTER_ID,
+            default_cluster_id=CLUSTER_ID if options.backend is None else APACHE_ID,
+            backend=options.backend,
             secret=secret,
             deletion_grace_ms=options.deletion_grace_ms,
-            disk_bytes=None if options.brokers_elsewhere else shutil.disk_usage(options.data_dir).total,
+            disk_bytes=None
+            if options.brokers_elsewhere or options.backend
+            else shutil.disk_usage(options.data_dir).total,
             admin_password=process.read_secret(options.admin_password_file),
             system_whitelist=options.system_whitelist,
             region=options.ckafka_region,

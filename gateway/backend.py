@@ -18,8 +18,9 @@ from kio.schema.types import TopicName
 from kio.static.protocol import Payload
 
 from contracts.names import physical_name, tenant_name
-from contracts.specs import BrokerAddress, ClusterSpec
+from contracts.specs import BrokerAddress, ClusterSpec, Engine
 from gateway.session.surroundings import VersionsKey
+from runtime import kafka_listing
 from runtime.kafka_client import KafkaConnection, KafkaUnavailable
 from runtime.logs import get_logger
 from runtime.network import KERNEL_NETWORK, Network
@@ -33,7 +34,7 @@ class Backend:
 
     def __init__(self, spec: ClusterSpec, secret: str | None, network: Network = KERNEL_NETWORK) -> None:
         self._network = network
-        self._secret = secret
+        self._deployment_secret = secret
         self._connections: dict[int, KafkaConnection] = {}
         self._opening: defaultdict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
         """One caller at a time opens a broker's connection; the others find it open."""
@@ -45,6 +46,16 @@ class Backend:
         self.encoded_versions: dict[VersionsKey, bytes] = {}
         """ApiVersions response bodies: every connection asks for one first."""
         self.spec = spec
+
+    @property
+    def _secret(self) -> str | None:
+        """What we log in with; None: the brokers are somebody else's, or ask for nothing."""
+        return self._deployment_secret if self.spec.engine is Engine.BUILTIN else None
+
+    @property
+    def knows_instances(self) -> bool:
+        """Whether we log in for instances, so that the brokers know who pays."""
+        return self._secret is not None
 
     def apply(self, spec: ClusterSpec) -> None:
         """Take a revision: what was learned of brokers that moved is forgotten."""
@@ -195,6 +206,8 @@ class Backend:
 
     async def partition_counts(self, instance_id: str) -> dict[str, int]:
         """Partitions of every topic of an instance, by the tenant's names. Raises: KafkaUnavailable."""
+        if self.spec.engine is Engine.APACHE:
+            return await kafka_listing.partition_counts(self.ask_any, instance_id)
         request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
         answer = await self._ask_as(instance_id, request)
         counts: dict[str, int] = {}

@@ -71,8 +71,6 @@ class Worker:
         self._hosts: dict[str, InstanceHost] = {}
         self._backends: dict[str, Backend] = {}
         self._secret = secret
-        self._has_secret = secret is not None
-        """Whether we log in at brokers, which then know who pays."""
         self._login = Login(secret)
         self.traces: TracesOfWorker | None = None
         """None: requests are not traced."""
@@ -124,7 +122,8 @@ class Worker:
 
     def login_frames(self, instance_id: str, peer: str) -> list[Buffer]:
         """What goes up in front of a client's first request."""
-        return list(self._login.frames(instance_id, peer))
+        backend = self.backend(self.served[instance_id].spec.cluster_id)
+        return list(self._login.frames(instance_id, peer)) if backend.knows_instances else []
 
     # Request time
 
@@ -202,11 +201,12 @@ class Worker:
 
     def outside(self, served: ServedInstance, node_id: int | None, ask_upstream: AskUpstream) -> Outside:
         """What a request of a connection may ask of others."""
+        backend = self.backend(served.spec.cluster_id)
         return Outside(
             served,
-            self.backend(served.spec.cluster_id),
+            backend,
             node_id,
-            ask_upstream if self._has_secret else None,
+            ask_upstream if backend.knows_instances else None,
             lambda: self.now_ms,
             self.config.timeouts.connect_ms,
         )

@@ -12,7 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from contracts.names import SYSTEM_INSTANCE_ID
 from contracts.quota import TrafficReport
-from contracts.specs import ClusterSpec, InstanceSpec
+from contracts.specs import ClusterSpec, Engine, InstanceSpec
 from contracts.usage_records import UsageRecord
 from master.journal import Journal
 from master.usage.clock import UsageClock
@@ -39,11 +39,21 @@ class Specs(Protocol):
         """Clusters by id."""
 
 
-def _brokers_of_usage(specs: Specs) -> tuple[str, ...]:
-    """HOST:PORT of the brokers that hold the topic; none while the feed does not say."""
+def _home(specs: Specs) -> ClusterSpec | None:
+    """The cluster that holds the topic, as far as the feed has said."""
     home = specs.instances.get(SYSTEM_INSTANCE_ID)
-    cluster = specs.clusters.get(home.cluster_id) if home is not None else None
+    return specs.clusters.get(home.cluster_id) if home is not None else None
+
+
+def _brokers_of_usage(specs: Specs) -> tuple[str, ...]:
+    """HOST:PORT of its brokers; none while the feed does not say."""
+    cluster = _home(specs)
     return tuple(f"{one.host}:{one.port}" for one in cluster.brokers) if cluster is not None else ()
+
+
+def _secret_at(cluster: ClusterSpec | None, secret: str | None) -> str | None:
+    """The deployment's secret is for our own brokers."""
+    return secret if cluster is None or cluster.engine is Engine.BUILTIN else None
 
 
 class Metering:
@@ -64,7 +74,11 @@ class Metering:
         self._wall_ms = wall_ms
         self._clock = UsageClock(now_ms(), wall_ms())
         self._aggregator = UsageAggregator(lambda: specs.instances, interval_ms)
-        self._writer = UsageWriter(lambda: _brokers_of_usage(specs), secret, self._aggregator.lost)
+        self._writer = UsageWriter(
+            lambda: _brokers_of_usage(specs),
+            lambda: _secret_at(_home(specs), secret),
+            self._aggregator.lost,
+        )
         self._restored = self._restore()
         self._saved = ""
 

@@ -31,9 +31,10 @@ class UsageWriter:
     """The producer, made when brokers are known; made anew if it fails for good or all brokers moved."""
 
     def __init__(
-        self, brokers: Addresses, secret: str | None, lost: Callable[[list[UsageRecord]], None]
+        self, brokers: Addresses, secret: Callable[[], str | None], lost: Callable[[list[UsageRecord]], None]
     ) -> None:
-        """`brokers` answers HOST:PORT of the topic's cluster; `lost` is told what could not be written."""
+        """`brokers` answers HOST:PORT of the topic's cluster, `secret` what one logs in there with; `lost` is
+        told what could not be written."""
         self._brokers = brokers
         self._secret = secret
         self._lost = lost
@@ -103,12 +104,13 @@ class UsageWriter:
             "error_cb": self._on_error,
             "log_level": 2,
         }
-        if self._secret is not None:
+        secret = self._secret()
+        if secret is not None:
             config |= {
                 "security.protocol": "SASL_PLAINTEXT",
                 "sasl.mechanism": "PLAIN",
                 "sasl.username": SASL_USER,
-                "sasl.password": self._secret,
+                "sasl.password": secret,
             }
         return config
 

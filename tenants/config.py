@@ -48,6 +48,8 @@ class ConsoleConfig:
     """Where instances are reached, from `vports.parse_vip`."""
     default_cluster_id: str
     """The cluster that instances are placed on before any broker has registered."""
+    backend: str | None = None
+    """Where the default cluster is when it is an Apache Kafka, HOST:PORT,...; None: it is ours."""
     secret: str | None
     """The deployment's secret, to log in at brokers; None: brokers on loopback that ask for none."""
     admin_password: str | None = field(default=None, repr=False)

@@ -6,11 +6,13 @@ from collections.abc import Callable
 from sqlalchemy import Connection
 
 from contracts.names import SYSTEM_INSTANCE_ID
-from contracts.specs import ClusterSpec, ConsumerKind
+from contracts.specs import ClusterSpec, ConsumerKind, Engine
 from runtime.clock import epoch_ms, monotonic_ms
 from runtime.internal_http import InternalClient
 from runtime.redis_link import RedisLink, RedisUrl
 from runtime.tasks import Supervised
+from tenants.apache_watch import ApacheWatch
+from tenants.backend.apache import ApacheCluster
 from tenants.backend.cluster import Cluster, ConnectionPool
 from tenants.backend.facts import FactsSource
 from tenants.config import ConsoleConfig
@@ -107,6 +109,8 @@ class Console:
         self.closing = asyncio.Event()
         """Set when the process stops: live streams end by themselves."""
         self._pool = ConnectionPool(config.secret)
+        self._apache_pool = ConnectionPool(None)
+        self.apaches = ApacheWatch(self.store, self._apache_pool, self.placement, self.feed.notify)
         self.shared = self._shared_session() if self.store.is_shared else None
         """With the other control processes of the same database."""
         self.office: Office = self.shared or SoleOffice()
@@ -124,6 +128,10 @@ class Console:
         """Prepare the store; before `start`. The admin's password is in the answer at the first start."""
         made = self.accounts.bootstrap(operator_key, self.config, is_alone=not self.store.is_shared)
         with self.store.write() as connection:
+            if self.config.backend is not None:
+                registry.set_bootstrap(
+                    connection, self.config.default_cluster_id, self.config.backend, epoch_ms()
+                )
             if not self._others_live(connection):
                 self.placement.settle_hosts(connection, epoch_ms())
             system = instances.by_id(connection, SYSTEM_INSTANCE_ID)
@@ -175,6 +183,7 @@ class Console:
     def start(self, tasks: Supervised) -> None:
         """Start what calls the brokers, on the loop of the console's routes."""
         tasks.spawn("purge", self.purge.run)
+        tasks.spawn("apache", self.apaches.run)
         tasks.spawn("operations", self.operations.run)
         tasks.spawn("system-topics", SystemTopics(self.store, self.cluster, self.office).run)
 
@@ -184,6 +193,8 @@ class Console:
         def load() -> Cluster:
             with self.store.read() as connection:
                 spec = registry.cluster(connection, cluster_id)
+                if spec is not None and spec.engine is Engine.APACHE:
+                    return ApacheCluster(self._apache_pool, registry.apache(connection, cluster_id))
             return Cluster(self._pool, () if spec is None else spec.brokers)
 
         return await asyncio.to_thread(load)
@@ -212,6 +223,7 @@ class Console:
         if self.shared is not None:
             self.shared.close()
         self._pool.close()
+        self._apache_pool.close()
         self._tables.close()
         if self.redis is not None:
             self.redis.close()

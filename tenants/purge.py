@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
+from contracts.specs import Engine
 from runtime.clock import epoch_ms
 from runtime.logs import get_logger
 from tenants import purge_rule
@@ -98,6 +99,7 @@ class Purge:
             brokers=frozenset(
                 (cluster.cluster_id, broker.node_id)
                 for cluster in registry.clusters(connection)
+                if cluster.engine is Engine.BUILTIN  # others know of no instance, and follow no feed
                 for broker in cluster.brokers
             ),
             followers=tuple(followers.all_of(connection)),
@@ -130,7 +132,7 @@ class Purge:
     async def _purge(self, instance: Instance) -> bool:
         """One pass; whether nothing was left when it began."""
         cluster = await self._cluster_of(instance.cluster_id)
-        found = await cluster.topics(instance.id)
+        found = await cluster.left_of(instance.id)
         for name in found:
             try:
                 await topics.delete(cluster, instance.id, name)

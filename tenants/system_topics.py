@@ -57,7 +57,8 @@ class SystemTopics:
         cluster = await self._cluster_of(instance.cluster_id)
         if USAGE_TOPIC in await cluster.topics(instance.id):
             return
-        configs = topic_policy.creation_defaults(instance.capacity_bytes)
+        written = topic_policy.written_limits(instance.limits, cluster.engine)
+        configs = topic_policy.creation_defaults(instance.capacity_bytes, written)
         configs |= {
             "retention.ms": str(USAGE_RETENTION_MS),
             "segment.bytes": str(64 * 1024 * 1024),

@@ -89,6 +89,11 @@ def find_places(data_dir: Path, named: Named) -> Places:
         kept = remembered(layout)
     except ConfigFault as fault:
         raise usage("; ".join(fault.faults)) from fault
+    if kept is not None and kept.backend is not None:
+        raise CommandError(
+            "a stack with --backend cannot be backed up yet: its topics are the Apache Kafka's own, and "
+            f"its control store is {layout.control_dir} or the database that it was given"
+        )
     database: DatabaseUrl | None = settings["database_url"].value
     zookeeper: str | None = settings["zookeeper"].value
     if zookeeper is None and kept is not None and (kept.zookeeper == OWN or kept.brokers > 1):

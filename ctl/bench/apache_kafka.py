@@ -54,6 +54,14 @@ def kafka_cluster(
         for broker in nodes:
             stopping.callback(broker.stop)
             broker.start()
+        stopping.callback(_tell_all, nodes)
         for broker in nodes:
             broker.until_serving()
         yield nodes
+
+
+def _tell_all(brokers: list[KafkaBroker]) -> None:
+    """To stop, before any is waited for: the last ones would wait for the votes of those that are gone."""
+    for broker in brokers:
+        if broker.process is not None:
+            broker.process.terminate()

@@ -159,6 +159,8 @@ def _stack(data_dir: Path) -> Iterator[Finding]:
     for group, pids in stack["pids"].items():
         living = len([pid for pid in pids if _alive(pid)])
         wanted = _brokers_wanted(data_dir) if group == "brokers" else 1
+        if wanted == 0:
+            continue
         level = "ok" if living >= wanted else "bad"
         found = f"{living} of {wanted} running" if living < wanted else f"{living} running"
         advice = "" if level == "ok" else f"it is being restarted: see the logs in {data_dir / 'logs'}"
@@ -199,7 +201,7 @@ def _console(data_dir: Path) -> Iterator[Finding]:
             instances = console.all_items("instances")
             absent = console.get("absent-instances")["items"] if health.get("absent_instances") else []
             deleted = console.all_items("deleted-instances")
-            brokers = console.get("brokers")["items"]
+            told = console.get("brokers")
             faults = console.get("faults")["items"]
     except CommandError as error:
         yield Finding("bad", "console", error.sentence, f"see {data_dir / 'logs' / 'control.log'}")
@@ -208,7 +210,9 @@ def _console(data_dir: Path) -> Iterator[Finding]:
     yield Finding(level, "console", health["status"], "" if level == "ok" else _why_degraded(health))
     yield from _redis(health.get("redis"))
     yield from injected_fault_findings(faults)
-    for broker in brokers:
+    for cluster in told["clusters"]:
+        yield from _cluster(cluster)
+    for broker in told["items"]:
         yield from damaged_log_findings(broker)
     for item in instances:
         yield from _instance(item)
@@ -228,6 +232,20 @@ def injected_fault_findings(faults: list[Any]) -> Iterator[Finding]:
             f"its clients' trouble may be this; end it: portico fault stop {fault['instance']} {fault['id']}"
         )
         yield Finding("warn", subject, found, advice)
+
+
+def _cluster(cluster: Any) -> Iterator[Finding]:
+    """An Apache Kafka: whether it can be used, and what it does not give."""
+    if cluster["engine"] != "apache":
+        return
+    subject = f"cluster {cluster['cluster_id']}"
+    if cluster["trouble"]:
+        advice = "its instances wait for it; nothing is removed meanwhile. See docs/backends.md"
+        yield Finding("bad", subject, f"Apache Kafka: {cluster['trouble']}", advice)
+    else:
+        yield Finding("ok", subject, f"Apache Kafka, {counted(cluster['brokers'] or 0, 'broker')}")
+    for lack in cluster["lacks"]:
+        yield Finding("warn", subject, lack, "not there yet on an Apache Kafka: docs/backends.md")
 
 
 def _redis(state: str | None) -> Iterator[Finding]:

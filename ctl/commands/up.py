@@ -25,9 +25,7 @@ def up(
     trusted_proxies: Annotated[
         str | None, typer.Option(metavar="CIDR,...", help="Proxies before the console that are believed.")
     ] = None,
-    ckafka_region: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The region that Tencent's SDK and tccli name.")
-    ] = None,
+    ckafka_region: Annotated[str | None, typer.Option(metavar="NAME", help="Named by Tencent's SDK.")] = None,
     database_url: Annotated[
         str | None,
         typer.Option(metavar="URL", help="A Postgres; PORTICO_DATABASE_URL hides its password better."),
@@ -46,6 +44,7 @@ def up(
     prometheus_dir: Annotated[str | None, typer.Option(metavar="DIR", help="Of targets and token.")] = None,
     workers: Annotated[str | None, typer.Option(metavar="N", help="Gateway processes.")] = None,
     brokers: Annotated[str | None, typer.Option(metavar="N", help="1 to 9; default: as before.")] = None,
+    backend: Annotated[str | None, typer.Option(metavar="HOST:PORT,...", help="An Apache Kafka.")] = None,
     zookeeper: Annotated[
         str | None, typer.Option(metavar="HOST:PORT[/CHROOT]", help="Use this one; default: start one.")
     ] = None,

@@ -13,6 +13,8 @@ OWN: Final = "own"
 """The metadata is in a ZooKeeper that the stack runs."""
 _REPLICATION_FACTOR_MAX: Final = 3
 _DATA_DIRECTORY: Final = "the data directory"
+_OF_BROKERS: Final = ("brokers", "zookeeper", "replication_factor", "min_insync_replicas")
+"""Settings of brokers of our own."""
 
 
 class Cluster(NamedTuple):
@@ -22,13 +24,15 @@ class Cluster(NamedTuple):
     """Node ids are 1 to this."""
     zookeeper: str | None
     """OWN, the address of another ZooKeeper, or None: one broker keeps its metadata itself."""
+    backend: str | None = None
+    """HOST:PORT,... of an Apache Kafka, in the place of brokers of its own."""
 
 
 def remembered(layout: Layout) -> Cluster | None:
     """The cluster of the last start, None before the first. Raises: ConfigFault."""
     try:
         kept = json.loads(layout.cluster_file.read_text())
-        return Cluster(int(kept["brokers"]), kept["zookeeper"])
+        return Cluster(int(kept["brokers"]), kept["zookeeper"], kept.get("backend"))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError) as error:
@@ -43,6 +47,10 @@ def remember(layout: Layout, cluster: Cluster) -> None:
 def settle(values: Mapping[str, Resolved], kept: Cluster | None) -> dict[str, Resolved]:
     """Settings with what follows from others filled in. Raises: ConfigFault with all faults at once."""
     settled = dict(values)
+    if values["backend"].value is None and kept is not None and kept.backend is not None:
+        settled["backend"] = Resolved(kept.backend, _DATA_DIRECTORY)
+    if settled["backend"].value is not None:
+        return _settled_backend(settled, kept)
     if values["brokers"].value is None:
         settled["brokers"] = Resolved(kept.brokers, _DATA_DIRECTORY) if kept else Resolved(1, "default")
     if values["zookeeper"].value is None and kept is not None and kept.zookeeper not in (None, OWN):
@@ -58,6 +66,24 @@ def settle(values: Mapping[str, Resolved], kept: Cluster | None) -> dict[str, Re
     faults = _faults(settled, kept)
     if faults:
         raise ConfigFault(faults)
+    return settled
+
+
+def _settled_backend(settled: dict[str, Resolved], kept: Cluster | None) -> dict[str, Resolved]:
+    """There are no brokers of ours, and nothing to say of them. Raises: ConfigFault."""
+    faults = [
+        f"{settled[name].origin}: an Apache Kafka (--backend) has brokers and settings of its own"
+        for name in _OF_BROKERS
+        if settled[name].value is not None
+    ]
+    if kept is not None and kept.backend is None:
+        faults.append(
+            f"{settled['backend'].origin}: the data directory holds brokers of its own, and instances "
+            "cannot be moved yet: name another data directory"
+        )
+    if faults:
+        raise ConfigFault(faults)
+    settled["brokers"] = Resolved(0, "from backend")
     return settled
 
 
@@ -88,6 +114,8 @@ def _faults(settled: Mapping[str, Resolved], kept: Cluster | None) -> list[str]:
 
 def planned(values: Mapping[str, Any], kept: Cluster | None) -> Cluster:
     """The cluster to start, from settled values."""
+    if values["backend"] is not None:
+        return Cluster(0, None, values["backend"])
     brokers, address = values["brokers"], values["zookeeper"]
     own = brokers > 1 or (kept is not None and kept.zookeeper == OWN)
     return Cluster(brokers, address or (OWN if own else None))

@@ -14,6 +14,7 @@ from runtime.trace_settings import ENDPOINT, PER_SECOND, RATIO, SAMPLER
 from tenants.config import DatabaseUrl
 
 CLUSTER_ID: Final = "builtin-1"
+APACHE_ID: Final = "apache-1"
 DATABASE_URL: Final = ENVIRONMENT_PREFIX + "DATABASE_URL"
 _LOOPBACK: Final = "127.0.0.1"
 
@@ -74,6 +75,7 @@ class Processes:
             *("--ckafka-region", self._value("ckafka_region")),
             *(("--zookeeper", self._zookeeper) if self._zookeeper else ()),
             *("--session-timeout-ms", str(self._value("session_timeout_ms"))),
+            *(("--backend", self._value("backend")) if self._value("backend") else ()),
             variables=variables,
         )
 

@@ -104,6 +104,13 @@ def _zookeeper(text: str) -> str:
     return text
 
 
+def _backend(text: str) -> str:
+    addresses = [parse_host_port(part.strip()) for part in text.split(",")]  # raises with the reason
+    if any(not host or port == 0 for host, port in addresses):
+        raise ValueError(f"'{text}' is not HOST:PORT,... of brokers")
+    return ",".join(format_host_port(*address) for address in addresses)
+
+
 def workers_default(cores: int | None) -> int:
     """One gateway process per core, as many as the table of connections holds."""
     return min(cores or 1, WORKERS_MAX)
@@ -173,6 +180,7 @@ SETTINGS: Final = (
         "Gateway processes; one per core by default.",
     ),
     Setting("quota_policy", "seed", _policy, "How rates are allotted: seed, capped, static or fair."),
+    Setting("backend", None, _backend, "An Apache Kafka to use, HOST:PORT,...; default: brokers of our own."),
     Setting("brokers", None, _count(1, BROKERS_MAX), "Brokers; more than one need ZooKeeper."),
     Setting(
         "zookeeper", None, _zookeeper, "A running ZooKeeper, HOST:PORT or HOST:PORT/CHROOT; else its own."

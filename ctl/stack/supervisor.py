@@ -91,7 +91,8 @@ class Stack:
         await until_all_serve(children, self._teller)
         content = self.describe(control)
         self._teller.step("waiting until the control plane knows all brokers")
-        await until_registered(content["console"], content["api_key"], cluster.brokers)
+        if trouble := await until_registered(content["console"], content["api_key"], cluster.brokers):
+            self._say(f"instances cannot be served now: {trouble}")
         self._teller.clear()
         if cluster.zookeeper == OWN:
             await self._close_zookeeper()

@@ -84,16 +84,18 @@ def _config_fault(call: Call, config: AlterableConfig) -> str | None:
     return check(config.name, config.value, limits)
 
 
-def _as_stored(config: AlterableConfig) -> AlterableConfig:
+def _as_stored(call: Call, config: AlterableConfig) -> AlterableConfig:
     if getattr(config, "config_operation", _SET) != _SET:
         return config
-    return replace(config, value=config.value and stored_value(config.name, config.value))
+    return replace(
+        config, value=config.value and stored_value(config.name, config.value, call.written_limits)
+    )
 
 
 def _with_defaults(call: Call, resource: AlterConfigsResource) -> AlterConfigsResource:
-    kept = tuple(_as_stored(config) for config in resource.configs if config.name not in NOT_KEPT_KEYS)
+    kept = tuple(_as_stored(call, config) for config in resource.configs if config.name not in NOT_KEPT_KEYS)
     resource = replace(resource, configs=kept)
-    defaults = creation_defaults(call.spec.capacity_bytes)
+    defaults = creation_defaults(call.spec.capacity_bytes, call.written_limits)
     if call.api_key == ApiKey.INCREMENTAL_ALTER_CONFIGS:
         configs = tuple(
             replace(config, config_operation=i8(_SET), value=defaults[config.name])

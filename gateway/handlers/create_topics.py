@@ -78,13 +78,13 @@ def _refusal(call: Call, topic: CreatableTopic) -> _Refusal | None:
 
 def _with_defaults(call: Call, topic: CreatableTopic) -> CreatableTopic:
     kept = tuple(
-        replace(config, value=config.value and stored_value(config.name, config.value))
+        replace(config, value=config.value and stored_value(config.name, config.value, call.written_limits))
         for config in topic.configs
         if config.name not in NOT_KEPT_KEYS
     )
     topic = replace(topic, configs=kept)
     named = {config.name for config in kept}
-    defaults = creation_defaults(call.spec.capacity_bytes)
+    defaults = creation_defaults(call.spec.capacity_bytes, call.written_limits)
     added = [{"name": name, "value": value} for name, value in defaults.items() if name not in named]
     return with_entries(topic, "configs", added)
 

@@ -10,10 +10,12 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from contracts.specs import Engine
 from gateway.session.call import Answer, Call, Forward, Outcome
 from gateway.topic_access import refused_topics, with_refused, without_refused
 from wire.api_table import ApiKey
 from wire.build import known_to, with_entries
+from wire.messages import DescribedGroup
 
 _LISTS: Final = {
     ApiKey.DESCRIBE_GROUPS: ("groups", "groups"),
@@ -48,10 +50,17 @@ def _refused(call: Call, request: Any) -> Answer:
     return call.answer(**known)
 
 
+def _without_hosts(group: DescribedGroup) -> DescribedGroup:
+    """It saw our own address, which is nobody's business."""
+    return replace(group, members=tuple(replace(member, client_host="") for member in group.members))
+
+
 def on_response(call: Call, response: Any) -> Any:
     """Answer for what was left out."""
     if call.api_key in _WITH_TOPICS:
         return with_refused(call, response)
+    if call.api_key == ApiKey.DESCRIBE_GROUPS and call.cluster.spec.engine is Engine.APACHE:
+        response = replace(response, groups=tuple(map(_without_hosts, response.groups)))
     if not call.exchange.notes:
         return response
     _, answers_field = _LISTS[ApiKey(call.api_key)]

@@ -15,6 +15,7 @@ from kio.schema.types import TopicName
 from kio.static.protocol import Payload
 
 from contracts.names import topic_name_fault
+from contracts.specs import Engine
 from contracts.topic_policy import creation_defaults
 from gateway.session.call import Call, Forward, Later
 from gateway.session.deps import ChangesPartitions
@@ -35,6 +36,8 @@ def on_request(call: Call, request: MetadataRequest) -> Forward | Later:
     if hasattr(request, "allow_auto_topic_creation"):
         request = replace(request, allow_auto_topic_creation=False)
     if request.topics is None or (call.api_version == 0 and not request.topics):
+        if call.cluster.spec.engine is Engine.APACHE:
+            return Later(partial(_of_instance, call, request))
         return Forward(request)
     topics, refused = split(
         request.topics, lambda topic: topic.name is None or call.refuses_topic(topic.name)
@@ -51,24 +54,32 @@ def on_request(call: Call, request: MetadataRequest) -> Forward | Later:
     return Forward(request)
 
 
+async def _of_instance(call: Call, request: MetadataRequest, deps: ChangesPartitions) -> Forward:
+    """All topics, by their names: a broker that knows no instances would list everybody's."""
+    names = sorted(await deps.partition_counts()) or ([_NO_NAME] if call.api_version == 0 else [])
+    return Forward(with_entries(replace(request, topics=()), "topics", [{"name": name} for name in names]))
+
+
 async def _created(call: Call, request: MetadataRequest, names: set[str], deps: ChangesPartitions) -> Forward:
     """Create those of the legal names that are missing; what fails shows as a missing topic.
 
-    The controller holds the instance to its limit, so nothing is counted here: a count looks at all topics,
-    and clients send requests like this all the time.
+    Our own controller holds the instance to its limit, so nothing is counted here: a count looks at all
+    topics, and clients send requests like this all the time.
     """
     async with deps.changing_partitions():
         missing = await deps.missing_topics(names)
-        wanted = sorted(missing)[: call.spec.limits.partitions_max // _AUTO_PARTITIONS]
+        room = call.spec.limits.partitions_max
+        if missing and call.cluster.spec.engine is Engine.APACHE:  # its controller knows no limit
+            room -= sum((await deps.partition_counts()).values())
+        wanted = sorted(missing)[: max(0, room) // _AUTO_PARTITIONS]
         for start in range(0, len(wanted), _PORTION):
             await deps.ask_controller(_creation(call, wanted[start : start + _PORTION]))
     return Forward(request)
 
 
 def _creation(call: Call, names: list[str]) -> Payload:
-    configs = [
-        {"name": name, "value": value} for name, value in creation_defaults(call.spec.capacity_bytes).items()
-    ]
+    defaults = creation_defaults(call.spec.capacity_bytes, call.written_limits)
+    configs = [{"name": name, "value": value} for name, value in defaults.items()]
     topics = [
         {
             "name": name,
@@ -87,9 +98,9 @@ def on_response(call: Call, response: MetadataResponse) -> MetadataResponse:
     refused = call.exchange.notes or ()
     if call.instance.topic_whitelists:
         topics = tuple(topic for topic in topics if not call.refuses_topic(topic.name or ""))
-    if refused:
+    if refused or call.api_version == 0:
         topics = tuple(topic for topic in topics if topic.name != _NO_NAME)
-    if not refused and topics is response.topics:
+    if not refused and len(topics) == len(response.topics):
         return response
     return with_entries(replace(response, topics=topics), "topics", map(_refused, refused))
 

@@ -5,7 +5,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 from kio.static.protocol import Payload
 
-from contracts.specs import InstanceSpec
+from contracts.specs import InstanceSpec, Limits
+from contracts.topic_policy import written_limits
 from gateway.session.conversation import Conversation
 from gateway.session.deps import Deps
 from gateway.session.ordering import Exchange
@@ -88,6 +89,11 @@ class Call:
     def cluster(self) -> Cluster:
         """The cluster it lives on."""
         return self.conversation.host.cluster
+
+    @property
+    def written_limits(self) -> Limits | None:
+        """The limits that a topic's configs must hold, because its cluster applies none."""
+        return written_limits(self.spec.limits, self.cluster.spec.engine)
 
     @property
     def node_id(self) -> int | None:

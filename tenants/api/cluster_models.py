@@ -4,6 +4,7 @@ from datetime import datetime
 
 from pydantic import Field
 
+from contracts.specs import Engine
 from tenants.api.models import ViewModel
 
 
@@ -48,6 +49,9 @@ class ClusterView(ViewModel):
     """A cluster in one line."""
 
     cluster_id: str
+    engine: Engine = Field(description="ours, or an Apache Kafka")
+    trouble: str | None = Field(description="why it cannot be used now, or only in part; null: nothing")
+    lacks: list[str] = Field(description="what instances have elsewhere and not on this engine")
     controller_id: int | None
     brokers: int | None = Field(description="brokers that are registered with it")
     partitions: int | None

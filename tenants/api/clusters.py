@@ -1,15 +1,17 @@
 """Brokers and partitions, for operators."""
 
 import asyncio
+from dataclasses import replace
 from typing import Annotated, NamedTuple
 
 from fastapi import APIRouter, Query
 
 from contracts.names import SCOPE_LENGTH, SYSTEM_INSTANCE_ID, owner_of
-from contracts.specs import BrokerAddress, ClusterSpec, DamagedLog
+from contracts.specs import BrokerAddress, ClusterSpec, DamagedLog, Engine
 from runtime.clock import epoch_ms, monotonic_ms
 from tenants.api import cluster_models
 from tenants.api.context import Operator, Plane, at
+from tenants.backend.apache import LACKS
 from tenants.backend.facts import ClusterFacts, PartitionState
 from tenants.console import Console
 from tenants.rules.errors import Unavailable
@@ -41,7 +43,12 @@ async def brokers(plane: Plane, _operator: Operator) -> cluster_models.BrokerLis
     for spec in specs:
         facts = await _facts(plane, spec)
         sizes = await plane.facts.log_bytes(spec.cluster_id) if facts is not None else {}
-        clusters.append(_cluster_view(spec.cluster_id, facts))
+        looked = plane.apaches.seen.get(spec.cluster_id)
+        if facts is not None and spec.engine is Engine.APACHE:
+            facts = replace(
+                facts, controller_id=None
+            )  # which it calls so is any broker that passes requests on
+        clusters.append(_cluster_view(spec, facts, None if looked is None else looked.trouble))
         items += [_broker_view(spec.cluster_id, one, seen, facts, sizes) for one in spec.brokers]
     return cluster_models.BrokerList(items=items, clusters=clusters)
 
@@ -93,7 +100,18 @@ def _seen(plane: Console) -> Seen:
             seen[cluster_id, address.node_id] = _Seen(
                 one.is_live(now_ms), epoch_ms() - age_ms, one.damaged_logs
             )
-    return seen
+    return seen | _seen_outside(plane, now_ms)
+
+
+def _seen_outside(plane: Console, now_ms: int) -> Seen:
+    """Brokers that follow no feed: as they were seen from here."""
+    return {
+        (cluster_id, one.node_id): _Seen(
+            looked.trouble is None or bool(looked.brokers), epoch_ms() - (now_ms - looked.at_ms), ()
+        )
+        for cluster_id, looked in plane.apaches.seen.items()
+        for one in looked.brokers
+    }
 
 
 def _broker_view(
@@ -136,10 +154,16 @@ def _damaged(one: DamagedLog) -> cluster_models.DamagedLogView:
     )
 
 
-def _cluster_view(cluster_id: str, facts: ClusterFacts | None) -> cluster_models.ClusterView:
+def _cluster_view(
+    spec: ClusterSpec, facts: ClusterFacts | None, trouble: str | None
+) -> cluster_models.ClusterView:
+    lacks = list(LACKS) if spec.engine is Engine.APACHE else []
     if facts is None:
         return cluster_models.ClusterView(
-            cluster_id=cluster_id,
+            cluster_id=spec.cluster_id,
+            engine=spec.engine,
+            trouble=trouble,
+            lacks=lacks,
             controller_id=None,
             brokers=None,
             partitions=None,
@@ -147,7 +171,10 @@ def _cluster_view(cluster_id: str, facts: ClusterFacts | None) -> cluster_models
             offline=None,
         )
     return cluster_models.ClusterView(
-        cluster_id=cluster_id,
+        cluster_id=spec.cluster_id,
+        engine=spec.engine,
+        trouble=trouble,
+        lacks=lacks,
         controller_id=facts.controller_id,
         brokers=len(facts.brokers),
         partitions=len(facts.partitions),

@@ -19,7 +19,7 @@ async def health(request: Request, plane: Plane) -> models.HealthView:
     """Whether instances can be served, always with status 200: the console itself works. Operators are
     also told by whom."""
     gateways = plane.feed.live(ConsumerKind.GATEWAY)
-    brokers = plane.feed.live(ConsumerKind.BROKER)
+    brokers = len(plane.feed.live(ConsumerKind.BROKER)) + plane.apaches.live()
     caller = maybe_caller(request)
     is_operator = caller is not None and caller.is_operator
     has_master = await _has_master(plane)
@@ -31,7 +31,7 @@ async def health(request: Request, plane: Plane) -> models.HealthView:
     return models.HealthView(
         status=status,
         revision=plane.feed.revision,
-        brokers_live=len(brokers),
+        brokers_live=brokers,
         gateways=[
             models.GatewayView(
                 consumer=name,

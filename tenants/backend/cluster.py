@@ -10,7 +10,7 @@ from kio.schema.metadata.v8.response import MetadataResponse, MetadataResponseTo
 from kio.schema.types import TopicName
 
 from contracts.names import physical_name, tenant_name
-from contracts.specs import BrokerAddress
+from contracts.specs import BrokerAddress, Engine
 from runtime.clock import monotonic_ms
 from runtime.kafka_client import KafkaConnection, KafkaUnavailable
 from tenants.rules.errors import Unavailable
@@ -93,7 +93,12 @@ class ConnectionPool:
 
 
 class Cluster:
-    """One cluster at its registered addresses."""
+    """One cluster at its registered addresses. What follows is the same for every engine: all speak Kafka's
+    protocol; `ApacheCluster` says what differs."""
+
+    engine = Engine.BUILTIN
+    tells_client_hosts = True
+    """Whether what it takes for a client's address is one, not a gateway's."""
 
     def __init__(self, pool: ConnectionPool, brokers: tuple[BrokerAddress, ...]) -> None:
         self._pool = pool
@@ -156,7 +161,7 @@ class Cluster:
     async def metadata(self, names: Iterable[str] | None) -> MetadataResponse:
         """Metadata of topics by physical names, None: of all. Raises: Unavailable."""
         topics = None if names is None else tuple(MetadataRequestTopic(name=TopicName(one)) for one in names)
-        answer: MetadataResponse = await self.ask(_metadata(topics))
+        answer: MetadataResponse = await self.ask(metadata_request(topics))
         self._heard_of_controller(int(answer.controller_id))
         return answer
 
@@ -176,8 +181,19 @@ class Cluster:
                 found[name] = topic
         return dict(sorted(found.items()))
 
+    async def left_of(self, instance_id: str) -> set[str]:
+        """The topics that a deleted instance still has, as surely as can be known. Raises: Unavailable."""
+        return set(await self.topics(instance_id))
 
-def _metadata(topics: tuple[MetadataRequestTopic, ...] | None) -> MetadataRequest:
+    async def until_spread(self, instance_id: str, name: str, partitions: int) -> None:
+        """A topic now has so many partitions (0: it is deleted): wait until whoever is asked next knows.
+
+        Our controller is asked first, and knows at once.
+        """
+
+
+def metadata_request(topics: tuple[MetadataRequestTopic, ...] | None) -> MetadataRequest:
+    """Asks for brokers, and for some topics or all (None)."""
     return MetadataRequest(
         topics=topics,
         allow_auto_topic_creation=False,

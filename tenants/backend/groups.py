@@ -1,6 +1,7 @@
 """Consumer groups of an instance: list, describe with members and lag, delete."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from kio.schema.delete_groups.v1.request import DeleteGroupsRequest
@@ -92,7 +93,10 @@ async def describe(
     if group.error_code is not ErrorCode.none or (group.group_state == "Dead" and not committed):
         raise no_group(name)
     members = [
-        MemberFacts(one, assigned_partitions(instance_id, one.member_assignment))
+        MemberFacts(
+            one if cluster.tells_client_hosts else replace(one, client_host=""),
+            assigned_partitions(instance_id, one.member_assignment),
+        )
         for one in sorted(group.members, key=lambda each: each.member_id)
     ]
     return group, members, committed

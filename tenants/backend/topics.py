@@ -254,6 +254,7 @@ async def create(
         request, lambda answer: answer.topics[0].error_code, timeout_s=_ANSWER_S
     )
     _raise_for(instance_id, name, answer.topics[0].error_code, answer.topics[0].error_message)
+    await cluster.until_spread(instance_id, name, partitions)
 
 
 async def alter_configs(
@@ -284,6 +285,7 @@ async def add_partitions(cluster: Cluster, instance_id: str, name: str, count: i
         request, lambda answer: answer.results[0].error_code, timeout_s=_ANSWER_S
     )
     _raise_for(instance_id, name, answer.results[0].error_code, answer.results[0].error_message)
+    await cluster.until_spread(instance_id, name, count)
 
 
 async def delete(cluster: Cluster, instance_id: str, name: str) -> None:
@@ -294,6 +296,7 @@ async def delete(cluster: Cluster, instance_id: str, name: str) -> None:
         request, lambda answer: answer.responses[0].error_code, timeout_s=_ANSWER_S
     )
     _raise_for(instance_id, name, answer.responses[0].error_code, None)
+    await cluster.until_spread(instance_id, name, 0)
 
 
 async def delete_records(

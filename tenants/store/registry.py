@@ -1,8 +1,10 @@
 """Clusters, brokers, and the vports given to listeners."""
 
+from typing import NamedTuple
+
 from sqlalchemy import Connection, delete, insert, select, update
 
-from contracts.specs import BrokerAddress, ClusterSpec
+from contracts.specs import BrokerAddress, ClusterSpec, Engine
 from tenants.rules.vports import Endpoint
 from tenants.store import schema
 from tenants.store.engine import next_revision
@@ -18,7 +20,12 @@ def clusters(connection: Connection) -> list[ClusterSpec]:
         nodes.setdefault(row["cluster_id"], []).append(address)
     rows = connection.execute(select(schema.clusters).order_by(schema.clusters.c.id)).mappings()
     return [
-        ClusterSpec(revision=row["revision"], cluster_id=row["id"], brokers=tuple(nodes.get(row["id"], ())))
+        ClusterSpec(
+            revision=row["revision"],
+            cluster_id=row["id"],
+            brokers=tuple(nodes.get(row["id"], ())),
+            engine=Engine(row["engine"]),
+        )
         for row in rows
     ]
 
@@ -39,6 +46,49 @@ def touch_cluster(connection: Connection, cluster_id: str, now_ms: int) -> int:
         connection.execute(insert(table).values(id=cluster_id, revision=drawn.revision))
     append_outbox(connection, drawn, OUTBOX_CLUSTER, cluster_id, None, now_ms)
     return drawn.revision
+
+
+class Apache(NamedTuple):
+    """What is kept of a cluster of Apache Kafka."""
+
+    spec: ClusterSpec
+    bootstrap: str
+    """HOST:PORT,..."""
+    kafka_cluster_id: str | None
+    """What it called itself when it was met first; None: it was not met yet."""
+
+
+def apaches(connection: Connection) -> list[Apache]:
+    """Every cluster of Apache Kafka."""
+    table = schema.clusters
+    rows = connection.execute(select(table.c.id, table.c.bootstrap, table.c.kafka_cluster_id))
+    kept = {row.id: (row.bootstrap or "", row.kafka_cluster_id) for row in rows}
+    return [
+        Apache(spec, *kept[spec.cluster_id]) for spec in clusters(connection) if spec.engine is Engine.APACHE
+    ]
+
+
+def apache(connection: Connection, cluster_id: str) -> Apache:
+    """One that is there."""
+    return next(one for one in apaches(connection) if one.spec.cluster_id == cluster_id)
+
+
+def set_bootstrap(connection: Connection, cluster_id: str, bootstrap: str, now_ms: int) -> None:
+    """Make a cluster one of Apache Kafka, at these addresses."""
+    table = schema.clusters
+    known = connection.execute(select(table.c.bootstrap).where(table.c.id == cluster_id)).first()
+    if known is not None and known.bootstrap == bootstrap:
+        return
+    touch_cluster(connection, cluster_id, now_ms)
+    values = {"engine": Engine.APACHE.value, "bootstrap": bootstrap}
+    connection.execute(update(table).where(table.c.id == cluster_id).values(values))
+
+
+def set_kafka_cluster_id(connection: Connection, cluster_id: str, kafka_cluster_id: str) -> None:
+    """Remember what a cluster called itself when it was met first."""
+    table = schema.clusters
+    is_first = (table.c.id == cluster_id) & table.c.kafka_cluster_id.is_(None)
+    connection.execute(update(table).where(is_first).values(kafka_cluster_id=kafka_cluster_id))
 
 
 def save_broker(connection: Connection, cluster_id: str, address: BrokerAddress, now_ms: int) -> None:

@@ -99,7 +99,12 @@ clusters = Table(
     Column("id", String(64), primary_key=True),
     Column("revision", BigInteger, nullable=False),
     Column("ceilings", JSON),
+    Column("engine", String(16), nullable=False, server_default="builtin"),
+    Column("bootstrap", Text),
+    Column("kafka_cluster_id", String(64)),
 )
+"""Of an Apache Kafka: `bootstrap` is where its operators say that it is, HOST:PORT,...; `kafka_cluster_id`
+what it called itself when it was met first."""
 
 brokers = Table(
     "brokers",

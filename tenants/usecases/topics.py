@@ -50,8 +50,9 @@ class Topics:
                 raise Exists(f"topic '{name}' exists already")
             in_use = sum(len(one.partitions) for one in existing.values())
             _check_room(instance.limits, in_use, partitions)
-            defaults = topic_policy.creation_defaults(instance.capacity_bytes)
-            await topics.create(cluster, instance.id, name, partitions, defaults | _stored(configs))
+            written = topic_policy.written_limits(instance.limits, cluster.engine)
+            defaults = topic_policy.creation_defaults(instance.capacity_bytes, written)
+            await topics.create(cluster, instance.id, name, partitions, defaults | _stored(configs, written))
         detail = f"{name}: {partitions} partitions {configs or ''}".rstrip()
         await self._audit(caller, instance, "topic.create", detail)
 
@@ -82,7 +83,11 @@ class Topics:
                     raise Stale(f"'{name}' has been changed since you read it: read it again")
             if partitions is not None and partitions != len(topic.partitions):
                 await self._grow(cluster, instance, name, len(topic.partitions), partitions)
-            kept = _stored(configs)
+            written = topic_policy.written_limits(instance.limits, cluster.engine)
+            kept = _stored(configs, written)
+            if written is not None:  # what is unset there would be the cluster's own, and unlimited
+                defaults = topic_policy.creation_defaults(instance.capacity_bytes, written)
+                kept = {key: defaults.get(key) if value is None else value for key, value in kept.items()}
             if kept:
                 await topics.alter_configs(cluster, instance.id, name, kept)
         detail = f"{name}: {f'{partitions} partitions ' if partitions else ''}{configs or ''}".rstrip()
@@ -186,10 +191,10 @@ def _config_faults(configs: dict[str, str] | dict[str, str | None], limits: Limi
     return faults
 
 
-def _stored(configs: Mapping[str, Value]) -> dict[str, Value]:
+def _stored(configs: Mapping[str, Value], written: Limits | None) -> dict[str, Value]:
     """Checked configs as the cluster gets them."""
     return {
-        name: value if value is None else topic_policy.stored_value(name, value)
+        name: value if value is None else topic_policy.stored_value(name, value, written)
         for name, value in configs.items()
         if name not in topic_policy.NOT_KEPT_KEYS
     }

@@ -46,6 +46,15 @@ class Elsewhere(NamedTuple):
 
 ELSEWHERE: Final = (
     # A stack of their own.
+    Elsewhere(
+        r"\./portico up --backend", "needs a Kafka", "tests/integration/apache/conftest.py", '"--backend"'
+    ),
+    Elsewhere(
+        r"\./portico kafka\b",
+        "needs Java and Maven",
+        "tests/integration/apache/test_kafka_command.py",
+        '"--detach"',
+    ),
     Elsewhere(r"(\./)?portico up\b", "starts a stack", "tests/e2e/test_docs_starts.py", "up_lines"),
     Elsewhere(r"(\./)?portico down\b", "ends the stack", "tests/e2e/test_docs_starts.py", "portico down"),
     Elsewhere(

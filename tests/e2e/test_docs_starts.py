@@ -17,7 +17,7 @@ from tests.servers.postgres import PostgresServer
 from tests.vports import Vports
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
-up_lines = list(all_lines(r"(\./)?portico up\b"))
+up_lines = list(all_lines(r"(\./)?portico up\b(?!.*--backend)"))
 _BENCHES = list(all_lines(r"\./portico bench\b"))
 
 

@@ -75,3 +75,35 @@ def test_what_is_no_address_of_a_zookeeper(tmp_path: Path, text: str) -> None:
 @pytest.mark.parametrize("text", ["h:1", "h:1,g:2", "[::1]:2181/chroot", "h:1/a/b"])
 def test_what_is_one(tmp_path: Path, text: str) -> None:
     assert settled(tmp_path, zookeeper=text)["zookeeper"] == text
+
+
+def test_an_apache_kafka_takes_the_place_of_brokers(tmp_path: Path) -> None:
+    values = settled(tmp_path, backend="k1:9092, k2:9093")
+    assert values["backend"] == "k1:9092,k2:9093"
+    assert (values["brokers"], values["replication_factor"]) == (0, None)
+    assert planned(values, None) == Cluster(0, None, "k1:9092,k2:9093")
+    for name in ("brokers", "zookeeper", "replication_factor", "min_insync_replicas"):
+        given = "zk:2181" if name == "zookeeper" else "3"
+        assert "(--backend) has brokers and settings of its own" in fault(
+            tmp_path, backend="k:9092", **{name: given}
+        )
+
+
+@pytest.mark.parametrize("text", ["", "k", "k:0", ":9092", "k:x", "k:9092,"])
+def test_a_backend_is_addresses(tmp_path: Path, text: str) -> None:
+    assert "backend" in fault(tmp_path, backend=text)
+
+
+def test_a_data_directory_remembers_its_apache_kafka(tmp_path: Path) -> None:
+    remember(Layout(tmp_path), Cluster(0, None, "k:9092"))
+    assert remembered(Layout(tmp_path)) == Cluster(0, None, "k:9092")
+    assert settled(tmp_path)["backend"] == "k:9092"
+    assert settled(tmp_path, backend="moved:9092")["backend"] == "moved:9092"
+    assert "has brokers and settings of its own" in fault(tmp_path, brokers="3")
+
+
+def test_a_data_directory_with_brokers_is_not_moved_to_another_engine(tmp_path: Path) -> None:
+    remember(Layout(tmp_path), Cluster(1, None))
+    assert "holds brokers of its own, and instances cannot be moved yet" in fault(tmp_path, backend="k:9092")
+    (tmp_path / "cluster.json").write_text('{"brokers": 1, "zookeeper": null}')
+    assert remembered(Layout(tmp_path)) == Cluster(1, None), "as releases before wrote it"

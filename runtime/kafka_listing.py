@@ -1,0 +1,47 @@
+"""Topics of one instance on brokers that know no instances: asked for by the beginning of their names.
+
+DescribeTopicPartitions (KIP-966) goes through a cluster's topics in the order of their names, from a name on,
+so that neighbours' topics are neither sent nor decoded, but for those on the last page.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeAlias
+
+from kio.schema.describe_topic_partitions.v0.request import Cursor, DescribeTopicPartitionsRequest
+from kio.schema.describe_topic_partitions.v0.response import DescribeTopicPartitionsResponse
+from kio.schema.types import TopicName
+from kio.static.primitive import i32
+
+from contracts.names import physical_name, tenant_name
+from runtime.kafka_client import KafkaUnavailable
+
+_Ask: TypeAlias = Callable[[DescribeTopicPartitionsRequest], Awaitable[DescribeTopicPartitionsResponse]]
+_PAGE_PARTITIONS: Final = 300
+"""Partitions of one answer: a loop is not held by more."""
+
+
+async def partition_counts(ask: _Ask, instance_id: str) -> dict[str, int]:
+    """Partitions of every topic of an instance, by the tenant's names. `ask` sends a request to one broker.
+
+    Raises: what `ask` raises; KafkaUnavailable when the broker goes round in circles.
+    """
+    counts: dict[str, int] = {}
+    at = (physical_name(instance_id, ""), 0)
+    while True:
+        cursor = Cursor(topic_name=TopicName(at[0]), partition_index=i32(at[1]))
+        answer = await ask(
+            DescribeTopicPartitionsRequest(
+                topics=(), response_partition_limit=i32(_PAGE_PARTITIONS), cursor=cursor
+            )
+        )
+        for topic in answer.topics:
+            name = tenant_name(instance_id, topic.name or "")
+            if name is not None:
+                counts[name] = counts.get(name, 0) + len(topic.partitions)
+        following = answer.next_cursor
+        if following is None or tenant_name(instance_id, following.topic_name) is None:
+            return counts
+        after = (str(following.topic_name), int(following.partition_index))
+        if after <= at:
+            raise KafkaUnavailable("the broker lists its topics without an end")
+        at = after

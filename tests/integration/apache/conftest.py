@@ -1,0 +1,31 @@
+"""One Apache Kafka of three brokers, and one stack in front of it, for all tests that leave them whole."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from ctl.bench.apache_kafka import KafkaBroker, kafka_cluster
+from tests.integration.stack import Stack, running_stack
+
+FEW = {"offsets.topic.num.partitions": "5", "transaction.state.log.num.partitions": "5"}
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[KafkaBroker]]:
+    """Its brokers."""
+    with kafka_cluster(tmp_path_factory.mktemp("kafka"), 3, settings=FEW, heap="512m") as brokers:
+        yield brokers
+
+
+@pytest.fixture(scope="session")
+def backend(kafka: list[KafkaBroker]) -> str:
+    """Where it is."""
+    return ",".join(f"127.0.0.1:{broker.port}" for broker in kafka)
+
+
+@pytest.fixture(scope="session")
+def stack(backend: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """The whole product, without brokers of its own."""
+    directory = tmp_path_factory.mktemp("stack") / "data"
+    with running_stack(directory, "--backend", backend, "--deletion-grace", "0", "--workers", "2") as running:
+        yield running
