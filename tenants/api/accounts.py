@@ -5,12 +5,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Request, Response
 
-from tenants import credentials
 from tenants.api import models, views
 from tenants.api.context import Asker, Operator, Paging, Plane, Tenant, after_key, at
 from tenants.api.middleware import COOKIE, client_address, session_token
 from tenants.rules.errors import Unauthenticated
-from tenants.rules.model import Role
 from tenants.usecases.accounts import SESSION_MS
 
 router = APIRouter(prefix="/v1", tags=["accounts"])
@@ -33,13 +31,7 @@ async def log_in(
         samesite="lax",
         secure=request.url.scheme == "https",
     )
-    user = session.user
-    return models.SessionView(
-        user=user.name,
-        role=Role(user.role),
-        tenant=user.tenant,
-        csrf_token=credentials.csrf_token(session.token),
-    )
+    return views.session_view(session.user, session.token)
 
 
 @router.get("/session")
@@ -48,12 +40,7 @@ async def session(request: Request, caller: Asker) -> models.SessionView:
     token = session_token(request.headers)
     if caller.kind != "session" or token is None:
         raise Unauthenticated("this is for browsers: an API key has no session, see /v1/me")
-    return models.SessionView(
-        user=caller.name,
-        role=caller.role,
-        tenant=caller.tenant,
-        csrf_token=credentials.csrf_token(token),
-    )
+    return views.session_view(caller, token)
 
 
 @router.delete("/session", status_code=204)

@@ -11,8 +11,7 @@ from fastapi.responses import Response
 from contracts.billing import Adjustment, Bill, BillLine, BillState
 from runtime.clock import epoch_ms
 from tenants.api.answers import Format, Wanted, csv_answer, documented, json_answer
-from tenants.api.context import Asker, Billed, Plane, Tenant, at
-from tenants.api.instances import EVERYBODY
+from tenants.api.context import Asker, Billed, Plane, Tenant, at, home_or_all
 from tenants.api.usage_models import (
     AdjustmentView,
     BillDetailView,
@@ -95,9 +94,7 @@ async def bills(
 ) -> Response:
     """The bills of all instances of a tenant in a month, deleted ones included. Operators: of all tenants
     with `?tenant=*`."""
-    home: str | None = None
-    if not (tenant == EVERYBODY and caller.is_operator):
-        home = await asyncio.to_thread(plane.accounts.tenant_for, caller, tenant)
+    home = await home_or_all(plane, caller, tenant)
     names = await asyncio.to_thread(plane.instances.billed, home)
     by_month = await plane.bills.months()
     months = sorted((each for each, ids in (by_month or {}).items() if ids & names.keys()), reverse=True)

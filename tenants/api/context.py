@@ -6,7 +6,7 @@ import binascii
 import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from fastapi import Depends, Path, Query, Request
 
@@ -44,6 +44,8 @@ async def operator_of(request: Request) -> Caller:
     return caller
 
 
+EVERYBODY: Final = "*"
+"""What operators name instead of a tenant."""
 Plane = Annotated[Console, Depends(console_of)]
 Asker = Annotated[Caller, Depends(caller_of)]
 Operator = Annotated[Caller, Depends(operator_of)]
@@ -51,6 +53,15 @@ Tenant = Annotated[
     str | None,
     Query(description="operators: the tenant to act for, `default` by default", max_length=64),
 ]
+
+
+async def home_or_all(plane: Console, caller: Caller, tenant: str | None) -> str | None:
+    """The tenant whose things are listed; None: everybody's, which only operators may name."""
+    if tenant == EVERYBODY and caller.is_operator:
+        return None
+    return await asyncio.to_thread(plane.accounts.tenant_for, caller, tenant)
+
+
 InstanceRef = Annotated[
     str, Path(description="id, or name within the tenant", max_length=64, examples=["iabcdefghijk"])
 ]

@@ -9,9 +9,8 @@ from pydantic import Field
 
 from runtime.clock import monotonic_ms
 from tenants.api import models
-from tenants.api.context import Asker, Operator, Paging, Plane, Tenant, after_key, at
+from tenants.api.context import Asker, Operator, Paging, Plane, Tenant, after_key, at, home_or_all
 from tenants.api.following import CHANGES, LASTS, Followed
-from tenants.api.instances import EVERYBODY
 from tenants.api.models import Bytes, RequestModel, ViewModel
 from tenants.console import Console
 from tenants.found import Found
@@ -88,9 +87,7 @@ class Adopt(RequestModel):
 @router.get("/deleted-instances")
 async def deleted_instances(plane: Plane, caller: Asker, page: Paging, tenant: Tenant = None) -> DeletedList:
     """What a tenant deleted and can take back, or waits for its purge. Operators: of all with `?tenant=*`."""
-    home: str | None = None
-    if not (tenant == EVERYBODY and caller.is_operator):
-        home = await asyncio.to_thread(plane.accounts.tenant_for, caller, tenant)
+    home = await home_or_all(plane, caller, tenant)
     after = after_key(page, str, str)
     found = await asyncio.to_thread(plane.deletions.page, home, after, page.limit)
     lineage = await asyncio.to_thread(plane.deletions.lineage)
@@ -120,7 +117,7 @@ def _deleted_view(plane: Console, instance: Instance, found: Found | None, linea
     )
 
 
-@router.post("/deleted-instances/{instance}/undelete", response_model=models.InstanceView, responses=CHANGES)
+@router.post("/deleted-instances/{instance}/undelete", **CHANGES)
 async def undelete_instance(
     plane: Plane,
     caller: Asker,
@@ -135,12 +132,7 @@ async def undelete_instance(
     return await followed.told(back)
 
 
-@router.post(
-    "/deleted-instances/{instance}/purge",
-    status_code=202,
-    response_model=models.InstanceView,
-    responses=LASTS,
-)
+@router.post("/deleted-instances/{instance}/purge", **LASTS)
 async def purge_instance(
     plane: Plane, operator: Operator, instance: Reference, followed: Followed
 ) -> models.InstanceView | Response:
@@ -171,12 +163,7 @@ def _absent_view(found: Found, state: State | None) -> AbsentView:
     )
 
 
-@router.post(
-    "/absent-instances/{instance}/adopt",
-    status_code=201,
-    response_model=models.InstanceView,
-    responses=CHANGES,
-)
+@router.post("/absent-instances/{instance}/adopt", status_code=201, **CHANGES)
 async def adopt_instance(
     plane: Plane, operator: Operator, instance: Reference, followed: Followed, body: Adopt
 ) -> models.InstanceView | Response:
@@ -188,12 +175,7 @@ async def adopt_instance(
     return await followed.told(adopted)
 
 
-@router.post(
-    "/absent-instances/{instance}/discard",
-    status_code=202,
-    response_model=models.InstanceView,
-    responses=LASTS,
-)
+@router.post("/absent-instances/{instance}/discard", **LASTS)
 async def discard_instance(
     plane: Plane, operator: Operator, instance: Reference, followed: Followed, tenant: Tenant = None
 ) -> models.InstanceView | Response:

@@ -7,9 +7,8 @@ from fastapi import APIRouter, Path
 
 from contracts.injected_faults import FaultKind
 from runtime.clock import epoch_ms
-from tenants.api.context import Asker, Found, Plane, Tenant, at
+from tenants.api.context import Asker, Found, Plane, Tenant, at, home_or_all
 from tenants.api.fault_models import ActiveFault, ActiveFaultList, FaultList, FaultStart, FaultView
-from tenants.api.instances import EVERYBODY
 from tenants.console import Console
 from tenants.rules.fault_orders import FaultOrder, summary
 from tenants.rules.model import Instance
@@ -23,9 +22,7 @@ FaultId = Annotated[str, Path(max_length=16, description="the id of the fault", 
 @router.get("/faults")
 async def active_faults(plane: Plane, caller: Asker, tenant: Tenant = None) -> ActiveFaultList:
     """Faults that act now on a tenant's instances. Operators: of all with `?tenant=*`."""
-    home: str | None = None
-    if not (tenant == EVERYBODY and caller.is_operator):
-        home = await asyncio.to_thread(plane.accounts.tenant_for, caller, tenant)
+    home = await home_or_all(plane, caller, tenant)
     found = await asyncio.to_thread(plane.faults.active, home)
     items = [
         ActiveFault(tenant=instance.tenant, instance_name=instance.name, fault=view)

@@ -17,14 +17,13 @@ from fastapi.responses import JSONResponse
 from pydantic import Field
 
 from tenants.api import views
-from tenants.api.context import Asker, Paging, Plane, Tenant, after_key, at
+from tenants.api.context import Asker, Paging, Plane, Tenant, after_key, at, home_or_all
 from tenants.api.models import InstanceView, ViewModel
 from tenants.console import Console
 from tenants.rules.model import Instance
 from tenants.rules.operations import PURGE, Operation, OperationState
 
 router = APIRouter(prefix="/v1/operations", tags=["operations"])
-EVERYBODY: Final = "*"
 _RETRY_S: Final = "1"
 _ASYNC: Final = re.compile(r"(^|,)\s*respond-async\s*(;|,|$)", re.IGNORECASE)
 
@@ -82,9 +81,7 @@ async def operations(
     ] = None,
 ) -> OperationList:
     """The last 1,000 operations of a tenant, newest first. Operators: of all tenants with `?tenant=*`."""
-    home: str | None = None
-    if not (tenant == EVERYBODY and caller.is_operator):
-        home = await asyncio.to_thread(plane.accounts.tenant_for, caller, tenant)
+    home = await home_or_all(plane, caller, tenant)
     before = after_key(page, int, str)
     found = await asyncio.to_thread(plane.operations.page, home, instance, before, page.limit)
     cursor = page.next_cursor(len(found), [found[-1].started_at_ms, found[-1].id] if found else None)
@@ -132,16 +129,17 @@ _TOLD: Final = {
     "Location": {"description": "of the operation", "schema": {"type": "string"}},
     "Retry-After": {"description": "seconds until it is worth a look", "schema": {"type": "string"}},
 }
-CHANGES: Final[dict[int | str, dict[str, Any]]] = {
-    202: {
-        "model": OperationView,
-        "description": "with `Prefer: respond-async`: the operation that was begun",
-        "headers": _TOLD,
-    }
+_BEGUN: Final = "with `Prefer: respond-async`: the operation that was begun"
+_AS_IS: Final = "the instance as it is now; Location names the operation"
+CHANGES: Final[dict[str, Any]] = {
+    "response_model": InstanceView,
+    "responses": {202: {"model": OperationView, "description": _BEGUN, "headers": _TOLD}},
 }
-"""The other answer of a route that changes an instance, for OpenAPI."""
-LASTS: Final[dict[int | str, dict[str, Any]]] = {
-    202: {"description": "the instance as it is now; Location names the operation", "headers": _TOLD}
+"""Answers of a route that changes an instance, for OpenAPI."""
+LASTS: Final[dict[str, Any]] = {
+    "status_code": 202,
+    "response_model": InstanceView,
+    "responses": {202: {"description": _AS_IS, "headers": _TOLD}},
 }
 """The answer of a route whose effect always comes later."""
 

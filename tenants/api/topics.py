@@ -64,8 +64,7 @@ async def topic(
 async def _topic(
     plane: Console, found: Instance, name: str, version: ContentVersion
 ) -> topic_models.TopicView:
-    if topic_name_fault(name) is not None:
-        raise topic_backend.no_topic(name)
+    topic_backend.check_name(name)
     cluster = await plane.cluster(found.cluster_id)
     _metadata, partitions, configs = await topic_backend.describe(cluster, found.id, name)
     version.tell(topic_backend.version_of(len(partitions), configs))
@@ -82,8 +81,7 @@ async def change_topic(
     body: topic_models.TopicChange,
 ) -> topic_models.TopicView:
     """Set configs (null: back to the default) and add partitions."""
-    if topic_name_fault(topic) is not None:
-        raise topic_backend.no_topic(topic)
+    topic_backend.check_name(topic)
     await plane.topics.change(caller, found, topic, body.partitions, body.configs, expected=version.expected)
     return await _topic(plane, found, topic, version)
 
@@ -99,8 +97,7 @@ async def delete_records(
     plane: Plane, caller: Asker, found: Found, topic: Topic, body: topic_models.DeleteRecordsRequest
 ) -> topic_models.DeleteRecordsResult:
     """Delete records before an offset, of some partitions or (`{}`) all records. Frees their space."""
-    if topic_name_fault(topic) is not None:
-        raise topic_backend.no_topic(topic)
+    topic_backend.check_name(topic)
     named = body.partitions or []
     if body.partitions == []:
         raise Invalid([Fault("partitions", "names none: leave it out for all partitions")])

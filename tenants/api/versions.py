@@ -4,14 +4,18 @@ Of what belongs to an instance it is the instance's revision; of topics and ceil
 of what can be set.
 """
 
+import asyncio
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 from fastapi import Depends, Header, Response
 
+from tenants.api.context import Asker, Found, Plane
+from tenants.console import Console
 from tenants.rules.errors import Stale
-from tenants.rules.model import Instance
+from tenants.rules.model import Caller, Instance
 
 _TAG: Final = re.compile(r'"r([0-9]{1,18})"')
 _CONTENT_TAG: Final = re.compile(r'"h([0-9a-f]{16})"')
@@ -38,17 +42,48 @@ class Version:
         self.response.headers["ETag"] = f'"r{instance.revision}"'
 
 
-async def version_of(response: Response, if_match: IfMatch = None) -> Version:
+def _seen(tag: re.Pattern[str], if_match: str | None) -> str | None:
     """Raises: Stale for what is not an ETag of ours; weak ones match nothing (RFC 9110, 13.1.1)."""
     if if_match is None or if_match.strip() == "*":
-        return Version(None, response)
-    match = _TAG.fullmatch(if_match.strip())
+        return None
+    match = tag.fullmatch(if_match.strip())
     if match is None:
         raise Stale("If-Match is not an ETag of this resource: read it again")
-    return Version(int(match[1]), response)
+    return match[1]
+
+
+async def version_of(response: Response, if_match: IfMatch = None) -> Version:
+    """Raises: Stale for what is not an ETag of ours."""
+    seen = _seen(_TAG, if_match)
+    return Version(None if seen is None else int(seen), response)
 
 
 Versioned = Annotated[Version, Depends(version_of)]
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Changes of the instance of the path, by who asks, unless it is another than he has seen."""
+
+    plane: Console
+    caller: Caller
+    instance: Instance
+    version: Version
+
+    async def make(self, change: Callable[..., Instance], *given: Any) -> Instance:
+        """`change` is one of `Instances`, and `given` what it takes beside caller and instance."""
+        cases = self.plane.instances.expecting(self.version.expected)
+        changed = await asyncio.to_thread(change, cases, self.caller, self.instance.id, *given)
+        self.version.tell(changed)
+        return changed
+
+
+async def changes_of(plane: Plane, caller: Asker, found: Found, version: Versioned) -> Changes:
+    """What a route needs to change an instance."""
+    return Changes(plane, caller, found, version)
+
+
+Changing = Annotated[Changes, Depends(changes_of)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +101,7 @@ class ContentVersion:
 
 async def content_version_of(response: Response, if_match: IfMatch = None) -> ContentVersion:
     """Raises: Stale for what is not an ETag of ours."""
-    if if_match is None or if_match.strip() == "*":
-        return ContentVersion(None, response)
-    match = _CONTENT_TAG.fullmatch(if_match.strip())
-    if match is None:
-        raise Stale("If-Match is not an ETag of this resource: read it again")
-    return ContentVersion(match[1], response)
+    return ContentVersion(_seen(_CONTENT_TAG, if_match), response)
 
 
 ContentVersioned = Annotated[ContentVersion, Depends(content_version_of)]

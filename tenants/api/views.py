@@ -1,6 +1,7 @@
 """What the API shows of our nouns."""
 
 from collections.abc import Iterable
+from typing import Any
 
 from kio.schema.errors import ErrorCode
 from kio.schema.metadata.v8.response import MetadataResponseTopic
@@ -10,14 +11,15 @@ from contracts.quota_view import QuotaView
 from contracts.specs import Deletion, Limits
 from runtime.clock import monotonic_ms
 from runtime.config import format_host_port
+from tenants import credentials
 from tenants.api import models, topic_models
 from tenants.api.context import at
 from tenants.backend.groups import MemberFacts, OffsetFacts
 from tenants.backend.topics import ConfigFacts, PartitionFacts
 from tenants.console import Console
-from tenants.rules.model import Instance, Role, spec_of
+from tenants.rules.model import Caller, Instance, Role, spec_of
 from tenants.store.access_keys import AccessKey
-from tenants.store.accounts import Key
+from tenants.store.accounts import Key, User
 from tenants.store.audit import Recorded
 
 
@@ -172,28 +174,30 @@ def committed_view(facts: OffsetFacts) -> topic_models.CommittedOffset:
     )
 
 
+def session_view(who: User | Caller, token: str) -> models.SessionView:
+    """Whoever has the session of a token."""
+    csrf_token = credentials.csrf_token(token)
+    return models.SessionView(user=who.name, role=Role(who.role), tenant=who.tenant, csrf_token=csrf_token)
+
+
 def key_view(key: Key) -> models.KeyView:
     """A key without its secret."""
-    return models.KeyView(
-        id=key.id,
-        name=key.name,
-        role=Role(key.role),
-        tenant=key.tenant,
-        created_at=at(key.created_at_ms),
-        last_used_at=None if key.last_used_at_ms is None else at(key.last_used_at_ms),
-    )
+    return models.KeyView(id=key.id, **_credential(key))
 
 
 def access_key_view(key: AccessKey) -> models.AccessKeyView:
     """An access-key pair without its secret key."""
-    return models.AccessKeyView(
-        secret_id=key.secret_id,
-        name=key.name,
-        role=Role(key.role),
-        tenant=key.tenant,
-        created_at=at(key.created_at_ms),
-        last_used_at=None if key.last_used_at_ms is None else at(key.last_used_at_ms),
-    )
+    return models.AccessKeyView(secret_id=key.secret_id, **_credential(key))
+
+
+def _credential(key: Key | AccessKey) -> dict[str, Any]:
+    return {
+        "name": key.name,
+        "role": Role(key.role),
+        "tenant": key.tenant,
+        "created_at": at(key.created_at_ms),
+        "last_used_at": None if key.last_used_at_ms is None else at(key.last_used_at_ms),
+    }
 
 
 def audit_view(recorded: Recorded) -> models.AuditView:

@@ -1,13 +1,13 @@
 """Who may connect: the instance's whitelist, those of topics, and who was refused."""
 
-import asyncio
 from typing import Annotated
 
 from fastapi import APIRouter, Path
 
 from tenants.api import models, views
-from tenants.api.context import Asker, Found, Plane, at
-from tenants.api.versions import Versioned
+from tenants.api.context import Found, Plane, at
+from tenants.api.versions import Changing, Versioned
+from tenants.usecases.instances import Instances
 
 router = APIRouter(prefix="/v1/instances/{instance}", tags=["whitelist"])
 Topic = Annotated[str, Path(max_length=249, description="the name of the topic", examples=["orders"])]
@@ -21,37 +21,15 @@ async def whitelist(found: Found, version: Versioned) -> models.WhitelistView:
 
 
 @router.put("/whitelist")
-async def set_whitelist(
-    plane: Plane, caller: Asker, found: Found, version: Versioned, body: models.WhitelistSet
-) -> models.WhitelistView:
+async def set_whitelist(change: Changing, body: models.WhitelistSet) -> models.WhitelistView:
     """Replace the whitelist. Connections of addresses it no longer admits are cut within a second."""
-    changed = await asyncio.to_thread(
-        plane.instances.expecting(version.expected).set_whitelist,
-        caller,
-        found.id,
-        None,
-        body.allow_all,
-        body.cidrs,
-    )
-    version.tell(changed)
-    return views.whitelist_view(changed)
+    return views.whitelist_view(await change.make(Instances.set_whitelist, body.allow_all, body.cidrs))
 
 
 @router.patch("/whitelist")
-async def change_whitelist(
-    plane: Plane, caller: Asker, found: Found, version: Versioned, body: models.WhitelistChange
-) -> models.WhitelistView:
+async def change_whitelist(change: Changing, body: models.WhitelistChange) -> models.WhitelistView:
     """Add and remove entries."""
-    changed = await asyncio.to_thread(
-        plane.instances.expecting(version.expected).change_whitelist,
-        caller,
-        found.id,
-        None,
-        body.add,
-        body.remove,
-        body.allow_all,
-    )
-    version.tell(changed)
+    changed = await change.make(Instances.change_whitelist, body.add, body.remove, body.allow_all)
     return views.whitelist_view(changed)
 
 
@@ -64,35 +42,17 @@ async def topic_whitelist(found: Found, version: Versioned, topic: Topic) -> mod
 
 @router.put("/topics/{topic}/whitelist")
 async def set_topic_whitelist(
-    plane: Plane,
-    caller: Asker,
-    found: Found,
-    version: Versioned,
-    topic: Topic,
-    body: models.TopicWhitelistSet,
+    change: Changing, topic: Topic, body: models.TopicWhitelistSet
 ) -> models.TopicWhitelistView:
     """Give a topic its own whitelist: an address then needs both, the instance's and this one."""
-    changed = await asyncio.to_thread(
-        plane.instances.expecting(version.expected).set_topic_whitelist,
-        caller,
-        found.id,
-        None,
-        topic,
-        body.cidrs,
-    )
-    version.tell(changed)
+    changed = await change.make(Instances.set_topic_whitelist, topic, body.cidrs)
     return views.topic_whitelist_view(changed, topic)
 
 
 @router.delete("/topics/{topic}/whitelist")
-async def inherit_whitelist(
-    plane: Plane, caller: Asker, found: Found, version: Versioned, topic: Topic
-) -> models.TopicWhitelistView:
+async def inherit_whitelist(change: Changing, topic: Topic) -> models.TopicWhitelistView:
     """Have a topic inherit the instance's whitelist."""
-    changed = await asyncio.to_thread(
-        plane.instances.expecting(version.expected).set_topic_whitelist, caller, found.id, None, topic, None
-    )
-    version.tell(changed)
+    changed = await change.make(Instances.set_topic_whitelist, topic, None)
     return views.topic_whitelist_view(changed, topic)
 
 

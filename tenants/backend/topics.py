@@ -35,7 +35,7 @@ from kio.schema.metadata.v8.response import MetadataResponsePartition, MetadataR
 from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import i8, i16, i32, i64
 
-from contracts.names import physical_name, tenant_name
+from contracts.names import physical_name, tenant_name, topic_name_fault
 from tenants.backend.cluster import Cluster, text_for_tenant
 from tenants.rules.errors import Exists, Invalid, NotFound, Refused, Unavailable
 from tenants.rules.lifecycle import Fault
@@ -88,6 +88,12 @@ def version_of(partitions: int, configs: Iterable[ConfigFacts]) -> str:
 def no_topic(name: str) -> NotFound:
     """The answer for a topic that is not there."""
     return NotFound(f"there is no topic '{name[:250]}'")
+
+
+def check_name(name: str) -> None:
+    """Raises: NotFound for what no topic can be called."""
+    if topic_name_fault(name) is not None:
+        raise no_topic(name)
 
 
 async def describe(

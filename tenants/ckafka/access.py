@@ -133,7 +133,7 @@ async def modify_policy(call: Call[Policy]) -> str:
     """Replace the instance's whitelist."""
     found = await _of_route(call)
     entries = [one.cidr_block for one in call.params.ip_whitelist]
-    await asyncio.to_thread(call.plane.instances.set_whitelist, call.caller, found.id, None, False, entries)
+    await asyncio.to_thread(call.plane.instances.set_whitelist, call.caller, found.id, False, entries)
     return "ok"
 
 
@@ -146,36 +146,19 @@ async def _of_route(call: Call[Any]) -> Instance:
 
 _TOPIC_WHITELIST: Final = "PUT /v1/instances/{instance}/topics/{topic}/whitelist"
 ACTIONS: Final = (
-    Action(
-        name="CreateTopicIpWhiteList",
-        params=TopicEntries,
-        handle=add_topic_entries,
-        changes=True,
-        rest=_TOPIC_WHITELIST,
-    ),
-    Action(
-        name="DeleteTopicIpWhiteList",
-        params=TopicEntries,
-        handle=remove_topic_entries,
-        changes=True,
-        rest=_TOPIC_WHITELIST,
-    ),
+    Action(name="CreateTopicIpWhiteList", handle=add_topic_entries, changes=True, rest=_TOPIC_WHITELIST),
+    Action(name="DeleteTopicIpWhiteList", handle=remove_topic_entries, changes=True, rest=_TOPIC_WHITELIST),
     Action(
         name="DescribeRoute",
-        params=Routes,
         handle=describe_route,
         rest="GET /v1/instances/{instance}",
         ignored=("MainRouteFlag",),
     ),
     Action(
-        name="DescribeAccessPolicy",
-        params=Route,
-        handle=describe_policy,
-        rest="GET /v1/instances/{instance}/whitelist",
+        name="DescribeAccessPolicy", handle=describe_policy, rest="GET /v1/instances/{instance}/whitelist"
     ),
     Action(
         name="ModifyAccessPolicy",
-        params=Policy,
         handle=modify_policy,
         changes=True,
         rest="PUT /v1/instances/{instance}/whitelist",

@@ -2,7 +2,8 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from functools import cached_property
+from typing import Any, Generic, TypeVar, get_args, get_type_hints
 
 from tenants.ckafka.request.params import Params
 from tenants.console import Console
@@ -20,12 +21,11 @@ class Call(Generic[P]):
     params: P
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Action:
     """What is done for an action; the handler's value becomes `Result`."""
 
     name: str
-    params: type[Params]
     handle: Callable[[Call[Any]], Awaitable[Any]]
     changes: bool = False
     """Viewers may not, and no signature may twice."""
@@ -35,3 +35,9 @@ class Action:
     """Parameters that CKafka has and that mean nothing here."""
     refused: tuple[str, ...] = ()
     """Parameters that ask for something this service does not do."""
+
+    @cached_property
+    def params(self) -> type[Params]:
+        """What the handler's one argument is a `Call` of."""
+        params: type[Params] = get_args(next(iter(get_type_hints(self.handle).values())))[0]
+        return params

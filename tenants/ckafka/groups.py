@@ -6,7 +6,6 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from contracts.names import topic_name_fault
 from tenants.backend import groups as backend
 from tenants.backend import topics as topic_backend
 from tenants.backend.cluster import Cluster
@@ -414,44 +413,21 @@ async def delete_topic(call: Call[OfTopic]) -> dict[str, Any]:
 
 def _check_topics(names: Sequence[str]) -> None:
     for name in names:
-        if topic_name_fault(name) is not None:
-            raise topic_backend.no_topic(name)
+        topic_backend.check_name(name)
 
 
 _GROUPS: Final = "/v1/instances/{instance}/groups"
 _GROUP: Final = f"{_GROUPS}/{{group}}"
 _RESET: Final = f"POST {_GROUP}/reset-offsets"
 ACTIONS: Final = (
-    Action(name="DescribeGroup", params=Listing, handle=describe, rest=f"GET {_GROUPS}"),
-    Action(
-        name="DescribeConsumerGroup",
-        params=Subscriptions,
-        handle=describe_consumer_group,
-        rest=f"GET {_GROUP}",
-    ),
-    Action(name="DescribeGroupInfo", params=Named, handle=describe_info, rest=f"GET {_GROUP}"),
-    Action(name="DescribeGroupOffsets", params=Offsets, handle=describe_offsets, rest=f"GET {_GROUP}"),
-    Action(
-        name="DescribeTopicSubscribeGroup",
-        params=Subscribers,
-        handle=describe_subscribers,
-        rest=f"GET {_GROUP}",
-    ),
-    Action(name="ModifyGroupOffsets", params=Reset, handle=modify_offsets, changes=True, rest=_RESET),
-    Action(
-        name="BatchModifyGroupOffsets",
-        params=BatchReset,
-        handle=modify_offsets_batch,
-        changes=True,
-        rest=_RESET,
-    ),
-    Action(name="CreateConsumer", params=NewGroup, handle=create, changes=True, rest=_RESET),
-    Action(name="DeleteGroup", params=OfGroup, handle=delete, changes=True, rest=f"DELETE {_GROUP}"),
-    Action(
-        name="DeleteGroupSubscribeTopic",
-        params=OfTopic,
-        handle=delete_topic,
-        changes=True,
-        rest=f"GET {_GROUP}",
-    ),
+    Action(name="DescribeGroup", handle=describe, rest=f"GET {_GROUPS}"),
+    Action(name="DescribeConsumerGroup", handle=describe_consumer_group, rest=f"GET {_GROUP}"),
+    Action(name="DescribeGroupInfo", handle=describe_info, rest=f"GET {_GROUP}"),
+    Action(name="DescribeGroupOffsets", handle=describe_offsets, rest=f"GET {_GROUP}"),
+    Action(name="DescribeTopicSubscribeGroup", handle=describe_subscribers, rest=f"GET {_GROUP}"),
+    Action(name="ModifyGroupOffsets", handle=modify_offsets, changes=True, rest=_RESET),
+    Action(name="BatchModifyGroupOffsets", handle=modify_offsets_batch, changes=True, rest=_RESET),
+    Action(name="CreateConsumer", handle=create, changes=True, rest=_RESET),
+    Action(name="DeleteGroup", handle=delete, changes=True, rest=f"DELETE {_GROUP}"),
+    Action(name="DeleteGroupSubscribeTopic", handle=delete_topic, changes=True, rest=f"GET {_GROUP}"),
 )

@@ -187,21 +187,15 @@ async def describe_task_status(call: Call[Flow]) -> dict[str, Any]:
 ACTIONS: Final = (
     Action(
         name="DescribeInstances",
-        params=Listing,
         handle=describe_instances,
         rest="GET /v1/instances",
         ignored=("TagKey", "VpcId"),
     ),
     Action(
-        name="DescribeTypeInstances",
-        params=Listing,
-        handle=describe_instances,
-        rest="GET /v1/instances",
-        ignored=("TagKey",),
+        name="DescribeTypeInstances", handle=describe_instances, rest="GET /v1/instances", ignored=("TagKey",)
     ),
     Action(
         name="DescribeInstancesDetail",
-        params=DetailListing,
         handle=describe_instances_detail,
         rest="GET /v1/instances",
         ignored=("TagKey", "InstanceIds"),
@@ -209,28 +203,18 @@ ACTIONS: Final = (
     ),
     Action(
         name="DescribeInstanceAttributes",
-        params=OfInstance,
         handle=describe_instance_attributes,
         rest="GET /v1/instances/{instance}",
     ),
     Action(
         name="DescribeRegion",
-        params=Nothing,
         handle=describe_region,
         rest="",
         ignored=("Offset", "Limit", "Business", "CdcId"),
     ),
-    Action(name="DescribeCkafkaZone", params=Nothing, handle=describe_zones, rest="", ignored=("CdcId",)),
+    Action(name="DescribeCkafkaZone", handle=describe_zones, rest="", ignored=("CdcId",)),
+    Action(name="DescribeCkafkaVersion", handle=describe_version, rest="GET /v1/instances/{instance}"),
     Action(
-        name="DescribeCkafkaVersion",
-        params=OfInstance,
-        handle=describe_version,
-        rest="GET /v1/instances/{instance}",
-    ),
-    Action(
-        name="DescribeTaskStatus",
-        params=Flow,
-        handle=describe_task_status,
-        rest="GET /v1/instances/{instance}, `applied`",
+        name="DescribeTaskStatus", handle=describe_task_status, rest="GET /v1/instances/{instance}, `applied`"
     ),
 )

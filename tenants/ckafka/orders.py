@@ -149,7 +149,7 @@ async def modify_attributes(call: Call[Attributes]) -> dict[str, Any]:
 async def _changed(call: Call[Any], wanted: Change) -> Instance:
     found = await instance_of(call)
     usage = await call.plane.quota.usage_of(found.id)
-    return await asyncio.to_thread(call.plane.instances.change, call.caller, found.id, None, wanted, usage)
+    return await asyncio.to_thread(call.plane.instances.change, call.caller, found.id, wanted, usage)
 
 
 async def delete_prepaid(call: Call[Existing]) -> dict[str, Any]:
@@ -164,19 +164,19 @@ async def delete_postpaid(call: Call[Existing]) -> dict[str, Any]:
 
 async def _deleted(call: Call[Existing]) -> Instance:
     found = await instance_of(call)
-    return await asyncio.to_thread(call.plane.instances.delete, call.caller, found.id, None)
+    return await asyncio.to_thread(call.plane.instances.delete, call.caller, found.id)
 
 
 async def isolate(call: Call[Existing]) -> dict[str, Any]:
     """Suspend it: its clients are cut, its data stays."""
     found = await instance_of(call)
-    return _prepaid(_deal(await asyncio.to_thread(call.plane.instances.suspend, call.caller, found.id, None)))
+    return _prepaid(_deal(await asyncio.to_thread(call.plane.instances.suspend, call.caller, found.id)))
 
 
 async def renew(call: Call[Existing]) -> dict[str, Any]:
     """Resume an isolated one."""
     found = await instance_of(call)
-    resumed = await asyncio.to_thread(call.plane.instances.resume, call.caller, found.id, None)
+    resumed = await asyncio.to_thread(call.plane.instances.resume, call.caller, found.id)
     named = ckafka_id_of(resumed.id)
     return {"BigDealId": named, "DealName": named}
 
@@ -206,7 +206,6 @@ _DELETE: Final = "DELETE /v1/instances/{instance}"
 ACTIONS: Final = (
     Action(
         name="CreateInstancePre",
-        params=Order,
         handle=create_prepaid,
         changes=True,
         rest=_CREATE,
@@ -215,17 +214,15 @@ ACTIONS: Final = (
     ),
     Action(
         name="CreatePostPaidInstance",
-        params=Order,
         handle=create,
         changes=True,
         rest=_CREATE,
         ignored=(*_NETWORK_AND_MACHINES, "TopicNum"),
         refused=_OTHER_PRODUCTS,
     ),
-    Action(name="ModifyInstancePre", params=Resize, handle=resize, changes=True, rest=_CHANGE),
+    Action(name="ModifyInstancePre", handle=resize, changes=True, rest=_CHANGE),
     Action(
         name="InstanceScalingDown",
-        params=Resize,
         handle=scale_down,
         changes=True,
         rest=_CHANGE,
@@ -233,7 +230,6 @@ ACTIONS: Final = (
     ),
     Action(
         name="ModifyInstanceAttributes",
-        params=Attributes,
         handle=modify_attributes,
         changes=True,
         rest=_CHANGE,
@@ -249,18 +245,13 @@ ACTIONS: Final = (
             "TransactionalIdExpirationMs",
         ),
     ),
-    Action(name="DeleteInstancePre", params=Existing, handle=delete_prepaid, changes=True, rest=_DELETE),
-    Action(name="DeleteInstancePost", params=Existing, handle=delete_postpaid, changes=True, rest=_DELETE),
+    Action(name="DeleteInstancePre", handle=delete_prepaid, changes=True, rest=_DELETE),
+    Action(name="DeleteInstancePost", handle=delete_postpaid, changes=True, rest=_DELETE),
     Action(
-        name="IsolatedInstancePre",
-        params=Existing,
-        handle=isolate,
-        changes=True,
-        rest="POST /v1/instances/{instance}/suspend",
+        name="IsolatedInstancePre", handle=isolate, changes=True, rest="POST /v1/instances/{instance}/suspend"
     ),
     Action(
         name="RenewCkafkaInstance",
-        params=Existing,
         handle=renew,
         changes=True,
         rest="POST /v1/instances/{instance}/resume",

@@ -5,7 +5,6 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from contracts.names import topic_name_fault
 from tenants.backend import topics as backend
 from tenants.backend.cluster import Cluster
 from tenants.ckafka import topic_views as views
@@ -165,9 +164,7 @@ async def _set_whitelist(
     call: Call[Any], found: Instance, topic: str, entries: tuple[str, ...] | None
 ) -> None:
     listed = None if entries is None else list(entries)
-    await asyncio.to_thread(
-        call.plane.instances.set_topic_whitelist, call.caller, found.id, None, topic, listed
-    )
+    await asyncio.to_thread(call.plane.instances.set_topic_whitelist, call.caller, found.id, topic, listed)
 
 
 async def modify(call: Call[TopicChange]) -> dict[str, Any]:
@@ -213,7 +210,7 @@ async def create_partition(call: Call[Growth]) -> dict[str, Any]:
     """Add partitions up to a number."""
     asked = call.params
     found = await instance_of(call)
-    _check_name(asked.topic_name)
+    backend.check_name(asked.topic_name)
     await call.plane.topics.change(call.caller, found, asked.topic_name, asked.partition_num, {})
     return await done(call.plane)
 
@@ -286,13 +283,8 @@ async def describe_sync_replica(call: Call[Replicas]) -> dict[str, Any]:
     }
 
 
-def _check_name(name: str) -> None:
-    if topic_name_fault(name) is not None:
-        raise backend.no_topic(name)
-
-
 async def _existing(cluster: Cluster, found: Instance, name: str) -> Any:
-    _check_name(name)
+    backend.check_name(name)
     return await backend.existing(cluster, found.id, name)
 
 
@@ -302,56 +294,27 @@ _TOPIC: Final = f"{_TOPICS}/{{topic}}"
 ACTIONS: Final = (
     Action(
         name="CreateTopic",
-        params=NewTopic,
         handle=create,
         changes=True,
         rest=f"POST {_TOPICS}",
         ignored=("ReplicaNum", "Note", "Tags"),
         refused=_ACL_RULES,
     ),
-    Action(name="DeleteTopic", params=OfTopic, handle=delete, changes=True, rest=f"DELETE {_TOPIC}"),
+    Action(name="DeleteTopic", handle=delete, changes=True, rest=f"DELETE {_TOPIC}"),
     Action(
         name="ModifyTopicAttributes",
-        params=TopicChange,
         handle=modify,
         changes=True,
         rest=f"PATCH {_TOPIC}, PUT {_TOPIC}/whitelist",
         ignored=("Note", "Tags"),
         refused=(*_ACL_RULES, "QuotaProducerByteRate", "QuotaConsumerByteRate", "ReplicaNum"),
     ),
+    Action(name="BatchModifyTopicAttributes", handle=modify_batch, changes=True, rest=f"PATCH {_TOPIC}"),
+    Action(name="CreatePartition", handle=create_partition, changes=True, rest=f"PATCH {_TOPIC}"),
+    Action(name="DescribeTopic", handle=describe, rest=f"GET {_TOPICS}", refused=("AclRuleName",)),
     Action(
-        name="BatchModifyTopicAttributes",
-        params=Batch,
-        handle=modify_batch,
-        changes=True,
-        rest=f"PATCH {_TOPIC}",
+        name="DescribeTopicDetail", handle=describe_detail, rest=f"GET {_TOPICS}", refused=("AclRuleName",)
     ),
-    Action(
-        name="CreatePartition",
-        params=Growth,
-        handle=create_partition,
-        changes=True,
-        rest=f"PATCH {_TOPIC}",
-    ),
-    Action(
-        name="DescribeTopic",
-        params=Listing,
-        handle=describe,
-        rest=f"GET {_TOPICS}",
-        refused=("AclRuleName",),
-    ),
-    Action(
-        name="DescribeTopicDetail",
-        params=DetailListing,
-        handle=describe_detail,
-        rest=f"GET {_TOPICS}",
-        refused=("AclRuleName",),
-    ),
-    Action(name="DescribeTopicAttributes", params=OfTopic, handle=describe_attributes, rest=f"GET {_TOPIC}"),
-    Action(
-        name="DescribeTopicSyncReplica",
-        params=Replicas,
-        handle=describe_sync_replica,
-        rest=f"GET {_TOPIC}",
-    ),
+    Action(name="DescribeTopicAttributes", handle=describe_attributes, rest=f"GET {_TOPIC}"),
+    Action(name="DescribeTopicSyncReplica", handle=describe_sync_replica, rest=f"GET {_TOPIC}"),
 )

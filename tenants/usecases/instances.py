@@ -177,9 +177,7 @@ class Instances:
 
         return instance.with_(cluster_id=self._placement.choose_cluster(connection, fits))
 
-    def change(
-        self, caller: Caller, reference: str, tenant: str | None, wanted: Change, usage: Usage
-    ) -> Instance:
+    def change(self, caller: Caller, reference: str, wanted: Change, usage: Usage) -> Instance:
         """Resize and switches. Raises: NotFound, Invalid, Conflict, LimitReached."""
 
         def edit(connection: Any, instance: Instance) -> Instance:
@@ -201,21 +199,21 @@ class Instances:
             self._ceilings.check(connection, caller, changed, before=instance)
             return changed
 
-        return self._edit(caller, reference, tenant, "instance.change", edit)
+        return self._edit(caller, reference, "instance.change", edit)
 
-    def suspend(self, caller: Caller, reference: str, tenant: str | None) -> Instance:
+    def suspend(self, caller: Caller, reference: str) -> Instance:
         """Cut its clients; data and retention go on. Raises: NotFound, Conflict."""
-        return self._move(caller, reference, tenant, Event.SUSPEND)
+        return self._move(caller, reference, Event.SUSPEND)
 
-    def resume(self, caller: Caller, reference: str, tenant: str | None) -> Instance:
+    def resume(self, caller: Caller, reference: str) -> Instance:
         """Serve again. Raises: NotFound, Conflict."""
-        return self._move(caller, reference, tenant, Event.RESUME)
+        return self._move(caller, reference, Event.RESUME)
 
-    def delete(self, caller: Caller, reference: str, tenant: str | None) -> Instance:
+    def delete(self, caller: Caller, reference: str) -> Instance:
         """At once invisible and its name free; it is kept for its grace, then purged. Raises: NotFound."""
-        return self._move(caller, reference, tenant, Event.DELETE)
+        return self._move(caller, reference, Event.DELETE)
 
-    def _move(self, caller: Caller, reference: str, tenant: str | None, event: Event) -> Instance:
+    def _move(self, caller: Caller, reference: str, event: Event) -> Instance:
         def edit(connection: Any, instance: Instance) -> Instance:
             after = lifecycle.transition(instance.state, event)
             if after is None:
@@ -226,7 +224,7 @@ class Instances:
                 instance = self._deleted(connection, instance)
             return instance.with_(state=after, state_reason=None)
 
-        return self._edit(caller, reference, tenant, f"instance.{event.value}", edit)
+        return self._edit(caller, reference, f"instance.{event.value}", edit)
 
     def _deleted(self, connection: Any, instance: Instance) -> Instance:
         """Its vports stay its own until it is purged, unless its tenant has too many such. Those of one that
@@ -244,7 +242,7 @@ class Instances:
     # --- whitelists -----------------------------------------------------------------------------
 
     def set_whitelist(
-        self, caller: Caller, reference: str, tenant: str | None, allow_all: bool, entries: Iterable[str]
+        self, caller: Caller, reference: str, allow_all: bool, entries: Iterable[str]
     ) -> Instance:
         """Replace the list and the switch. Raises: NotFound, Invalid."""
         kept, faults = cidrs.normalise_all(entries, "cidrs")
@@ -253,7 +251,6 @@ class Instances:
         return self._edit(
             caller,
             reference,
-            tenant,
             "whitelist.set",
             lambda _connection, instance: instance.with_(allow_all=allow_all, whitelist=kept),
         )
@@ -262,7 +259,6 @@ class Instances:
         self,
         caller: Caller,
         reference: str,
-        tenant: str | None,
         add: Iterable[str],
         remove: Iterable[str],
         allow_all: bool | None,
@@ -286,10 +282,10 @@ class Instances:
             switch = instance.allow_all if allow_all is None else allow_all
             return instance.with_(whitelist=kept, allow_all=switch)
 
-        return self._edit(caller, reference, tenant, "whitelist.change", edit)
+        return self._edit(caller, reference, "whitelist.change", edit)
 
     def set_topic_whitelist(
-        self, caller: Caller, reference: str, tenant: str | None, topic: str, entries: list[str] | None
+        self, caller: Caller, reference: str, topic: str, entries: list[str] | None
     ) -> Instance:
         """Give a topic its own list, or None: it inherits. The topic need not exist yet.
 
@@ -305,7 +301,7 @@ class Instances:
         def edit(_connection: Any, instance: Instance) -> Instance:
             return _with_topic_whitelist(instance, topic, None if entries is None else kept)
 
-        return self._edit(caller, reference, tenant, "whitelist.topic", edit, detail=topic)
+        return self._edit(caller, reference, "whitelist.topic", edit, detail=topic)
 
     def change_topic_whitelist(
         self, caller: Caller, reference: str, topic: str, add: Iterable[str], remove: Iterable[str]
@@ -326,19 +322,18 @@ class Instances:
                 raise Invalid(too_many)
             return _with_topic_whitelist(instance, topic, kept)
 
-        return self._edit(caller, reference, None, "whitelist.topic", edit, detail=topic)
+        return self._edit(caller, reference, "whitelist.topic", edit, detail=topic)
 
     def _edit(
         self,
         caller: Caller,
         reference: str,
-        tenant: str | None,
         action: str,
         edit: Callable[[Any, Instance], Instance],
         detail: str = "",
     ) -> Instance:
         with self._store.write() as connection:
-            before = _find(connection, caller, reference, tenant)
+            before = _find(connection, caller, reference, None)
             if before.id == SYSTEM_INSTANCE_ID:
                 raise Conflict("the system instance is Portico's own and cannot be changed")
             if self._expected not in (None, before.revision):

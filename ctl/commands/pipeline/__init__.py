@@ -1,4 +1,4 @@
-"""`portico pipeline`: jobs on Spark. Each module here holds the commands of one area and `register`s them."""
+"""`portico pipeline`: jobs on Spark. Each module here holds the commands of one area."""
 
 from ctl.command import Commands
 from ctl.commands.pipeline import (
@@ -15,13 +15,14 @@ from ctl.commands.pipeline import (
 )
 
 app = Commands()
-jobs.register(app)
-mirror.register(app)
-advise.register(app)
-bill.register(app)
-lake.register(app)
-activity.register(app)
-demo.register(app)
-lake_upkeep.register(app)
-lake_repair.register(app)
-meter.register(app)
+for command in (
+    *(jobs.jobs, mirror.mirror, advise.advise),
+    *(bill.rollup, bill.bill, bill.close, bill.reconcile),
+    *(lake.load, demo.demo),
+    *(lake_upkeep.decode, lake_upkeep.redrive, lake_upkeep.compact, lake_upkeep.expire),
+    *(lake_repair.backfill, lake_repair.audit),
+):
+    app.command()(command)
+app.add_typer(bill.prices, name="prices")
+app.add_typer(activity.activity, name="activity")
+app.add_typer(meter.meter, name="meter")

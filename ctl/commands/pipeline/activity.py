@@ -23,14 +23,7 @@ if TYPE_CHECKING:
 JOBS: Final = ("views", "feed", "abuse", "ops")
 _EVENTS_MAX: Final = 50_000_000
 
-activity = Commands()
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.add_typer(
-        activity, name="activity", help="Page views, a news feed, abuse, operations, daily reports."
-    )
+activity = Commands(help="Page views, a news feed, abuse, operations, daily reports.")
 
 
 def _parse_rate(text: object) -> float:

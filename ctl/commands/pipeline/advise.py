@@ -17,11 +17,6 @@ from ctl.pipeline.run import TenantJob
 _ORDER: Final = {urgency: position for position, urgency in enumerate(Urgency)}
 
 
-def register(app: typer.Typer) -> None:
-    """Put the command into `portico pipeline`."""
-    app.command("advise")(advise)
-
-
 def advise(
     start_job: TenantJob,
     reach: ClusterReach,

@@ -34,15 +34,6 @@ Instance = Annotated[
 prices = Commands(help="The price book, whose versions bills name.")
 
 
-def register(app: typer.Typer) -> None:
-    """Put the commands into `portico pipeline`."""
-    app.add_typer(prices, name="prices")
-    app.command("rollup")(rollup)
-    app.command("bill")(bill)
-    app.command("close")(close)
-    app.command("reconcile")(reconcile)
-
-
 def rollup(
     start_job: OperatorJob,
     day: Annotated[

@@ -27,11 +27,6 @@ _OWN_USAGE_INTERVAL_MS: Final = 5_000
 """The interval of a stack that is started for the demo; else usage comes each minute."""
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("demo")(demo)
-
-
 def demo(
     clean: Annotated[bool, typer.Option("--clean", help="Only remove what earlier demos made.")] = False,
     data_dir: DataDir = DEFAULT_DATA_DIR,

@@ -14,11 +14,6 @@ from ctl.output import print_json, print_table, terminal
 _STATES: Final = ("running", "lost", "succeeded", "failed", "stopped")
 
 
-def register(app: typer.Typer) -> None:
-    """Put the command into `portico pipeline`."""
-    app.command("jobs")(jobs)
-
-
 def jobs(
     console: OperatorConsole,
     job: Annotated[str | None, typer.Option(help="Of one job: load, meter, mirror ...")] = None,

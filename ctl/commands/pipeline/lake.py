@@ -18,11 +18,6 @@ if TYPE_CHECKING:
 _ON_DATA_LOSS: Final = ("fail", "skip")
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("load")(load)
-
-
 def load(
     start_job: TenantJob,
     instances: Annotated[list[str], typer.Argument(metavar="INSTANCE...", help="Ids or unique names.")],

@@ -29,12 +29,6 @@ Bootstrap = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.command("backfill")(backfill)
-    app.command("audit")(audit)
-
-
 def backfill(
     start_job: TenantJob,
     instance: InstanceArgument,

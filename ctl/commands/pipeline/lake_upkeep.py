@@ -57,14 +57,6 @@ Kinds = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.command("decode")(decode)
-    app.command("redrive")(redrive)
-    app.command("compact")(compact)
-    app.command("expire")(expire)
-
-
 def decode(
     start_job: TenantJob,
     instance: InstanceArgument,

@@ -24,11 +24,6 @@ Bootstrap = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Put the commands into `portico pipeline`."""
-    app.add_typer(meter, name="meter")
-
-
 @meter.command("ingest")
 def ingest(
     start_job: OperatorJob,

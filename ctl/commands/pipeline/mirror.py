@@ -16,11 +16,6 @@ if TYPE_CHECKING:
 _DATA_LOSS = ("fail", "skip")
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("mirror")(mirror)
-
-
 def mirror(
     start_job: TenantJob,
     source: Annotated[

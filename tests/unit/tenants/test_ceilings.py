@@ -201,7 +201,7 @@ async def test_two_resizes_at_once_do_not_pass_together(plane: Console) -> None:
 
     def grow(name: str) -> bool:
         try:
-            plane.instances.change(_owner("acme"), name, None, Change(capacity_bytes=9 * _GB), Usage())
+            plane.instances.change(_owner("acme"), name, Change(capacity_bytes=9 * _GB), Usage())
         except LimitReached:
             return False
         return True
@@ -220,7 +220,7 @@ async def test_what_is_deleted_counts_until_its_data_is_gone(plane: Console) -> 
     never = plane.instances.create(_owner("acme"), "acme", _order("never"))
     _served(plane, served.id)
     for one in (served, never):
-        plane.instances.delete(_owner("acme"), one.id, None)
+        plane.instances.delete(_owner("acme"), one.id)
     sold = plane.ceilings.tenant("acme").room.sold
     assert (sold.instances, sold.capacity_bytes, sold.produce_rate_bytes_per_s) == (0, 2 * _GB, 0)
     with pytest.raises(LimitReached, match="2 GB taken"):
@@ -233,11 +233,11 @@ async def test_what_is_taken_back_has_to_fit_as_an_order_does(plane: Console) ->
     plane.ceilings.set_tenant(_operator(), "acme", {"instances": 1})
     first = plane.instances.create(_owner("acme"), "acme", _order("first"))
     _served(plane, first.id)
-    plane.instances.delete(_owner("acme"), first.id, None)
+    plane.instances.delete(_owner("acme"), first.id)
     second = plane.instances.create(_owner("acme"), "acme", _order("second"))
     with pytest.raises(LimitReached, match="may have 1 instance and has 1"):
         plane.deletions.undelete(_owner("acme"), "acme", first.id, None)
-    plane.instances.delete(_owner("acme"), second.id, None)
+    plane.instances.delete(_owner("acme"), second.id)
     assert plane.deletions.undelete(_owner("acme"), "acme", first.id, None).is_visible
 
 
@@ -259,14 +259,14 @@ async def test_create_and_delete_uses_up_nobody_elses_ports(plane: Console) -> N
     for number in range(100):
         made = plane.instances.create(_owner("acme"), "acme", _order(f"n{number}"))
         _served(plane, made.id)
-        plane.instances.delete(_owner("acme"), made.id, None)
+        plane.instances.delete(_owner("acme"), made.id)
     others = [plane.instances.create(_owner("other"), "other", _order(f"o{n}")) for n in range(5)]
     assert all(len(one.listeners) == 2 for one in others)
 
 
 async def test_ports_that_were_never_served_do_not_rest(plane: Console) -> None:
     made = plane.instances.create(_owner("default"), "default", _order("a"))
-    plane.instances.delete(_owner("default"), made.id, None)
+    plane.instances.delete(_owner("default"), made.id)
     again = plane.instances.create(_owner("default"), "default", _order("b"))
     assert again.listeners[0].port == made.listeners[0].port
 
@@ -275,7 +275,7 @@ async def test_ports_that_were_served_rest_from_others(plane: Console) -> None:
     plane.accounts.create_tenant(_operator(), "other")
     made = plane.instances.create(_owner("default"), "default", _order("a"))
     _served(plane, made.id)
-    plane.instances.delete(_owner("default"), made.id, None)
+    plane.instances.delete(_owner("default"), made.id)
     used: list[int] = []
     for number in range(18):  # the system instance has one of twenty, the deleted one another
         one = plane.instances.create(_owner("other"), "other", _order(f"o{number}"))

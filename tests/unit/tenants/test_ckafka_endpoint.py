@@ -9,8 +9,9 @@ import pytest
 from tencentcloud.ckafka.v20190819 import ckafka_client, models
 
 from tenants.ckafka import endpoint
-from tenants.ckafka.action import Action
+from tenants.ckafka.action import Action, Call
 from tenants.ckafka.actions import ACTIONS, UNSUPPORTED
+from tenants.ckafka.listings import Nothing
 from tenants.ckafka.request.rates import CALLS_PER_S
 from tenants.console import Console
 
@@ -224,11 +225,11 @@ async def test_calls_beyond_the_rate_are_refused_and_a_neighbour_is_not(
 async def test_an_answer_that_failed_tells_nothing(
     plane: Console, sdk: Signer, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def fails(_call: Any) -> Any:
+    async def fails(_call: Call[Nothing]) -> Any:
         raise RuntimeError("secret detail")
 
     row = ACTIONS["DescribeRegion"]
-    failing = Action(name=row.name, params=row.params, handle=fails, rest="", ignored=row.ignored)
+    failing = Action(name=row.name, handle=fails, rest="", ignored=row.ignored)
     monkeypatch.setitem(ACTIONS, "DescribeRegion", failing)
     response = await sdk.send(*sdk.signed("DescribeRegion"))
     assert response["Error"]["Code"] == "InternalError"

@@ -96,7 +96,7 @@ def test_a_suspended_instance_stays_suspended_through_a_taken_port(
     plane: Console, taken: set[Endpoint]
 ) -> None:
     instance = _create(plane)
-    plane.instances.suspend(_CALLER, instance.id, None)
+    plane.instances.suspend(_CALLER, instance.id)
     taken.add(Endpoint("127.0.0.1", instance.listeners[0].port))
     plane.withhold_taken_ports()
     assert plane.instances.get(_CALLER, instance.id).listeners_withheld

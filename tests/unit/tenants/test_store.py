@@ -260,7 +260,7 @@ def test_followers_get_everything_first_and_then_what_changed(plane: Console) ->
         assert {spec.name for spec in everything.instances} == {"one", "system"}
         assert [cluster.cluster_id for cluster in everything.clusters] == ["builtin-1"]
     plane.instances.create(_CALLER, DEFAULT_TENANT, _order("two"))
-    plane.instances.suspend(_CALLER, first.id, None)
+    plane.instances.suspend(_CALLER, first.id)
     with plane.store.read() as connection:
         news = changes.since(connection, Position(everything.feed_id, everything.revision, everything.mark))
     assert not news.full
@@ -303,7 +303,7 @@ def test_a_follower_behind_the_kept_changes_starts_anew(
 
 def test_deleted_instances_stay_in_the_feed_until_they_are_purged(plane: Console) -> None:
     made = plane.instances.create(_CALLER, DEFAULT_TENANT, _order("one"))
-    plane.instances.delete(_CALLER, made.id, None)
+    plane.instances.delete(_CALLER, made.id)
     with plane.store.read() as connection:
         told = {spec.instance_id: spec for spec in changes.since(connection, Position("", 0, "")).instances}
     assert told[made.id].state == "deleted"
