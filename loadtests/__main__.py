@@ -104,7 +104,7 @@ def main() -> None:
 
 def _run(options: argparse.Namespace) -> bool:
     scenario = SCENARIOS[options.scenario]
-    name = scenario.run_name(options)
+    name = scenario.run_name(options) if hasattr(scenario, "run_name") else options.scenario
     chosen = {key: value for key, value in sorted(vars(options).items()) if key not in _COMMON}
     baselines = _baselines(options, name)  # before the load: a file that cannot be read is said at once
     with target(options.data_dir, own=options.own_stack, workers=options.workers) as stack:

@@ -19,7 +19,7 @@ from loadtests.bounds import Better, Figure
 from loadtests.place import Made
 from loadtests.processes import Watch
 from loadtests.report import Outcome, Plot, Series
-from loadtests.scenario import Site, swarm
+from loadtests.scenario import Site, swarm, tell
 from loadtests.timings import Timings
 from wire.codec import framed_request
 
@@ -35,11 +35,6 @@ def add_options(parser: argparse._ArgumentGroup) -> None:
     parser.add_argument("--clients", type=int, default=500)
     parser.add_argument("--waves", type=int, default=3, help="how often all of them come")
     parser.add_argument("--wave-s", type=float, default=60.0, help="how long a wave may take at most")
-
-
-def run_name(_options: argparse.Namespace) -> str:
-    """One run."""
-    return "connection-storm"
 
 
 class Member(User):
@@ -68,14 +63,7 @@ class Member(User):
                 client = self.storm.connected()
             except OSError as error:
                 fault = error
-            self.environment.events.request.fire(
-                request_type="storm",
-                name="refused" if fault else "served",
-                response_time=(time.monotonic() - started) * 1000,
-                response_length=0,
-                exception=None,
-                context={},
-            )
+            tell(self, "storm", "refused" if fault else "served", (time.monotonic() - started) * 1000)
             if fault is None:
                 wave.arrive(time.monotonic())
                 return client

@@ -11,7 +11,7 @@ from locust import HttpUser, between, task
 from loadtests.bounds import Better, Figure
 from loadtests.processes import Watch
 from loadtests.report import Outcome, Plot
-from loadtests.scenario import Site, swarm
+from loadtests.scenario import Site, Turns, swarm
 from loadtests.timings import Timings
 
 INSTANCES: Final = 5
@@ -28,11 +28,6 @@ def add_options(parser: argparse._ArgumentGroup) -> None:
     parser.add_argument("--wait-s", type=float, default=1.0, help="mean pause of a user between two requests")
 
 
-def run_name(_options: argparse.Namespace) -> str:
-    """One run."""
-    return "console-users"
-
-
 class Visitor(HttpUser):
     """Reads mostly; now and then makes a topic and removes it."""
 
@@ -41,7 +36,8 @@ class Visitor(HttpUser):
     def on_start(self) -> None:
         """With a key of one's own."""
         self.client.trust_env = False
-        self.client.headers["Authorization"] = f"Bearer {self.crowd.next_key()}"
+        key = self.crowd.keys[self.crowd.next_number() % len(self.crowd.keys)]
+        self.client.headers["Authorization"] = f"Bearer {key}"
         self._made = 0
 
     def _path(self, end: str = "") -> str:
@@ -96,18 +92,14 @@ class Visitor(HttpUser):
             self.client.delete(f"{path}/{topic}", name="delete a topic")
 
 
-class Crowd:
+class Crowd(Turns):
     """What the users of one run share."""
 
     def __init__(self, instances: list[str], keys: list[str]) -> None:
+        super().__init__()
         self.instances = instances
-        self._keys = keys
-        self._taken = 0
-
-    def next_key(self) -> str:
-        """The next user's."""
-        self._taken += 1
-        return self._keys[(self._taken - 1) % len(self._keys)]
+        self.keys = keys
+        """A key for each user."""
 
 
 def run(site: Site, options: argparse.Namespace) -> Outcome:

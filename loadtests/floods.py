@@ -19,6 +19,7 @@ import threading
 import time
 from collections.abc import Callable
 from enum import StrEnum
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import gevent.monkey
@@ -116,8 +117,10 @@ class Flood:
                 turn, tally, fetch_frame(topic, 0, FETCH_BYTES), window=1
             ),
             Kind.RECONNECT: self._reconnect,
-            Kind.REBALANCE: self._rebalance,
-            Kind.MEMBERS: self._members,
+            # every join and every leave makes all the others of the group join again
+            Kind.REBALANCE: partial(self._join_and_leave, join=_JOIN),
+            # who joins without an id is told one at once (KIP-394), and is pending until it leaves
+            Kind.MEMBERS: partial(self._join_and_leave, join=_JOIN_WITH_ID),
         }
         self._kind = kind
 
@@ -170,26 +173,13 @@ class Flood:
         finally:
             client.socket.close()
 
-    def _rebalance(self, turn: Turn, tally: Tally, number: int) -> None:
-        """Every join and every leave makes all the others of the group join again."""
+    def _join_and_leave(self, turn: Turn, tally: Tally, number: int, join: Any) -> None:
         group = f"storm-{number % 4}"
         client = self._connected(turn, tally)
         try:
             while time.monotonic() < turn.end_s:
-                joined = client.call(_join(group))
-                client.call(_LEAVE.LeaveGroupRequest(group_id=group, member_id=joined.member_id))
-                tally.add(requests=2)
-        finally:
-            client.socket.close()
-
-    def _members(self, turn: Turn, tally: Tally, number: int) -> None:
-        """A member without an id is told one at once (KIP-394), and is pending until it leaves."""
-        group = f"storm-{number % 4}"
-        client = self._connected(turn, tally)
-        try:
-            while time.monotonic() < turn.end_s:
-                pending = client.call(_join(group, _JOIN_WITH_ID))
-                client.call(_LEAVE.LeaveGroupRequest(group_id=group, member_id=pending.member_id))
+                member_id = client.call(_join(group, join)).member_id
+                client.call(_LEAVE.LeaveGroupRequest(group_id=group, member_id=member_id))
                 tally.add(requests=2)
         finally:
             client.socket.close()
@@ -199,7 +189,7 @@ def _all_topics() -> bytes:
     return framed_request(_METADATA.MetadataRequest(topics=None, allow_auto_topic_creation=False), 1, "flood")
 
 
-def _join(group: str, join: Any = _JOIN) -> Any:
+def _join(group: str, join: Any) -> Any:
     return join.JoinGroupRequest(
         group_id=group,
         session_timeout=duration(6_000),

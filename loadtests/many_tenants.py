@@ -15,7 +15,7 @@ from loadtests.bounds import Better, Figure
 from loadtests.place import Made
 from loadtests.processes import Watch
 from loadtests.report import Outcome, Plot, Series
-from loadtests.scenario import Site, swarm
+from loadtests.scenario import Site, Turns, swarm, tell
 from loadtests.timings import Timings
 
 TOPIC: Final = "little"
@@ -44,11 +44,6 @@ def add_options(parser: argparse._ArgumentGroup) -> None:
     parser.add_argument("--tenants", type=int, default=500, help="they stay for later runs")
     parser.add_argument("--seconds", type=float, default=30.0)
     parser.add_argument("--period-s", type=float, default=1.0, help="between two records of a tenant")
-
-
-def run_name(_options: argparse.Namespace) -> str:
-    """One run."""
-    return "many-tenants"
 
 
 class Little(User):
@@ -82,33 +77,20 @@ class Little(User):
             self.crowd.answered[self._number] += 1
         except OSError as error:
             fault = error
-        self.environment.events.request.fire(
-            request_type="produce",
-            name="one record",
-            response_time=(time.monotonic() - self._next_s) * 1000,
-            response_length=0,
-            exception=fault,
-            context={},
-        )
+        tell(self, "produce", "one record", (time.monotonic() - self._next_s) * 1000, fault=fault)
         self._next_s += self.crowd.period_s
 
 
-class Crowd:
+class Crowd(Turns):
     """One run."""
 
     def __init__(self, made: list[Made], options: argparse.Namespace) -> None:
+        super().__init__()
         self.made = made
         self.period_s = options.period_s
         self.answered: Counter[int] = Counter()
-        self.ended = 0
-        self._taken = 0
         self.start_s = time.monotonic() + 2.0
         self.end_s = self.start_s + options.seconds
-
-    def next_number(self) -> int:
-        """The next tenant without a client."""
-        self._taken += 1
-        return self._taken - 1
 
 
 def run(site: Site, options: argparse.Namespace) -> Outcome:
@@ -120,9 +102,7 @@ def run(site: Site, options: argparse.Namespace) -> Outcome:
     timings, crowd = Timings(), Crowd(made, options)
     before_cpu_s = watch.cpu_s()
     with swarm([Little], len(made), len(made), timings, crowd=crowd):
-        deadline = crowd.end_s + 60.0
-        while crowd.ended < len(made) and time.monotonic() < deadline:
-            gevent.sleep(0.1)
+        crowd.wait(len(made), crowd.end_s + 60.0)
     watch.stop()
     return _told(crowd, timings, watch, (order_ms, serving_ms), watch.cpu_s() - before_cpu_s, options)
 

@@ -23,7 +23,7 @@ from ctl.bench.measure import percentile
 from loadtests.bounds import Better, Figure
 from loadtests.floods import Kind, Priority, Turn, turns
 from loadtests.report import Outcome, Plot, Series
-from loadtests.scenario import Site, swarm
+from loadtests.scenario import Site, swarm, tell
 
 RATE_BYTES_PER_S: Final = 4_000_000
 """Bought by everybody, in each direction."""
@@ -113,14 +113,7 @@ class Polite(User):
             due_s = self._due.popleft()
             took_ms = (time.monotonic() - due_s) * 1000
             self.whole.samples.append(Sample(due_s, took_ms))
-            self.environment.events.request.fire(
-                request_type="produce",
-                name="polite",
-                response_time=took_ms,
-                response_length=size,
-                exception=None,
-                context={},
-            )
+            tell(self, "produce", "polite", took_ms, size)
 
 
 class Run:

@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -75,7 +76,14 @@ class Watch:
 
     def memory(self) -> list[Series]:
         """MB over time."""
+        return self._series(lambda one: one.rss_bytes / 1e6)
+
+    def descriptors(self) -> list[Series]:
+        """How many are open, over time."""
+        return self._series(lambda one: float(one.descriptors))
+
+    def _series(self, figure: Callable[[Sample], float]) -> list[Series]:
         return [
-            Series(name, [(one.at_s, one.rss_bytes / 1e6) for one in samples])
+            Series(name, [(one.at_s, figure(one)) for one in samples])
             for name, samples in sorted(self.samples.items())
         ]

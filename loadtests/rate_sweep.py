@@ -16,7 +16,7 @@ from ctl.bench.measure import percentile
 from loadtests.bounds import Better, Figure
 from loadtests.place import Made
 from loadtests.report import Outcome, Plot, Series
-from loadtests.scenario import Site, swarm
+from loadtests.scenario import Site, swarm, tell
 from loadtests.timings import Timings
 
 TOPIC: Final = "sweep"
@@ -108,14 +108,7 @@ class Sweeper(User):
             size = client.receive() + 4
             due_s, now_s = due.popleft(), time.monotonic()
             self.sweep.answers.append(Answered(due_s, now_s, self.sweep.counted(size)))
-            self.environment.events.request.fire(
-                request_type="sweep",
-                name=self.sweep.direction,
-                response_time=(now_s - due_s) * 1000,
-                response_length=size,
-                exception=None,
-                context={},
-            )
+            tell(self, "sweep", self.sweep.direction, (now_s - due_s) * 1000, size)
 
 
 class Sweep:

@@ -21,8 +21,8 @@ from loadtests.bounds import Better, Figure
 from loadtests.ledger import Ledger
 from loadtests.place import Made
 from loadtests.processes import Watch
-from loadtests.report import Outcome, Plot, Series
-from loadtests.scenario import Site, swarm
+from loadtests.report import Outcome, Plot
+from loadtests.scenario import Site, Turns, swarm, tell
 from loadtests.timings import Timings
 
 TOPIC: Final = "soak"
@@ -40,11 +40,6 @@ def add_options(parser: argparse._ArgumentGroup) -> None:
     parser.add_argument("--instances", type=int, default=3)
     parser.add_argument("--rate", type=int, default=500_000, help="bytes/s of each; twice as much is bought")
     parser.add_argument("--seconds", type=float, default=120.0)
-
-
-def run_name(_options: argparse.Namespace) -> str:
-    """One run."""
-    return "soak"
 
 
 class Pair(User):
@@ -117,32 +112,19 @@ class Pair(User):
                 self._tell(math.nan, RuntimeError(str(fault)))
 
     def _tell(self, took_ms: float, fault: Exception | None) -> None:
-        self.environment.events.request.fire(
-            request_type="soak",
-            name="produced to consumed",
-            response_time=took_ms,
-            response_length=RECORD_BYTES,
-            exception=fault,
-            context={},
-        )
+        tell(self, "soak", "produced to consumed", took_ms, RECORD_BYTES, fault)
 
 
-class Soak:
+class Soak(Turns):
     """One run."""
 
     def __init__(self, made: list[Made], options: argparse.Namespace) -> None:
+        super().__init__()
         self.made = made
         self.rate = options.rate
         self.ledgers = [Ledger() for _ in made]
-        self.ended = 0
-        self._taken = 0
         self.start_s = time.monotonic() + 1.0
         self.end_s = self.start_s + options.seconds
-
-    def next_number(self) -> int:
-        """The next instance without clients."""
-        self._taken += 1
-        return self._taken - 1
 
 
 def run(site: Site, options: argparse.Namespace) -> Outcome:
@@ -156,9 +138,7 @@ def run(site: Site, options: argparse.Namespace) -> Outcome:
         create_topic(one.endpoint, TOPIC)
     soak, timings, watch = Soak(made, options), Timings(), Watch(site.data_dir)
     with swarm([Pair], len(made), len(made), timings, soak=soak):
-        deadline = soak.end_s + 2 * _DRAIN_S
-        while soak.ended < len(made) and time.monotonic() < deadline:
-            gevent.sleep(0.1)
+        soak.wait(len(made), soak.end_s + 2 * _DRAIN_S)
     watch.stop()
     return _told(soak, timings, watch, options.seconds)
 
@@ -183,15 +163,8 @@ def _told(soak: Soak, timings: Timings, watch: Watch, seconds: float) -> Outcome
     plots = [
         Plot("latency", "From produce to the consumer's hands", "s", "ms", timings.dots(), log_y=True),
         Plot("memory", "Memory of the processes", "s", "MB", watch.memory()),
-        Plot("descriptors", "Open descriptors", "s", "descriptors", _descriptors(watch)),
+        Plot("descriptors", "Open descriptors", "s", "descriptors", watch.descriptors()),
     ]
     title = f"{len(soak.made)} instances with {soak.rate / 1e6:g} MB/s each for {seconds:g} s"
     details: dict[str, Any] = {"ledgers": [vars(ledger) for ledger in soak.ledgers]}
     return Outcome(title, figures, plots, timings.lines(), details)
-
-
-def _descriptors(watch: Watch) -> list[Series]:
-    return [
-        Series(name, [(one.at_s, float(one.descriptors)) for one in samples])
-        for name, samples in sorted(watch.samples.items())
-    ]

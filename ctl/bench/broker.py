@@ -3,7 +3,6 @@
 import os
 import signal
 import socket
-import subprocess
 import sys
 import tempfile
 import time
@@ -12,8 +11,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from ctl.bench import load, servers
-from ctl.bench.measure import Cost, Spread, Stopwatch, cpu_seconds, rss_bytes
-from ctl.errors import CommandError
+from ctl.bench.measure import Cost, Say, Stopwatch, cpu_seconds, rss_bytes, seconds_of, spreads
+from ctl.bench.process import ServerProcess
 from ctl.stack.layout import free_port
 
 _LARGE: Final = 1_000_000
@@ -21,7 +20,6 @@ _SMALL: Final = 16_000
 _CHECKPOINT_S: Final = 7.0
 """Longer than the broker's checkpoint interval and a flush."""
 _SINCE_CHECKPOINT_BYTES: Final = 200_000_000
-Say = Callable[[str], None]
 
 
 def run(rounds: int, megabytes: int, say: Say) -> dict[str, Any]:
@@ -45,7 +43,7 @@ def run(rounds: int, megabytes: int, say: Say) -> dict[str, Any]:
             say("large consume")
             results["large consume"] = _consume(directory, broker, int(megabytes * 1e6), rounds)
             say("memory after 5 GB")
-            _fill(broker, 5_000_000_000)
+            _fill(broker.port, 5_000_000_000)
             results["RSS MB after 5 GB"] = rss_bytes(broker.pid) / 1e6
             load.delete_all_records(broker.port, "three", 3)
     say("recovery after kill -9")
@@ -60,13 +58,7 @@ def _alternate(rounds: int, ours: Callable[[], Cost], floor: Callable[[], Cost])
     for turn in range(rounds):
         for peer, measure in (("broker", ours), ("floor", floor))[:: 1 if turn % 2 else -1]:
             taken[peer].append(measure())
-    return {
-        peer: {
-            "MB/s": Spread.of([cost.bytes_per_s / 1e6 for cost in costs]),
-            "CPU s/GB": Spread.of([cost.cpu_s_per_gb for cost in costs]),
-        }
-        for peer, costs in taken.items()
-    }
+    return {peer: spreads(costs) for peer, costs in taken.items()}
 
 
 def _produce(
@@ -122,9 +114,9 @@ def _consume(directory: Path, broker: servers.Server, total: int, rounds: int) -
         return _alternate(rounds, ours, peer)
 
 
-def _fill(broker: servers.Server, total: int) -> None:
+def _fill(port: int, total: int) -> None:
     frames = load.produce_frames("three", load.workload(_LARGE), 3)
-    load.produce(broker.port, frames, total, window=4)
+    load.produce(port, frames, total, window=4)
 
 
 def _recovery() -> dict[str, Any]:
@@ -133,39 +125,39 @@ def _recovery() -> dict[str, Any]:
     with tempfile.TemporaryDirectory(dir=servers.scratch_parent(14 * 10**9)) as name:
         directory = Path(name)
         port, metrics_port = free_port(), free_port()
-        arguments = ["--node-id", "1", "--cluster-id", "bench", "--data-dir", str(directory / "broker")]
-        listen = ["--listen", f"127.0.0.1:{port}", "--metrics", f"127.0.0.1:{metrics_port}"]
-        first = _start([*arguments, *listen], port)
+        command = [
+            *(sys.executable, "-m", "broker", "--node-id", "1", "--cluster-id", "bench"),
+            *("--data-dir", str(directory / "broker"), "--listen", f"127.0.0.1:{port}"),
+            *("--metrics", f"127.0.0.1:{metrics_port}"),
+        ]
+        broker = ServerProcess(
+            *("a broker", port, command, directory / "broker.log"),
+            start_timeout_s=60.0,
+            stop_timeout_s=15.0,
+            end_timeout_s=15.0,
+        )
+        broker.start()
+        broker.until_serving()
         load.create_topic(port, "three", partitions=3)
-        _fill(servers.Server(first.pid, port), 5_000_000_000)
+        _fill(port, 5_000_000_000)
         time.sleep(_CHECKPOINT_S)
-        _fill(servers.Server(first.pid, port), _SINCE_CHECKPOINT_BYTES)
-        os.kill(first.pid, signal.SIGKILL)
-        first.wait()
-        started = time.perf_counter()
-        second = _start([*arguments, *listen], port)
-        elapsed_s = time.perf_counter() - started
+        _fill(port, _SINCE_CHECKPOINT_BYTES)
+        os.kill(broker.pid, signal.SIGKILL)
+        broker.until_ended()
+
+        def start() -> None:
+            broker.start()
+            broker.until_serving()
+
+        elapsed_s = seconds_of(start)
         read = _metric(metrics_port, "portico_broker_recovered_bytes_total")
-        second.terminate()
-        second.wait(15)
+        broker.stop()
     return {
         "seconds to serve": elapsed_s,
         "MB read": read / 1e6,
         "MB since the last checkpoint, at most": _SINCE_CHECKPOINT_BYTES / 1e6,
         "MB stored": 5000.0 + _SINCE_CHECKPOINT_BYTES / 1e6,
     }
-
-
-def _start(arguments: list[str], port: int) -> "subprocess.Popen[bytes]":
-    process = subprocess.Popen([sys.executable, "-m", "broker", *arguments], stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and process.poll() is None:
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-            return process
-        except OSError:
-            time.sleep(0.01)
-    raise CommandError("the broker did not start")
 
 
 def _metric(port: int, name: str) -> float:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from ctl.bench import cluster_faults, cluster_load, end_to_end, load, servers
 from ctl.bench.apache_kafka import DELETED_SOON, kafka_cluster
-from ctl.bench.measure import Cost, Spread
+from ctl.bench.measure import Cost, Say, Spread, seconds_of, spreads
 from ctl.bench.peers import Peer, create_topic, until_led
 from ctl.bench.portico_cluster import portico_cluster
 from ctl.kafka.jars import missing_tools
@@ -30,7 +30,6 @@ _LINGER_MS: Final = 50
 _SMALL_SHARE: Final = 0.2
 _WARM_UP_BYTES: Final = 2_000_000_000
 _STORED_BATCHES: Final = 100
-Say = Callable[[str], None]
 
 
 def run(rounds: int, megabytes: int, say: Say) -> dict[str, Any]:
@@ -165,13 +164,7 @@ class _Bench:
             self._say(f"{name}, round {turn + 1}")
             for peer in self._peers[:: 1 if turn % 2 else -1]:
                 costs[peer.name].append(measure(peer))
-        return {
-            peer: {
-                "MB/s": Spread.of([cost.bytes_per_s / 1e6 for cost in taken]),
-                "CPU s/GB": Spread.of([cost.cpu_s_per_gb for cost in taken]),
-            }
-            for peer, taken in costs.items()
-        }
+        return {peer: spreads(taken) for peer, taken in costs.items()}
 
     def _end_to_end(self) -> dict[str, Any]:
         for peer in self._peers:
@@ -193,9 +186,7 @@ class _Bench:
 
     def _create_many(self, peer: Peer) -> float:
         self._say("2,000 partitions")
-        started_s = time.perf_counter()
-        create_topic(peer, "many", _MANY)
-        return time.perf_counter() - started_s
+        return seconds_of(lambda: create_topic(peer, "many", _MANY))
 
     def outages(self, number: signal.Signals) -> dict[str, Any]:
         """Outages of a leader, by a signal, once per round."""

@@ -11,7 +11,6 @@ import shutil
 import tempfile
 import time
 import uuid
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,7 +19,7 @@ from broker.log.partition_log import PartitionLog
 from broker.log.results import AppendOrigin
 from broker.storage.log_cleaner import LogCleaner
 from broker.storage.manager import LogManager
-from ctl.bench.measure import Spread
+from ctl.bench.measure import Cost, Say, spreads
 from wire.batch import Record, build_batch
 
 _MB: Final = 10**6
@@ -31,24 +30,20 @@ _DRAWN_FROM: Final = {"half superseded": 0.63, "distinct keys": 0.0}
 """Keys to draw from, per record; 0: each record has its own."""
 
 
-def run(rounds: int, megabytes: int, say: Callable[[str], None]) -> dict[str, Any]:
+def run(rounds: int, megabytes: int, say: Say) -> dict[str, Any]:
     """The figures. Raises: OSError."""
     results: dict[str, Any] = {}
     for size_name, record_bytes in _SIZES.items():
         for keys_name, share in _DRAWN_FROM.items():
-            samples: list[tuple[float, float]] = []
+            samples: list[Cost] = []
             for number in range(rounds):
                 say(f"{size_name}, {keys_name}, round {number + 1} of {rounds}")
                 samples.append(_measure(megabytes, record_bytes, share, seed=number))
-            results[f"{size_name}, {keys_name}"] = {
-                "MB/s": Spread.of([rate for rate, _ in samples]),
-                "CPU s/GB": Spread.of([cost for _, cost in samples]),
-            }
+            results[f"{size_name}, {keys_name}"] = spreads(samples)
     return results
 
 
-def _measure(megabytes: int, record_bytes: int, share: float, seed: int) -> tuple[float, float]:
-    """(MB/s, CPU seconds per GB)."""
+def _measure(megabytes: int, record_bytes: int, share: float, seed: int) -> Cost:
     directory = Path(tempfile.mkdtemp(prefix="portico-bench-compaction-"))
     try:
         manager = LogManager([directory], cluster_id="bench", node_id=0)
@@ -66,7 +61,7 @@ def _measure(megabytes: int, record_bytes: int, share: float, seed: int) -> tupl
         if result is None:
             raise OSError(f"the compaction did not end: {log.compaction.uncleanable}")
         manager.close(clean=False)
-        return result.read_bytes / _MB / elapsed_s, cpu_s / (result.read_bytes / 10**9)
+        return Cost(result.read_bytes / elapsed_s, cpu_s / (result.read_bytes / 10**9))
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 

@@ -20,12 +20,11 @@ from ctl.bench.control_processes import (
     TENANTS,
     Caller,
     Control,
-    Say,
     both_running,
     fill,
     transactions,
 )
-from ctl.bench.measure import Spread, cpu_seconds, percentile
+from ctl.bench.measure import Say, Spread, cpu_seconds, percentile
 from ctl.bench.process import HOST, running_zookeeper
 from ctl.errors import CommandError
 from tenants.store.dump import has_tables

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -26,8 +26,6 @@ START_S: Final = 60.0
 _TRANSACTIONS: Final = (
     "SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = current_database()"
 )
-
-Say = Callable[[str], None]
 
 
 class Caller(NamedTuple):

@@ -12,8 +12,8 @@ from typing import Any, Final, TypeVar
 import httpx
 from sqlalchemy import Engine
 
-from ctl.bench.control_processes import START_S, Caller, Control, Say, transactions
-from ctl.bench.measure import Spread
+from ctl.bench.control_processes import START_S, Caller, Control, transactions
+from ctl.bench.measure import Say, Spread
 from ctl.errors import CommandError
 
 T = TypeVar("T")

@@ -5,10 +5,12 @@ import platform
 import statistics
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+Say = Callable[[str], None]
+"""Tells people what is measured now."""
 _TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 _ROOT: Final = Path(__file__).resolve().parents[2]
 
@@ -67,6 +69,21 @@ class Spread(NamedTuple):
     def text(self, digits: int = 2) -> str:
         """`median (min-max)`."""
         return f"{self.median:.{digits}f} ({self.low:.{digits}f}-{self.high:.{digits}f})"
+
+
+def spreads(costs: Sequence[Cost]) -> dict[str, Spread]:
+    """Rounds of one peer."""
+    return {
+        "MB/s": Spread.of([cost.bytes_per_s / 1e6 for cost in costs]),
+        "CPU s/GB": Spread.of([cost.cpu_s_per_gb for cost in costs]),
+    }
+
+
+def seconds_of(work: Callable[[], object]) -> float:
+    """How long a piece of work takes."""
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
 
 
 def percentile(values: Sequence[float], fraction: float) -> float:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ctl.bench import pipeline_advice, pipeline_lake, pipeline_metering, pipeline_mirror, servers
+from ctl.bench.measure import Say
 from ctl.bench.report import with_ratios
 from pipeline.errors import PipelineError
 from pipeline.session import spark_session
@@ -13,7 +14,6 @@ from pipeline.session import spark_session
 INSTANCES: Final = 1_000
 _SCRATCH_BYTES: Final = 4_000_000_000
 
-Say = Callable[[str], None]
 _PARTS: Final[dict[str, Callable[[Any, int, int, Say], dict[str, Any]]]] = {
     "lake": lambda spark, rounds, megabytes, say: with_ratios(
         pipeline_lake.measure(spark, rounds, megabytes, say), pipeline_lake.OURS, pipeline_lake.PEERS[1:]

@@ -1,8 +1,7 @@
 """Advice: what a whole run over many instances takes, the first of a session and later ones."""
 
 import tempfile
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,7 +11,7 @@ from pyspark.sql.types import StructType
 
 from contracts.billing import DAY_MS, HOUR_MS, USAGE_HOUR, PeriodState
 from contracts.usage_records import USAGE_RAW
-from ctl.bench.measure import Spread
+from ctl.bench.measure import Say, Spread, seconds_of
 from pipeline.advice.frames import forecasts, hours, hours_somebody_reported
 from pipeline.advice.job import advise
 from pipeline.advice.judging.hours import HISTORY_H
@@ -27,8 +26,6 @@ _MINUTE_MS: Final = 60_000
 _NOW_MS: Final = 20_000 * DAY_MS
 """Any midnight."""
 
-Say = Callable[[str], None]
-
 
 def measure(spark: SparkSession, rounds: int, instances: int, say: Say) -> dict[str, Any]:
     """Forecasts alone (four weeks of hours each), and runs with skew over a day of three brokers' minutes."""
@@ -38,11 +35,11 @@ def measure(spark: SparkSession, rounds: int, instances: int, say: Say) -> dict[
         bought = [Bought(f"i{number:011d}", 20_000_000, 40_000_000, 10**11) for number in range(instances)]
         _fill(spark, layout, instances)
         say("advice: forecasts, cold")
-        cold_s = _seconds(lambda: _forecasts(spark, layout))
+        cold_s = seconds_of(lambda: _forecasts(spark, layout))
         whole_s = []
         for turn in range(rounds + 1):
             say(f"advice: run {turn} of {rounds}")
-            whole_s.append(_seconds(lambda: _advise(spark, layout, bought)))
+            whole_s.append(seconds_of(lambda: _advise(spark, layout, bought)))
     label = f"{instances:,} instances"
     return {
         f"forecasts of {label} x {HISTORY_H} h, first of the session, s": cold_s,
@@ -111,9 +108,3 @@ def _write(rows: DataFrame, columns: Mapping[str, Column], schema: StructType, p
         for field in schema.fields
     ]
     rows.select(*filled).write.format("delta").partitionBy("day").save(str(path))
-
-
-def _seconds(work: Callable[[], object]) -> float:
-    started = time.perf_counter()
-    work()
-    return time.perf_counter() - started

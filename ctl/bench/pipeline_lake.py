@@ -1,21 +1,18 @@
 """Lake loads: through the gateway against reading the broker directly, beside plain reads to nowhere."""
 
-import os
-import random
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import SparkSession
 
 from ctl.bench import servers
-from ctl.bench.measure import Spread, cpu_seconds
+from ctl.bench.measure import Say, Spread, cpu_seconds, seconds_of
+from ctl.bench.random_records import create_topics, produce, random_values
 from pipeline.ingest.kafka import read_ranges
 from pipeline.ingest.offsets import KafkaSource
 from pipeline.ingest.ranges import PartitionRange, pack
@@ -29,9 +26,6 @@ PEERS: Final = (OURS, "direct")
 _RECORD_BYTES: Final = 1000
 _PARTITIONS: Final = 4
 _TOPICS: Final = 100
-_RANDOM_BYTES: Final = 8_000_000
-
-Say = Callable[[str], None]
 
 
 class LakeBench:
@@ -81,40 +75,15 @@ class LakeBench:
             raise RuntimeError(f"{found} rows were loaded, not {rows}: {done.failures}")
         return [*done.loads]
 
-    def create(self, names: Sequence[str], partitions: int) -> None:
-        """Topics of the instance."""
-        admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{self._gateway.port}"})
-        for future in admin.create_topics([NewTopic(name, partitions, 1) for name in names]).values():
-            future.result(60)
-
-    def produce(self, records: Iterator[tuple[str, int, bytes]]) -> None:
-        """(topic, partition, value). Raises: RuntimeError for one that is not delivered."""
-        producer = Producer(
-            {
-                "bootstrap.servers": f"127.0.0.1:{self._gateway.port}",
-                "linger.ms": 20,
-                "batch.size": 1_000_000,
-                "queue.buffering.max.kbytes": 262_144,
-            }
-        )
-        for topic, partition, value in records:
-            while True:
-                try:
-                    producer.produce(topic, value, partition=partition)
-                    break
-                except BufferError:
-                    producer.poll(0.05)
-        if left := producer.flush(120):
-            raise RuntimeError(f"{left} records were not delivered")
+    @property
+    def bootstrap(self) -> str:
+        """Where clients of the instance begin."""
+        return f"127.0.0.1:{self._gateway.port}"
 
     def _fill(self) -> None:
-        self.create(["random"], _PARTITIONS)
-        pool, generator = os.urandom(_RANDOM_BYTES), random.Random(1)
-        starts = (generator.randrange(_RANDOM_BYTES - _RECORD_BYTES) for _ in range(self._records))
-        self.produce(
-            ("random", index % _PARTITIONS, pool[start : start + _RECORD_BYTES])
-            for index, start in enumerate(starts)
-        )
+        create_topics(self.bootstrap, ["random"], _PARTITIONS)
+        values = enumerate(random_values(self._records, _RECORD_BYTES))
+        produce(self.bootstrap, (("random", index % _PARTITIONS, value) for index, value in values))
 
     def _source(self, peer: str) -> KafkaSource:
         return KafkaSource(f"127.0.0.1:{(self._gateway if peer == OURS else self._broker).port}")
@@ -164,18 +133,12 @@ def _spreads(costs: Sequence[tuple[float, float]]) -> dict[str, Spread]:
 
 def _many_topics(bench: LakeBench, rounds: int) -> dict[str, Any]:
     names = [f"small-{index}" for index in range(_TOPICS)]
-    bench.create(names, 1)
-    bench.produce((name, 0, b"one record") for name in names)
+    create_topics(bench.bootstrap, names, 1)
+    produce(bench.bootstrap, ((name, 0, b"one record") for name in names))
     layout = bench.layout()
-    first_s = _seconds(lambda: bench.load_topics(layout, OURS, names, _TOPICS))
-    empty_s = [_seconds(lambda: bench.load_topics(layout, OURS, names, 0)) for _ in range(rounds)]
+    first_s = seconds_of(lambda: bench.load_topics(layout, OURS, names, _TOPICS))
+    empty_s = [seconds_of(lambda: bench.load_topics(layout, OURS, names, 0)) for _ in range(rounds)]
     return {
         f"first run over {_TOPICS} topics of one record, s": first_s,
         f"empty run over {_TOPICS} topics, s": Spread.of(empty_s),
     }
-
-
-def _seconds(work: Callable[[], object]) -> float:
-    started = time.perf_counter()
-    work()
-    return time.perf_counter() - started

@@ -9,13 +9,13 @@ from datetime import date
 from pathlib import Path
 from typing import Any, Final
 
-from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from contracts.usage_records import USAGE_RAW, USAGE_TOPIC
 from ctl.bench import servers
-from ctl.bench.measure import Spread, cpu_seconds
+from ctl.bench.measure import Say, Spread, cpu_seconds, seconds_of
+from ctl.bench.random_records import create_topics
 from pipeline.ingest.offsets import KafkaSource, Topic
 from pipeline.ingest.ranges import PartitionRange
 from pipeline.layout import PipelineLayout
@@ -35,8 +35,6 @@ _DAY: Final = date(2026, 11, 2)
 _START_MS: Final = 1_793_577_600_000
 _NOW_MS: Final = _START_MS + (_MINUTES + 1) * 60_000
 _SLOTS: Final = 8_928
-
-Say = Callable[[str], None]
 
 
 def measure(spark: SparkSession, rounds: int, say: Say, minutes: int = _MINUTES) -> dict[str, Any]:
@@ -88,9 +86,7 @@ class _MeteringBench:
     def fill(self) -> None:
         """Make the records."""
         messages(self._spark, self._minutes).write.parquet(self._files)
-        admin = AdminClient({"bootstrap.servers": self._source.bootstrap})
-        for future in admin.create_topics([NewTopic(USAGE_TOPIC, _PARTITIONS, 1)]).values():
-            future.result(60)
+        create_topics(self._source.bootstrap, [USAGE_TOPIC], _PARTITIONS)
         frame = self._spark.read.parquet(self._files).select("key", "value", "partition")
         frame.write.format("kafka").mode("append").options(
             **{"kafka.bootstrap.servers": self._source.bootstrap, "topic": USAGE_TOPIC}
@@ -122,7 +118,7 @@ class _MeteringBench:
         layout = self._layout()
         rows = day_of_records(self._spark, _DAY, instances=INSTANCES, points=_POINTS)
         rows.write.format("delta").partitionBy("day").save(str(layout.table(USAGE_RAW)))
-        spent = [_seconds(lambda: roll_up(self._spark, layout, days=[_DAY])) for _ in range(rounds + 1)]
+        spent = [seconds_of(lambda: roll_up(self._spark, layout, days=[_DAY])) for _ in range(rounds + 1)]
         shutil.rmtree(layout.root)
         return spent[1:]
 
@@ -134,7 +130,7 @@ class _MeteringBench:
             "delta"
         ).partitionBy("day").save(path)
         slots = self._spark.read.format("delta").load(path)
-        spent = [_seconds(lambda: month_p95(slots, _SLOTS).collect()) for _ in range(rounds + 1)]
+        spent = [seconds_of(lambda: month_p95(slots, _SLOTS).collect()) for _ in range(rounds + 1)]
         shutil.rmtree(layout.root)
         return spent[1:]
 
@@ -194,9 +190,3 @@ def _record(instance: Column, node: Column, minute: Column) -> Column:
         "version": F.lit(1),
     }
     return F.struct(*(known.get(name, used % 1000).alias(name) for name in USAGE_RECORD.fieldNames()))
-
-
-def _seconds(work: Callable[[], object]) -> float:
-    started = time.perf_counter()
-    work()
-    return time.perf_counter() - started

@@ -1,20 +1,17 @@
 """The mirror from one instance to another, beside plain reads of the same topic through the same vport."""
 
-import os
-import random
 import tempfile
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
 from ctl.bench import servers
-from ctl.bench.measure import Spread
+from ctl.bench.measure import Say, Spread
+from ctl.bench.random_records import create_topics, produce, random_values
 from pipeline.ingest.kafka import read_ranges
 from pipeline.ingest.offsets import KafkaSource
 from pipeline.ingest.ranges import PartitionRange, pack
@@ -27,9 +24,6 @@ PEERS: Final = (OURS, "plain read to noop (B)")
 _PARTITIONS: Final = 4
 _RECORD_BYTES: Final = (1000, 100)
 _TARGET_ID: Final = "ibenchbench3"
-_RANDOM_BYTES: Final = 8_000_000
-
-Say = Callable[[str], None]
 
 
 class MirrorBench:
@@ -46,29 +40,9 @@ class MirrorBench:
 
     def fill(self, topic: str, records: int, record_bytes: int) -> None:
         """Random records, in turn to all partitions. Raises: RuntimeError where one is not delivered."""
-        admin = AdminClient({"bootstrap.servers": self._source, "log_level": 0})
-        admin.create_topics([NewTopic(topic, _PARTITIONS, 1)])[topic].result(60)
-        producer = Producer(
-            {
-                "bootstrap.servers": self._source,
-                "log_level": 0,
-                "linger.ms": 20,
-                "batch.size": 1_000_000,
-                "queue.buffering.max.kbytes": 262_144,
-                "queue.buffering.max.messages": 1_000_000,
-            }
-        )
-        pool, generator = os.urandom(_RANDOM_BYTES), random.Random(1)
-        for index in range(records):
-            start = generator.randrange(_RANDOM_BYTES - record_bytes)
-            while True:
-                try:
-                    producer.produce(topic, pool[start : start + record_bytes], partition=index % _PARTITIONS)
-                    break
-                except BufferError:
-                    producer.poll(0.05)
-        if left := producer.flush(120):
-            raise RuntimeError(f"{left} records were not delivered")
+        create_topics(self._source, [topic], _PARTITIONS)
+        values = enumerate(random_values(records, record_bytes))
+        produce(self._source, ((topic, index % _PARTITIONS, value) for index, value in values))
 
     def read(self, topic: str, records: int) -> float:
         """B: records/s."""
