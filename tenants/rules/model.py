@@ -85,6 +85,15 @@ class Instance:
         return replace(self, **changes)  # type: ignore[arg-type]
 
 
+SIZES: Final = ("produce_rate_bytes_per_s", "consume_rate_bytes_per_s", "capacity_bytes")
+"""What an instance buys."""
+TERMS: Final = (
+    *("limits", "request_percent", "full_behaviour", "auto_create_topics", "legacy_clients"),
+    *("allow_all", "whitelist", "topic_whitelists"),
+)
+"""What else of it stands in its spec by the same name."""
+
+
 def spec_of(instance: Instance) -> InstanceSpec:
     """What data-plane processes are told of an instance."""
     return InstanceSpec(
@@ -94,20 +103,10 @@ def spec_of(instance: Instance) -> InstanceSpec:
         name=instance.name,
         state=_SPEC_STATES[instance.state],
         cluster_id=instance.cluster_id,
-        produce_rate_bytes_per_s=instance.produce_rate_bytes_per_s,
-        consume_rate_bytes_per_s=instance.consume_rate_bytes_per_s,
-        capacity_bytes=instance.capacity_bytes,
-        request_percent=instance.request_percent,
-        limits=instance.limits,
-        full_behaviour=instance.full_behaviour,
-        auto_create_topics=instance.auto_create_topics,
-        legacy_clients=instance.legacy_clients,
-        allow_all=instance.allow_all,
-        whitelist=instance.whitelist,
-        topic_whitelists=dict(instance.topic_whitelists),
         listeners=instance.listeners if instance.is_visible and not instance.listeners_withheld else (),
         injected_faults=instance.injected_faults,
         deletion=instance.deletion,
+        **{name: getattr(instance, name) for name in (*SIZES, *TERMS)},
     )
 
 

@@ -1,6 +1,6 @@
 """Rows of access-key pairs: what a secret key follows from, never the key."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from sqlalchemy import Connection, delete, insert, select, update
 
@@ -23,8 +23,7 @@ class AccessKey:
 
 def add(connection: Connection, new: AccessKey) -> None:
     """Store a pair."""
-    values = {name: getattr(new, name) for name in AccessKey.__dataclass_fields__}
-    connection.execute(insert(table).values(values))
+    connection.execute(insert(table).values(asdict(new)))
 
 
 def by_id(connection: Connection, secret_id: str) -> AccessKey | None:

@@ -1,6 +1,6 @@
 """Rows of tenants, users, API keys and sessions. Secrets arrive here hashed."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from sqlalchemy import Connection, RowMapping, delete, func, insert, select, update
 
@@ -56,21 +56,13 @@ def user(connection: Connection, name: str) -> User | None:
 
 def add_user(connection: Connection, new: User, now_ms: int) -> None:
     """Add a user that does not exist."""
-    connection.execute(
-        insert(schema.users).values(
-            name=new.name,
-            tenant=new.tenant,
-            role=new.role,
-            password_hash=new.password_hash,
-            created_at_ms=now_ms,
-        )
-    )
+    connection.execute(insert(schema.users).values(**asdict(new), created_at_ms=now_ms))
 
 
 def set_password_hash(connection: Connection, name: str, password_hash: str) -> list[str]:
     """Change a password and log the user out everywhere: the tokens, hashed, that have ended."""
-    table, sessions = schema.users, schema.sessions
-    connection.execute(update(table).where(table.c.name == name).values(password_hash=password_hash))
+    sessions = schema.sessions
+    rehash_password(connection, name, password_hash)
     mine = sessions.c.user_name == name
     ended = list(connection.scalars(select(sessions.c.token_sha256).where(mine)))
     connection.execute(delete(sessions).where(mine))
@@ -118,17 +110,7 @@ def end_session(connection: Connection, token_sha256: str) -> None:
 
 def add_key(connection: Connection, new: Key, secret_sha256: str) -> None:
     """Store a key."""
-    connection.execute(
-        insert(schema.api_keys).values(
-            id=new.id,
-            tenant=new.tenant,
-            name=new.name,
-            role=new.role,
-            secret_sha256=secret_sha256,
-            created_at_ms=new.created_at_ms,
-            last_used_at_ms=new.last_used_at_ms,
-        )
-    )
+    connection.execute(insert(schema.api_keys).values(**asdict(new), secret_sha256=secret_sha256))
 
 
 def key_by_secret(connection: Connection, secret_sha256: str) -> Key | None:

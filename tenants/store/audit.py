@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, insert, select
 
+from tenants.rules.model import Caller, Instance
 from tenants.store import idempotency, schema
 
 
@@ -43,6 +44,14 @@ def record(connection: Connection, entry: Entry, now_ms: int) -> None:
             address=entry.address,
         )
     )
+
+
+def record_of(
+    connection: Connection, caller: Caller, instance: Instance, action: str, detail: str, now_ms: int
+) -> None:
+    """Append what a caller did to an instance."""
+    entry = Entry(caller.actor, instance.tenant, action, instance.id, detail, caller.address)
+    record(connection, entry, now_ms)
 
 
 def page(connection: Connection, tenant: str | None, before_id: int | None, limit: int) -> list[Recorded]:

@@ -7,12 +7,12 @@ and revisions become visible in order. A reader sees one state from its first st
 
 import secrets
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
 from alembic.util.exc import CommandError
-from sqlalchemy import Connection, Engine, create_engine, event, insert, select, update
+from sqlalchemy import Connection, Engine, Table, create_engine, event, insert, select, update
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
@@ -216,5 +216,11 @@ def set_feed_id(connection: Connection, feed_id: str) -> None:
 
 
 def _set(connection: Connection, key: str, value: str) -> None:
-    table = schema.settings
-    connection.execute(update(table).where(table.c.key == key).values(value=value))
+    put(connection, schema.settings, {"key": key}, {"value": value})
+
+
+def put(connection: Connection, table: Table, key: Mapping[str, Any], values: Mapping[str, Any]) -> None:
+    """Write the row of a key, which may be there already, in a write transaction."""
+    its = (table.c[name] == value for name, value in key.items())
+    if connection.execute(update(table).where(*its).values(**values)).rowcount == 0:
+        connection.execute(insert(table).values(**key, **values))

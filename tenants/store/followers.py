@@ -1,12 +1,13 @@
 """What followers acknowledged, on the disk: a second control plane on the same store knows of them too."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, delete, select
 
 from contracts.specs import ConsumerKind
 from tenants.store import schema
+from tenants.store.engine import put
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,18 +30,8 @@ def save(connection: Connection, followers: Iterable[Follower], forget_before_ms
     """Write what was heard now, and forget gateways and masters not heard of for long; brokers never."""
     table = schema.followers
     for one in followers:
-        values = {
-            "kind": one.kind.value,
-            "cluster_id": one.cluster_id,
-            "node_id": one.node_id,
-            "feed_id": one.feed_id,
-            "applied_revision": one.applied_revision,
-            "objections": one.objections,
-            "heard_at_ms": one.heard_at_ms,
-        }
-        changed = connection.execute(update(table).where(table.c.consumer == one.consumer).values(values))
-        if changed.rowcount == 0:
-            connection.execute(insert(table).values(consumer=one.consumer, **values))
+        values = asdict(one) | {"kind": one.kind.value}
+        put(connection, table, {"consumer": values.pop("consumer")}, values)
     connection.execute(
         delete(table).where(table.c.heard_at_ms < forget_before_ms, table.c.kind != ConsumerKind.BROKER.value)
     )
@@ -49,16 +40,4 @@ def save(connection: Connection, followers: Iterable[Follower], forget_before_ms
 def all_of(connection: Connection) -> list[Follower]:
     """Everybody who was heard of."""
     rows = connection.execute(select(schema.followers).order_by(schema.followers.c.consumer)).mappings()
-    return [
-        Follower(
-            consumer=row["consumer"],
-            kind=ConsumerKind(row["kind"]),
-            feed_id=row["feed_id"],
-            applied_revision=row["applied_revision"],
-            heard_at_ms=row["heard_at_ms"],
-            cluster_id=row["cluster_id"],
-            node_id=row["node_id"],
-            objections=dict(row["objections"]),
-        )
-        for row in rows
-    ]
+    return [Follower(**(dict(row) | {"kind": ConsumerKind(row["kind"])})) for row in rows]

@@ -5,7 +5,7 @@ process dies when, and whoever else took the request over meanwhile.
 """
 
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from sqlalchemy import Connection, delete, func, insert, select, update
@@ -77,16 +77,7 @@ def begin(connection: Connection, claim: Claim, now_ms: int) -> None:
         for caller, key_sha256 in connection.execute(oldest).all():
             of_it = (table.c.caller == caller, table.c.key_sha256 == key_sha256)
             connection.execute(delete(table).where(*of_it))
-    connection.execute(
-        insert(table).values(
-            caller=claim.caller,
-            key_sha256=claim.key_sha256,
-            tenant=claim.tenant,
-            fingerprint=claim.fingerprint,
-            token=claim.token,
-            began_at_ms=now_ms,
-        )
-    )
+    connection.execute(insert(table).values(**asdict(claim), began_at_ms=now_ms))
 
 
 def mark(connection: Connection, subject: str) -> None:

@@ -66,32 +66,22 @@ def mark_served(connection: Connection, instance_id: str, now_ms: int) -> None:
 
 
 def _values(instance: Instance) -> dict[str, Any]:
-    return {
-        "id": instance.id,
-        "tenant": instance.tenant,
-        "name": instance.name,
+    """The columns are the instance's fields of their names."""
+    return {column.name: getattr(instance, column.name) for column in schema.instances.columns} | {
         "state": instance.state.value,
-        "state_reason": instance.state_reason,
-        "cluster_id": instance.cluster_id,
-        "produce_rate_bytes_per_s": instance.produce_rate_bytes_per_s,
-        "consume_rate_bytes_per_s": instance.consume_rate_bytes_per_s,
-        "capacity_bytes": instance.capacity_bytes,
-        "request_percent": instance.request_percent,
         "limits": msgspec.to_builtins(instance.limits),
         "full_behaviour": instance.full_behaviour.value,
-        "auto_create_topics": instance.auto_create_topics,
-        "legacy_clients": instance.legacy_clients,
-        "allow_all": instance.allow_all,
         "whitelist": list(instance.whitelist),
         "topic_whitelists": {topic: list(cidrs) for topic, cidrs in instance.topic_whitelists.items()},
-        "listeners_withheld": instance.listeners_withheld,
         "deletion": None if instance.deletion is None else msgspec.to_builtins(instance.deletion),
-        "was_suspended": instance.was_suspended,
-        "revision": instance.revision,
-        "created_at_ms": instance.created_at_ms,
-        "updated_at_ms": instance.updated_at_ms,
-        "served_at_ms": instance.served_at_ms,
     }
+
+
+def again(connection: Connection, instance_id: str) -> Instance:
+    """An instance that was written in this transaction, with its listeners and faults."""
+    instance = by_id(connection, instance_id)
+    assert instance is not None
+    return instance
 
 
 def by_id(connection: Connection, instance_id: str) -> Instance | None:
@@ -121,12 +111,24 @@ def page(
 ) -> list[Instance]:
     """Visible instances by tenant and name, behind the key `after`; `tenant` None: everybody's."""
     table = schema.instances
-    query = select(table).where(table.c.state.not_in(GONE))
+    return _page(connection, table.c.state.not_in(GONE), table.c.name, tenant, after, limit)
+
+
+def _page(
+    connection: Connection,
+    which: ColumnElement[bool],
+    then_by: ColumnElement[str],
+    tenant: str | None,
+    after: tuple[str, str] | None,
+    limit: int,
+) -> list[Instance]:
+    table = schema.instances
+    query = select(table).where(which)
     if tenant is not None:
         query = query.where(table.c.tenant == tenant)
     if after is not None:
-        query = query.where(tuple_(table.c.tenant, table.c.name) > after)
-    return _load(connection, query.order_by(table.c.tenant, table.c.name).limit(limit))
+        query = query.where(tuple_(table.c.tenant, then_by) > after)
+    return _load(connection, query.order_by(table.c.tenant, then_by).limit(limit))
 
 
 def in_states(connection: Connection, states: Iterable[State]) -> list[Instance]:
@@ -166,20 +168,17 @@ def gone(
     connection: Connection, tenant: str | None, after: tuple[str, str] | None, limit: int
 ) -> list[Instance]:
     """Deleted instances that are not purged, by tenant and id, behind the key `after`."""
-    table = schema.instances
-    query = select(table).where(table.c.state.in_((State.DELETED.value, State.PURGING.value)))
-    if tenant is not None:
-        query = query.where(table.c.tenant == tenant)
-    if after is not None:
-        query = query.where(tuple_(table.c.tenant, table.c.id) > after)
-    return _load(connection, query.order_by(table.c.tenant, table.c.id).limit(limit))
+    return _page(connection, _is_kept(), schema.instances.c.id, tenant, after, limit)
+
+
+def _is_kept() -> ColumnElement[bool]:
+    return schema.instances.c.state.in_((State.DELETED.value, State.PURGING.value))
 
 
 def gone_by_name(connection: Connection, tenant: str, name: str) -> list[Instance]:
     """Deleted instances that had a name and are not purged, in order of id."""
     table = schema.instances
-    is_gone = table.c.state.in_((State.DELETED.value, State.PURGING.value))
-    query = select(table).where(table.c.tenant == tenant, table.c.name == name, is_gone)
+    query = select(table).where(table.c.tenant == tenant, table.c.name == name, _is_kept())
     return _load(connection, query.order_by(table.c.id))
 
 
@@ -281,31 +280,12 @@ def _listeners(connection: Connection, instance_ids: list[str]) -> dict[str, tup
 
 
 def _instance(row: RowMapping, listeners: tuple[Listener, ...], told: Iterable[Recorded]) -> Instance:
-    return Instance(
-        id=row["id"],
-        tenant=row["tenant"],
-        name=row["name"],
-        state=State(row["state"]),
-        state_reason=row["state_reason"],
-        cluster_id=row["cluster_id"],
-        produce_rate_bytes_per_s=row["produce_rate_bytes_per_s"],
-        consume_rate_bytes_per_s=row["consume_rate_bytes_per_s"],
-        capacity_bytes=row["capacity_bytes"],
-        request_percent=row["request_percent"],
-        limits=msgspec.convert(row["limits"], Limits),
-        full_behaviour=FullBehaviour(row["full_behaviour"]),
-        auto_create_topics=row["auto_create_topics"],
-        legacy_clients=row["legacy_clients"],
-        allow_all=row["allow_all"],
-        whitelist=tuple(row["whitelist"]),
-        topic_whitelists={topic: tuple(cidrs) for topic, cidrs in row["topic_whitelists"].items()},
-        listeners=listeners,
-        injected_faults=tuple(one.fault for one in told),
-        listeners_withheld=row["listeners_withheld"],
-        deletion=None if row["deletion"] is None else msgspec.convert(row["deletion"], Deletion),
-        was_suspended=row["was_suspended"],
-        created_at_ms=row["created_at_ms"],
-        updated_at_ms=row["updated_at_ms"],
-        served_at_ms=row["served_at_ms"],
-        revision=row["revision"],
-    )
+    values = dict(row) | {
+        "state": State(row["state"]),
+        "limits": msgspec.convert(row["limits"], Limits),
+        "full_behaviour": FullBehaviour(row["full_behaviour"]),
+        "whitelist": tuple(row["whitelist"]),
+        "topic_whitelists": {topic: tuple(cidrs) for topic, cidrs in row["topic_whitelists"].items()},
+        "deletion": None if row["deletion"] is None else msgspec.convert(row["deletion"], Deletion),
+    }
+    return Instance(**values, listeners=listeners, injected_faults=tuple(one.fault for one in told))

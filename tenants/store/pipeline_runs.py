@@ -1,7 +1,9 @@
 """Rows of pipeline runs, and of what is counted of each job."""
 
+from dataclasses import asdict
 from typing import Any
 
+import msgspec
 from sqlalchemy import Connection, RowMapping, Select, delete, func, insert, select, tuple_, update
 
 from contracts.pipeline import JobState, JobStatus
@@ -87,13 +89,7 @@ def all_totals(connection: Connection) -> list[JobTotals]:
 def save_totals(connection: Connection, new: JobTotals, *, known: bool) -> None:
     """Write what is counted of a job; a new job may take the place of the one that was silent for longest."""
     table = schema.pipeline_jobs
-    values = {
-        "job": new.job,
-        "succeeded": new.succeeded,
-        "failed": new.failed,
-        "last_success_ms": new.last_success_ms,
-        "heard_at_ms": new.heard_at_ms,
-    }
+    values = asdict(new)
     if known:
         connection.execute(update(table).where(table.c.job == new.job).values(values))
         return
@@ -108,21 +104,8 @@ def save_totals(connection: Connection, new: JobTotals, *, known: bool) -> None:
 
 
 def _values(one: Run) -> dict[str, Any]:
-    status = one.status
-    return {
-        "id": status.id,
-        "job": status.job,
-        "subject": status.subject,
-        "state": status.state.value,
-        "started_at_ms": status.started_at_ms,
-        "updated_at_ms": status.updated_at_ms,
-        "heard_at_ms": one.heard_at_ms,
-        "planned": status.planned,
-        "done": status.done,
-        "unit": status.unit,
-        "figures": status.figures,
-        "error": status.error,
-    }
+    values: dict[str, Any] = msgspec.to_builtins(one.status)
+    return values | {"heard_at_ms": one.heard_at_ms}
 
 
 def _run(row: RowMapping) -> Run:

@@ -2,12 +2,12 @@
 
 from typing import NamedTuple
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, delete, select, update
 
 from contracts.specs import BrokerAddress, ClusterSpec, Engine
 from tenants.rules.vports import Endpoint
 from tenants.store import schema
-from tenants.store.engine import next_revision
+from tenants.store.engine import next_revision, put
 from tenants.store.instances import GONE, OUTBOX_CLUSTER, append_outbox
 
 
@@ -38,12 +38,7 @@ def cluster(connection: Connection, cluster_id: str) -> ClusterSpec | None:
 def touch_cluster(connection: Connection, cluster_id: str, now_ms: int) -> int:
     """Create a cluster or mark it changed: its next revision, with the outbox row."""
     drawn = next_revision(connection)
-    table = schema.clusters
-    changed = connection.execute(
-        update(table).where(table.c.id == cluster_id).values(revision=drawn.revision)
-    )
-    if changed.rowcount == 0:
-        connection.execute(insert(table).values(id=cluster_id, revision=drawn.revision))
+    put(connection, schema.clusters, {"id": cluster_id}, {"revision": drawn.revision})
     append_outbox(connection, drawn, OUTBOX_CLUSTER, cluster_id, None, now_ms)
     return drawn.revision
 
@@ -93,15 +88,9 @@ def set_kafka_cluster_id(connection: Connection, cluster_id: str, kafka_cluster_
 
 def save_broker(connection: Connection, cluster_id: str, address: BrokerAddress, now_ms: int) -> None:
     """Remember where a broker is; its cluster exists."""
-    table = schema.brokers
+    key = {"cluster_id": cluster_id, "node_id": address.node_id}
     values = {"host": address.host, "port": address.port, "registered_at_ms": now_ms}
-    changed = connection.execute(
-        update(table)
-        .where(table.c.cluster_id == cluster_id, table.c.node_id == address.node_id)
-        .values(values)
-    )
-    if changed.rowcount == 0:
-        connection.execute(insert(table).values(cluster_id=cluster_id, node_id=address.node_id, **values))
+    put(connection, schema.brokers, key, values)
 
 
 def known_endpoints(connection: Connection) -> dict[Endpoint, int | None]:
@@ -120,7 +109,6 @@ def take_endpoint(
     node_id: int | None,
 ) -> None:
     """Give an endpoint to a listener; one that was used before changes hands."""
-    table = schema.ports
     values = {
         "advertised_host": advertised_host,
         "tenant": tenant,
@@ -128,13 +116,7 @@ def take_endpoint(
         "node_id": node_id,
         "freed_at_ms": None,
     }
-    changed = connection.execute(
-        update(table)
-        .where(table.c.bind_host == endpoint.bind_host, table.c.port == endpoint.port)
-        .values(values)
-    )
-    if changed.rowcount == 0:
-        connection.execute(insert(table).values(bind_host=endpoint.bind_host, port=endpoint.port, **values))
+    put(connection, schema.ports, {"bind_host": endpoint.bind_host, "port": endpoint.port}, values)
 
 
 def at_rest(connection: Connection, tenant: str) -> dict[Endpoint, int]:

@@ -11,13 +11,13 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Protocol
 
 import psycopg
-from sqlalchemy import Connection, insert, make_url, update
+from sqlalchemy import Connection, make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from runtime.clock import epoch_ms, monotonic_ms
 from runtime.logs import get_logger
 from tenants.store import migrating, postgres, schema
-from tenants.store.engine import Store, StoreFault, setting
+from tenants.store.engine import Store, StoreFault, put, setting
 from tenants.store.instances import FEED_CHANNEL
 
 _log = get_logger(__name__)
@@ -189,12 +189,7 @@ class SharedSession:
     def _take_office(self) -> None:
         with self._store.write() as connection:
             self._term = int(setting(connection, _TERM) or 0) + 1
-            table = schema.settings
-            changed = connection.execute(
-                update(table).where(table.c.key == _TERM).values(value=str(self._term))
-            )
-            if changed.rowcount == 0:
-                connection.execute(insert(table).values(key=_TERM, value=str(self._term)))
+            put(connection, schema.settings, {"key": _TERM}, {"value": str(self._term)})
         self._since_ms = epoch_ms() if self._was_connected else 0
         _log.info("this process runs the jobs", term=self._term)
 

@@ -2,24 +2,21 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from contracts.names import is_instance_id
-from contracts.specs import Deletion, InstanceSpec, InstanceState, Limits
+from contracts.specs import Deletion, InstanceState
 from runtime.clock import epoch_ms
 from tenants.credentials import new_id
 from tenants.found import Found
 from tenants.rules import lifecycle
 from tenants.rules.errors import Conflict, Invalid, NotFound, no_instance
 from tenants.rules.lifecycle import Event, Fault, State
-from tenants.rules.model import SYSTEM_TENANT, Caller, Instance
+from tenants.rules.model import SIZES, SYSTEM_TENANT, TERMS, Caller, Instance
 from tenants.store import audit, instances, operations, registry
-from tenants.store.audit import Entry
 from tenants.store.engine import Store, feed_position
 from tenants.usecases.ceilings import Ceilings
 from tenants.usecases.placement import Placement
-
-_SIZES: Final = ("produce_rate_bytes_per_s", "consume_rate_bytes_per_s", "capacity_bytes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,8 +84,8 @@ class Deletions:
             self._ceilings.check(connection, caller, back, before=gone)
             now_ms = epoch_ms()
             instances.save(connection, back, now_ms)
-            self._placement.extend(connection, _again(connection, back.id), now_ms)
-            _audit(connection, caller, back, "instance.undelete", wanted, now_ms)
+            self._placement.extend(connection, instances.again(connection, back.id), now_ms)
+            audit.record_of(connection, caller, back, "instance.undelete", wanted, now_ms)
             saved = _begun(connection, back.id, "instance.undelete", now_ms)
         self._changed()
         return saved
@@ -111,7 +108,7 @@ class Deletions:
             )
             registry.free_endpoints(connection, gone.id, now_ms)
             instances.save(connection, gone.with_(state=after, deletion=deletion), now_ms)
-            _audit(connection, caller, gone, "instance.purge", gone.name, now_ms)
+            audit.record_of(connection, caller, gone, "instance.purge", gone.name, now_ms)
             saved = _begun(connection, gone.id, "instance.purge", now_ms)
         self._changed()
         return saved
@@ -149,8 +146,8 @@ class Deletions:
             if found.spec is not None:
                 self._placement.take_back(connection, saved, found.spec.listeners)
             if not discards:
-                self._placement.give_listeners(connection, _again(connection, saved.id), now_ms)
-            _audit(connection, caller, saved, action, saved.name, now_ms)
+                self._placement.give_listeners(connection, instances.again(connection, saved.id), now_ms)
+            audit.record_of(connection, caller, saved, action, saved.name, now_ms)
             saved = _begun(connection, saved.id, action, now_ms)
         self._changed()
         return saved
@@ -178,7 +175,7 @@ def _made_of(found: Found, wanted: Adoption, now_ms: int, *, is_discarded: bool)
     """The row of a found instance. Raises: Invalid with everything that must still be said."""
     spec = found.spec
     sizes: dict[str, Any] = {
-        field: getattr(wanted, field) or (getattr(spec, field) if spec else None) for field in _SIZES
+        field: getattr(wanted, field) or (getattr(spec, field) if spec else None) for field in SIZES
     }
     name = wanted.name or (spec.name if spec is not None else None)
     if is_discarded:  # what it bought is of no interest any more
@@ -197,7 +194,7 @@ def _made_of(found: Found, wanted: Adoption, now_ms: int, *, is_discarded: bool)
     if faults:
         raise Invalid(faults)
     cluster_id = found.cluster_id or (spec.cluster_id if spec is not None else "")
-    known: dict[str, Any] = _as_it_was(spec) if spec is not None else {"limits": Limits()}
+    known: dict[str, Any] = {name: getattr(spec, name) for name in TERMS} if spec is not None else {}
     is_suspended = spec is not None and spec.state is InstanceState.SUSPENDED
     return Instance(
         id=found.instance_id,
@@ -219,19 +216,6 @@ def _faults(name: str, sizes: dict[str, Any]) -> list[Fault]:
     faults += lifecycle.capacity_faults(sizes["capacity_bytes"])
     fault = lifecycle.name_fault(name)
     return faults if fault is None else [Fault("name", fault), *faults]
-
-
-def _as_it_was(spec: InstanceSpec) -> dict[str, Any]:
-    return {
-        "limits": spec.limits,
-        "request_percent": spec.request_percent,
-        "full_behaviour": spec.full_behaviour,
-        "auto_create_topics": spec.auto_create_topics,
-        "legacy_clients": spec.legacy_clients,
-        "allow_all": spec.allow_all,
-        "whitelist": spec.whitelist,
-        "topic_whitelists": dict(spec.topic_whitelists),
-    }
 
 
 def _find_gone(connection: Any, caller: Caller, tenant: str, reference: str) -> Instance:
@@ -267,19 +251,6 @@ def _check_name(connection: Any, tenant: str, name: str) -> None:
 
 def _begun(connection: Any, instance_id: str, action: str, now_ms: int) -> Instance:
     """The instance as it is now, and the operation that follows what was done to it."""
-    saved = _again(connection, instance_id)
+    saved = instances.again(connection, instance_id)
     operations.begin(connection, new_id("op"), saved, action, now_ms)
     return saved
-
-
-def _again(connection: Any, instance_id: str) -> Instance:
-    instance = instances.by_id(connection, instance_id)
-    assert instance is not None
-    return instance
-
-
-def _audit(
-    connection: Any, caller: Caller, instance: Instance, action: str, detail: str, now_ms: int
-) -> None:
-    entry = Entry(caller.actor, instance.tenant, action, instance.id, detail, caller.address)
-    audit.record(connection, entry, now_ms)

@@ -67,7 +67,7 @@ class InjectedFaults:
             injected_faults.add(connection, instance.id, fault, caller.actor)
             instances.save(connection, wanted, now_ms)
             detail = f"{summary(fault)}, for {order.duration_s} s ({fault.id})"
-            _audit(connection, caller, instance, "fault.start", detail, now_ms)
+            audit.record_of(connection, caller, instance, "fault.start", detail, now_ms)
         self._changed()
         return Recorded(instance.id, fault, caller.actor, None, None)
 
@@ -99,7 +99,7 @@ class InjectedFaults:
             for one in acting:
                 injected_faults.end(connection, one.fault.id, caller.actor, now_ms)
                 detail = f"{summary(one.fault)} ({one.fault.id})"
-                _audit(connection, caller, instance, "fault.end", detail, now_ms)
+                audit.record_of(connection, caller, instance, "fault.end", detail, now_ms)
             if acting:
                 instances.save(connection, _existing(connection, instance.id), now_ms)
             ids = {one.fault.id for one in (meant if fault_id is not None else acting)}
@@ -157,10 +157,3 @@ def _check_may_have(instance: Instance, order: FaultOrder) -> None:
         )
     if any(one.kind == order.kind for one in instance.injected_faults):
         raise Exists(f"{order.kind.value} is injected into '{instance.name}' already: end it first")
-
-
-def _audit(
-    connection: Connection, caller: Caller, instance: Instance, action: str, detail: str, now_ms: int
-) -> None:
-    entry = Entry(caller.actor, instance.tenant, action, instance.id, detail, caller.address)
-    audit.record(connection, entry, now_ms)

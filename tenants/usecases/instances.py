@@ -18,7 +18,6 @@ from tenants.rules.errors import Conflict, Exists, Invalid, Stale, no_instance
 from tenants.rules.lifecycle import Event, Fault, State
 from tenants.rules.model import DEFAULT_TENANT, SYSTEM_TENANT, Caller, Instance
 from tenants.store import audit, instances, operations, registry
-from tenants.store.audit import Entry
 from tenants.store.engine import Store, feed_position
 from tenants.store.instances import Named
 from tenants.usecases.ceilings import Ceilings
@@ -165,8 +164,8 @@ class Instances:
             self._ceilings.check(connection, caller, instance)
             saved = instances.save(connection, instance, now_ms, new=True)
             self._placement.give_listeners(connection, saved, now_ms)
-            _audit(connection, caller, saved, "instance.create", saved.name, now_ms)
-            saved = _again(connection, saved.id)
+            audit.record_of(connection, caller, saved, "instance.create", saved.name, now_ms)
+            saved = instances.again(connection, saved.id)
             operations.begin(connection, new_id("op"), saved, "instance.create", now_ms)
         self._changed()
         return saved
@@ -343,8 +342,8 @@ class Instances:
                 return before
             now_ms = epoch_ms()
             saved = instances.save(connection, wanted, now_ms)
-            _audit(connection, caller, saved, action, detail or _difference(before, saved), now_ms)
-            saved = _again(connection, saved.id)
+            audit.record_of(connection, caller, saved, action, detail or _difference(before, saved), now_ms)
+            saved = instances.again(connection, saved.id)
             if action.startswith("instance."):
                 operations.begin(connection, new_id("op"), saved, action, now_ms)
         self._changed()
@@ -376,12 +375,6 @@ def _find(
     if not (caller.is_operator or found.tenant == caller.tenant):
         raise no_instance(reference)
     return found
-
-
-def _again(connection: Any, instance_id: str) -> Instance:
-    instance = instances.by_id(connection, instance_id)
-    assert instance is not None
-    return instance
 
 
 def _unused_id(connection: Any) -> str:
@@ -433,13 +426,6 @@ def _scalars(wanted: Change) -> dict[str, Any]:
 
 def _name_taken(name: str) -> Exists:
     return Exists(f"an instance named '{name}' exists already: names are unique within a tenant")
-
-
-def _audit(
-    connection: Any, caller: Caller, instance: Instance, action: str, detail: str, now_ms: int
-) -> None:
-    entry = Entry(caller.actor, instance.tenant, action, instance.id, detail, caller.address)
-    audit.record(connection, entry, now_ms)
 
 
 def _difference(before: Instance, after: Instance) -> str:

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
+
 from contracts.pipeline import JobStatus
 from runtime.clock import epoch_ms
 from tenants.rules.errors import Conflict, Invalid, NotFound
@@ -77,16 +79,9 @@ class PipelineRuns:
 
 
 def _storable(told: JobStatus) -> JobStatus:
-    return JobStatus(
-        id=told.id,
-        job=told.job.replace(_NUL, "?"),
-        subject=told.subject.replace(_NUL, "?"),
-        state=told.state,
-        started_at_ms=told.started_at_ms,
-        updated_at_ms=told.updated_at_ms,
-        planned=told.planned,
-        done=told.done,
-        unit=told.unit.replace(_NUL, "?"),
+    texts = ("job", "subject", "unit", "error")
+    return msgspec.structs.replace(
+        told,
         figures={name.replace(_NUL, "?"): value for name, value in told.figures.items()},
-        error=told.error.replace(_NUL, "?"),
+        **{name: getattr(told, name).replace(_NUL, "?") for name in texts},
     )
