@@ -1,7 +1,7 @@
 """What a tenant may have and a cluster may sell, on the command line: shown, and set by operators."""
 
 from collections.abc import Callable
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 
@@ -21,23 +21,26 @@ def _count(text: str) -> int:
     return int(text)
 
 
-_PARSERS: Final[dict[str, Callable[[str], int]]] = {
-    "instances": _count,
-    "produce_rate_bytes_per_s": parse_rate,
-    "consume_rate_bytes_per_s": parse_rate,
-    "capacity_bytes": parse_size,
-    "partitions": _count,
-    "connections": _count,
-    "faults": _count,
-}
-_WORDS: Final = {
-    "instances": "instances",
-    "produce_rate_bytes_per_s": "produce rate",
-    "consume_rate_bytes_per_s": "consume rate",
-    "capacity_bytes": "capacity",
-    "partitions": "partitions",
-    "connections": "connections",
-    "faults": "injected faults",
+def _rate(value: int) -> str:
+    return format_bytes(value, rate=True)
+
+
+class _Kind(NamedTuple):
+    """One thing that is sold."""
+
+    words: str
+    parse: Callable[[str], int] = _count
+    text: Callable[[int], str] = "{:,}".format
+
+
+_KINDS: Final = {
+    "instances": _Kind("instances"),
+    "produce_rate_bytes_per_s": _Kind("produce rate", parse_rate, _rate),
+    "consume_rate_bytes_per_s": _Kind("consume rate", parse_rate, _rate),
+    "capacity_bytes": _Kind("capacity", parse_size, format_bytes),
+    "partitions": _Kind("partitions"),
+    "connections": _Kind("connections"),
+    "faults": _Kind("injected faults"),
 }
 InstancesOption = Annotated[str | None, typer.Option("--instances", metavar="N|default")]
 ProduceRateOption = Annotated[str | None, typer.Option("--produce-rate", metavar="RATE|default")]
@@ -64,18 +67,10 @@ def _change(
     connections: ConnectionsOption = None,
     faults: FaultsOption = None,
 ) -> dict[str, int | None]:
-    given = {
-        "instances": instances,
-        "produce_rate_bytes_per_s": produce_rate,
-        "consume_rate_bytes_per_s": consume_rate,
-        "capacity_bytes": capacity,
-        "partitions": partitions,
-        "connections": connections,
-        "faults": faults,
-    }
+    given = (instances, produce_rate, consume_rate, capacity, partitions, connections, faults)
     wanted = {
-        name: None if text == DEFAULT else _PARSERS[name](text)
-        for name, text in given.items()
+        name: None if text == DEFAULT else kind.parse(text)
+        for (name, kind), text in zip(_KINDS.items(), given, strict=True)
         if text is not None
     }
     if not wanted:
@@ -91,17 +86,11 @@ def answer(standing: dict[str, Any]) -> Answer:
     """What may be had, is had, and is left."""
     rows = [
         [
-            words,
-            *(_format(name, standing[column][name]) for column in ("ceilings", "sold", "left")),
+            kind.words,
+            *(kind.text(standing[column][name]) for column in ("ceilings", "sold", "left")),
             "operator" if name in standing["own"] else DEFAULT,
         ]
-        for name, words in _WORDS.items()
+        for name, kind in _KINDS.items()
     ]
     columns = [standing["name"].upper(), "MAY HAVE", "HAS", "LEFT", "SET BY"]
     return in_table(standing, columns, rows, empty="")
-
-
-def _format(name: str, value: int) -> str:
-    if name.endswith("bytes_per_s"):
-        return format_bytes(value, rate=True)
-    return format_bytes(value) if name == "capacity_bytes" else f"{value:,}"

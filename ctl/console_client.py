@@ -7,7 +7,6 @@ from collections.abc import Callable
 from functools import cached_property
 from http import HTTPStatus
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self
 from urllib.parse import quote
 
@@ -82,9 +81,7 @@ class Console:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         if "_http" in vars(self):
             self._http.close()
 
@@ -168,9 +165,9 @@ class Console:
     def _silent(self, error: Exception) -> CommandError:
         return CommandError(f"the console at {self.url} does not answer: {error}")
 
-    def wait_until_serving(self, instance_id: str) -> Any:
+    def wait_until_serving(self, instance_id: str, within_s: float = _SERVE_TIMEOUT_S) -> Any:
         """Poll an instance until it runs. Raises: CommandError with the reason when it does not."""
-        deadline = time.monotonic() + _SERVE_TIMEOUT_S
+        deadline = time.monotonic() + within_s
         while True:
             instance = self.get(f"instances/{instance_id}")
             if instance["state"] == "running":
@@ -179,7 +176,7 @@ class Console:
                 raise CommandError(f"instance {instance_id} failed: {instance['state_reason']}")
             if time.monotonic() > deadline:
                 raise CommandError(
-                    f"instance {instance_id} is still {instance['state']} after {_SERVE_TIMEOUT_S:.0f} s: "
+                    f"instance {instance_id} is still {instance['state']} after {within_s:.0f} s: "
                     "do the gateways run? (`portico doctor`)"
                 )
             time.sleep(0.05)

@@ -3,11 +3,10 @@
 import ipaddress
 import time
 from collections.abc import Iterable, Mapping
-from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
 from ctl.bench.load import Endpoint
-from ctl.console_client import Console, instance_path, remove_instance
+from ctl.console_client import Console, remove_instance
 from ctl.errors import CommandError, usage
 
 BOUGHT: Final[Mapping[str, Any]] = {
@@ -44,9 +43,7 @@ class Place:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.remove_all()
 
     def check(self, host: str) -> None:
@@ -79,11 +76,7 @@ class Place:
 
     def serving(self, instance_id: str) -> Made:
         """An ordered instance, once it serves. Raises: CommandError."""
-        deadline = time.monotonic() + _SERVE_S
-        while (found := self.console.get(instance_path(instance_id)))["state"] != "running":
-            if time.monotonic() > deadline:
-                raise CommandError(f"instance {found['name']} does not serve: {found['state_reason']}")
-            time.sleep(0.05)
+        found = self.console.wait_until_serving(instance_id, _SERVE_S)
         host, _, port = found["bootstrap_servers"].partition(",")[0].rpartition(":")
         self.check(host)
         return Made(instance_id, Endpoint(int(port), None, host))

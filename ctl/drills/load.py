@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Mapping
 from itertools import pairwise
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 from typing import Any, Final, Self
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
@@ -79,9 +79,7 @@ class NumberedProducer:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_error: object) -> None:
         self._stop.set()
         if kind is not None:
             self._producer.purge()  # nobody waits for it

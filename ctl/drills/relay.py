@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import threading
-from types import TracebackType
 from typing import Final, Self
 
 _PIECE_BYTES: Final = 65_536
@@ -27,9 +26,7 @@ class Relay:
         self.mend()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.cut()
         asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(_CLOSE_S)
         self._loop.call_soon_threadsafe(self._loop.stop)

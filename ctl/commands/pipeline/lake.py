@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from contracts.units import format_bytes
+from ctl.commands.pipeline.lake_repair import Bootstrap
+from ctl.commands.pipeline.lake_upkeep import TopicNames, subject_of
 from ctl.errors import CommandError, usage
 from ctl.options import AsJson, parse_duration
 from ctl.output import Answer, in_table
@@ -21,9 +23,7 @@ _ON_DATA_LOSS: Final = ("fail", "skip")
 def load(
     start_job: TenantJob,
     instances: Annotated[list[str], typer.Argument(metavar="INSTANCE...", help="Ids or unique names.")],
-    topics: Annotated[
-        list[str] | None, typer.Option("--topic", metavar="TOPIC", help="Repeat for several; default: all.")
-    ] = None,
+    topics: TopicNames = None,
     all_topics: Annotated[bool, typer.Option("--all", help="All topics, as without --topic.")] = False,
     continuous: Annotated[
         bool, typer.Option("--continuous", help="Load again and again, until stopped.")
@@ -42,10 +42,7 @@ def load(
         str,
         typer.Option(metavar="fail|skip", help="When retention removed records before they were loaded."),
     ] = "fail",
-    bootstrap: Annotated[
-        str | None,
-        typer.Option(metavar="HOST:PORT", help="Where the instance is reached, unless at its own address."),
-    ] = None,
+    bootstrap: Bootstrap = None,
     as_json: AsJson = False,
 ) -> None:
     """Load topics into Delta tables below the data directory, as a client of the instance: exactly once."""
@@ -57,7 +54,7 @@ def load(
         raise usage("--bootstrap is the address of one instance: load the others by another command")
     if every <= 0:
         raise usage("--every must be more than 0 s")
-    with start_job("load", ", ".join([*instances, *(topics or ())])[:300]) as run:
+    with start_job("load", subject_of(*instances, topics=topics)) as run:
         sources, unknown = _sources(run, instances, topics, bootstrap)
         loader = _loader(run, sources, offsets_max, on_data_loss)
         if continuous:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from contracts.units import format_bytes
-from ctl.commands.pipeline.lake_upkeep import TopicName, TopicNames
+from ctl.commands.pipeline.lake_upkeep import TopicName, TopicNames, lakes_of, subject_of
 from ctl.errors import CommandError, usage
 from ctl.options import AsJson, InstanceArgument, parse_time
 from ctl.output import Answer, in_facts, print_table
@@ -89,12 +89,11 @@ def audit(
     as_json: AsJson = False,
 ) -> None:
     """Compare lake tables with the brokers, hour by hour: exit code 1 where a row is missing or doubled."""
-    with start_job("audit", ", ".join([instance, *(topics or ())])[:300]) as run:
+    with start_job("audit", subject_of(instance, topics=topics)) as run:
         from pipeline.lake.audit import LakeAudit, forget_missing_files, write_audits
-        from pipeline.lake.lake_tables import lake_tables
 
-        offsets, instance_id = _offsets(run, instance, bootstrap)
-        lakes = lake_tables(run.layout, instance_id, list(dict.fromkeys(topics)) if topics else None)
+        offsets, _instance_id = _offsets(run, instance, bootstrap)
+        lakes = lakes_of(run, instance, topics)
         current = offsets.topics({each.topic for each in lakes})
         now_ms = epoch_ms()
         audits = []

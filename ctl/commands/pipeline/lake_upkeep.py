@@ -76,7 +76,7 @@ def decode(
         found = _schema(schema)
         results = [
             decode_table(run.spark, run.layout, lake, found, OnError(on_error), progress)
-            for lake, progress in _each(run, "decode", _lakes(run, instance, [topic]))
+            for lake, progress in _each(run, "decode", lakes_of(run, instance, [topic]))
         ]
     return Answer([_decoded_document(each) for each in results], lambda: _show_decoded(results))
 
@@ -102,7 +102,7 @@ def redrive(
         found = _schema(schema)
         results = [
             redrive_table(run.spark, run.layout, lake, found, progress, error_classes or ())
-            for lake, progress in _each(run, "redrive", _lakes(run, instance, [topic]))
+            for lake, progress in _each(run, "redrive", lakes_of(run, instance, [topic]))
         ]
     return Answer([_decoded_document(each) for each in results], lambda: _show_decoded(results))
 
@@ -116,7 +116,7 @@ def compact(
 ) -> Answer:
     """Join small files into large ones, sorted by partition and offset, also while a table is loaded."""
     wanted, hours = _kinds(kinds), _retention(retention)
-    with start_job("compact", _subject(instance, topics)) as run:
+    with start_job("compact", subject_of(instance, topics=topics)) as run:
         from pipeline.lake.compact import compact as compact_table
         from pipeline.lake.compact import vacuum
 
@@ -154,7 +154,7 @@ def expire(
     """Remove old hours from tables. Positions stay: nothing of them is loaded again."""
     wanted = _kinds(kinds)
     age, hours = parse_age(older_than, "--older-than"), _retention(retention)
-    with start_job("expire", _subject(instance, topics)) as run:
+    with start_job("expire", subject_of(instance, topics=topics)) as run:
         from pipeline.lake.compact import expire as expire_table
         from pipeline.lake.compact import vacuum
 
@@ -225,8 +225,9 @@ def _kinds(kinds: Sequence[str] | None) -> list[str]:
     return list(dict.fromkeys(kinds or ["lake"]))
 
 
-def _subject(instance: str, topics: Sequence[str] | None) -> str:
-    return ", ".join([instance, *(topics or ())])[:300]
+def subject_of(*instances: str, topics: Sequence[str] | None) -> str:
+    """What a run is told to work on."""
+    return ", ".join([*instances, *(topics or ())])[:300]
 
 
 def _schema(path: Path) -> "RecordSchema":
@@ -239,7 +240,8 @@ def _schema(path: Path) -> "RecordSchema":
     return read_schema(text, str(path))
 
 
-def _lakes(run: JobRun, instance: str, topics: Sequence[str] | None) -> "list[LakeTable]":
+def lakes_of(run: JobRun, instance: str, topics: Sequence[str] | None) -> "list[LakeTable]":
+    """An instance's tables, of some topics or all. Raises: PipelineError."""
     from pipeline.lake.lake_tables import lake_tables
 
     told = run.instance(instance)
@@ -251,7 +253,7 @@ def _tables(
 ) -> list[TablePart]:
     from deltalake import DeltaTable
 
-    lakes = _lakes(run, instance, topics)
+    lakes = lakes_of(run, instance, topics)
     parts = [
         TablePart(kind, lake, lake.path if kind == "lake" else lake.derived(run.layout, kind))
         for lake in lakes

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ctl.commands.pipeline.lake_upkeep import TopicNames
 from ctl.errors import CommandError, usage
 from ctl.options import AsJson
 from ctl.output import Answer, print_table
@@ -24,9 +25,7 @@ def mirror(
     target: Annotated[
         str, typer.Argument(metavar="TARGET", help="An instance, or with --target-bootstrap any name.")
     ],
-    topics: Annotated[
-        list[str] | None, typer.Option("--topic", metavar="TOPIC", help="Repeat for several; default: all.")
-    ] = None,
+    topics: TopicNames = None,
     rename: Annotated[
         str, typer.Option(metavar="PATTERN", help="Names at the target: a pattern, or 'same'.")
     ] = "{source}.{topic}",
