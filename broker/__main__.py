@@ -15,11 +15,11 @@ from broker.log.errors import LogDirectoryUnusable, StorageFailed
 from broker.metadata.znodes import ZnodeDamaged
 from broker.monitoring.readiness import unready
 from contracts import invariants
+from contracts.tree import TreeUnavailable
 from runtime import logs, process
 from runtime.config import environment, parse_host_port
 from runtime.life import LIFE
 from runtime.trace_start import tracing_of
-from runtime.tree import TreeUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

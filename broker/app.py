@@ -45,11 +45,11 @@ from broker.upkeep.maintenance import Maintenance
 from broker.upkeep.purging import Purging
 from contracts.names import owner_of
 from contracts.specs import Limits
+from contracts.tree import Tree
 from runtime.config import format_host_port
 from runtime.logs import get_logger
 from runtime.machine import THIS_MACHINE, Machine
 from runtime.tasks import Supervised
-from runtime.tree import Tree
 from traffic.point import TrafficPoint
 
 if TYPE_CHECKING:

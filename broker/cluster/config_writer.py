@@ -11,7 +11,7 @@ from broker.controller.api import OK, ConfigEntity, Verdict
 from broker.metadata import znode_paths
 from broker.metadata.metadata_cache import MetadataCache, MetadataChange
 from broker.metadata.znodes import ZnodeDamaged, decode_config, encode_config, encode_config_change
-from runtime.tree import ANY_VERSION, Check, Create, Op, SetData, Tree, TreeConflict, TreeUnavailable
+from contracts.tree import ANY_VERSION, Check, Create, Op, SetData, Tree, TreeConflict, TreeUnavailable
 
 TOPICS: Final = "topics"
 BROKERS: Final = "brokers"

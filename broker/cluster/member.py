@@ -21,10 +21,10 @@ from broker.metadata.znodes import Registration, decode_config, decode_kept_unti
 from broker.replicator.manager import ReplicaManager
 from broker.requests.sasl import PeerBroker
 from contracts.cluster import ControlledShutdownRequest, ControlledShutdownResponse
+from contracts.tree import Create, Tree, TreeUnavailable
 from runtime.kafka_client import KafkaUnavailable
 from runtime.logs import get_logger
 from runtime.machine import Machine
-from runtime.tree import Create, Tree, TreeUnavailable
 
 _log = get_logger(__name__)
 _INTERNAL_PARTITIONS: Final = 12

@@ -18,8 +18,8 @@ from broker.metadata.znodes import (
     encode_cluster_id,
     encode_registration,
 )
+from contracts.tree import Conflict, Create, Delete, SessionState, Tree, TreeConflict, TreeUnavailable
 from runtime.logs import get_logger
-from runtime.tree import Conflict, Create, Delete, SessionState, Tree, TreeConflict, TreeUnavailable
 
 _log = get_logger(__name__)
 _LOOK_AGAIN_S: Final = 0.2
