@@ -211,8 +211,3 @@ def text(value: str) -> str:
 def day(value: date) -> str:
     """A literal."""
     return f"date '{value.isoformat()}'"
-
-
-def one_of(column: str, values: Sequence[str]) -> str:
-    """A condition; of no values, nothing."""
-    return f"{column} in ({', '.join(map(text, values))})" if values else "false"

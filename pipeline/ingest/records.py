@@ -6,19 +6,12 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import (
-    BinaryType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, TimestampType
 
 from pipeline.errors import PipelineError
 from pipeline.ingest.offsets import KafkaSource
 from pipeline.ingest.ranges import PartitionRange
+from pipeline.schema.columns import columns
 from pipeline.schema.lake import HEADERS
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -27,18 +20,16 @@ _LAST_MS: Final = 253_402_300_799_999
 _SILENCE_MAX_S: Final = 120.0
 _FETCH: Final = 1000
 _TURN_S: Final = 0.2
-_SCHEMA: Final = StructType(
-    [
-        StructField("key", BinaryType()),
-        StructField("value", BinaryType()),
-        StructField("topic", StringType()),
-        StructField("partition", IntegerType()),
-        StructField("offset", LongType()),
-        StructField("timestamp", TimestampType()),
-        StructField("timestampType", IntegerType()),
-        StructField("headers", HEADERS),
-        StructField("timestamp_raw_ms", LongType()),
-    ]
+_SCHEMA: Final = columns(
+    key=BinaryType(),
+    value=BinaryType(),
+    topic=StringType(),
+    partition=IntegerType(),
+    offset=LongType(),
+    timestamp=TimestampType(),
+    timestampType=IntegerType(),
+    headers=HEADERS,
+    timestamp_raw_ms=LongType(),
 )
 _OFFSET: Final = _SCHEMA.names.index("offset")
 

@@ -2,52 +2,39 @@
 
 from typing import Final
 
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql.types import ArrayType, BinaryType, IntegerType, LongType, StringType, TimestampType
 
-KAFKA_COLUMNS: Final = StructType(
-    [
-        StructField("_partition", IntegerType()),
-        StructField("_offset", LongType()),
-        StructField("_timestamp", TimestampType()),
-        StructField("_schema_version", IntegerType()),
-        StructField("_decode_batch", LongType()),
-        StructField("_unknown_fields", ArrayType(StringType())),
-        StructField("_event_hour", TimestampType()),
-    ]
+from pipeline.schema.columns import columns
+from pipeline.schema.lake import HEADERS
+
+KAFKA_COLUMNS: Final = columns(
+    _partition=IntegerType(),
+    _offset=LongType(),
+    _timestamp=TimestampType(),
+    _schema_version=IntegerType(),
+    _decode_batch=LongType(),
+    _unknown_fields=ArrayType(StringType()),
+    _event_hour=TimestampType(),
 )
 """Behind the fields of the schema. `_unknown_fields`: what the record had and the schema has not."""
 
 DECODED_PARTITION: Final = "_event_hour"
 
-DEAD_LETTERS: Final = StructType(
-    [
-        StructField("topic", StringType()),
-        StructField("topic_id", StringType()),
-        StructField("partition", IntegerType()),
-        StructField("offset", LongType()),
-        StructField("timestamp", TimestampType()),
-        StructField("schema_id", StringType()),
-        StructField("error_class", StringType()),
-        StructField("message", StringType()),
-        StructField("attempt", IntegerType()),
-        StructField("key", BinaryType()),
-        StructField("value", BinaryType()),
-        StructField(
-            "headers",
-            ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())])),
-        ),
-        StructField("decode_batch", LongType()),
-        StructField("event_hour", TimestampType()),
-    ]
+DEAD_LETTERS: Final = columns(
+    topic=StringType(),
+    topic_id=StringType(),
+    partition=IntegerType(),
+    offset=LongType(),
+    timestamp=TimestampType(),
+    schema_id=StringType(),
+    error_class=StringType(),
+    message=StringType(),
+    attempt=IntegerType(),
+    key=BinaryType(),
+    value=BinaryType(),
+    headers=HEADERS,
+    decode_batch=LongType(),
+    event_hour=TimestampType(),
 )
 """One row per record that did not parse; `attempt` counts from 1, `schema_id` is the last one's."""
 

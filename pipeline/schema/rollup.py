@@ -10,7 +10,7 @@ from pipeline.schema.columns import columns_of
 BIG: Final = DecimalType(38, 0)
 """Byte-milliseconds: a month of a few terabytes is more than a long holds."""
 
-SUMMED: Final = (
+SPREAD: Final = (
     "produce_bytes",
     "consume_bytes",
     "produce_requests",
@@ -20,6 +20,11 @@ SUMMED: Final = (
     "consume_throttled_ms",
     "blocked_ms",
     "stored_byte_ms",
+)
+"""Columns that a record tells of its whole interval, which may lie in several slots."""
+
+SUMMED: Final = (
+    *SPREAD,
     "produce_recovered_bytes",
     "consume_recovered_bytes",
     "records",
@@ -28,13 +33,9 @@ SUMMED: Final = (
 )
 """Columns whose day is the sum of its hours, and whose hour is the sum of its slots."""
 
-LARGEST: Final = (
-    "produce_peak_1m_bytes_per_s",
-    "consume_peak_1m_bytes_per_s",
-    "produce_limit_bytes_per_s",
-    "consume_limit_bytes_per_s",
-    "capacity_bytes",
-)
+LIMITS: Final = ("produce_limit_bytes_per_s", "consume_limit_bytes_per_s", "capacity_bytes")
+
+LARGEST: Final = ("produce_peak_1m_bytes_per_s", "consume_peak_1m_bytes_per_s", *LIMITS)
 """Columns whose day is the largest of its hours."""
 
 PEAKS_5M: Final = ("produce_peak_5m_bytes_per_s", "consume_peak_5m_bytes_per_s")

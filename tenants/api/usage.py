@@ -21,16 +21,7 @@ from tenants.usecases.usage import Metered, Percentiles
 
 router = APIRouter(prefix="/v1/instances/{instance}", tags=["usage"])
 NO_USAGE: Final = "nothing has been metered yet: run `portico pipeline meter run`"
-_SUMS: Final = (
-    "produce_bytes",
-    "consume_bytes",
-    "produce_requests",
-    "consume_requests",
-    "refused",
-    "produce_throttled_ms",
-    "consume_throttled_ms",
-    "blocked_ms",
-)
+_SUMS: Final = tuple(name for name in UsageTotals.__struct_fields__ if name not in ("gb_hours", "estimated"))
 
 
 @router.get("/usage", responses=documented(UsageView, as_csv=True), response_class=Response)

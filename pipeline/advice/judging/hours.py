@@ -13,11 +13,6 @@ from pipeline.advice.judging.forecast import DaysToFull, Forecast, Series, days_
 HISTORY_H: Final = 28 * 24
 _DAY_H: Final = 24
 _NEVER: Final = DaysToFull(None, None, None)
-COLUMNS: Final = (
-    *("instance_id", "hour_ms", "produce_peak_5m_bytes_per_s", "consume_peak_5m_bytes_per_s"),
-    *("produce_peak_1m_bytes_per_s", "consume_peak_1m_bytes_per_s", "stored_bytes"),
-)
-"""What `forecast_rows` reads; `stored_bytes` is the hour's average."""
 
 
 def reported_hours(found: Sequence[tuple[int, bool]], now_ms: int) -> tuple[int, ...]:

@@ -12,25 +12,23 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from contracts.billing import DAY_MS, HOUR_MS, SLOT_MS, PeriodState
-from pipeline.schema.rollup import BIG, LARGEST, PEAKS_5M, SUMMED, USAGE_5M, USAGE_DAY, USAGE_HOUR
+from pipeline.schema.rollup import (
+    BIG,
+    LARGEST,
+    LIMITS,
+    PEAKS_5M,
+    SPREAD,
+    SUMMED,
+    USAGE_5M,
+    USAGE_DAY,
+    USAGE_HOUR,
+)
 
 SETTLE_MS: Final = 600_000
 """Reports of an hour may be this much later than the newest one before the hour counts as complete."""
 
 _MINUTE_MS: Final = 60_000
 _MINUTES: Final = SLOT_MS // _MINUTE_MS
-_SPREAD: Final = (
-    "produce_bytes",
-    "consume_bytes",
-    "produce_requests",
-    "consume_requests",
-    "refused",
-    "produce_throttled_ms",
-    "consume_throttled_ms",
-    "blocked_ms",
-    "stored_byte_ms",
-)
-_LIMITS: Final = ("produce_limit_bytes_per_s", "consume_limit_bytes_per_s", "capacity_bytes")
 
 
 def to_slots(raw: DataFrame) -> DataFrame:
@@ -94,8 +92,8 @@ def _parts(raw: DataFrame) -> DataFrame:
     framed = raw.select(
         "instance_id",
         "recovered",
-        *_SPREAD,
-        *_LIMITS,
+        *SPREAD,
+        *LIMITS,
         F.col("interval_start_ms").alias("start_ms"),
         F.col("interval_ms").alias("length_ms"),
         F.expr("greatest(interval_ms, 1)").alias("divisor"),
@@ -113,13 +111,13 @@ def _parts(raw: DataFrame) -> DataFrame:
         "instance_id",
         "recovered",
         "whole",
-        *_LIMITS,
+        *LIMITS,
         F.expr("greatest(from_ms, start_ms)").alias("part_start_ms"),
         F.expr(
             f"if(whole, length_ms, least(from_ms + {_MINUTE_MS}, end_ms) - greatest(from_ms, start_ms))"
         ).alias("part_ms"),
         (F.expr("from_ms <= start_ms")).alias("begins"),
-        *(_part_of(name).alias(name) for name in _SPREAD),
+        *(_part_of(name).alias(name) for name in SPREAD),
     )
 
 
@@ -134,7 +132,7 @@ def _come_to(name: str, elapsed: str) -> str:
 
 
 def _slot_sums() -> Iterable[Column]:
-    for name in _SPREAD:
+    for name in SPREAD:
         # Decimals only where a long may not do: they are slower to add.
         yield F.sum(F.col(name).cast("decimal(20,0)") if name == "stored_byte_ms" else F.col(name)).alias(
             name
@@ -145,7 +143,7 @@ def _slot_sums() -> Iterable[Column]:
             in_minute = F.expr(f"if({minute} = {each}, {direction}_bytes, 0L)")
             yield F.sum(in_minute).alias(f"{direction}_minute_{each}")
         yield F.sum(F.expr(f"if(recovered, {direction}_bytes, 0L)")).alias(f"{direction}_recovered_bytes")
-    yield from (F.max(name).alias(name) for name in _LIMITS)
+    yield from (F.max(name).alias(name) for name in LIMITS)
     yield F.sum(F.expr("if(begins and not recovered, 1L, 0L)")).alias("records")
     yield F.sum("part_ms").alias("expected_ms")
     yield F.sum(F.expr("if(recovered, 0L, part_ms)")).alias("covered_ms")

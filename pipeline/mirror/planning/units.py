@@ -7,7 +7,6 @@ import msgspec
 from pipeline.errors import PipelineError
 
 SAME: Final = "same"
-DEFAULT_RENAME: Final = "{source}.{topic}"
 TOPIC_NAME_LENGTH_MAX: Final = 236
 """What is left of Kafka's 249 behind an instance's scope."""
 
