@@ -2,8 +2,8 @@
 
 import socket
 import time
-from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple, TypeVar
 
 from confluent_kafka import (
     IsolationLevel,
@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from pipeline.errors import PipelineError
 from pipeline.ingest.ranges import Bounds
 
+K = TypeVar("K")
 _TIMEOUT_S: Final = 30.0
 _PROBE_TIMEOUT_S: Final = 5.0
 _PATIENCE_S: Final = 5.0
@@ -83,18 +84,10 @@ class SourceOffsets:
         if not wanted:
             return {}
         futures = self._call(self._admin.describe_topics, TopicCollection(wanted))
-        found = {}
-        for name, future in futures.items():
-            try:
-                told = future.result(_TIMEOUT_S)
-            except TimeoutError as error:
-                raise self._silent() from error
-            except KafkaException as error:
-                if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                    continue
-                raise self._unanswered(error) from error
-            found[name] = Topic(name, _hex(told.topic_id), tuple(sorted(one.id for one in told.partitions)))
-        return found
+        return {
+            name: Topic(name, _hex(told.topic_id), tuple(sorted(one.id for one in told.partitions)))
+            for name, told in self._answers(futures)
+        }
 
     def bounds(self, topics: Iterable[Topic]) -> dict[str, dict[int, Bounds]]:
         """Log start and last stable offset of every partition, by topic name; deleted ones are left out."""
@@ -131,17 +124,21 @@ class SourceOffsets:
             isolation_level=IsolationLevel.READ_COMMITTED,
             request_timeout=_TIMEOUT_S,
         )
-        found = {}
-        for place, future in futures.items():
+        answers = self._answers(futures, lambda place: f"{place.topic}-{place.partition}")
+        return {(place.topic, place.partition): int(told.offset) for place, told in answers}
+
+    def _answers(
+        self, futures: Mapping[K, Any], place: Callable[[K], str] = lambda _: ""
+    ) -> Iterator[tuple[K, Any]]:
+        """What came of each question; of topics that do not exist, nothing."""
+        for asked, future in futures.items():
             try:
-                found[place.topic, place.partition] = int(future.result(_TIMEOUT_S).offset)
+                yield asked, future.result(_TIMEOUT_S)
             except TimeoutError as error:
                 raise self._silent() from error
             except KafkaException as error:
-                if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                    continue
-                raise self._unanswered(error, f"{place.topic}-{place.partition}") from error
-        return found
+                if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise self._unanswered(error, place(asked)) from error
 
     def _call(self, method: Any, *arguments: Any, **options: Any) -> Any:
         try:

@@ -1,6 +1,5 @@
 """One run over bills: usage of months is read once, decisions are made, changed months are written."""
 
-from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeVar
@@ -13,7 +12,7 @@ from pipeline.metering.amounts import bills as decide
 from pipeline.metering.amounts.bills import Basis, MonthUsage
 from pipeline.metering.amounts.prices import Bandwidth
 from pipeline.metering.amounts.slots import SETTLE_MS
-from pipeline.metering.ledger import Ledger
+from pipeline.metering.ledger import Ledger, by_instance
 from pipeline.metering.month_usage import changed_months, month_usage, newest_batch
 from pipeline.metering.price_book import priced_books
 from pipeline.metering.rollup import UsageTables, rolled_up
@@ -139,8 +138,8 @@ class BillingRun:
         if not closed:
             return []
         usage = self._usage_of(self._usage_version, month, instance_id)
-        lines = _by_instance(self._ledger.lines_of(month))
-        earlier = _by_instance(each for each in self._adjustments if each.month == month)
+        lines = by_instance(self._ledger.lines_of(month))
+        earlier = by_instance(each for each in self._adjustments if each.month == month)
         found = []
         for bill in closed:
             own = {of: each for (of, instance), each in self._bills.items() if instance == bill.instance_id}
@@ -157,8 +156,8 @@ class BillingRun:
     def _make_open(self, month: str, instance_id: str | None) -> int:
         """Bills of the month that are not closed; how many are new or changed."""
         usage = self._usage_of(self._usage_version, month, instance_id)
-        on_bill = _by_instance(each for each in self._adjustments if each.bill_month == month)
-        old_lines = _by_instance(self._ledger.lines_of(month))
+        on_bill = by_instance(each for each in self._adjustments if each.bill_month == month)
+        old_lines = by_instance(self._ledger.lines_of(month))
         wanted = set(usage) | set(on_bill) | {bill.instance_id for bill in self._of_month(month)}
         changed: list[Bill] = []
         lines: dict[str, list[BillLine]] = {}
@@ -237,10 +236,3 @@ class BillingRun:
             book=book,
             now_ms=self._now_ms,
         )
-
-
-def _by_instance(rows: Iterable[_Row]) -> defaultdict[str, list[_Row]]:
-    found: defaultdict[str, list[_Row]] = defaultdict(list)
-    for row in rows:
-        found[row.instance_id].append(row)
-    return found

@@ -4,6 +4,7 @@ A write of bills says which version of the table it was decided from. When anybo
 since, it fails and changes nothing: that is the compare-and-set on (instance, month, state).
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
@@ -20,6 +21,7 @@ from pipeline.metering.versioned_tables import Table
 from pipeline.schema import billing as schema
 
 Row = TypeVar("Row", bound=msgspec.Struct)
+_OfBill = TypeVar("_OfBill", Bill, BillLine, Adjustment)
 _REVISION: Final = "bills"
 """Delta's `txn` name that every write of bills raises: two writers cannot both do it from one version."""
 _USAGE: Final = "usage_5m"
@@ -142,3 +144,11 @@ def _write(
     columns = [msgspec.structs.asdict(row) for row in rows]
     found = pa.Table.from_pylist(columns, schema=to.arrow_schema)
     write_deltalake(table, found, commit_properties=CommitProperties(app_transactions=list(marks)), **how)
+
+
+def by_instance(rows: Iterable[_OfBill]) -> defaultdict[str, list[_OfBill]]:
+    """Rows of bills, lines or adjustments."""
+    found: defaultdict[str, list[_OfBill]] = defaultdict(list)
+    for row in rows:
+        found[row.instance_id].append(row)
+    return found

@@ -1,9 +1,7 @@
 """Whether bills, their lines and adjustments follow from usage and prices."""
 
-from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TypeVar
 
 from pyspark.sql import SparkSession
 
@@ -11,11 +9,9 @@ from contracts.billing import Adjustment, Bill, BillLine, BillState
 from pipeline.metering.amounts import bills as decide
 from pipeline.metering.amounts.bills import Basis, MonthUsage, PricedBook
 from pipeline.metering.amounts.prices import Bandwidth, parse_prices
-from pipeline.metering.ledger import Ledger
+from pipeline.metering.ledger import Ledger, by_instance
 from pipeline.metering.month_usage import month_usage
 from pipeline.metering.versioned_tables import Table
-
-_Row = TypeVar("_Row", Bill, BillLine, Adjustment)
 
 
 def bill_differences(
@@ -35,7 +31,7 @@ def bill_differences(
             version: month_usage(spark, slots, version, each, with_total=with_total)
             for version in {newest, *named}
         }
-        lines = _by_instance(ledger.lines_of(each))
+        lines = by_instance(ledger.lines_of(each))
         for bill in of_month:
             own = lines[bill.instance_id]
             version = newest if bill.state is BillState.OPEN else bill.usage_version
@@ -125,10 +121,3 @@ def _basis(bill: Bill, book: PricedBook | None) -> Basis:
         book=book,
         now_ms=0,
     )
-
-
-def _by_instance(rows: Iterable[_Row]) -> defaultdict[str, list[_Row]]:
-    found: defaultdict[str, list[_Row]] = defaultdict(list)
-    for row in rows:
-        found[row.instance_id].append(row)
-    return found
