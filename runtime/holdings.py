@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from contracts.holdings import Holding, HoldingsAnswer, HoldingsReport
 from contracts.specs import ConsumerKind
@@ -75,35 +75,25 @@ class HoldingsTeller:
         """What is held now, with the specs of some."""
         follower, measure = self._follower, self._measure
         led = measure() if measure is not None else {}
-        holdings = []
-        for instance_id, absent in follower.absent.items():
+        strays = measure.strays() if measure is not None else {}
+
+        def held(instance_id: str, **known: Any) -> Holding:
             partitions, stored_bytes = led.get(instance_id, _NOTHING)
-            holdings.append(
-                Holding(
-                    instance_id=instance_id,
-                    absent_since_ms=absent.since_ms,
-                    stored_bytes=stored_bytes,
-                    partitions=partitions,
-                    has_spec=True,
-                    spec=absent.spec if instance_id in with_specs else None,
-                )
+            return Holding(instance_id=instance_id, stored_bytes=stored_bytes, partitions=partitions, **known)
+
+        holdings = [
+            held(
+                each,
+                absent_since_ms=absent.since_ms,
+                has_spec=True,
+                spec=absent.spec if each in with_specs else None,
             )
-        for instance_id, spec in follower.instances.items():
-            if spec.state.is_gone and instance_id in led:
-                partitions, stored_bytes = led[instance_id]
-                holdings.append(
-                    Holding(instance_id=instance_id, stored_bytes=stored_bytes, partitions=partitions)
-                )
-        for instance_id, since_ms in (measure.strays() if measure is not None else {}).items():
-            partitions, stored_bytes = led.get(instance_id, _NOTHING)
-            holdings.append(
-                Holding(
-                    instance_id=instance_id,
-                    absent_since_ms=since_ms,
-                    stored_bytes=stored_bytes,
-                    partitions=partitions,
-                )
-            )
+            for each, absent in follower.absent.items()
+        ]
+        holdings += [
+            held(each) for each, spec in follower.instances.items() if spec.state.is_gone and each in led
+        ]
+        holdings += [held(each, absent_since_ms=since_ms) for each, since_ms in strays.items()]
         return HoldingsReport(
             consumer=self._consumer,
             kind=self._kind,

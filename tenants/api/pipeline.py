@@ -85,18 +85,11 @@ def _decoded(body: bytes) -> JobStatus:
 
 def _view(shown: Run, now_ms: int) -> models.RunView:
     status = shown.status
-    return models.RunView(
-        id=status.id,
-        job=status.job,
-        subject=status.subject,
-        state=shown.state(now_ms),
-        started_at=at(status.started_at_ms),
-        updated_at=at(status.updated_at_ms),
-        heard_at=at(shown.heard_at_ms),
-        planned=status.planned,
-        done=status.done,
-        unit=status.unit,
-        rate_per_s=round(shown.rate_per_s(), 1),
-        figures=status.figures,
-        error=status.error,
-    )
+    derived = {
+        "state": shown.state(now_ms),
+        "started_at": at(status.started_at_ms),
+        "updated_at": at(status.updated_at_ms),
+        "heard_at": at(shown.heard_at_ms),
+        "rate_per_s": round(shown.rate_per_s(), 1),
+    }
+    return models.RunView(**(msgspec.structs.asdict(status) | derived))

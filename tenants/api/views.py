@@ -1,6 +1,7 @@
 """What the API shows of our nouns."""
 
 from collections.abc import Iterable
+from dataclasses import asdict
 from typing import Any
 
 from kio.schema.errors import ErrorCode
@@ -202,14 +203,4 @@ def _credential(key: Key | AccessKey) -> dict[str, Any]:
 
 def audit_view(recorded: Recorded) -> models.AuditView:
     """An entry of the audit log."""
-    entry = recorded.entry
-    return models.AuditView(
-        id=recorded.id,
-        at=at(recorded.at_ms),
-        actor=entry.actor,
-        tenant=entry.tenant,
-        action=entry.action,
-        subject=entry.subject,
-        detail=entry.detail,
-        address=entry.address,
-    )
+    return models.AuditView(id=recorded.id, at=at(recorded.at_ms), **asdict(recorded.entry))
