@@ -9,7 +9,7 @@ import time
 from argparse import ArgumentTypeError
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from prometheus_client import Counter, Gauge, Histogram
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from redis import Redis
 
 _log = get_logger(__name__)
-T = TypeVar("T")
 BUDGET_MS: Final = 100
 """Time of a call to Redis, connecting included: what a request waits at most, once per pause."""
 _LOOK_S: Final = 0.1

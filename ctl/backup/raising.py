@@ -52,8 +52,6 @@ _FORGOTTEN: Final = (
 )
 """Nodes of processes that are gone, and orders of then."""
 
-Key = tuple[str, int]
-
 
 class Replica(NamedTuple):
     """A log on the disk."""

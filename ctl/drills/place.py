@@ -83,7 +83,7 @@ def own(drills: Sequence[Drill], urls: dict[str, str | None]) -> Iterator[Site]:
                 raise usage(
                     f"this drill cuts the way to a {kind.capitalize()}: name an empty one, --{kind}-url URL"
                 )
-            stack.enter_context(_scratch_store(kind, url))
+            stack.enter_context({"redis": _scratch_redis, "postgres": _scratch_postgres}[kind](url))
             parts = urlsplit(url)
             relay = stack.enter_context(Relay(parts.hostname or "127.0.0.1", parts.port or _PORTS[kind]))
             relays[kind] = relay
@@ -99,15 +99,8 @@ def own(drills: Sequence[Drill], urls: dict[str, str | None]) -> Iterator[Site]:
 
 
 @contextmanager
-def _scratch_store(kind: str, url: str) -> Iterator[None]:
-    """A store that is empty, and is again at the end. Raises: CommandError."""
-    wipe = {"redis": _scratch_redis, "postgres": _scratch_postgres}[kind]
-    with wipe(url):
-        yield
-
-
-@contextmanager
 def _scratch_redis(url: str) -> Iterator[None]:
+    """A store that is empty, and is again at the end. Raises: CommandError."""
     try:
         with Redis.from_url(url, socket_timeout=_STORE_S) as client:
             if client.dbsize():

@@ -70,9 +70,6 @@ class Access:
         return _INT.pack(len(entries)) + b"".join(entries)
 
 
-OPEN: Final = Access(None)
-
-
 def take_over(addresses: str, chroot: str, access: Access, *, root: bool = False) -> int:
     """Close nodes of ours that an earlier version left open to everybody; how many there were. Blocks.
 

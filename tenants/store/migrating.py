@@ -46,12 +46,6 @@ def current(connection: Connection) -> str | None:
     return None if found is None else str(found)
 
 
-def oldest(connection: Connection) -> str:
-    """The oldest schema whose release may go on with this database."""
-    found = connection.scalar(text("SELECT value FROM settings WHERE key = :key"), {"key": OLDEST})
-    return "0000" if found is None else str(found)
-
-
 def contract(connection: Connection, version: str) -> None:
     """Called by a migration that takes away what releases before schema `version` use."""
     for statement in (
