@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from ctl.bench import load, servers
-from ctl.bench.measure import Cost, Say, Stopwatch, cpu_seconds, rss_bytes, seconds_of, spreads
-from ctl.bench.process import ServerProcess
+from ctl.bench.measure import Cost, Say, Stopwatch, cpu_seconds, rss_bytes, spreads
+from ctl.bench.process import ServerProcess, running
 from ctl.stack.layout import free_port
 
 _LARGE: Final = 1_000_000
@@ -130,28 +130,19 @@ def _recovery() -> dict[str, Any]:
             *("--data-dir", str(directory / "broker"), "--listen", f"127.0.0.1:{port}"),
             *("--metrics", f"127.0.0.1:{metrics_port}"),
         ]
-        broker = ServerProcess(
-            *("a broker", port, command, directory / "broker.log"),
-            start_timeout_s=60.0,
-            stop_timeout_s=15.0,
-            end_timeout_s=15.0,
-        )
-        broker.start()
-        broker.until_serving()
-        load.create_topic(port, "three", partitions=3)
-        _fill(port, 5_000_000_000)
-        time.sleep(_CHECKPOINT_S)
-        _fill(port, _SINCE_CHECKPOINT_BYTES)
-        os.kill(broker.pid, signal.SIGKILL)
-        broker.until_ended()
-
-        def start() -> None:
+        server = ServerProcess("a broker", port, command, directory / "broker.log", start_timeout_s=60.0)
+        with running(server) as broker:
+            load.create_topic(port, "three", partitions=3)
+            _fill(port, 5_000_000_000)
+            time.sleep(_CHECKPOINT_S)
+            _fill(port, _SINCE_CHECKPOINT_BYTES)
+            os.kill(broker.pid, signal.SIGKILL)
+            broker.until_ended()
+            started = time.perf_counter()
             broker.start()
             broker.until_serving()
-
-        elapsed_s = seconds_of(start)
-        read = _metric(metrics_port, "portico_broker_recovered_bytes_total")
-        broker.stop()
+            elapsed_s = time.perf_counter() - started
+            read = _metric(metrics_port, "portico_broker_recovered_bytes_total")
     return {
         "seconds to serve": elapsed_s,
         "MB read": read / 1e6,

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -11,7 +12,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from ctl.bench.process import end
 from ctl.errors import CommandError
 from ctl.stack.layout import Layout
 from runtime.config import ENVIRONMENT_PREFIX, environment
@@ -60,7 +60,7 @@ def started(
             _wait(stack, ready, output)
             yield
         finally:
-            end(stack, _STOP_TIMEOUT_S)
+            _stop(stack)
 
 
 def own_environment() -> dict[str, str]:
@@ -87,3 +87,13 @@ def _wait(stack: "subprocess.Popen[bytes]", ready: Path, output: Path) -> None:
         if time.monotonic() > deadline:
             raise CommandError(f"a stack did not start within {_START_TIMEOUT_S:.0f} s: try `portico up`")
         time.sleep(0.1)
+
+
+def _stop(stack: "subprocess.Popen[bytes]") -> None:
+    if stack.poll() is None:
+        stack.send_signal(signal.SIGTERM)
+    try:
+        stack.wait(_STOP_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        stack.kill()
+        stack.wait()
