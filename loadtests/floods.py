@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable
 from enum import StrEnum
 from functools import partial
+from types import ModuleType
 from typing import Any, Final, NamedTuple
 
 import gevent.monkey
@@ -173,7 +174,7 @@ class Flood:
         finally:
             client.socket.close()
 
-    def _join_and_leave(self, turn: Turn, tally: Tally, number: int, join: Any) -> None:
+    def _join_and_leave(self, turn: Turn, tally: Tally, number: int, join: ModuleType) -> None:
         group = f"storm-{number % 4}"
         client = self._connected(turn, tally)
         try:
@@ -189,7 +190,7 @@ def _all_topics() -> bytes:
     return framed_request(_METADATA.MetadataRequest(topics=None, allow_auto_topic_creation=False), 1, "flood")
 
 
-def _join(group: str, join: Any) -> Any:
+def _join(group: str, join: ModuleType) -> Any:
     return join.JoinGroupRequest(
         group_id=group,
         session_timeout=duration(6_000),

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from contracts.holdings import Holding, HoldingsAnswer, HoldingsReport
 from contracts.specs import ConsumerKind
@@ -77,23 +77,22 @@ class HoldingsTeller:
         led = measure() if measure is not None else {}
         strays = measure.strays() if measure is not None else {}
 
-        def held(instance_id: str, **known: Any) -> Holding:
+        def held(instance_id: str, since_ms: int | None = None) -> Holding:
             partitions, stored_bytes = led.get(instance_id, _NOTHING)
-            return Holding(instance_id=instance_id, stored_bytes=stored_bytes, partitions=partitions, **known)
-
-        holdings = [
-            held(
-                each,
-                absent_since_ms=absent.since_ms,
-                has_spec=True,
-                spec=absent.spec if each in with_specs else None,
+            absent = follower.absent.get(instance_id)
+            return Holding(
+                instance_id=instance_id,
+                absent_since_ms=since_ms,
+                stored_bytes=stored_bytes,
+                partitions=partitions,
+                has_spec=absent is not None,
+                spec=absent.spec if absent is not None and instance_id in with_specs else None,
             )
-            for each, absent in follower.absent.items()
-        ]
-        holdings += [
-            held(each) for each, spec in follower.instances.items() if spec.state.is_gone and each in led
-        ]
-        holdings += [held(each, absent_since_ms=since_ms) for each, since_ms in strays.items()]
+
+        specs = follower.instances.items()
+        holdings = [held(each, absent.since_ms) for each, absent in follower.absent.items()]
+        holdings += [held(each) for each, spec in specs if spec.state.is_gone and each in led]
+        holdings += [held(each, since_ms) for each, since_ms in strays.items()]
         return HoldingsReport(
             consumer=self._consumer,
             kind=self._kind,

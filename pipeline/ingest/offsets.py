@@ -3,6 +3,7 @@
 import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future
 from typing import Any, Final, NamedTuple, TypeVar
 
 from confluent_kafka import (
@@ -18,6 +19,7 @@ from pipeline.errors import PipelineError
 from pipeline.ingest.ranges import Bounds
 
 K = TypeVar("K")
+V = TypeVar("V")
 _TIMEOUT_S: Final = 30.0
 _PROBE_TIMEOUT_S: Final = 5.0
 _PATIENCE_S: Final = 5.0
@@ -128,8 +130,8 @@ class SourceOffsets:
         return {(place.topic, place.partition): int(told.offset) for place, told in answers}
 
     def _answers(
-        self, futures: Mapping[K, Any], place: Callable[[K], str] = lambda _: ""
-    ) -> Iterator[tuple[K, Any]]:
+        self, futures: Mapping[K, Future[V]], place: Callable[[K], str] = lambda _: ""
+    ) -> Iterator[tuple[K, V]]:
         """What came of each question; of topics that do not exist, nothing."""
         for asked, future in futures.items():
             try:

@@ -8,7 +8,7 @@ import asyncio
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from fastapi import Depends, Header, Response
 
@@ -70,7 +70,7 @@ class Changes:
     instance: Instance
     version: Version
 
-    async def make(self, change: Callable[..., Instance], *given: Any) -> Instance:
+    async def make(self, change: Callable[..., Instance], *given: object) -> Instance:
         """`change` is one of `Instances`, and `given` what it takes beside caller and instance."""
         cases = self.plane.instances.expecting(self.version.expected)
         changed = await asyncio.to_thread(change, cases, self.caller, self.instance.id, *given)
