@@ -90,13 +90,8 @@ class Console:
 
     async def instance(self, instance_id: str, *, tenant: str) -> dict[str, Any] | None:
         """An instance of this tenant by id; None: it has none such. Raises: Refused, Unreachable."""
-        try:
-            found: dict[str, Any] = await self.call("GET", path_of(instance_id), tenant=tenant)
-        except Refused as error:
-            if error.status == HTTPStatus.NOT_FOUND:
-                return None
-            raise
-        is_gone = found["tenant"] != tenant or found["state"] in _GONE
+        found = await self._shown(path_of(instance_id), tenant)
+        is_gone = found is None or found["tenant"] != tenant or found["state"] in _GONE
         return None if is_gone else found
 
     async def instance_named(self, name: str, *, tenant: str) -> dict[str, Any] | None:
@@ -113,8 +108,11 @@ class Console:
 
     async def topic(self, instance_id: str, name: str, *, tenant: str) -> dict[str, Any] | None:
         """A topic. Raises: Refused, Unreachable."""
+        return await self._shown(path_of(instance_id, name), tenant)
+
+    async def _shown(self, path: str, tenant: str) -> dict[str, Any] | None:
         try:
-            return dict(await self.call("GET", path_of(instance_id, name), tenant=tenant))
+            return dict(await self.call("GET", path, tenant=tenant))
         except Refused as error:
             if error.status == HTTPStatus.NOT_FOUND:
                 return None

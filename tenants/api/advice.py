@@ -46,22 +46,18 @@ async def advice(plane: Plane, _operator: Operator) -> Response:
 async def instance_advice(plane: Plane, caller: Asker, found: Found) -> Response:
     """The newest advice of one instance with its forecast; operators also see how its traffic falls on
     brokers, and the partitions that should move."""
-    all_of_it = await plane.advice.of_instance(found.id, at(epoch_ms()).date())
-    if all_of_it is None:
-        return json_answer(
-            AdviceView(available=False, hint=NO_ADVICE, advice=None, forecast=[], skew=None, moves=None)
-        )
-    shown = all_of_it.advice
+    told = await plane.advice.of_instance(found.id, at(epoch_ms()).date())
+    shown = None if told is None else told.advice
     if shown is not None and not caller.is_operator:
         shown = _without_brokers(shown)
     return json_answer(
         AdviceView(
-            available=True,
-            hint=None,
+            available=told is not None,
+            hint=_hint(told),
             advice=shown,
-            forecast=list(all_of_it.forecast),
-            skew=list(all_of_it.skew) if caller.is_operator else None,
-            moves=list(all_of_it.moves) if caller.is_operator else None,
+            forecast=list(told.forecast) if told is not None else [],
+            skew=list(told.skew) if told is not None and caller.is_operator else None,
+            moves=list(told.moves) if told is not None and caller.is_operator else None,
         )
     )
 

@@ -223,21 +223,12 @@ async def describe_info(call: Call[Named]) -> list[dict[str, Any]]:
 
 
 def _info(name: str, described: _Described) -> dict[str, Any]:
-    if described is None:
-        return {
-            "ErrorCode": "0",
-            "State": "Dead",
-            "ProtocolType": "",
-            "Protocol": "",
-            "Members": [],
-            "Group": name,
-        }
-    group, members, _offsets = described
+    group, members, _offsets = described or (None, [], [])
     return {
         "ErrorCode": "0",
-        "State": group.group_state,
-        "ProtocolType": group.protocol_type,
-        "Protocol": group.protocol_data,
+        "State": "Dead" if group is None else group.group_state,
+        "ProtocolType": "" if group is None else group.protocol_type,
+        "Protocol": "" if group is None else group.protocol_data,
         "Members": [_member(one) for one in members],
         "Group": name,
     }

@@ -122,6 +122,13 @@ def name_fault(name: str, what: str = "an instance") -> str | None:
     return None
 
 
+def sold_faults(name: str | None, produce_rate: int, consume_rate: int, capacity_bytes: int) -> list[Fault]:
+    """What is wrong with a name, None for one that stays, and with what is bought."""
+    fault = None if name is None else name_fault(name)
+    named = [] if fault is None else [Fault("name", fault)]
+    return named + rate_faults(produce_rate, consume_rate) + capacity_faults(capacity_bytes)
+
+
 def rate_faults(produce: int, consume: int) -> list[Fault]:
     """What is wrong with the purchased rates."""
     faults = []

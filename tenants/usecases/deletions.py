@@ -190,7 +190,7 @@ def _made_of(found: Found, wanted: Adoption, now_ms: int, *, is_discarded: bool)
         faults.append(Fault("tenant", "the system tenant has its one instance"))
     if not faults:
         assert name is not None
-        faults = _faults(name, sizes)
+        faults = lifecycle.sold_faults(name, *sizes.values())
     if faults:
         raise Invalid(faults)
     cluster_id = found.cluster_id or (spec.cluster_id if spec is not None else "")
@@ -209,13 +209,6 @@ def _made_of(found: Found, wanted: Adoption, now_ms: int, *, is_discarded: bool)
         **sizes,
         **known,
     )
-
-
-def _faults(name: str, sizes: dict[str, Any]) -> list[Fault]:
-    faults = lifecycle.rate_faults(sizes["produce_rate_bytes_per_s"], sizes["consume_rate_bytes_per_s"])
-    faults += lifecycle.capacity_faults(sizes["capacity_bytes"])
-    fault = lifecycle.name_fault(name)
-    return faults if fault is None else [Fault("name", fault), *faults]
 
 
 def _find_gone(connection: Any, caller: Caller, tenant: str, reference: str) -> Instance:

@@ -390,13 +390,9 @@ def _limits(current: Limits, wanted: dict[str, int]) -> tuple[Limits, list[Fault
 
 
 def _order_faults(caller: Caller, order: NewInstance) -> list[Fault]:
-    faults = []
-    fault = lifecycle.name_fault(order.name)
-    if fault is not None:
-        faults.append(Fault("name", fault))
-    faults += lifecycle.rate_faults(order.produce_rate_bytes_per_s, order.consume_rate_bytes_per_s)
-    faults += lifecycle.capacity_faults(order.capacity_bytes)
-    default = default_request_percent(order.produce_rate_bytes_per_s, order.consume_rate_bytes_per_s)
+    rates = (order.produce_rate_bytes_per_s, order.consume_rate_bytes_per_s)
+    faults = lifecycle.sold_faults(order.name, *rates, order.capacity_bytes)
+    default = default_request_percent(*rates)
     faults += lifecycle.request_percent_faults(order.request_percent, default, caller.is_operator)
     if order.whitelist is None and not order.allow_all:
         faults.append(Fault("whitelist", NEITHER))
@@ -404,14 +400,10 @@ def _order_faults(caller: Caller, order: NewInstance) -> list[Fault]:
 
 
 def _change_faults(caller: Caller, changed: Instance, wanted: Change) -> list[Fault]:
-    faults = []
-    fault = None if wanted.name is None else lifecycle.name_fault(wanted.name)
-    if fault is not None:
-        faults.append(Fault("name", fault))
-    faults += lifecycle.rate_faults(changed.produce_rate_bytes_per_s, changed.consume_rate_bytes_per_s)
-    faults += lifecycle.capacity_faults(changed.capacity_bytes)
+    rates = (changed.produce_rate_bytes_per_s, changed.consume_rate_bytes_per_s)
+    faults = lifecycle.sold_faults(wanted.name, *rates, changed.capacity_bytes)
     if wanted.request_percent is not None:
-        default = default_request_percent(changed.produce_rate_bytes_per_s, changed.consume_rate_bytes_per_s)
+        default = default_request_percent(*rates)
         faults += lifecycle.request_percent_faults(wanted.request_percent, default, caller.is_operator)
     return faults
 
