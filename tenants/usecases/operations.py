@@ -44,6 +44,8 @@ class Operations:
         limit: int,
     ) -> list[Operation]:
         """Newest first, as they are now; `tenant` None: everybody's."""
+        if instance_id is not None and not instance_id.isprintable():
+            return []
         with self._store.read() as connection:
             found = operations.page(connection, tenant, instance_id, before, limit)
         return self._settled(found)

@@ -61,6 +61,8 @@ class PipelineRuns:
         self, job: str | None, state: RunState | None, before: tuple[int, str] | None, limit: int
     ) -> list[Run]:
         """Runs, newest first."""
+        if job is not None and _NUL in job:
+            return []
         with self._store.read() as connection:
             return pipeline_runs.page(connection, job, state, before, limit, epoch_ms())
 

@@ -199,3 +199,9 @@ async def test_what_the_jobs_send_is_what_is_documented(operator: Caller) -> Non
     assert set(document["components"]["schemas"]["JobStatus"]["properties"]) == set(
         JobStatus.__struct_fields__
     )
+
+
+async def test_a_job_that_no_database_can_store_has_no_runs(operator: Caller) -> None:
+    await _tell(operator)
+    answer = await operator("GET", "pipeline/jobs", params={"job": "lo\0ad"})
+    assert (answer.status_code, answer.json()["items"]) == (200, [])

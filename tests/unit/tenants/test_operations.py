@@ -188,3 +188,8 @@ async def test_a_tenant_fills_no_disk_with_operations(
     for number in range(8):
         await operator("PATCH", f"instances/{made['id']}", json={"capacity_bytes": 2_000_000_000 + number})
     assert len((await operator("GET", "operations")).json()["items"]) <= 3
+
+
+async def test_an_instance_that_no_database_can_store_has_no_operations(operator: Caller) -> None:
+    answer = await operator("GET", "operations", params={"instance": "i\0"})
+    assert (answer.status_code, answer.json()["items"]) == (200, [])
