@@ -61,7 +61,8 @@ def _endless(connection: socket.socket) -> None:
 
 
 def _silent(connection: socket.socket) -> None:
-    connection.recv(1)  # until the other end gives up
+    while connection.recv(65536):  # until the other end gives up: what is left unread would reset it
+        pass
 
 
 _REJECTED = ExportTraceServiceResponse()
