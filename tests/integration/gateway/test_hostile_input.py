@@ -5,6 +5,7 @@ import random
 import resource
 import struct
 import tracemalloc
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -287,7 +288,17 @@ IDLE_BYTES_MAX = 4096
 """Of our own objects, for each idle connection; a socket and its buffers are the kernel's."""
 
 
-async def test_two_thousand_idle_connections_cost_little(gateway: RunningGateway, broker: FakeBroker) -> None:
+@pytest.fixture
+async def patient_gateway(broker: FakeBroker) -> AsyncIterator[RunningGateway]:
+    """One that does not cut the first connections of many while the last ones come."""
+    timeouts = Timeouts(first_byte_ms=600_000)
+    async with running_gateway(broker.port, instance_spec(A), instance_spec(B), timeouts=timeouts) as running:
+        yield running
+
+
+async def test_two_thousand_idle_connections_cost_little(
+    patient_gateway: RunningGateway, broker: FakeBroker
+) -> None:
     """Bytes that the gateway's own code holds, and not one connection to a broker before a request."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 20_000), hard))
@@ -300,18 +311,18 @@ async def test_two_thousand_idle_connections_cost_little(gateway: RunningGateway
             one.size for one in tracemalloc.take_snapshot().filter_traces(ours).statistics("filename")
         )
         for _ in range(IDLE):
-            writers.append((await asyncio.open_connection("127.0.0.1", gateway.port(A)))[1])
-        await until(lambda: gateway.connections(A) == IDLE, 180)
+            writers.append((await asyncio.open_connection("127.0.0.1", patient_gateway.port(A)))[1])
+        await until(lambda: patient_gateway.connections(A) == IDLE, 180)
         held = (
             sum(one.size for one in tracemalloc.take_snapshot().filter_traces(ours).statistics("filename"))
             - before
         )
         assert held < IDLE * IDLE_BYTES_MAX, f"{held / IDLE:.0f} bytes each"
         assert broker.connections == dialled
-        await (await gateway.client(B)).call(metadata())
+        await (await patient_gateway.client(B)).call(metadata())
         for writer in writers:
             writer.transport.abort()
-        await until(lambda: gateway.connections(A) == 0, 180)
+        await until(lambda: patient_gateway.connections(A) == 0, 180)
     finally:
         tracemalloc.stop()
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
