@@ -201,7 +201,8 @@ async def test_what_nobody_ends_ends_by_time_once_and_is_written_down(
 
 async def test_only_so_many_are_remembered(plane: Console, operator: Caller) -> None:
     instance = await _running(plane, operator)
-    acts = await operator("POST", f"instances/{instance}/faults", json={"kind": "leader_loss"})
+    lasting = {"kind": "leader_loss", "duration_s": DURATION_S_MAX}
+    acts = await operator("POST", f"instances/{instance}/faults", json=lasting)
     for _ in range(HISTORY_MAX + 5):
         made = await operator("POST", f"instances/{instance}/faults", json=LATENCY)
         await operator("DELETE", f"instances/{instance}/faults/{made.json()['id']}")
