@@ -88,7 +88,8 @@ class ConfigWriter:
         if self._known(entity) != changed:
             told.clear()
             try:
-                await asyncio.wait_for(told.wait(), _TIMEOUT_S)
+                async with asyncio.timeout(_TIMEOUT_S):
+                    await told.wait()
             except TimeoutError:
                 message = "The change is made; the controller has not told this broker yet."
                 return Verdict(ErrorCode.request_timed_out, message)

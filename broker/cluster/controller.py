@@ -252,16 +252,17 @@ class Controller:
         self._calls[call_id] = future
         try:
             self._driver.post(event(call_id))
-            answer = await asyncio.wait_for(future, max(timeout_ms, 0) / 1000)
-            if answer is None:
-                return refused(_NOT_CONTROLLER)
-            result: Result = answer
-            left_s = max(0.0, (deadline_ms - self._now_ms()) / 1000)
-            await asyncio.wait_for(self._channels.told(min(left_s / 2, _OTHERS_TOLD_S)), left_s)
+            async with asyncio.timeout(max(timeout_ms, 0) / 1000):
+                answer = await future
+                if answer is None:
+                    return refused(_NOT_CONTROLLER)
+                left_s = max(0.0, (deadline_ms - self._now_ms()) / 1000)
+                await self._channels.told(min(left_s / 2, _OTHERS_TOLD_S))
         except TimeoutError:
             return refused(_TIMED_OUT)
         finally:
             del self._calls[call_id]
+        result: Result = answer
         return result
 
     def _answered(self, call_id: int, result: Any) -> None:

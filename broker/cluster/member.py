@@ -165,7 +165,8 @@ class ClusterMember:
         await self.membership.register(self.registration())
         self.controller.start()
         try:
-            await asyncio.wait_for(self._known.wait(), _KNOWN_TIMEOUT_S)
+            async with asyncio.timeout(_KNOWN_TIMEOUT_S):
+                await self._known.wait()
         except TimeoutError as error:
             raise TreeUnavailable(f"no controller has spoken within {_KNOWN_TIMEOUT_S:.0f} s") from error
         self._is_unclean = False

@@ -186,7 +186,8 @@ class Child:
             return
         process.terminate()
         try:
-            await asyncio.wait_for(process.wait(), grace_s)
+            async with asyncio.timeout(grace_s):
+                await process.wait()
         except TimeoutError:
             self._say(f"{self.spec.name} did not stop within {grace_s:.0f} s: killing it")
             process.kill()

@@ -116,7 +116,8 @@ class Election:
                 # a conflict means that another was quicker; both are looked at anew
                 _log.debug("election: looking again", path=self._path, reason=str(error))
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._wake.wait(), _RETRY_S)
+                    async with asyncio.timeout(_RETRY_S):
+                        await self._wake.wait()
                 self._wake.set()
 
     async def _look(self) -> None:

@@ -93,7 +93,8 @@ class ZooKeeperTree:
         self._client.add_listener(self._listen)
         self._client.start_async()
         try:
-            await asyncio.wait_for(self._first_session.wait(), _START_TIMEOUT_S)
+            async with asyncio.timeout(_START_TIMEOUT_S):
+                await self._first_session.wait()
         except TimeoutError:
             await self.aclose()
             self._client, self._closing = None, False  # whoever waits for a ZooKeeper tries again
@@ -122,7 +123,8 @@ class ZooKeeperTree:
         # not one of the loop's threads: those are waited for at the process's end
         threading.Thread(target=stop, daemon=True, name="tree-stop").start()
         try:
-            await asyncio.wait_for(stopped.wait(), _STOP_TIMEOUT_S)
+            async with asyncio.timeout(_STOP_TIMEOUT_S):
+                await stopped.wait()
         except TimeoutError:
             _log.warning("ZooKeeper does not answer: leaving the session to expire", hosts=self._addresses)
 

@@ -16,6 +16,7 @@ from ctl.stack.layout import free_port
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 _START_TIMEOUT_S: Final = 120.0
+_STOP_TIMEOUT_S: Final = 30.0
 
 
 class BrokerProcess:
@@ -120,10 +121,11 @@ class BrokerProcess:
         """The exit code."""
         assert self._process is not None
         try:
-            return self._process.wait(30)
-        finally:
-            self._process.kill()
+            return self._process.wait(_STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.send_signal(signal.SIGABRT)  # its log then says where it stands
             self._process.wait(5)
+            raise AssertionError(f"the broker did not stop:\n{self.log()[-4000:]}") from None
 
     def metrics(self) -> dict[str, float]:
         """What Prometheus would scrape, by series."""

@@ -1,5 +1,6 @@
 """Leader election over trees whose sessions the test controls."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -134,3 +135,20 @@ class AnswerLost(MemoryTree):
             self._lose = False
             raise TreeUnavailable("the answer is lost")
         return results
+
+
+@pytest.mark.parametrize("ticks", range(6))
+async def test_one_that_looks_again_ends_when_it_is_told_to(ticks: int) -> None:
+    """Wake-up and end come as close together as may be: a broker stops as the controller does."""
+    tree = MemoryEnsemble().session()
+    candidate = Candidate(tree, "one")
+    await tree.start()
+    tree.suspend()
+    candidate.election.start()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    candidate.election.stand()
+    for _ in range(ticks):
+        await asyncio.sleep(0)
+    async with asyncio.timeout(5):
+        await candidate.election.aclose()
