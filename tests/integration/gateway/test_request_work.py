@@ -28,6 +28,8 @@ GROWTH_MAX: Final = 2.5
 """For twice the entries."""
 NOISE: Final = 2_000
 """Calls that come or stay away: first uses, timers, an accept in the same turn."""
+LOOKS: Final = 3
+"""A timer that fires within a measured turn adds its own work to it: what is too much is so each time."""
 ROWS: Final = list(APIS.values())
 
 
@@ -110,9 +112,15 @@ async def test_the_largest_request_of_every_api_is_one_short_turn(pair: Pair) ->
             request = largest_request(row.key, row.versions.highest, shape, pair.topics)
             if request is None:
                 continue
-            for whose, turn in (await longest(pair, request)).items():
-                if turn.cost > CALLS_MAX:
-                    too_long.append((row.key.name, shape.name, whose, turn.what, turn.cost))
+            for _ in range(LOOKS):
+                over = [
+                    (row.key.name, shape.name, whose, turn.what, turn.cost)
+                    for whose, turn in (await longest(pair, request)).items()
+                    if turn.cost > CALLS_MAX
+                ]
+                if not over:
+                    break
+            too_long += over
     assert not too_long
 
 
@@ -136,9 +144,14 @@ async def _growth(pair: Pair, key: ApiKey, version: int, shape: Shape) -> list[A
     if requests[0] is None:
         return []
     await pair.answer(requests[0])  # what is done once is done
-    few, many = [await longest(pair, request) for request in requests]
-    return [
-        (key.name, version, shape.name, whose, few[whose].cost, many[whose].cost)
-        for whose in few.keys() & many.keys()
-        if many[whose].cost > GROWTH_MAX * few[whose].cost + NOISE
-    ]
+    grown: list[Any] = []
+    for _ in range(LOOKS):
+        few, many = [await longest(pair, request) for request in requests]
+        grown = [
+            (key.name, version, shape.name, whose, few[whose].cost, many[whose].cost)
+            for whose in few.keys() & many.keys()
+            if many[whose].cost > GROWTH_MAX * few[whose].cost + NOISE
+        ]
+        if not grown:
+            break
+    return grown
