@@ -18,7 +18,7 @@ from runtime.durations import BOUNDS_S
 from tenants import credentials
 from tenants.api.problems import of_refusal, problem
 from tenants.rules.callers import RequestsUnderWay
-from tenants.rules.errors import Forbidden, Refused, TooMany, Unauthenticated
+from tenants.rules.errors import Forbidden, NotFound, Refused, TooMany, Unauthenticated
 from tenants.rules.model import Caller
 from tenants.rules.rate_limit import Verdict
 from tenants.shared_limits import RequestRates
@@ -98,6 +98,7 @@ class Authenticate:
             _check_rate(verdict)
             _check_credentials(scope, caller)
             _check_role(scope, caller)
+            _check_path(scope)
         except Refused as refusal:
             await of_refusal(refusal, scope)(scope, receive, told)
             return
@@ -167,6 +168,11 @@ def _check_role(scope: Scope, caller: Caller | None) -> None:
         return
     if request not in _OPEN and request != _LOG_OUT:
         raise Forbidden("viewers may only read: use an owner's key or login")
+
+
+def _check_path(scope: Scope) -> None:
+    if "\0" in scope["path"]:  # Postgres cannot even be asked for it
+        raise NotFound("no name has a NUL character")
 
 
 class Turns:

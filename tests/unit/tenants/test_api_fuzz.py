@@ -119,5 +119,16 @@ async def test_any_request_gets_an_answer(
         assert answer.json()["detail"]
 
 
+async def test_a_name_with_a_nul_is_nobodys(
+    routes: list[tuple[str, str]], ask: Callable[..., object]
+) -> None:
+    """Postgres takes no such text, not even to look for it."""
+    named = [(method, path) for method, path in routes if "{" in path]
+    assert len(named) > 30
+    for method, path in named:
+        answer = await ask(method, re.sub(r"\{[^}]+\}", "%00", path), json={})  # type: ignore[misc]
+        assert answer.status_code == 404, (method, path, answer.text)
+
+
 def _quoted(part: str) -> str:
     return "".join(f"%{byte:02x}" for byte in part.encode())
