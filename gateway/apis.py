@@ -50,7 +50,7 @@ def handler_named(name: str | None) -> ModuleType | None:
 _ROWS: Final = (
     Row(ApiKey.PRODUCE, version_range(3, 8, advertised_min=0), Mode.PRODUCE, "produce", legacy_lowest=0),
     Row(ApiKey.FETCH, version_range(4, 11), Mode.FETCH, "fetch", legacy_lowest=0),
-    Row(ApiKey.LIST_OFFSETS, version_range(1, 6), Mode.MAPPED, "topic_partitions", legacy_lowest=0),
+    Row(ApiKey.LIST_OFFSETS, version_range(1, 11), Mode.MAPPED, "topic_partitions", legacy_lowest=0),
     Row(ApiKey.METADATA, version_range(0, 11), Mode.MAPPED, "metadata"),
     Row(ApiKey.OFFSET_COMMIT, version_range(2, 8), Mode.MAPPED, "groups"),
     Row(ApiKey.OFFSET_FETCH, version_range(1, 7), Mode.MAPPED, "groups"),

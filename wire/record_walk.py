@@ -198,11 +198,11 @@ def malformed(error: Exception) -> BatchError:
     return _invalid(f"malformed records: {error}")
 
 
-def find_timestamp(
+def record_times(
     payload: Buffer, header: BatchHeader, timestamp_ms: int, from_offset: int
 ) -> Iterator[tuple[int, int] | None]:
-    """None for each record that is too old or in front of `from_offset`, then (timestamp, offset) of the
-    first that is not. Raises: BatchError (INVALID_RECORD)."""
+    """(timestamp, offset) of each record; None of one that is older than `timestamp_ms` or in front of
+    `from_offset`. Raises: BatchError (INVALID_RECORD)."""
     delta_min, offset_min = timestamp_ms - header.base_timestamp_ms, from_offset - header.base_offset
     at, end = 0, len(payload)
     try:
@@ -212,12 +212,12 @@ def find_timestamp(
             if size < BODY_BYTES_MIN or behind > end:
                 raise ValueError(f"a record of {size} bytes where {end - at} are left")
             delta, at = read_varint(payload, at + 1)
+            found = None
             if delta >= delta_min:
                 offset_delta, _ = read_varint(payload, at)
                 if offset_delta >= offset_min:
-                    yield header.base_timestamp_ms + delta, header.base_offset + offset_delta
-                    return
-            yield None
+                    found = header.base_timestamp_ms + delta, header.base_offset + offset_delta
+            yield found
             at = behind
     except (IndexError, ValueError) as error:
         raise malformed(error) from error

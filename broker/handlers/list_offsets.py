@@ -1,13 +1,16 @@
-"""ListOffsets (2), v0-6.
+"""ListOffsets (2), v0-11.
 
 Behaviour: timestamp -2 earliest, -1 latest (the high watermark, or the last stable offset with
 read_committed), else the first committed record at or after the timestamp (KAFKA-5522). While a new leader's
 high watermark has not come to where it began, the latest offset would seem to go back: OFFSET_NOT_AVAILABLE
 (KIP-207; LEADER_NOT_AVAILABLE to those who do not know it). Where a time takes long to find it is looked for
 elsewhere (`broker.scanning`). A partition that is named twice is refused, as Kafka does.
-Deliberately not done: -3 max timestamp (v7, KIP-734).
+Timestamps that ask for a kind of offset: -3 the first record with the largest timestamp (KIP-734), -4 where
+the local log begins, -5 and -6 what is or waits to be in tiered storage, of which there is none; from the
+version on that knows them, before UNSUPPORTED_VERSION.
 Versions: v0 offsets of segments (`broker.records.legacy_offsets`); v2 isolation level; v4 leader epoch and
-its fencing (KIP-320); v5 OFFSET_NOT_AVAILABLE; v6 flexible.
+its fencing (KIP-320); v5 OFFSET_NOT_AVAILABLE; v6 flexible; v7 -3; v8 -4 (KIP-405); v9 -5 (KIP-1005); v10
+a time limit for tiered storage (KIP-1075); v11 -6 (KIP-1023).
 """
 
 from collections import Counter
@@ -19,12 +22,12 @@ from kio.static.protocol import Entity
 
 from broker.log.errors import LogError
 from broker.log.results import TimestampOffset
-from broker.log.time_lookup import TimeSearch
+from broker.log.time_lookup import LatestSearch, Search, TimeSearch
 from broker.net.later import Later
 from broker.records.legacy_offsets import SegmentDeps, segment_offsets
 from broker.replication.partition import Partition
 from broker.requests.call import Call
-from broker.scanning.messages import FindTime, Found, Result
+from broker.scanning.messages import FindLatest, FindTime, Found, Job, Result
 from broker.scanning.scanner import Scanner
 from wire.api_table import ApiKey
 from wire.build import ResponseShape, response_shape
@@ -32,6 +35,11 @@ from wire.codec import duration
 
 _LATEST: Final = -1
 _EARLIEST: Final = -2
+_LARGEST_TIMESTAMP: Final = -3
+_EARLIEST_LOCAL: Final = -4
+_LATEST_TIERED: Final = -5
+_EARLIEST_NOT_TIERED: Final = -6
+_KNOWN_FROM: Final = {_LARGEST_TIMESTAMP: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9, _EARLIEST_NOT_TIERED: 11}
 _READ_COMMITTED: Final = 1
 _OFFSET_NOT_AVAILABLE_FROM: Final = 5
 _PARTITIONS_PER_TURN: Final = 200
@@ -94,6 +102,8 @@ class _Request:
         """None: `_found` comes back."""
         if (topic, asked.partition_index) in self._repeated:
             return self._answer(asked, error_code=ErrorCode.invalid_request)
+        if self._call.api_version < _KNOWN_FROM.get(asked.timestamp, 0):
+            return self._answer(asked, error_code=ErrorCode.unsupported_version)
         try:
             partition = self._deps.replicas.leader(
                 topic, asked.partition_index, getattr(asked, "current_leader_epoch", -1)
@@ -101,11 +111,13 @@ class _Request:
             found = _look_up(partition, asked.timestamp, self._read_committed)
         except LogError as error:
             return self._answer(asked, error_code=error.error_code)
-        if not isinstance(found, TimeSearch):
+        if isinstance(found, TimeSearch):
+            job: Job = FindTime(found)
+        elif isinstance(found, LatestSearch):
+            job = FindLatest(found)
+        else:
             return self._answer(asked, *found)
-        self._deps.scanner.submit(
-            partition.instance_id, FindTime(found), partial(self._found, partition, asked)
-        )
+        self._deps.scanner.submit(partition.instance_id, job, partial(self._found, partition, asked))
         return None
 
     def _found(self, partition: Partition, asked: Any, result: Result) -> None:
@@ -152,22 +164,25 @@ def _repeated(topics: Any) -> frozenset[tuple[str, int]]:
     return frozenset(key for key, count in named.items() if count > 1)
 
 
-def _look_up(
-    partition: Partition, timestamp_ms: int, read_committed: bool
-) -> tuple[int, int, int] | TimeSearch:
-    """(timestamp, offset, its leader epoch), all -1 when there is no such record; a TimeSearch where that may
-    be much work. Raises: LogError."""
+def _look_up(partition: Partition, timestamp_ms: int, read_committed: bool) -> tuple[int, int, int] | Search:
+    """(timestamp, offset, its leader epoch), all -1 when there is no such record; a search where that may be
+    much work. Raises: LogError."""
     log = partition.log
     latest = log.last_stable_offset if read_committed else log.high_watermark
-    if timestamp_ms == _EARLIEST:
+    if timestamp_ms in (_EARLIEST, _EARLIEST_LOCAL):
         return -1, log.log_start_offset, log.epoch_of(log.log_start_offset)
-    if timestamp_ms >= 0:
-        found = log.reading.offset_for_timestamp(timestamp_ms, up_to=latest)
-        if isinstance(found, TimeSearch):
-            return found
-        if found is not None:
+    if timestamp_ms >= 0 or timestamp_ms == _LARGEST_TIMESTAMP:
+        reading = log.reading
+        found = (
+            reading.offset_for_timestamp(timestamp_ms, up_to=latest)
+            if timestamp_ms >= 0
+            else reading.offset_of_latest(up_to=latest)
+        )
+        if isinstance(found, TimestampOffset):
             return _of_record(partition, found)
-    if timestamp_ms >= _LATEST and not partition.has_reached_epoch:
+        if found is not None:
+            return found
+    if (timestamp_ms >= _LATEST or timestamp_ms == _LARGEST_TIMESTAMP) and not partition.has_reached_epoch:
         raise LogError(ErrorCode.offset_not_available, "a new leader has not committed yet")
     if timestamp_ms == _LATEST:
         return -1, latest, partition.leader_epoch

@@ -11,7 +11,7 @@ from broker.log.offsets import LogOffsets
 from broker.log.results import LogSlice, TimestampOffset
 from broker.log.segment_list import SegmentList
 from broker.log.standing import LogStanding
-from broker.log.time_lookup import TimeSearch, find_here, time_search
+from broker.log.time_lookup import Search, find_here, latest_search, time_search
 from broker.log.txn_index import AbortedTransaction
 from wire.batch import BatchHeader
 
@@ -130,13 +130,19 @@ class LogReading:
 
     def offset_for_timestamp(
         self, timestamp_ms: int, *, up_to: int | None = None
-    ) -> TimestampOffset | TimeSearch | None:
+    ) -> TimestampOffset | Search | None:
         """The first record at or after a time, below `up_to` (default: the high watermark); where finding it
         may be much work, what has to be searched elsewhere. Raises: StorageFailed."""
         limit = self.offsets.high_watermark if up_to is None else up_to
         with self.standing.guarded():
             search = time_search(self.segments, timestamp_ms, self.offsets.log_start_offset, limit)
             return find_here(search)
+
+    def offset_of_latest(self, *, up_to: int) -> TimestampOffset | Search | None:
+        """The first record with the largest timestamp below `up_to` (KIP-734); otherwise as
+        `offset_for_timestamp`. Raises: StorageFailed."""
+        with self.standing.guarded():
+            return find_here(latest_search(self.segments, self.offsets.log_start_offset, up_to))
 
     def segment_starts(self) -> list[tuple[int, int]]:
         """(base offset, time of the latest record) of every segment, oldest first. Raises: StorageFailed."""

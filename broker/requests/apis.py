@@ -66,7 +66,7 @@ _ROWS: Final = (
         charged=Charged.PRODUCE,
     ),
     Api(ApiKey.FETCH, version_range(0, 11), "fetch", raw=True, charged=Charged.CONSUME),
-    Api(ApiKey.LIST_OFFSETS, version_range(0, 6), "list_offsets"),
+    Api(ApiKey.LIST_OFFSETS, version_range(0, 11), "list_offsets"),
     Api(ApiKey.METADATA, version_range(0, 12), "metadata"),
     _between_brokers(ApiKey.LEADER_AND_ISR, "cluster_command"),
     _between_brokers(ApiKey.STOP_REPLICA, "cluster_command"),

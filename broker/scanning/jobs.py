@@ -11,6 +11,7 @@ from broker.scanning.messages import (
     Convert,
     Converted,
     Failed,
+    FindLatest,
     FindTime,
     Found,
     Job,
@@ -33,7 +34,7 @@ def begun(job: Job) -> Steps:
     """The job, to be driven step by step."""
     if isinstance(job, CheckRecords):
         return check_records(job)
-    return find_time(job) if isinstance(job, FindTime) else convert(job)
+    return find_time(job) if isinstance(job, FindTime | FindLatest) else convert(job)
 
 
 def check_records(job: CheckRecords) -> Steps:
@@ -49,7 +50,7 @@ def check_records(job: CheckRecords) -> Steps:
     return Right()
 
 
-def find_time(job: FindTime) -> Steps:
+def find_time(job: FindTime | FindLatest) -> Steps:
     """Walk the files. One that retention or compaction has taken meanwhile: the client asks again."""
     try:
         return Found((yield from find(job.search)))

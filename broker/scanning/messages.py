@@ -6,7 +6,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from broker.log.results import TimestampOffset
-from broker.log.time_lookup import TimeSearch
+from broker.log.time_lookup import LatestSearch, TimeSearch
 
 LENGTH: Final = struct.Struct(">I")
 
@@ -29,6 +29,12 @@ class FindTime(msgspec.Struct, frozen=True, tag="find", array_like=True):
     search: TimeSearch
 
 
+class FindLatest(msgspec.Struct, frozen=True, tag="latest", array_like=True):
+    """As FindTime."""
+
+    search: LatestSearch
+
+
 class Convert(msgspec.Struct, frozen=True, tag="convert", array_like=True):
     """One record batch of the messages of formats v0 and v1 that an old client sent."""
 
@@ -37,7 +43,7 @@ class Convert(msgspec.Struct, frozen=True, tag="convert", array_like=True):
     needs_keys: bool
 
 
-Job: TypeAlias = CheckRecords | FindTime | Convert
+Job: TypeAlias = CheckRecords | FindTime | FindLatest | Convert
 
 
 class Request(msgspec.Struct, frozen=True, array_like=True):

@@ -1,4 +1,5 @@
-"""CreatePartitions 0-3: the partition limit; explicit assignments are refused as in CreateTopics."""
+"""CreatePartitions 0-3: the partition limit. An explicit assignment counts as its number of partitions, as in
+CreateTopics."""
 
 from dataclasses import replace
 from functools import partial
@@ -7,6 +8,7 @@ from typing import NamedTuple
 from kio.schema.errors import ErrorCode
 
 from contracts.topic_policy import partitions_fault
+from gateway.rules.topic_rules import placement_fault
 from gateway.session.call import Answer, Call, Later
 from gateway.session.deps import ChangesPartitions
 from gateway.topic_access import REFUSED_TEXT
@@ -36,7 +38,7 @@ async def _grown(call: Call, request: CreatePartitionsRequest, deps: ChangesPart
             if refusal is not None:
                 refusals.append(refusal)
                 continue
-            accepted.append(topic)
+            accepted.append(replace(topic, assignments=None))
             # A topic that is not there adds nothing: the backend answers for it.
             present += max(0, topic.count - counts[topic.name]) if topic.name in counts else 0
         response = call.response()
@@ -50,11 +52,16 @@ def _refusal(
 ) -> _Refusal | None:
     if call.refuses_topic(topic.name):
         return _Refusal(topic.name, ErrorCode.topic_authorization_failed, REFUSED_TEXT)
-    if topic.assignments:
-        message = "replica assignments are the cluster's: leave them out"
-        return _Refusal(topic.name, ErrorCode.invalid_replica_assignment, message)
     if topic.name not in counts:
         return None
     added = max(0, topic.count - counts[topic.name])
+    placed = topic.assignments
+    if placed is not None:
+        brokers = {each.node_id for each in call.cluster.spec.brokers}
+        fault = placement_fault([each.broker_ids for each in placed], brokers)
+        if fault is None and added not in (0, len(placed)):
+            fault = f"{added} partitions are added, {len(placed)} are placed"
+        if fault is not None:
+            return _Refusal(topic.name, ErrorCode.invalid_replica_assignment, fault)
     fault = partitions_fault(present, added, call.spec.limits) if added else None
     return None if fault is None else _Refusal(topic.name, ErrorCode.policy_violation, fault)

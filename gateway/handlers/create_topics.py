@@ -3,8 +3,8 @@
 Refused topics are answered here, the others are asked for in the tenant's place, with segment.bytes put in
 and without configs that change nothing here. From version 5 on the answer shows configs, as the limits of the
 instance let them apply.
-Replication factor is the cluster's (-1, or the same number); explicit assignments are refused: placement is
-the operator's.
+The replication factor is the cluster's (-1) or lower. An explicit assignment counts as its numbers of
+partitions and replicas: placement is the cluster's.
 """
 
 from dataclasses import replace
@@ -12,6 +12,7 @@ from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
 from kio.schema.errors import ErrorCode
+from kio.static.primitive import i16, i32
 from kio.static.protocol import Payload
 
 from contracts.names import topic_name_fault
@@ -23,7 +24,7 @@ from contracts.topic_policy import (
     partitions_fault,
     stored_value,
 )
-from gateway.rules.topic_rules import replication_factor
+from gateway.rules.topic_rules import placement_fault, replication_factor
 from gateway.session.call import Answer, Call, Later
 from gateway.session.deps import ChangesPartitions
 from gateway.topic_access import REFUSED_TEXT
@@ -49,7 +50,7 @@ def on_request(call: Call, request: CreateTopicsRequest) -> Answer | Later:
     for topic in request.topics:
         refusal = _refusal(call, topic)
         if refusal is None:
-            accepted.append(_with_defaults(call, topic))
+            accepted.append(_with_defaults(call, _counted(topic)))
         else:
             refusals.append(refusal)
     if not accepted:
@@ -63,17 +64,40 @@ def _refusal(call: Call, topic: CreatableTopic) -> _Refusal | None:
         return _Refusal(topic.name, ErrorCode.invalid_topic_exception, fault)
     if call.refuses_topic(topic.name):
         return _Refusal(topic.name, ErrorCode.topic_authorization_failed, REFUSED_TEXT)
-    if topic.assignments:
-        message = "replica assignments are the cluster's: leave them out"
-        return _Refusal(topic.name, ErrorCode.invalid_replica_assignment, message)
+    if topic.assignments and (topic.num_partitions, topic.replication_factor) != (-1, -1):
+        message = "a replica assignment says how many partitions and replicas there are: give -1 for both"
+        return _Refusal(topic.name, ErrorCode.invalid_request, message)
+    fault = _placement_fault(call, topic)
+    if fault is not None:
+        return _Refusal(topic.name, ErrorCode.invalid_replica_assignment, fault)
     factor = replication_factor(len(call.cluster.spec.brokers))
-    if topic.replication_factor not in (-1, factor):
-        message = f"the replication factor is the cluster's: give -1 or {factor}"
+    if _counted(topic).replication_factor not in (-1, *range(1, factor + 1)):
+        message = f"the cluster gives up to {factor} replicas: give -1 or a number from 1 to {factor}"
         return _Refusal(topic.name, ErrorCode.invalid_replication_factor, message)
     fault = check_all({config.name: config.value for config in topic.configs}, call.spec.limits)
     if fault is not None:
         return _Refusal(topic.name, ErrorCode.invalid_config, fault)
     return None
+
+
+def _placement_fault(call: Call, topic: CreatableTopic) -> str | None:
+    if sorted(each.partition_index for each in topic.assignments) != list(range(len(topic.assignments))):
+        return "partitions must be numbered from 0 on without gaps"
+    brokers = {each.node_id for each in call.cluster.spec.brokers}
+    return placement_fault([each.broker_ids for each in topic.assignments], brokers)
+
+
+def _counted(topic: CreatableTopic) -> CreatableTopic:
+    """The numbers of an assignment in its place."""
+    if not topic.assignments:
+        return topic
+    replicas = len(topic.assignments[0].broker_ids)
+    return replace(
+        topic,
+        num_partitions=i32(len(topic.assignments)),
+        replication_factor=i16(replicas),
+        assignments=(),
+    )
 
 
 def _with_defaults(call: Call, topic: CreatableTopic) -> CreatableTopic:

@@ -1,4 +1,4 @@
-"""ListOffsets 0-6, OffsetForLeaderEpoch 2-4, DeleteRecords 0-2, DescribeProducers 0: topics with address
+"""ListOffsets 0-11, OffsetForLeaderEpoch 2-4, DeleteRecords 0-2, DescribeProducers 0: topics with address
 lists."""
 
 from dataclasses import replace

@@ -15,12 +15,14 @@ from tests.integration.broker.process import BrokerProcess
 from tests.integration.broker.raw import RawClient, create_topic, fetch, produce, produce_body, request
 from tests.unit.wire.malformed import NOW_MS, batch_of, record
 from wire.batch import Record, build_batch, encode_records
-from wire.codec import decode_response
+from wire.codec import decode_response, duration
 from wire.compression import compress
 from wire.legacy.message_set import write_message
 
 GREEDY, POLITE = "igreedyaaaaa", "ipoliteaaaaa"
 _COUNT = 60_000
+LARGEST = -3
+"""What ListOffsets asks with for the record with the largest timestamp."""
 
 
 def _scanners(broker: BrokerProcess) -> list[int]:
@@ -205,9 +207,8 @@ def _list_offsets(topic: str, *timestamps: int, version: int = 5) -> object:
     partitions = [
         {"partition_index": 0, "current_leader_epoch": -1, "timestamp": timestamp} for timestamp in timestamps
     ]
-    return request(
-        2, version, replica_id=-1, isolation_level=0, topics=[{"name": topic, "partitions": partitions}]
-    )
+    topics = [{"name": topic, "partitions": partitions}]
+    return request(2, version, replica_id=-1, isolation_level=0, topics=topics, timeout=duration(1_000))
 
 
 def test_others_are_served_while_a_time_is_looked_for(broker: BrokerProcess, raw: RawClient) -> None:
@@ -223,13 +224,35 @@ def test_others_are_served_while_a_time_is_looked_for(broker: BrokerProcess, raw
     with RawClient(broker.port, 60) as greedy, RawClient(broker.port, 60) as polite:
         with _stopped(scanner):
             greedy.send(_list_offsets(f"{GREEDY}.times", NOW_MS + 1))
+            greedy.send(_list_offsets(f"{GREEDY}.times", LARGEST, version=7))
             for number in range(100):
                 found = polite.call(_list_offsets(f"{POLITE}.times", NOW_MS + number))
                 assert found.topics[0].partitions[0].offset == number
             assert broker.metrics()["portico_broker_scans_waiting"] == 1
             assert not select.select([greedy.socket], [], [], 0)[0]
-        (answer,) = greedy.receive().topics[0].partitions
-        assert (answer.error_code.name, answer.offset, answer.leader_epoch) == ("none", _COUNT - 1, 0)
+        for _ in range(2):
+            (answer,) = greedy.receive().topics[0].partitions
+            assert (answer.error_code.name, answer.offset, answer.leader_epoch) == ("none", _COUNT - 1, 0)
+
+
+def test_kinds_of_offsets_are_known_from_a_version_on(raw: RawClient) -> None:
+    topic = f"{POLITE}.kinds"
+    create_topic(raw, topic)
+    for number in (5, 9, 9, 2):
+        produce(raw, topic, bytes(build_batch([Record(0, NOW_MS + number, None, b"v")])))
+
+    def asked(timestamp: int, version: int) -> tuple[str, int, int]:
+        (answer,) = raw.call(_list_offsets(topic, timestamp, version=version)).topics[0].partitions
+        return answer.error_code.name, answer.timestamp, answer.offset
+
+    for timestamp, since, found in (
+        (LARGEST, 7, (NOW_MS + 9, 1)),
+        (-4, 8, (-1, 0)),
+        (-5, 9, (-1, -1)),
+        (-6, 11, (-1, -1)),
+    ):
+        assert asked(timestamp, since - 1) == ("unsupported_version", -1, -1)
+        assert asked(timestamp, since) == asked(timestamp, 11) == ("none", *found)
 
 
 def test_a_partition_is_looked_up_once_per_request(broker: BrokerProcess, raw: RawClient) -> None:

@@ -21,6 +21,7 @@ _ASKED: dict[ApiKey, dict[str, Any]] = {
     ApiKey.LIST_OFFSETS: {
         "replica_id": -1,
         "isolation_level": 0,
+        "timeout": _TIMEOUT,
         "topics": [
             {
                 "name": _TOPIC,

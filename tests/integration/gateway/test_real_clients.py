@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
-from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, OffsetSpec
 from kafka import KafkaConsumer, KafkaProducer
 
 from contracts.specs import Limits
@@ -46,6 +46,33 @@ def admin(gateway: GatewayProcess, instance_id: str) -> AdminClient:
 
 def create(client: AdminClient, topic: str, partitions: int, **config: str) -> None:
     client.create_topics([NewTopic(topic, partitions, 1, config=config)])[topic].result(10)
+
+
+def test_the_record_with_the_largest_timestamp(gateway: GatewayProcess) -> None:
+    """Not the last one, and nobody else's."""
+    for instance_id, latest in ((A, 1), (B, 2)):
+        client = admin(gateway, instance_id)
+        create(client, "times", 1)
+        producer = Producer({"bootstrap.servers": gateway.bootstrap(instance_id)})
+        for number in range(4):
+            producer.produce("times", b"v", timestamp=1_700_000_000_000 + (number == latest))
+            assert producer.flush(20) == 0
+    for instance_id, latest in ((A, 1), (B, 2)):
+        asked = {TopicPartition("times", 0): OffsetSpec.max_timestamp()}
+        client = admin(gateway, instance_id)
+        (future,) = client.list_offsets(asked).values()
+        found = future.result(10)
+        assert (found.offset, found.timestamp) == (latest, 1_700_000_000_001)
+
+
+def test_a_topic_that_says_where_its_replicas_go(gateway: GatewayProcess) -> None:
+    client = admin(gateway, A)
+    client.create_topics([NewTopic("placed", 2, replica_assignment=[[1], [1]])])["placed"].result(10)
+    client.create_partitions([NewPartitions("placed", 3, replica_assignment=[[1]])])["placed"].result(10)
+    assert len(client.list_topics("placed", 10).topics["placed"].partitions) == 3
+    with pytest.raises(KafkaException) as refused:
+        client.create_topics([NewTopic("elsewhere", 1, replica_assignment=[[7]])])["elsewhere"].result(10)
+    assert refused.value.args[0].code() == KafkaError.INVALID_REPLICA_ASSIGNMENT
 
 
 def produced_by_confluent(gateway: GatewayProcess, instance_id: str, topic: str, **settings: object) -> None:

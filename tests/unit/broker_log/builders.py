@@ -10,7 +10,7 @@ from broker.log.load_report import LoadReport
 from broker.log.partition_log import PartitionLog
 from broker.log.payload import records_of
 from broker.log.results import AppendOrigin, AppendResult, TimestampOffset
-from broker.log.time_lookup import TimeSearch, find
+from broker.log.time_lookup import Search, find
 from broker.storage.manager import LogManager
 from wire.batch import Record, build_batch, iterate_batches
 
@@ -124,8 +124,16 @@ def whole_batches(data: bytes) -> list[Record]:
 
 def time_found(log: PartitionLog, timestamp_ms: int, *, up_to: int | None = None) -> TimestampOffset | None:
     """What a look-up answers in the end, wherever it is done."""
-    found = log.reading.offset_for_timestamp(timestamp_ms, up_to=up_to)
-    if not isinstance(found, TimeSearch):
+    return _searched(log.reading.offset_for_timestamp(timestamp_ms, up_to=up_to))
+
+
+def latest_found(log: PartitionLog, *, up_to: int) -> TimestampOffset | None:
+    """As `time_found`."""
+    return _searched(log.reading.offset_of_latest(up_to=up_to))
+
+
+def _searched(found: TimestampOffset | Search | None) -> TimestampOffset | None:
+    if found is None or isinstance(found, TimestampOffset):
         return found
     steps = find(found)
     while True:

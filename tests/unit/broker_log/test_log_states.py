@@ -19,6 +19,7 @@ from tests.unit.broker_log.builders import (
     crash,
     flush,
     idempotent,
+    latest_found,
     new_log_in,
     open_manager,
     read_all,
@@ -105,6 +106,14 @@ class LogLife(RuleBasedStateMachine):
         wanted = NOW_MS + int(share * (self.now_ms - NOW_MS + 100))
         late = [(stamp, at) for at, (_, stamp) in sorted(self.model.items()) if stamp >= wanted]
         assert self.log.reading.offset_for_timestamp(wanted) == (late[0] if late else None)
+
+    @rule(share=st.floats(0, 1))
+    def look_up_the_latest(self, share: float) -> None:
+        found = self.log.segments.find(self.start + int(share * (self.end - self.start)))
+        up_to = self.end if found is None or found[2] is None else found[2].base_offset
+        committed = [(stamp, -at) for at, (_, stamp) in self.model.items() if at < up_to]
+        stamp, at = max(committed, default=(0, 0))
+        assert latest_found(self.log, up_to=up_to) == ((stamp, -at) if committed else None)
 
     @rule(share=st.floats(0, 1))
     def delete_records(self, share: float) -> None:

@@ -19,6 +19,7 @@ from tests.unit.broker_log.builders import (
     batch,
     fill,
     idempotent,
+    latest_found,
     new_log,
     read_all,
     records,
@@ -307,10 +308,27 @@ def test_a_payload_that_cannot_be_read_answers_with_its_batch(tmp_path: Path) ->
     garbage = build_batch(two, attributes=4, payload=b"garbage")
     log.append(garbage, now_ms=NOW_MS, leader_epoch=0, origin=AppendOrigin.CLIENT, is_looked=True)
     log.advance_high_watermark()
+    assert latest_found(log, up_to=2) == (1010, 0), "its header is all there is to go by"
     assert isinstance(log.reading.offset_for_timestamp(1005), TimeSearch), (
         "what is compressed is not opened here"
     )
     assert time_found(log, 1005) == (1000, 0)
+
+
+def test_the_latest_record_is_found_in_every_codec(tmp_path: Path) -> None:
+    """Also where it is neither the last of its batch nor in the last batch."""
+    log = new_log(tmp_path)
+    assert latest_found(log, up_to=0) is None
+    for codec in range(5):
+        append(log, compressed(records("a", "b", "c", at_ms=NOW_MS + codec, step_ms=0), codec))
+        append(log, compressed(records("d", "e", at_ms=NOW_MS + 500 - codec, step_ms=-7), codec))
+    assert latest_found(log, up_to=log.log_end_offset) == (NOW_MS + 500, 3)
+    assert latest_found(log, up_to=3) == (NOW_MS, 0)
+    log.retention.delete_records_before(4)
+    assert latest_found(log, up_to=log.log_end_offset) == (NOW_MS + 499, 8)
+    assert latest_found(log, up_to=5) == (NOW_MS + 493, 4), (
+        "what is left of a batch, not what its header says"
+    )
 
 
 def test_leader_epochs_and_their_ends(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ TABLE: dict[str, dict[str, str]] = json.loads(
 SERVED: dict[str, range] = {
     "produce": range(3, 10),
     "fetch": range(4, 13),
-    "list_offsets": range(1, 7),
+    "list_offsets": range(1, 12),
     "metadata": range(12),
     "offset_commit": range(2, 9),
     "offset_fetch": range(1, 8),
