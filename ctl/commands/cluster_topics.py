@@ -9,6 +9,7 @@ from contracts.names import owner_of
 from ctl.cluster_client import Cluster, ClusterReach, with_cluster
 from ctl.command import Commands
 from ctl.commands.topic import Configs, OptionalPartitions, Partitions, Resets, changes_of, pairs
+from ctl.confirm import Yes, confirm
 from ctl.output import Answer, in_table, print_facts, print_table
 from ctl.tools import topic_admin
 from ctl.tools.partitions import PartitionRow, matching, rows_of
@@ -137,8 +138,9 @@ def alter(
 
 
 @app.command()
-def delete(reach: ClusterReach, name: Name) -> None:
+def delete(reach: ClusterReach, name: Name, yes: Yes = False) -> None:
     """Delete a topic and its data, or say that the deletion is only recorded."""
+    confirm(f"Topic {name} of the cluster and all its records go for good.", yes=yes)
 
     async def work(cluster: Cluster) -> bool:
         return await topic_admin.delete(cluster, name)

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from ctl.command import Commands
+from ctl.confirm import Yes, confirm
 from ctl.console_client import instance_path
 from ctl.console_options import TenantConsole
 from ctl.errors import usage
@@ -137,7 +138,8 @@ def _listed(path: Path) -> list[dict[str, Any]]:
 
 
 @app.command()
-def delete(console: TenantConsole, instance: InstanceArgument, name: Name) -> None:
+def delete(console: TenantConsole, instance: InstanceArgument, name: Name, yes: Yes = False) -> None:
     """Delete an empty group and its offsets."""
+    confirm(f"Group {name} and its committed offsets go for good.", yes=yes)
     console.call("DELETE", instance_path(instance, "groups", name))
     print_facts([("deleted", name)])

@@ -7,6 +7,7 @@ import typer
 from contracts.units import format_bytes
 from ctl.command import Commands, Made
 from ctl.commands.deletions import absent_instances, add_commands, deleted_instances
+from ctl.confirm import Yes, confirm
 from ctl.console_client import instance_path
 from ctl.console_options import OperatorConsole, TenantConsole
 from ctl.errors import usage
@@ -178,9 +179,10 @@ def resume(console: TenantConsole, instance: InstanceArgument) -> Answer:
 
 
 @app.command()
-def delete(console: TenantConsole, instance: InstanceArgument) -> Answer:
+def delete(console: TenantConsole, instance: InstanceArgument, yes: Yes = False) -> Answer:
     """Delete an instance. Its data is kept for a grace (7 days by default), then purged: see `undelete`."""
     found = console.get(instance_path(instance))
+    confirm(f"Instance {found['name']} ({found['id']}): all its clients are disconnected.", yes=yes)
     gone = console.call("DELETE", instance_path(found["id"]))
     return in_facts(
         {

@@ -7,6 +7,7 @@ import typer
 
 from ctl import ceilings
 from ctl.command import Commands
+from ctl.confirm import Yes, confirm
 from ctl.console_options import OperatorConsole, TenantConsole
 from ctl.output import Answer, in_facts, in_table, print_facts
 
@@ -74,8 +75,9 @@ def list_keys(console: TenantConsole, ckafka: Ckafka = False) -> Answer:
 
 
 @keys.command("delete")
-def delete_key(console: TenantConsole, key_id: str, ckafka: Ckafka = False) -> None:
+def delete_key(console: TenantConsole, key_id: str, ckafka: Ckafka = False, yes: Yes = False) -> None:
     """Revoke a key at once."""
+    confirm(f"Whoever uses key {key_id} is refused from then on.", yes=yes)
     console.call("DELETE", f"{_path(ckafka)}/{quote(key_id, safe='')}")
     print_facts([("deleted", key_id)])
 

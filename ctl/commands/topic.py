@@ -7,6 +7,7 @@ import typer
 
 from contracts.units import format_bytes
 from ctl.command import Commands
+from ctl.confirm import Yes, confirm
 from ctl.console_client import instance_path
 from ctl.console_options import TenantConsole
 from ctl.errors import usage
@@ -90,8 +91,9 @@ def alter(
 
 
 @app.command()
-def delete(console: TenantConsole, instance: InstanceArgument, name: Name) -> None:
+def delete(console: TenantConsole, instance: InstanceArgument, name: Name, yes: Yes = False) -> None:
     """Delete a topic and its data."""
+    confirm(f"Topic {name} and all its records go for good.", yes=yes)
     console.call("DELETE", instance_path(instance, "topics", name))
     print_facts([("deleted", name)])
 
@@ -104,11 +106,14 @@ def delete_records(
     before: Annotated[
         list[str] | None, typer.Option(metavar="PARTITION:OFFSET", help="Repeat; without it all records go.")
     ] = None,
+    yes: Yes = False,
 ) -> Answer:
     """Delete the oldest records of a topic; their space is free at once."""
     body: dict[str, Any] = {}
     if before:
         body["partitions"] = [_cut(text) for text in before]
+    which = f"Records of {name} before {', '.join(before)}" if before else f"All records of {name}"
+    confirm(f"{which} go for good.", yes=yes)
     result = console.call("POST", instance_path(instance, "topics", name, "delete-records"), body)
     rows = ([item["partition"], item["error"] or item["log_start_offset"]] for item in result["partitions"])
     return in_table(result, ["PARTITION", "LOG START OFFSET"], rows, empty="No partitions.")

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from ctl.command import Commands
+from ctl.confirm import Yes, confirm
 from ctl.console_client import Console, instance_path
 from ctl.console_options import TenantConsole
 from ctl.errors import usage
@@ -38,12 +39,16 @@ def replace(
     cidrs: OptionalCidrs = None,
     allow_all: AllowAll = False,
     topic: Topic = None,
+    yes: Yes = False,
 ) -> Answer:
     """Replace a list; without addresses and without --allow-all it admits nobody."""
     if topic is not None and allow_all:
         raise usage(
             "a topic has no --allow-all: `portico whitelist inherit ID --topic NAME` removes its list"
         )
+    if not allow_all:
+        others = f"at other addresses than {', '.join(cidrs)}" if cidrs else "at every address"
+        confirm(f"Clients {others} are cut off and refused from then on.", yes=yes)
     body: dict[str, Any] = {"cidrs": cidrs or []}
     if topic is None:
         body["allow_all"] = allow_all
@@ -57,8 +62,11 @@ def add(console: TenantConsole, instance: InstanceArgument, cidrs: Cidrs, topic:
 
 
 @app.command()
-def remove(console: TenantConsole, instance: InstanceArgument, cidrs: Cidrs, topic: Topic = None) -> Answer:
+def remove(
+    console: TenantConsole, instance: InstanceArgument, cidrs: Cidrs, topic: Topic = None, yes: Yes = False
+) -> Answer:
     """Remove addresses; their live connections are cut."""
+    confirm(f"Clients at {', '.join(cidrs)} are cut off and refused from then on.", yes=yes)
     return _answer(_change(console, instance, topic, [], cidrs))
 
 

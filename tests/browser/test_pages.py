@@ -144,6 +144,11 @@ def test_topic_life(page: Page) -> None:
     expect(page.get_by_text("No topics yet")).to_be_visible()
 
 
+def remove_address(page: Page, cidr: str) -> None:
+    page.get_by_role("button", name=f"Remove {cidr}").click()
+    page.get_by_role("dialog").get_by_role("button", name="Remove").click()
+
+
 def test_whitelist_editor(page: Page) -> None:
     create_instance(page, fresh("list"))
     tab(page, "Whitelist")
@@ -151,10 +156,19 @@ def test_whitelist_editor(page: Page) -> None:
     page.get_by_role("button", name="Add", exact=True).click()
     expect(page.get_by_role("cell", name="10.0.0.0/8", exact=True)).to_be_visible()
     expect(page.get_by_role("cell", name="192.168.1.7/32", exact=True)).to_be_visible()
+    network = page.get_by_role("cell", name="10.0.0.0/8", exact=True)
     page.get_by_role("button", name="Remove 10.0.0.0/8").click()
-    expect(page.get_by_role("cell", name="10.0.0.0/8", exact=True)).to_have_count(0)
+    expect(page.get_by_role("dialog")).to_contain_text("disconnected at once")
+    page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
+    expect(network).to_be_visible()
+    remove_address(page, "10.0.0.0/8")
+    expect(network).to_have_count(0)
+    page.get_by_role("button", name="Undo").click()
+    expect(network).to_be_visible()
+    remove_address(page, "10.0.0.0/8")
     switch = page.get_by_role("switch", name="Allow all addresses")
     switch.click()
+    page.get_by_role("dialog").get_by_role("button", name="Allow all").click()
     expect(switch).to_be_checked()
     page.reload()
     expect(page.get_by_role("switch", name="Allow all addresses")).to_be_checked()
@@ -164,7 +178,7 @@ def test_whitelist_editor(page: Page) -> None:
 def test_refused_address_is_admitted_with_one_click(page: Page) -> None:
     bootstrap = create_instance(page, fresh("refusals"))
     tab(page, "Whitelist")
-    page.get_by_role("button", name="Remove 127.0.0.1/32").click()
+    remove_address(page, "127.0.0.1/32")
     expect(page.get_by_text("The list is empty: nobody can connect.")).to_be_visible()
     producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0})
     producer.poll(0)
