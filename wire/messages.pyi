@@ -159,7 +159,7 @@ class ListOffsetsPartition(_Entity):
     max_num_offsets: i32
     """v0"""
     current_leader_epoch: i32
-    """v4-6"""
+    """v4-11"""
 
 @dataclass(frozen=True, kw_only=True)
 class ListOffsetsTopic(_Entity):
@@ -171,7 +171,9 @@ class ListOffsetsRequest(_Payload):
     replica_id: BrokerId
     topics: tuple[ListOffsetsTopic, ...]
     isolation_level: i8
-    """v2-6"""
+    """v2-11"""
+    timeout: i32Timedelta
+    """v10-11"""
 
 @dataclass(frozen=True, kw_only=True)
 class ListOffsetsPartitionResponse(_Entity):
@@ -180,11 +182,11 @@ class ListOffsetsPartitionResponse(_Entity):
     old_style_offsets: tuple[i64, ...]
     """v0"""
     timestamp: i64
-    """v1-6"""
+    """v1-11"""
     offset: i64
-    """v1-6"""
+    """v1-11"""
     leader_epoch: i32
-    """v4-6"""
+    """v4-11"""
 
 @dataclass(frozen=True, kw_only=True)
 class ListOffsetsTopicResponse(_Entity):
@@ -195,7 +197,7 @@ class ListOffsetsTopicResponse(_Entity):
 class ListOffsetsResponse(_Payload):
     topics: tuple[ListOffsetsTopicResponse, ...]
     throttle_time: i32Timedelta
-    """v2-6"""
+    """v2-11"""
 
 @dataclass(frozen=True, kw_only=True)
 class MetadataRequestTopic(_Entity):
