@@ -48,16 +48,11 @@ class Membership:
         self._session_timeout_ms = session_timeout_ms
         self._data = b""
         self._lost = asyncio.Event()
-        self._on_registered: list[Callable[[int], None]] = []
         self.broker_epoch = -1
         """czxid of our node; -1 while there is none that we know of."""
         self.last_epoch = -1
         """The latest one we had: what was meant for an earlier life is never obeyed."""
         tree.on_session(self._session_changed)
-
-    def on_registered(self, callback: Callable[[int], None]) -> None:
-        """`callback(broker epoch)` after each registration."""
-        self._on_registered.append(callback)
 
     async def prepare(self) -> None:
         """Make the persistent nodes, see that the tree is this cluster's, and end our last life in it.
@@ -120,8 +115,6 @@ class Membership:
             await asyncio.sleep(_LOOK_AGAIN_S)
         self.broker_epoch = self.last_epoch = epoch
         _log.info("registered", broker_id=self._node_id, broker_epoch=epoch)
-        for callback in self._on_registered:
-            callback(epoch)
         return epoch
 
     def _note_session(self) -> None:

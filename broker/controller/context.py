@@ -150,8 +150,6 @@ class ControllerContext:
         self.deletion_calls: list[DeletionCall] = []
         self.leftovers: dict[int, LeftoverRecord] = {}
         """What brokers have yet to delete, by broker."""
-        self.recorded_deletions: set[str] = set()
-        """Marked in the tree while delete.topic.enable is false."""
         self.broker_configs: dict[str, dict[str, str]] = {}
         self.failed_replicas: dict[int, set[PartitionName]] = {}
         """Replicas in a directory that failed, by broker."""

@@ -5,6 +5,7 @@
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 from uuid import UUID
 
@@ -76,11 +77,7 @@ class ControllerCore:
         draw_id: Callable[[], UUID],
         limits_of: LimitsOf = no_limits,
     ) -> None:
-        self._broker_id = broker_id
-        self._config = config
-        self._draw = draw
-        self._draw_id = draw_id
-        self._limits_of = limits_of
+        self._new_term = partial(ControllerContext, broker_id, config, draw, draw_id, limits_of)
         self._context: ControllerContext | None = None
 
     @property
@@ -99,9 +96,7 @@ class ControllerCore:
             self._context = None
             return
         if isinstance(event, events.Elected):
-            self._context = ControllerContext(
-                self._broker_id, self._config, self._draw, self._draw_id, self._limits_of
-            )
+            self._context = self._new_term()
             self._context.controller_epoch = event.controller_epoch
             self._context.epoch_version = event.epoch_version
         context = self._context

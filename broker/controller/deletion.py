@@ -43,7 +43,6 @@ def on_delete_topics(context: ControllerContext, call: DeleteTopics) -> Steps[No
         for asked, topic in zip(call.topics, topics, strict=True)
     ]
     if not context.config.delete_topic_enable:
-        context.recorded_deletions |= known.keys()
         if known:
             yield note(Cause.DELETION_RECORDED, topics=sorted(known))
         context.answers.append(Answer(call.call_id, outcomes))
@@ -66,10 +65,9 @@ def _unknown(asked: DeletedTopicName) -> Verdict:
 
 def on_deletions_marked(context: ControllerContext) -> Steps[None]:
     """The children of /admin/delete_topics: begin those that exist, forget marks without a topic."""
-    marked = set((yield from children(DELETE_TOPICS)))
     if not context.config.delete_topic_enable:
-        context.recorded_deletions = marked & context.topics.keys()
         return
+    marked = set((yield from children(DELETE_TOPICS)))
     stale = marked - context.topics.keys() - context.deletions.keys()
     yield from commit_groups(context, [Group(name, [Delete(delete_topic_path(name))]) for name in stale])
     yield from begin_deletions(context, sorted(marked & context.topics.keys()))

@@ -55,6 +55,20 @@ class Effects(Generic[A]):
     """What else the shard's owner does for this kind of core, after the replies."""
 
 
+class Turn(Generic[A]):
+    """One step of a core: when it happens, and the effects it gathers."""
+
+    __slots__ = ("effects", "now")
+
+    def __init__(self, now: Moment) -> None:
+        self.now = now
+        self.effects: Effects[A] = Effects()
+
+    def reply(self, token: Token, result: Any) -> None:
+        """Let an answer leave at the end of this step."""
+        self.effects.replies.append(Reply(token, result))
+
+
 class Batch(NamedTuple):
     """What an append looks like in the log."""
 

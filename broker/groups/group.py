@@ -137,7 +137,6 @@ class Group:
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
         self.state = State.EMPTY
-        self.previous_state = State.DEAD
         self.generation_id = 0
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
@@ -214,7 +213,6 @@ class Group:
     def move_to(self, state: State, epoch_ms: int) -> None:
         """Change state by the table."""
         assert state in TRANSITIONS[self.state], f"{self.state} may not become {state}"
-        self.previous_state = self.state
         self.state = state
         self.state_timestamp_ms = epoch_ms
 

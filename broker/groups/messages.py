@@ -4,12 +4,12 @@ A request comes with a *reply token*: the coordinator never looks into it, parks
 answer, and names it exactly once in a `Reply`.
 """
 
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from kio.schema.errors import ErrorCode
 
 from broker.coordination import effects
-from broker.coordination.effects import Moment, Token
+from broker.coordination.effects import Token
 from broker.groups.records import OffsetAndMetadata, Record
 from wire.control import EndMarker
 
@@ -269,18 +269,10 @@ class Append(NamedTuple):
 Effects: TypeAlias = effects.Effects[Append]
 
 
-class Turn:
-    """One step of the coordinator: when it happens, and the effects it gathers."""
+class Turn(effects.Turn[Append]):
+    """One step of the coordinator."""
 
-    __slots__ = ("effects", "now")
-
-    def __init__(self, now: Moment) -> None:
-        self.now = now
-        self.effects: Effects = effects.Effects()
-
-    def reply(self, token: Token, result: Any) -> None:
-        """Let an answer leave at the end of this step."""
-        self.effects.replies.append(effects.Reply(token, result))
+    __slots__ = ()
 
     def append(
         self,

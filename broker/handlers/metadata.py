@@ -28,6 +28,7 @@ from wire.api_table import ApiKey
 from wire.build import ResponseShape, response_shape
 from wire.codec import duration, encode, response_header_size
 from wire.messages import MetadataRequest
+from wire.uvarint import pack_uvarint
 
 _NOT_ASKED: Final = -(2**31)
 _CLUSTER_OPERATIONS: Final = sum(1 << bit for bit in (5, 7, 8, 9, 10, 11, 12))
@@ -67,7 +68,7 @@ def _answer(deps: _Deps, call: Call) -> None:
     if throttle_time_ms and version >= _THROTTLED_FROM:
         head = throttle_time_ms.to_bytes(4, "big") + head[4:]  # its first field
     count = len(parts)
-    counted = _uvarint(count + 1) if version >= _FLEXIBLE_FROM else count.to_bytes(4, "big")
+    counted = pack_uvarint(count + 1) if version >= _FLEXIBLE_FROM else count.to_bytes(4, "big")
     body = b"".join((head, counted, *parts, tail))
     correlation = call.header.correlation_id.to_bytes(4, "big", signed=True)
     tags = b"\0" if response_header_size(ApiKey.METADATA, version) == 5 else b""
@@ -78,15 +79,6 @@ def _answer(deps: _Deps, call: Call) -> None:
 def _once(asked: Any) -> list[Any]:
     """Each topic once, in the order asked."""
     return list({(each.name, getattr(each, "topic_id", None)): each for each in asked}.values())
-
-
-def _uvarint(value: int) -> bytes:
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
 
 
 def _around(deps: _Deps, shape: ResponseShape, request: MetadataRequest, version: int) -> tuple[bytes, bytes]:
@@ -156,7 +148,7 @@ def _refused(
     )
     encoded = (name or "").encode()
     if version >= _FLEXIBLE_FROM:
-        return around[:2] + _uvarint(len(encoded) + 1) + encoded + around[3:]
+        return around[:2] + pack_uvarint(len(encoded) + 1) + encoded + around[3:]
     return around[:2] + len(encoded).to_bytes(2, "big") + encoded + around[4:]
 
 

@@ -11,24 +11,18 @@ from functools import partial
 from typing import Final, Protocol
 
 from kio.schema.errors import ErrorCode
-from kio.static.protocol import Payload
 
 from broker.coordination.effects import Token
-from broker.coordinators.answering import answering
 from broker.coordinators.groups import GroupCoordinators
+from broker.coordinators.offset_commits import answering_commit, sort_offsets
 from broker.coordinators.shard import Shard
 from broker.coordinators.transactions import TransactionCoordinators
 from broker.groups.coordinator import GroupCoordinator
-from broker.groups.messages import CommitResult, OffsetToCommit, Producer, TransactionalCommit
+from broker.groups.messages import CommitResult, Producer, TransactionalCommit
 from broker.metadata.metadata_cache import MetadataCache
 from broker.requests.call import Call
-from wire.api_table import ApiKey
-from wire.build import response_shape
-from wire.codec import duration
-from wire.messages import TxnOffsetCommitRequest
 
 _FIRST_SEQUENCE: Final = 0
-_Errors = dict[tuple[str, int], ErrorCode]
 
 
 class _Deps(Protocol):
@@ -40,10 +34,10 @@ class _Deps(Protocol):
 
 def handle(call: Call, deps: _Deps) -> None:
     """Commit what exists."""
-    version, request = call.api_version, call.request
+    request = call.request
     shard = deps.groups.of(request.group_id)
-    refused, offsets = _checked(deps, request, None if isinstance(shard, Shard) else shard)
-    token = answering(call, lambda result: _response(version, request, refused | result.errors))
+    refused, offsets = sort_offsets(request, deps.metadata, None if isinstance(shard, Shard) else shard)
+    token = answering_commit(call, refused)
     if isinstance(shard, ErrorCode) or not offsets:
         token(CommitResult({}))
         return
@@ -57,29 +51,6 @@ def handle(call: Call, deps: _Deps) -> None:
         offsets=offsets,
     )
     _verify(deps, shard, request.transactional_id, commit, token)
-
-
-def _checked(
-    deps: _Deps, request: TxnOffsetCommitRequest, error: ErrorCode | None
-) -> tuple[_Errors, tuple[OffsetToCommit, ...]]:
-    """The partitions refused at once, and the rest."""
-    refused: _Errors = {}
-    offsets = []
-    for topic in request.topics:
-        for one in topic.partitions:
-            if error is not None:
-                refused[topic.name, one.partition_index] = error
-            elif deps.metadata.partition(topic.name, one.partition_index) is None:
-                refused[topic.name, one.partition_index] = ErrorCode.unknown_topic_or_partition
-            else:
-                leader_epoch = getattr(one, "committed_leader_epoch", -1)
-                metadata = one.committed_metadata or ""
-                offsets.append(
-                    OffsetToCommit(
-                        topic.name, one.partition_index, one.committed_offset, leader_epoch, metadata
-                    )
-                )
-    return refused, tuple(offsets)
 
 
 def _verify(
@@ -112,25 +83,3 @@ def _verified(
 def _told(error: ErrorCode) -> ErrorCode:
     """In the group coordinator's words: what a producer retries, a committer retries."""
     return ErrorCode.coordinator_load_in_progress if error is ErrorCode.not_enough_replicas else error
-
-
-def _response(version: int, request: TxnOffsetCommitRequest, errors: _Errors) -> Payload:
-    shape = response_shape(ApiKey.TXN_OFFSET_COMMIT, version)
-    return shape.make(
-        throttle_time=duration(0),
-        topics=tuple(
-            shape.nested(
-                "TxnOffsetCommitResponseTopic",
-                name=topic.name,
-                partitions=tuple(
-                    shape.nested(
-                        "TxnOffsetCommitResponsePartition",
-                        partition_index=one.partition_index,
-                        error_code=errors[topic.name, one.partition_index],
-                    )
-                    for one in topic.partitions
-                ),
-            )
-            for topic in request.topics
-        ),
-    )

@@ -45,7 +45,7 @@ class LogReading:
                 _, position, size_bytes = tail
                 if size_bytes > max_bytes and not min_one_batch:
                     return None
-                return LogSlice(self.segments.active.handle(), position, size_bytes, size_bytes, offset)
+                return LogSlice(self.segments.active.handle(), position, size_bytes, offset)
             return self._find_slice(offset, max_bytes, up_to, min_one_batch)
         except OSError as error:
             raise self.standing.refused(error) from error
@@ -73,7 +73,7 @@ class LogReading:
         size_bytes = min(max_bytes, end - position)
         if position + first_bytes > end or (size_bytes < first_bytes and not min_one_batch):
             return None
-        return LogSlice(handle, position, max(size_bytes, first_bytes), first_bytes, header.base_offset)
+        return LogSlice(handle, position, max(size_bytes, first_bytes), header.base_offset)
 
     def _is_damage_news(
         self, number: int, position: int, on_disk_bytes: int, header: BatchHeader | None, offset: int

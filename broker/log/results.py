@@ -47,7 +47,6 @@ class LogSlice:
     handle: FileHandle
     position: int
     size_bytes: int
-    first_batch_bytes: int
     base_offset: int
     """Offset of the first batch: at or below the offset asked for."""
 

@@ -5,7 +5,7 @@ epoch and the state node's version old decisions. What fails for one partition i
 """
 
 from collections.abc import Callable, Generator, Iterable, Mapping
-from typing import Final, Protocol, TypeVar
+from typing import Final, Protocol
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
@@ -33,7 +33,6 @@ from runtime.logs import get_logger
 _log = get_logger(__name__)
 _PARTITIONS_PER_STEP: Final = 10
 
-T = TypeVar("T")
 LeaderAndIsrSteps = Generator[None, None, LeaderAndIsrResponse]
 StopReplicaSteps = Generator[None, None, StopReplicaResponse]
 
@@ -96,10 +95,6 @@ class ReplicaManager:
         self._epoch_ms = epoch_ms
 
     # -- commands ----------------------------------------------------------------------------------------
-
-    def become_leader_or_follower(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
-        """`leader_and_isr` in one go."""
-        return _run(self.leader_and_isr(request))
 
     def leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrSteps:
         """Take the roles the controller gives out, in steps between which clients are served."""
@@ -280,15 +275,6 @@ class ReplicaManager:
         now_ms = self._now_ms()
         for partition in self._replicas:
             partition.review_isr(now_ms)
-
-
-def _run(steps: Generator[None, None, T]) -> T:
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            result: T = end.value
-            return result
 
 
 def _code(error_code: ErrorCode) -> int:

@@ -1,12 +1,12 @@
 """What goes into the transaction coordinator and what comes out, all plain values."""
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from kio.schema.errors import ErrorCode
 
 from broker.coordination import effects
-from broker.coordination.effects import Moment, Reply, Token
+from broker.coordination.effects import Reply, Token
 from broker.transactions.records import TransactionRecord
 from broker.transactions.state import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, State, TopicPartition
 
@@ -114,18 +114,10 @@ class DrawProducerId(NamedTuple):
 Effects: TypeAlias = effects.Effects[Append]
 
 
-class Turn:
-    """One step of the coordinator: when it happens, and the effects it gathers."""
+class Turn(effects.Turn[Append]):
+    """One step of the coordinator."""
 
-    __slots__ = ("effects", "now")
-
-    def __init__(self, now: Moment) -> None:
-        self.now = now
-        self.effects: Effects = effects.Effects()
-
-    def reply(self, token: Token, result: Any) -> None:
-        """Let an answer leave at the end of this step."""
-        self.effects.replies.append(Reply(token, result))
+    __slots__ = ()
 
     def replies(self, replies: Iterable[Reply]) -> None:
         """Let answers leave at the end of this step."""

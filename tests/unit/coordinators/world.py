@@ -22,6 +22,7 @@ from contracts.cluster import (
     UpdateMetadataTopicState,
 )
 from runtime.clock import epoch_ms, monotonic_ms
+from tests.unit.replication.steps import carried_out
 
 ME, FOLLOWER = 1, 2
 PARTITIONS = 3
@@ -114,20 +115,17 @@ class Disk:
                 live_brokers=brokers,
             )
         )
-        self.replica_manager.become_leader_or_follower(
-            LeaderAndIsrRequest(
-                controller_id=ME,
-                controller_epoch=1,
-                broker_epoch=ME,
-                partition_states=tuple(
-                    LeaderAndIsrPartitionState(
-                        topic=topic, partition=index, topic_id=_topic_id(topic), **role
-                    )
-                    for topic, index in named
-                ),
-                live_brokers=brokers,
-            )
+        roles = LeaderAndIsrRequest(
+            controller_id=ME,
+            controller_epoch=1,
+            broker_epoch=ME,
+            partition_states=tuple(
+                LeaderAndIsrPartitionState(topic=topic, partition=index, topic_id=_topic_id(topic), **role)
+                for topic, index in named
+            ),
+            live_brokers=brokers,
         )
+        carried_out(self.replica_manager.leader_and_isr(roles))
 
     def partition(self, index: int, topic: str | None = None) -> Partition:
         found = self.replicas.hosted(topic or self.topics[0], index)

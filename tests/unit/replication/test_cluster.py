@@ -4,6 +4,7 @@ from pathlib import Path
 
 from kio.schema.errors import ErrorCode
 
+from tests.unit.replication.steps import carried_out
 from tests.unit.replication.world import TOPIC, World
 
 
@@ -196,7 +197,7 @@ def test_commands_that_come_late_are_ignored(tmp_path: Path) -> None:
     world.command(2)
     late = old.popleft()
     world.elect(2)
-    response = world.nodes[2].replica_manager.become_leader_or_follower(late)
+    response = carried_out(world.nodes[2].replica_manager.leader_and_isr(late))
     assert [each.error_code for each in response.partition_errors] == [ErrorCode.fenced_leader_epoch.value]
     assert world.nodes[2].partition.is_leader
 

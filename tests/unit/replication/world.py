@@ -30,6 +30,7 @@ from contracts.cluster import (
     LeaderAndIsrRequest,
     LiveBroker,
 )
+from tests.unit.replication.steps import carried_out
 from wire.batch import Record, build_batch, iterate_batches
 from wire.codec import decode, framed_response, parse_request_header, request_class
 from wire.hot.fetch import scan_fetch
@@ -357,8 +358,8 @@ class World:
     def deliver_command(self, node_id: int) -> bool:
         if not self.commands[node_id] or not self.nodes[node_id].is_up:
             return False
-        response = self.nodes[node_id].replica_manager.become_leader_or_follower(
-            self.commands[node_id].popleft()
+        response = carried_out(
+            self.nodes[node_id].replica_manager.leader_and_isr(self.commands[node_id].popleft())
         )
         assert response.error_code == 0
         return True

@@ -16,7 +16,6 @@ from wire import codec
 from wire.faults import MalformedFrame, TooManyEntries
 from wire.request_bounds import USUAL, bound_of
 from wire.schema import Field, fields_of, payload_apis, versions_of
-from wire.tags import strip_unknown_tags
 from wire.uvarint import pack_uvarint, read_uvarint
 from wire.walk import clean_message
 
@@ -178,14 +177,21 @@ def test_unknown_tags_are_taken_out(api_key: int, version: int, response: bool, 
     else:
         head = struct.pack(">hhih", api_key, version, 7, 2) + b"me"
         tagged = True
-    frame = head + (b"\x01\x63\x01x" if tagged else b"") + body
-    assert strip_unknown_tags(frame, api_key, version, response) == head + (b"\0" if tagged else b"") + plain
+    head += b"\x01\x63\x01x" if tagged else b""
+    cleaned, at = clean_message(type(message), head + body, len(head))
+    assert cleaned[at:] == plain
+    if response:
+        assert codec.decode_response(head + body, api_key, version) == (7, message)
+    else:
+        assert codec.parse_request_header(head + body, True).body_at == len(head)
 
 
-def test_a_frame_without_unknown_tags_stays_the_same_object() -> None:
+def test_a_message_without_unknown_tags_stays_the_same_object() -> None:
     request = codec.request_class(18, 3)(client_software_name="a", client_software_version="1")
     frame = codec.framed_request(request, 1, "me")[4:]
-    assert strip_unknown_tags(frame, 18, 3, False) is frame
+    body_at = codec.parse_request_header(frame, True).body_at
+    cleaned, at = clean_message(type(request), frame, body_at)
+    assert cleaned is frame and at == body_at
 
 
 @pytest.mark.parametrize("cut", range(20))
@@ -195,7 +201,7 @@ def test_truncated_frames_are_malformed(cut: int) -> None:
     assert len(frame) == 18
     if cut < len(frame):
         with pytest.raises(MalformedFrame):
-            strip_unknown_tags(frame[:cut], 18, 3, False)
+            codec.decode(type(request), frame[:cut], codec.parse_request_header(frame[:cut], True).body_at)
 
 
 def test_all_messages_of_kio_can_be_walked() -> None:
