@@ -1,8 +1,10 @@
 """How each process of a stack is started: its arguments from settings, ports and the data directory."""
 
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any, Final
 
+from broker.config import BrokerConfig
 from ctl.stack.children import ChildSpec, module
 from ctl.stack.layout import Layout
 from ctl.stack.metrics_plan import planned_port
@@ -22,6 +24,12 @@ _LOOPBACK: Final = "127.0.0.1"
 def broker_name(node_id: int) -> str:
     """The process's name, which also names its port and its run file."""
     return f"broker-{node_id}"
+
+
+def _options(values: Mapping[str, object]) -> list[str]:
+    """As a command line names them; what is None is left to the process."""
+    given = ((name, value) for name, value in values.items() if value is not None)
+    return [text for name, value in given for text in (f"--{name.replace('_', '-')}", str(value))]
 
 
 class Processes:
@@ -61,55 +69,57 @@ class Processes:
             variables[REDIS_URL] = redis.text
         if database is not None:
             variables[DATABASE_URL] = database.url
-        return module(
-            "control",
-            "ctl.control",
-            *("--data-dir", str(self._layout.data_dir), "--console", format_host_port(host, port)),
-            *("--internal", f"{_LOOPBACK}:{self._ports['internal']}", "--vip", str(self._value("vip"))),
-            *("--metrics", self._metrics("control")),
-            *("--vports", f"{first}-{last}", "--quota-policy", self._value("quota_policy")),
-            *("--report-period-ms", str(self._value("report_period_ms"))),
-            *("--deletion-grace-ms", str(self._value("deletion_grace"))),
-            *("--usage-interval-ms", str(self._value("usage_interval_ms"))),
-            *("--trusted-proxies", ",".join(self._value("trusted_proxies"))),
-            *("--ckafka-region", self._value("ckafka_region")),
-            *(("--zookeeper", self._zookeeper) if self._zookeeper else ()),
-            *("--session-timeout-ms", str(self._value("session_timeout_ms"))),
-            *(("--backend", self._value("backend")) if self._value("backend") else ()),
-            variables=variables,
-        )
+        own = {
+            "data_dir": self._layout.data_dir,
+            "console": format_host_port(host, port),
+            "internal": f"{_LOOPBACK}:{self._ports['internal']}",
+            "metrics": self._metrics("control"),
+            "vports": f"{first}-{last}",
+            "deletion_grace_ms": self._value("deletion_grace"),
+            "trusted_proxies": ",".join(self._value("trusted_proxies")),
+            "zookeeper": self._zookeeper,
+        }
+        same = "vip quota_policy report_period_ms usage_interval_ms ckafka_region session_timeout_ms backend"
+        shared = {each: self._value(each) for each in same.split()}
+        return module("control", "ctl.control", *_options(shared | own), variables=variables)
 
     def broker(self, node_id: int) -> ChildSpec:
-        """One broker."""
+        """One broker. Settings of ours that are its own, too, have the same names."""
         name = broker_name(node_id)
-        return module(
-            name,
-            "broker",
-            *("--node-id", str(node_id), "--cluster-id", CLUSTER_ID),
-            *("--data-dir", str(self._layout.broker_dir(node_id))),
-            *("--listen", f"{_LOOPBACK}:{self._ports[name]}"),
-            *("--report-period-ms", str(self._value("report_period_ms"))),
-            *(("--zookeeper", self._zookeeper) if self._zookeeper else ()),
-            *("--session-timeout-ms", str(self._value("session_timeout_ms"))),
-            *("--default-replication-factor", str(self._value("replication_factor"))),
-            *("--min-insync-replicas", str(self._value("min_insync_replicas"))),
-            *self._common(name),
-            variables=self._of_traces(),
-        )
+        shared = {
+            each.name: self._value(each.name) for each in fields(BrokerConfig) if each.name in self._settings
+        }
+        own = {
+            "node_id": node_id,
+            "cluster_id": CLUSTER_ID,
+            "data_dir": self._layout.broker_dir(node_id),
+            "listen": f"{_LOOPBACK}:{self._ports[name]}",
+            "zookeeper": self._zookeeper,
+            "default_replication_factor": self._value("replication_factor"),
+        }
+        return self._served(name, "broker", shared | own)
 
     def gateway(self, number: int) -> ChildSpec:
         """One gateway worker."""
         name = f"gateway-{number}"
         directory = self._layout.gateway_dir
-        return module(
-            name,
-            "gateway",
-            *("--name", name, "--state-dir", str(directory / name)),
-            *("--shared-table", str(directory / "connections.table")),
-            *("--proxy-protocol-from", ",".join(self._value("proxy_protocol_from"))),
-            *self._common(name),
-            variables=self._of_traces(),
-        )
+        own = {
+            "name": name,
+            "state_dir": directory / name,
+            "shared_table": directory / "connections.table",
+            "proxy_protocol_from": ",".join(self._value("proxy_protocol_from")),
+        }
+        return self._served(name, "gateway", own)
+
+    def _served(self, name: str, python_module: str, own: Mapping[str, object]) -> ChildSpec:
+        """A process that follows the control plane."""
+        common = {
+            "control": self._internal_url,
+            "secret_file": self._layout.secret_file,
+            "run_file": self._layout.run_file(name),
+            "metrics": self._metrics(name),
+        }
+        return module(name, python_module, *_options({**own, **common}), variables=self._of_traces())
 
     def _of_traces(self) -> dict[str, str]:
         """In OpenTelemetry's own words; without an endpoint of ours those of our environment hold."""
@@ -122,12 +132,6 @@ class Processes:
             RATIO: str(self._value("traces_ratio")),
             PER_SECOND: str(self._value("traces_per_second")),
         }
-
-    def _common(self, name: str) -> tuple[str, ...]:
-        return (
-            *("--control", self._internal_url, "--secret-file", str(self._layout.secret_file)),
-            *("--run-file", str(self._layout.run_file(name)), "--metrics", self._metrics(name)),
-        )
 
     def _metrics(self, name: str) -> str:
         host, first = self._value("metrics")
