@@ -1,7 +1,7 @@
 """Commands as functions of what they work with; options that many share stand once, where that is made."""
 
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack, closing
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from typing import Any, NamedTuple, TypeVar, get_args, get_type_hints
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar, get_args, get_type_hints
 import typer
 
 from ctl.options import AsJson
-from ctl.output import Answer
+from ctl.output import Answer, Shortfall
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -24,7 +24,7 @@ class Made(NamedTuple):
 
 
 class Commands(typer.Typer):
-    """A group of commands. One that returns an `Answer` has --json."""
+    """A group of commands. One that returns an `Answer` has --json, also one that returns them one by one."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(no_args_is_help=True, **settings)
@@ -40,6 +40,12 @@ class Commands(typer.Typer):
         return add
 
 
+def _named_in(hint: Any) -> Iterator[Any]:
+    yield hint
+    for each in get_args(hint):
+        yield from _named_in(each)
+
+
 def with_shared_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function with options in place of what is `Made` of them, and its answer printed."""
     hints = get_type_hints(function, include_extras=True)
@@ -47,7 +53,7 @@ def with_shared_options(function: Callable[..., Any]) -> Callable[..., Any]:
     shared: dict[str, Parameter] = {}
     makers: dict[str, tuple[Callable[..., Any], list[str]]] = {}
     returned = hints.get("return")
-    if Answer in (returned, *get_args(returned)):
+    if Answer in _named_in(returned):
         shared["as_json"] = Parameter("as_json", Parameter.KEYWORD_ONLY, default=False, annotation=AsJson)
     for name, parameter in signature(function).parameters.items():
         marks = [mark for mark in getattr(hints[name], "__metadata__", ()) if isinstance(mark, Made)]
@@ -65,7 +71,14 @@ def with_shared_options(function: Callable[..., Any]) -> Callable[..., Any]:
             for name, (make, options) in makers.items():
                 made = make(**{option: given[option] for option in options})
                 working[name] = stack.enter_context(made) if hasattr(made, "__enter__") else made
-            found = function(**working)
+            try:
+                found = function(**working)
+                if isinstance(found, Generator):
+                    answers = stack.enter_context(closing(found))
+                    return max((each.print_next(given["as_json"]) for each in answers), default=0)
+            except Shortfall as fault:
+                fault.answer.print(given["as_json"])
+                raise
         return found.print(given["as_json"]) if isinstance(found, Answer) else found
 
     all_options = {each.name: each for each in own} | shared

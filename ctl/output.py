@@ -10,6 +10,8 @@ from rich.cells import cell_len
 from rich.console import Console as Terminal
 from rich.table import Table
 
+from ctl.errors import CommandError
+
 _UNFOLDED_COLUMNS: Final = 10_000
 _GAP: Final = 2
 """Spaces between columns."""
@@ -17,9 +19,10 @@ _NUMBER: Final = re.compile(r"\d[\d,.]*(?![\d.]*:)")
 """How cells that are compared by size begin; addresses are none."""
 
 
-def terminal() -> Terminal:
+def terminal(*, stderr: bool = False) -> Terminal:
     """Where people read. What goes into a pipe or a file is not folded: lines are found again there."""
-    return Terminal(highlight=False, width=None if sys.stdout.isatty() else _UNFOLDED_COLUMNS)
+    is_screen = (sys.stderr if stderr else sys.stdout).isatty()
+    return Terminal(stderr=stderr, highlight=False, width=None if is_screen else _UNFOLDED_COLUMNS)
 
 
 def print_json(value: Any) -> None:
@@ -98,6 +101,23 @@ class Answer(NamedTuple):
         else:
             self.show()
         return self.code
+
+    def print_next(self, as_json: bool) -> int:
+        """Print one of several, each document as a line. What has none is for people only."""
+        if not as_json:
+            self.show()
+        elif self.document is not None:
+            print(json.dumps(self.document))
+        sys.stdout.flush()
+        return self.code
+
+
+class Shortfall(CommandError):  # noqa: N818 - a finding, named as one
+    """What was found is printed, and then the sentence that says what is wrong with it."""
+
+    def __init__(self, sentence: str, answer: Answer) -> None:
+        super().__init__(sentence)
+        self.answer = answer
 
 
 def in_table(

@@ -1,6 +1,6 @@
 """`portico instance undelete|purge|adopt|discard`, and the lists of what is kept and not served."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -12,7 +12,6 @@ from ctl.console_options import OperatorConsole, TenantConsole
 from ctl.errors import usage
 from ctl.options import (
     DEFAULT_DATA_DIR,
-    AsJson,
     DataDir,
     InstanceArgument,
     parse_rate,
@@ -104,8 +103,7 @@ def _add_absent(app: typer.Typer, answer: Callable[[Any], Answer]) -> None:
         produce_rate: Rate = None,
         consume_rate: Rate = None,
         capacity: Size = None,
-        as_json: AsJson = False,
-    ) -> None:
+    ) -> Iterator[Answer]:
         """Take absent instances back into service, as they were served last (operators)."""
         if name is not None and len(instances) > 1:
             raise usage("--name is for one instance")
@@ -119,7 +117,7 @@ def _add_absent(app: typer.Typer, answer: Callable[[Any], Answer]) -> None:
         for each in instances:
             adopted = console.call("POST", f"absent-instances/{quote(each, safe='')}/adopt", body)
             waits = adopted["state"] != "suspended"
-            answer(console.wait_until_serving(adopted["id"]) if waits else adopted).print(as_json)
+            yield answer(console.wait_until_serving(adopted["id"]) if waits else adopted)
 
     @app.command()
     def discard(instances: Ids, owner: Owner, data_dir: DataDir = DEFAULT_DATA_DIR) -> Answer:

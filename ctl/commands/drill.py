@@ -4,17 +4,18 @@ import contextlib
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
 
 from ctl.errors import usage
-from ctl.options import DEFAULT_DATA_DIR, AsJson, DataDir
-from ctl.output import Answer, in_table, print_json, terminal
+from ctl.options import DEFAULT_DATA_DIR, DataDir
+from ctl.output import Answer, in_table, terminal
 
 if TYPE_CHECKING:
     from ctl.drills.catalogue import Drill
+    from ctl.drills.run import Times
     from ctl.drills.site import Site
     from ctl.drills.timeline import Entry
 
@@ -47,28 +48,24 @@ def drill(
     postgres_url: Annotated[
         str | None, typer.Option(metavar="URL", envvar="PORTICO_DRILL_POSTGRES_URL", help="An empty one.")
     ] = None,
-    as_json: AsJson = False,
     data_dir: DataDir = DEFAULT_DATA_DIR,
-) -> int:
+) -> Iterator[Answer]:
     """Do drills of the runbooks under load of a real client; exit code 1 when one fails."""
     from ctl.drills.catalogue import DRILLS
     from ctl.drills.run import Times
 
     if names == [_LIST]:
-        return _all().print(as_json)
+        yield _all()
+        return
     if unknown := [name for name in names if name not in DRILLS]:
         raise usage(f"there is no drill '{unknown[0]}', but {', '.join(DRILLS)}")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # faults are undone, too, when it is stopped
     chosen = {name: DRILLS[name] for name in names}
     times = Times(hold_s, sign_within_s, recover_within_s)
     urls = {"redis": redis_url, "postgres": postgres_url}
-    results: list[dict[str, Any]] = []
     with _site(chosen, urls, data_dir.resolve(), running=running, among_tenants=among_tenants) as site:
         for name, each in chosen.items():
-            results.append(_one(name, each, site, times, as_json=as_json))
-    if as_json:
-        print_json(results)
-    return 0 if all(result["passed"] for result in results) else 1
+            yield _one(name, each, site, times)
 
 
 def _all() -> Answer:
@@ -110,28 +107,31 @@ def _site(
         yield site
 
 
-def _one(name: str, chosen: "Drill", site: "Site", times: Any, *, as_json: bool) -> dict[str, Any]:
+def _one(name: str, chosen: "Drill", site: "Site", times: "Times") -> Answer:
+    """One drill's verdict. What happens on the way is told at once, beside the output."""
     from ctl.drills.run import run
     from ctl.drills.timeline import Timeline
 
-    def show(entry: "Entry") -> None:
-        if not as_json:
-            terminal().print(f"{entry.at_s:7.1f} s  {entry.kind:8}{escape(entry.text)}", soft_wrap=True)
+    aside = terminal(stderr=True)
 
-    if not as_json:
-        terminal().print(f"[bold]{name}[/]: {chosen.what}  ({chosen.runbook})")
-    timeline = Timeline(show)
-    checks = run(chosen, site, times, timeline)
-    passed = all(check.holds for check in checks)
-    if not as_json:
+    def show_entry(entry: "Entry") -> None:
+        aside.print(f"{entry.at_s:7.1f} s  {entry.kind:8}{escape(entry.text)}", soft_wrap=True)
+
+    def show_checks() -> None:
         for check in checks:
             mark = "[green]holds[/]         " if check.holds else "[red]DOES NOT HOLD[/] "
             terminal().print(f"  {mark}{check.what}: {escape(check.found)}", soft_wrap=True)
         terminal().print(f"verdict: {'passed' if passed else 'failed'}\n")
-    return {
+
+    aside.print(f"[bold]{name}[/]: {chosen.what}  ({chosen.runbook})")
+    timeline = Timeline(show_entry)
+    checks = run(chosen, site, times, timeline)
+    passed = all(check.holds for check in checks)
+    result = {
         "drill": name,
         "passed": passed,
         "runbook": chosen.runbook,
         "timeline": [entry._asdict() for entry in timeline.entries],
         "checks": [check._asdict() for check in checks],
     }
+    return Answer(result, show_checks, code=0 if passed else 1)

@@ -1,16 +1,16 @@
 """`portico log`: a log's files on the disk, whether its broker runs or not."""
 
-import json
-import sys
+from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from contracts.units import counted, format_bytes
 from ctl.command import Commands
 from ctl.errors import CommandError, usage
-from ctl.options import DEFAULT_DATA_DIR, AsJson, DataDir, parse_rate
+from ctl.options import DEFAULT_DATA_DIR, DataDir, parse_rate
+from ctl.output import Answer
 from ctl.stack.layout import Layout
 from ctl.tools.log_dump import Damage, Line, Wanted, dump, files_of
 from ctl.tools.log_scrub import PROGRESS_FILE, Scrubbed, Throttle, scrub
@@ -35,8 +35,7 @@ def dump_files(
     transaction_log_decoder: Annotated[
         bool, typer.Option("--transaction-log-decoder", help="Records are those of __transaction_state.")
     ] = False,
-    as_json: AsJson = False,
-) -> None:
+) -> Iterator[Answer]:
     """Print what the files say; exit code 1 when one is damaged. JSON output has one object per line."""
     if offsets_decoder and transaction_log_decoder:
         raise usage("--offsets-decoder and --transaction-log-decoder exclude one another")
@@ -49,7 +48,10 @@ def dump_files(
         raise CommandError(str(error)) from error
     if not files:
         raise CommandError(f"there is no file of a log in {', '.join(map(str, paths))}")
-    damaged = [path for path in files if _dump_one(path, wanted, as_json=as_json)]
+    damaged = []
+    for path in files:
+        if (yield from _dump_one(path, wanted)):
+            damaged.append(path)
     if damaged:
         names = ", ".join(map(str, damaged[:3])) + (" ..." if len(damaged) > 3 else "")
         raise CommandError(f"{len(damaged)} of {len(files)} files are damaged: {names}")
@@ -71,9 +73,8 @@ def scrub_logs(
     tell: Annotated[
         bool, typer.Option("--tell/--no-tell", help="Leave what is found for the broker to act on.")
     ] = True,
-    as_json: AsJson = False,
     data_dir: DataDir = DEFAULT_DATA_DIR,
-) -> None:
+) -> Iterator[Answer]:
     """Read every batch and check CRCs, offsets and epochs; exit code 1 when something is damaged.
 
     The broker may run. One that is told takes the damage for a fact: consumers get CORRUPT_MESSAGE there, and
@@ -94,11 +95,11 @@ def scrub_logs(
                 logs += 1
                 if one.damage:
                     damaged.append(one)
-                    _print_damaged(one, as_json=as_json)
+                    yield from _damages(one)
     except OSError as error:
         raise CommandError(f"{error.filename or 'the disk'}: {error.strerror or error}") from error
-    if not as_json:
-        print(f"{counted(logs, 'log')}, {format_bytes(throttle.read_bytes)} read, {len(damaged)} damaged")
+    read = format_bytes(throttle.read_bytes)
+    yield _for_people(f"{counted(logs, 'log')}, {read} read, {len(damaged)} damaged")
     if damaged:
         raise CommandError(
             f"{len(damaged)} of {logs} logs are damaged: followers fetch the records anew from their "
@@ -107,7 +108,11 @@ def scrub_logs(
         )
 
 
-def _print_damaged(one: Scrubbed, *, as_json: bool) -> None:
+def _for_people(text: str, document: Any = None) -> Answer:
+    return Answer(document, lambda: print(text))
+
+
+def _damages(one: Scrubbed) -> Iterator[Answer]:
     for each in one.damage:
         facts = {
             "log": str(one.place.directory),
@@ -118,28 +123,21 @@ def _print_damaged(one: Scrubbed, *, as_json: bool) -> None:
             "kind": each.kind.value,
         }
         offsets = f"offsets {each.first_offset} to {each.next_offset - 1}"
-        told = f"DAMAGED {one.place.directory}: {offsets} ({each.kind.value})"
-        print(json.dumps(facts) if as_json else told)
-    sys.stdout.flush()
+        yield _for_people(f"DAMAGED {one.place.directory}: {offsets} ({each.kind.value})", facts)
 
 
-def _dump_one(path: Path, wanted: Wanted, *, as_json: bool) -> bool:
-    """Whether it is damaged."""
-    if not as_json:
-        print(f"{path}:")
+def _dump_one(path: Path, wanted: Wanted) -> Generator[Answer, None, bool]:
+    """What a file says; whether it is damaged."""
+    yield _for_people(f"{path}:")
     is_damaged = False
     for found in dump(path, wanted):
         if isinstance(found, Damage):
             is_damaged = True
-        print(_json(path, found) if as_json else _sentence(found), flush=False)
-    sys.stdout.flush()
+            told = {"kind": "damage", **found._asdict()}
+        else:
+            told = {"kind": found.kind, **found.facts}
+        yield _for_people(_sentence(found), {"file": str(path), **told})
     return is_damaged
-
-
-def _json(path: Path, found: Line | Damage) -> str:
-    if isinstance(found, Damage):
-        return json.dumps({"file": str(path), "kind": "damage", **found._asdict()})
-    return json.dumps({"file": str(path), "kind": found.kind, **found.facts})
 
 
 def _sentence(found: Line | Damage) -> str:

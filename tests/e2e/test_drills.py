@@ -41,7 +41,7 @@ def drill(
 
 def _passed(told: "subprocess.CompletedProcess[str]", names: tuple[str, ...]) -> dict[str, Any]:
     assert told.stdout, told.stderr
-    results = {each["drill"]: each for each in json.loads(told.stdout)}
+    results = {each["drill"]: each for each in map(json.loads, told.stdout.splitlines())}
     assert tuple(results) == names
     for name, result in results.items():
         assert result["passed"], json.dumps(result, indent=1)
@@ -125,15 +125,15 @@ def test_a_drill_that_is_stopped_undoes_its_fault(stack: Stack) -> None:
     before = {one["id"] for one in stack.api("GET", "instances", limit=1000, tenant="*")["items"]}
     here = ("--running", "--data-dir", str(stack.data_dir), "--among-tenants")
     with subprocess.Popen(
-        command("control", *here, "--hold-s", "20"), cwd=ROOT, stdout=subprocess.PIPE, text=True
+        command("control", *here, "--hold-s", "20"), cwd=ROOT, stderr=subprocess.PIPE, text=True
     ) as running:
-        assert running.stdout is not None
-        assert any("SIGSTOP" in line for line in running.stdout)
+        assert running.stderr is not None
+        assert any("SIGSTOP" in line for line in running.stderr)
         deadline = time.monotonic() + 20
         while _state(control) != "T":
             assert time.monotonic() < deadline
         running.send_signal(signal.SIGINT)
-        told = running.stdout.read()
+        told = running.stderr.read()
     assert running.returncode == 130, told
     assert "SIGCONT" in told
     assert int(stack.facts["pids"]["control"][0]) == control and _state(control) != "T"

@@ -13,8 +13,8 @@ from contracts.billing import Adjustment, Bill, BillLine
 from contracts.names import is_instance_id
 from ctl.command import Commands
 from ctl.errors import EXIT_FAILED, CommandError, usage
-from ctl.options import DEFAULT_DATA_DIR, AsJson, DataDir, parse_duration
-from ctl.output import Answer, in_facts, print_facts, print_table
+from ctl.options import DEFAULT_DATA_DIR, DataDir, parse_duration
+from ctl.output import Answer, Shortfall, in_facts, print_facts, print_table
 from ctl.pipeline.run import JobRun, OperatorJob, TenantJob, say, sentences
 from pipeline.errors import PipelineError
 from pipeline.layout import PipelineLayout
@@ -162,16 +162,17 @@ def _show_closed(figures: "CloseFigures") -> None:
     print_table(["NOT CLOSED", "WHY"], figures.waiting, empty="All bills of the month are closed.")
 
 
-def reconcile(start_job: OperatorJob, month: AnyMonth = None, as_json: AsJson = False) -> None:
+def reconcile(start_job: OperatorJob, month: AnyMonth = None) -> Answer:
     """Prove that records, usage and bills agree to the byte; exit 1 with what differs."""
     from pipeline.metering.reconcile import reconcile as reconcile_tables
 
     _must_be_month(month)
     with start_job("reconcile", month or "") as run:
         checks = reconcile_tables(run.spark, run.layout, run.progress, month=month)
-    Answer(msgspec.to_builtins(checks), lambda: _print_checks(checks)).print(as_json)
+    answer = Answer(msgspec.to_builtins(checks), lambda: _print_checks(checks))
     if differences := sum(check.differences for check in checks):
-        raise CommandError(f"{differences} rows differ: the tables do not agree")
+        raise Shortfall(f"{differences} rows differ: the tables do not agree", answer)
+    return answer
 
 
 def _print_checks(checks: "Sequence[Check]") -> None:

@@ -1,6 +1,7 @@
 """`portico pipeline jobs`: what runs, ran and failed, as the console was told."""
 
 import time
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Annotated, Any, Final
 
@@ -8,8 +9,7 @@ import typer
 
 from ctl.console_options import OperatorConsole
 from ctl.errors import usage
-from ctl.options import AsJson
-from ctl.output import print_json, print_table, terminal
+from ctl.output import Answer, in_table, terminal
 
 _STATES: Final = ("running", "lost", "succeeded", "failed", "stopped")
 
@@ -20,36 +20,32 @@ def jobs(
     state: Annotated[str | None, typer.Option(help=f"In one state: {', '.join(_STATES)}.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="The last so many.")] = 20,
     watch: Annotated[
-        bool, typer.Option("--watch", help="Show them anew every second, until Ctrl-C.")
+        bool, typer.Option("--watch", help="Anew every second, until Ctrl-C; JSON: a line each.")
     ] = False,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer | Iterator[Answer]:
     """Show the last runs of pipeline jobs: progress, rates, figures, errors (operators)."""
     if state is not None and state not in _STATES:
         raise usage(f"--state is one of {', '.join(_STATES)}, not '{state}'")
-    if watch and as_json:
-        raise usage("--watch is for people: leave it or --json out")
     asked: dict[str, Any] = {"limit": limit}
     asked |= {name: value for name, value in (("job", job), ("state", state)) if value is not None}
-    if as_json:
-        print_json(console.get("pipeline/jobs", **asked))
-        return
+
+    def ask() -> Answer:
+        found = console.get("pipeline/jobs", **asked)
+        return in_table(
+            found,
+            ["STARTED (UTC)", "JOB", "SUBJECT", "STATE", "DONE", "RATE", "TOOK", "FIGURES"],
+            map(_row, found["items"]),
+            empty="No pipeline job has run: start one, such as `portico pipeline load INSTANCE TOPIC`.",
+        )
+
+    return _again_and_again(ask) if watch else ask()
+
+
+def _again_and_again(ask: Callable[[], Answer]) -> Iterator[Answer]:
     while True:
-        items = console.get("pipeline/jobs", **asked)["items"]
-        if watch:
-            terminal().clear()
-        _show(items)
-        if not watch:
-            return
+        answer = ask()
+        yield answer._replace(show=lambda shown=answer.show: (terminal().clear(), shown()))
         time.sleep(1)
-
-
-def _show(items: list[Any]) -> None:
-    print_table(
-        ["STARTED (UTC)", "JOB", "SUBJECT", "STATE", "DONE", "RATE", "TOOK", "FIGURES"],
-        (_row(one) for one in items),
-        empty="No pipeline job has run: start one, such as `portico pipeline load INSTANCE TOPIC`.",
-    )
 
 
 def _row(run: Any) -> list[str]:

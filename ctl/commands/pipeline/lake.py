@@ -9,8 +9,8 @@ from contracts.units import format_bytes
 from ctl.commands.pipeline.lake_repair import Bootstrap
 from ctl.commands.pipeline.lake_upkeep import TopicNames, subject_of
 from ctl.errors import CommandError, usage
-from ctl.options import AsJson, parse_duration
-from ctl.output import Answer, in_table
+from ctl.options import parse_duration
+from ctl.output import Answer, Shortfall, in_table
 from ctl.pipeline.run import JobRun, TenantJob, say
 
 if TYPE_CHECKING:
@@ -43,8 +43,7 @@ def load(
         typer.Option(metavar="fail|skip", help="When retention removed records before they were loaded."),
     ] = "fail",
     bootstrap: Bootstrap = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """Load topics into Delta tables below the data directory, as a client of the instance: exactly once."""
     if on_data_loss not in _ON_DATA_LOSS:
         raise usage(f"--on-data-loss is fail or skip, not '{on_data_loss}'")
@@ -62,9 +61,10 @@ def load(
                 say(sentence)
             loader.run_forever(every, say)
         done = loader.run()
-        _answer(done.loads).print(as_json)
+        answer = _answer(done.loads)
         if fault := "; ".join([*unknown, *([done.failures] if done.failures else [])]):
-            raise CommandError(fault)
+            raise Shortfall(fault, answer)
+    return answer
 
 
 def _sources(

@@ -9,8 +9,8 @@ import typer
 from contracts.units import format_bytes
 from ctl.commands.pipeline.lake_upkeep import TopicName, TopicNames, lakes_of, subject_of
 from ctl.errors import CommandError, usage
-from ctl.options import AsJson, InstanceArgument, parse_time
-from ctl.output import Answer, in_facts, print_table
+from ctl.options import InstanceArgument, parse_time
+from ctl.output import Answer, Shortfall, in_facts, print_table
 from ctl.pipeline.run import JobRun, TenantJob, say
 from runtime.clock import epoch_ms
 
@@ -86,8 +86,7 @@ def audit(
         ),
     ] = False,
     bootstrap: Bootstrap = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """Compare lake tables with the brokers, hour by hour: exit code 1 where a row is missing or doubled."""
     with start_job("audit", subject_of(instance, topics=topics)) as run:
         from pipeline.lake.audit import LakeAudit, forget_missing_files, write_audits
@@ -105,8 +104,10 @@ def audit(
             audits.append(LakeAudit(lambda: run.spark, each, offsets, same, run.progress).run(now_ms))
         table = write_audits(run.layout, audits)
         document = {"table": str(table), "topics": [_document(each) for each in audits]}
-        Answer(document, lambda: _show_audits(audits, str(table))).print(as_json)
-        _raise_incomplete(audits)
+        answer = Answer(document, lambda: _show_audits(audits, str(table)))
+        if fault := _incomplete(audits):
+            raise Shortfall(fault, answer)
+    return answer
 
 
 def _check_window(since: int | None, until: int | None, first: int | None, end: int | None) -> None:
@@ -268,15 +269,16 @@ def _document(found: "TopicAudit") -> dict[str, Any]:
     }
 
 
-def _raise_incomplete(audits: "Sequence[TopicAudit]") -> None:
+def _incomplete(audits: "Sequence[TopicAudit]") -> str:
+    """What is missing, as a sentence; empty when nothing is."""
     wrong = [each for each in audits if not each.is_complete]
     if not wrong:
-        return
+        return ""
     first = wrong[0]
     others = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
     missing = first.missing_rows + first.lost_rows
     before = "after `portico pipeline audit --forget-missing-files`, " if first.missing_files else ""
-    raise CommandError(
+    return (
         f"topic {first.lake.topic}{others} is not complete: {missing} rows missing, {first.duplicate_rows} "
         f"doubled, {len(first.missing_files)} files missing; {before}`portico pipeline backfill` brings what "
         "the brokers still have"

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ctl.commands.pipeline.lake_upkeep import TopicNames
-from ctl.errors import CommandError, usage
-from ctl.options import AsJson
-from ctl.output import Answer, print_table
+from ctl.errors import usage
+from ctl.output import Answer, Shortfall, print_table
 from ctl.pipeline.run import JobRun, TenantJob, say
 
 if TYPE_CHECKING:
@@ -47,8 +46,7 @@ def mirror(
         str,
         typer.Option(metavar="fail|skip", help="When retention removed records before they were mirrored."),
     ] = "fail",
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """Mirror topics to another instance or cluster: partitions, order, timestamps and headers are kept."""
     if on_data_loss not in _DATA_LOSS:
         raise usage(f"--on-data-loss is fail or skip, not '{on_data_loss}'")
@@ -73,9 +71,10 @@ def mirror(
             groups=tuple(dict.fromkeys(groups or ())),
         )
         summary = run_mirror(lambda: run.spark, request, run.progress, say)
-        Answer(_document(summary), lambda: _show(summary)).print(as_json)
+        answer = Answer(_document(summary), lambda: _show(summary))
         if summary.paused:
-            raise CommandError("; ".join(summary.paused))
+            raise Shortfall("; ".join(summary.paused), answer)
+    return answer
 
 
 def _side(run: JobRun, name: str, bootstrap: str | None) -> tuple[str, str]:

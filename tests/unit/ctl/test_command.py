@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -14,9 +15,10 @@ from typer.testing import CliRunner
 from ctl.command import Commands, Made
 from ctl.commands import instance
 from ctl.errors import EXIT_USAGE, CommandError
-from ctl.output import Answer, in_facts
+from ctl.output import Answer, Shortfall, in_facts
 
 held: list[str] = []
+left: list[str] = []
 
 
 @contextmanager
@@ -45,6 +47,25 @@ def forget(place: Place) -> None:
     assert held == [place]
 
 
+@app.command()
+def follow(place: Place) -> Iterator[Answer]:
+    """Follow several, the last of which is missing."""
+    try:
+        for number in (1, 2):
+            assert held == [place]
+            yield Answer(number, partial(print, f"number {number}"), code=number)
+        yield Answer(None, partial(print, "for people"))
+    finally:
+        left.append("follow")
+
+
+@app.command()
+def lack(place: Place) -> Answer:
+    """Find too little."""
+    found = in_facts({"place": place}, [("place", place)])
+    raise Shortfall("something is missing", found)
+
+
 def test_what_a_command_works_with_is_made_of_options_and_held_while_it_runs(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -56,6 +77,38 @@ def test_what_a_command_works_with_is_made_of_options_and_held_while_it_runs(
 def test_an_answer_is_a_document_with_json() -> None:
     seen = CliRunner().invoke(app, ["find", "--json"])
     assert json.loads(seen.stdout) == {"name": "it", "place": "here"}
+
+
+def test_answers_one_by_one_are_a_line_each() -> None:
+    told = CliRunner().invoke(app, ["follow", "--json"], standalone_mode=False)
+    assert (told.return_value, told.stdout) == (2, "1\n2\n")
+    assert CliRunner().invoke(app, ["follow"]).stdout == "number 1\nnumber 2\nfor people\n"
+    assert left == ["follow", "follow"]
+
+
+def test_a_stream_that_nobody_reads_on_is_left() -> None:
+    class ClosedError(Exception):
+        pass
+
+    def closed() -> None:
+        raise ClosedError
+
+    @app.command("break")
+    def broken() -> Iterator[Answer]:
+        try:
+            yield Answer({}, closed)
+        finally:
+            left.append("break")
+
+    assert isinstance(CliRunner().invoke(app, ["break"]).exception, ClosedError)
+    assert left[-1] == "break"
+
+
+def test_what_was_found_is_printed_although_something_is_missing() -> None:
+    told = CliRunner().invoke(app, ["lack", "--json"])
+    assert json.loads(told.stdout) == {"place": "here"}
+    assert isinstance(told.exception, CommandError)
+    assert told.exception.sentence == "something is missing"
 
 
 def test_a_command_without_an_answer_has_no_json() -> None:

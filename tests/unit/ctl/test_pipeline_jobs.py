@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from ctl.commands.pipeline.jobs import _row, jobs
+from ctl.commands.pipeline.jobs import _again_and_again, _row, jobs
 from ctl.console_client import Console
 from ctl.errors import EXIT_USAGE, CommandError
+from ctl.output import Answer
 
 RUN = {
     "started_at": "2026-11-21T21:10:38.871000Z",
@@ -38,7 +39,13 @@ def test_a_run_in_one_line() -> None:
 
 
 def test_wrong_usage(tmp_path: Path) -> None:
-    for wrong in ({"state": "sleeping"}, {"watch": True, "as_json": True}):
-        with pytest.raises(CommandError) as refused:
-            jobs(Console.of(tmp_path), **wrong)  # type: ignore[arg-type]
-        assert refused.value.code == EXIT_USAGE
+    with pytest.raises(CommandError) as refused:
+        jobs(Console.of(tmp_path), state="sleeping")
+    assert refused.value.code == EXIT_USAGE
+
+
+def test_who_watches_gets_one_answer_after_the_other() -> None:
+    asked = iter(range(3))
+    answers = _again_and_again(lambda: Answer({"items": next(asked)}, lambda: print("shown")))
+    assert next(answers).document == {"items": 0}
+    assert next(answers).document == {"items": 1}
