@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
 from kio.schema.errors import ErrorCode
 
@@ -19,8 +19,16 @@ from broker.requests.call import Call
 from wire.api_table import ApiKey
 from wire.build import response_shape
 from wire.codec import duration
+from wire.messages import (
+    AlterConfigsRequestAlterConfigsResource,
+    IncrementalAlterConfigsRequestAlterConfigsResource,
+)
 
-LayerOf = Callable[[Mapping[str, str], Any, Definitions], dict[str, str]]
+_Resource: TypeAlias = (
+    AlterConfigsRequestAlterConfigsResource | IncrementalAlterConfigsRequestAlterConfigsResource
+)
+R = TypeVar("R", bound=_Resource)
+LayerOf: TypeAlias = Callable[[Mapping[str, str], R, Definitions], dict[str, str]]
 """The new layer from the one there is and a resource of the request. Raises: ConfigFault."""
 
 
@@ -36,17 +44,17 @@ class ChangeDeps(Protocol):
 class _Asked(NamedTuple):
     """A resource and what becomes of it: a change to make, or why not."""
 
-    resource: Any
+    resource: _Resource
     change: ConfigChange | None
     refusal: Verdict | None
 
 
-def answer_changes(call: Call, deps: ChangeDeps, api_key: ApiKey, layer_of: LayerOf) -> None:
+def answer_changes(call: Call, deps: ChangeDeps, api_key: ApiKey, layer_of: LayerOf[R]) -> None:
     """Change what the request names, each resource on its own, and reply with a verdict for each."""
     deps.later.answer(call, _answer(deps, call, api_key, layer_of))
 
 
-async def _answer(deps: ChangeDeps, call: Call, api_key: ApiKey, layer_of: LayerOf) -> None:
+async def _answer(deps: ChangeDeps, call: Call, api_key: ApiKey, layer_of: LayerOf[R]) -> None:
     asked = _asked(deps, call.request.resources, layer_of)
     changes = [each.change for each in asked if each.change is not None]
     verdicts = iter(await deps.config_writer.alter(changes, validate_only=call.request.validate_only))
@@ -66,7 +74,7 @@ async def _answer(deps: ChangeDeps, call: Call, api_key: ApiKey, layer_of: Layer
     call.reply(shape.make(throttle_time=duration(0), responses=tuple(responses)))
 
 
-def _asked(deps: ChangeDeps, resources: Iterable[Any], layer_of: LayerOf) -> list[_Asked]:
+def _asked(deps: ChangeDeps, resources: Iterable[R], layer_of: LayerOf[R]) -> list[_Asked]:
     """A resource named twice is refused both times."""
     resources = list(resources)
     times = Counter((each.resource_type, each.resource_name) for each in resources)
@@ -83,7 +91,7 @@ def _asked(deps: ChangeDeps, resources: Iterable[Any], layer_of: LayerOf) -> lis
     return asked
 
 
-def _refusal(deps: ChangeDeps, resource: Any) -> Verdict | None:
+def _refusal(deps: ChangeDeps, resource: _Resource) -> Verdict | None:
     """What can be said before the layer is looked at."""
     name = resource.resource_name
     repeated = [name for name, times in Counter(each.name for each in resource.configs).items() if times > 1]
@@ -103,7 +111,7 @@ def _refusal(deps: ChangeDeps, resource: Any) -> Verdict | None:
     return None
 
 
-def _change(resource: Any, layer_of: LayerOf) -> ConfigChange:
+def _change(resource: R, layer_of: LayerOf[R]) -> ConfigChange:
     if resource.resource_type == TOPIC:
         return ConfigChange(
             ConfigEntity("topics", resource.resource_name),

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from kio.static.protocol import Entity
+
 from broker.config import BrokerConfig
 from broker.configs.config_layers import BROKER_DEFINITIONS, ConfigLayers, Synonym
 from broker.configs.topic_configs import DEFINITIONS, ConfigDefinition, ConfigSource, ConfigType
@@ -104,6 +106,10 @@ def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+Entries: TypeAlias = tuple[Any, ...]
+"""Of an answer to DescribeConfigs or CreateTopics: each has at least a name."""
+
+
 class Shown(NamedTuple):
     """How one DescribeConfigs answer shows configs."""
 
@@ -111,12 +117,12 @@ class Shown(NamedTuple):
     with_synonyms: bool
     with_documentation: bool
 
-    def entries(self, values: Iterable[ConfigValue]) -> tuple[Any, ...]:
+    def entries(self, values: Iterable[ConfigValue]) -> Entries:
         """The entries of these configs."""
         return tuple(map(self._entry, values))
 
-    def _entry(self, value: ConfigValue) -> Any:
-        synonyms: tuple[Any, ...] = ()
+    def _entry(self, value: ConfigValue) -> Entity:
+        synonyms: tuple[Entity, ...] = ()
         if self.with_synonyms:
             synonyms = tuple(
                 self.shape.nested("DescribeConfigsSynonym", name=name, value=text, source=int(source))
@@ -140,11 +146,11 @@ class ShownWhenCreated(NamedTuple):
 
     shape: ResponseShape
 
-    def entries(self, values: Iterable[ConfigValue]) -> tuple[Any, ...]:
+    def entries(self, values: Iterable[ConfigValue]) -> Entries:
         """The entries of these configs."""
         return tuple(map(self._entry, values))
 
-    def _entry(self, value: ConfigValue) -> Any:
+    def _entry(self, value: ConfigValue) -> Entity:
         return self.shape.nested(
             "CreatableTopicConfigs",
             name=value.name,
@@ -162,7 +168,7 @@ class ConfigEntries:
     """The entries of topics, kept: one request may ask for a thousand, and most have the same configs."""
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[AnyShown, int, tuple[tuple[str, str], ...]], tuple[Any, ...]] = {}
+        self._kept: dict[tuple[AnyShown, int, tuple[tuple[str, str], ...]], Entries] = {}
 
     def forget(self) -> None:
         """What lies below topics' own configs has changed."""
@@ -170,7 +176,7 @@ class ConfigEntries:
 
     def of_topic(
         self, layers: ConfigLayers, shown: AnyShown, layer: Mapping[str, str], replicas: int
-    ) -> tuple[Any, ...]:
+    ) -> Entries:
         """All configs of a topic with this layer of its own."""
         key = shown, replicas, tuple(sorted(layer.items()))
         entries = self._kept.get(key)

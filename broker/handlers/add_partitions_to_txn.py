@@ -8,10 +8,11 @@ Deliberately not done: v4 that adds; v5 (transactions of version 2).
 Versions: v2 PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH; v3 flexible.
 """
 
-from typing import Any, Final, Protocol
+from collections.abc import Iterable
+from typing import Final, Protocol
 
 from kio.schema.errors import ErrorCode
-from kio.static.protocol import Payload
+from kio.static.protocol import Entity, Payload
 
 from broker.coordinators.answering import answering
 from broker.coordinators.transactions import TransactionCoordinators
@@ -23,6 +24,7 @@ from broker.transactions.state import TopicPartition
 from wire.api_table import ApiKey
 from wire.build import ResponseShape, response_shape
 from wire.codec import duration
+from wire.messages import AddPartitionsToTxnTopic
 
 _FENCED_FROM: Final = 2
 _BETWEEN_BROKERS_FROM: Final = 4
@@ -67,7 +69,7 @@ def _add(deps: _Deps, call: Call) -> None:
         shard.submit(shard.core.add_partitions(transactional_id, producer, partitions, told, shard.now()))
 
 
-def _partitions(topics: Any) -> tuple[TopicPartition, ...]:
+def _partitions(topics: Iterable[AddPartitionsToTxnTopic]) -> tuple[TopicPartition, ...]:
     """Each once, in the order asked."""
     found = (TopicPartition(topic.name, index) for topic in topics for index in topic.partitions)
     return tuple(dict.fromkeys(found))
@@ -122,8 +124,8 @@ def _response(version: int, errors: _Errors) -> Payload:
     return shape.make(throttle_time=duration(0), results_by_topic_v3_and_below=_topics(shape, errors))
 
 
-def _topics(shape: ResponseShape, errors: _Errors) -> tuple[Any, ...]:
-    by_topic: dict[str, list[Any]] = {}
+def _topics(shape: ResponseShape, errors: _Errors) -> tuple[Entity, ...]:
+    by_topic: dict[str, list[Entity]] = {}
     for (topic, index), error in errors.items():
         one = shape.nested(
             "AddPartitionsToTxnPartitionResult", partition_index=index, partition_error_code=error

@@ -7,12 +7,12 @@ Versions: v2 flexible.
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 from broker.cluster.config_changes import ChangeDeps, answer_changes
 from broker.configs.topic_configs import Definitions, check_config
 from broker.requests.call import Call
 from wire.api_table import ApiKey
+from wire.messages import AlterConfigsRequestAlterConfigsResource as Resource
 
 
 def handle(call: Call, deps: ChangeDeps) -> None:
@@ -20,5 +20,5 @@ def handle(call: Call, deps: ChangeDeps) -> None:
     answer_changes(call, deps, ApiKey.ALTER_CONFIGS, _layer)
 
 
-def _layer(_layer: Mapping[str, str], resource: Any, definitions: Definitions) -> dict[str, str]:
+def _layer(_layer: Mapping[str, str], resource: Resource, definitions: Definitions) -> dict[str, str]:
     return {each.name: check_config(each.name, each.value, definitions) for each in resource.configs}

@@ -6,7 +6,7 @@ Versions: v2 flexible; v3 quota errors (KIP-599), which we do not send.
 """
 
 from collections import Counter
-from typing import Any, Protocol
+from typing import Protocol
 
 from kio.schema.errors import ErrorCode
 
@@ -17,6 +17,7 @@ from broker.requests.call import Call
 from wire.api_table import ApiKey
 from wire.build import response_shape
 from wire.codec import duration, milliseconds
+from wire.messages import CreatePartitionsTopic
 
 
 class _Deps(Protocol):
@@ -58,7 +59,7 @@ async def _answer(deps: _Deps, call: Call) -> None:
     call.reply(shape.make(throttle_time=duration(0), results=tuple(results)))
 
 
-def _wanted(asked: Any, times: int) -> NewPartitions | Verdict:
+def _wanted(asked: CreatePartitionsTopic, times: int) -> NewPartitions | Verdict:
     if times > 1:
         return Verdict(ErrorCode.invalid_request, "Duplicate topic name.")
     if asked.name in INTERNAL_TOPICS:

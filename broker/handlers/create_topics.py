@@ -8,10 +8,11 @@ which we do not send; v7 topic id.
 """
 
 from collections import Counter
-from typing import Any, Protocol
+from typing import Protocol
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
+from kio.static.protocol import Entity
 
 from broker.configs.config_layers import ConfigLayers
 from broker.configs.config_view import ConfigEntries, ShownWhenCreated
@@ -24,6 +25,7 @@ from runtime.machine import Machine
 from wire.api_table import ApiKey
 from wire.build import ResponseShape, response_shape
 from wire.codec import duration, milliseconds
+from wire.messages import CreatableTopic
 
 
 class _Refused(Exception):  # noqa: N818 - a verdict
@@ -77,7 +79,7 @@ async def _answer(deps: _Deps, call: Call) -> None:
     call.reply(shape.make(throttle_time=duration(0), topics=tuple(results)))
 
 
-def _new_topic(asked: Any, topic_id: UUID) -> NewTopic:
+def _new_topic(asked: CreatableTopic, topic_id: UUID) -> NewTopic:
     """What the request says by itself. Raises: _Refused."""
     fault = name_fault(asked.name)
     if fault is not None:
@@ -98,7 +100,7 @@ def _new_topic(asked: Any, topic_id: UUID) -> NewTopic:
     )
 
 
-def _assignment(asked: Any) -> dict[int, tuple[int, ...]]:
+def _assignment(asked: CreatableTopic) -> dict[int, tuple[int, ...]]:
     if asked.num_partitions != -1 or asked.replication_factor != -1:
         what = "numPartitions" if asked.num_partitions != -1 else "replication factor"
         raise _Refused(
@@ -114,7 +116,7 @@ def _assignment(asked: Any) -> dict[int, tuple[int, ...]]:
     return {each.partition_index: tuple(each.broker_ids) for each in asked.assignments}
 
 
-def _refusal(shape: ResponseShape, name: str, verdict: Verdict) -> Any:
+def _refusal(shape: ResponseShape, name: str, verdict: Verdict) -> Entity:
     return shape.nested(
         "CreatableTopicResult",
         name=name,
@@ -128,7 +130,7 @@ def _refusal(shape: ResponseShape, name: str, verdict: Verdict) -> Any:
     )
 
 
-def _success(deps: _Deps, shape: ResponseShape, topic: NewTopic, created: CreatedTopic) -> Any:
+def _success(deps: _Deps, shape: ResponseShape, topic: NewTopic, created: CreatedTopic) -> Entity:
     return shape.nested(
         "CreatableTopicResult",
         name=topic.name,
@@ -142,7 +144,7 @@ def _success(deps: _Deps, shape: ResponseShape, topic: NewTopic, created: Create
     )
 
 
-def _configs(deps: _Deps, shape: ResponseShape, topic: NewTopic, replicas: int) -> Any:
+def _configs(deps: _Deps, shape: ResponseShape, topic: NewTopic, replicas: int) -> tuple[Entity, ...] | None:
     """From v5 on the answer shows what the topic has got."""
     if not shape.has("CreatableTopicConfigs"):
         return None

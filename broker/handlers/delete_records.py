@@ -8,7 +8,7 @@ Deliberately not done: waiting for followers.
 Versions: v2 flexible.
 """
 
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import Entity
@@ -22,6 +22,7 @@ from contracts.names import owner_of
 from wire.api_table import ApiKey
 from wire.build import ResponseShape, response_shape
 from wire.codec import duration
+from wire.messages import DeleteRecordsPartition
 
 _HIGH_WATERMARK: Final = -1
 
@@ -47,7 +48,7 @@ def handle(call: Call, deps: _Deps) -> None:
     call.reply(shape.make(throttle_time=duration(0), topics=topics))
 
 
-def _partition(deps: _Deps, shape: ResponseShape, name: str, asked: Any) -> Entity:
+def _partition(deps: _Deps, shape: ResponseShape, name: str, asked: DeleteRecordsPartition) -> Entity:
     low_watermark, error_code = _delete(deps, name, asked.partition_index, asked.offset)
     return shape.nested(
         "DeleteRecordsPartitionResult",

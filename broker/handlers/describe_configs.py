@@ -7,7 +7,7 @@ Deliberately not done: broker loggers, client metrics, groups as resources (INVA
 Versions: v1 synonyms; v3 type and documentation (KIP-569); v4 flexible.
 """
 
-from typing import Any, Protocol
+from typing import Protocol
 
 from kio.schema.errors import ErrorCode
 
@@ -15,6 +15,7 @@ from broker.config import BrokerConfig
 from broker.configs.config_layers import ConfigLayers
 from broker.configs.config_view import (
     ConfigEntries,
+    Entries,
     Shown,
     broker_config_values,
     default_broker_config_values,
@@ -25,6 +26,7 @@ from broker.requests.call import Call
 from wire.api_table import ApiKey
 from wire.build import response_shape
 from wire.codec import duration
+from wire.messages import DescribeConfigsResource
 
 
 class _Deps(Protocol):
@@ -57,7 +59,9 @@ def handle(call: Call, deps: _Deps) -> None:
     call.reply(shape.make(throttle_time=duration(0), results=tuple(results)))
 
 
-def _entries(deps: _Deps, shown: Shown, resource: Any) -> tuple[ErrorCode, str | None, tuple[Any, ...]]:
+def _entries(
+    deps: _Deps, shown: Shown, resource: DescribeConfigsResource
+) -> tuple[ErrorCode, str | None, Entries]:
     name = resource.resource_name
     if resource.resource_type == TOPIC:
         topic = deps.metadata.topic(name)

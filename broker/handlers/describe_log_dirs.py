@@ -8,9 +8,10 @@ Versions: v2 flexible.
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from kio.schema.errors import ErrorCode
+from kio.static.protocol import Entity
 
 from broker.metadata.metadata_cache import MetadataCache
 from broker.replication.partition import Partition
@@ -31,7 +32,7 @@ class _Deps(Protocol):
 def handle(call: Call, deps: _Deps) -> None:
     """Answer the sizes."""
     shape = response_shape(ApiKey.DESCRIBE_LOG_DIRS, call.api_version)
-    found: dict[Path, dict[str, list[Any]]] = {path: {} for path in deps.logs.directories}
+    found: dict[Path, dict[str, list[Entity]]] = {path: {} for path in deps.logs.directories}
     for partition in _asked(deps, call):
         log = partition.log
         if log.directory.parent not in found:

@@ -6,9 +6,10 @@ Deliberately not done: v4+ (several keys at once).
 Version notes: v0 asks for groups only; v1 transactional ids, error message, throttle time; v3 flexible.
 """
 
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from kio.schema.errors import ErrorCode
+from kio.static.protocol import Payload
 
 from broker.config import BrokerConfig
 from broker.coordinators.groups import GroupCoordinators
@@ -16,7 +17,7 @@ from broker.coordinators.transactions import TransactionCoordinators
 from broker.metadata.metadata_cache import MetadataCache
 from broker.requests.call import Call
 from wire.api_table import ApiKey
-from wire.build import response_shape
+from wire.build import ResponseShape, response_shape
 from wire.codec import duration
 
 _GROUP: Final = 0
@@ -56,8 +57,13 @@ def _why_none(deps: _Deps, topic: str) -> str:
 
 
 def _response(
-    shape: Any, error: ErrorCode, message: str | None, node_id: int = -1, host: str = "", port: int = -1
-) -> Any:
+    shape: ResponseShape,
+    error: ErrorCode,
+    message: str | None,
+    node_id: int = -1,
+    host: str = "",
+    port: int = -1,
+) -> Payload:
     return shape.make(
         throttle_time=duration(0),
         error_code=error,

@@ -7,12 +7,12 @@ Versions: v1 flexible.
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 from broker.cluster.config_changes import ChangeDeps, answer_changes
 from broker.configs.topic_configs import Definitions, altered
 from broker.requests.call import Call
 from wire.api_table import ApiKey
+from wire.messages import IncrementalAlterConfigsRequestAlterConfigsResource as Resource
 
 
 def handle(call: Call, deps: ChangeDeps) -> None:
@@ -20,7 +20,7 @@ def handle(call: Call, deps: ChangeDeps) -> None:
     answer_changes(call, deps, ApiKey.INCREMENTAL_ALTER_CONFIGS, _layer)
 
 
-def _layer(layer: Mapping[str, str], resource: Any, definitions: Definitions) -> dict[str, str]:
+def _layer(layer: Mapping[str, str], resource: Resource, definitions: Definitions) -> dict[str, str]:
     changed = dict(layer)
     for each in resource.configs:
         changed = altered(changed, each.name, each.config_operation, each.value, definitions)

@@ -14,8 +14,9 @@ a time limit for tiered storage (KIP-1075); v11 -6 (KIP-1023).
 """
 
 from collections import Counter
+from collections.abc import Iterable
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import Entity
@@ -32,6 +33,7 @@ from broker.scanning.scanner import Scanner
 from wire.api_table import ApiKey
 from wire.build import ResponseShape, response_shape
 from wire.codec import duration
+from wire.messages import ListOffsetsPartition, ListOffsetsTopic
 
 _LATEST: Final = -1
 _EARLIEST: Final = -2
@@ -98,7 +100,7 @@ class _Request:
         )
         self._call.reply(self._shape.make(throttle_time=duration(0), topics=topics))
 
-    def _partition(self, topic: str, asked: Any) -> Any | None:
+    def _partition(self, topic: str, asked: ListOffsetsPartition) -> Entity | None:
         """None: `_found` comes back."""
         if (topic, asked.partition_index) in self._repeated:
             return self._answer(asked, error_code=ErrorCode.invalid_request)
@@ -120,7 +122,7 @@ class _Request:
         self._deps.scanner.submit(partition.instance_id, job, partial(self._found, partition, asked))
         return None
 
-    def _found(self, partition: Partition, asked: Any, result: Result) -> None:
+    def _found(self, partition: Partition, asked: ListOffsetsPartition, result: Result) -> None:
         if self._call.is_gone:
             return
         if not isinstance(result, Found):  # a file has gone meanwhile: the client asks again
@@ -136,7 +138,7 @@ class _Request:
 
     def _answer(
         self,
-        asked: Any,
+        asked: ListOffsetsPartition,
         timestamp_ms: int = -1,
         offset: int = -1,
         leader_epoch: int = -1,
@@ -158,7 +160,7 @@ class _Request:
         )
 
 
-def _repeated(topics: Any) -> frozenset[tuple[str, int]]:
+def _repeated(topics: Iterable[ListOffsetsTopic]) -> frozenset[tuple[str, int]]:
     """Partitions that are named more than once: Kafka refuses them, and nobody pays for the same twice."""
     named = Counter((topic.name, asked.partition_index) for topic in topics for asked in topic.partitions)
     return frozenset(key for key, count in named.items() if count > 1)

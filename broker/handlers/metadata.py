@@ -11,8 +11,9 @@ offline replicas; v7 leader epoch (KIP-320); v8 authorized operations (KIP-430; 
 flexible; v10 topic ids (KIP-516); v12 requests by topic id.
 """
 
+from collections.abc import Iterable
 from functools import lru_cache
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
@@ -27,7 +28,7 @@ from contracts.cluster import NO_LEADER, UpdateMetadataPartitionState
 from wire.api_table import ApiKey
 from wire.build import ResponseShape, response_shape
 from wire.codec import duration, encode, response_header_size
-from wire.messages import MetadataRequest
+from wire.messages import MetadataRequest, MetadataRequestTopic
 from wire.uvarint import pack_uvarint
 
 _NOT_ASKED: Final = -(2**31)
@@ -76,7 +77,7 @@ def _answer(deps: _Deps, call: Call) -> None:
     call.reply_parts([size.to_bytes(4, "big") + correlation + tags + body])
 
 
-def _once(asked: Any) -> list[Any]:
+def _once(asked: Iterable[MetadataRequestTopic]) -> list[MetadataRequestTopic]:
     """Each topic once, in the order asked."""
     return list({(each.name, getattr(each, "topic_id", None)): each for each in asked}.values())
 
@@ -121,7 +122,11 @@ def _encode_around(
 
 
 def _asked(
-    metadata: MetadataCache, shape: ResponseShape, asked: Any, version: int, with_operations: bool
+    metadata: MetadataCache,
+    shape: ResponseShape,
+    asked: MetadataRequestTopic,
+    version: int,
+    with_operations: bool,
 ) -> bytes:
     name, topic_id = asked.name, getattr(asked, "topic_id", None)
     by_id = name is None or (version >= _BY_ID_FROM and topic_id is not None)

@@ -6,7 +6,7 @@ followers before they fetch.
 Versions: v2 current leader epoch (KIP-320); v3 replica id; v4 flexible.
 """
 
-from typing import Any, Protocol
+from typing import Protocol
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import Entity
@@ -17,6 +17,7 @@ from broker.requests.call import Call
 from wire.api_table import ApiKey
 from wire.build import ResponseShape, response_shape
 from wire.codec import duration
+from wire.messages import OffsetForLeaderPartition
 
 
 class _Deps(Protocol):
@@ -37,7 +38,7 @@ def handle(call: Call, deps: _Deps) -> None:
     call.reply(shape.make(throttle_time=duration(0), topics=topics))
 
 
-def _partition(deps: _Deps, shape: ResponseShape, topic: str, asked: Any) -> Entity:
+def _partition(deps: _Deps, shape: ResponseShape, topic: str, asked: OffsetForLeaderPartition) -> Entity:
     leader_epoch, end_offset = -1, -1
     error_code = ErrorCode.none
     try:
