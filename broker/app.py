@@ -20,9 +20,9 @@ from broker.coordinators.peers import Peers
 from broker.coordinators.producer_ids import ProducerIds
 from broker.coordinators.transactions import TransactionCoordinators
 from broker.fetches.fetch_sessions import FetchSessionCache
-from broker.log.config import LogConfig
 from broker.log.files import LogFiles
 from broker.log.load_report import LoadReport
+from broker.log.log_config import LogConfig
 from broker.metadata.metadata_cache import MetadataCache, MetadataChange
 from broker.monitoring.damage_report import log_damage
 from broker.monitoring.gauges import register_gauges

@@ -21,8 +21,8 @@ from broker.controller.api import (
     PartitionName,
     Verdict,
 )
-from broker.controller.config import ControllerConfig
 from broker.controller.context import LimitsOf, no_limits
+from broker.controller.controller_config import ControllerConfig
 from broker.controller.core import ControllerCore
 from broker.metadata.znode_paths import CONTROLLER, CONTROLLER_EPOCH
 from broker.metadata.znodes import Assignment, ZnodeDamaged, decode_controller, encode_controller

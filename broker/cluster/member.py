@@ -12,8 +12,8 @@ from broker.cluster.earlier_session import EarlierSession
 from broker.cluster.membership import Membership
 from broker.cluster.state_change_log import StateChangeLog
 from broker.config import BrokerConfig
-from broker.controller.config import ControllerConfig, InternalTopic
 from broker.controller.context import LimitsOf
+from broker.controller.controller_config import ControllerConfig, InternalTopic
 from broker.metadata import znode_paths
 from broker.metadata.metadata_cache import MetadataCache
 from broker.metadata.topic_names import INTERNAL_CONFIGS, OFFSETS_TOPIC, TRANSACTIONS_TOPIC

@@ -14,7 +14,7 @@ from broker.configs.topic_configs import (
     ConfigSource,
     rate,
 )
-from broker.log.config import LogConfig
+from broker.log.log_config import LogConfig
 from contracts.specs import Limits
 from contracts.topic_policy import (
     MAX_MESSAGE_BYTES,

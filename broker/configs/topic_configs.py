@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from broker.log.config import LogConfig
+from broker.log.log_config import LogConfig
 
 _LONG_MAX: Final = 2**63 - 1
 _INT_MAX: Final = 2**31 - 1

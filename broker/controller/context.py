@@ -6,7 +6,7 @@ from typing import Final
 from uuid import UUID
 
 from broker.controller.api import DeletionOutcome, PartitionName
-from broker.controller.config import ControllerConfig
+from broker.controller.controller_config import ControllerConfig
 from broker.controller.effects import Answer
 from broker.metadata.znode_paths import CONTROLLER_EPOCH
 from broker.metadata.znodes import Assignment, PartitionState

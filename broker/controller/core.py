@@ -12,9 +12,9 @@ from uuid import UUID
 from broker.controller import events
 from broker.controller.announcements import announce
 from broker.controller.brokers import on_brokers_changed
-from broker.controller.config import ControllerConfig
 from broker.controller.configs import on_config_changes
 from broker.controller.context import ControllerContext, Deposed, LimitsOf, no_limits
+from broker.controller.controller_config import ControllerConfig
 from broker.controller.deletion import on_delete_topics, on_deletions_marked, on_replicas_stopped
 from broker.controller.effects import Answer, Cause, Resign, Steps, note
 from broker.controller.failover import take_over

@@ -5,11 +5,11 @@ from typing import Any, Final
 
 from broker.coordinators.runtime import CoordinatorRuntime
 from broker.coordinators.shard import Shard, Written, nobody_pays
-from broker.groups.config import GroupConfig
 from broker.groups.coordinator import GroupCoordinator, none_held
+from broker.groups.group_config import GroupConfig
+from broker.groups.group_totals import GroupTotals
 from broker.groups.messages import ListedGroup
 from broker.groups.records import OFFSETS_TOPIC
-from broker.groups.usage import Usage
 from broker.metadata.metadata_cache import MetadataCache
 from broker.replication.partition import Partition
 from runtime.machine import THIS_MACHINE, Machine
@@ -33,7 +33,7 @@ class GroupCoordinators(CoordinatorRuntime[GroupCoordinator]):
         )
         self._uuid4 = machine.uuid4
         self.config: Final = config or GroupConfig()
-        self._usage = Usage()
+        self._usage = GroupTotals()
         self._is_held = is_held
 
     def _new_coordinator(self, _partition: Partition) -> GroupCoordinator:

@@ -16,8 +16,8 @@ from broker.coordinators.shard import Shard, Written, nobody_pays
 from broker.coordinators.verification import Verifier
 from broker.replication.partition import Partition
 from broker.replication.replicas import Replicas
-from broker.transactions.config import TransactionConfig
 from broker.transactions.coordinator import TransactionCoordinator
+from broker.transactions.id_totals import IdTotals
 from broker.transactions.messages import (
     DrawProducerId,
     InitResult,
@@ -27,7 +27,7 @@ from broker.transactions.messages import (
 )
 from broker.transactions.records import TRANSACTIONS_TOPIC
 from broker.transactions.state import TopicPartition
-from broker.transactions.usage import Usage
+from broker.transactions.transaction_config import TransactionConfig
 from runtime.clock import SYSTEM_CLOCK, Clock
 from wire.control import EndMarker, build_marker
 
@@ -54,7 +54,7 @@ class TransactionCoordinators(CoordinatorRuntime[TransactionCoordinator]):
         )
         self.config: Final = config or TransactionConfig()
         self.marker_writer: Final = MarkerWriter(replicas, groups, clock.epoch_ms)
-        self._usage = Usage()
+        self._usage = IdTotals()
         self._producer_ids = producer_ids
         self._markers = MarkerSender(broker_id, metadata, self.marker_writer, peers, clock.monotonic_ms)
         self._verifier = Verifier(broker_id, self, peers)

@@ -9,9 +9,10 @@ from kio.schema.errors import ErrorCode
 
 from broker.coordination.effects import Batch, Moment, Reply, Token
 from broker.groups.batches import encode_batch
-from broker.groups.config import GroupConfig
 from broker.groups.failures import MEMBERSHIP_ERRORS, failure_replies
 from broker.groups.group import Group, State
+from broker.groups.group_config import GroupConfig
+from broker.groups.group_totals import GroupTotals
 from broker.groups.membership import Membership
 from broker.groups.messages import (
     AfterCommit,
@@ -45,7 +46,6 @@ from broker.groups.rebalance import Rebalance
 from broker.groups.records import OffsetAndMetadata, UnreadableRecord, decode
 from broker.groups.registry import Registry
 from broker.groups.timer_key import TimerKey
-from broker.groups.usage import Usage
 from contracts.names import owner_of
 from wire import batch
 from wire.batch import BatchHeader
@@ -64,14 +64,14 @@ class GroupCoordinator:
         self,
         config: GroupConfig,
         new_member_suffix: Callable[[], str],
-        usage: Usage | None = None,
+        usage: GroupTotals | None = None,
         *,
         is_held: Callable[[str], bool] = none_held,
     ) -> None:
         """`new_member_suffix` returns a new unguessable text each time (the shell's uuid4). `is_held` says of
         a group that its instance is served to nobody now: what it committed does not expire meanwhile."""
         self._is_held = is_held
-        self._registry = Registry(config, new_member_suffix, usage or Usage())
+        self._registry = Registry(config, new_member_suffix, usage or GroupTotals())
         rebalance = Rebalance(self._registry)
         self._rebalance = rebalance
         self._membership = Membership(self._registry, rebalance)

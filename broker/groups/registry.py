@@ -6,14 +6,14 @@ from typing import Final
 
 from broker.coordination.effects import Moment
 from broker.coordination.timers import Timers
-from broker.groups.config import GroupConfig
 from broker.groups.durable import DurableState
 from broker.groups.group import Group, State
+from broker.groups.group_config import GroupConfig
+from broker.groups.group_totals import GroupTotals
 from broker.groups.messages import Append
 from broker.groups.pending import OffsetKey
 from broker.groups.records import OffsetRecord
 from broker.groups.timer_key import TimerKey
-from broker.groups.usage import Usage
 from contracts.names import owner_of
 
 
@@ -24,7 +24,7 @@ class Registry:
     somebody about to join, or records in flight. `settle` restores it for one group.
     """
 
-    def __init__(self, config: GroupConfig, new_member_suffix: Callable[[], str], usage: Usage) -> None:
+    def __init__(self, config: GroupConfig, new_member_suffix: Callable[[], str], usage: GroupTotals) -> None:
         faults = config.faults()
         assert not faults, "; ".join(faults)
         self.config: Final = config

@@ -6,7 +6,7 @@ Source: Kafka LogCleanerManager.cleanableOffsets, LogToClean, Cleaner.groupSegme
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from broker.log.config import LogConfig
+from broker.log.log_config import LogConfig
 from broker.log.offset_index import RELATIVE_MAX
 
 

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from broker.log.config import LogConfig
 from broker.log.files import FileHandle
 from broker.log.leader_epochs import LeaderEpochs
+from broker.log.log_config import LogConfig
 from broker.log.log_owner import OwnedLog
 from broker.log.log_producers import LogProducers
 from broker.log.offsets import LogOffsets

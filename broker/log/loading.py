@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 from broker.log.batch_scan import scan_valid
 from broker.log.checkpoint_text import CheckpointCorrupt, parse_epochs
-from broker.log.config import LogConfig
 from broker.log.damage import Damage, merged, within
 from broker.log.damage_check import check_sealed
 from broker.log.epoch_cache import EpochCache
 from broker.log.files import LogFiles
 from broker.log.leader_epochs import EPOCH_CHECKPOINT
+from broker.log.log_config import LogConfig
 from broker.log.offset_index import RELATIVE_MAX
 from broker.log.producer_loading import load_producers
 from broker.log.producer_state import ProducerStates

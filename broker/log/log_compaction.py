@@ -8,8 +8,8 @@ from typing import Final
 from broker.log.cleaning import CleaningResult, CleaningTask, LastOfProducer, LogDamaged
 from broker.log.cleaning_job import CleaningJob
 from broker.log.compaction import Cleanable, SealedSegment, find_cleanable
-from broker.log.config import NEVER, LogConfig
 from broker.log.durability import Durability
+from broker.log.log_config import NEVER, LogConfig
 from broker.log.log_producers import LogProducers
 from broker.log.offsets import LogOffsets
 from broker.log.segment_list import SegmentList

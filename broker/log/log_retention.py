@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from typing import Final
 
-from broker.log.config import LogConfig
 from broker.log.damage import KnownDamage
 from broker.log.durability import Durability
 from broker.log.errors import OffsetOutOfRange
 from broker.log.leader_epochs import LeaderEpochs
 from broker.log.log_compaction import Compaction
+from broker.log.log_config import LogConfig
 from broker.log.log_producers import LogProducers
 from broker.log.offsets import LogOffsets
 from broker.log.retention import segments_to_delete

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-from broker.log.config import LogConfig
 from broker.log.damage import KnownDamage
 from broker.log.durability import Durability
 from broker.log.leader_epochs import LeaderEpochs
 from broker.log.log_compaction import Compaction
+from broker.log.log_config import LogConfig
 from broker.log.log_owner import OwnedLog
 from broker.log.log_producers import LogProducers
 from broker.log.offsets import LogOffsets

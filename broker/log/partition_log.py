@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Final
 
 from broker.log.batch_numbers import number_batches
-from broker.log.config import LogConfig
 from broker.log.damage import Damage, KnownDamage
 from broker.log.durability import Durability
 from broker.log.leader_epochs import LeaderEpochs
 from broker.log.loading import LoadedLog
 from broker.log.log_compaction import Compaction
+from broker.log.log_config import LogConfig
 from broker.log.log_owner import LogOwner, OwnedLog
 from broker.log.log_producers import LogProducers
 from broker.log.log_reading import LogReading

@@ -5,8 +5,8 @@ from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from broker.log.config import LogConfig
 from broker.log.errors import AppendRefused
+from broker.log.log_config import LogConfig
 from wire.batch import CODEC_NONE, HEADER_SIZE, BatchError, BatchHeader, Buffer, Record, decode_records
 from wire.compression import PAYLOAD_BYTES_MAX, PayloadTooLarge, PayloadUnreadable, decompress
 from wire.record_walk import KeylessRecords, RecordScan, ScanTask

@@ -7,7 +7,7 @@ Source: Kafka UnifiedLog.deleteOldSegments.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from broker.log.config import LogConfig
+from broker.log.log_config import LogConfig
 
 
 class SegmentFacts(NamedTuple):

@@ -4,7 +4,7 @@ For recovery, which then checks what follows, and for truncation, which cuts it 
 """
 
 from broker.log.batch_scan import walk_headers
-from broker.log.config import LogConfig
+from broker.log.log_config import LogConfig
 from broker.log.segment import Segment
 
 

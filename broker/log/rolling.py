@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Final
 
-from broker.log.config import LogConfig
 from broker.log.durability import Durability
+from broker.log.log_config import LogConfig
 from broker.log.log_owner import OwnedLog
 from broker.log.log_producers import LogProducers
 from broker.log.offset_index import RELATIVE_MAX

@@ -5,8 +5,8 @@ Source: Kafka UnifiedLog.analyzeAndValidateRecords, LogValidator, ProduceRequest
 
 from kio.schema.errors import ErrorCode
 
-from broker.log.config import LogConfig
 from broker.log.errors import AppendRefused
+from broker.log.log_config import LogConfig
 from wire.batch import (
     BATCH_LENGTH_MIN,
     CODEC_MASK,

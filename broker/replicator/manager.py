@@ -10,8 +10,8 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from broker.log.config import LogConfig
 from broker.log.errors import StorageFailed
+from broker.log.log_config import LogConfig
 from broker.log.partition_log import PartitionLog
 from broker.log.partition_metadata import NO_TOPIC_ID
 from broker.replication.partition import Partition

@@ -9,13 +9,13 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from broker.log.config import LogConfig
 from broker.log.damage import Damage, DamageKind
 from broker.log.errors import LogError, StorageFailed
 from broker.log.files import LogFiles, machine_boot_id
 from broker.log.instance_shares import InstanceShares
 from broker.log.load_report import LoadReport
 from broker.log.loading import load_log, new_log
+from broker.log.log_config import LogConfig
 from broker.log.partition_log import PartitionLog
 from broker.log.partition_metadata import read_topic_id, sync_file, write_topic_id
 from broker.log.scrub_findings import TakenFindings

@@ -15,8 +15,8 @@ from kio.schema.errors import ErrorCode
 from broker.coordination.effects import Batch, Moment, Reply, Token
 from broker.coordination.timers import Timers
 from broker.transactions.batches import encode_batch
-from broker.transactions.config import TransactionConfig
 from broker.transactions.failures import failure_of, failure_replies
+from broker.transactions.id_totals import IdTotals
 from broker.transactions.initialization import Step, begin_anew
 from broker.transactions.knowledge import NO_PARTITIONS, Knowledge
 from broker.transactions.messages import (
@@ -44,7 +44,7 @@ from broker.transactions.state import (
     TopicPartition,
     Transaction,
 )
-from broker.transactions.usage import Usage
+from broker.transactions.transaction_config import TransactionConfig
 from contracts.names import owner_of
 from wire.batch import BatchHeader, Record
 from wire.control import EndMarker
@@ -53,9 +53,11 @@ from wire.control import EndMarker
 class TransactionCoordinator:
     """All transactional ids of one partition; who only asks asks `known`."""
 
-    def __init__(self, config: TransactionConfig, coordinator_epoch: int, usage: Usage | None = None) -> None:
+    def __init__(
+        self, config: TransactionConfig, coordinator_epoch: int, usage: IdTotals | None = None
+    ) -> None:
         """`coordinator_epoch` is the partition's leader epoch: markers carry it, and fence older ones."""
-        self._registry: Final = Registry(config, usage or Usage())
+        self._registry: Final = Registry(config, usage or IdTotals())
         self.known: Final = Knowledge(self._registry)
         self._coordinator_epoch = coordinator_epoch
         self._timers: Timers[str] = Timers()

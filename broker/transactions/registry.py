@@ -3,10 +3,10 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from broker.transactions.config import TransactionConfig
+from broker.transactions.id_totals import IdTotals
 from broker.transactions.records import TransactionRecord
 from broker.transactions.state import TRANSITIONS, State, TopicPartition, Transaction
-from broker.transactions.usage import Usage
+from broker.transactions.transaction_config import TransactionConfig
 from contracts.names import owner_of
 
 
@@ -39,7 +39,7 @@ class Entry:
 class Registry:
     """The entries by transactional id. `replay` is the only thing that changes what they say."""
 
-    def __init__(self, config: TransactionConfig, usage: Usage) -> None:
+    def __init__(self, config: TransactionConfig, usage: IdTotals) -> None:
         faults = config.faults()
         assert not faults, "; ".join(faults)
         self.config = config

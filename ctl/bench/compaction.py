@@ -14,7 +14,7 @@ import uuid
 from pathlib import Path
 from typing import Any, Final
 
-from broker.log.config import LogConfig
+from broker.log.log_config import LogConfig
 from broker.log.partition_log import PartitionLog
 from broker.log.results import AppendOrigin
 from broker.storage.log_cleaner import LogCleaner

@@ -6,7 +6,7 @@ from pathlib import Path
 import cramjam
 import pytest
 
-from broker.log.config import LogConfig
+from broker.log.log_config import LogConfig
 from broker.log.partition_log import PartitionLog
 from broker.log.results import AppendOrigin
 from tests.integration.kafka_jars import run_java

@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from broker.log.config import LogConfig
+from broker.log.log_config import LogConfig
 from broker.log.partition_log import PartitionLog
 from broker.log.payload import records_of
 from broker.log.results import AppendOrigin

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from broker.config import BrokerConfig
-from broker.groups.config import GroupConfig
+from broker.groups.group_config import GroupConfig
 from broker.requests.causes import CloseCause
-from broker.transactions.config import TransactionConfig
+from broker.transactions.transaction_config import TransactionConfig
 from contracts.specs import Limits
 from contracts.units import format_bytes
 from gateway.causes import REFUSED_AT_ACCEPT, DisconnectCause

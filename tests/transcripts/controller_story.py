@@ -32,7 +32,7 @@ from broker.controller.api import (
     NewTopic,
     Verdict,
 )
-from broker.controller.config import InternalTopic
+from broker.controller.controller_config import InternalTopic
 from broker.controller.effects import Answer, Commit, Effect, Note, Send
 from broker.metadata.znode_paths import CONTROLLER_EPOCH, LOG_DIR_EVENT_PREFIX, TOPICS
 from broker.metadata.znodes import Assignment, TopicNode, decode_state, decode_topic, encode_log_dir_event

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from broker.log.config import LogConfig
 from broker.log.load_report import LoadReport
+from broker.log.log_config import LogConfig
 from broker.log.partition_log import PartitionLog
 from broker.log.payload import records_of
 from broker.log.results import AppendOrigin, AppendResult, TimestampOffset

@@ -6,8 +6,8 @@ import pytest
 from crc32c import crc32c
 from kio.schema.errors import ErrorCode
 
-from broker.log.config import LogConfig
 from broker.log.errors import AppendRefused
+from broker.log.log_config import LogConfig
 from broker.log.validation import check_client_records, check_fetched_records
 from tests.unit.broker_log.builders import NOW_MS, batch
 from wire.batch import HEADER_SIZE, LOG_OVERHEAD

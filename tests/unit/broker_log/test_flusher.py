@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.log.config import LogConfig
 from broker.log.errors import StorageFailed
 from broker.log.files import LogFiles
+from broker.log.log_config import LogConfig
 from broker.log.partition_log import PartitionLog
 from broker.log.results import AppendOrigin
 from broker.storage.flusher import Flusher

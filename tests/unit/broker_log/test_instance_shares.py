@@ -12,7 +12,6 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from broker.log import instance_shares
-from broker.log.config import LogConfig
 from broker.log.errors import AppendRefused
 from broker.log.instance_shares import (
     SMALL_SEGMENTS_MIN,
@@ -20,6 +19,7 @@ from broker.log.instance_shares import (
     SMALL_SEGMENTS_PER_LOG,
     InstanceShares,
 )
+from broker.log.log_config import LogConfig
 from broker.log.log_producers import SNAPSHOTS_KEPT
 from broker.log.partition_log import PartitionLog
 from broker.log.producer_state import ProducerStates

@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from broker.log.config import LogConfig
+from broker.log.log_config import LogConfig
 from broker.log.offset_index import OffsetIndex
 from broker.log.time_index import TimeIndex
 from tests.unit.broker_log.builders import (

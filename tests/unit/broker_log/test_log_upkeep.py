@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from crc32c import crc32c
 
-from broker.log.config import LogConfig
 from broker.log.errors import OffsetOutOfRange
+from broker.log.log_config import LogConfig
 from broker.log.results import AppendOrigin
 from tests.unit.broker_log.builders import (
     NOW_MS,

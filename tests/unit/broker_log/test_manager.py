@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.log.config import LogConfig
 from broker.log.errors import LogDirectoryUnusable
 from broker.log.files import LogFiles
+from broker.log.log_config import LogConfig
 from broker.storage.manager import LogManager
 from tests.unit.broker_log.builders import (
     NOW_MS,

@@ -7,8 +7,8 @@ import cramjam
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker.log.config import LogConfig
 from broker.log.errors import AppendRefused, OffsetOutOfRange
+from broker.log.log_config import LogConfig
 from broker.log.partition_log import PartitionLog
 from broker.log.results import AppendOrigin
 from broker.log.time_lookup import TimeSearch

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker.log.config import LogConfig
 from broker.log.errors import AppendRefused
+from broker.log.log_config import LogConfig
 from broker.log.payload import check_payload, look_at, records_of
 from tests.unit.broker_log.builders import append, new_log, records, values
 from tests.unit.wire.malformed import malformed_batches

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker.log.config import LogConfig
 from broker.log.errors import AppendRefused
 from broker.log.load_report import LoadReport
+from broker.log.log_config import LogConfig
 from broker.log.partition_log import PartitionLog
 from broker.storage.manager import LogManager
 from tests.unit.broker_log.builders import (

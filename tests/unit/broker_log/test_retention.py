@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.log.config import LogConfig
+from broker.log.log_config import LogConfig
 from broker.log.retention import SegmentFacts, segments_to_delete
 
 NOW = 1_000_000

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from crc32c import crc32c
 
-from broker.log.config import LogConfig
+from broker.log.log_config import LogConfig
 from tests.unit.broker_log.builders import NOW_MS, append, batch, idempotent, new_log_in, open_manager
 
 CONFIG = LogConfig(segment_bytes=3000, index_interval_bytes=400)

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker.log.config import LogConfig
 from broker.log.errors import StorageFailed
 from broker.log.files import FileHandle
+from broker.log.log_config import LogConfig
 from tests.unit.broker_log.builders import (
     NOW_MS,
     TOPIC_ID,

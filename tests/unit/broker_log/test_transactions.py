@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker.log.config import LogConfig
 from broker.log.errors import AppendRefused, StorageFailed
+from broker.log.log_config import LogConfig
 from broker.log.log_producers import ActiveProducer
 from broker.log.partition_log import PartitionLog
 from broker.log.results import AppendOrigin, AppendResult

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
-from broker.log.config import LogConfig
 from broker.log.errors import AppendRefused, StorageFailed
+from broker.log.log_config import LogConfig
 from broker.log.partition_log import PartitionLog
 from broker.log.results import AppendOrigin
 from broker.storage.manager import LogManager

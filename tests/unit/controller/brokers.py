@@ -7,8 +7,8 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from broker.cluster.commands import CommandReceiver
-from broker.log.config import LogConfig
 from broker.log.errors import StorageFailed
+from broker.log.log_config import LogConfig
 from broker.log.offsets import LogOffsets
 from broker.metadata.metadata_cache import MetadataCache
 from broker.replication.partition import Partition

@@ -8,8 +8,8 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from broker.controller.api import NewPartitions, NewTopic
-from broker.controller.config import ControllerConfig
 from broker.controller.context import BrokerRecord, ControllerContext, PartitionRecord, TopicRecord
+from broker.controller.controller_config import ControllerConfig
 from broker.controller.placement import PARTITIONS_PER_TOPIC_MAX, Placement, Refused
 from broker.metadata.znodes import Assignment
 from contracts.cluster import LiveBroker

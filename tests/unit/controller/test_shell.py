@@ -12,7 +12,7 @@ from broker.cluster import controller_channel as channel
 from broker.cluster.controller import Controller
 from broker.cluster.state_change_log import StateChangeLog
 from broker.controller.api import DeletedTopicName, ElectionKind, NewTopic
-from broker.controller.config import ControllerConfig
+from broker.controller.controller_config import ControllerConfig
 from broker.metadata.znode_paths import CONTROLLER, PERSISTENT_PATHS, TOPICS, broker_path
 from broker.metadata.znodes import Registration, encode_registration
 from contracts.cluster import (

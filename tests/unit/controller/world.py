@@ -13,7 +13,7 @@ from uuid import UUID
 import msgspec
 
 from broker.controller.command_queue import CommandQueue
-from broker.controller.config import ControllerConfig
+from broker.controller.controller_config import ControllerConfig
 from broker.controller.core import ControllerCore
 from broker.controller.effects import (
     Answer,

@@ -18,8 +18,8 @@ from broker.coordinators import shard as shard_module
 from broker.coordinators.groups import GroupCoordinators
 from broker.coordinators.shard import Shard
 from broker.groups.batches import encode_batch
-from broker.groups.config import GroupConfig
 from broker.groups.coordinator import GroupCoordinator
+from broker.groups.group_config import GroupConfig
 from broker.groups.messages import (
     AfterHousekeeping,
     Append,

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 from uuid import NAMESPACE_DNS, UUID, uuid5
 
-from broker.log.config import LogConfig
+from broker.log.log_config import LogConfig
 from broker.metadata.metadata_cache import MetadataCache
 from broker.replication.partition import Partition
 from broker.replication.remote import FollowerLink

@@ -12,9 +12,9 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from broker.coordination.effects import Moment
-from broker.groups.config import GroupConfig
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.group import Group, State
+from broker.groups.group_config import GroupConfig
 from broker.groups.messages import (
     Append,
     CommitRequest,

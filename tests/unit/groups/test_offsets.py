@@ -2,7 +2,7 @@
 
 from kio.schema.errors import ErrorCode
 
-from broker.groups.config import GroupConfig
+from broker.groups.group_config import GroupConfig
 from broker.groups.records import GroupRecord, OffsetAndMetadata, OffsetRecord
 from tests.unit.groups.world import CONFIG, EPOCH_MS, Slot, World, subscription
 

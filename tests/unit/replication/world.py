@@ -12,7 +12,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from broker.log.config import LogConfig
+from broker.log.log_config import LogConfig
 from broker.log.payload import records_of
 from broker.log.results import AppendOrigin
 from broker.replication.host import IsrChange

@@ -3,11 +3,11 @@
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker.transactions.config import TransactionConfig
+from broker.transactions.id_totals import IdTotals
 from broker.transactions.messages import Producer
 from broker.transactions.registry import Registry
 from broker.transactions.state import EPOCH_MAX, LAST_USABLE_EPOCH, State
-from broker.transactions.usage import Usage
+from broker.transactions.transaction_config import TransactionConfig
 from tests.unit.transactions.world import A, World
 
 
@@ -253,7 +253,7 @@ def test_one_instance_does_not_fill_the_memory_of_all() -> None:
 
 def test_partitions_count_an_instances_ids_together() -> None:
     """Else an instance could have so many in each partition of the log."""
-    config, usage = TransactionConfig(ids_per_instance_max=2), Usage()
+    config, usage = TransactionConfig(ids_per_instance_max=2), IdTotals()
     one, other = Registry(config, usage), Registry(config, usage)
     one.create("iaaaaaaaaaaa.a")
     other.create("iaaaaaaaaaaa.b")
@@ -317,7 +317,7 @@ def test_an_answer_that_was_lost_may_be_asked_for_again_and_again() -> None:
 
 
 def test_each_id_that_goes_makes_room_for_one_more() -> None:
-    usage = Usage()
+    usage = IdTotals()
     registry = Registry(TransactionConfig(ids_per_instance_max=2), usage)
     other = Registry(TransactionConfig(ids_per_instance_max=2), usage)
     names = [f"iaaaaaaaaaaa.{number}" for number in range(4)]

@@ -6,7 +6,6 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from broker.coordination.effects import Moment
-from broker.transactions.config import TransactionConfig
 from broker.transactions.coordinator import TransactionCoordinator
 from broker.transactions.messages import (
     Append,
@@ -19,6 +18,7 @@ from broker.transactions.messages import (
     SendMarkers,
 )
 from broker.transactions.state import State, TopicPartition
+from broker.transactions.transaction_config import TransactionConfig
 from tests.unit.groups.world import EPOCH_MS, Slot
 from wire import batch
 

@@ -1,7 +1,7 @@
 """A log that is compacted, and what tests do with it."""
 
 from broker.log.cleaning import CleaningResult
-from broker.log.config import LogConfig
+from broker.log.log_config import LogConfig
 from broker.log.partition_log import PartitionLog
 from tests.unit.broker_log.builders import (
     NOW_MS,

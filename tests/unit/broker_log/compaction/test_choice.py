@@ -6,7 +6,7 @@ import pytest
 
 from broker.log.cleaning import clean
 from broker.log.compaction import Cleanable, SealedSegment, find_cleanable, group_segments
-from broker.log.config import LogConfig
+from broker.log.log_config import LogConfig
 from broker.storage.log_cleaner import LogCleaner
 from broker.storage.manager import LogManager
 from tests.unit.broker_log.builders import (

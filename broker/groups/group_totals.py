@@ -13,7 +13,7 @@ class Counted(Protocol):
         """What one instance takes in memory there."""
 
 
-class Usage:
+class GroupTotals:
     """Sums over the partitions; they count for themselves, so one that goes takes its share with it."""
 
     def __init__(self) -> None:

@@ -3,7 +3,7 @@
 from collections import Counter
 
 
-class Usage:
+class IdTotals:
     """The counts of the partitions; one that goes takes its share with it."""
 
     def __init__(self) -> None:
