@@ -1,9 +1,8 @@
 """Puts a rewriter together for one message class from the classes of its fields; made once and kept."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from wire.classify import CLUSTER_APIS, FieldClass, classify, needs_class
 from wire.faults import ForeignName, NotMappable
@@ -11,9 +10,6 @@ from wire.rewrite_entities import rule_of
 from wire.rewrite_values import DROP, NO_VIEW, Mapper, replica_mapper, request_mapper, response_mapper
 from wire.schema import Field, MessageKind, fields_of, kind_of
 from wire.scope import Scope, View
-
-RequestRewriter: TypeAlias = Callable[[Any, Scope], Any]
-ResponseRewriter: TypeAlias = Callable[[Any, Scope, View], Any]
 
 _READS_AS_REPLICA: Final = frozenset({"fetch", "list_offsets", "offset_for_leader_epoch"})
 

@@ -242,7 +242,7 @@ class GroupCoordinator:
         return self._finish(turn)
 
     def sweep(self, now: Moment) -> Effects:
-        """Every `expiry_interval_ms`: offsets past their retention go, and groups left with nothing."""
+        """Every few minutes: offsets past their retention go, and groups left with nothing."""
         turn = Turn(now)
         self._offsets.expire(turn, self._is_held)
         return self._finish(turn)

@@ -50,9 +50,6 @@ class GroupConfig:
     offsets_retention_ms: int = 7 * 24 * 3_600_000
     """`offsets.retention.minutes`: counted from when the group became empty, not while subscribed."""
 
-    expiry_interval_ms: int = 600_000
-    """`offsets.retention.check.interval.ms`."""
-
     offsets_partitions: int = 12
     """`offsets.topic.num.partitions`, fixed when the topic is created.
 

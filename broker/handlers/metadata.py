@@ -135,6 +135,7 @@ def _asked(
         return _known(metadata, shape, topic, version, with_operations)
     if by_id:
         return _refused(shape, ErrorCode.unknown_topic_id, None, topic_id, version)
+    assert name is not None
     fault = name_fault(name)
     error_code = ErrorCode.unknown_topic_or_partition if fault is None else ErrorCode.invalid_topic_exception
     return _refused(shape, error_code, name, None, version)

@@ -35,7 +35,7 @@ BEGIN: Final = "<!-- begin of what is made from the code: python -m tests.tidy.b
 END: Final = "<!-- end of what is made from the code -->"
 
 _BETWEEN_BROKERS: Final = ("session_timeout_ms", "replica_lag_time_max_ms", "controlled_shutdown_timeout_ms")
-_NO_BOUNDS: Final = ("initial_rebalance_delay_ms", "expiry_interval_ms", "offsets_partitions", "retry_ms")
+_NO_BOUNDS: Final = ("initial_rebalance_delay_ms", "offsets_partitions", "retry_ms")
 CONSTANTS: Final[dict[str, tuple[str, ...]]] = {
     "gateway.session.ordering": ("UNANSWERED_MAX",),
     "gateway.session.requests": ("WORK_AT_ONCE", "ANSWERS_AT_ONCE_BYTES"),

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Any, Final
 
 import typer
@@ -42,9 +43,13 @@ def jobs(
 
 
 def _again_and_again(ask: Callable[[], Answer]) -> Iterator[Answer]:
+    def show(answer: Answer) -> None:
+        terminal().clear()
+        answer.show()
+
     while True:
         answer = ask()
-        yield answer._replace(show=lambda shown=answer.show: (terminal().clear(), shown()))
+        yield answer._replace(show=partial(show, answer))
         time.sleep(1)
 
 
