@@ -10,6 +10,7 @@ import msgspec
 
 from contracts.injected_faults import InjectedFault
 from contracts.request_time import PERCENT_US_PER_S, default_request_percent
+from contracts.users import KafkaUser, SecurityProtocol
 
 MESSAGE_VERSION: Final = 1
 
@@ -44,6 +45,7 @@ class Listener(msgspec.Struct, frozen=True, kw_only=True):
     bind_host: str
     advertised_host: str
     port: int
+    security_protocol: SecurityProtocol = SecurityProtocol.PLAIN
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,6 +65,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """One request, length prefix aside; a larger one ends its connection (`request_too_large`)."""
     retention_ms_max: int = 30 * 24 * 3600 * 1000
     """What `retention.ms` of a topic means at most, whatever it says, -1 included. No error."""
+    login_ms_max: int = 0
+    """How long a user's login holds; then the client logs in again (KIP-368) or its next request ends the
+    connection (`login_expired`). 0: as long as the connection."""
 
 
 class Deletion(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,6 +107,10 @@ class InstanceSpec(msgspec.Struct, frozen=True, kw_only=True):
     topic_whitelists: dict[str, tuple[str, ...]] = {}
     """Tenant's topic name -> CIDRs; a topic that is absent inherits."""
     listeners: tuple[Listener, ...] = ()
+    security_protocols: tuple[SecurityProtocol, ...] = (SecurityProtocol.PLAIN,)
+    """How clients may come in."""
+    users: tuple[KafkaUser, ...] = ()
+    """Who may log in where that is asked for."""
     injected_faults: tuple[InjectedFault, ...] = ()
     """What the tenant wants its own clients to feel now; those that are over are left out or soon will be."""
     deletion: Deletion | None = None

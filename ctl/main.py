@@ -38,6 +38,7 @@ _GROUPS: Final = {
     "instance": ("instance.app", "Instances of a tenant."),
     "fault": ("fault.app", "Faults that a tenant injects into its own instance."),
     "whitelist": ("whitelist.app", "Who may connect."),
+    "user": ("user.app", "Users of an instance, whom its clients log in as."),
     "topic": ("topic.app", "Topics of an instance."),
     "group": ("group.app", "Consumer groups of an instance."),
     "replica": ("replica.app", "Replicas of partitions (operators)."),

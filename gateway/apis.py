@@ -102,6 +102,13 @@ SERVED: Final[dict[tuple[int, int], Row]] = {
 }
 """The row of every API and version that is served: one look-up per request."""
 
+BEFORE_LOGIN: Final[dict[tuple[int, int], Row]] = {
+    served: row
+    for served, row in SERVED.items()
+    if row.key in (ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
+}
+"""All that a client may ask before it has logged in, where that is asked for."""
+
 LEGACY: Final[dict[tuple[int, int], Row]] = {
     (int(row.key), version): row
     for row in _ROWS

@@ -45,6 +45,8 @@ class DisconnectCause(StrEnum):
     """The worker stops."""
     FAULT_INJECTED = "fault_injected"
     """The tenant has injected a fault that ends connections."""
+    USER_CHANGED = "user_changed"
+    """The client's user was deleted, or has another password now."""
 
     # The client was slow or silent while we were reading.
     FIRST_BYTE_TIMEOUT = "first_byte_timeout"
@@ -53,8 +55,20 @@ class DisconnectCause(StrEnum):
     """A request that was begun did not come on fast enough (`frame_ms`)."""
     IDLE_TIMEOUT = "idle_timeout"
     """No request within `idle_ms`."""
+    LOGIN_TIMEOUT = "login_timeout"
+    """No login within `login_ms` where one is asked for."""
     DRAIN_TIMEOUT = "drain_timeout"
     """One side had closed, and the rest was not taken within `drain_ms`."""
+
+    # Where a login is asked for.
+    NOT_AUTHENTICATED = "not_authenticated"
+    """A request before the login, or a login out of order."""
+    AUTHENTICATION_FAILED = "authentication_failed"
+    """No such user, or a wrong password; clients are not told which. Also a mechanism that is not served."""
+    TOO_MANY_WRONG_PASSWORDS = "too_many_wrong_passwords"
+    """A login that was not looked at, because too many from there have failed within a minute."""
+    LOGIN_EXPIRED = "login_expired"
+    """A request after `login_ms_max` without another login (KIP-368)."""
 
     # The client's bytes are no request we serve.
     BAD_FRAME_LENGTH = "bad_frame_length"
@@ -103,3 +117,15 @@ REFUSED_AT_ACCEPT = frozenset(
     }
 )
 """Causes of connections that never became one: counted as refused, closed with a reset."""
+
+RESET_AT_ONCE = frozenset(
+    {
+        DisconnectCause.WHITELIST_CHANGED,
+        DisconnectCause.USER_CHANGED,
+        DisconnectCause.INSTANCE_SUSPENDED,
+        DisconnectCause.INSTANCE_DELETED,
+        DisconnectCause.INSTANCE_ABSENT,
+        DisconnectCause.FAULT_INJECTED,
+    }
+)
+"""Causes of connections that are closed with a reset although they stood."""

@@ -12,7 +12,7 @@ from types import FunctionType
 from typing import Any, Final, cast
 
 from contracts.specs import Listener
-from gateway.causes import DisconnectCause
+from gateway.causes import RESET_AT_ONCE, DisconnectCause
 from gateway.dial import Dial, connecting
 from gateway.outside import Outside
 from gateway.served import WAITING_BYTES_SOFT, ServedInstance
@@ -34,15 +34,6 @@ from wire.framing import Buffer
 
 _log = get_logger(__name__)
 
-_RESET_CAUSES: Final = frozenset(
-    {
-        DisconnectCause.WHITELIST_CHANGED,
-        DisconnectCause.INSTANCE_SUSPENDED,
-        DisconnectCause.INSTANCE_DELETED,
-        DisconnectCause.INSTANCE_ABSENT,
-        DisconnectCause.FAULT_INJECTED,
-    }
-)
 _REQUEST_FAULTS: Final[Mapping[type[Exception], DisconnectCause]] = {
     TooManyEntries: DisconnectCause.REQUEST_TOO_LARGE,
     MalformedFrame: DisconnectCause.MALFORMED_REQUEST,
@@ -230,8 +221,10 @@ class Connection:
         outcome = await pending.later.work(self._outside())
         up: list[Buffer] = []
         down: list[Buffer] = []
-        self.session.requests.settle(outcome, up, down)
-        self.send_client(down)
+        try:
+            self.session.requests.settle(outcome, up, down)
+        finally:
+            self.send_client(down)  # also where the connection ends with its answer
         if up and not self.sides.is_over:
             self.dialled().send(up)
 
@@ -269,6 +262,11 @@ class Connection:
     def stopped(self, stop: ConnectionStop) -> None:
         self.close(stop.cause, stop.detail)
 
+    @property
+    def login_is_void(self) -> bool:
+        """Whether its user is gone, or has another password now."""
+        return self.session.login_is_void
+
     def overdue(self, timeouts: Timeouts, now_ms: int) -> DisconnectCause | None:
         """Why it must be closed now, or None; to be asked every now and then."""
         host_waits = self.requests.waits or (self.replies is not None and self.replies.waits)
@@ -287,7 +285,7 @@ class Connection:
                 loop.remove_reader(descriptor)
                 loop.remove_writer(descriptor)
                 outbox.discard()
-                outbox.sock.close() if cause not in _RESET_CAUSES else reset(outbox.sock)
+                outbox.sock.close() if cause not in RESET_AT_ONCE else reset(outbox.sock)
         self.requests.keep(None)
         if self.replies is not None:
             self.replies.keep(None)

@@ -8,6 +8,7 @@ spec: a new revision forgets everything, and answers that depend on who asked ar
 from collections import OrderedDict
 from typing import Final
 
+from contracts.users import SecurityProtocol
 from wire.throttle_time import behind_field
 
 KEPT_BYTES_MAX: Final = 128 * 1024
@@ -18,13 +19,16 @@ class KeptAnswers:
     """Kept answers of one instance. The one that was used longest ago goes first."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[int, int, bytes], bytes] = OrderedDict()
+        self._kept: OrderedDict[tuple[SecurityProtocol, int, int, bytes], bytes] = OrderedDict()
         self.bytes = 0
 
-    def get(self, api_key: int, api_version: int, frame: memoryview) -> bytes | None:
-        """The answer to a client for what the broker said, both with their length prefixes."""
+    def get(
+        self, security_protocol: SecurityProtocol, api_key: int, api_version: int, frame: memoryview
+    ) -> bytes | None:
+        """The answer to a client, who came in like this, for what the broker said, both with their length
+        prefixes."""
         at = behind_field(api_key, api_version)
-        key = (api_key, api_version, bytes(frame[at:]))
+        key = (security_protocol, api_key, api_version, bytes(frame[at:]))
         body = self._kept.get(key)
         if body is None:
             return None
@@ -32,17 +36,24 @@ class KeptAnswers:
         size = at - 4 + len(body)
         return b"".join((size.to_bytes(4, "big"), frame[4:at], body))
 
-    def keep(self, api_key: int, api_version: int, frame: memoryview, answer: bytes) -> None:
+    def keep(
+        self,
+        security_protocol: SecurityProtocol,
+        api_key: int,
+        api_version: int,
+        frame: memoryview,
+        answer: bytes,
+    ) -> None:
         """Remember an answer, unless it is larger than all that may be kept."""
         at = behind_field(api_key, api_version)
-        key = (api_key, api_version, bytes(frame[at:]))
+        key = (security_protocol, api_key, api_version, bytes(frame[at:]))
         size = len(frame) + len(answer) - 2 * at
         if size > KEPT_BYTES_MAX or key in self._kept:
             return
         self._kept[key] = answer[at:]
         self.bytes += size
         while self.bytes > KEPT_BYTES_MAX:
-            (_, _, said), kept = self._kept.popitem(last=False)
+            (*_, said), kept = self._kept.popitem(last=False)
             self.bytes -= len(said) + len(kept)
 
     def forget(self) -> None:

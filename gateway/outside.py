@@ -19,8 +19,11 @@ from gateway.stops import ConnectionStop
 from runtime.kafka_client import KafkaUnavailable
 from wire.api_table import VersionRange
 from wire.rewrite import rewrite_request, rewrite_response
+from wire.scope import View
 
 _RETRY_S: Final = 0.1
+_NO_BROKERS: Final = View({})
+"""Answers to questions of our own are for no client's eyes."""
 AskUpstream: TypeAlias = Callable[[Exchange, bytes], None]
 """Sends a frame of ours behind what went up; the exchange's taker gets the answer."""
 
@@ -68,6 +71,10 @@ class Outside:
         self._ask_upstream(exchange, charge_frame(request))
         return charged_throttle_ms(await answered)
 
+    async def pause(self, wait_ms: int) -> None:
+        """So much time passes."""
+        await asyncio.sleep(wait_ms / 1000)
+
     async def versions(self) -> dict[int, VersionRange]:
         """What the broker serves; one that restarts is waited for. Raises: ConnectionStop."""
         give_up_ms = self._now_ms() + self._connect_ms
@@ -83,13 +90,13 @@ class Outside:
         """Ask whichever broker answers first. Raises: ConnectionStop, MalformedFrame."""
         with _reached():
             answer = await self._backend.ask_any(rewrite_request(request, self._served.scope))
-        return rewrite_response(answer, self._served.scope, self._served.view)
+        return rewrite_response(answer, self._served.scope, _NO_BROKERS)
 
     async def ask_controller(self, request: Payload) -> Any:
         """Ask the cluster's controller. Raises: ConnectionStop, MalformedFrame."""
         with _reached():
             answer = await self._backend.ask_controller(rewrite_request(request, self._served.scope))
-        return rewrite_response(answer, self._served.scope, self._served.view)
+        return rewrite_response(answer, self._served.scope, _NO_BROKERS)
 
     def changing_partitions(self) -> AbstractAsyncContextManager[None]:
         """One request of the instance at a time on this worker."""

@@ -7,10 +7,12 @@ from typing import Final, Protocol
 
 from contracts.injected_faults import FaultKind
 from contracts.specs import InstanceSpec, InstanceState, Listener, RefusedAddress
+from contracts.users import SecurityProtocol
 from gateway.causes import REFUSED_AT_ACCEPT, DisconnectCause
 from gateway.kept_answers import KeptAnswers
 from gateway.rules.injected_faults import ActiveFaults, Taken
 from gateway.rules.lifecycle import Event, Phase, next_phase
+from gateway.rules.logins import Logins
 from gateway.rules.whitelist import Whitelist
 from gateway.session.timers import Timeouts
 from gateway.stops import ConnectionStop
@@ -37,6 +39,10 @@ class Served(Protocol):
     def listener(self) -> Listener:
         """Where the client came in."""
 
+    @property
+    def login_is_void(self) -> bool:
+        """Whether its user is gone, or has another password now."""
+
     def overdue(self, timeouts: Timeouts, now_ms: int) -> DisconnectCause | None:
         """Why it must be closed now, or None."""
 
@@ -47,9 +53,10 @@ class Served(Protocol):
 class ServedInstance:
     """Lives from the first spec of an instance to its deletion; a new revision changes it in place."""
 
-    def __init__(self, spec: InstanceSpec, turn: Turn) -> None:
+    def __init__(self, spec: InstanceSpec, turn: Turn, logins: Logins) -> None:
         self.turn: Final = turn
         """Its place in the worker's loop, and what its steps have cost."""
+        self.logins: Final = logins
         self.strangers: Final = Strangers()
         self.phase = Phase.INITIALIZING
         self.reason = ""
@@ -92,13 +99,18 @@ class ServedInstance:
         self.topic_whitelists = {topic: Whitelist(cidrs) for topic, cidrs in spec.topic_whitelists.items()}
         self.passes_produce = self._passes_produce()
         """Whether a Produce goes up as it comes, but for names."""
-        self.view = View(
+        self.logins.take(spec.users)
+        self.views = {protocol: self._view(protocol) for protocol in SecurityProtocol}
+        """The cluster as the tenant sees it, by how the client came in."""
+
+    def _view(self, security_protocol: SecurityProtocol) -> View:
+        return View(
             {
                 listener.node_id: (listener.advertised_host, listener.port)
-                for listener in spec.listeners
-                if listener.node_id is not None
+                for listener in self.spec.listeners
+                if listener.node_id is not None and listener.security_protocol is security_protocol
             },
-            total_bytes=spec.capacity_bytes,
+            total_bytes=self.spec.capacity_bytes,
         )
 
     def _passes_produce(self) -> bool:
@@ -157,10 +169,12 @@ class ServedInstance:
             connection.close(cause)
 
     def cut_unwelcome(self) -> None:
-        """Close the connections whose address is no longer admitted, and no others."""
+        """Close the connections whose address or user is no longer admitted, and no others."""
         for connection in tuple(self.connections):
             if not self.whitelist.admits(connection.address):
                 connection.close(DisconnectCause.WHITELIST_CHANGED)
+            elif connection.login_is_void:
+                connection.close(DisconnectCause.USER_CHANGED)
 
     def collect(self, size_bytes: int) -> None:
         """Take from the budget for half-received requests. Raises: ConnectionStop when it is spent."""

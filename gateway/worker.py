@@ -1,6 +1,7 @@
 """One gateway worker: its instances, its connections, its timers. The parts are put together in `app`."""
 
 import asyncio
+import hmac
 import socket
 from functools import partial
 from typing import Final
@@ -14,6 +15,7 @@ from gateway.connection import Connection
 from gateway.instance_host import AnswerTimes, InstanceHost
 from gateway.outside import AskUpstream, Outside
 from gateway.rules.limits import ConnectionCounts, admission_fault
+from gateway.rules.logins import Logins
 from gateway.rules.whitelist import shown_address
 from gateway.served import ServedInstance
 from gateway.session.session import Session
@@ -72,6 +74,9 @@ class Worker:
         self._backends: dict[str, Backend] = {}
         self._secret = secret
         self._login = Login(secret)
+        self._draw = machine.random.randbytes
+        self._salts_key = self._draw(32) if secret is None else secret.encode()
+        """The same on all workers: no name may have another salt elsewhere."""
         self.traces: TracesOfWorker | None = None
         """None: requests are not traced."""
         self._traced: dict[Leaving, TracesOfConnection] = {}
@@ -82,7 +87,8 @@ class Worker:
 
     def join(self, spec: InstanceSpec) -> ServedInstance:
         """An instance comes."""
-        served = ServedInstance(spec, self.pacing.join(spec.instance_id))
+        logins = Logins(hmac.digest(self._salts_key, spec.instance_id.encode(), "sha256"), self._draw)
+        served = ServedInstance(spec, self.pacing.join(spec.instance_id), logins)
         self.served[spec.instance_id] = served
         self._hosts[spec.instance_id] = InstanceHost(
             served, self.pacing, self.times, self.backend, self.clock.monotonic_ms
@@ -183,7 +189,7 @@ class Worker:
             if self.traces is None
             else self.traces.of(self._traced_connection(served, listener, address))
         )
-        session = Session(served, host, address, node_id, self.now_ms, traces)
+        session = Session(served, host, address, node_id, self.now_ms, traces, listener.security_protocol)
         connection = Connection(self, served, listener, session, sock, address, port)
         if traces is not None:
             self._traced[connection] = traces

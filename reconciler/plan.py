@@ -5,6 +5,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Any, Final, NamedTuple
 
 from contracts.units import parse_bytes
+from contracts.users import SecurityProtocol
 
 _MAPPED: Final = IPv6Network("::ffff:0:0/96")
 _SIZES: Final = {
@@ -26,6 +27,7 @@ _LIMITS: Final = {
     "messageBytesMax": "message_bytes_max",
     "requestBytesMax": "request_bytes_max",
     "retentionMsMax": "retention_ms_max",
+    "loginMsMax": "login_ms_max",
 }
 """Fields of the objects and what the console calls them. One that an object leaves out is left alone."""
 
@@ -53,9 +55,17 @@ def instance_body(spec: Mapping[str, Any]) -> dict[str, Any]:
         except ValueError as error:
             raise WrongSpec(f"spec.{field}: {error}") from error
     body |= {name: spec[field] for field, name in _PLAIN.items() if field in spec}
+    if "listeners" in spec:
+        body["security_protocols"] = sorted(set(spec["listeners"]), key=_place)
     given = spec.get("limits") or {}
     limits = {name: given[field] for field, name in _LIMITS.items() if field in given}
     return body | ({"limits": limits} if limits else {})
+
+
+def _place(listener: str) -> int:
+    """In the order in which the console shows them; what is none stays, for it to refuse."""
+    known = [str(one) for one in SecurityProtocol]
+    return known.index(listener) if listener in known else len(known)
 
 
 def creation(spec: Mapping[str, Any], name: str) -> Call:

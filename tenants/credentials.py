@@ -8,6 +8,8 @@ from typing import Final
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
+from contracts.users import SALT_BYTES, SCRAM_MECHANISMS, KafkaUser, credential
+
 _HASHER: Final = PasswordHasher()
 _NOBODY: Final = "$argon2id$v=19$m=65536,t=3,p=4$c29tZXNhbHRzb21lc2FsdA$" + "A" * 43
 KEY_PREFIX: Final = "portico_"
@@ -50,6 +52,12 @@ def access_secret_key(deployment_secret: str, secret_id: str, salt: str) -> str:
         number, digit = divmod(number, len(_ALPHANUMERIC))
         letters.append(_ALPHANUMERIC[digit])
     return "".join(letters)
+
+
+def new_user(name: str, password: str) -> KafkaUser:
+    """A user of an instance with what its password is checked by. Takes some ms."""
+    made = [credential(one, password, secrets.token_bytes(SALT_BYTES)) for one in SCRAM_MECHANISMS]
+    return KafkaUser(name=name, credentials=tuple(made))
 
 
 def new_session_token() -> str:

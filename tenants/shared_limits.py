@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from runtime.clock import monotonic_ms
 from runtime.redis_link import RedisAway, RedisLink
-from tenants.rules.login_limit import (
+from tenants.rules.model import Caller
+from tenants.rules.rate_limit import ApiRates, Bucket, RateLimit, Verdict, judge
+from traffic.login_limit import (
     FAILURES_MAX_PER_ADDRESS,
     FAILURES_MAX_PER_PAIR,
     WINDOW_MS,
     LoginLimit,
 )
-from tenants.rules.model import Caller
-from tenants.rules.rate_limit import ApiRates, Bucket, RateLimit, Verdict, judge
 
 if TYPE_CHECKING:
     from redis import Redis

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from contracts.units import format_bytes
+from contracts.users import SecurityProtocol
 from ctl.command import Commands, Made
 from ctl.commands.deletions import absent_instances, add_commands, deleted_instances
 from ctl.confirm import Yes, confirm
@@ -30,6 +31,12 @@ RequestPercent = Annotated[
     typer.Option(min=0, metavar="PERCENT", help="CPU time in % of a core; 0: by the rates."),
 ]
 AutoCreate = Annotated[bool | None, typer.Option("--auto-create-topics/--no-auto-create-topics")]
+Listeners = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--listener", metavar="|".join(SecurityProtocol), help="How clients come in; repeat for several."
+    ),
+]
 LegacyClients = Annotated[
     bool | None,
     typer.Option("--legacy-clients/--no-legacy-clients", help="Serve clients from before Kafka 0.11."),
@@ -43,12 +50,14 @@ def _chosen(
     request_percent: RequestPercent = None,
     auto_create_topics: AutoCreate = None,
     legacy_clients: LegacyClients = None,
+    listener: Listeners = None,
 ) -> dict[str, Any]:
     limits = {"partitions_max": partitions_max, "connections_max": connections_max}
     given = {
         "full_behaviour": full_behaviour,
         "auto_create_topics": auto_create_topics,
         "legacy_clients": legacy_clients,
+        "security_protocols": listener or None,
         "limits": {limit: value for limit, value in limits.items() if value is not None} or None,
         "request_percent": request_percent,
     }
@@ -199,6 +208,12 @@ def delete(console: TenantConsole, instance: InstanceArgument, yes: Yes = False)
     )
 
 
+def _addresses(endpoints: list[dict[str, str]]) -> str:
+    if [one["security_protocol"] for one in endpoints] == [SecurityProtocol.PLAIN]:
+        return endpoints[0]["bootstrap_servers"]
+    return ", ".join(f"{one['bootstrap_servers']} ({one['security_protocol']})" for one in endpoints)
+
+
 def _request_time(item: Any) -> str:
     derived = " (goes with the rates)" if item["request_percent_derived"] else ""
     return f"{item['request_percent']} % of a core{derived}"
@@ -219,7 +234,7 @@ def _answer(item: Any) -> Answer:
             ("name", item["name"]),
             ("tenant", item["tenant"]),
             ("state", item["state"] + reason),
-            ("bootstrap servers", item["bootstrap_servers"]),
+            ("bootstrap servers", _addresses(item["endpoints"])),
             ("produce rate", format_bytes(item["produce_rate_bytes_per_s"], rate=True)),
             ("consume rate", format_bytes(item["consume_rate_bytes_per_s"], rate=True)),
             ("request time", _request_time(item)),

@@ -87,7 +87,7 @@ def _described(call: Call, resource: DescribeConfigsResource, of_broker: dict[st
 
 
 def _is_node(call: Call, name: str) -> bool:
-    return name in map(str, call.instance.view.brokers)
+    return name in map(str, call.instance.views[call.conversation.security_protocol].brokers)
 
 
 def _shown(call: Call, config: DescribeConfigsResourceResult) -> DescribeConfigsResourceResult:

@@ -11,6 +11,7 @@ from gateway.session.conversation import Conversation
 from gateway.session.deps import Deps
 from gateway.session.ordering import Exchange
 from gateway.session.surroundings import Cluster
+from gateway.stops import ConnectionStop
 from wire.build import response
 from wire.codec import response_class
 from wire.framing import Buffer
@@ -26,6 +27,8 @@ class Answer(NamedTuple):
     """The request is answered here."""
 
     response: Payload
+    ends: ConnectionStop | None = None
+    """Why the connection ends with this answer."""
 
 
 class Encoded(NamedTuple):

@@ -1,9 +1,12 @@
 """What both halves of a session know: who talks to whom, what is unanswered, and where the sides are."""
 
+from contracts.users import SecurityProtocol
+from gateway.apis import BEFORE_LOGIN, SERVED, Row
 from gateway.session.fault_marks import FaultMarks
 from gateway.session.ordering import ReplyQueue
 from gateway.session.states import Sides
 from gateway.session.surroundings import Host, Instance, Traces
+from gateway.session.tenant_login import TenantLogin
 
 
 class Conversation:
@@ -15,9 +18,12 @@ class Conversation:
         "fetch_sessions",
         "host",
         "instance",
+        "login",
         "node_id",
         "now_ns",
         "queue",
+        "rows",
+        "security_protocol",
         "sent_unanswered",
         "sides",
         "takes_traces",
@@ -25,7 +31,14 @@ class Conversation:
     )
 
     def __init__(
-        self, instance: Instance, host: Host, address: str, node_id: int | None, traces: Traces | None
+        self,
+        instance: Instance,
+        host: Host,
+        address: str,
+        node_id: int | None,
+        traces: Traces | None,
+        security_protocol: SecurityProtocol,
+        now_ms: int,
     ) -> None:
         self.instance = instance
         self.host = host
@@ -34,6 +47,14 @@ class Conversation:
         self.node_id = node_id
         """Which broker the requests go to; None: whichever."""
         self.traces = traces
+        self.security_protocol = security_protocol
+        """How the client came in: it is told of the vports of this kind."""
+        self.login = (
+            TenantLogin(instance.logins, address, now_ms) if security_protocol.asks_for_login else None
+        )
+        """None: nobody is asked who he is."""
+        self.rows: dict[tuple[int, int], Row] = SERVED if self.login is None else BEFORE_LOGIN
+        """What is served now, by API and version."""
         self.queue = ReplyQueue()
         self.sides = Sides()
         self.now_ns = 0

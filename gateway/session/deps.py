@@ -53,5 +53,12 @@ class ChangesPartitions(Protocol):
         """The controller's answer to a request, both in the tenant's names."""
 
 
-class Deps(Charges, AsksVersions, AsksBrokers, ChangesPartitions, Protocol):
+class Pauses(Protocol):
+    """Answers that leave later."""
+
+    async def pause(self, wait_ms: int) -> None:
+        """So much time passes; the client is not read meanwhile."""
+
+
+class Deps(Charges, AsksVersions, AsksBrokers, ChangesPartitions, Pauses, Protocol):
     """All of it: what a host has to bring."""

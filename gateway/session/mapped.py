@@ -114,6 +114,8 @@ def settle(
         _go_up(conversation, exchange, (_I32.pack(len(head) + len(body)) + head + body,), up)
     elif isinstance(outcome, Answer):
         answer_here(conversation, exchange, framed_response(outcome.response, exchange.correlation_id), down)
+        if outcome.ends is not None:
+            raise outcome.ends
     elif isinstance(outcome, Encoded):
         size = _REPLY_HEAD.size - 4 + len(outcome.body)
         answer_here(
@@ -169,7 +171,7 @@ def kept_reply(conversation: Conversation, exchange: Exchange, frame: memoryview
     instance = conversation.instance
     if exchange.api_key != _METADATA or exchange.notes or instance.topic_whitelists:
         return None
-    kept = instance.kept_answers.get(_METADATA, exchange.api_version, frame)
+    kept = instance.kept_answers.get(conversation.security_protocol, _METADATA, exchange.api_version, frame)
     return None if kept is None else _throttled(conversation, exchange, kept)
 
 
@@ -180,10 +182,12 @@ def mapped_reply(conversation: Conversation, exchange: Exchange, frame: memoryvi
     """
     instance = conversation.instance
     _, decoded = decode_response(bytes(frame[4:]), exchange.api_key, exchange.api_version)
-    response = rewrite_response(decoded, instance.scope, instance.view)
+    response = rewrite_response(decoded, instance.scope, instance.views[conversation.security_protocol])
     if exchange.handler is not None:
         response = exchange.handler.on_response(Call(conversation, exchange), response)
     answer = framed_response(response, exchange.correlation_id)
     if exchange.api_key == _METADATA and not exchange.notes and not instance.topic_whitelists:
-        instance.kept_answers.keep(_METADATA, exchange.api_version, frame, answer)
+        instance.kept_answers.keep(
+            conversation.security_protocol, _METADATA, exchange.api_version, frame, answer
+        )
     return _throttled(conversation, exchange, answer)

@@ -3,9 +3,9 @@
 import struct
 from typing import Final, NamedTuple, TypeAlias
 
-from gateway.apis import APIS, LEGACY, SERVED, Mode, Row
+from gateway.apis import APIS, BEFORE_LOGIN, LEGACY, Mode, Row, handler_named
 from gateway.causes import DisconnectCause
-from gateway.session.call import Outcome, Pending
+from gateway.session.call import Call, Later, Outcome, Pending
 from gateway.session.conversation import Conversation
 from gateway.session.injection import hold_back_ms, let_go
 from gateway.session.mapped import decoding_work, settle, take_request
@@ -30,6 +30,9 @@ ANSWERS_AT_ONCE_BYTES: Final = 64 * 1024
 
 _PRODUCE: Final = int(ApiKey.PRODUCE)
 _API_VERSIONS: Final = int(ApiKey.API_VERSIONS)
+_SASL_AUTHENTICATE: Final = int(ApiKey.SASL_AUTHENTICATE)
+_RAW_VERSION: Final = 0
+_BEFORE_LOGIN: Final = frozenset(api_key for api_key, _ in BEFORE_LOGIN)
 
 
 class HeldBack(NamedTuple):
@@ -50,6 +53,7 @@ class Requests:
         "_collected",
         "_conversation",
         "_missing",
+        "_raw",
         "_trace",
         "bytes_in",
         "decoding_work",
@@ -71,6 +75,8 @@ class Requests:
         self.frame_bytes = 0
         """Size of the frame that is streamed or collected, its length prefix included."""
         self._api_version = 0
+        self._raw = False
+        """Whether the frame that is collected is one of a login and not Kafka's: first its length."""
         self.bytes_in = 0
         """What the client has sent, as the host counts it."""
         self.frames = 0
@@ -149,7 +155,7 @@ class Requests:
             if wait_ms:
                 self.waits = HeldBack(wait_ms)
                 return at
-        row = SERVED.get((api_key, api_version)) or self._row_of_others(api_key, api_version)
+        row = conversation.rows.get((api_key, api_version)) or self._row_of_others(api_key, api_version)
         self.frames += 1
         instance.requests[api_key] += 1
         if self.waiting_since_ns:
@@ -184,11 +190,46 @@ class Requests:
         self._conversation.instance.collect(behind - at)
         collected += chunk[at:behind]
         if not self._missing:
+            if self._raw:
+                self._take_raw(collected, down)
+                return behind
             self._collected = None
             self._conversation.instance.release(len(collected))
             row = APIS[_HEAD.unpack_from(collected)[1]]
             self._whole(row, memoryview(collected), up, down)
         return behind
+
+    def _expect_raw(self) -> None:
+        self._raw = True
+        self._collected = bytearray()
+        self._missing = self.frame_bytes = _I32.size
+
+    def _take_raw(self, collected: bytearray, down: list[Buffer]) -> None:
+        """The length of a message of a login is here, or all of it."""
+        size: int = _I32.unpack_from(collected)[0]
+        row = APIS[_SASL_AUTHENTICATE]
+        if len(collected) == _I32.size and size != 0:
+            if size < 0:
+                raise ConnectionStop(DisconnectCause.BAD_FRAME_LENGTH, f"a message of {size} bytes")
+            _check_frame_bytes(row, size)
+            self._missing = size
+            self.frame_bytes = _I32.size + size
+            return
+        conversation = self._conversation
+        login, handler = conversation.login, handler_named(row.handler)
+        assert login is not None and handler is not None
+        self._collected, self._raw = None, False
+        conversation.instance.release(len(collected))
+        self.decoding_work += decoding_work(len(collected))
+        exchange = Exchange(_SASL_AUTHENTICATE, _RAW_VERSION, 0, conversation.now_ns)
+        outcome = handler.take_raw(Call(conversation, exchange), login, bytes(collected[_I32.size :]))
+        if isinstance(outcome, Later):
+            self.waits = Pending(exchange, b"", outcome)
+            return
+        down.append(_I32.pack(len(outcome.body)) + outcome.body)
+        conversation.host.answered_here(exchange)
+        if login.takes_raw:
+            self._expect_raw()
 
     def opaque_bytes(self) -> int:
         """How many of the next bytes go up as they are, whatever they are."""
@@ -257,6 +298,11 @@ class Requests:
 
         Raises: ConnectionStop for everything else.
         """
+        login = self._conversation.login
+        if login is not None and self._conversation.rows is BEFORE_LOGIN and api_key not in _BEFORE_LOGIN:
+            expired = login.login is not None and not login.is_under_way
+            cause = DisconnectCause.LOGIN_EXPIRED if expired else DisconnectCause.NOT_AUTHENTICATED
+            raise ConnectionStop(cause, f"api key {api_key}")
         legacy = LEGACY.get((api_key, api_version))
         if legacy is not None and self._conversation.instance.spec.legacy_clients:
             return legacy
@@ -276,6 +322,9 @@ class Requests:
         assert isinstance(pending, Pending)
         self.waits = settle(self._conversation, pending.exchange, pending.head, outcome, up, down)
         assert self.waits is None, "work that waits ends with an outcome"
+        login = self._conversation.login
+        if login is not None and login.takes_raw:
+            self._expect_raw()
 
     def let_go(self) -> None:
         """What was held back need not wait any more."""

@@ -1,5 +1,7 @@
 """One session: its two halves, its states, and since when its client has to do something."""
 
+from contracts.users import SecurityProtocol
+from gateway.apis import BEFORE_LOGIN
 from gateway.causes import DisconnectCause
 from gateway.session.conversation import Conversation
 from gateway.session.ordering import UNANSWERED_MAX, Exchange, ReplyQueue
@@ -24,8 +26,9 @@ class Session:
         node_id: int | None,
         now_ms: int,
         traces: Traces | None = None,
+        security_protocol: SecurityProtocol = SecurityProtocol.PLAIN,
     ) -> None:
-        self._conversation = Conversation(instance, host, address, node_id, traces)
+        self._conversation = Conversation(instance, host, address, node_id, traces, security_protocol, now_ms)
         self.queue: ReplyQueue = self._conversation.queue
         self.sides: Sides = self._conversation.sides
         self.requests = Requests(self._conversation)
@@ -92,6 +95,14 @@ class Session:
         self.sides.upstream_moves(Event.CLOSES)
         self.requests.discard()
 
+    @property
+    def login_is_void(self) -> bool:
+        """Whether the client has logged in as a user that is gone, or has another password now."""
+        login = self._conversation.login
+        if login is None or login.login is None:
+            return False
+        return not self._conversation.instance.logins.holds(login.login)
+
     # Time
 
     def window_begins(self, now_ms: int) -> None:
@@ -103,6 +114,12 @@ class Session:
     ) -> DisconnectCause | None:
         """Why the connection must be closed now, or None; to be asked every now and then."""
         self.queue.rest()
+        login = self._conversation.login
+        if login is not None:
+            if login.has_expired(now_ms):
+                self._conversation.rows = BEFORE_LOGIN
+            elif login.is_late(timeouts.login_ms, now_ms, reads_client=reads_client and not host_waits):
+                return DisconnectCause.LOGIN_TIMEOUT
         return self._window.overdue(
             self.requests,
             self.sides,

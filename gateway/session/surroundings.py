@@ -5,8 +5,10 @@ from collections.abc import Mapping
 from typing import Protocol, TypeAlias
 
 from contracts.specs import ClusterSpec, InstanceSpec
+from contracts.users import SecurityProtocol
 from gateway.kept_answers import KeptAnswers
 from gateway.rules.injected_faults import ActiveFaults
+from gateway.rules.logins import Logins
 from gateway.rules.whitelist import Whitelist
 from gateway.session.ordering import Exchange, Trace
 from traffic.turns import Turn
@@ -32,8 +34,12 @@ class Instance(Protocol):
         """What its names have in front at brokers."""
 
     @property
-    def view(self) -> View:
-        """The cluster as the tenant sees it."""
+    def views(self) -> Mapping[SecurityProtocol, View]:
+        """The cluster as the tenant sees it, by how the client came in."""
+
+    @property
+    def logins(self) -> Logins:
+        """Who may log in."""
 
     @property
     def turn(self) -> Turn:

@@ -14,6 +14,8 @@ class Timeouts:
 
     first_byte_ms: int = 10_000
     """From accept to the head of the first request: its length, API, version and correlation id."""
+    login_ms: int = 30_000
+    """From accept to a login that has succeeded, where one is asked for."""
     frame_ms: int = 30_000
     """A window in which a started frame must bring `frame_progress_bytes` or end."""
     frame_progress_bytes: int = 1024

@@ -11,16 +11,25 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from contracts.request_time import REQUEST_PERCENT_MAX
 from contracts.specs import FullBehaviour
+from contracts.users import SecurityProtocol
 from tenants.rules.model import Role
 
 Cidrs = Annotated[list[str], Field(max_length=512, examples=[["10.0.0.0/8", "2001:db8::/32"]])]
 Bytes = Annotated[int, Field(ge=0, lt=2**63)]
 Count = Annotated[int, Field(ge=0, lt=2**31)]
 Percent = Annotated[int, Field(ge=0, le=REQUEST_PERCENT_MAX)]
+_PROTOCOLS = (
+    "how clients may come in, each way with vports of its own: `plain`, whom the whitelist admits; "
+    "`sasl_plaintext`, users with a password (SCRAM-SHA-256, SCRAM-SHA-512, PLAIN)"
+)
 _REQUEST_PERCENT = (
     "CPU time for requests in percent of one core, over the whole cluster; 0: what goes with the byte rates. "
     "More than that is the operators' to give"
 )
+Protocols = Annotated[
+    list[Annotated[SecurityProtocol, Field(strict=False)]],
+    Field(min_length=1, max_length=8, description=_PROTOCOLS, examples=[["plain", "sasl_plaintext"]]),
+]
 
 
 class RequestModel(BaseModel):
@@ -205,6 +214,7 @@ class LimitsView(ViewModel):
     message_bytes_max: int
     request_bytes_max: int
     retention_ms_max: int
+    login_ms_max: int
 
 
 class LimitsChange(RequestModel):
@@ -217,6 +227,7 @@ class LimitsChange(RequestModel):
     message_bytes_max: Count | None = Field(default=None, examples=[1048588])
     request_bytes_max: Count | None = Field(default=None, examples=[104857600])
     retention_ms_max: Bytes | None = Field(default=None, examples=[2592000000])
+    login_ms_max: Bytes | None = Field(default=None, examples=[0])
 
 
 class InstanceCreate(RequestModel):
@@ -236,6 +247,7 @@ class InstanceCreate(RequestModel):
         default=False,
         description="Produce 0-2, Fetch 0-3 and ListOffsets 0 are served: clients from before Kafka 0.11",
     )
+    security_protocols: Protocols = [SecurityProtocol.PLAIN]
 
 
 class InstanceChange(RequestModel):
@@ -250,6 +262,14 @@ class InstanceChange(RequestModel):
     full_behaviour: FullBehaviour | None = Field(default=None, strict=False)
     auto_create_topics: bool | None = None
     legacy_clients: bool | None = None
+    security_protocols: Protocols | None = Field(default=None, description=_PROTOCOLS, examples=[["plain"]])
+
+
+class EndpointView(ViewModel):
+    """Where clients connect that come in one way."""
+
+    security_protocol: str = Field(description="how they come in", examples=["sasl_plaintext"])
+    bootstrap_servers: str
 
 
 class DeletionView(ViewModel):
@@ -281,6 +301,8 @@ class InstanceView(ViewModel):
     full_behaviour: FullBehaviour
     auto_create_topics: bool
     legacy_clients: bool
+    security_protocols: list[str] = Field(description=_PROTOCOLS, examples=[["plain", "sasl_plaintext"]])
+    endpoints: list[EndpointView] = Field(description="where clients connect, by how they come in")
     allow_all: bool
     whitelist: list[str]
     deletion: DeletionView | None = Field(default=None, description="of a deleted instance")

@@ -36,14 +36,20 @@ async def instance_views(plane: Console, found: Iterable[Instance]) -> list[mode
 
 
 def _instance_view(plane: Console, instance: Instance, usage: QuotaView | None) -> models.InstanceView:
-    listener = instance.bootstrap
+    endpoints = [
+        models.EndpointView(
+            security_protocol=one.security_protocol,
+            bootstrap_servers=format_host_port(one.advertised_host, one.port),
+        )
+        for one in instance.bootstraps
+    ]
     return models.InstanceView(
         id=instance.id,
         name=instance.name,
         tenant=instance.tenant,
         state=models.ConsoleState(instance.state.value),
         state_reason=instance.state_reason,
-        bootstrap_servers=format_host_port(listener.advertised_host, listener.port) if listener else "",
+        bootstrap_servers=endpoints[0].bootstrap_servers if endpoints else "",
         produce_rate_bytes_per_s=instance.produce_rate_bytes_per_s,
         consume_rate_bytes_per_s=instance.consume_rate_bytes_per_s,
         capacity_bytes=instance.capacity_bytes,
@@ -57,6 +63,8 @@ def _instance_view(plane: Console, instance: Instance, usage: QuotaView | None) 
         full_behaviour=instance.full_behaviour,
         auto_create_topics=instance.auto_create_topics,
         legacy_clients=instance.legacy_clients,
+        security_protocols=list(instance.security_protocols),
+        endpoints=endpoints,
         allow_all=instance.allow_all,
         whitelist=list(instance.whitelist),
         deletion=_deletion_view(instance.deletion),

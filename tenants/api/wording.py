@@ -79,6 +79,7 @@ COMMON: Final[dict[str, Word]] = {
     "message_bytes_max": Word("the largest batch of records", 1_048_588),
     "request_bytes_max": Word("the largest request", 104_857_600),
     "retention_ms_max": Word("the longest retention that a topic may ask for", 2_592_000_000),
+    "login_ms_max": Word("how long a user's login holds before it is to be repeated; 0: for ever", 0),
     "full_behaviour": Word("what producers get once it is full: an error, or silence", "reject"),
     "auto_create_topics": Word("whether a client's first use of a topic makes it", False),
     "legacy_clients": Word("whether clients from before Kafka 0.11 are served", False),

@@ -18,6 +18,7 @@ from tenants.rules.model import Instance
 _ROUTE_ID: Final = 1
 """The id of the route that every instance is made with."""
 _PLAINTEXT: Final = 0
+_SASL_PLAINTEXT: Final = 1
 _VPC: Final = 3
 _CREATED: Final = 2
 _EVERYBODY: Final = ("0.0.0.0/0", "::/0")
@@ -91,10 +92,11 @@ async def describe_route(call: Call[Routes]) -> dict[str, Any]:
         return {"Routers": []}
     first = found.bootstrap
     assert first is not None, "an instance with listeners has one that clients begin with"
-    brokers = sorted((one.node_id, one) for one in found.listeners if one.node_id is not None)
+    same = [one for one in found.listeners if one.security_protocol is first.security_protocol]
+    brokers = sorted((one.node_id, one) for one in same if one.node_id is not None)
     host = first.advertised_host
     route = {
-        "AccessType": _PLAINTEXT,
+        "AccessType": _SASL_PLAINTEXT if first.security_protocol.asks_for_login else _PLAINTEXT,
         "RouteId": _ROUTE_ID,
         "VipType": _VPC,
         "VipList": [{"Vip": host, "Vport": str(first.port)}],

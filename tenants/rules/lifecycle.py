@@ -100,6 +100,7 @@ LIMIT_BOUNDS: Final[dict[str, tuple[int, int]]] = {
     "message_bytes_max": (1_024, 12_000_000),
     "request_bytes_max": (1_024, 100 * 1024 * 1024),
     "retention_ms_max": (60_000, 30 * 24 * 3600 * 1000),
+    "login_ms_max": (0, 30 * 24 * 3600 * 1000),
 }
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 

@@ -6,6 +6,7 @@ from typing import Final
 
 from contracts.injected_faults import InjectedFault
 from contracts.specs import Deletion, FullBehaviour, InstanceSpec, InstanceState, Limits, Listener
+from contracts.users import KafkaUser, SecurityProtocol
 from tenants.rules.lifecycle import State
 
 DEFAULT_TENANT: Final = "default"
@@ -54,6 +55,10 @@ class Instance:
     allow_all: bool = False
     whitelist: tuple[str, ...] = ()
     topic_whitelists: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    users: tuple[KafkaUser, ...] = ()
+    """In order of their names."""
+    security_protocols: tuple[SecurityProtocol, ...] = (SecurityProtocol.PLAIN,)
+    """How clients may come in; for each there is a listener for every broker."""
     listeners: tuple[Listener, ...] = ()
     listeners_withheld: bool = False
     """A port is in use by somebody else: gateways are not told of the listeners, since SO_REUSEPORT
@@ -77,8 +82,13 @@ class Instance:
 
     @property
     def bootstrap(self) -> Listener | None:
-        """The listener that clients are told."""
-        return next((one for one in self.listeners if one.node_id is None), None)
+        """The listener that clients are told, of several the simplest."""
+        return next(iter(self.bootstraps), None)
+
+    @property
+    def bootstraps(self) -> list[Listener]:
+        """The listeners that clients begin with, one for each way of coming in."""
+        return [one for one in self.listeners if one.node_id is None]
 
     def with_(self, **changes: object) -> "Instance":
         """A copy with some fields changed."""
@@ -89,7 +99,7 @@ SIZES: Final = ("produce_rate_bytes_per_s", "consume_rate_bytes_per_s", "capacit
 """What an instance buys."""
 TERMS: Final = (
     *("limits", "request_percent", "full_behaviour", "auto_create_topics", "legacy_clients"),
-    *("allow_all", "whitelist", "topic_whitelists"),
+    *("allow_all", "whitelist", "topic_whitelists", "security_protocols", "users"),
 )
 """What else of it stands in its spec by the same name."""
 

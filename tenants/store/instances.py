@@ -7,12 +7,14 @@ import msgspec
 from sqlalchemy import ColumnElement, Connection, RowMapping, delete, func, insert, select, tuple_, update
 
 from contracts.specs import Deletion, FullBehaviour, Limits, Listener
+from contracts.users import KafkaUser, SecurityProtocol
 from tenants.rules.lifecycle import State
 from tenants.rules.model import SYSTEM_TENANT, Instance
 from tenants.store import injected_faults, schema
 from tenants.store.engine import Drawn, next_revision
 from tenants.store.injected_faults import Recorded
 
+_PROTOCOLS = tuple(SecurityProtocol)
 GONE = (State.DELETED.value, State.PURGING.value, State.PURGED.value)
 OUTBOX_INSTANCE = "instance"
 OUTBOX_CLUSTER = "cluster"
@@ -73,6 +75,8 @@ def _values(instance: Instance) -> dict[str, Any]:
         "full_behaviour": instance.full_behaviour.value,
         "whitelist": list(instance.whitelist),
         "topic_whitelists": {topic: list(cidrs) for topic, cidrs in instance.topic_whitelists.items()},
+        "users": msgspec.to_builtins(instance.users),
+        "security_protocols": ",".join(instance.security_protocols),
         "deletion": None if instance.deletion is None else msgspec.to_builtins(instance.deletion),
     }
 
@@ -145,14 +149,16 @@ def withheld(connection: Connection) -> list[Instance]:
 
 
 def lacking_listeners(connection: Connection, cluster_id: str, wanted: int) -> list[Instance]:
-    """Visible instances of a cluster that have fewer listeners than wanted."""
+    """Visible instances of a cluster that have fewer listeners than wanted for each way of coming in."""
     table, ports = schema.instances, schema.ports
+    protocols = table.c.security_protocols
+    ways = func.length(protocols) - func.length(func.replace(protocols, ",", "")) + 1
     query = (
         select(table)
         .outerjoin(ports, (ports.c.instance_id == table.c.id) & ports.c.freed_at_ms.is_(None))
         .where(table.c.cluster_id == cluster_id, table.c.state.not_in(GONE))
         .group_by(table.c.id)
-        .having(func.count(ports.c.port) < wanted)
+        .having(func.count(ports.c.port) < wanted * ways)
     )
     return _load(connection, query)
 
@@ -271,12 +277,15 @@ def _listeners(connection: Connection, instance_ids: list[str]) -> dict[str, tup
                 bind_host=row["bind_host"],
                 advertised_host=row["advertised_host"],
                 port=row["port"],
+                security_protocol=SecurityProtocol(row["security_protocol"]),
             )
             found[row["instance_id"]] = (*found.get(row["instance_id"], ()), listener)
-    return {
-        key: tuple(sorted(value, key=lambda one: -1 if one.node_id is None else one.node_id))
-        for key, value in found.items()
-    }
+    return {key: tuple(sorted(value, key=_place)) for key, value in found.items()}
+
+
+def _place(listener: Listener) -> tuple[int, int]:
+    node = -1 if listener.node_id is None else listener.node_id
+    return _PROTOCOLS.index(listener.security_protocol), node
 
 
 def _instance(row: RowMapping, listeners: tuple[Listener, ...], told: Iterable[Recorded]) -> Instance:
@@ -286,6 +295,8 @@ def _instance(row: RowMapping, listeners: tuple[Listener, ...], told: Iterable[R
         "full_behaviour": FullBehaviour(row["full_behaviour"]),
         "whitelist": tuple(row["whitelist"]),
         "topic_whitelists": {topic: tuple(cidrs) for topic, cidrs in row["topic_whitelists"].items()},
+        "users": msgspec.convert(row["users"], tuple[KafkaUser, ...]),
+        "security_protocols": tuple(map(SecurityProtocol, row["security_protocols"].split(","))),
         "deletion": None if row["deletion"] is None else msgspec.convert(row["deletion"], Deletion),
     }
     return Instance(**values, listeners=listeners, injected_faults=tuple(one.fault for one in told))

@@ -1,10 +1,12 @@
 """Clusters, brokers, and the vports given to listeners."""
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from sqlalchemy import Connection, delete, select, update
 
 from contracts.specs import BrokerAddress, ClusterSpec, Engine
+from contracts.users import SecurityProtocol
 from tenants.rules.vports import Endpoint
 from tenants.store import schema
 from tenants.store.engine import next_revision, put
@@ -107,6 +109,7 @@ def take_endpoint(
     tenant: str,
     instance_id: str,
     node_id: int | None,
+    security_protocol: SecurityProtocol,
 ) -> None:
     """Give an endpoint to a listener; one that was used before changes hands."""
     values = {
@@ -114,6 +117,7 @@ def take_endpoint(
         "tenant": tenant,
         "instance_id": instance_id,
         "node_id": node_id,
+        "security_protocol": security_protocol.value,
         "freed_at_ms": None,
     }
     put(connection, schema.ports, {"bind_host": endpoint.bind_host, "port": endpoint.port}, values)
@@ -134,11 +138,14 @@ def at_rest(connection: Connection, tenant: str) -> dict[Endpoint, int]:
     }
 
 
-def free_endpoints(connection: Connection, instance_id: str, now_ms: int) -> None:
-    """Let the endpoints of an instance rest. Those that no gateway has served mean nothing to anybody: they
-    are as if they had never been given out."""
+def free_endpoints(
+    connection: Connection, instance_id: str, now_ms: int, keep: Iterable[SecurityProtocol] = ()
+) -> None:
+    """Let the endpoints of an instance rest, but for those of the protocols to keep. Those that no gateway
+    has served mean nothing to anybody: they are as if they had never been given out."""
     table, owners = schema.ports, schema.instances
     its = (table.c.instance_id == instance_id) & table.c.freed_at_ms.is_(None)
+    its &= table.c.security_protocol.not_in([one.value for one in keep])
     served_at_ms = connection.scalar(select(owners.c.served_at_ms).where(owners.c.id == instance_id))
     if served_at_ms is not None:
         connection.execute(update(table).where(its).values(freed_at_ms=now_ms))

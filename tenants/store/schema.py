@@ -136,6 +136,8 @@ instances = Table(
     Column("allow_all", Boolean, nullable=False),
     Column("whitelist", JSON, nullable=False),
     Column("topic_whitelists", JSON, nullable=False),
+    Column("users", JSON, nullable=False, server_default="[]"),
+    Column("security_protocols", String(64), nullable=False, server_default="plain"),
     Column("listeners_withheld", Boolean, nullable=False),
     Column("deletion", JSON),
     Column("was_suspended", Boolean, nullable=False, server_default=false()),
@@ -162,6 +164,7 @@ ports = Table(
     Column("tenant", String(64), ForeignKey("tenants.name"), nullable=False),
     Column("instance_id", String(12), ForeignKey("instances.id"), nullable=False, index=True),
     Column("node_id", Integer),
+    Column("security_protocol", String(16), nullable=False, server_default="plain"),
     Column("freed_at_ms", BigInteger),
 )
 """Every endpoint ever given out; `node_id` null: a bootstrap listener; `freed_at_ms` null: in use."""

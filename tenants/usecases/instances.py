@@ -11,9 +11,11 @@ import msgspec
 from contracts.names import SYSTEM_INSTANCE_ID, is_instance_id, topic_name_fault
 from contracts.request_time import default_request_percent
 from contracts.specs import Deletion, FullBehaviour, Limits
+from contracts.users import KafkaUser, SecurityProtocol
 from runtime.clock import epoch_ms
+from tenants import credentials
 from tenants.credentials import new_id
-from tenants.rules import cidrs, lifecycle
+from tenants.rules import cidrs, kafka_users, lifecycle
 from tenants.rules.errors import Conflict, Exists, Invalid, Stale, no_instance
 from tenants.rules.lifecycle import Event, Fault, State
 from tenants.rules.model import DEFAULT_TENANT, SYSTEM_TENANT, Caller, Instance
@@ -45,6 +47,7 @@ class NewInstance:
     full_behaviour: FullBehaviour = FullBehaviour.REJECT
     auto_create_topics: bool = False
     legacy_clients: bool = False
+    security_protocols: list[SecurityProtocol] = field(default_factory=lambda: [SecurityProtocol.PLAIN])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +64,7 @@ class Change:
     full_behaviour: FullBehaviour | None = None
     auto_create_topics: bool | None = None
     legacy_clients: bool | None = None
+    security_protocols: list[SecurityProtocol] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +159,7 @@ class Instances:
                 full_behaviour=order.full_behaviour,
                 auto_create_topics=order.auto_create_topics,
                 legacy_clients=order.legacy_clients,
+                security_protocols=kafka_users.ordered(order.security_protocols),
                 allow_all=bool(order.allow_all),
                 whitelist=whitelist,
                 created_at_ms=now_ms,
@@ -196,6 +201,10 @@ class Instances:
             if changed.name != instance.name and instances.by_name(connection, instance.tenant, changed.name):
                 raise _name_taken(changed.name)
             self._ceilings.check(connection, caller, changed, before=instance)
+            if changed.security_protocols != instance.security_protocols:
+                now_ms = epoch_ms()
+                registry.free_endpoints(connection, changed.id, now_ms, keep=changed.security_protocols)
+                self._placement.give_listeners(connection, changed, now_ms)
             return changed
 
         return self._edit(caller, reference, "instance.change", edit)
@@ -237,6 +246,52 @@ class Instances:
             lineage=feed_position(connection)[0],
         )
         return instance.with_(deletion=deletion, was_suspended=instance.state is State.SUSPENDED)
+
+    # --- users ----------------------------------------------------------------------------------
+
+    def add_user(self, caller: Caller, reference: str, name: str, password: str) -> Instance:
+        """Raises: NotFound, Invalid, Conflict."""
+        _check(kafka_users.user_faults(name, password))
+        user = credentials.new_user(name, password)
+
+        def edit(users: tuple[KafkaUser, ...]) -> tuple[KafkaUser, ...]:
+            return kafka_users.with_new(users, user)
+
+        return self._edit_users(caller, reference, "user.create", name, edit)
+
+    def set_user_password(self, caller: Caller, reference: str, name: str, password: str) -> Instance:
+        """Raises: NotFound, Invalid."""
+        _check(kafka_users.password_faults(password))
+        user = credentials.new_user(name, password)
+
+        def edit(users: tuple[KafkaUser, ...]) -> tuple[KafkaUser, ...]:
+            return kafka_users.with_changed(users, user)
+
+        return self._edit_users(caller, reference, "user.password", name, edit)
+
+    def delete_user(self, caller: Caller, reference: str, name: str) -> Instance:
+        """Raises: NotFound."""
+
+        def edit(users: tuple[KafkaUser, ...]) -> tuple[KafkaUser, ...]:
+            return kafka_users.without(users, name)
+
+        return self._edit_users(caller, reference, "user.delete", name, edit)
+
+    def _edit_users(
+        self,
+        caller: Caller,
+        reference: str,
+        action: str,
+        name: str,
+        edit: Callable[[tuple[KafkaUser, ...]], tuple[KafkaUser, ...]],
+    ) -> Instance:
+        return self._edit(
+            caller,
+            reference,
+            action,
+            lambda _connection, instance: instance.with_(users=edit(instance.users)),
+            detail=name,
+        )
 
     # --- whitelists -----------------------------------------------------------------------------
 
@@ -399,6 +454,11 @@ def _order_faults(caller: Caller, order: NewInstance) -> list[Fault]:
     return faults
 
 
+def _check(faults: list[Fault]) -> None:
+    if faults:
+        raise Invalid(faults)
+
+
 def _change_faults(caller: Caller, changed: Instance, wanted: Change) -> list[Fault]:
     rates = (changed.produce_rate_bytes_per_s, changed.consume_rate_bytes_per_s)
     faults = lifecycle.sold_faults(wanted.name, *rates, changed.capacity_bytes)
@@ -411,6 +471,8 @@ def _change_faults(caller: Caller, changed: Instance, wanted: Change) -> list[Fa
 def _scalars(wanted: Change) -> dict[str, Any]:
     values = {name: getattr(wanted, name) for name in Change.__dataclass_fields__ if name != "limits"}
     scalars = {name: value for name, value in values.items() if value is not None}
+    if wanted.security_protocols is not None:
+        scalars["security_protocols"] = kafka_users.ordered(wanted.security_protocols)
     if wanted.request_percent == lifecycle.DERIVED_PERCENT:
         scalars["request_percent"] = None
     return scalars

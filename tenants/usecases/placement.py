@@ -69,15 +69,17 @@ class Placement:
         return min(with_brokers, key=lambda cluster_id: (not fits(cluster_id), load[cluster_id], cluster_id))
 
     def give_listeners(self, connection: Connection, instance: Instance, now_ms: int) -> bool:
-        """Give an instance the bootstrap listener and one per broker it lacks; whether any was lacking.
+        """Give an instance the bootstrap listener and one per broker it lacks, for each way of coming in;
+        whether any was lacking.
 
         Raises: Unavailable when no port is free.
         """
         cluster = registry.cluster(connection, instance.cluster_id)
         nodes: list[int | None] = [None]
         nodes += [broker.node_id for broker in cluster.brokers] if cluster else []
-        has = {listener.node_id for listener in instance.listeners}
-        missing = [node_id for node_id in nodes if node_id not in has]
+        has = {(one.security_protocol, one.node_id) for one in instance.listeners}
+        wanted = [(protocol, node_id) for protocol in instance.security_protocols for node_id in nodes]
+        missing = [one for one in wanted if one not in has]
         if not missing:
             return False
         known = registry.known_endpoints(connection)
@@ -85,7 +87,7 @@ class Placement:
             known.setdefault(endpoint, None)
         own = registry.at_rest(connection, instance.tenant)
         is_system = instance.id == SYSTEM_INSTANCE_ID
-        for node_id in missing:
+        for protocol, node_id in missing:
             try:
                 endpoint = allocate(self._pool, known, now_ms, self._is_free, own=own, from_end=is_system)
             except PortsExhausted as error:
@@ -93,7 +95,9 @@ class Placement:
             known[endpoint] = None
             own.pop(endpoint, None)
             advertised = self._pool.advertised_for(endpoint.bind_host)
-            registry.take_endpoint(connection, endpoint, advertised, instance.tenant, instance.id, node_id)
+            registry.take_endpoint(
+                connection, endpoint, advertised, instance.tenant, instance.id, node_id, protocol
+            )
         return True
 
     def take_back(self, connection: Connection, instance: Instance, listeners: Iterable[Listener]) -> None:
@@ -105,7 +109,13 @@ class Placement:
                 continue
             advertised = self._pool.advertised_for(endpoint.bind_host)
             registry.take_endpoint(
-                connection, endpoint, advertised, instance.tenant, instance.id, listener.node_id
+                connection,
+                endpoint,
+                advertised,
+                instance.tenant,
+                instance.id,
+                listener.node_id,
+                listener.security_protocol,
             )
 
     def register_broker(

@@ -104,7 +104,9 @@ CONSTANTS: Final[dict[str, tuple[str, ...]]] = {
     "tenants.ckafka.request.rates": ("CALLS_PER_S",),
     "tenants.ckafka.request.replays": ("MOMENT_MS", "SEEN_MAX_PER_TENANT"),
     "tenants.ckafka.groups": ("GROUPS_LOOKED_AT_MAX",),
-    "tenants.rules.login_limit": ("FAILURES_MAX_PER_PAIR", "FAILURES_MAX_PER_ADDRESS"),
+    "gateway.rules.logins": ("WRONG_MAX_PER_PAIR", "WRONG_MAX_PER_ADDRESS", "WRONG_ANSWERED_MS_MAX"),
+    "tenants.rules.kafka_users": ("USERS_MAX",),
+    "traffic.login_limit": ("FAILURES_MAX_PER_PAIR", "FAILURES_MAX_PER_ADDRESS"),
     "runtime.metrics": ("THREADS_MAX", "REQUEST_TIMEOUT_S"),
 }
 """Bounds that only a change of the code moves, by module."""

@@ -13,7 +13,9 @@ from typing import Any, Final
 from contracts.charging import ChargeRequest
 from contracts.names import physical_name
 from contracts.specs import BrokerAddress, ClusterSpec, InstanceSpec, InstanceState, Limits, Listener
+from contracts.users import KafkaUser, SecurityProtocol
 from gateway.apis import APIS
+from gateway.rules.logins import Logins
 from gateway.served import ServedInstance
 from gateway.session.call import Outcome, Pending
 from gateway.session.ordering import Exchange
@@ -32,10 +34,23 @@ RECORDS: Final = bytes(range(256)) * 40
 
 
 def served_instance(
-    topic_whitelists: Mapping[str, tuple[str, ...]] | None = None, request_bytes_max: int = 1_000_000
+    topic_whitelists: Mapping[str, tuple[str, ...]] | None = None,
+    request_bytes_max: int = 1_000_000,
+    *,
+    users: tuple[KafkaUser, ...] = (),
+    login_ms_max: int = 0,
 ) -> ServedInstance:
     """An instance with one broker."""
-    listener = Listener(node_id=NODE_ID, bind_host="127.0.0.1", advertised_host="gw.example", port=19092)
+    listeners = [
+        Listener(
+            node_id=NODE_ID,
+            bind_host="127.0.0.1",
+            advertised_host="gw.example",
+            port=port,
+            security_protocol=protocol,
+        )
+        for port, protocol in enumerate(SecurityProtocol, 19092)
+    ]
     spec = InstanceSpec(
         revision=1,
         instance_id=INSTANCE,
@@ -47,11 +62,12 @@ def served_instance(
         consume_rate_bytes_per_s=10**9,
         capacity_bytes=10**10,
         allow_all=True,
-        listeners=(listener,),
-        limits=Limits(request_bytes_max=request_bytes_max),
+        listeners=tuple(listeners),
+        users=users,
+        limits=Limits(request_bytes_max=request_bytes_max, login_ms_max=login_ms_max),
         topic_whitelists=dict(topic_whitelists or {}),
     )
-    return ServedInstance(spec, Turns().join(INSTANCE))
+    return ServedInstance(spec, Turns().join(INSTANCE), Logins(b"secret", bytes))
 
 
 class Surroundings:
@@ -88,6 +104,9 @@ class Surroundings:
     async def charge(self, request: ChargeRequest) -> int:
         self.charges.append(request)
         return 0
+
+    async def pause(self, _wait_ms: int) -> None:
+        return
 
     async def versions(self) -> dict[int, VersionRange]:
         return self.known_versions(NODE_ID)
@@ -137,10 +156,20 @@ class Frames:
 class SessionHost:
     """One session and the two streams it makes. `up` and `down` are all that ever went there."""
 
-    def __init__(self, served: ServedInstance, login_replies: int = 0, *, splices: bool = False) -> None:
+    def __init__(
+        self,
+        served: ServedInstance,
+        login_replies: int = 0,
+        *,
+        splices: bool = False,
+        security_protocol: SecurityProtocol = SecurityProtocol.PLAIN,
+    ) -> None:
         self.served = served
         self.around = Surroundings()
-        self.session = Session(served, self.around, CLIENT, NODE_ID, now_ms=0)
+        self.now_ms = 1
+        self.session = Session(
+            served, self.around, CLIENT, NODE_ID, now_ms=0, security_protocol=security_protocol
+        )
         self.up = bytearray()
         self.down = bytearray()
         self.spliced = 0
@@ -171,7 +200,7 @@ class SessionHost:
             up: list[Any] = []
             down: list[Any] = []
             try:
-                used = requests.receive(memoryview(bytearray(chunk)), 1, up, down)
+                used = requests.receive(memoryview(bytearray(chunk)), self.now_ms * 1_000_000, up, down)
             finally:
                 self.down += b"".join(down)
             self._goes_up(b"".join(up))

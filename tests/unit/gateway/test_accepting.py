@@ -11,6 +11,7 @@ from contracts.quota import NO_NODE
 from contracts.specs import InstanceSpec, InstanceState, Listener
 from gateway.config import GatewayConfig
 from gateway.listeners import ListenerSet
+from gateway.rules.logins import Logins
 from gateway.served import ServedInstance
 from runtime.clock import Clock
 from runtime.network import KERNEL_NETWORK
@@ -65,7 +66,10 @@ class StormWorker:
         self.accepted: list[socket.socket] = []
 
     def join(self, spec: InstanceSpec) -> ServedInstance:
-        served = self.served[spec.instance_id] = ServedInstance(spec, self.pacing.join(spec.instance_id))
+        logins = Logins(b"secret", bytes)
+        served = self.served[spec.instance_id] = ServedInstance(
+            spec, self.pacing.join(spec.instance_id), logins
+        )
         return served
 
     def leave(self, served: ServedInstance) -> None:

@@ -7,8 +7,8 @@ import pytest
 
 from tenants import credentials
 from tenants.console import Console
-from tenants.rules.login_limit import FAILURES_MAX_PER_PAIR
 from tenants.store import schema
+from traffic.login_limit import FAILURES_MAX_PER_PAIR
 
 from .conftest import OPERATOR_KEY, ORDER, Caller
 

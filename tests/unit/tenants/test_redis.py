@@ -15,10 +15,10 @@ from tenants import credentials
 from tenants.app import create_console_app
 from tenants.console import Console
 from tenants.remembered import CallerMemory, Remembered
-from tenants.rules.login_limit import FAILURES_MAX_PER_PAIR
 from tenants.rules.rate_limit import ApiRates, Quota
 from tenants.shared_limits import RequestRates
 from tests.servers.redis_server import RedisServer, running_redis
+from traffic.login_limit import FAILURES_MAX_PER_PAIR
 
 from .conftest import OPERATOR_KEY, ORDER
 

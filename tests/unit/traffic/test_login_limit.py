@@ -1,6 +1,6 @@
 """How many wrong passwords."""
 
-from tenants.rules.login_limit import (
+from traffic.login_limit import (
     FAILURES_MAX_PER_ADDRESS,
     FAILURES_MAX_PER_PAIR,
     WINDOW_MS,

@@ -17,24 +17,35 @@ class LoginLimit:
     Counting by user alone would let anybody lock the admin out.
     """
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        per_pair: int = FAILURES_MAX_PER_PAIR,
+        per_address: int = FAILURES_MAX_PER_ADDRESS,
+        keys_max: int = _KEYS_MAX,
+    ) -> None:
+        self._per_pair, self._per_address, self._keys_max = per_pair, per_address, keys_max
         self._failures: OrderedDict[tuple[str, str | None], deque[int]] = OrderedDict()
 
     def retry_after_ms(self, address: str, user: str, now_ms: int) -> int:
         """0 when an attempt is allowed, else how long to wait."""
         waits = [
-            self._wait_ms((address, user), FAILURES_MAX_PER_PAIR, now_ms),
-            self._wait_ms((address, None), FAILURES_MAX_PER_ADDRESS, now_ms),
+            self._wait_ms((address, user), self._per_pair, now_ms),
+            self._wait_ms((address, None), self._per_address, now_ms),
         ]
         return max(waits)
 
     def failed(self, address: str, user: str, now_ms: int) -> None:
         """Count a wrong password."""
-        for key in ((address, user), (address, None)):
-            self._failures.setdefault(key, deque(maxlen=FAILURES_MAX_PER_ADDRESS)).append(now_ms)
+        for key, allowed in (((address, user), self._per_pair), ((address, None), self._per_address)):
+            self._failures.setdefault(key, deque(maxlen=allowed)).append(now_ms)
             self._failures.move_to_end(key)
-        while len(self._failures) > _KEYS_MAX:
+        while len(self._failures) > self._keys_max:
             self._failures.popitem(last=False)
+
+    def failures(self, address: str, user: str, now_ms: int) -> int:
+        """Wrong passwords of this user from there within the window."""
+        self._wait_ms((address, user), self._per_pair, now_ms)
+        return len(self._failures.get((address, user), ()))
 
     def succeeded(self, address: str, user: str) -> None:
         """Forget the failures of this user at this address."""
