@@ -337,19 +337,43 @@ class OffsetFetchResponse(_Payload):
 @dataclass(frozen=True, kw_only=True)
 class FindCoordinatorRequest(_Payload):
     key: str
+    """v0-3"""
     key_type: i8
-    """v1-3"""
+    """v1-5"""
+    coordinator_keys: tuple[str, ...]
+    """v4-5"""
 
 @dataclass(frozen=True, kw_only=True)
 class FindCoordinatorResponse(_Payload):
     error_code: ErrorCode
+    """v0-3"""
     node_id: BrokerId
+    """v0-3"""
     host: str
+    """v0-3"""
     port: i32
+    """v0-3"""
     throttle_time: i32Timedelta
-    """v1-3"""
+    """v1-5"""
     error_message: str | None
     """v1-3"""
+    coordinators: tuple[Coordinator, ...]
+    """v4-5"""
+
+@dataclass(frozen=True, kw_only=True)
+class Coordinator(_Entity):
+    key: str
+    """v4-5"""
+    node_id: BrokerId
+    """v4-5"""
+    host: str
+    """v4-5"""
+    port: i32
+    """v4-5"""
+    error_code: ErrorCode
+    """v4-5"""
+    error_message: str | None
+    """v4-5"""
 
 @dataclass(frozen=True, kw_only=True)
 class JoinGroupRequestProtocol(_Entity):
@@ -364,16 +388,18 @@ class JoinGroupRequest(_Payload):
     protocol_type: str
     protocols: tuple[JoinGroupRequestProtocol, ...]
     rebalance_timeout: i32Timedelta
-    """v1-7"""
+    """v1-9"""
     group_instance_id: str | None
-    """v5-7"""
+    """v5-9"""
+    reason: str | None
+    """v8-9"""
 
 @dataclass(frozen=True, kw_only=True)
 class JoinGroupResponseMember(_Entity):
     member_id: str
     metadata: bytes
     group_instance_id: str | None
-    """v5-7"""
+    """v5-9"""
 
 @dataclass(frozen=True, kw_only=True)
 class JoinGroupResponse(_Payload):
@@ -384,9 +410,11 @@ class JoinGroupResponse(_Payload):
     member_id: str
     members: tuple[JoinGroupResponseMember, ...]
     throttle_time: i32Timedelta
-    """v2-7"""
+    """v2-9"""
     protocol_type: str | None
-    """v7"""
+    """v7-9"""
+    skip_assignment: bool
+    """v9"""
 
 @dataclass(frozen=True, kw_only=True)
 class HeartbeatRequest(_Payload):
@@ -408,31 +436,33 @@ class LeaveGroupRequest(_Payload):
     member_id: str
     """v0-2"""
     members: tuple[MemberIdentity, ...]
-    """v3-4"""
+    """v3-5"""
 
 @dataclass(frozen=True, kw_only=True)
 class MemberIdentity(_Entity):
     member_id: str
-    """v3-4"""
+    """v3-5"""
     group_instance_id: str | None
-    """v3-4"""
+    """v3-5"""
+    reason: str | None
+    """v5"""
 
 @dataclass(frozen=True, kw_only=True)
 class LeaveGroupResponse(_Payload):
     error_code: ErrorCode
     throttle_time: i32Timedelta
-    """v1-4"""
+    """v1-5"""
     members: tuple[MemberResponse, ...]
-    """v3-4"""
+    """v3-5"""
 
 @dataclass(frozen=True, kw_only=True)
 class MemberResponse(_Entity):
     member_id: str
-    """v3-4"""
+    """v3-5"""
     group_instance_id: str | None
-    """v3-4"""
+    """v3-5"""
     error_code: ErrorCode
-    """v3-4"""
+    """v3-5"""
 
 @dataclass(frozen=True, kw_only=True)
 class SyncGroupRequestAssignment(_Entity):
@@ -467,7 +497,7 @@ class SyncGroupResponse(_Payload):
 class DescribeGroupsRequest(_Payload):
     groups: tuple[GroupId, ...]
     include_authorized_operations: bool
-    """v3-5"""
+    """v3-6"""
 
 @dataclass(frozen=True, kw_only=True)
 class DescribedGroupMember(_Entity):
@@ -477,7 +507,7 @@ class DescribedGroupMember(_Entity):
     member_metadata: bytes
     member_assignment: bytes
     group_instance_id: str | None
-    """v4-5"""
+    """v4-6"""
 
 @dataclass(frozen=True, kw_only=True)
 class DescribedGroup(_Entity):
@@ -488,32 +518,38 @@ class DescribedGroup(_Entity):
     protocol_data: str
     members: tuple[DescribedGroupMember, ...]
     authorized_operations: i32
-    """v3-5"""
+    """v3-6"""
+    error_message: str | None
+    """v6"""
 
 @dataclass(frozen=True, kw_only=True)
 class DescribeGroupsResponse(_Payload):
     groups: tuple[DescribedGroup, ...]
     throttle_time: i32Timedelta
-    """v1-5"""
+    """v1-6"""
 
 @dataclass(frozen=True, kw_only=True)
 class ListGroupsRequest(_Payload):
     states_filter: tuple[str, ...]
-    """v4"""
+    """v4-5"""
+    types_filter: tuple[str, ...]
+    """v5"""
 
 @dataclass(frozen=True, kw_only=True)
 class ListedGroup(_Entity):
     group_id: GroupId
     protocol_type: str
     group_state: str
-    """v4"""
+    """v4-5"""
+    group_type: str
+    """v5"""
 
 @dataclass(frozen=True, kw_only=True)
 class ListGroupsResponse(_Payload):
     error_code: ErrorCode
     groups: tuple[ListedGroup, ...]
     throttle_time: i32Timedelta
-    """v1-4"""
+    """v1-5"""
 
 @dataclass(frozen=True, kw_only=True)
 class SaslHandshakeRequest(_Payload):
@@ -693,9 +729,9 @@ class InitProducerIdRequest(_Payload):
     transactional_id: TransactionalId | None
     transaction_timeout: i32Timedelta
     producer_id: ProducerId
-    """v3-4"""
+    """v3-5"""
     producer_epoch: i16
-    """v3-4"""
+    """v3-5"""
 
 @dataclass(frozen=True, kw_only=True)
 class InitProducerIdResponse(_Payload):
@@ -862,7 +898,7 @@ class TxnOffsetCommitRequestPartition(_Entity):
     committed_offset: i64
     committed_metadata: str | None
     committed_leader_epoch: i32
-    """v2-3"""
+    """v2-4"""
 
 @dataclass(frozen=True, kw_only=True)
 class TxnOffsetCommitRequestTopic(_Entity):
@@ -877,11 +913,11 @@ class TxnOffsetCommitRequest(_Payload):
     producer_epoch: i16
     topics: tuple[TxnOffsetCommitRequestTopic, ...]
     generation_id: i32
-    """v3"""
+    """v3-4"""
     member_id: str
-    """v3"""
+    """v3-4"""
     group_instance_id: str | None
-    """v3"""
+    """v3-4"""
 
 @dataclass(frozen=True, kw_only=True)
 class TxnOffsetCommitResponsePartition(_Entity):

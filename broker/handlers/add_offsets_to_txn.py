@@ -1,4 +1,4 @@
-"""AddOffsetsToTxn (25), v0-3.
+"""AddOffsetsToTxn (25), v0-4.
 
 Behaviour: adds the partition of the offsets topic that owns the group to the transaction; answered when the
 coordinator's record is committed.

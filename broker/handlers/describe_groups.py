@@ -1,10 +1,11 @@
-"""DescribeGroups 0-5.
+"""DescribeGroups 0-6.
 
 Behaviour: state and members, with metadata and assignments while the group is stable. A group that does not
 exist is Dead, one that is named twice is answered once. The instance pays for metadata and assignments;
 groups behind `DESCRIBED_BYTES_MAX` of them get COORDINATOR_LOAD_IN_PROGRESS, with which clients ask again.
 Deliberately not done: authorization; who may ask at all may do everything, as in a Kafka without authorizer.
-Version notes: v3+ authorized operations when asked for, v4+ instance ids (KIP-345).
+Version notes: v3+ authorized operations when asked for, v4+ instance ids (KIP-345), v6 GROUP_ID_NOT_FOUND and
+a message where the group does not exist (KIP-1043).
 """
 
 from typing import Final, Protocol
@@ -13,6 +14,7 @@ from kio.schema.errors import ErrorCode
 from kio.static.protocol import Entity
 
 from broker.coordinators.groups import GroupCoordinators
+from broker.groups.group import State
 from broker.groups.messages import DescribedGroup
 from broker.requests.call import Call
 from wire.api_table import ApiKey
@@ -21,6 +23,7 @@ from wire.codec import duration
 
 DESCRIBED_BYTES_MAX: Final = 4 * 1024 * 1024
 """Of metadata and assignments in one answer; the group that passes it is the last one."""
+_MISSING_FROM: Final = 6
 _NOT_ASKED: Final = -(2**31)
 _ALL_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8
 """READ, DELETE and DESCRIBE: what an authorizer can allow on a group."""
@@ -50,7 +53,9 @@ def handle(call: Call, deps: _Deps) -> None:
         size_bytes = sum(len(member.metadata) + len(member.assignment) for member in described.members)
         told_bytes += size_bytes
         deps.charge_owner(group_id, size_bytes)
-        groups.append(_group(shape, described, ErrorCode.none, operations))
+        is_missing = call.api_version >= _MISSING_FROM and described.state == State.DEAD
+        error = ErrorCode.group_id_not_found if is_missing else ErrorCode.none
+        groups.append(_group(shape, described, error, operations))
     call.reply(shape.make(throttle_time=duration(0), groups=tuple(groups)))
 
 
@@ -58,6 +63,7 @@ def _group(shape: ResponseShape, group: DescribedGroup, error: ErrorCode, operat
     return shape.nested(
         "DescribedGroup",
         error_code=error,
+        error_message=f"Group {group.group_id} not found." if error is ErrorCode.group_id_not_found else None,
         group_id=group.group_id,
         group_state=group.state,
         protocol_type=group.protocol_type,

@@ -1,4 +1,4 @@
-"""EndTxn (26), v0-3.
+"""EndTxn (26), v0-4.
 
 Behaviour: answered when the decision is committed; from then on the transaction ends that way, and until all
 markers are written a new one gets CONCURRENT_TRANSACTIONS.

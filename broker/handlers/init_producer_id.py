@@ -1,4 +1,4 @@
-"""InitProducerId (22), v0-4.
+"""InitProducerId (22), v0-5.
 
 Behaviour: without a transactional id a new producer id with epoch 0, never given before. With one the
 coordinator gives its producer id with a new epoch, which fences whoever had the former; an open transaction

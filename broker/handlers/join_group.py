@@ -1,9 +1,10 @@
-"""JoinGroup 0-7.
+"""JoinGroup 0-9.
 
 Behaviour: the answer is parked until the group's join phase completes; v4+ first gets MEMBER_ID_REQUIRED
 (KIP-394), v5+ static members (KIP-345). v0 has no rebalance timeout: the session timeout stands in for it.
 The metadata in a leader's answer is charged.
-Deliberately not done: v8 (client's reason), v9 (skip_assignment, KIP-814).
+Deliberately not done: a member's reason (v8) is not kept; skip_assignment (v9, KIP-814) is never true: a
+static leader that comes back is told its former id, as older versions are, and so does not assign anew.
 Version notes: below v7 the protocol name is not nullable, so it is empty where there is none.
 """
 

@@ -1,4 +1,4 @@
-"""LeaveGroup 0-4.
+"""LeaveGroup 0-5.
 
 Behaviour: removes members at once and rebalances the rest.
 Version notes: v0-2 one member, its error is the request's; v3+ a batch, also by instance id alone (KIP-345).

@@ -1,10 +1,10 @@
-"""ListGroups 0-4.
+"""ListGroups 0-5.
 
 Behaviour: all groups that this broker coordinates.
-Version notes: v4+ shows states and filters by them (KIP-518).
+Version notes: v4+ shows states and filters by them (KIP-518); v5 types (KIP-848): all groups are classic.
 """
 
-from typing import Protocol
+from typing import Final, Protocol
 
 from kio.schema.errors import ErrorCode
 
@@ -13,6 +13,8 @@ from broker.requests.call import Call
 from wire.api_table import ApiKey
 from wire.build import response_shape
 from wire.codec import duration
+
+_TYPE: Final = "classic"
 
 
 class _Deps(Protocol):
@@ -24,7 +26,8 @@ def handle(call: Call, deps: _Deps) -> None:
     shape = response_shape(ApiKey.LIST_GROUPS, call.api_version)
     states = frozenset(getattr(call.request, "states_filter", ()))
     loading = deps.groups.is_loading
-    groups = [] if loading else deps.groups.list_groups(states)
+    types = {each.lower() for each in getattr(call.request, "types_filter", ())}
+    groups = [] if loading or (types and _TYPE not in types) else deps.groups.list_groups(states)
     call.reply(
         shape.make(
             throttle_time=duration(0),
@@ -35,6 +38,7 @@ def handle(call: Call, deps: _Deps) -> None:
                     group_id=group.group_id,
                     protocol_type=group.protocol_type,
                     group_state=group.state,
+                    group_type=_TYPE,
                 )
                 for group in groups
                 if call.shows(group.group_id)

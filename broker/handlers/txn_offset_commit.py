@@ -1,9 +1,10 @@
-"""TxnOffsetCommit (28), v0-3.
+"""TxnOffsetCommit (28), v0-4.
 
 Behaviour: offsets that take effect when the producer's transaction commits; answered when their records are
 committed. The first ones of a transaction are verified with its coordinator (KIP-890). Partitions that do not
 exist are refused one by one.
-Versions: v2 leader epoch; v3 flexible, with the member's generation, which must be current (KIP-447).
+Versions: v2 leader epoch; v3 flexible, with the member's generation, which must be current (KIP-447);
+v4 TRANSACTION_ABORTABLE instead of INVALID_TXN_STATE.
 """
 
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from broker.groups.messages import CommitResult, Producer, TransactionalCommit
 from broker.metadata.metadata_cache import MetadataCache
 from broker.requests.call import Call
 
+_ABORTABLE_FROM: Final = 4
 _FIRST_SEQUENCE: Final = 0
 
 
@@ -50,13 +52,13 @@ def handle(call: Call, deps: _Deps) -> None:
         verification=None,
         offsets=offsets,
     )
-    _verify(deps, shard, request.transactional_id, commit, token)
+    _verify(deps, shard, call, commit, token)
 
 
 def _verify(
     deps: _Deps,
     shard: Shard[GroupCoordinator],
-    transactional_id: str,
+    call: Call,
     commit: TransactionalCommit,
     token: Token,
 ) -> None:
@@ -65,21 +67,28 @@ def _verify(
     if guard is None:
         shard.submit(shard.core.commit_in_transaction(commit, token, shard.now()))
         return
-    verified = partial(_verified, shard, commit._replace(verification=guard), token)
-    offsets = shard.partition
+    verified = partial(_verified, shard, call.api_version, commit._replace(verification=guard), token)
+    offsets, transactional_id = shard.partition, call.request.transactional_id
     deps.transactions.verify(offsets.topic, offsets.index, transactional_id, *commit.producer, verified)
 
 
 def _verified(
-    shard: Shard[GroupCoordinator], commit: TransactionalCommit, token: Token, error: ErrorCode
+    shard: Shard[GroupCoordinator],
+    api_version: int,
+    commit: TransactionalCommit,
+    token: Token,
+    error: ErrorCode,
 ) -> None:
-    fault = shard.error if error is ErrorCode.none else _told(error)
+    fault = shard.error if error is ErrorCode.none else _told(error, api_version)
     if fault is not None:
         token(CommitResult({(one.topic, one.partition): fault for one in commit.offsets}))
     else:
         shard.submit(shard.core.commit_in_transaction(commit, token, shard.now()))
 
 
-def _told(error: ErrorCode) -> ErrorCode:
-    """In the group coordinator's words: what a producer retries, a committer retries."""
+def _told(error: ErrorCode, api_version: int) -> ErrorCode:
+    """In the group coordinator's words: what a producer retries, a committer retries. Aborting mends that the
+    group is no part of the transaction."""
+    if error is ErrorCode.invalid_txn_state and api_version >= _ABORTABLE_FROM:
+        return ErrorCode.transaction_abortable
     return ErrorCode.coordinator_load_in_progress if error is ErrorCode.not_enough_replicas else error

@@ -1,30 +1,60 @@
-"""FindCoordinator 0-3: empty keys are refused here, because the scope would make them legal ones.
+"""FindCoordinator 0-5: empty keys are refused here, because the scope would make them legal ones.
 
-Key type 0 is a group, 1 a transactional id (versions above 0); any other is INVALID_REQUEST.
+Key type 0 is a group, 1 a transactional id (versions above 0); any other is INVALID_REQUEST. From version 4
+on each of several keys has its own answer.
 """
 
-from typing import Final
+from dataclasses import replace
+from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
 from gateway.session.call import Answer, Call, Forward, Outcome
-from wire.messages import FindCoordinatorRequest
+from wire.build import with_entries
+from wire.messages import FindCoordinatorRequest, FindCoordinatorResponse
 
+_KEYS_FROM: Final = 4
 _GROUP: Final = 0
 _TRANSACTION: Final = 1
+
+
+class _Refusal(NamedTuple):
+    error_code: ErrorCode
+    error_message: str
+    node_id: int = -1
+    host: str = ""
+    port: int = -1
 
 
 def on_request(call: Call, request: FindCoordinatorRequest) -> Outcome:
     """Pass on or refuse."""
     key_type = getattr(request, "key_type", _GROUP)
+    if call.api_version < _KEYS_FROM:
+        fault = _fault(key_type, request.key)
+        return Forward(request) if fault is None else call.answer(**fault._asdict())
+    refused, accepted = [], []
+    for key in request.coordinator_keys:
+        fault = _fault(key_type, key)
+        if fault is None:
+            accepted.append(key)
+        else:
+            refused.append({"key": key, **fault._asdict()})
+    if not accepted:
+        return Answer(with_entries(call.response(), "coordinators", refused))
+    call.exchange.notes = refused
+    return Forward(replace(request, coordinator_keys=tuple(accepted)))
+
+
+def on_response(call: Call, response: FindCoordinatorResponse) -> FindCoordinatorResponse:
+    """Add the refused keys."""
+    return with_entries(response, "coordinators", call.exchange.notes) if call.exchange.notes else response
+
+
+def _fault(key_type: int, key: str) -> _Refusal | None:
     if key_type not in (_GROUP, _TRANSACTION):
-        return _refused(call, ErrorCode.invalid_request, f"key type {key_type} is unknown")
-    if request.key == "":
-        if key_type == _GROUP:
-            return _refused(call, ErrorCode.invalid_group_id, "the group id is empty")
-        return _refused(call, ErrorCode.invalid_request, "the transactional id is empty")
-    return Forward(request)
-
-
-def _refused(call: Call, error_code: ErrorCode, message: str) -> Answer:
-    return call.answer(error_code=error_code, error_message=message, node_id=-1, host="", port=-1)
+        return _Refusal(ErrorCode.invalid_request, f"key type {key_type} is unknown")
+    if key != "":
+        return None
+    if key_type == _GROUP:
+        return _Refusal(ErrorCode.invalid_group_id, "the group id is empty")
+    return _Refusal(ErrorCode.invalid_request, "the transactional id is empty")

@@ -1,5 +1,5 @@
-"""The group APIs: OffsetCommit 2-8, OffsetFetch 1-7, OffsetDelete 0, JoinGroup 0-7, SyncGroup 0-5,
-Heartbeat 0-4, LeaveGroup 0-4, DescribeGroups 0-5, DeleteGroups 0-2.
+"""The group APIs: OffsetCommit 2-8, OffsetFetch 1-7, OffsetDelete 0, JoinGroup 0-9, SyncGroup 0-5,
+Heartbeat 0-4, LeaveGroup 0-5, DescribeGroups 0-6, DeleteGroups 0-2.
 
 Beside the rewrite: an empty group id is INVALID_GROUP_ID here, because the scope would make it a legal one;
 and topics with address lists.

@@ -1,4 +1,4 @@
-"""InitProducerId 0-4: an empty transactional id is INVALID_REQUEST; null is plain idempotence."""
+"""InitProducerId 0-5: an empty transactional id is INVALID_REQUEST; null is plain idempotence."""
 
 from kio.schema.errors import ErrorCode
 

@@ -1,4 +1,4 @@
-"""The transaction APIs: AddPartitionsToTxn 0-3, AddOffsetsToTxn 0-3, EndTxn 0-3, TxnOffsetCommit 0-3,
+"""The transaction APIs: AddPartitionsToTxn 0-3, AddOffsetsToTxn 0-4, EndTxn 0-4, TxnOffsetCommit 0-4,
 DescribeTransactions 0.
 
 Beside the rewrite: empty transactional and group ids are refused here, because the scope would make them

@@ -94,7 +94,7 @@ def _fetch(client: RawClient, version: int, group: str, topics: Any = None) -> A
     )
 
 
-@pytest.mark.parametrize("version", range(8))
+@pytest.mark.parametrize("version", range(10))
 def test_join_group(raw: RawClient, topic: str, version: int) -> None:
     group = f"join-{version}"
     first = _join(raw, version, group)
@@ -112,7 +112,7 @@ def test_join_group(raw: RawClient, topic: str, version: int) -> None:
         assert first.protocol_type == "consumer"
 
 
-@pytest.mark.parametrize("version", range(8))
+@pytest.mark.parametrize("version", range(10))
 def test_join_group_refused(raw: RawClient, version: int) -> None:
     answer = _join(raw, version, f"refused-{version}", session_timeout=_ms(5))
     assert answer.error_code is ErrorCode.invalid_session_timeout
@@ -156,7 +156,7 @@ def test_heartbeat(raw: RawClient, topic: str, version: int) -> None:
     assert beat(2) is ErrorCode.illegal_generation
 
 
-@pytest.mark.parametrize("version", range(5))
+@pytest.mark.parametrize("version", range(6))
 def test_leave_group(raw: RawClient, topic: str, version: int) -> None:
     group = f"leave-{version}"
     joined = _stable(raw, group)
@@ -264,7 +264,20 @@ def test_find_coordinator(broker: BrokerProcess, raw: RawClient, version: int) -
         assert answer.error_code is ErrorCode.invalid_request
 
 
-@pytest.mark.parametrize("version", range(6))
+@pytest.mark.parametrize("version", [4, 5])
+def test_find_several_coordinators(broker: BrokerProcess, raw: RawClient, version: int) -> None:
+    def asked(key_type: int, *keys: str) -> dict[str, tuple[ErrorCode, int]]:
+        wanted = request(ApiKey.FIND_COORDINATOR, version, coordinator_keys=keys, key_type=key_type)
+        return {each.key: (each.error_code, each.port) for each in raw.call(wanted).coordinators}
+
+    here = (ErrorCode.none, broker.port)
+    assert asked(0, "g", "h") == {"g": here, "h": here}
+    assert asked(1, "t", "") == {"t": here, "": (ErrorCode.invalid_request, -1)}
+    assert asked(9, "t") == {"t": (ErrorCode.invalid_request, -1)}
+    assert asked(0) == {}
+
+
+@pytest.mark.parametrize("version", range(7))
 def test_describe_groups(raw: RawClient, topic: str, version: int) -> None:
     group = f"describe-{version}"
     joined = _stable(raw, group)
@@ -282,12 +295,13 @@ def test_describe_groups(raw: RawClient, topic: str, version: int) -> None:
     (member,) = described.members
     assert (member.member_id, member.client_id, member.client_host) == (joined.member_id, "raw", "/127.0.0.1")
     assert (member.member_metadata, member.member_assignment) == (subscription(_TOPIC), b"ours")
-    assert (missing.group_state, missing.error_code) == ("Dead", ErrorCode.none)
+    said = ErrorCode.group_id_not_found if version >= 6 else ErrorCode.none
+    assert (missing.group_state, missing.error_code) == ("Dead", said)
     if version >= 3:
         assert described.authorized_operations == (328 if version == 5 else -(2**31))
 
 
-@pytest.mark.parametrize("version", range(5))
+@pytest.mark.parametrize("version", range(6))
 def test_list_groups(raw: RawClient, topic: str, version: int) -> None:
     _stable(raw, f"list-{version}")
     _commit(raw, 8, f"list-simple-{version}", 1)
@@ -299,6 +313,11 @@ def test_list_groups(raw: RawClient, topic: str, version: int) -> None:
         assert found[f"list-{version}"].group_state == "Stable"
         answer = raw.call(request(ApiKey.LIST_GROUPS, version, states_filter=["Empty"]))
         assert {each.group_state for each in answer.groups} == {"Empty"}
+    if version >= 5:
+        assert {each.group_type for each in answer.groups} == {"classic"}
+        for types, expected in ((["Classic"], True), (["consumer"], False)):
+            answer = raw.call(request(ApiKey.LIST_GROUPS, version, states_filter=(), types_filter=types))
+            assert bool(answer.groups) is expected
 
 
 @pytest.mark.parametrize("version", range(3))

@@ -124,6 +124,7 @@ def test_offsets_of_a_transaction_are_unstable_until_it_ends(raw: RawClient, new
     topic, producer = new_topic(1), _begun(raw, "offsets")
     ids = {"transactional_id": "offsets", "producer_id": producer[0], "producer_epoch": producer[1]}
     assert _commit(raw, ids, topic, 5) is ErrorCode.invalid_txn_state, "the group is not in the transaction"
+    assert _commit(raw, ids, topic, 5, version=4) is ErrorCode.transaction_abortable
     assert raw.call(request(25, 3, group_id="unstable", **ids)).error_code is ErrorCode.none
     assert _commit(raw, ids, topic, 5) is ErrorCode.none
     assert _fetch(raw, topic, require_stable=True) == (ErrorCode.unstable_offset_commit, -1)
@@ -139,12 +140,12 @@ def test_offsets_of_a_transaction_are_unstable_until_it_ends(raw: RawClient, new
     assert _commit(raw, late, topic, 9) is ErrorCode.unknown_member_id
 
 
-def _commit(raw: RawClient, ids: dict[str, Any], topic: str, offset: int) -> ErrorCode:
+def _commit(raw: RawClient, ids: dict[str, Any], topic: str, offset: int, version: int = 3) -> ErrorCode:
     values = {"generation_id": -1, "member_id": "", "group_instance_id": None} | ids
     place = {"partition_index": 0, "committed_offset": offset, "committed_leader_epoch": -1}
     one: dict[str, Any] = {**place, "committed_metadata": "m"}
     answer = raw.call(
-        request(28, 3, group_id="unstable", topics=[{"name": topic, "partitions": [one]}], **values)
+        request(28, version, group_id="unstable", topics=[{"name": topic, "partitions": [one]}], **values)
     )
     error: ErrorCode = answer.topics[0].partitions[0].error_code
     return error
