@@ -32,6 +32,12 @@ def physical_name(instance_id: str, name: str) -> str:
     return f"{instance_id}.{name}"
 
 
+def client_id_at(instance_id: str, node_id: int) -> str:
+    """What an instance's Produce and Fetch requests are known by at a broker that is not ours: its client
+    quotas go by that."""
+    return f"{instance_id}@{node_id}"
+
+
 def owner_of(physical: str) -> str | None:
     """The instance a physical name belongs to, or None for names of the backend itself."""
     if len(physical) < SCOPE_LENGTH or physical[ID_LENGTH] != ".":

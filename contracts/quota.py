@@ -79,6 +79,15 @@ class InstanceCpu(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """False: the point applies its static share of the last spec it knows."""
 
 
+class RelayedBroker(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a gateway worker carries to and from one broker that reports nothing itself: an Apache Kafka's."""
+
+    cluster_id: Identifier
+    node_id: Count
+    instances: tuple[InstanceTraffic, ...] = ()
+    """Counters alone: what is led and stored there, the master asks the cluster (ADR 0044)."""
+
+
 class TrafficReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """POST /internal/v1/reports, every period (1 s by default)."""
 
@@ -99,6 +108,8 @@ class TrafficReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """True: lists every instance the point leads something of; others are gone."""
     instances: tuple[InstanceTraffic, ...] = ()
     cpu: tuple[InstanceCpu, ...] = ()
+    relayed: tuple[RelayedBroker, ...] = ()
+    """Of a gateway worker."""
     version: int = MESSAGE_VERSION
 
 
@@ -138,11 +149,29 @@ class CpuAllocation(msgspec.Struct, frozen=True, kw_only=True):
     rate_us_per_s: int
 
 
+class RelayedLease(msgspec.Struct, frozen=True, kw_only=True):
+    """What a gateway worker needs to know of one instance on a broker that is not ours."""
+
+    instance_id: str
+    cluster_id: str
+    node_id: int
+    lease_ms: int
+    """So long after it was received the broker's own quotas are trusted to limit the instance. 0: they are
+    not set, the gateway limits it to its part of F_i."""
+    partitions_led: int
+    partitions_total: int
+    """n_i and sum(n), as last known: F_i = T * n_i / sum(n)."""
+    blocked: bool
+    stored_bytes: int
+    """Bytes of the whole instance, for the refusal's message."""
+
+
 class ReportAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """The master's answer to a report: the allocations of that point."""
 
     allocations: tuple[Allocation, ...] = ()
     cpu: tuple[CpuAllocation, ...] = ()
+    relayed: tuple[RelayedLease, ...] = ()
     gateways: int = 0
     """Gateway workers that the master has heard of lately: each has a part of half of T. 0: not told."""
     want_full: bool = False

@@ -185,12 +185,23 @@ class QuotaView(msgspec.Struct, frozen=True, kw_only=True):
     version: int = MESSAGE_VERSION
 
 
+class EngineView(msgspec.Struct, frozen=True, kw_only=True):
+    """A cluster whose own client quotas limit its instances: an Apache Kafka."""
+
+    cluster_id: str
+    trouble: str | None
+    """Why they are not those of the leases; None: they are."""
+    quotas: int
+    """Instances at brokers that have some."""
+
+
 class QuotaOverview(msgspec.Struct, frozen=True, kw_only=True):
     """GET /internal/v1/quota: every instance, without history, in order of id."""
 
     at_ms: int
     policy: str
     instances: tuple[QuotaView, ...] = ()
+    engines: tuple[EngineView, ...] = ()
     version: int = MESSAGE_VERSION
 
 

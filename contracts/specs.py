@@ -153,6 +153,8 @@ class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True):
     cluster_id: str
     brokers: tuple[BrokerAddress, ...] = ()
     engine: Engine = Engine.BUILTIN
+    kafka_cluster_id: str | None = None
+    """What an Apache Kafka called itself when it was met: another one is a stranger."""
     version: int = MESSAGE_VERSION
 
 

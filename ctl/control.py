@@ -24,6 +24,7 @@ from contracts.usage_records import INTERVAL_MS_DEFAULT
 from ctl.stack.layout import Layout
 from ctl.stack.processes import APACHE_ID, CLUSTER_ID, DATABASE_URL
 from master.app import create_app
+from master.engines import Engines
 from master.journal import Journal
 from master.kept_series import KeptSeries
 from master.metering import Metering
@@ -185,6 +186,7 @@ class Internal:
             url=self.url,
             tree=_tree(options, secret),
             make_metering=lambda: Metering(self._specs, journal, settings.usage_interval_ms, secret),
+            run_engines=lambda service: Engines(self._specs, service).run(),
             series=None if redis is None else KeptSeries(redis),
         )
         self._secret = secret

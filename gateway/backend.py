@@ -104,6 +104,12 @@ class Backend:
                 return self._reached(broker)
         return None
 
+    def next_node(self) -> int | None:
+        """Whose turn it is at a bootstrap listener; None: no broker is known."""
+        brokers = self.spec.brokers
+        self._turn = (self._turn + 1) % max(1, len(brokers))
+        return brokers[self._turn].node_id if brokers else None
+
     def _reached(self, broker: BrokerAddress) -> tuple[str, int] | None:
         """A broker's numeric address; None: its name is not known (yet)."""
         host = self._resolved.get(broker.host) or _numeric(broker.host)

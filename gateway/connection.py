@@ -49,6 +49,7 @@ class Connection:
 
     __slots__ = (
         "_dial",
+        "_dials_first",
         "address",
         "client",
         "counted",
@@ -80,6 +81,7 @@ class Connection:
         """Where the client came in; its node says which broker the requests go to."""
         self.session = session
         self.sides = session.sides
+        self._dials_first = listener.node_id if session.relay is None else session.relay.node_id
         self.address = address
         self.peer = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
         self.counted: tuple[str, ...] = ()
@@ -191,7 +193,8 @@ class Connection:
         return upstream
 
     def _broker_address(self) -> tuple[str, int] | None:
-        return self.place.broker_address(self.served.spec.cluster_id, self.listener.node_id)
+        node_id, self._dials_first = self._dials_first, self.listener.node_id
+        return self.place.broker_address(self.served.spec.cluster_id, node_id)
 
     def _connected(self) -> None:
         self._dial = None
@@ -229,7 +232,8 @@ class Connection:
             self.dialled().send(up)
 
     def _outside(self) -> Outside:
-        return self.place.outside(self.served, self.listener.node_id, self._ask_upstream)
+        node_id, relay = self.listener.node_id, self.session.relay
+        return self.place.outside(self.served, node_id, relay, self._ask_upstream)
 
     async def _await(self, work: Coroutine[Any, Any, None]) -> None:
         try:

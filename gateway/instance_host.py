@@ -29,7 +29,7 @@ class AnswerTimes:
 class InstanceHost:
     """Of one instance on one worker, for all its sessions."""
 
-    __slots__ = ("_backend", "_now_ms", "_pacing", "_served", "_times", "turn_is_over")
+    __slots__ = ("_backend", "_pacing", "_served", "_times", "now_ms", "turn_is_over")
 
     def __init__(
         self,
@@ -39,7 +39,8 @@ class InstanceHost:
         backend: Callable[[str], Backend],
         now_ms: Callable[[], int],
     ) -> None:
-        self._now_ms = now_ms
+        self.now_ms: Callable[[], int] = now_ms
+        """The time, monotonic."""
         self._served = served
         self._pacing = pacing
         self._times = times
@@ -58,7 +59,7 @@ class InstanceHost:
         throttle_ms = self._pacing.throttle_ms(self._served.turn)
         faults = self._served.faults
         if faults is not None:
-            throttle_ms = max(throttle_ms, faults.throttle_ms(self._now_ms()))
+            throttle_ms = max(throttle_ms, faults.throttle_ms(self.now_ms()))
         self._times.told_throttle_ms[api_key] += throttle_ms
         return throttle_ms
 

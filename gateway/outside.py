@@ -7,9 +7,11 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, TypeAlias
 
+from kio.schema.errors import ErrorCode
 from kio.static.protocol import Payload
 
 from contracts.charging import CHARGE_KEY, ChargeRequest
+from contracts.quota import Direction
 from gateway.backend import Backend
 from gateway.causes import DisconnectCause
 from gateway.charging import charge_frame, charged_throttle_ms
@@ -17,6 +19,8 @@ from gateway.served import ServedInstance
 from gateway.session.ordering import Exchange
 from gateway.stops import ConnectionStop
 from runtime.kafka_client import KafkaUnavailable
+from traffic.flow import REPORTED_THROTTLE_MS_MAX
+from traffic.relayed import RelayedFlows
 from wire.api_table import VersionRange
 from wire.rewrite import rewrite_request, rewrite_response
 from wire.scope import View
@@ -39,7 +43,7 @@ def _reached() -> Iterator[None]:
 class Outside:
     """The world outside of one connection, while one of its requests waits.
 
-    Without `ask_upstream` the backend is one that nobody logs in at, and has no quota of ours.
+    Without `ask_upstream` the backend is one that nobody logs in at; `relay` is the account there.
     """
 
     def __init__(
@@ -48,6 +52,7 @@ class Outside:
         backend: Backend,
         node_id: int | None,
         ask_upstream: AskUpstream | None,
+        relay: RelayedFlows | None,
         now_ms: Callable[[], int],
         connect_ms: int,
     ) -> None:
@@ -55,6 +60,7 @@ class Outside:
         self._backend = backend
         self._node_id = node_id
         self._ask_upstream = ask_upstream
+        self._relay = relay
         self._now_ms = now_ms
         self._connect_ms = connect_ms
 
@@ -64,12 +70,22 @@ class Outside:
         Raises: ConnectionStop, MalformedFrame.
         """
         if self._ask_upstream is None:
-            return 0
+            return 0 if self._relay is None else self._charge_here(self._relay, request)
         exchange = Exchange(CHARGE_KEY, 0, 0)
         answered: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         exchange.taker = answered.set_result
         self._ask_upstream(exchange, charge_frame(request))
         return charged_throttle_ms(await answered)
+
+    def _charge_here(self, relay: RelayedFlows, request: ChargeRequest) -> int:
+        """A Produce was charged whole when it came."""
+        relay.refuse(request.reason)
+        if request.reason == ErrorCode.policy_violation.name:
+            relay.produce.refused += 1
+        if request.consume_bytes:
+            relay.consume.charge(request.consume_bytes, self._now_ms())
+        direction = Direction.CONSUME if request.consume_bytes else Direction.PRODUCE
+        return min(relay.wait_ms(direction, self._now_ms()), REPORTED_THROTTLE_MS_MAX)
 
     async def pause(self, wait_ms: int) -> None:
         """So much time passes."""

@@ -18,6 +18,7 @@ from gateway.session.timers import Timeouts
 from gateway.stops import ConnectionStop
 from gateway.strangers import Strangers
 from traffic.turns import Turn
+from traffic.verdict import Full
 from wire.scope import Scope, View
 
 COLLECTED_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -76,6 +77,8 @@ class ServedInstance:
         self.partition_changes = asyncio.Lock()
         """Held while partitions are counted and added."""
         self.kept_answers: Final = KeptAnswers()
+        self.full: Full | None = None
+        """What a Produce gets, at brokers that do not know that the instance is at capacity."""
         self.faults: ActiveFaults | None = None
         """What the tenant has injected; None, as nearly always: nothing."""
         self.faults_changed = asyncio.Event()
@@ -114,7 +117,13 @@ class ServedInstance:
         )
 
     def _passes_produce(self) -> bool:
-        return not self.topic_whitelists and (self.faults is None or not self.faults.decodes)
+        decodes = self.faults is not None and self.faults.decodes
+        return self.full is None and not self.topic_whitelists and not decodes
+
+    def set_full(self, full: Full | None) -> None:
+        """The instance is at capacity, or is not any more, where brokers do not know it."""
+        self.full = full
+        self.passes_produce = self._passes_produce()
 
     def take_faults(self, now_ms: int, epoch_ms: int) -> None:
         """Take the injected faults of the spec. Units: `now_ms` is monotonic."""

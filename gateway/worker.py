@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final
 
 from contracts.quota import NO_NODE
-from contracts.specs import ClusterSpec, InstanceSpec, Listener
+from contracts.specs import ClusterSpec, Engine, InstanceSpec, Listener
 from gateway.backend import Backend
 from gateway.causes import DisconnectCause
 from gateway.config import GatewayConfig
@@ -29,6 +29,7 @@ from runtime.logs import get_logger
 from runtime.machine import Machine
 from runtime.pacing import Pacing
 from traffic.point import TrafficPoint
+from traffic.relayed import RelayedFlows
 from wire.framing import Buffer
 
 _log = get_logger(__name__)
@@ -89,6 +90,7 @@ class Worker:
         """An instance comes."""
         logins = Logins(hmac.digest(self._salts_key, spec.instance_id.encode(), "sha256"), self._draw)
         served = ServedInstance(spec, self.pacing.join(spec.instance_id), logins)
+        served.set_full(self.point.relays.full(spec.instance_id))
         self.served[spec.instance_id] = served
         self._hosts[spec.instance_id] = InstanceHost(
             served, self.pacing, self.times, self.backend, self.clock.monotonic_ms
@@ -149,10 +151,11 @@ class Worker:
         self.point.gateway_count = max(self.point.gateway_count, self._table.workers)
 
     def rates_changed(self, instance_ids: frozenset[str]) -> None:
-        """Debts of these instances are paid at another pace now."""
-        self.pacing.look_again(
-            self.served[instance_id].turn for instance_id in instance_ids if instance_id in self.served
-        )
+        """Debts of these instances are paid at another pace now, or they are full, or not any more."""
+        served = [self.served[each] for each in instance_ids if each in self.served]
+        self.pacing.look_again(one.turn for one in served)
+        for one in served:
+            one.set_full(self.point.relays.full(one.instance_id))
 
     # Connections
 
@@ -184,16 +187,31 @@ class Worker:
         self, served: ServedInstance, listener: Listener, sock: socket.socket, address: str, port: int
     ) -> Connection:
         host, node_id = self._hosts[served.instance_id], listener.node_id
+        relay = self._relay(served, node_id)
         traces = (
             None
             if self.traces is None
             else self.traces.of(self._traced_connection(served, listener, address))
         )
-        session = Session(served, host, address, node_id, self.now_ms, traces, listener.security_protocol)
+        session = Session(
+            served, host, address, node_id, self.now_ms, traces, listener.security_protocol, relay
+        )
         connection = Connection(self, served, listener, session, sock, address, port)
         if traces is not None:
             self._traced[connection] = traces
         return connection
+
+    def _relay(self, served: ServedInstance, node_id: int | None) -> RelayedFlows | None:
+        """The account at a broker that is not ours; at a bootstrap listener, whose turn it is."""
+        backend = self.backend(served.spec.cluster_id)
+        if backend.spec.engine is not Engine.APACHE:
+            return None
+        node_id = backend.next_node() if node_id is None else node_id
+        if node_id is None:
+            return None  # no broker is known: the connection will end with that cause
+        relay = self.point.relays.flows(served.spec, node_id, self.clock.monotonic_ms())
+        relay.connections += 1
+        return relay
 
     def _traced_connection(
         self, served: ServedInstance, listener: Listener, address: str
@@ -205,7 +223,13 @@ class Worker:
 
         return TracedConnection(served.instance_id, served.spec.tenant, address, upstream_address)
 
-    def outside(self, served: ServedInstance, node_id: int | None, ask_upstream: AskUpstream) -> Outside:
+    def outside(
+        self,
+        served: ServedInstance,
+        node_id: int | None,
+        relay: RelayedFlows | None,
+        ask_upstream: AskUpstream,
+    ) -> Outside:
         """What a request of a connection may ask of others."""
         backend = self.backend(served.spec.cluster_id)
         return Outside(
@@ -213,6 +237,7 @@ class Worker:
             backend,
             node_id,
             ask_upstream if backend.knows_instances else None,
+            relay,
             lambda: self.now_ms,
             self.config.timeouts.connect_ms,
         )
@@ -222,6 +247,8 @@ class Worker:
         served = connection.served
         served.connections.discard(connection)
         served.closed[cause] += 1
+        if connection.session.relay is not None:
+            connection.session.relay.connections -= 1
         for name in connection.counted:
             self._table.closed(name)
         if cause in (DisconnectCause.UPSTREAM_CLOSED, DisconnectCause.UPSTREAM_UNREACHABLE):

@@ -7,10 +7,12 @@ from gateway.causes import DisconnectCause
 from gateway.instance_host import AnswerTimes
 from gateway.outside import AskUpstream, Outside
 from gateway.served import Served, ServedInstance
+from gateway.session.session import Session
 from gateway.sockets import ReceiveBuffer
 from gateway.splicing import SplicePipe
 from runtime.network import Network
 from runtime.pacing import Pacing
+from traffic.relayed import RelayedFlows
 from wire.framing import Buffer
 
 
@@ -24,6 +26,10 @@ class Leaving(Served, Protocol):
     @property
     def peer(self) -> str:
         """The client's address and port."""
+
+    @property
+    def session(self) -> Session:
+        """What its bytes meant."""
 
     @property
     def counted(self) -> tuple[str, ...]:
@@ -66,7 +72,13 @@ class Workplace(Protocol):
     def login_frames(self, instance_id: str, peer: str) -> list[Buffer]:
         """What goes up in front of a client's first request."""
 
-    def outside(self, served: ServedInstance, node_id: int | None, ask_upstream: AskUpstream) -> Outside:
+    def outside(
+        self,
+        served: ServedInstance,
+        node_id: int | None,
+        relay: RelayedFlows | None,
+        ask_upstream: AskUpstream,
+    ) -> Outside:
         """What a request of a connection may ask of others."""
 
     def forget(self, connection: Leaving, cause: DisconnectCause, detail: str) -> None:

@@ -12,6 +12,7 @@ from starlette.routing import Mount, Route
 
 from contracts.specs import ConsumerKind
 from master.app import create_app
+from master.engines import Engines
 from master.journal import Journal
 from master.kept_series import KeptSeries
 from master.metering import Metering
@@ -81,6 +82,7 @@ class MasterProcess:
             url=options.url or f"http://{address}",
             tree=ZooKeeperTree(options.zookeeper, options.session_timeout_ms, secret),
             make_metering=lambda: Metering(specs, journal, settings.usage_interval_ms, secret),
+            run_engines=lambda service: Engines(specs, service).run(),
             series=None if self._redis is None else KeptSeries(self._redis),
         )
         routes = [Route("/metrics", _metrics), Mount("/", create_app(self._node))]

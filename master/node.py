@@ -8,7 +8,8 @@ leases than its own begins a term beyond theirs: its journal and the tree may be
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 
 import msgspec
 
@@ -29,6 +30,7 @@ from master.quota.policies import POLICIES
 from master.service import MasterService
 from master.settings import MasterSettings
 from runtime.logs import get_logger
+from runtime.tasks import Supervised
 from runtime.tree.election import Election, Office
 
 _log = get_logger(__name__)
@@ -56,11 +58,13 @@ class MasterNode:
         url: str,
         tree: Tree | None,
         make_metering: Callable[[], Metering] | None = None,
+        run_engines: Callable[[MasterService], Awaitable[None]] | None = None,
         series: KeptSeries | None = None,
     ) -> None:
         """`url` is this process's internal HTTP server as brokers reach it. The node starts the tree.
 
-        `make_metering` is called for each term; without it usage is not told. `series` outlive terms.
+        `make_metering` is called for each term; without it usage is not told. `run_engines` runs beside each
+        term's service, and sets the quotas of other engines. `series` outlive terms.
         """
         self._specs = specs
         self._journal = journal
@@ -68,6 +72,7 @@ class MasterNode:
         self._url = url
         self._tree = tree
         self._make_metering = make_metering
+        self._run_engines = run_engines
         self._series = series
         self._service: MasterService | None = None
         self._office: Office | None = None
@@ -212,12 +217,16 @@ class MasterNode:
             self._specs, self._journal, self._settings, term=term, metering=metering, series=self._series
         )
         _log.info("serving as the quota master", term=term, policy=self._service.policy)
+        beside = Supervised()
+        if self._run_engines is not None:
+            beside.spawn("engines", partial(self._run_engines, self._service))
         try:
             later = await self._service.run()
             _log.warning("points have newer leases: going beyond their term", term=term, later=later)
             return later
         finally:
             self._service = None
+            await beside.aclose()
 
 
 async def _ensure(tree: Tree, path: str) -> None:

@@ -2,13 +2,20 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import prometheus_client
 from sqlalchemy.exc import SQLAlchemyError
 
-from contracts.quota import NO_NODE, Allocation, CpuAllocation, ReportAnswer, TrafficReport
-from contracts.quota_view import History, QuotaOverview, QuotaView
+from contracts.quota import (
+    NO_NODE,
+    Allocation,
+    CpuAllocation,
+    RelayedLease,
+    ReportAnswer,
+    TrafficReport,
+)
+from contracts.quota_view import EngineView, History, QuotaOverview, QuotaView
 from contracts.specs import InstanceSpec
 from contracts.usage_records import UsageRecord
 from master.journal import Journal, SavedAllocation
@@ -16,6 +23,7 @@ from master.kept_series import KeptSeries
 from master.metering import Metering
 from master.metrics import MasterCollector
 from master.quota.capacity import Fill
+from master.quota.client_quotas import Entity, SetQuotas
 from master.quota.cpu_decision import CpuDecision, Topology, topology
 from master.quota.cpu_shares import GONE_PERIODS, CpuShares
 from master.quota.decision import InstanceDecision, decide
@@ -25,6 +33,7 @@ from master.quota.leadership import Heard, Leadership, leadership
 from master.quota.leases import TERM_FACTOR, LeaseBook, byte_offer, byte_terms, cpu_terms
 from master.quota.ledger import Ledger, Outcome, Receipt
 from master.quota.policies import POLICIES
+from master.quota.stand_ins import StandIns, holdings_report
 from master.quota.view import cpu_view, history_row, quota_view
 from master.settings import MasterSettings
 from runtime.clock import epoch_ms, monotonic_ms
@@ -72,6 +81,10 @@ class MasterService:
         """Reports by outcome."""
         self.refusals: Counter[str] = Counter()
         """Refused reports by reason."""
+        self.stand_ins = StandIns(f"{term}-{wall_ms()}")
+        """In place of brokers that report nothing."""
+        self.engines: dict[str, SetQuotas] = {}
+        """What is set in clusters whose own quotas limit instances; whoever sets it puts it here."""
         self._history: dict[str, InstanceHistory] = {}
         self._fills: dict[str, Fill] = {}
         self.policy = journal.setting("policy") or self.settings.policy
@@ -122,6 +135,10 @@ class MasterService:
         Raises: ReportRefusedError.
         """
         now_ms = self._now_ms()
+        return self._answer(report, self._take(report, now_ms), now_ms)
+
+    def _take(self, report: TrafficReport, now_ms: int) -> Receipt:
+        """Raises: ReportRefusedError."""
         try:
             receipt = self._ledger.receive(report, now_ms)
         except ReportRefusedError as refused:
@@ -129,16 +146,61 @@ class MasterService:
             raise
         self.reports[receipt.outcome] += 1
         self._compare_epochs(report)
-        is_gateway = report.node_id == NO_NODE  # whose report holds nothing that is billed
-        if self._metering is not None and receipt.outcome is Outcome.ACCEPTED and not is_gateway:
-            self._metering.receive(report)
+        if receipt.outcome is Outcome.ACCEPTED:
+            self._meter(report, now_ms)
+        return receipt
+
+    def _answer(self, report: TrafficReport, receipt: Receipt, now_ms: int) -> ReportAnswer:
         return ReportAnswer(
             allocations=tuple(self._grant(report.point, receipt, now_ms)),
             cpu=tuple(self._grant_cpu(report.point, receipt, now_ms)),
+            relayed=tuple(self._grant_relayed(report, now_ms)),
             gateways=self._ledger.gateways(),
             want_full=receipt.want_full,
             period_ms=self.settings.period_ms,
         )
+
+    def _meter(self, report: TrafficReport, now_ms: int) -> None:
+        """Every byte is billed once: by a broker's own report, or by those of the workers that carried it."""
+        billed = [report]
+        if report.node_id == NO_NODE:
+            billed = self.stand_ins.receive(report, now_ms)
+        elif self.stand_ins.stands_in(report.point):
+            billed = [holdings_report(report)]
+        if self._metering is not None:
+            for each in billed:
+                self._metering.receive(each)
+
+    def report_stand_ins(self, cluster_id: str) -> None:
+        """Once a period, while the cluster tells who leads what: brokers without points of their own. Their
+        shares are made when all have reported: a quota that is set is not changed soon."""
+        now_ms = self._now_ms()
+        self.stand_ins.follow(cluster_id, self._specs(), now_ms)
+        points = self.stand_ins.points(cluster_id)
+        reports = [point.report(now_ms, self._wall_ms()) for point in points]
+        receipts = [self._take(report, now_ms) for report in reports]
+        for point, report, receipt in zip(points, reports, receipts, strict=True):
+            point.apply(self._answer(report, receipt, now_ms), now_ms)
+
+    def _grant_relayed(self, report: TrafficReport, now_ms: int) -> Iterator[RelayedLease]:
+        """What a gateway worker may rely on, at the brokers that it has told of."""
+        for broker in report.relayed:
+            quotas = self.engines.get(broker.cluster_id)
+            for traffic in broker.instances:
+                entity = Entity(traffic.instance_id, broker.node_id)
+                fill = self._fills.get(traffic.instance_id) or Fill()
+                led, total = self.stand_ins.led(broker.cluster_id, entity)
+                stand = quotas is not None and quotas.stands(entity, now_ms)
+                yield RelayedLease(
+                    instance_id=traffic.instance_id,
+                    cluster_id=broker.cluster_id,
+                    node_id=broker.node_id,
+                    lease_ms=self.settings.lease_periods * self.settings.period_ms if stand else 0,
+                    partitions_led=led,
+                    partitions_total=total,
+                    blocked=fill.blocked,
+                    stored_bytes=fill.stored_bytes,
+                )
 
     def _compare_epochs(self, report: TrafficReport) -> None:
         """Our own leases are never newer than what we gave last: those are of a journal that was lost."""
@@ -257,7 +319,11 @@ class MasterService:
         now_ms = self._now_ms()
         decisions = [self._decide(instance_id, now_ms) for instance_id in sorted(self._specs())]
         views = tuple(self._view(each, _NO_HISTORY) for each in decisions if each is not None)
-        return QuotaOverview(at_ms=self._wall_ms(), policy=self.policy, instances=views)
+        engines = tuple(
+            EngineView(cluster_id=each, trouble=quotas.trouble, quotas=len(quotas.known))
+            for each, quotas in sorted(self.engines.items())
+        )
+        return QuotaOverview(at_ms=self._wall_ms(), policy=self.policy, instances=views, engines=engines)
 
     def _view(self, decision: InstanceDecision, history: History) -> QuotaView:
         now_ms = self._now_ms()
@@ -291,8 +357,9 @@ class MasterService:
         """A point is gone for good: reserve nothing for it. Whether it was known."""
         self._leases.forget_point(point)
         self._cpu.forget_point(point)
-        if self._metering is not None:
-            self._metering.forget_point(point)
+        for billed in (point, *self.stand_ins.forget_sender(point)):
+            if self._metering is not None:
+                self._metering.forget_point(billed)
         return self._ledger.forget_point(point)
 
     # -- time ---------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ DescribeTopicPartitions (KIP-966) goes through a cluster's topics in the order o
 so that neighbours' topics are neither sent nor decoded, but for those on the last page.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final, TypeAlias
 
 from kio.schema.describe_topic_partitions.v0.request import Cursor, DescribeTopicPartitionsRequest
@@ -26,7 +26,23 @@ async def partition_counts(ask: _Ask, instance_id: str) -> dict[str, int]:
     Raises: what `ask` raises; KafkaUnavailable when the broker goes round in circles.
     """
     counts: dict[str, int] = {}
-    at = (physical_name(instance_id, ""), 0)
+    async for page in pages(ask, physical_name(instance_id, "")):
+        for topic in page.topics:
+            name = tenant_name(instance_id, topic.name or "")
+            if name is not None:
+                counts[name] = counts.get(name, 0) + len(topic.partitions)
+        following = page.next_cursor
+        if following is not None and tenant_name(instance_id, following.topic_name) is None:
+            break
+    return counts
+
+
+async def pages(ask: _Ask, first_name: str) -> AsyncIterator[DescribeTopicPartitionsResponse]:
+    """Topics in the order of their names, from one on. `ask` sends a request to one broker.
+
+    Raises: what `ask` raises; KafkaUnavailable when the broker goes round in circles.
+    """
+    at = (first_name, 0)
     while True:
         cursor = Cursor(topic_name=TopicName(at[0]), partition_index=i32(at[1]))
         answer = await ask(
@@ -34,13 +50,10 @@ async def partition_counts(ask: _Ask, instance_id: str) -> dict[str, int]:
                 topics=(), response_partition_limit=i32(_PAGE_PARTITIONS), cursor=cursor
             )
         )
-        for topic in answer.topics:
-            name = tenant_name(instance_id, topic.name or "")
-            if name is not None:
-                counts[name] = counts.get(name, 0) + len(topic.partitions)
+        yield answer
         following = answer.next_cursor
-        if following is None or tenant_name(instance_id, following.topic_name) is None:
-            return counts
+        if following is None:
+            return
         after = (str(following.topic_name), int(following.partition_index))
         if after <= at:
             raise KafkaUnavailable("the broker lists its topics without an end")

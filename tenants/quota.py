@@ -4,6 +4,8 @@ import asyncio
 from typing import Final
 from urllib.parse import quote
 
+import msgspec
+
 from contracts.names import SYSTEM_INSTANCE_ID
 from contracts.quota_view import QuotaOverview, QuotaView
 from runtime.clock import monotonic_ms
@@ -51,9 +53,7 @@ class QuotaSource:
         self._failing = False
         self._by_id = {one.instance_id: one for one in fetched.instances}
         shown = tuple(one for one in fetched.instances if one.instance_id != SYSTEM_INSTANCE_ID)
-        self._overview = QuotaOverview(
-            at_ms=fetched.at_ms, policy=fetched.policy, instances=shown, version=fetched.version
-        )
+        self._overview = msgspec.structs.replace(fetched, instances=shown)
 
     async def current(self, instance_id: str) -> QuotaView:
         """One instance of the overview. Raises: Unavailable."""

@@ -162,9 +162,9 @@ class InstancePoint:
         behaviour = self.spec.full_behaviour if self.spec is not None else FullBehaviour.REJECT
         return Full(full_message(self.instance_id, stored, capacity), behaviour)
 
-    def refuse(self, reason: str) -> None:
-        """Count one refused request."""
-        self.refusals[reason] = self.refusals.get(reason, 0) + 1
+    def refuse(self, reason: str, count: int) -> None:
+        """Count refused requests."""
+        self.refusals[reason] = self.refusals.get(reason, 0) + count
 
     def charge_internal(self, size_bytes: int, now_ms: int) -> None:
         """Charge what a coordinator's request carries, or makes the broker write."""

@@ -29,6 +29,7 @@ from traffic import saved
 from traffic.cpu import broker_share, gateway_share
 from traffic.flow import BURST_MS, UNLIMITED, Flow
 from traffic.instance import InstancePoint
+from traffic.relayed import Relays
 from traffic.verdict import ADMIT, Admit, Full
 
 FETCH_UNLIMITED_BYTES: Final = 2**31 - 1
@@ -58,6 +59,8 @@ class TrafficPoint:
         """Brokers of the cluster: an instance nobody ever told the shares of gets T / broker_count."""
         self.gateway_count = gateway_count
         """Gateway workers, as configured or as the master says: half of T of request time is theirs."""
+        self.relays = Relays()
+        """What a gateway worker carries to brokers without a point of their own."""
         self.period_ms = 1_000
         self._unblock_fraction = unblock_fraction
         self._instances: dict[str, InstancePoint] = {}
@@ -124,9 +127,9 @@ class TrafficPoint:
         if entry is not None:
             entry.charge_internal(size_bytes, now_ms)
 
-    def refuse(self, instance_id: str, reason: str) -> None:
-        """Count a refused request; `reason` is an error's or a close cause's name."""
-        self._entry(instance_id).refuse(reason)
+    def refuse(self, instance_id: str, reason: str, count: int = 1) -> None:
+        """Count refused requests; `reason` is an error's or a close cause's name."""
+        self._entry(instance_id).refuse(reason, count)
 
     def internal(self, instance_id: str) -> Flow:
         """The bucket for which requests to coordinators wait."""
@@ -174,6 +177,7 @@ class TrafficPoint:
         counters never go back within a run. An instance without a spec is only metered: there is no T to
         hold it to, and no gateway serves it.
         """
+        self.relays.set_spec(spec, now_ms)
         if spec.state.is_gone:
             entry = self._instances.get(spec.instance_id)
             if entry is not None:
@@ -225,6 +229,7 @@ class TrafficPoint:
             if now_ms >= entry.cpu.lease_ends_at_ms or not entry.cpu.on_lease:
                 self._fall_back_cpu(entry, now_ms)
             entry.cpu.flow.settle(now_ms)
+        self.relays.keep_time(self.gateway_count, now_ms)
         full = self._want_full
         chosen = [entry for entry in self._instances.values() if self._is_due(entry, full)]
         spent = [entry for entry in self._instances.values() if entry.cpu.is_due(full=full)]
@@ -245,6 +250,7 @@ class TrafficPoint:
             full=full,
             instances=tuple(entry.traffic() for entry in chosen),
             cpu=tuple(entry.cpu.told(entry.instance_id) for entry in spent),
+            relayed=self.relays.report(full=full),
         )
 
     @staticmethod
@@ -259,7 +265,7 @@ class TrafficPoint:
         self.period_ms = answer.period_ms
         self.gateway_count = answer.gateways or self.gateway_count
         self._acknowledge()
-        changed = set()
+        changed = set(self.relays.apply(answer.relayed, now_ms))
         for allocation in answer.allocations:
             entry = self._instances.get(allocation.instance_id)
             if entry is not None and entry.apply(allocation, now_ms):

@@ -29,6 +29,9 @@ JOINED_BYTES_MAX: Final = 8192
 NAMED_ENTRIES_MAX: Final = 10_000
 """Topics of one frame: far above any instance's, so low that a frame of empty topics costs little."""
 
+CLIENT_ID_AT: Final = 12
+"""Where a request's header has its client id, in a frame with its length prefix."""
+
 BUFFERS_MAX: Final = 512
 """Well under IOV_MAX (1,024); a frame cut into more is joined."""
 
@@ -182,6 +185,20 @@ def compile_scan(
     The scanner raises struct.error, too, for a frame that ends early.
     """
     return _compiled(layout, tuple(captured.items()), strip, entries_max)
+
+
+def client_id_field(client_id: str) -> bytes:
+    """A client id as a request's header has it."""
+    encoded = client_id.encode()
+    return _PACK_I16(len(encoded)) + encoded
+
+
+def with_client_id(
+    frame: memoryview, body_at: int, pieces: list[Buffer], grown: int, field: bytes
+) -> tuple[list[Buffer], int]:
+    """Pieces and growth of a scanned request whose client id is replaced by `field`."""
+    first = b"".join((frame[4:CLIENT_ID_AT], field, pieces[0][body_at - 4 :]))
+    return [first, *(pieces[1:] or [b""])], grown + len(field) - (body_at - CLIENT_ID_AT)
 
 
 def assembled(frame: memoryview, pieces: list[Buffer], grown: int) -> list[Buffer]:

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from wire.api_table import ApiKey
 from wire.codec import payload_class
-from wire.edit_compile import Scan, assembled, compile_scan
+from wire.edit_compile import Scan, assembled, compile_scan, with_client_id
 from wire.edit_stream import AddedTopics, FrameEditor, fetch_response_editor
 from wire.faults import MalformedFrame, NotMappable
 from wire.framing import Buffer
@@ -97,8 +97,11 @@ def _with_session(frame: memoryview, session_id: int) -> memoryview:
     return memoryview(changed)
 
 
-def edit_fetch_request(frame: memoryview, scope: Scope, *, session_id: int | None = None) -> FetchRequestEdit:
-    """Put the scope into one whole Fetch request; `session_id` replaces the client's (from version 7 on).
+def edit_fetch_request(
+    frame: memoryview, scope: Scope, *, session_id: int | None = None, client_id: bytes | None = None
+) -> FetchRequestEdit:
+    """Put the scope into one whole Fetch request; `session_id` replaces the client's (from version 7 on), and
+    so does `client_id`, a field of the header.
 
     Raises: MalformedFrame, NameTooLong, NotMappable for a client that claims to be a broker's replica.
     """
@@ -115,6 +118,8 @@ def edit_fetch_request(frame: memoryview, scope: Scope, *, session_id: int | Non
     pieces, grown, topics, replica_id, max_wait_ms, session, epoch = scanned
     if replica_id != _CONSUMER:
         raise NotMappable("a fetch in the name of a replica")
+    if client_id is not None:
+        pieces, grown = with_client_id(frame, body_at, pieces, grown, client_id)
     buffers = assembled(frame, pieces, grown)
     return FetchRequestEdit(buffers, correlation_id, session, epoch, max_wait_ms, topics)
 

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from wire.api_table import ApiKey
 from wire.codec import payload_class
-from wire.edit_compile import Scan, assembled, compile_scan
+from wire.edit_compile import Scan, assembled, compile_scan, with_client_id
 from wire.faults import MalformedFrame
 from wire.framing import Buffer
 from wire.hot.produce import ONE_HEAD, ONE_PARTITION
@@ -48,8 +48,11 @@ def _scan(version: int, response: bool) -> Scan:
     return compile_scan(layout, {"acks": 0}, strip=False, entries_max=bound_of(ApiKey.PRODUCE).entries_max)
 
 
-def edit_produce_request(frame: memoryview, scope: Scope) -> ProduceRequestEdit:
-    """Put the scope into one whole Produce request; `frame` begins with its length prefix.
+def edit_produce_request(
+    frame: memoryview, scope: Scope, client_id: bytes | None = None
+) -> ProduceRequestEdit:
+    """Put the scope into one whole Produce request; `frame` begins with its length prefix. `client_id`, a
+    field of the header, replaces the client's.
 
     Raises: MalformedFrame, NameTooLong, EmptyName (transactional id).
     """
@@ -62,6 +65,8 @@ def edit_produce_request(frame: memoryview, scope: Scope) -> ProduceRequestEdit:
         pieces, grown, topics, acks = one or _scan(version, False)(frame, body_at, scope)
     except struct.error as error:
         raise MalformedFrame("a Produce request ends early") from error
+    if client_id is not None:
+        pieces, grown = with_client_id(frame, body_at, pieces, grown, client_id)
     return ProduceRequestEdit(assembled(frame, pieces, grown), correlation_id, acks, topics)
 
 

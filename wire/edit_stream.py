@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from wire.api_table import ApiKey
 from wire.classify import FieldClass
 from wire.codec import payload_class
-from wire.edit_compile import NAMED_ENTRIES_MAX, NAMES
+from wire.edit_compile import CLIENT_ID_AT, NAMED_ENTRIES_MAX, NAMES
 from wire.faults import EmptyName, ForeignName, MalformedFrame, NameTooLong, TooManyEntries
 from wire.framing import Buffer
 from wire.layout import Array, Blob, Fixed, Step, Text, layout_of, least_size
@@ -110,12 +110,14 @@ class FrameEditor:
         response: bool,
         added: AddedTopics | None = None,
         entries_max: int = NO_BOUND,
+        client_id: bytes | None = None,
     ) -> None:
         self._head = program.head
         self._ops = program.ops
         self._scope = scope
         self._response = response
         self._added = added
+        self._client_id = client_id
         self._end = -1
         """Where the frame ends, counted from its length prefix; -1 until that has arrived."""
         self._position = 0
@@ -130,6 +132,8 @@ class FrameEditor:
         self.done = False
         """The frame ended where its length said; nothing more may be fed."""
         self.correlation_id = 0
+        self.grown = 0
+        """By how much the frame becomes longer, once the head is done."""
         self.facts: dict[str, int] = {}
         """Numbers in front of the topics: acks, timeout; throttle_time, error_code, session_id."""
         self.topics: list[bytes] = []
@@ -139,6 +143,11 @@ class FrameEditor:
     def opaque_bytes(self) -> int:
         """How many of the next bytes need no look: the rest of a batch but its last, which `feed` wants."""
         return self._skip - 1 if self._skip > 1 else 0
+
+    @property
+    def frame_bytes(self) -> int:
+        """The length of the frame as it comes, its prefix included, once that is here."""
+        return self._end
 
     def pass_opaque(self, size: int) -> None:
         """The next `size` bytes were sent as they are, perhaps without ever being in this process."""
@@ -194,6 +203,7 @@ class FrameEditor:
         if self._added is not None:
             pieces += (view[cut:at], _I32.pack(topics + self._added.entries))
             cut, grown = at + 4, grown + len(self._added.encoded)
+        self.grown = grown
         out.append(_I32.pack(self._end - 4 + grown))
         out += pieces
         self.head_done = True
@@ -210,6 +220,9 @@ class FrameEditor:
                 raise MalformedFrame("negative client id length")
             at = 14 + max(client_id_bytes, 0)
         cut, grown = 4, 0
+        if self._client_id is not None:
+            pieces += (view[4:CLIENT_ID_AT], self._client_id)
+            cut, grown = at, len(self._client_id) - (at - CLIENT_ID_AT)
         for step in self._head:
             if isinstance(step, _Facts):
                 self.facts.update(zip(step.names, step.reader.unpack_from(view, at), strict=True))
@@ -349,11 +362,15 @@ def _compact(out: list[Buffer]) -> list[Buffer]:
     return compact
 
 
-def produce_request_editor(version: int, scope: Scope) -> FrameEditor:
-    """An editor of one Produce request, version 0-8."""
-    entries_max = bound_of(ApiKey.PRODUCE).entries_max
+def produce_request_editor(version: int, scope: Scope, client_id: bytes | None = None) -> FrameEditor:
+    """An editor of one Produce request, version 0-8. `client_id`, a field of the header, replaces the
+    client's."""
     return FrameEditor(
-        _program(ApiKey.PRODUCE, version, False), scope, response=False, entries_max=entries_max
+        _program(ApiKey.PRODUCE, version, False),
+        scope,
+        response=False,
+        entries_max=bound_of(ApiKey.PRODUCE).entries_max,
+        client_id=client_id,
     )
 
 

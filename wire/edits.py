@@ -19,6 +19,7 @@ names that cannot be mapped. Both mean that nothing of the frame may be sent any
 from typing import Final
 
 from wire.api_table import ApiKey
+from wire.edit_compile import client_id_field
 from wire.edit_fetch import (
     FetchRequestEdit,
     FetchResponseEdit,
@@ -47,6 +48,7 @@ __all__ = (
     "FrameEditor",
     "ProduceRequestEdit",
     "ProduceResponseEdit",
+    "client_id_field",
     "edit_fetch_request",
     "edit_fetch_response",
     "edit_produce_request",

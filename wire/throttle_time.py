@@ -52,6 +52,15 @@ def _size(fields: "list[Field] | tuple[Field, ...]") -> int | None:
     return sum(SIZES[field.kafka_type] for field in fields)
 
 
+def told_in(frame: bytes | memoryview, api_key: int, api_version: int) -> int:
+    """The field of a response with its length prefix; 0 where the version has none."""
+    at = place(api_key, api_version)
+    if at is None:
+        return 0
+    told_ms: int = _I32.unpack_from(frame, at if at >= 0 else at + len(frame))[0]
+    return told_ms
+
+
 def raise_in(frame: bytearray | memoryview, api_key: int, api_version: int, throttle_ms: int) -> None:
     """Make the field at least `throttle_ms`, where the version has one. `frame` has its length prefix."""
     at = place(api_key, api_version)

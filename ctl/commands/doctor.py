@@ -245,7 +245,7 @@ def _cluster(cluster: Any) -> Iterator[Finding]:
     else:
         yield Finding("ok", subject, f"Apache Kafka, {counted(cluster['brokers'] or 0, 'broker')}")
     for lack in cluster["lacks"]:
-        yield Finding("warn", subject, lack, "not there yet on an Apache Kafka: docs/backends.md")
+        yield Finding("warn", subject, lack, "see docs/backends.md")
 
 
 def _redis(state: str | None) -> Iterator[Finding]:

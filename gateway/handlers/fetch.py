@@ -44,7 +44,8 @@ def take_frame(call: Call, frame: memoryview) -> Edited | None:
         replacement = 0
     elif session_id and owned is not None and epoch == _NO_SESSION:
         owned.discard(session_id)  # closed by this request; the id may become somebody else's
-    return edit_fetch_request(frame, call.instance.scope, session_id=replacement).buffers
+    scope, client_id = call.instance.scope, call.conversation.client_id
+    return edit_fetch_request(frame, scope, session_id=replacement, client_id=client_id).buffers
 
 
 def on_request(call: Call, request: FetchRequest) -> Outcome | Later:

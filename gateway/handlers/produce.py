@@ -1,5 +1,6 @@
 """Produce 0-8 beside the usual way, which is edited in place and never gets here: requests whose names cannot
-be mapped, instances where topics have address lists, and injected faults.
+be mapped, instances where topics have address lists or that are full at brokers which do not know it, and
+injected faults.
 
 An empty transactional id is INVALID_REQUEST, a name that no physical one can hold INVALID_TOPIC_EXCEPTION, a
 topic whose list lacks the client TOPIC_AUTHORIZATION_FAILED. With acks=0 nothing can be answered: the
@@ -13,11 +14,13 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from contracts.charging import ChargeRequest
+from contracts.specs import FullBehaviour
 from gateway.causes import DisconnectCause
 from gateway.session.call import Answer, Call, Edited, Forward, Later, Outcome, Unanswered
-from gateway.session.deps import Charges
+from gateway.session.deps import Charges, RefusesProduce
 from gateway.session.injection import produce_errors
 from gateway.stops import ConnectionStop
+from traffic.verdict import Full, stall_ms
 from wire.build import throttled, with_entries
 from wire.edits import edit_produce_request
 from wire.faults import NameFault
@@ -29,8 +32,10 @@ _NAME_BYTES_MAX: Final = STRING_BYTES_MAX - SCOPE_BYTES
 
 def take_frame(call: Call, frame: memoryview) -> Edited | Unanswered | None:
     """Go the usual way when nothing of the request is refused after all."""
+    if call.instance.full is not None:
+        return None
     try:
-        edit = edit_produce_request(frame, call.instance.scope)
+        edit = edit_produce_request(frame, call.instance.scope, call.conversation.client_id)
     except NameFault:
         return None
     if any(call.refuses_topic(topic.decode(errors="replace")) for topic in edit.topics):
@@ -40,7 +45,24 @@ def take_frame(call: Call, frame: memoryview) -> Edited | Unanswered | None:
 
 def on_request(call: Call, request: ProduceRequest) -> Later:
     """What is refused is charged first."""
+    full = call.instance.full
+    if full is not None:
+        return Later(partial(_refused_as_full, call, request, full))
     return Later(partial(_passed_in_part, call, request))
+
+
+async def _refused_as_full(call: Call, request: ProduceRequest, full: Full, deps: RefusesProduce) -> Outcome:
+    """Nothing is appended, as our brokers would not. `stall`: the answer waits, and all behind it."""
+    stalls = full.behaviour is FullBehaviour.STALL
+    error_code = ErrorCode.request_timed_out if stalls else ErrorCode.policy_violation
+    charged = ChargeRequest(produce_bytes=call.exchange.frame_bytes, reason=error_code.name)
+    throttle_time_ms = await deps.charge(charged)
+    if request.acks == 0:
+        raise ConnectionStop(DisconnectCause.ACKS_ZERO_REFUSED)
+    if stalls:
+        await deps.pause(stall_ms(int(request.timeout.total_seconds() * 1000)))
+    entries = [_entry(topic, error_code, full.message) for topic in request.topic_data]
+    return Answer(throttled(with_entries(call.response(), "responses", entries), throttle_time_ms))
 
 
 async def _passed_in_part(call: Call, request: ProduceRequest, deps: Charges) -> Outcome:
@@ -83,12 +105,18 @@ def _error(call: Call, request: ProduceRequest, topic: TopicProduceData) -> Erro
     return ErrorCode.topic_authorization_failed if call.refuses_topic(topic.name) else ErrorCode.none
 
 
-def _entry(topic: TopicProduceData, error_code: ErrorCode) -> dict[str, object]:
-    """A response's entry of a topic that is refused."""
+def _entry(topic: TopicProduceData, error_code: ErrorCode, message: str | None = None) -> dict[str, object]:
+    """A response's entry of a topic that is refused; versions that have no message leave it out."""
     return {
         "name": topic.name,
         "partition_responses": [
-            {"index": partition.index, "error_code": error_code, "base_offset": -1, "log_start_offset": -1}
+            {
+                "index": partition.index,
+                "error_code": error_code,
+                "base_offset": -1,
+                "log_start_offset": -1,
+                "error_message": message,
+            }
             for partition in topic.partition_data
         ],
     }

@@ -1,5 +1,6 @@
 """What both halves of a session know: who talks to whom, what is unanswered, and where the sides are."""
 
+from contracts.names import client_id_at
 from contracts.users import SecurityProtocol
 from gateway.apis import BEFORE_LOGIN, SERVED, Row
 from gateway.session.fault_marks import FaultMarks
@@ -7,6 +8,8 @@ from gateway.session.ordering import ReplyQueue
 from gateway.session.states import Sides
 from gateway.session.surroundings import Host, Instance, Traces
 from gateway.session.tenant_login import TenantLogin
+from traffic.relayed import RelayedFlows
+from wire.edits import client_id_field
 
 
 class Conversation:
@@ -14,6 +17,7 @@ class Conversation:
 
     __slots__ = (
         "address",
+        "client_id",
         "fault_marks",
         "fetch_sessions",
         "host",
@@ -22,6 +26,7 @@ class Conversation:
         "node_id",
         "now_ns",
         "queue",
+        "relay",
         "rows",
         "security_protocol",
         "sent_unanswered",
@@ -39,6 +44,7 @@ class Conversation:
         traces: Traces | None,
         security_protocol: SecurityProtocol,
         now_ms: int,
+        relay: RelayedFlows | None,
     ) -> None:
         self.instance = instance
         self.host = host
@@ -55,6 +61,12 @@ class Conversation:
         """None: nobody is asked who he is."""
         self.rows: dict[tuple[int, int], Row] = SERVED if self.login is None else BEFORE_LOGIN
         """What is served now, by API and version."""
+        self.relay = relay
+        """The account of what goes to a broker that has none of ours; None: the broker has one."""
+        self.client_id: bytes | None = None
+        """The field that Produce and Fetch go up with in place of the client's own."""
+        if relay is not None:
+            self.client_id = client_id_field(client_id_at(relay.instance_id, relay.node_id))
         self.queue = ReplyQueue()
         self.sides = Sides()
         self.now_ns = 0

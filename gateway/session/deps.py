@@ -60,5 +60,9 @@ class Pauses(Protocol):
         """So much time passes; the client is not read meanwhile."""
 
 
+class RefusesProduce(Charges, Pauses, Protocol):
+    """What refused Produce requests need."""
+
+
 class Deps(Charges, AsksVersions, AsksBrokers, ChangesPartitions, Pauses, Protocol):
     """All of it: what a host has to bring."""

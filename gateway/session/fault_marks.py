@@ -30,11 +30,6 @@ class FaultMarks:
         self.released_at_bytes = -1
         """Up to here the client's bytes have waited: what came with them came as early."""
 
-    @property
-    def holds_back(self) -> bool:
-        """Whether the next request waits."""
-        return self.held_back_bytes > 0
-
     def hold(self, instance: HeldBack, size_bytes: int) -> bool:
         """Keep so much of what was read waiting; False: the instance has too much waiting."""
         if instance.held_back_bytes + size_bytes > HELD_BACK_BYTES_MAX:

@@ -20,6 +20,7 @@ from wire.codec import (
     parse_request_header,
     request_class,
 )
+from wire.edits import EDITED
 from wire.framing import Buffer
 from wire.request_bounds import bound_of
 from wire.rewrite import rewrite_request, rewrite_response
@@ -60,7 +61,7 @@ def take_request(
     call = Call(conversation, exchange)
     faults = conversation.instance.faults
     if faults is not None and faults.decodes and is_looked_into(call, row.mode):
-        head, request = _decoded(exchange, body)
+        head, request = _decoded(exchange, body, conversation.client_id)
         assert handler is not None, "it answers what only leaders do"
         refused: Later | None = handler.on_fault(call, request)
         if refused is not None:
@@ -74,7 +75,7 @@ def take_request(
             return None
         if outcome is not None:
             return settle(conversation, exchange, b"", outcome, up, down)
-    head, request = _decoded(exchange, body)
+    head, request = _decoded(exchange, body, conversation.client_id)
     if trace is not None:
         trace.decoded(request)
     exchange.handler = _of_responses(handler)
@@ -87,14 +88,18 @@ def _of_responses(handler: ModuleType | None) -> ModuleType | None:
     return handler if hasattr(handler, "on_response") else None
 
 
-def _decoded(exchange: Exchange, body: memoryview) -> tuple[bytes, Any]:
-    """(the header as it goes up, the request). Unknown tagged fields do not get past this."""
+def _decoded(exchange: Exchange, body: memoryview, client_id: bytes | None) -> tuple[bytes, Any]:
+    """(the header as it goes up, the request). Unknown tagged fields do not get past this. `client_id` is
+    what Produce and Fetch go up with, where it is not the client's."""
     flexible = is_flexible(exchange.api_key, exchange.api_version)
     frame = bytes(body)
     header = parse_request_header(frame, flexible)
     exchange.client_id = header.client_id
     client_id_bytes = _HEAD.unpack_from(frame)[3]
-    head = frame[: 10 + max(client_id_bytes, 0)] + (b"\0" if flexible else b"")
+    field = frame[8 : 10 + max(client_id_bytes, 0)]
+    if client_id is not None and exchange.api_key in EDITED:
+        field = client_id
+    head = frame[:8] + field + (b"\0" if flexible else b"")
     message_class = request_class(exchange.api_key, exchange.api_version)
     entries_max = bound_of(exchange.api_key).entries_max
     return head, decode(message_class, frame, header.body_at, entries_max=entries_max)

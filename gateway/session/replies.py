@@ -3,6 +3,7 @@
 import struct
 from typing import Final
 
+from contracts.quota import Direction
 from gateway.apis import APIS, Mode
 from gateway.causes import DisconnectCause
 from gateway.session.conversation import Conversation
@@ -11,11 +12,13 @@ from gateway.session.mapped import decoding_work, kept_reply, mapped_reply
 from gateway.session.ordering import Exchange
 from gateway.session.states import Event
 from gateway.stops import ConnectionStop
+from traffic.flow import REPORTED_THROTTLE_MS_MAX
+from traffic.relayed import RelayedFlows
 from traffic.turns import Hold
 from wire.api_table import ApiKey
 from wire.edits import FrameEditor, edit_fetch_response, edit_produce_response, fetch_response_editor
 from wire.framing import Buffer
-from wire.throttle_time import HEAD_BYTES_MAX, raise_in
+from wire.throttle_time import HEAD_BYTES_MAX, raise_in, told_in
 
 _HEAD: Final = struct.Struct(">ii")
 """Length prefix, correlation id."""
@@ -87,6 +90,8 @@ class Replies:
             instance = conversation.instance
             if instance.turn.hold is not Hold.NONE or instance.faults is not None:
                 self._tell_throttle(exchange, chunk[at:])
+            if conversation.relay is not None:
+                self._note_throttle(conversation.relay, exchange, chunk[at:])
             if exchange.trace is not None:
                 exchange.trace.replied()
             self.editor = fetch_response_editor(exchange.api_version, instance.scope, exchange.notes)
@@ -127,6 +132,7 @@ class Replies:
         assert used == len(piece) and editor.done == (self._missing == 0)
         if editor.head_done and not head_was_done:
             self._session_begins(editor.facts.get("session_id", 0))
+            self._count_fetched(queue.head(), editor.frame_bytes + editor.grown)
         down += buffers
         if editor.done:
             self.editor = None
@@ -155,9 +161,13 @@ class Replies:
         instance = conversation.instance
         if instance.turn.hold is not Hold.NONE or instance.faults is not None:
             self._tell_throttle(exchange, frame)
+        if conversation.relay is not None:
+            self._note_throttle(conversation.relay, exchange, frame)
         if mode is Mode.FETCH:
             fetched = edit_fetch_response(frame, exchange.api_version, instance.scope, exchange.notes)
             self._session_begins(fetched.session_id)
+            if conversation.relay is not None:
+                self._count_fetched(exchange, sum(map(len, fetched.buffers)))
             down += fetched.buffers
         else:
             assert mode is Mode.PRODUCE
@@ -195,6 +205,24 @@ class Replies:
         is."""
         throttle_ms = self._conversation.host.throttle_ms(exchange.api_key)
         raise_in(frame, exchange.api_key, exchange.api_version, throttle_ms)
+
+    def _note_throttle(self, relay: RelayedFlows, exchange: Exchange, frame: memoryview) -> None:
+        """A broker that is not ours says how long it throttles; where we do, too, the longer time is told."""
+        direction = Direction.CONSUME if exchange.api_key == _FETCH else Direction.PRODUCE
+        now_ms = self._conversation.host.now_ms()
+        throttle_ms = told_in(frame, exchange.api_key, exchange.api_version)
+        if throttle_ms:
+            relay.broker_throttles(direction, throttle_ms, now_ms)
+        if relay.is_limited:
+            own_ms = min(relay.wait_ms(direction, now_ms), REPORTED_THROTTLE_MS_MAX)
+            raise_in(frame, exchange.api_key, exchange.api_version, own_ms)
+
+    def _count_fetched(self, exchange: Exchange | None, size_bytes: int) -> None:
+        """So much of an answer goes to the client; what was added here is charged where it was added."""
+        relay = self._conversation.relay
+        if relay is not None and exchange is not None:
+            added = 0 if exchange.notes is None else len(exchange.notes.encoded)
+            relay.consume.charge(size_bytes - added, self._conversation.host.now_ms())
 
     def _session_begins(self, session_id: int) -> None:
         """The backend has given this connection a fetch session."""

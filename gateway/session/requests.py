@@ -3,6 +3,7 @@
 import struct
 from typing import Final, NamedTuple, TypeAlias
 
+from contracts.quota import Direction
 from gateway.apis import APIS, BEFORE_LOGIN, LEGACY, Mode, Row, handler_named
 from gateway.causes import DisconnectCause
 from gateway.session.call import Call, Later, Outcome, Pending
@@ -29,6 +30,11 @@ ANSWERS_AT_ONCE_BYTES: Final = 64 * 1024
 """Bytes of our own answers before the client's socket is asked whether it takes them."""
 
 _PRODUCE: Final = int(ApiKey.PRODUCE)
+_FETCH: Final = int(ApiKey.FETCH)
+_BYTE_DIRECTIONS: Final = {_PRODUCE: Direction.PRODUCE, _FETCH: Direction.CONSUME}
+_LOOK_AGAIN_MS: Final = 500
+"""A request that waits for its instance's bucket is looked at so often: a lease may come."""
+_FETCH_LOOK_MS: Final = 20
 _API_VERSIONS: Final = int(ApiKey.API_VERSIONS)
 _SASL_AUTHENTICATE: Final = int(ApiKey.SASL_AUTHENTICATE)
 _RAW_VERSION: Final = 0
@@ -36,7 +42,7 @@ _BEFORE_LOGIN: Final = frozenset(api_key for api_key, _ in BEFORE_LOGIN)
 
 
 class HeldBack(NamedTuple):
-    """An injected fault keeps the next request waiting."""
+    """An injected fault, or a bucket of the gateway's own, keeps the next request waiting."""
 
     wait_ms: int
 
@@ -99,9 +105,8 @@ class Requests:
 
     @property
     def is_held_back(self) -> bool:
-        """Whether an injected fault keeps the next request waiting."""
-        marks = self._conversation.fault_marks
-        return marks is not None and marks.holds_back
+        """Whether the next request is kept waiting, which is not its client's doing."""
+        return isinstance(self.waits, HeldBack)
 
     def receive(self, chunk: memoryview, now_ns: int, up: list[Buffer], down: list[Buffer]) -> int:
         """Handle a chunk as far as may be now. `up` gets what goes to the broker, slices of the chunk among
@@ -150,8 +155,8 @@ class Requests:
         instance = conversation.instance
         if not _SIZE_MIN <= size <= instance.request_bytes_max:
             self._check_size(size)
-        if instance.faults is not None:
-            wait_ms = hold_back_ms(conversation, api_key, self.bytes_in, len(chunk) - at)
+        if instance.faults is not None or conversation.relay is not None:
+            wait_ms = self._wait_ms(api_key, len(chunk) - at)
             if wait_ms:
                 self.waits = HeldBack(wait_ms)
                 return at
@@ -168,7 +173,7 @@ class Requests:
             self._whole(row, chunk[at:behind], up, down)
             return behind
         if api_key == _PRODUCE and instance.passes_produce:
-            self.editor = produce_request_editor(api_version, instance.scope)
+            self.editor = produce_request_editor(api_version, instance.scope, conversation.client_id)
             self._api_version = api_version
             if self._trace is not None:
                 self._trace.forwarded(up, takes_traces=conversation.takes_traces)
@@ -177,6 +182,21 @@ class Requests:
             self._collected = bytearray()
         self._missing = self.frame_bytes = 4 + size
         return at
+
+    def _wait_ms(self, api_key: int, read_bytes: int) -> int:
+        """How long the next request is kept waiting, with the `read_bytes` that are here."""
+        conversation = self._conversation
+        relay, direction = conversation.relay, _BYTE_DIRECTIONS.get(api_key)
+        if relay is not None and relay.is_limited and direction is not None:
+            wait_ms = relay.wait_ms(direction, conversation.host.now_ms())
+            if wait_ms:
+                return min(wait_ms, _LOOK_AGAIN_MS)
+            waiting = conversation.queue.waiting or ()
+            if api_key == _FETCH and any(each.api_key == _FETCH for each in waiting):
+                return _FETCH_LOOK_MS  # what the answers under way cost is not known yet
+        if conversation.instance.faults is None:
+            return 0
+        return hold_back_ms(conversation, api_key, self.bytes_in, read_bytes)
 
     def _continue(self, chunk: memoryview, at: int, behind: int, up: list[Buffer], down: list[Buffer]) -> int:
         """Take bytes `at:behind` of the current frame."""
@@ -251,8 +271,9 @@ class Requests:
         up += buffers
         if editor.done:
             self.editor = None
+            conversation = self._conversation
+            self._count_produced(self.frame_bytes)
             if editor.facts["acks"]:
-                conversation = self._conversation
                 conversation.queue.forwarded(
                     Exchange(
                         _PRODUCE, self._api_version, editor.correlation_id, conversation.now_ns, self._trace
@@ -264,9 +285,11 @@ class Requests:
     def _whole(self, row: Row, frame: memoryview, up: list[Buffer], down: list[Buffer]) -> None:
         """Handle one complete frame, length prefix included."""
         conversation = self._conversation
+        if row.mode is Mode.PRODUCE:
+            self._count_produced(len(frame))
         if row.mode is Mode.PRODUCE and conversation.instance.passes_produce:
             try:
-                edit = edit_produce_request(frame, conversation.instance.scope)
+                edit = edit_produce_request(frame, conversation.instance.scope, conversation.client_id)
             except NameFault:
                 pass  # answered in its own form by the handler
             else:
@@ -286,6 +309,11 @@ class Requests:
         self.waits = take_request(conversation, row, frame, self._trace, up, down)
         if conversation.host.turn_is_over():
             self.decoding_work += WORK_AT_ONCE  # others have their turn now
+
+    def _count_produced(self, size_bytes: int) -> None:
+        relay = self._conversation.relay
+        if relay is not None:
+            relay.produce.charge(size_bytes, self._conversation.host.now_ms())
 
     def _sent_unanswered(self) -> None:
         """A Produce request with acks=0 went up."""
@@ -330,11 +358,15 @@ class Requests:
         """What was held back need not wait any more."""
         assert isinstance(self.waits, HeldBack)
         self.waits = None
-        let_go(self._conversation, self.bytes_in)
+        if self._conversation.fault_marks is not None:
+            let_go(self._conversation, self.bytes_in)
 
     def discard(self) -> None:
         """The connection is gone."""
         instance = self._conversation.instance
+        relay = self._conversation.relay
+        if relay is not None and self.editor is not None:
+            relay.produce.spend(self.frame_bytes - self._missing, self._conversation.host.now_ms())
         if self._collected:
             instance.release(len(self._collected))
         self._collected = self.editor = None

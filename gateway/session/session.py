@@ -11,6 +11,7 @@ from gateway.session.states import LOGGING_IN, Event, Sides, Upstream
 from gateway.session.surroundings import Host, Instance, Traces
 from gateway.session.timers import Timeouts, Window
 from gateway.stops import ConnectionStop
+from traffic.relayed import RelayedFlows
 
 
 class Session:
@@ -27,13 +28,21 @@ class Session:
         now_ms: int,
         traces: Traces | None = None,
         security_protocol: SecurityProtocol = SecurityProtocol.PLAIN,
+        relay: RelayedFlows | None = None,
     ) -> None:
-        self._conversation = Conversation(instance, host, address, node_id, traces, security_protocol, now_ms)
+        self._conversation = Conversation(
+            instance, host, address, node_id, traces, security_protocol, now_ms, relay
+        )
         self.queue: ReplyQueue = self._conversation.queue
         self.sides: Sides = self._conversation.sides
         self.requests = Requests(self._conversation)
         self.replies = Replies(self._conversation)
         self._window = Window(now_ms)
+
+    @property
+    def relay(self) -> RelayedFlows | None:
+        """The instance's account at the broker, where that is not ours."""
+        return self._conversation.relay
 
     @property
     def is_full(self) -> bool:

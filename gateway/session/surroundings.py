@@ -12,6 +12,7 @@ from gateway.rules.logins import Logins
 from gateway.rules.whitelist import Whitelist
 from gateway.session.ordering import Exchange, Trace
 from traffic.turns import Turn
+from traffic.verdict import Full
 from wire.api_table import VersionRange
 from wire.scope import Scope, View
 
@@ -48,6 +49,10 @@ class Instance(Protocol):
     @property
     def request_bytes_max(self) -> int:
         """The longest frame it may send."""
+
+    @property
+    def full(self) -> Full | None:
+        """What a Produce gets because the instance is at capacity, where its brokers do not know that."""
 
     @property
     def passes_produce(self) -> bool:
@@ -96,6 +101,9 @@ class Host(Protocol):
     @property
     def cluster(self) -> Cluster:
         """Where the instance lives."""
+
+    def now_ms(self) -> int:
+        """The time, monotonic."""
 
     def turn_is_over(self) -> bool:
         """Whether the instance has used up its turn: others are served before more is handled."""

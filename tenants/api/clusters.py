@@ -11,7 +11,7 @@ from contracts.specs import BrokerAddress, ClusterSpec, DamagedLog, Engine
 from runtime.clock import epoch_ms, monotonic_ms
 from tenants.api import cluster_models
 from tenants.api.context import Operator, Plane, at
-from tenants.backend.apache import LACKS
+from tenants.backend.apache import LACKS, QUOTAS_NOT_SET
 from tenants.backend.facts import ClusterFacts, PartitionState
 from tenants.console import Console
 from tenants.rules.errors import Unavailable
@@ -40,6 +40,7 @@ async def brokers(plane: Plane, _operator: Operator) -> cluster_models.BrokerLis
     seen = _seen(plane)
     items: list[cluster_models.BrokerView] = []
     clusters: list[cluster_models.ClusterView] = []
+    quota_troubles = await _quota_troubles(plane)
     for spec in specs:
         facts = await _facts(plane, spec)
         sizes = await plane.facts.log_bytes(spec.cluster_id) if facts is not None else {}
@@ -48,7 +49,8 @@ async def brokers(plane: Plane, _operator: Operator) -> cluster_models.BrokerLis
             facts = replace(
                 facts, controller_id=None
             )  # which it calls so is any broker that passes requests on
-        clusters.append(_cluster_view(spec, facts, None if looked is None else looked.trouble))
+        lacks = _lacks(spec, quota_troubles)
+        clusters.append(_cluster_view(spec, facts, None if looked is None else looked.trouble, lacks))
         items += [_broker_view(spec.cluster_id, one, seen, facts, sizes) for one in spec.brokers]
     return cluster_models.BrokerList(items=items, clusters=clusters)
 
@@ -154,10 +156,25 @@ def _damaged(one: DamagedLog) -> cluster_models.DamagedLogView:
     )
 
 
+async def _quota_troubles(plane: Console) -> dict[str, str]:
+    """Why client quotas of clusters are not those of the leases; the master's silence is told elsewhere."""
+    try:
+        overview = await plane.quota.overview()
+    except Unavailable:
+        return {}
+    return {each.cluster_id: each.trouble for each in overview.engines if each.trouble is not None}
+
+
+def _lacks(spec: ClusterSpec, quota_troubles: dict[str, str]) -> list[str]:
+    if spec.engine is not Engine.APACHE:
+        return []
+    trouble = quota_troubles.get(spec.cluster_id)
+    return list(LACKS) if trouble is None else [QUOTAS_NOT_SET.format(trouble), *LACKS]
+
+
 def _cluster_view(
-    spec: ClusterSpec, facts: ClusterFacts | None, trouble: str | None
+    spec: ClusterSpec, facts: ClusterFacts | None, trouble: str | None, lacks: list[str]
 ) -> cluster_models.ClusterView:
-    lacks = list(LACKS) if spec.engine is Engine.APACHE else []
     if facts is None:
         return cluster_models.ClusterView(
             cluster_id=spec.cluster_id,

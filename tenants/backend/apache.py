@@ -25,12 +25,14 @@ from tenants.store.registry import Apache
 _SPREAD_MS: Final = 5_000
 _LOOK_S: Final = 0.05
 LACKS: Final = (
-    "rates, capacity and request time that instances bought are not enforced",
-    "traffic is not metered: no usage records, no bills",
+    "request time that instances bought is held to by gateways alone, not by brokers",
     "changed limits of an instance reach a topic when it is created or altered next",
     "transactional ids of purged instances stay until the cluster expires them",
 )
 """What instances on our own brokers have, and not yet on an Apache Kafka. Doctor and console tell."""
+
+QUOTAS_NOT_SET: Final = "gateways hold instances to their parts of the static share: {}"
+"""Told with the reason why client quotas are not those of the master's leases."""
 
 
 def stranger(told: str | None, known: str | None) -> str | None:

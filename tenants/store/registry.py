@@ -27,6 +27,7 @@ def clusters(connection: Connection) -> list[ClusterSpec]:
             cluster_id=row["id"],
             brokers=tuple(nodes.get(row["id"], ())),
             engine=Engine(row["engine"]),
+            kafka_cluster_id=row["kafka_cluster_id"],
         )
         for row in rows
     ]

@@ -7,7 +7,11 @@ import pytest
 from ctl.bench.apache_kafka import KafkaBroker, kafka_cluster
 from tests.integration.stack import Stack, running_stack
 
-FEW = {"offsets.topic.num.partitions": "5", "transaction.state.log.num.partitions": "5"}
+FEW = {
+    "offsets.topic.num.partitions": "5",
+    "transaction.state.log.num.partitions": "5",
+    "quota.window.num": "2",  # as docs/backends.md says
+}
 
 
 @pytest.fixture(scope="session")

@@ -21,6 +21,7 @@ from gateway.session.call import Outcome, Pending
 from gateway.session.ordering import Exchange
 from gateway.session.session import Session
 from gateway.session.surroundings import VersionsKey
+from traffic.relayed import RelayedFlows
 from traffic.turns import Turns
 from wire.api_table import ApiKey, VersionRange
 from wire.build import response
@@ -81,6 +82,7 @@ class Surroundings:
         """Correlation ids of what was answered without a broker."""
         self.charges: list[ChargeRequest] = []
         self.topics: dict[str, int] = {}
+        self.time_ms = 0
 
     @property
     def cluster(self) -> "Surroundings":
@@ -88,6 +90,9 @@ class Surroundings:
 
     def known_versions(self, _node_id: int | None) -> dict[int, VersionRange]:
         return {key: row.versions for key, row in APIS.items()}
+
+    def now_ms(self) -> int:
+        return self.time_ms
 
     def turn_is_over(self) -> bool:
         return False
@@ -105,8 +110,8 @@ class Surroundings:
         self.charges.append(request)
         return 0
 
-    async def pause(self, _wait_ms: int) -> None:
-        return
+    async def pause(self, wait_ms: int) -> None:
+        self.time_ms += wait_ms
 
     async def versions(self) -> dict[int, VersionRange]:
         return self.known_versions(NODE_ID)
@@ -163,12 +168,19 @@ class SessionHost:
         *,
         splices: bool = False,
         security_protocol: SecurityProtocol = SecurityProtocol.PLAIN,
+        relay: RelayedFlows | None = None,
     ) -> None:
         self.served = served
         self.around = Surroundings()
         self.now_ms = 1
         self.session = Session(
-            served, self.around, CLIENT, NODE_ID, now_ms=0, security_protocol=security_protocol
+            served,
+            self.around,
+            CLIENT,
+            NODE_ID,
+            now_ms=0,
+            security_protocol=security_protocol,
+            relay=relay,
         )
         self.up = bytearray()
         self.down = bytearray()

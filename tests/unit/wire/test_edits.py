@@ -13,6 +13,7 @@ from wire.api_table import ApiKey
 from wire.edits import (
     EDITED,
     FrameEditor,
+    client_id_field,
     edit_fetch_request,
     edit_fetch_response,
     edit_produce_request,
@@ -31,6 +32,8 @@ CASES = [(key, version) for key, versions in EDITED.items() for version in versi
 STREAMED_REQUESTS = [(ApiKey.PRODUCE, version) for version in EDITED[ApiKey.PRODUCE]]
 STREAMED_RESPONSES = [(ApiKey.FETCH, version) for version in EDITED[ApiKey.FETCH]]
 CLIENT_IDS = st.none() | st.text("client-é", max_size=9)
+REPLACEMENTS = st.none() | st.sampled_from(["iaaaaaaaaaaa@1", "é" * 40])
+"""What goes up in place of the client's id."""
 
 
 def physical(found: str, value: Any, beside: Any) -> Any:
@@ -41,9 +44,10 @@ def joined(buffers: list[Any]) -> bytes:
     return b"".join(bytes(buffer) for buffer in buffers)
 
 
-def edited_request(key: ApiKey, frame: bytes) -> bytes:
+def edited_request(key: ApiKey, frame: bytes, replacement: str | None = None) -> bytes:
     edit = edit_produce_request if key is ApiKey.PRODUCE else edit_fetch_request
-    return joined(edit(memoryview(frame), OWN).buffers)
+    field = None if replacement is None else client_id_field(replacement)
+    return joined(edit(memoryview(frame), OWN, client_id=field).buffers)
 
 
 def edited_response(key: ApiKey, version: int, frame: bytes) -> bytes:
@@ -79,12 +83,14 @@ def streamed_request(key: ApiKey, frame: bytes) -> bytes:
 
 @pytest.mark.parametrize(("key", "version"), CASES)
 @quick
-@given(data=st.data(), client_id=CLIENT_IDS)
-def test_requests(key: ApiKey, version: int, data: st.DataObject, client_id: str | None) -> None:
+@given(data=st.data(), client_id=CLIENT_IDS, replacement=REPLACEMENTS)
+def test_requests(
+    key: ApiKey, version: int, data: st.DataObject, client_id: str | None, replacement: str | None
+) -> None:
     request = data.draw(messages(codec.request_class(key, version)))
     frame = codec.framed_request(request, 77, client_id)
-    expected = codec.framed_request(rewrite_request(request, OWN), 77, client_id)
-    assert edited_request(key, frame) == expected
+    expected = codec.framed_request(rewrite_request(request, OWN), 77, replacement or client_id)
+    assert edited_request(key, frame, replacement) == expected
 
 
 @pytest.mark.parametrize(("key", "version"), CASES)
@@ -105,14 +111,27 @@ def test_responses(key: ApiKey, version: int, data: st.DataObject) -> None:
 
 @pytest.mark.parametrize(("key", "version"), STREAMED_REQUESTS)
 @quick
-@given(data=st.data(), client_id=CLIENT_IDS, cuts=st.lists(st.integers(0, 1 << 16), max_size=12))
+@given(
+    data=st.data(),
+    client_id=CLIENT_IDS,
+    replacement=REPLACEMENTS,
+    cuts=st.lists(st.integers(0, 1 << 16), max_size=12),
+)
 def test_streamed_requests(
-    key: ApiKey, version: int, data: st.DataObject, client_id: str | None, cuts: list[int]
+    key: ApiKey,
+    version: int,
+    data: st.DataObject,
+    client_id: str | None,
+    replacement: str | None,
+    cuts: list[int],
 ) -> None:
     request = data.draw(messages(codec.request_class(key, version)))
     frame = codec.framed_request(request, 77, client_id)
-    editor = editor_of(key, version)
-    assert streamed(editor, frame, cuts) == edited_request(key, frame)
+    field = None if replacement is None else client_id_field(replacement)
+    editor = produce_request_editor(version, OWN, field)
+    expected = edited_request(key, frame, replacement)
+    assert streamed(editor, frame, cuts) == expected
+    assert (editor.frame_bytes, editor.grown) == (len(frame), len(expected) - len(frame))
     assert editor.correlation_id == 77
     assert editor.facts["acks"] == request.acks
     assert editor.topics == [topic.name.encode() for topic in request.topic_data]

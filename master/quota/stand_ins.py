@@ -1,0 +1,233 @@
+"""Traffic points in place of brokers that have none: of an Apache Kafka (ADR 0044). Pure.
+
+What gateway workers carry to one broker is summed up here, what it leads and stores is asked of the cluster,
+and both are reported as if by the broker itself. The leases that are answered become its client quotas.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from contracts.quota import (
+    Direction,
+    FlowCounters,
+    InstanceTraffic,
+    TrafficReport,
+)
+from contracts.specs import InstanceSpec
+from master.quota.client_quotas import Entity, Rates
+from traffic.flow import Flow
+from traffic.point import TrafficPoint
+
+_ZERO = FlowCounters()
+_Key = tuple[str, int, str]
+"""Cluster, node, instance."""
+Led = Mapping[str, Mapping[int, tuple[int, int]]]
+"""Instance -> node -> (partitions that it leads, bytes of their logs)."""
+
+
+@dataclass(slots=True)
+class _Sender:
+    """One run of a gateway worker."""
+
+    boot_id: str
+    is_complete: bool
+    """It told everything: what it has not listed has counted nothing."""
+    told: dict[_Key, InstanceTraffic] = field(default_factory=dict)
+    sequences: dict[tuple[str, int], int] = field(default_factory=dict)
+    """Of what was said for bills, by broker."""
+
+
+class StandIns:
+    """Those of one run of the master."""
+
+    def __init__(self, run: str) -> None:
+        """`run` is no earlier run's."""
+        self._run = run
+        self._points: dict[tuple[str, int], TrafficPoint] = {}
+        self._senders: dict[str, _Sender] = {}
+        self._leaders: dict[tuple[str, str], Mapping[int, int]] = {}
+        self._surveys = 0
+        self._specs: dict[tuple[str, int, str], InstanceSpec] = {}
+
+    # -- what gateways carry ------------------------------------------------------------------------------
+
+    def receive(self, report: TrafficReport, now_ms: int) -> list[TrafficReport]:
+        """A gateway worker's report that the ledger has accepted. The answer is what it says for bills: per
+        broker one, of a point whose run is the worker's, so that no restart of a master loses anything."""
+        sender = self._senders.get(report.point)
+        if sender is None or sender.boot_id != report.boot_id:
+            sender = _Sender(report.boot_id, is_complete=report.sequence == 1)
+            self._senders[report.point] = sender
+        for broker in report.relayed:
+            # From zero on, unless it was told of before this master heard of the worker.
+            sender.sequences.setdefault((broker.cluster_id, broker.node_id), 0 if sender.is_complete else 1)
+        for broker in report.relayed:
+            point = self._point(broker.cluster_id, broker.node_id, now_ms)
+            for traffic in broker.instances:
+                key = broker.cluster_id, broker.node_id, traffic.instance_id
+                base = sender.told.get(key)
+                sender.told[key] = traffic
+                if base is not None or sender.is_complete:
+                    _advance(point, base, traffic)
+        sender.is_complete = sender.is_complete or report.full
+        return [_for_bill(report, sender, key) for key in sender.sequences]
+
+    def forget_sender(self, name: str) -> list[str]:
+        """The worker is gone for good. The answer is what bills know it by."""
+        sender = self._senders.pop(name, None)
+        return [] if sender is None else [_bill_point(name, key) for key in sender.sequences]
+
+    def _point(self, cluster_id: str, node_id: int, now_ms: int) -> TrafficPoint:
+        key = cluster_id, node_id
+        if key not in self._points:
+            self._points[key] = TrafficPoint(
+                point=point_name(cluster_id, node_id),
+                node_id=node_id,
+                cluster_id=cluster_id,
+                boot_id=self._run,
+                now_ms=now_ms,
+            )
+        return self._points[key]
+
+    # -- what the cluster says ----------------------------------------------------------------------------
+
+    def survey(self, cluster_id: str, node_ids: Iterable[int], led: Led, now_ms: int) -> None:
+        """Who leads and stores what in the whole cluster, and which brokers are registered."""
+        self._surveys += 1
+        points = [self._point(cluster_id, node_id, now_ms) for node_id in node_ids]
+        for point in points:
+            point.broker_count = len(points)
+            point.set_all_led(
+                {
+                    instance_id: by_node[point.node_id]
+                    for instance_id, by_node in led.items()
+                    if point.node_id in by_node
+                }
+            )
+        known = {key[1] for key in self._leaders if key[0] == cluster_id}
+        for instance_id in known | led.keys():
+            by_node = led.get(instance_id, {})
+            leaders = Counter({node_id: partitions for node_id, (partitions, _) in by_node.items()})
+            if self._leaders.get((cluster_id, instance_id)) != leaders:
+                self._leaders[cluster_id, instance_id] = leaders
+                for point in points:
+                    point.set_leaders(instance_id, leaders, self._surveys)
+
+    def follow(self, cluster_id: str, specs: Mapping[str, InstanceSpec], now_ms: int) -> None:
+        """Hold every instance of the cluster to its present spec."""
+        for (of_cluster, node_id), point in self._points.items():
+            if of_cluster != cluster_id:
+                continue
+            for instance_id, spec in specs.items():
+                key = cluster_id, node_id, instance_id
+                if spec.cluster_id == cluster_id and self._specs.get(key) is not spec:
+                    self._specs[key] = spec
+                    point.set_spec(spec, now_ms)
+
+    # -- what follows -------------------------------------------------------------------------------------
+
+    def points(self, cluster_id: str) -> list[TrafficPoint]:
+        """Those of a cluster: each is to report, and to be given the answer."""
+        return [point for key, point in self._points.items() if key[0] == cluster_id]
+
+    def stands_in(self, point: str) -> bool:
+        """Whether a point is one of these."""
+        return any(each.point == point for each in self._points.values())
+
+    def wanted(self, cluster_id: str, specs: Mapping[str, InstanceSpec]) -> dict[Entity, Rates]:
+        """The quotas that the leases ask for: of every instance at every broker, whatever it leads."""
+        return {
+            Entity(instance_id, point.node_id): Rates(produce.rate_per_s, consume.rate_per_s)
+            for point in self.points(cluster_id)
+            for instance_id, spec in specs.items()
+            if spec.cluster_id == cluster_id and not spec.state.is_gone
+            for produce, consume in [_flows(point, instance_id)]
+            if produce.rate_per_s and consume.rate_per_s
+        }
+
+    def led(self, cluster_id: str, entity: Entity) -> tuple[int, int]:
+        """(n_i, sum(n)) as of the last survey."""
+        leaders = self._leaders.get((cluster_id, entity.instance_id), {})
+        return leaders.get(entity.node_id, 0), sum(leaders.values())
+
+
+def point_name(cluster_id: str, node_id: int) -> str:
+    """What the stand-in of a broker is called among points."""
+    return f"{cluster_id}-broker-{node_id}"
+
+
+def _flows(point: TrafficPoint, instance_id: str) -> tuple[Flow, Flow]:
+    return (
+        point.charged_flow(instance_id, Direction.PRODUCE),
+        point.charged_flow(instance_id, Direction.CONSUME),
+    )
+
+
+def _advance(point: TrafficPoint, base: InstanceTraffic | None, traffic: InstanceTraffic) -> None:
+    """Add what a worker has counted since it was heard last."""
+    flows = _flows(point, traffic.instance_id)
+    for flow, old, new in (
+        (flows[0], _ZERO if base is None else base.produce, traffic.produce),
+        (flows[1], _ZERO if base is None else base.consume, traffic.consume),
+    ):
+        flow.used += new.used - old.used
+        flow.overhead += new.overhead - old.overhead
+        flow.requests += new.requests - old.requests
+        flow.throttled_ms += new.throttled_ms - old.throttled_ms
+        flow.refused += new.refused - old.refused
+    old_refusals = {} if base is None else base.refusals
+    for reason, count in traffic.refusals.items():
+        point.refuse(traffic.instance_id, reason, count - old_refusals.get(reason, 0))
+    if traffic.produce.refused == (0 if base is None else base.produce.refused):
+        produced = traffic.produce.used - (0 if base is None else base.produce.used)
+        point.count_appended(traffic.instance_id, produced)
+
+
+# -- bills ------------------------------------------------------------------------------------------------
+
+
+def _bill_point(name: str, key: tuple[str, int]) -> str:
+    return f"{point_name(*key)}/{name}"
+
+
+def _for_bill(report: TrafficReport, sender: _Sender, key: tuple[str, int]) -> TrafficReport:
+    sender.sequences[key] += 1
+    told = [each.instances for each in report.relayed if (each.cluster_id, each.node_id) == key]
+    return TrafficReport(
+        point=_bill_point(report.point, key),
+        cluster_id=key[0],
+        node_id=key[1],
+        boot_id=_bill_point(report.boot_id, key),
+        sequence=sender.sequences[key],
+        window_ms=report.window_ms,
+        sent_at_ms=report.sent_at_ms,
+        uptime_ms=report.window_ms if sender.sequences[key] == 1 else report.uptime_ms,
+        instances=tuple(traffic for instances in told for traffic in instances),
+    )
+
+
+def holdings_report(report: TrafficReport) -> TrafficReport:
+    """What a stand-in's report says for the bill: what is led and stored. The traffic is in the workers'."""
+    return TrafficReport(
+        point=report.point,
+        node_id=report.node_id,
+        cluster_id=report.cluster_id,
+        boot_id=report.boot_id,
+        sequence=report.sequence,
+        window_ms=report.window_ms,
+        sent_at_ms=report.sent_at_ms,
+        uptime_ms=report.uptime_ms,
+        full=report.full,
+        instances=tuple(
+            InstanceTraffic(
+                instance_id=each.instance_id,
+                produce=FlowCounters(rate_per_s=each.produce.rate_per_s),
+                consume=FlowCounters(rate_per_s=each.consume.rate_per_s),
+                partitions_led=each.partitions_led,
+                stored_bytes=each.stored_bytes,
+                blocked=each.blocked,
+            )
+            for each in report.instances
+        ),
+    )

@@ -1,0 +1,199 @@
+"""Brokers that report nothing: what workers carry is summed up, leases become quotas, bytes billed once."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from contracts.quota import (
+    NO_NODE,
+    Direction,
+    FlowCounters,
+    InstanceTraffic,
+    RelayedBroker,
+    ReportAnswer,
+    TrafficReport,
+)
+from contracts.specs import InstanceState
+from contracts.usage_records import UsageRecord
+from master.quota.client_quotas import Change, Entity, Rates, SetQuotas
+from master.quota.stand_ins import StandIns, holdings_report
+from master.usage.records import UsageAggregator
+from tests.unit.master.reports import ID, OTHER, T, a_spec
+from tests.unit.master.test_service import Harness
+
+CLUSTER = "c"
+NODES = (1, 2)
+
+
+def carried(produced: int, consumed: int = 0, instance_id: str = ID, **produce: int) -> InstanceTraffic:
+    return InstanceTraffic(
+        instance_id=instance_id,
+        produce=FlowCounters(used=produced, **produce),
+        consume=FlowCounters(used=consumed),
+        partitions_led=0,
+        stored_bytes=0,
+    )
+
+
+def relayed(
+    sequence: int, *carried_to: tuple[int, InstanceTraffic], worker: str = "gateway-0", boot: str = "a"
+) -> TrafficReport:
+    """A worker's report: (node, what it carried there)."""
+    return TrafficReport(
+        point=worker,
+        node_id=NO_NODE,
+        cluster_id="",
+        boot_id=boot,
+        sequence=sequence,
+        window_ms=1_000,
+        sent_at_ms=sequence * 1_000,
+        uptime_ms=sequence * 1_000,
+        full=sequence == 1,
+        relayed=tuple(
+            RelayedBroker(cluster_id=CLUSTER, node_id=node_id, instances=(traffic,))
+            for node_id, traffic in carried_to
+        ),
+    )
+
+
+class Relayed(Harness):
+    """A master and one cluster that reports nothing: two brokers, of which the first leads two partitions."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.quotas = SetQuotas()
+        self.service.engines[CLUSTER] = self.quotas
+
+    def look(self, led: dict[int, tuple[int, int]] | None = None) -> dict[Entity, Rates]:
+        """A period of the cluster's task; what it wants to have set."""
+        found = {ID: led if led is not None else {1: (2, 600), 2: (1, 300)}}
+        self.service.stand_ins.survey(CLUSTER, NODES, found, self.now_ms)
+        self.service.report_stand_ins(CLUSTER)
+        return self.service.stand_ins.wanted(CLUSTER, self.specs)
+
+    def hears(self, report: TrafficReport) -> ReportAnswer:
+        return self.service.receive(report)
+
+    def sets(self) -> None:
+        """The cluster takes all that is wanted."""
+        for change in self.quotas.due(self.service.stand_ins.wanted(CLUSTER, self.specs), self.now_ms):
+            self.quotas.done(change, self.now_ms)
+        self.quotas.trust(self.now_ms + 30_000)
+
+
+@pytest.fixture
+def master(tmp_path: Path) -> Iterator[Relayed]:
+    made = Relayed(tmp_path / "master.db")
+    yield made
+    for journal in made.journals:
+        journal.close()
+
+
+def test_every_broker_has_its_static_share_before_anything_is_carried(master: Relayed) -> None:
+    assert master.look() == {
+        Entity(ID, 1): Rates(2 * T // 3, 2 * T // 3),
+        Entity(ID, 2): Rates(T // 3, T // 3),
+    }
+
+
+def test_what_several_workers_carry_to_one_broker_is_one_rate(master: Relayed) -> None:
+    master.look()
+    for sequence in range(1, 5):
+        for worker in ("gateway-0", "gateway-1"):
+            node_2 = (2, carried(0))
+            master.hears(relayed(sequence, (1, carried(sequence * 30_000_000)), node_2, worker=worker))
+        wanted = master.look()
+        master.now_ms += 1_000
+    view = master.service.view(ID)
+    assert view is not None
+    assert [(one.node_id, one.produce.rate_per_s) for one in view.brokers] == [(1, 60_000_000), (2, 0)]
+    assert wanted[Entity(ID, 1)].produce_bytes_per_s == T, "all traffic is at one broker"
+    assert 0 < wanted[Entity(ID, 2)].produce_bytes_per_s < T // 3
+    assert wanted[Entity(ID, 2)].consume_bytes_per_s == T // 3, "the other direction is quiet"
+
+
+def test_a_worker_or_master_that_starts_anew_makes_no_traffic(master: Relayed) -> None:
+    master.look()
+    for sequence, produced in ((7, 500_000_000), (8, 500_000_010)):
+        master.hears(relayed(sequence, (1, carried(produced))))
+    master.hears(relayed(1, (1, carried(5)), boot="b"))
+    points = master.service.stand_ins.points(CLUSTER)
+    assert sum(point.charged_flow(ID, Direction.PRODUCE).used for point in points) == 15
+
+
+def test_a_lease_is_given_when_the_quota_stands(master: Relayed) -> None:
+    [lease] = master.hears(relayed(1, (1, carried(1)))).relayed
+    assert (lease.instance_id, lease.cluster_id, lease.node_id) == (ID, CLUSTER, 1)
+    assert lease.lease_ms == 0, "nothing is set"
+    master.look()
+    master.sets()
+    [lease] = master.hears(relayed(2, (1, carried(1)))).relayed
+    assert (lease.lease_ms, lease.partitions_led, lease.partitions_total) == (5_000, 2, 3)
+    [lease] = master.hears(relayed(3, (9, carried(1)))).relayed
+    assert lease.lease_ms == 0, "a broker that nobody has registered"
+    master.now_ms += 30_000
+    [lease] = master.hears(relayed(4, (1, carried(1)))).relayed
+    assert lease.lease_ms == 0, "nobody has heard of the cluster for long"
+
+
+def test_an_instance_at_capacity_is_blocked_at_every_broker_before_the_next_look(master: Relayed) -> None:
+    master.look({1: (1, 999_000), 2: (1, 0)})
+    assert not master.hears(relayed(1, (2, carried(0)))).relayed[0].blocked
+    master.hears(relayed(2, (1, carried(1_000)), worker="gateway-1"))
+    master.hears(relayed(3, (1, carried(2_000)), worker="gateway-1"))
+    master.service.report_stand_ins(CLUSTER)
+    master.service.tick()
+    [lease] = master.hears(relayed(2, (2, carried(0)))).relayed
+    assert lease.blocked and lease.stored_bytes >= 1_000_000
+    master.now_ms += 1_000
+    master.look({1: (1, 100), 2: (1, 0)})
+    assert not master.hears(relayed(3, (2, carried(0)))).relayed[0].blocked
+
+
+def test_a_deleted_instance_is_wanted_nowhere(master: Relayed) -> None:
+    master.look()
+    master.specs[ID] = a_spec(state=InstanceState.DELETED)
+    assert master.look() == {}
+    master.specs[OTHER] = a_spec(OTHER, cluster_id="elsewhere")
+    assert master.look() == {}
+
+
+def test_every_byte_is_billed_once_whoever_restarts() -> None:
+    """Two masters one after the other, each with its own aggregator; a worker that is idle in between."""
+    records: list[UsageRecord] = []
+    specs = {ID: a_spec()}
+    at_ms = 10**12
+    for sequences in ((1, 2, 3), (90, 91, 92)):
+        stand_ins, bills = StandIns(f"run {sequences}"), UsageAggregator(lambda: specs, 60_000)
+        for sequence in sequences:
+            traffic = () if sequence % 3 == 0 else ((1, carried(70 * sequence, 7 * sequence)),)
+            for report in stand_ins.receive(relayed(sequence, *traffic), sequence * 1_000):
+                bills.receive(report, at_ms + sequence * 1_000)
+        records += bills.open_records()
+    assert {record.point for record in records} == {"c-broker-1/gateway-0"}
+    assert {record.node_id for record in records} == {1}
+    assert len({record.boot_id for record in records}) == 1, "the worker's run, not the masters'"
+    first, second = records
+    assert (first.produce_bytes, first.consume_bytes) == (140, 14), "its run begins at zero"
+    assert first.produce_bytes_total == 140
+    assert second.produce_bytes_total == 70 * 92, "totals tell of what no master saw"
+    assert second.produce_bytes == 70
+
+
+def test_a_stand_in_is_billed_for_what_is_stored_and_not_again_for_what_was_carried(master: Relayed) -> None:
+    master.look()
+    master.hears(relayed(1, (1, carried(70, 7))))
+    [point, _] = master.service.stand_ins.points(CLUSTER)
+    report = holdings_report(point.report(master.now_ms, 0))
+    [told] = report.instances
+    assert (told.partitions_led, told.stored_bytes) == (2, 670)
+    assert told.produce.used == told.consume.used == told.produce.throttled_ms == 0
+    assert master.service.stand_ins.stands_in(report.point)
+
+
+def test_a_change_of_quotas_is_not_lost_between_looks(master: Relayed) -> None:
+    wanted = master.look()
+    assert master.quotas.due(wanted, 0) == [Change(entity, rates) for entity, rates in wanted.items()]
+    master.sets()
+    assert not master.quotas.due(master.look(), master.now_ms)
