@@ -10,7 +10,7 @@ from typing import Final
 
 from broker.cluster import peer
 from broker.controller.command_queue import CommandQueue
-from broker.requests.sasl import PeerBroker
+from broker.requests.login import PeerBroker
 from contracts.cluster import (
     Command,
     CommandResponse,

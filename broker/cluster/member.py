@@ -19,7 +19,7 @@ from broker.metadata.metadata_cache import MetadataCache
 from broker.metadata.topic_names import INTERNAL_CONFIGS, OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from broker.metadata.znodes import Registration, decode_config, decode_kept_until, encode_log_dir_event
 from broker.replicator.manager import ReplicaManager
-from broker.requests.sasl import PeerBroker
+from broker.requests.login import PeerBroker
 from contracts.cluster import ControlledShutdownRequest, ControlledShutdownResponse
 from contracts.tree import Create, Tree, TreeUnavailable
 from runtime.kafka_client import KafkaUnavailable

@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-from broker.requests.sasl import PeerBroker
+from broker.requests.login import PeerBroker
 from contracts import cluster
 from runtime.kafka_client import KafkaConnection, KafkaUnavailable
 from runtime.network import Network

@@ -29,7 +29,7 @@ def answering(call: Call, response_of: Callable[[Any], Any]) -> Token:
     def answer(result: Any) -> None:
         if call.is_gone or call.done:
             return
-        payer = call.channel.payer
+        payer = call.channel.login.payer
         if payer is not None and getattr(result, "error", None) in _COUNTED:
             payer.refuse(result.error.name)
         try:

@@ -6,7 +6,7 @@ from typing import Final, Generic, TypeVar
 
 from broker.cluster.peer import connect
 from broker.metadata.metadata_cache import MetadataCache
-from broker.requests.sasl import PeerBroker
+from broker.requests.login import PeerBroker
 from contracts.cluster import LiveBroker
 from runtime.kafka_client import KafkaConnection, KafkaUnavailable
 from runtime.logs import get_logger

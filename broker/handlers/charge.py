@@ -33,7 +33,7 @@ def handle(call: Call, deps: _Deps) -> None:
         request = charging.decode_request(call.request[call.header.body_at :])
     except msgspec.MsgspecError as error:
         raise MalformedFrame(str(error)) from error
-    payer = call.channel.payer
+    payer = call.channel.login.payer
     assert payer is not None, "the row is served to payers only"
     now_ms = deps.now_ms()
     payer.refuse(request.reason)

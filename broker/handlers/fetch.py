@@ -38,7 +38,7 @@ def handle(call: Call, deps: _Deps) -> None:
     if scan.replica_id >= 0:
         _replica(deps, call, scan)
         return
-    payer = call.channel.payer
+    payer = call.channel.login.payer
     if payer is not None and len(call.request) > FREE_FETCH_REQUEST_BYTES:
         payer.charge_fetch_request(len(call.request) + 4, deps.now_ms())
     is_legacy = call.api_version < LEGACY_BELOW
@@ -55,7 +55,7 @@ def handle(call: Call, deps: _Deps) -> None:
 def _refuse(deps: _Deps, call: Call, error_code: ErrorCode) -> None:
     """A session that cannot be used: the answer names nothing, and is charged with its request."""
     throttle_time_ms, mute = 0, None
-    payer = call.channel.payer
+    payer = call.channel.login.payer
     if payer is not None:
         size_bytes = error_frame_bytes(call.api_version)
         throttle_time_ms, mute = payer.charge_fetch(size_bytes, None, deps.now_ms())

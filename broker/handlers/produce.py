@@ -180,7 +180,7 @@ class _Produce:
             self._next += 1
         if self._throttled is None:
             self._charge()
-        payer = self._call.channel.payer
+        payer = self._call.channel.login.payer
         if payer is not None and self._refused is not None:
             payer.refuse(self._refused)
         self._frame = self._frame[:0]
@@ -371,7 +371,7 @@ class _Produce:
         """Charge the frame, refused or not: to who pays for the connection, else by the names in it."""
         deps, call = self._deps, self._call
         frame_bytes = len(self._frame) + 4
-        payer = call.channel.payer
+        payer = call.channel.login.payer
         if payer is not None:
             names = len(self._scan.topics) + (self._scan.transactional_id is not None)
             size_bytes = frame_bytes - names * SCOPE_LENGTH  # what crossed the tenant's own socket

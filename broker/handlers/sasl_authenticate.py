@@ -19,7 +19,7 @@ from broker.config import BrokerConfig
 from broker.net.server import Server
 from broker.requests.call import Call
 from broker.requests.causes import CloseCause
-from broker.requests.sasl import check_plain
+from broker.requests.login import LoginState, check_plain
 from contracts.tracing import TAKES_TRACES
 from wire.api_table import ApiKey
 from wire.build import response_shape
@@ -33,7 +33,7 @@ class _Deps(Protocol):
 def handle(call: Call, deps: _Deps) -> None:
     """Check the token."""
     channel = call.channel
-    if deps.config.secret is None or channel.is_authenticated or not channel.sasl_begun:
+    if deps.config.secret is None or channel.login.is_open or channel.login.state is not LoginState.AGREED:
         call.reply(_answer(call, ErrorCode.illegal_sasl_state, "SaslHandshake comes first, and once"))
         channel.close(CloseCause.AUTHENTICATION_FAILED)
         return
@@ -49,7 +49,7 @@ def handle(call: Call, deps: _Deps) -> None:
         channel.close(CloseCause.AUTHENTICATION_FAILED)
         return
     channel.authenticated(authorization_id)
-    takes_traces = deps.server.traces is not None and channel.payer is not None
+    takes_traces = deps.server.traces is not None and channel.login.payer is not None
     call.reply(_answer(call, ErrorCode.none, None, TAKES_TRACES if takes_traces else b""))
 
 

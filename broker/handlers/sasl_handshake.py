@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 
 from broker.config import BrokerConfig
 from broker.requests.call import Call
-from broker.requests.sasl import MECHANISM
+from broker.requests.login import MECHANISM
 from wire.api_table import ApiKey
 from wire.build import response_shape
 
@@ -24,11 +24,11 @@ class _Deps(Protocol):
 def handle(call: Call, deps: _Deps) -> None:
     """Agree on PLAIN."""
     shape = response_shape(ApiKey.SASL_HANDSHAKE, call.api_version)
-    if deps.config.secret is None or call.channel.is_authenticated:
+    if deps.config.secret is None or call.channel.login.is_open:
         error_code = ErrorCode.illegal_sasl_state
     elif call.request.mechanism != MECHANISM:
         error_code = ErrorCode.unsupported_sasl_mechanism
     else:
         error_code = ErrorCode.none
-        call.channel.begin_sasl(bare_token=call.api_version == 0)
+        call.channel.login.agrees(on_bare_token=call.api_version == 0)
     call.reply(shape.make(error_code=error_code, mechanisms=(MECHANISM,)))

@@ -1,7 +1,7 @@
-"""One client connection: raw non-blocking socket, one request handled at a time, nothing read while it is.
+"""The host of a session: a raw non-blocking socket, its buffers, the instance's turns.
 
 Frames that arrive whole are handled in the server's shared buffer, the rest is gathered in `ReceiveMemory`.
-The socket is left unread while a request is in flight, a reply not taken, the channel muted, memory used up.
+The socket is left unread while the session takes nothing, and while memory is used up.
 """
 
 import asyncio
@@ -14,69 +14,46 @@ from typing import Final
 from broker.net.connection_host import Host
 from broker.net.reply_queue import PeerGone, ReplyQueue
 from broker.net.rules.memory import SMALL_BYTES, Lack
-from broker.net.rules.pending_replies import PendingReplies
-from broker.net.rules.slow_frames import slow_frame
+from broker.net.session import FIRST_OF_KIND, INCOMPLETE, FrameFault, Session
 from broker.net.socket_watch import SocketWatch
-from broker.requests.apis import CHARGED
 from broker.requests.call import Call, Ready, ReplyPart
 from broker.requests.causes import CloseCause
-from broker.requests.payer import Payer
-from broker.requests.sasl import PeerBroker, client_of, peer_broker
-from broker.requests.throttling import Mute
+from broker.requests.login import Login
 from contracts.tracing import TraceContext
 from traffic.turns import Turn
 
-FRAME_BYTES_MIN: Final = 8
-"""API key, version, correlation id."""
 _SIZE: Final = struct.Struct(">i")
-_API_KEY: Final = struct.Struct(">h")
-_KEYED_BYTES: Final = 6
-"""Length prefix and API key."""
 STALLED_MS_MIN: Final = 2_500
 """Of a frame that may be given up when memory is short. Counted in ticks of a second, the first of which may
 have been shorter."""
 _LARGE_FRAME_BYTES: Final = 128 * 1024
 _LARGE_HEAD_BYTES: Final = 4096
 _FRAMES_PER_TURN: Final = 32
-_PENDING_MAX: Final = 16
-"""So many requests of a client may wait for their commit; then its next one is not read."""
 
 
 class Connection:
     """The state of one connection. `Server` accepts it, sweeps its timers and dispatches its frames."""
 
     __slots__ = (
-        "_awaits_turn",
         "_buffer",
         "_end",
         "_expects_large",
-        "_frame_ms",
         "_handling",
         "_held",
         "_more_behind",
-        "_mute",
         "_mute_timer",
-        "_pending",
         "_replies",
         "_server",
         "_share",
         "_socket",
-        "_stalled_ms",
         "_start",
         "_turn_queued",
         "_watch",
         "accept_ns",
-        "call",
-        "client_host",
         "connection_id",
-        "expects_bare_token",
-        "idle_ms",
-        "is_authenticated",
         "is_closed",
-        "payer",
-        "peer_broker",
-        "sasl_begun",
-        "speaks_for_client",
+        "login",
+        "session",
         "traced",
         "turn",
         "waiting_since_ns",
@@ -88,34 +65,24 @@ class Connection:
         self._server = server
         self._socket = sock
         self._replies = ReplyQueue(sock, server.network)
-        self._pending = PendingReplies()
+        self.session = Session(server.config, client_host)
+        self.login: Login = self.session.login
         self.connection_id = connection_id
-        self.client_host = client_host
         self.is_closed = False
-        self.is_authenticated = server.config.secret is None
-        self.sasl_begun = self.expects_bare_token = self.speaks_for_client = False
-        self.peer_broker: PeerBroker | None = None
-        self.payer: Payer | None = None
-        self.call: Call | None = None
-        self.idle_ms = 0
         self._buffer: bytearray | None = None
         """Bytes received and not yet handled: `_start` to `_end`, beginning at a frame's length prefix."""
         self._start = self._end = 0
         self._share = ""
         """Whose receive memory our buffers are."""
         self._expects_large = False
-        self._frame_ms = self._stalled_ms = 0
         self._handling = self._more_behind = False
         """Frames are handled further up the stack, by a loop that goes on by itself; more are here."""
         self._held: bytearray | None = None
         """Holds the frame of the call that is being handled; may be `_buffer`."""
-        self._mute: Mute | None = None
         self._mute_timer: asyncio.TimerHandle | None = None
         self._turn_queued = False
         self.turn: Turn | None = None
         """Of the instance that pays, on the loop."""
-        self._awaits_turn = False
-        """Nothing is read until then."""
         self.waiting_since_ns = 0
         """Since when what is here waits for the instance's turn or for what it owes; 0: it does not."""
         self.traced: TraceContext | None = None
@@ -129,25 +96,9 @@ class Connection:
         """Begin to read."""
         self._watch.start_reading()
 
-    @property
-    def _may_read(self) -> bool:
-        return (
-            self.call is None
-            and not self._replies.parts
-            and self._mute is None
-            and not self._awaits_turn
-            and len(self._pending.calls) < _PENDING_MAX
-            and not self.is_closed
-        )
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether every request has its reply, and the kernel has taken it."""
-        return self.call is None and not self._pending and not self._replies
-
     def on_readable(self) -> None:
         """The socket has bytes or its end."""
-        if not self._may_read or self._turn_queued:
+        if not self.session.takes or self._turn_queued:
             self._look_for_end()
             return
         turn = self.turn
@@ -156,7 +107,7 @@ class Connection:
                 self._server.time.step(turn, self._receive)
             else:
                 self._wait_for_turn(turn)
-        elif self.is_authenticated:
+        elif self.login.is_open:
             self._receive()  # a broker, or a tool of ours
         else:
             self._server.time.step_of_stranger(self, self._receive)
@@ -181,7 +132,7 @@ class Connection:
             if self._socket.recv(1, socket.MSG_PEEK) == b"" and self._buffer is None:
                 self.close(CloseCause.CLIENT_CLOSED)
                 return
-            if self.peer_broker is not None:
+            if self.login.peer_broker is not None:
                 self._server.next_request_came(self.connection_id)
         except (BlockingIOError, InterruptedError):
             return
@@ -197,7 +148,8 @@ class Connection:
             self._wait_for_memory(server.memory.lack, holds_memory=False)
             return
         limit = server.config.receive_buffer_bytes
-        if self._expects_large or not self.is_authenticated or (self.payer is not None and self.payer.is_new):
+        login = self.login
+        if self._expects_large or not login.is_open or (login.payer is not None and login.payer.is_new):
             limit = _LARGE_HEAD_BYTES  # the rest of a first frame may have to wait in the kernel
         elif is_any_held and server.memory.is_short(self._share):
             limit = SMALL_BYTES
@@ -209,7 +161,7 @@ class Connection:
         used = self._handle_frames(server.shared_view, 0, received)
         if used < received and not self.is_closed:
             self._keep(server.shared_view[used:received])
-            if self._expects_large and self._may_read:
+            if self._expects_large and self.session.takes:
                 self._receive_more()  # only the head was taken: the rest is most likely here
 
     def _receive_more(self) -> None:
@@ -230,7 +182,7 @@ class Connection:
             return
         self._server.metrics.bytes_in += received
         self._end += received
-        self._stalled_ms = 0
+        self.session.stalled_ms = 0
         if self._end >= 4 and self._end >= self._wanted():
             self._handle_buffer()
 
@@ -249,7 +201,7 @@ class Connection:
         self._buffer = self._server.memory.take(len(rest), self._share, wanted)
         self._buffer[: len(rest)] = rest
         self._start, self._end = 0, len(rest)
-        self._frame_ms = self._stalled_ms = 0
+        self.session.frame_begins()
 
     def _handle_buffer(self) -> None:
         """Handle the whole frames of `_buffer`; give it back when nothing is left."""
@@ -273,38 +225,34 @@ class Connection:
         elif start > 0:
             buffer[: self._end - start] = buffer[start : self._end]
             self._start, self._end = 0, self._end - start
-            self._frame_ms = self._stalled_ms = 0
+            self.session.frame_begins()
 
     def _handle_frames(self, view: memoryview, start: int, end: int) -> int:
         """Handle whole frames while nothing is in flight; returns where the unhandled bytes begin."""
         handled = 0
+        session, server = self.session, self._server
         self._handling = True
-        while end - start >= 4 and (not handled or self._may_read):
-            (size,) = _SIZE.unpack_from(view, start)
-            if not FRAME_BYTES_MIN <= size <= self._server.frame_bytes_always:
-                fault = self._server.frame_size_fault(self, size)
-                if fault is not None:
-                    self.close(fault)
+        try:
+            while start < end and (not handled or session.takes):
+                behind = session.next_frame(view, start, end)
+                if behind == FIRST_OF_KIND:
+                    self._admit(view, start)
+                    if session.mute is not None:
+                        break
+                    continue
+                if behind == INCOMPLETE:
                     break
-            payer = self.payer  # the login may have been the frame before
-            if (
-                payer is not None
-                and end - start >= _KEYED_BYTES
-                and (api_key := _API_KEY.unpack_from(view, start + 4)[0]) != payer.paid_key
-                and not self._is_admitted(payer, api_key, 4 + size)
-            ):
-                break
-            if end - start < 4 + size:
-                break
-            if handled and (handled == _FRAMES_PER_TURN or self._is_turn_over()):
-                self._queue_turn()
-                break
-            handled += 1
-            self._expects_large = size > _LARGE_FRAME_BYTES
-            self.idle_ms = 0
-            self._more_behind = end - start > 4 + size
-            self._server.dispatch(self, view[start + 4 : start + 4 + size])
-            start += 4 + size
+                if handled and (handled == _FRAMES_PER_TURN or self._is_turn_over()):
+                    self._queue_turn()
+                    break
+                handled += 1
+                self._expects_large = behind - start > _LARGE_FRAME_BYTES
+                session.idle_ms = 0
+                self._more_behind = end > behind
+                server.dispatch(self, view[start + 4 : behind])
+                start = behind
+        except FrameFault as fault:
+            self.close(fault.cause)
         self._handling = self._more_behind = False
         if self._replies.collected:
             self._transmit([])
@@ -314,18 +262,11 @@ class Connection:
         """Whether this turn's frames have used it up: an answer may take a millisecond, and others wait."""
         return self.turn is not None and self._server.time.is_over(self.turn)
 
-    def _is_admitted(self, payer: Payer, api_key: int, frame_bytes: int) -> bool:
-        """Whether more of the frame may be read: the first of its kind waits for what is owed before it."""
-        charged = CHARGED.get(api_key)
-        if charged is None:
-            return True
-        self._mute = payer.admit(charged, frame_bytes, self._server.now_ms())
-        if self._mute is not None:
+    def _admit(self, view: memoryview, at: int) -> None:
+        self.session.admit(view, at, self._server.now_ms())
+        if self.session.mute is not None:
             self.waiting_since_ns = self.waiting_since_ns or monotonic_ns()
             self.check_mute()
-            return self._mute is None
-        payer.paid_key = api_key
-        return True
 
     def _wait_for_memory(self, lack: Lack, *, holds_memory: bool) -> None:
         self._watch.stop_reading()
@@ -336,7 +277,7 @@ class Connection:
     @property
     def stalled_bytes(self) -> int:
         """What a frame holds of which nothing has come for a while, although we would have read it."""
-        if self._buffer is None or self._stalled_ms < STALLED_MS_MIN or not self._watch.reads:
+        if self._buffer is None or self.session.stalled_ms < STALLED_MS_MIN or not self._watch.reads:
             return 0
         return len(self._buffer)
 
@@ -349,7 +290,7 @@ class Connection:
 
     def hold_frame(self, call: Call) -> memoryview:
         """Keep the frame that is being handled; what was received in the shared buffer is copied."""
-        assert self.call is call and self._held is None
+        assert self.session.call is call and self._held is None
         frame: memoryview = call.request
         if self._buffer is not None:
             self._held = self._buffer
@@ -367,9 +308,7 @@ class Connection:
 
     def release(self, call: Call) -> None:
         """Only the reply is outstanding: the next request may be handled, its reply leaves after this one."""
-        assert self.call is call, "a call is released once, while it is in flight"
-        self._pending.add(call)
-        self.call = None
+        self.session.release(call)
         self._let_go()
         self._resume()
 
@@ -380,15 +319,13 @@ class Connection:
         if self.turn is not None and not self._server.time.is_stepping:
             self._server.time.step(self.turn, partial(self.reply, call, reply))
             return
-        if self.call is call:
-            self.call = None
-            if self._held is not None:
-                self._let_go()
-        if not self._pending.calls:
+        session = self.session
+        if self._held is not None and session.call is call:
+            self._let_go()
+        if session.answered(call, reply):
             self._send(call, reply)
             return
-        self._pending.put(call, reply)
-        while (ready := self._pending.take()) is not None and not self.is_closed:
+        while (ready := session.pending.take()) is not None and not self.is_closed:
             self._send(*ready)
 
     def request_throttle_ms(self) -> int:
@@ -407,7 +344,7 @@ class Connection:
                 return
         self._server.call_done(call)
         if reply.mute is not None:
-            self._mute = reply.mute
+            self.session.mute = reply.mute
             self.check_mute()
         self._resume()
 
@@ -425,6 +362,7 @@ class Connection:
             self.close(CloseCause.CLIENT_RESET)
             return
         self._server.metrics.bytes_out += self._replies.sent_bytes - before
+        self.session.is_congested = not done
         if not done:
             self._watch.start_writing()
 
@@ -444,7 +382,7 @@ class Connection:
 
     def _flush(self) -> None:
         self._transmit([])
-        self.idle_ms = 0
+        self.session.idle_ms = 0
         if not self._replies and not self.is_closed:
             self._watch.stop_writing()
             self._resume()
@@ -453,22 +391,22 @@ class Connection:
 
     def check_mute(self) -> None:
         """Ask again how long the channel stays muted: a timer ended, or rates have changed."""
-        if self._mute is None or self.is_closed:
+        session = self.session
+        if session.mute is None or self.is_closed:
             return
         self._server.cancel_timer(self._mute_timer)
         self._mute_timer = None
-        remaining_ms = self._mute(self._server.now_ms())
+        remaining_ms = session.muted_ms(self._server.now_ms())
         if remaining_ms > 0:
             self._mute_timer = self._server.call_later(remaining_ms, self.check_mute)
             self._server.muted.add(self)
             return
-        self._mute = None
         self._server.muted.discard(self)
         self._resume()
 
     def _resume(self) -> None:
         """Go on reading if nothing stands against it; frames that are already here come first."""
-        if self._handling or not self._may_read:
+        if self._handling or not self.session.takes:
             return
         self._watch.start_reading()
         if self._end - self._start >= 4:
@@ -484,7 +422,7 @@ class Connection:
         turn = self.turn
         if turn is None:
             self._go_through()
-        elif not self._may_read:
+        elif not self.session.takes:
             return
         elif turn.may_begin or self._server.time.may_begin(turn):
             self._server.time.step(turn, self._go_through)
@@ -493,71 +431,46 @@ class Connection:
 
     def _go_through(self) -> None:
         """Handle what is in the buffer, then read on."""
-        if self._may_read and self._buffer is not None:
+        if self.session.takes and self._buffer is not None:
             self._handle_buffer()
-        if self._may_read:
+        if self.session.takes:
             self.waiting_since_ns = 0  # nothing whole is here any more
             self._watch.start_reading()
 
     def _wait_for_turn(self, turn: Turn) -> None:
-        self._awaits_turn = True
+        self.session.awaits_turn = True
         self.waiting_since_ns = self.waiting_since_ns or monotonic_ns()
         self._watch.stop_reading()
         self._server.time.wait(turn, self._turn_comes, begins=True)
 
     def _turn_comes(self) -> None:
-        self._awaits_turn = False
+        self.session.awaits_turn = False
         if self.is_closed:
             return
-        if self._may_read and self._buffer is None:
+        if self.session.takes and self._buffer is None:
             self._receive()
         self._go_through()
 
-    # -- authentication ------------------------------------------------------------------------------------
-
-    def begin_sasl(self, *, bare_token: bool) -> None:
-        """A mechanism was agreed on; after SaslHandshake v0 the token comes as a bare frame."""
-        self.sasl_begun = True
-        self.expects_bare_token = bare_token
-
     def authenticated(self, authorization_id: str) -> None:
-        """The peer proved the secret; a broker says who it is, a gateway whom it speaks for."""
-        self.is_authenticated = True
-        self.peer_broker = peer_broker(authorization_id)
-        client = client_of(authorization_id)
-        if client is None:
+        """The peer proved the secret: who it speaks for pays from now on."""
+        instance_id = self.login.logs_in(authorization_id)
+        if instance_id is None:
             return
-        self.speaks_for_client = True
-        self.client_host = client.address
-        if client.instance_id is not None:
-            self._server.begin_paying(self, client.instance_id)
-            if self._buffer is not None:
-                self._server.memory.move(self._buffer, self._share, client.instance_id)
-            self._share = client.instance_id
-            if self.turn is not None and not self._server.time.may_begin(self.turn):
-                self._wait_for_turn(self.turn)
+        self._server.begin_paying(self, instance_id)
+        if self._buffer is not None:
+            self._server.memory.move(self._buffer, self._share, instance_id)
+        self._share = instance_id
+        if self.turn is not None and not self._server.time.may_begin(self.turn):
+            self._wait_for_turn(self.turn)
 
     # -- timers and the end ------------------------------------------------------------------------------
 
     def tick(self, elapsed_ms: int) -> CloseCause | None:
-        """Time has passed: why the connection must close now, if it must. Unread channels are never slow."""
-        config = self._server.config
-        self.idle_ms += elapsed_ms
-        if self._replies:
-            return CloseCause.REPLY_NOT_READ if self.idle_ms > config.connections_max_idle_ms else None
-        if not self._may_read or not self._watch.reads:
-            self.idle_ms = 0
-            return None
+        """Time has passed: why the connection must close now, if it must."""
+        received = None
         if self._buffer is not None:
-            self._frame_ms += elapsed_ms
-            self._stalled_ms += elapsed_ms
-            wanted = self._wanted() if self._start == 0 else self._end
-            fault = slow_frame(config, self._frame_ms, self._stalled_ms, self._end, wanted)
-            if fault is not None:
-                return fault
-        if not self.is_authenticated and self.idle_ms > config.auth_timeout_ms:
-            return CloseCause.AUTHENTICATION_TIMEOUT
-        return CloseCause.IDLE if self.idle_ms > config.connections_max_idle_ms else None
+            received = self._end, self._wanted() if self._start == 0 else self._end
+        return self.session.tick(elapsed_ms, received, reads=self._watch.reads)
 
     def close(self, cause: CloseCause) -> None:
         """Close now; queued replies are dropped. Closing again does nothing."""
@@ -566,11 +479,10 @@ class Connection:
         if self.is_closed:
             return
         self.is_closed = True
-        for call in (self.call, *self._pending.calls):
-            if call is not None and call.trace is not None:
-                call.trace.cut(cause)
-        if self.payer is not None:
-            self._pay_for_rest(self.payer, cause)
+        unread_bytes = partial(self._server.network.unread_bytes, self._socket)
+        rest = memoryview(b"" if self._buffer is None or self._handling else self._buffer)
+        self.session.ends(cause, rest[self._start : self._end], unread_bytes, self._server.now_ms())
+        rest.release()
         self._watch.stop_reading()
         self._watch.stop_writing()
         self._server.cancel_timer(self._mute_timer)
@@ -585,16 +497,3 @@ class Connection:
         self._server.memory.forget(self, self._share)
         self._server.connection_closed(self, cause)  # counted before the peer can know
         self._socket.close()
-
-    def _pay_for_rest(self, payer: Payer, cause: CloseCause) -> None:
-        """The frame that was being read will never be whole: what came of it is charged all the same."""
-        charged = None
-        received = 0
-        if self._buffer is not None and not self._handling and self._end - self._start >= _KEYED_BYTES:
-            charged = CHARGED.get(_API_KEY.unpack_from(self._buffer, self._start + 4)[0])
-            received = self._end - self._start
-        if charged is not None:
-            received += self._server.network.unread_bytes(self._socket)
-            payer.cut(charged, received, str(cause), self._server.now_ms())
-        else:
-            payer.withdraw(self._server.now_ms())

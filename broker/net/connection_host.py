@@ -20,8 +20,6 @@ class Host(Protocol[C]):
 
     call_soon: Callable[[Callable[[], None]], object]
     config: BrokerConfig
-    frame_bytes_always: int
-    """A frame from `FRAME_BYTES_MIN` up to here is read whoever sends it."""
     loop: asyncio.AbstractEventLoop
     memory: ReceiveMemory
     metrics: BrokerMetrics
@@ -40,8 +38,6 @@ class Host(Protocol[C]):
     def cancel_timer(timer: asyncio.TimerHandle | None) -> None: ...
 
     def make_room(self) -> None: ...
-
-    def frame_size_fault(self, connection: C, size: int) -> CloseCause | None: ...
 
     def dispatch(self, connection: C, frame: memoryview) -> None: ...
 

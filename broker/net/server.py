@@ -10,16 +10,16 @@ from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from broker.config import BrokerConfig
-from broker.net.connection import FRAME_BYTES_MIN, Connection
+from broker.net.connection import Connection
 from broker.net.request_time import RequestTime
 from broker.net.rules.memory import ReceiveMemory
 from broker.net.rules.rate_limited import RateLimitedLog
 from broker.requests.apis import APIS, CHARGED, Api, Handler
 from broker.requests.call import Call, Channel
 from broker.requests.causes import CloseCause
+from broker.requests.login import check_plain
 from broker.requests.metrics import BrokerMetrics
 from broker.requests.payer import Charged, Payer
-from broker.requests.sasl import check_plain
 from runtime.durations import observe
 from runtime.logs import get_logger
 from runtime.machine import Machine
@@ -95,10 +95,6 @@ class Server:
         self.shared_view = memoryview(self.shared)
         self.connections: dict[int, Connection] = {}
         self.muted: set[Connection] = set()
-        self.frame_bytes_always = min(
-            self.config.request_bytes_max, self.config.request_bytes_max_before_auth
-        )
-        """A frame from `FRAME_BYTES_MIN` up to here is read whoever sends it."""
         self._paid_by: Counter[str] = Counter()
         """Connections by the instance that pays for them."""
         self.call_soon: Callable[[Callable[[], None]], object] = self.loop.call_soon
@@ -195,21 +191,10 @@ class Server:
 
     # -- frames ------------------------------------------------------------------------------------------
 
-    def frame_size_fault(self, connection: Connection, size: int) -> CloseCause | None:
-        """Why a frame of this size is not read."""
-        if size < 0:
-            return CloseCause.FRAME_SIZE_NEGATIVE
-        if size < FRAME_BYTES_MIN and not connection.expects_bare_token:
-            return CloseCause.FRAME_TOO_SMALL
-        if connection.is_authenticated:
-            limit = self.config.request_bytes_max
-        else:
-            limit = self.config.request_bytes_max_before_auth
-        return CloseCause.FRAME_TOO_LARGE if size > limit else None
-
     def dispatch(self, connection: Connection, frame: memoryview) -> None:
         """Hand one whole frame to its handler. Whatever the bytes are, only this connection suffers."""
-        if connection.expects_bare_token:
+        login = connection.login
+        if login.awaits_token:
             self._bare_token(connection, bytes(frame))
             return
         try:
@@ -218,7 +203,7 @@ class Server:
             if route is None:
                 self._unserved(connection, api_key, api_version, correlation_id)
                 return
-            if not (connection.is_authenticated or route.api.before_auth):
+            if not (login.is_open or route.api.before_auth):
                 self._refuse(connection, CloseCause.NOT_AUTHENTICATED, route.api.key.name)
                 return
             if route.api.is_ours and not _may_know(route.api, connection):
@@ -233,11 +218,11 @@ class Server:
             request: Any = frame
             if route.request_class is not None:
                 request = decode(route.request_class, bytes(frame), header.body_at)
-            call = connection.call = Call(header, request, connection, self.now_ms())
+            call = connection.session.call = Call(header, request, connection, self.now_ms())
             call.began_ns = monotonic_ns()
             if connection.waiting_since_ns or connection.traced is not None:
                 self._begin_seldom(connection, call)
-            payer = connection.payer
+            payer = login.payer
             if payer is not None and (route.is_internal or payer.reservation is not None):
                 self._charge(payer, call, len(frame) + 4, is_internal=route.is_internal)
             self.metrics.requests[api_key] += 1
@@ -271,10 +256,10 @@ class Server:
             call.reservation = reservation
 
     def _charge_malformed(self, connection: Connection, api_key: int, frame_bytes: int) -> None:
-        payer, charged = connection.payer, CHARGED.get(api_key)
+        payer, charged = connection.login.payer, CHARGED.get(api_key)
         if payer is None or charged is None:
             return
-        call = connection.call
+        call = connection.session.call
         if call is not None and call.reservation is not None:
             payer.reservation, call.reservation = call.reservation, None
         payer.cut(charged, frame_bytes, str(CloseCause.MALFORMED_REQUEST), self.now_ms())
@@ -296,14 +281,15 @@ class Server:
             connection.close(CloseCause.TOO_MANY_CONNECTIONS)
             return
         self._paid_by[instance_id] += 1
-        connection.payer = Payer(self._traffic, instance_id)
+        connection.login.payer = Payer(self._traffic, instance_id)
         connection.turn = turn = self.time.turn(instance_id)
         turn.spent(connection.accept_ns)
 
     def cut(self, instance_id: str) -> None:
         """Close what an instance's clients have open: a gateway that has not heard may still serve it."""
         for connection in list(self.connections.values()):
-            if connection.payer is not None and connection.payer.instance_id == instance_id:
+            payer = connection.login.payer
+            if payer is not None and payer.instance_id == instance_id:
                 connection.close(CloseCause.INSTANCE_NOT_SERVED)
 
     def _route(self, api_key: int, api_version: int) -> Route | None:
@@ -328,11 +314,11 @@ class Server:
             self._refuse(connection, CloseCause.UNKNOWN_API, f"api key {api_key}")
         elif api_key == ApiKey.API_VERSIONS:
             header = RequestHeader(api_key, api_version, correlation_id, None, 0, False)
-            call = connection.call = Call(header, None, connection, self.now_ms())
+            call = connection.session.call = Call(header, None, connection, self.now_ms())
             call.began_ns = monotonic_ns()
             api.load()(call, self._deps)
             self._handled(call)
-        elif not (connection.is_authenticated or api.before_auth):
+        elif not (connection.login.is_open or api.before_auth):
             self._refuse(connection, CloseCause.NOT_AUTHENTICATED, api.key.name)
         else:
             self._refuse(connection, CloseCause.UNSUPPORTED_VERSION, f"{api.key.name} v{api_version}")
@@ -350,13 +336,16 @@ class Server:
         if authorization_id is None:
             self._refuse(connection, CloseCause.AUTHENTICATION_FAILED, "bare token")
             return
-        connection.expects_bare_token = False
         connection.authenticated(authorization_id)
         connection.send_bare(_EMPTY_FRAME)
 
     def _refuse(self, connection: Connection, cause: CloseCause, detail: str) -> None:
         self._warnings.warning(
-            "request refused, closing", self.now_ms(), cause=cause, detail=detail, host=connection.client_host
+            "request refused, closing",
+            self.now_ms(),
+            cause=cause,
+            detail=detail,
+            host=connection.login.client_host,
         )
         connection.close(cause)
 
@@ -400,14 +389,15 @@ class Server:
     def connection_closed(self, connection: Connection, cause: CloseCause) -> None:
         """Every connection ends here, once."""
         self.connections.pop(connection.connection_id, None)
-        if connection.payer is not None:
-            self._paid_by[connection.payer.instance_id] -= 1
-            if not self._paid_by[connection.payer.instance_id]:
-                del self._paid_by[connection.payer.instance_id]
+        payer = connection.login.payer
+        if payer is not None:
+            self._paid_by[payer.instance_id] -= 1
+            if not self._paid_by[payer.instance_id]:
+                del self._paid_by[payer.instance_id]
         self.metrics.closed(cause)
         if cause not in _QUIET_CAUSES:
             self._warnings.warning(
-                f"connection closed: {cause}", self.now_ms(), cause=cause, host=connection.client_host
+                f"connection closed: {cause}", self.now_ms(), cause=cause, host=connection.login.client_host
             )
         self._on_closed(connection.connection_id)
 
@@ -437,16 +427,17 @@ class Server:
             self._listener = None
         deadline_ms = self.now_ms() + int(grace_s * 1000)
         for connection in list(self.connections.values()):
-            if connection.is_idle:
+            if connection.session.is_idle:
                 connection.close(CloseCause.SHUTDOWN)
         while self.connections and self.now_ms() < deadline_ms:
             await asyncio.sleep(0.01)
             for connection in list(self.connections.values()):
-                if connection.is_idle:
+                if connection.session.is_idle:
                     connection.close(CloseCause.SHUTDOWN)
         for connection in list(self.connections.values()):
             connection.close(CloseCause.SHUTDOWN)
 
 
 def _may_know(api: Api, connection: Connection) -> bool:
-    return api.exists_for(is_peer=connection.peer_broker is not None, is_payer=connection.payer is not None)
+    login = connection.login
+    return api.exists_for(is_peer=login.peer_broker is not None, is_payer=login.payer is not None)

@@ -275,7 +275,7 @@ class Fetch:
             self.call.close(CloseCause.STORAGE_ERROR)
 
     def _answer(self, reads: list[PartitionRead], now_ms: int) -> None:
-        payer = self.call.channel.payer
+        payer = self.call.channel.login.payer
         if (
             payer is not None
             and not (payer.has_fetched and self._reservation is None)

@@ -21,7 +21,7 @@ from broker.replication.sessions import (
 from broker.replication.throttle import ReplicationThrottle
 from broker.requests.call import Call, Channel
 from broker.requests.causes import CloseCause
-from broker.requests.sasl import PeerBroker
+from broker.requests.login import PeerBroker
 from contracts.cluster import LiveBroker
 from wire.api_table import ApiKey
 from wire.hot.fetch import FetchPartition, FetchScan

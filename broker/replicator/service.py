@@ -19,7 +19,7 @@ from broker.replicator.link import LeaderLink
 from broker.replicator.manager import ReplicaManager
 from broker.replicator.replica_fetch import ReplicaFetches
 from broker.requests.call import Channel
-from broker.requests.sasl import PeerBroker
+from broker.requests.login import PeerBroker
 from broker.storage.flusher import Flusher
 from contracts.cluster import LiveBroker
 from contracts.tree import Tree

@@ -4,8 +4,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 from broker.requests.causes import CloseCause
-from broker.requests.payer import Payer
-from broker.requests.sasl import PeerBroker
+from broker.requests.login import Login, PeerBroker
 from broker.requests.throttling import Mute, Reservation
 from contracts.cluster import ClusterResponse
 from contracts.cluster import encode as encode_message
@@ -59,17 +58,8 @@ class Channel(Protocol):
     """What a call needs of the connection it came by."""
 
     connection_id: int
-    client_host: str
     is_closed: bool
-    is_authenticated: bool
-    sasl_begun: bool
-    """SaslHandshake has agreed on a mechanism."""
-    speaks_for_client: bool
-    """A gateway at the other end passes on what a client asks."""
-    peer_broker: PeerBroker | None
-    """The broker of this cluster that speaks, if one does: it may fetch as a replica and give orders."""
-    payer: Payer | None
-    """The instance that a gateway named, if one did."""
+    login: Login
     turn: Turn | None
     """Its place in the order of the loop."""
     traced: TraceContext | None
@@ -80,9 +70,6 @@ class Channel(Protocol):
 
     def told_throttle(self, api_key: int, throttle_time_ms: int) -> None:
         """An answer tells the client to slow down."""
-
-    def begin_sasl(self, *, bare_token: bool) -> None:
-        """SaslHandshake succeeded; with `bare_token` the next frame is the token itself (v0)."""
 
     def authenticated(self, authorization_id: str) -> None:
         """The peer proved the secret and may have told who it is or whom it speaks for."""
@@ -151,7 +138,7 @@ class Call:
     @property
     def client_host(self) -> str:
         """The client's IP address; behind a gateway that of the gateway's client."""
-        return self.channel.client_host
+        return self.channel.login.client_host
 
     @property
     def connection_id(self) -> int:
@@ -161,13 +148,14 @@ class Call:
     @property
     def may_operate(self) -> bool:
         """Whether an operator or a broker asks, not a client through a gateway."""
-        return self.channel.is_authenticated and not self.channel.speaks_for_client
+        login = self.channel.login
+        return login.is_open and not login.speaks_for_client
 
     @property
     def instance_id(self) -> str | None:
         """The instance for whose client a gateway asks: listings show nothing of others'. None: who may see
         all, and filters."""
-        payer = self.channel.payer
+        payer = self.channel.login.payer
         return None if payer is None else payer.instance_id
 
     def shows(self, physical: str) -> bool:
@@ -178,7 +166,7 @@ class Call:
     @property
     def peer_broker(self) -> PeerBroker | None:
         """The broker of this cluster that asks, if one does."""
-        return self.channel.peer_broker
+        return self.channel.login.peer_broker
 
     @property
     def is_gone(self) -> bool:

@@ -7,7 +7,13 @@ from typing import Final, Protocol
 
 import pytest
 
-from tests.transcripts import controller_story, group_story, session_story, transaction_story
+from tests.transcripts import (
+    connection_story,
+    controller_story,
+    group_story,
+    session_story,
+    transaction_story,
+)
 from tests.transcripts.replay import replayed
 
 
@@ -20,6 +26,7 @@ class Story(Protocol):
 
 _DIRECTORY: Final = Path(__file__).parent
 _STORIES: Final[dict[str, Callable[[], Story]]] = {
+    "connection": connection_story.Story,
     "controller": controller_story.Story,
     "group": group_story.Story,
     "session": session_story.Story,

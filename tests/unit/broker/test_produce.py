@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from broker.handlers import produce
+from broker.requests.login import Login
 from broker.requests.metrics import BrokerMetrics
 from broker.scanning.messages import Converted
 from tests.integration.broker.raw import batch, produce_body
@@ -26,7 +27,10 @@ class _Call(Call):
         self.answers: list[bytes] = []
         super().__init__(node, 9, frame, self.answers.append)
         self.channel: Any = SimpleNamespace(
-            payer=None, turn=None, request_throttle_ms=lambda: 0, told_throttle=lambda *_: None
+            login=Login("192.0.2.1", is_open=True),
+            turn=None,
+            request_throttle_ms=lambda: 0,
+            told_throttle=lambda *_: None,
         )
 
     def hold_frame(self) -> memoryview:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.config import MIB, BrokerConfig
-from broker.net.rules.slow_frames import slow_frame
+from broker.net.session import slow_frame
 from broker.requests.causes import CloseCause
 
 CONFIG = BrokerConfig(node_id=1, cluster_id="c", data_dir=Path("/nowhere"))

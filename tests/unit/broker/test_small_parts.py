@@ -11,8 +11,8 @@ from broker.config import BrokerConfig
 from broker.metadata.topic_names import name_fault
 from broker.net.rules.rate_limited import RateLimitedLog
 from broker.requests.causes import CloseCause
+from broker.requests.login import PeerBroker, check_plain, client_of, peer_broker
 from broker.requests.metrics import BrokerMetrics
-from broker.requests.sasl import PeerBroker, check_plain, client_of, peer_broker
 
 
 @pytest.mark.parametrize(

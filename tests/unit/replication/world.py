@@ -23,7 +23,7 @@ from broker.replication.throttle import FOLLOWER, LEADER, ReplicationThrottle
 from broker.replicator.fetcher import Fetcher
 from broker.replicator.manager import ReplicaManager
 from broker.replicator.replica_fetch import ReplicaFetches
-from broker.requests.sasl import PeerBroker
+from broker.requests.login import PeerBroker
 from broker.storage.manager import LogManager
 from contracts.cluster import (
     LeaderAndIsrPartitionState,
