@@ -1,6 +1,8 @@
 """What a tenant and an operator do in the console, in a real browser on a real stack."""
 
 import re
+import subprocess
+import sys
 import threading
 import uuid
 from collections.abc import Iterator
@@ -147,6 +149,29 @@ def test_topic_life(page: Page) -> None:
 def remove_address(page: Page, cidr: str) -> None:
     page.get_by_role("button", name=f"Remove {cidr}").click()
     page.get_by_role("dialog").get_by_role("button", name="Remove").click()
+
+
+def test_the_copied_program_works(page: Page) -> None:
+    """It names a topic that exists, says what it has delivered, and reads it."""
+    create_instance(page, fresh("first-day"))
+    expect(page.get_by_text("There is no topic yet")).to_be_visible()
+    page.get_by_role("button", name="Create topic").click()
+    form = page.get_by_role("dialog")
+    form.get_by_label("Name").fill("clicks")
+    form.get_by_role("button", name="Create topic").click()
+    program = page.locator("#snippet-code pre")
+    expect(program).to_contain_text('"clicks"')
+    for client in ("Python (librdkafka)", "kafka-python"):
+        page.get_by_role("tab", name=client).click()
+        command = [sys.executable, "-u", "-c", program.inner_text()]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
+            timer = threading.Timer(120, running.kill)
+            timer.start()
+            assert running.stdout is not None
+            said = [running.stdout.readline() for _ in range(2)]
+            running.kill()
+            timer.cancel()
+        assert "delivered to" in said[0] and "hello" in said[1], said
 
 
 def test_whitelist_editor(page: Page) -> None:

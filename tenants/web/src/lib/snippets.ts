@@ -1,4 +1,4 @@
-// Ready-to-run programs for an instance: nothing but the address is needed.
+// Ready-to-run programs for an instance and one of its topics; they say what went wrong.
 
 export interface Snippet {
   id: string;
@@ -7,7 +7,7 @@ export interface Snippet {
   code: string;
 }
 
-export function snippetsFor(bootstrap: string): Snippet[] {
+export function snippetsFor(bootstrap: string, topic: string): Snippet[] {
   return [
     {
       id: 'librdkafka',
@@ -15,8 +15,11 @@ export function snippetsFor(bootstrap: string): Snippet[] {
       install: 'pip install confluent-kafka',
       code: `from confluent_kafka import Consumer, Producer
 
-producer = Producer({"bootstrap.servers": "${bootstrap}"})
-producer.produce("my-topic", key="k1", value="hello")
+def delivered(error, message):
+    print(error or f"delivered to {message.topic()}, offset {message.offset()}")
+
+producer = Producer({"bootstrap.servers": "${bootstrap}", "message.timeout.ms": 10_000})
+producer.produce("${topic}", key="k1", value="hello", on_delivery=delivered)
 producer.flush()
 
 consumer = Consumer({
@@ -24,11 +27,11 @@ consumer = Consumer({
     "group.id": "my-group",
     "auto.offset.reset": "earliest",
 })
-consumer.subscribe(["my-topic"])
+consumer.subscribe(["${topic}"])
 while True:
     message = consumer.poll(1.0)
-    if message is not None and message.error() is None:
-        print(message.key(), message.value())`,
+    if message is not None:
+        print(message.error() or (message.key(), message.value()), flush=True)`,
     },
     {
       id: 'java',
@@ -39,7 +42,7 @@ settings.put("bootstrap.servers", "${bootstrap}");
 settings.put("key.serializer", StringSerializer.class.getName());
 settings.put("value.serializer", StringSerializer.class.getName());
 try (var producer = new KafkaProducer<String, String>(settings)) {
-    producer.send(new ProducerRecord<>("my-topic", "k1", "hello")).get();
+    producer.send(new ProducerRecord<>("${topic}", "k1", "hello")).get();
 }
 
 settings.put("group.id", "my-group");
@@ -47,7 +50,7 @@ settings.put("auto.offset.reset", "earliest");
 settings.put("key.deserializer", StringDeserializer.class.getName());
 settings.put("value.deserializer", StringDeserializer.class.getName());
 try (var consumer = new KafkaConsumer<String, String>(settings)) {
-    consumer.subscribe(List.of("my-topic"));
+    consumer.subscribe(List.of("${topic}"));
     while (true) {
         consumer.poll(Duration.ofSeconds(1))
             .forEach(record -> System.out.println(record.value()));
@@ -61,21 +64,21 @@ try (var consumer = new KafkaConsumer<String, String>(settings)) {
       code: `client, err := kgo.NewClient(
 	kgo.SeedBrokers("${bootstrap}"),
 	kgo.ConsumerGroup("my-group"),
-	kgo.ConsumeTopics("my-topic"),
+	kgo.ConsumeTopics("${topic}"),
 )
 if err != nil {
 	log.Fatal(err)
 }
 defer client.Close()
 
-record := &kgo.Record{Topic: "my-topic", Value: []byte("hello")}
+record := &kgo.Record{Topic: "${topic}", Value: []byte("hello")}
 if err := client.ProduceSync(ctx, record).FirstErr(); err != nil {
 	log.Fatal(err)
 }
 for {
-	client.PollFetches(ctx).EachRecord(func(r *kgo.Record) {
-		fmt.Println(string(r.Value))
-	})
+	fetches := client.PollFetches(ctx)
+	fetches.EachError(func(topic string, _ int32, err error) { log.Println(topic, err) })
+	fetches.EachRecord(func(r *kgo.Record) { fmt.Println(string(r.Value)) })
 }`,
     },
     {
@@ -85,10 +88,11 @@ for {
       code: `from kafka import KafkaConsumer, KafkaProducer
 
 producer = KafkaProducer(bootstrap_servers="${bootstrap}")
-producer.send("my-topic", key=b"k1", value=b"hello").get(timeout=10)
+delivered = producer.send("${topic}", key=b"k1", value=b"hello").get(timeout=10)
+print("delivered to offset", delivered.offset)
 
 consumer = KafkaConsumer(
-    "my-topic",
+    "${topic}",
     bootstrap_servers="${bootstrap}",
     group_id="my-group",
     auto_offset_reset="earliest",
@@ -100,8 +104,8 @@ for record in consumer:
       id: 'kcat',
       label: 'kcat (shell)',
       install: 'apt install kcat',
-      code: `echo hello | kcat -b ${bootstrap} -P -t my-topic
-kcat -b ${bootstrap} -G my-group my-topic`,
+      code: `echo hello | kcat -b ${bootstrap} -P -t ${topic}
+kcat -b ${bootstrap} -G my-group ${topic}`,
     },
   ];
 }
