@@ -26,6 +26,8 @@ from wire.rewrite import rewrite_request, rewrite_response
 from wire.scope import View
 
 _RETRY_S: Final = 0.1
+_FULL: Final = (ErrorCode.policy_violation.name, ErrorCode.request_timed_out.name)
+"""Why Produce requests of a full instance are refused."""
 _NO_BROKERS: Final = View({})
 """Answers to questions of our own are for no client's eyes."""
 AskUpstream: TypeAlias = Callable[[Exchange, bytes], None]
@@ -80,7 +82,7 @@ class Outside:
     def _charge_here(self, relay: RelayedFlows, request: ChargeRequest) -> int:
         """A Produce was charged whole when it came."""
         relay.refuse(request.reason)
-        if request.reason == ErrorCode.policy_violation.name:
+        if request.reason in _FULL:
             relay.produce.refused += 1
         if request.consume_bytes:
             relay.consume.charge(request.consume_bytes, self._now_ms())

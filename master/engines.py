@@ -33,13 +33,15 @@ _TRUST_MS: Final = 30_000
 
 
 def led_of_instances(partitions: Partitions, sizes: Mapping[tuple[str, int], int]) -> Led:
-    """Instance -> node -> (partitions led, bytes of their logs)."""
+    """Instance -> node -> (partitions led, bytes of their logs). What nobody leads is left out."""
     led: dict[str, dict[int, tuple[int, int]]] = {}
     for topic, leaders in partitions.items():
         instance_id = owner_of(topic)
         assert instance_id is not None, "others are left out"
         by_node = led.setdefault(instance_id, {})
         for number, node_id in leaders.items():
+            if node_id < 0:
+                continue
             count, size = by_node.get(node_id, (0, 0))
             by_node[node_id] = count + 1, size + sizes.get((topic, number), 0)
     return led

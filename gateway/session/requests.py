@@ -34,7 +34,8 @@ _FETCH: Final = int(ApiKey.FETCH)
 _BYTE_DIRECTIONS: Final = {_PRODUCE: Direction.PRODUCE, _FETCH: Direction.CONSUME}
 _LOOK_AGAIN_MS: Final = 500
 """A request that waits for its instance's bucket is looked at so often: a lease may come."""
-_FETCH_LOOK_MS: Final = 20
+_FETCH_LOOK_MS: Final = 100
+"""So often where it is the answer to another Fetch that is waited for."""
 _API_VERSIONS: Final = int(ApiKey.API_VERSIONS)
 _SASL_AUTHENTICATE: Final = int(ApiKey.SASL_AUTHENTICATE)
 _RAW_VERSION: Final = 0
@@ -272,7 +273,8 @@ class Requests:
         if editor.done:
             self.editor = None
             conversation = self._conversation
-            self._count_produced(self.frame_bytes)
+            if conversation.relay is not None:
+                conversation.relay.produce.charge(self.frame_bytes, conversation.host.now_ms())
             if editor.facts["acks"]:
                 conversation.queue.forwarded(
                     Exchange(
@@ -285,8 +287,8 @@ class Requests:
     def _whole(self, row: Row, frame: memoryview, up: list[Buffer], down: list[Buffer]) -> None:
         """Handle one complete frame, length prefix included."""
         conversation = self._conversation
-        if row.mode is Mode.PRODUCE:
-            self._count_produced(len(frame))
+        if row.mode is Mode.PRODUCE and conversation.relay is not None:
+            conversation.relay.produce.charge(len(frame), conversation.host.now_ms())
         if row.mode is Mode.PRODUCE and conversation.instance.passes_produce:
             try:
                 edit = edit_produce_request(frame, conversation.instance.scope, conversation.client_id)
@@ -309,11 +311,6 @@ class Requests:
         self.waits = take_request(conversation, row, frame, self._trace, up, down)
         if conversation.host.turn_is_over():
             self.decoding_work += WORK_AT_ONCE  # others have their turn now
-
-    def _count_produced(self, size_bytes: int) -> None:
-        relay = self._conversation.relay
-        if relay is not None:
-            relay.produce.charge(size_bytes, self._conversation.host.now_ms())
 
     def _sent_unanswered(self) -> None:
         """A Produce request with acks=0 went up."""
