@@ -136,7 +136,7 @@ class ApacheEngine:
             self.quotas.learn(await self._cluster.quotas())
             self._described_ms = now_ms
         specs = self._specs.instances
-        wanted = self._service.stand_ins.wanted(self.cluster_id, specs, now_ms)
+        wanted = self._service.stand_ins.wanted(self.cluster_id, specs)
         served = {each for each, spec in specs.items() if not spec.state.is_gone}
         due = self.quotas.due(wanted, now_ms)
         due += leftovers(self.quotas.known, served, self._with_topics, nodes)

@@ -16,7 +16,6 @@ from contracts.quota import (
 )
 from contracts.specs import InstanceSpec
 from master.quota.client_quotas import Entity, Rates
-from master.quota.trim import Trim
 from traffic.flow import Flow
 from traffic.point import TrafficPoint
 
@@ -50,10 +49,6 @@ class StandIns:
         self._leaders: dict[tuple[str, str], Mapping[int, int]] = {}
         self._surveys = 0
         self._specs: dict[tuple[str, int, str], InstanceSpec] = {}
-        self._trims: dict[tuple[str, str, Direction], Trim] = {}
-        """By point, instance and direction."""
-        self._told = 0
-        """How many instances there were when they were looked at last."""
 
     # -- what gateways carry ------------------------------------------------------------------------------
 
@@ -140,34 +135,16 @@ class StandIns:
         """Whether a point is one of these."""
         return any(each.point == point for each in self._points.values())
 
-    def wanted(self, cluster_id: str, specs: Mapping[str, InstanceSpec], now_ms: int) -> dict[Entity, Rates]:
-        """The quotas that the leases ask for: of every instance at every broker, whatever it leads. To be
-        asked once a period."""
-        self._forget_but(specs)
+    def wanted(self, cluster_id: str, specs: Mapping[str, InstanceSpec]) -> dict[Entity, Rates]:
+        """The quotas that the leases ask for: of every instance at every broker, whatever it leads."""
         return {
-            Entity(instance_id, point.node_id): Rates(
-                self._set_for(point, instance_id, Direction.PRODUCE, now_ms),
-                self._set_for(point, instance_id, Direction.CONSUME, now_ms),
-            )
+            Entity(instance_id, point.node_id): Rates(produce.rate_per_s, consume.rate_per_s)
             for point in self.points(cluster_id)
             for instance_id, spec in specs.items()
-            if spec.cluster_id == cluster_id and not spec.state.is_gone and self._knows(point, instance_id)
+            if spec.cluster_id == cluster_id and not spec.state.is_gone
+            for produce, consume in [_flows(point, instance_id)]
+            if produce.rate_per_s and consume.rate_per_s
         }
-
-    def _knows(self, point: TrafficPoint, instance_id: str) -> bool:
-        return (point.cluster_id, point.node_id, instance_id) in self._specs
-
-    def _set_for(self, point: TrafficPoint, instance_id: str, direction: Direction, now_ms: int) -> int:
-        flow = point.charged_flow(instance_id, direction)
-        trim = self._trims.setdefault((point.point, instance_id, direction), Trim())
-        return trim.of(flow.rate_per_s, flow.used + flow.overhead, flow.throttled_ms, now_ms)
-
-    def _forget_but(self, specs: Mapping[str, InstanceSpec]) -> None:
-        """What was known of instances that nobody tells of any more."""
-        if len(specs) < self._told:
-            self._trims = {key: trim for key, trim in self._trims.items() if key[1] in specs}
-            self._specs = {key: spec for key, spec in self._specs.items() if key[2] in specs}
-        self._told = len(specs)
 
     def led(self, cluster_id: str, entity: Entity) -> tuple[int, int]:
         """(n_i, sum(n)) as of the last survey."""

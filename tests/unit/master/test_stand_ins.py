@@ -70,16 +70,14 @@ class Relayed(Harness):
         found = {ID: led if led is not None else {1: (2, 600), 2: (1, 300)}}
         self.service.stand_ins.survey(CLUSTER, NODES, found, self.now_ms)
         self.service.report_stand_ins(CLUSTER)
-        return self.service.stand_ins.wanted(CLUSTER, self.specs, self.now_ms)
+        return self.service.stand_ins.wanted(CLUSTER, self.specs)
 
     def hears(self, report: TrafficReport) -> ReportAnswer:
         return self.service.receive(report)
 
     def sets(self) -> None:
         """The cluster takes all that is wanted."""
-        for change in self.quotas.due(
-            self.service.stand_ins.wanted(CLUSTER, self.specs, self.now_ms), self.now_ms
-        ):
+        for change in self.quotas.due(self.service.stand_ins.wanted(CLUSTER, self.specs), self.now_ms):
             self.quotas.done(change, self.now_ms)
         self.quotas.trust(self.now_ms + 30_000)
 
