@@ -8,13 +8,15 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+import msgspec
+
 from contracts.quota import (
     Direction,
     FlowCounters,
     InstanceTraffic,
     TrafficReport,
 )
-from contracts.specs import InstanceSpec
+from contracts.specs import InstanceSpec, InstanceState
 from master.quota.client_quotas import Entity, Rates
 from traffic.flow import Flow
 from traffic.point import TrafficPoint
@@ -113,9 +115,17 @@ class StandIns:
                 self._leaders[cluster_id, instance_id] = leaders
                 for point in points:
                     point.set_leaders(instance_id, leaders, self._surveys)
+            if not leaders:
+                del self._leaders[cluster_id, instance_id]
 
     def follow(self, cluster_id: str, specs: Mapping[str, InstanceSpec], now_ms: int) -> None:
-        """Hold every instance of the cluster to its present spec."""
+        """Hold every instance of the cluster to its present spec. One that was deleted, and is told of no
+        more, was purged."""
+        for key, spec in [*self._specs.items()]:
+            if key[0] == cluster_id and key[2] not in specs and spec.state.is_gone:
+                del self._specs[key]
+                purged = msgspec.structs.replace(spec, state=InstanceState.PURGED)
+                self._points[key[:2]].set_spec(purged, now_ms)
         for (of_cluster, node_id), point in self._points.items():
             if of_cluster != cluster_id:
                 continue

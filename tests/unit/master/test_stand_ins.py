@@ -67,7 +67,8 @@ class Relayed(Harness):
 
     def look(self, led: dict[int, tuple[int, int]] | None = None) -> dict[Entity, Rates]:
         """A period of the cluster's task; what it wants to have set."""
-        found = {ID: led if led is not None else {1: (2, 600), 2: (1, 300)}}
+        led = led if led is not None else {1: (2, 600), 2: (1, 300)}
+        found = {ID: led} if led else {}
         self.service.stand_ins.survey(CLUSTER, NODES, found, self.now_ms)
         self.service.report_stand_ins(CLUSTER)
         return self.service.stand_ins.wanted(CLUSTER, self.specs)
@@ -157,6 +158,21 @@ def test_a_deleted_instance_is_wanted_nowhere(master: Relayed) -> None:
     assert master.look() == {}
     master.specs[OTHER] = a_spec(OTHER, cluster_id="elsewhere")
     assert master.look() == {}
+
+
+def test_a_purged_instance_is_forgotten_and_one_that_is_not_told_of_is_not(master: Relayed) -> None:
+    points = master.service.stand_ins.points
+    master.specs[OTHER] = a_spec(OTHER)
+    master.look()
+    del master.specs[OTHER]
+    master.specs[ID] = a_spec(state=InstanceState.DELETED)
+    master.look({})
+    assert all(point.flow(ID, Direction.PRODUCE) is not None for point in points(CLUSTER))
+    del master.specs[ID]
+    for _ in range(2):
+        master.look({})
+    assert all(point.flow(ID, Direction.PRODUCE) is None for point in points(CLUSTER))
+    assert all(point.flow(OTHER, Direction.PRODUCE) is not None for point in points(CLUSTER))
 
 
 def test_every_byte_is_billed_once_whoever_restarts() -> None:
