@@ -27,7 +27,7 @@ _COMMANDS: Final = {
 }
 """Name -> function below `ctl.commands`. Only the modules of the command that runs are imported: those of all
 take longer than most commands do."""
-_OPTIONS: Final[dict[str, dict[str, Any]]] = {
+_OPTIONS: Final[dict[str, dict[str, object]]] = {
     "loadtest": {
         "add_help_option": False,
         "context_settings": {"allow_extra_args": True, "ignore_unknown_options": True},

@@ -116,7 +116,7 @@ def _bound(sides: Mapping[str, float]) -> Bound:
     return Bound(**{side: float(limit) for side, limit in sides.items()})
 
 
-def kept(figures: Iterable[Figure], options: Mapping[str, Any]) -> dict[str, Any]:
+def kept(figures: Iterable[Figure], options: Mapping[str, Any]) -> dict[str, object]:
     """The JSON of a baseline that holds later runs to these figures, within their tolerance."""
     bounds = {}
     for figure in figures:

@@ -3,7 +3,7 @@
 import argparse
 import random
 import time
-from typing import Any, Final
+from typing import Final
 
 import gevent
 from locust import HttpUser, between, task
@@ -108,7 +108,7 @@ def run(site: Site, options: argparse.Namespace) -> Outcome:
     instances = [place.instance("visited").id for _ in range(INSTANCES)]
     for instance in instances:
         for number in range(TOPICS):
-            body: dict[str, Any] = {"name": f"topic-{number}", "partitions": 1}
+            body: dict[str, object] = {"name": f"topic-{number}", "partitions": 1}
             place.console.call("POST", f"instances/{instance}/topics", body)
     crowd = Crowd(instances, [place.key() for _ in range(options.users)])
     timings, watch = Timings(), Watch(site.data_dir)

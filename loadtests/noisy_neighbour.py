@@ -12,7 +12,7 @@ import sys
 import time
 from collections import deque
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import gevent.event
 from locust import User, constant, task
@@ -274,7 +274,7 @@ def _counts(flood: "subprocess.Popen[str]") -> list[list[dict[str, int]]]:
     return counted
 
 
-def _lines(details: dict[str, Any], share: float, seconds: float) -> list[str]:
+def _lines(details: dict[str, object], share: float, seconds: float) -> list[str]:
     lines = ["turn p50 alone  beside p99 alone  beside   ratio of p99"]
     names = ("p50_alone_ms", "p50_beside_ms", "p99_alone_ms", "p99_beside_ms")
     for number, row in enumerate(zip(*(details[name] for name in names), strict=True), 1):

@@ -9,7 +9,7 @@ import argparse
 import math
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import gevent
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -166,5 +166,5 @@ def _told(soak: Soak, timings: Timings, watch: Watch, seconds: float) -> Outcome
         Plot("descriptors", "Open descriptors", "s", "descriptors", watch.descriptors()),
     ]
     title = f"{len(soak.made)} instances with {soak.rate / 1e6:g} MB/s each for {seconds:g} s"
-    details: dict[str, Any] = {"ledgers": [vars(ledger) for ledger in soak.ledgers]}
+    details: dict[str, object] = {"ledgers": [vars(ledger) for ledger in soak.ledgers]}
     return Outcome(title, figures, plots, timings.lines(), details)

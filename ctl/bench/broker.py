@@ -8,7 +8,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from ctl.bench import load, servers
 from ctl.bench.measure import Cost, Say, Stopwatch, cpu_seconds, rss_bytes, spreads
@@ -22,9 +22,9 @@ _CHECKPOINT_S: Final = 7.0
 _SINCE_CHECKPOINT_BYTES: Final = 200_000_000
 
 
-def run(rounds: int, megabytes: int, say: Say) -> dict[str, Any]:
+def run(rounds: int, megabytes: int, say: Say) -> dict[str, object]:
     """All measurements; see `report.py` for the table."""
-    results: dict[str, Any] = {}
+    results: dict[str, object] = {}
     with tempfile.TemporaryDirectory(dir=servers.scratch_parent(14 * 10**9)) as name:
         directory = Path(name)
         with servers.broker(directory) as broker:
@@ -51,7 +51,7 @@ def run(rounds: int, megabytes: int, say: Say) -> dict[str, Any]:
     return results
 
 
-def _alternate(rounds: int, ours: Callable[[], Cost], floor: Callable[[], Cost]) -> dict[str, Any]:
+def _alternate(rounds: int, ours: Callable[[], Cost], floor: Callable[[], Cost]) -> dict[str, object]:
     taken: dict[str, list[Cost]] = {"broker": [], "floor": []}
     for measure in (ours, floor):
         measure()  # a warm-up that does not count
@@ -70,7 +70,7 @@ def _produce(
     window: int,
     total: int,
     rounds: int,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     work = load.workload(size)
     frames = load.produce_frames(topic, work, partitions)
     with load.connected(broker.port) as client:
@@ -91,7 +91,7 @@ def _produce(
         return _alternate(rounds, ours, peer)
 
 
-def _consume(directory: Path, broker: servers.Server, total: int, rounds: int) -> dict[str, Any]:
+def _consume(directory: Path, broker: servers.Server, total: int, rounds: int) -> dict[str, object]:
     work = load.workload(_LARGE)
     load.create_topic(broker.port, "read")
     stored = 200
@@ -119,7 +119,7 @@ def _fill(port: int, total: int) -> None:
     load.produce(port, frames, total, window=4)
 
 
-def _recovery() -> dict[str, Any]:
+def _recovery() -> dict[str, object]:
     """Store 5 GB, let a checkpoint pass, store a little more, kill -9, start again: seconds, and the bytes
     that recovery read, by its own metric. It may read what came since the last checkpoint."""
     with tempfile.TemporaryDirectory(dir=servers.scratch_parent(14 * 10**9)) as name:

@@ -12,7 +12,7 @@ import tempfile
 import time
 import uuid
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from broker.log.log_config import LogConfig
 from broker.log.partition_log import PartitionLog
@@ -30,9 +30,9 @@ _DRAWN_FROM: Final = {"half superseded": 0.63, "distinct keys": 0.0}
 """Keys to draw from, per record; 0: each record has its own."""
 
 
-def run(rounds: int, megabytes: int, say: Say) -> dict[str, Any]:
+def run(rounds: int, megabytes: int, say: Say) -> dict[str, object]:
     """The figures. Raises: OSError."""
-    results: dict[str, Any] = {}
+    results: dict[str, object] = {}
     for size_name, record_bytes in _SIZES.items():
         for keys_name, share in _DRAWN_FROM.items():
             samples: list[Cost] = []

@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from sqlalchemy import Engine
 
@@ -54,13 +54,13 @@ class Wanted(NamedTuple):
     seconds: int
 
 
-def run(wanted: Wanted, rounds: int, say: Say) -> dict[str, Any]:
+def run(wanted: Wanted, rounds: int, say: Say) -> dict[str, object]:
     """The figures. Raises: CommandError, OSError."""
     engine = make_engine(wanted.database_url)
     with engine.connect() as connection:
         if has_tables(connection):
             raise CommandError("the database is not empty: the benchmark fills one of its own")
-    results: dict[str, Any] = {}
+    results: dict[str, object] = {}
     with ExitStack() as stack:
         stack.callback(engine.dispose)
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="portico-bench-")))
@@ -87,7 +87,7 @@ def run(wanted: Wanted, rounds: int, say: Say) -> dict[str, Any]:
 # -- what is measured ------------------------------------------------------------------------------------
 
 
-def _idle(engine: Engine, both: Sequence[Control], seconds: float, say: Say) -> dict[str, Any]:
+def _idle(engine: Engine, both: Sequence[Control], seconds: float, say: Say) -> dict[str, object]:
     say("nobody asks")
     time.sleep(seconds / 2)  # what starting has left to do
     before, cpu_s = transactions(engine), _cpu_s(both)
@@ -104,7 +104,7 @@ def _cpu_s(both: Sequence[Control]) -> float:
 
 def _reads(
     engine: Engine, both: Sequence[Control], wanted: Wanted, callers: Sequence[Caller], say: Say
-) -> dict[str, Any]:
+) -> dict[str, object]:
     say(f"{wanted.rate_per_s} reads/s for {wanted.seconds} s")
     ports = [each.port for each in both]
     asyncio.run(_load(ports, callers, wanted.rate_per_s, 2))  # pools and imports

@@ -7,7 +7,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import httpx
 from sqlalchemy import Engine
@@ -32,7 +32,7 @@ _SETTLED_S: Final = 1.2
 
 def of_requests(
     engine: Engine, both: Sequence[Control], callers: Sequence[Caller], say: Say
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Who asks, limits, wake-ups. The processes serve on."""
     say("callers with keys, then with sessions")
     keys = [{"Authorization": f"Bearer {each.key}"} for each in callers]
@@ -129,7 +129,11 @@ class _Gateway:
 
     def __init__(self, client: httpx.Client) -> None:
         self._client = client
-        self._asks: dict[str, Any] = {"consumer": "gateway-bench", "kind": "gateway", "applied_revision": 0}
+        self._asks: dict[str, object] = {
+            "consumer": "gateway-bench",
+            "kind": "gateway",
+            "applied_revision": 0,
+        }
 
     def poll(self, wait_ms: int) -> bool:
         """Whether there was news."""
@@ -166,7 +170,7 @@ def _heard_after_ms(both: Sequence[Control], caller: Caller) -> Iterator[float]:
             yield 1000 * max(0.0, heard.result() - changed_s)
 
 
-def of_series(both: Sequence[Control], caller: Caller, say: Say) -> dict[str, Any]:
+def of_series(both: Sequence[Control], caller: Caller, say: Say) -> dict[str, object]:
     """How far a chart of live series goes back, beyond the kill of the quota master. The instances are quiet:
     of a stretch in which nothing changes, a chart has the ends only."""
     say("the quota master is killed")

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from typing import Any, Final
+from typing import Final
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
@@ -16,10 +16,10 @@ _WARM_UP_SHARE: Final = 0.3
 """The part of the time that is not counted."""
 
 
-def client_settings(peer: Peer) -> dict[str, Any]:
+def client_settings(peer: Peer) -> dict[str, object]:
     """How a librdkafka client reaches the cluster."""
     servers = ",".join(f"127.0.0.1:{node.port}" for node in peer.nodes.values())
-    settings: dict[str, Any] = {"bootstrap.servers": servers, "topic.metadata.refresh.interval.ms": 1000}
+    settings: dict[str, object] = {"bootstrap.servers": servers, "topic.metadata.refresh.interval.ms": 1000}
     if peer.secret is not None:
         settings |= {
             "security.protocol": "SASL_PLAINTEXT",

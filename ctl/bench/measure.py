@@ -7,7 +7,7 @@ import subprocess
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 Say = Callable[[str], None]
 """Tells people what is measured now."""
@@ -92,7 +92,7 @@ def percentile(values: Sequence[float], fraction: float) -> float:
     return ordered[min(len(ordered) - 1, int(fraction * len(ordered)))]
 
 
-def context() -> dict[str, Any]:
+def context() -> dict[str, object]:
     """The machine and the commit."""
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], cwd=_ROOT, capture_output=True, text=True, check=False

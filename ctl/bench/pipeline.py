@@ -14,7 +14,7 @@ from pipeline.session import spark_session
 INSTANCES: Final = 1_000
 _SCRATCH_BYTES: Final = 4_000_000_000
 
-_PARTS: Final[dict[str, Callable[[Any, int, int, Say], dict[str, Any]]]] = {
+_PARTS: Final[dict[str, Callable[[Any, int, int, Say], dict[str, object]]]] = {
     "lake": lambda spark, rounds, megabytes, say: with_ratios(
         pipeline_lake.measure(spark, rounds, megabytes, say), pipeline_lake.OURS, pipeline_lake.PEERS[1:]
     ),
@@ -29,7 +29,7 @@ _PARTS: Final[dict[str, Callable[[Any, int, int, Say], dict[str, Any]]]] = {
 PARTS: Final = tuple(_PARTS)
 
 
-def run(rounds: int, megabytes: int, say: Say, parts: tuple[str, ...] = PARTS) -> dict[str, Any]:
+def run(rounds: int, megabytes: int, say: Say, parts: tuple[str, ...] = PARTS) -> dict[str, object]:
     """The figures. Raises: RuntimeError, OSError."""
     with tempfile.TemporaryDirectory(dir=servers.scratch_parent(_SCRATCH_BYTES)) as name:
         try:

@@ -3,7 +3,7 @@
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
@@ -27,7 +27,7 @@ _NOW_MS: Final = 20_000 * DAY_MS
 """Any midnight."""
 
 
-def measure(spark: SparkSession, rounds: int, instances: int, say: Say) -> dict[str, Any]:
+def measure(spark: SparkSession, rounds: int, instances: int, say: Say) -> dict[str, object]:
     """Forecasts alone (four weeks of hours each), and runs with skew over a day of three brokers' minutes."""
     with tempfile.TemporaryDirectory(prefix="portico-bench-") as name:
         layout = PipelineLayout(Path(name))

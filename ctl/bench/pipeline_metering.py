@@ -37,7 +37,7 @@ _NOW_MS: Final = _START_MS + (_MINUTES + 1) * 60_000
 _SLOTS: Final = 8_928
 
 
-def measure(spark: SparkSession, rounds: int, say: Say, minutes: int = _MINUTES) -> dict[str, Any]:
+def measure(spark: SparkSession, rounds: int, say: Say, minutes: int = _MINUTES) -> dict[str, object]:
     """Rates in records a second, and CPU seconds of the JVM per million of them."""
     with tempfile.TemporaryDirectory(dir=servers.scratch_parent(2_000_000_000)) as name, ExitStack() as stack:
         bench = _MeteringBench(spark, Path(name), stack, minutes)

@@ -4,7 +4,7 @@ import tempfile
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
@@ -75,10 +75,10 @@ class MirrorBench:
         return rate
 
 
-def measure(spark: SparkSession, rounds: int, megabytes: int, say: Say) -> dict[str, Any]:
+def measure(spark: SparkSession, rounds: int, megabytes: int, say: Say) -> dict[str, object]:
     """Records/s of both; `report.with_ratios(..., OURS, PEERS[1:])` adds the ratio. Transactions are on."""
     needed = 6 * megabytes * 1_000_000
-    results: dict[str, Any] = {}
+    results: dict[str, object] = {}
     with tempfile.TemporaryDirectory(dir=servers.scratch_parent(needed)) as name, ExitStack() as stack:
         bench = MirrorBench(spark, Path(name), stack)
         for record_bytes in _RECORD_BYTES:

@@ -6,7 +6,7 @@ from typing import Any
 from ctl.bench.measure import Spread
 
 
-def rows(results: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str, str, str]]:
+def rows(results: dict[str, object], prefix: str = "") -> Iterator[tuple[str, str, str, str]]:
     """(measurement, min, median, max) for every figure."""
     for name, value in results.items():
         label = f"{prefix}{name}"
@@ -18,9 +18,9 @@ def rows(results: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str, 
             yield label, "", f"{value:.3g}", ""
 
 
-def with_ratios(results: dict[str, Any], ours: str, peers: tuple[str, ...]) -> dict[str, Any]:
+def with_ratios(results: dict[str, object], ours: str, peers: tuple[str, ...]) -> dict[str, object]:
     """Add the medians' ratios of `ours` against each peer beside every set of peers."""
-    added: dict[str, Any] = {}
+    added: dict[str, object] = {}
     for name, value in results.items():
         if not isinstance(value, dict):
             added[name] = value

@@ -36,7 +36,7 @@ LONG_NAME_BYTES: Final = 32_000
 _FRAME_BYTES: Final = 4 * 1024 * 1024
 """Size of a frame of an API without a bound of its own."""
 _SECOND: Final = datetime.timedelta(seconds=1)
-_USUAL: Final[dict[str, Any]] = {
+_USUAL: Final[dict[str, object]] = {
     "acks": -1,
     "coordinator_type": 0,
     "count": 2,

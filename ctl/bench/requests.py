@@ -19,15 +19,15 @@ TOPICS = 300
 _SETTLE_S = 0.05
 
 
-def run(rounds: int, megabytes: int, note: Callable[[str], None]) -> dict[str, Any]:
+def run(rounds: int, megabytes: int, note: Callable[[str], None]) -> dict[str, object]:
     """The longest turn in ms by API, shape and process."""
     del rounds, megabytes
     with tempfile.TemporaryDirectory() as directory:
         return asyncio.run(_measure(Path(directory), note))
 
 
-async def _measure(directory: Path, note: Callable[[str], None]) -> dict[str, Any]:
-    results: dict[str, Any] = {}
+async def _measure(directory: Path, note: Callable[[str], None]) -> dict[str, object]:
+    results: dict[str, object] = {}
     async with running_pair(directory, TOPICS) as pair:
         gc.collect()
         gc.freeze()  # as the processes do at their start

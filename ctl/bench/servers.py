@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -108,7 +108,7 @@ def gateway(directory: Path, broker_port: int, instance_id: str = INSTANCE_ID) -
         yield server
 
 
-def _specs(instance_id: str, port: int, node_port: int, broker_port: int) -> dict[str, Any]:
+def _specs(instance_id: str, port: int, node_port: int, broker_port: int) -> dict[str, object]:
     def listener(node_id: int | None, at: int) -> Listener:
         return Listener(node_id=node_id, bind_host="127.0.0.1", advertised_host="127.0.0.1", port=at)
 
@@ -149,6 +149,6 @@ def floor(directory: Path, batch_at: int, answer_size: int, stored_bytes: int = 
         yield server
 
 
-def write_results(path: Path, results: dict[str, Any]) -> None:
+def write_results(path: Path, results: dict[str, object]) -> None:
     """The results as JSON."""
     path.write_text(json.dumps(results, indent=2) + "\n")

@@ -134,7 +134,9 @@ def _run(
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(EXIT_FAILED))  # temporary files go when it is stopped
     with terminal().status(f"bench {name}") as status:
         try:
-            found: dict[str, Any] = bench.run(rounds, megabytes, lambda what: status.update(f"bench: {what}"))
+            found: dict[str, object] = bench.run(
+                rounds, megabytes, lambda what: status.update(f"bench: {what}")
+            )
         except (OSError, RuntimeError) as error:
             raise CommandError(f"the benchmark stopped: {error}") from error
     results = with_ratios(found, ours, peers)

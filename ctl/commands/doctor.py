@@ -126,7 +126,7 @@ def _settings_and_ports(data_dir: Path) -> Iterator[Finding]:
     yield Finding("ok" if free else "bad", "console port", found, advice)
 
 
-def _zookeeper_installed(data_dir: Path, values: dict[str, Any]) -> Iterator[Finding]:
+def _zookeeper_installed(data_dir: Path, values: dict[str, object]) -> Iterator[Finding]:
     if planned(values, remembered(Layout(data_dir))).zookeeper != OWN:
         return
     try:

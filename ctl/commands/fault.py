@@ -66,7 +66,7 @@ def start(
         "above_bytes": above,
         "once": once or None,
     }
-    body: dict[str, Any] = {"kind": kind.value, "duration_s": round(duration)}
+    body: dict[str, object] = {"kind": kind.value, "duration_s": round(duration)}
     body |= {name: value for name, value in given.items() if value is not None}
     made = console.call("POST", instance_path(instance, "faults"), body)
     return Answer(made, lambda: _show_started(instance, made))

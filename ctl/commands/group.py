@@ -73,7 +73,7 @@ def reset_offsets(
     export: Annotated[bool, typer.Option("--export", help="Print the plan as --from-file reads it.")] = False,
 ) -> Answer | None:
     """Set the committed offsets of a group without members; a dry run unless --execute is given."""
-    choices: dict[str, dict[str, Any] | None] = {
+    choices: dict[str, dict[str, object] | None] = {
         "--to-earliest": {"to": "earliest"} if to_earliest else None,
         "--to-latest": {"to": "latest"} if to_latest else None,
         "--to-datetime": None if to_datetime is None else {"to": "datetime", "at": _rfc3339(to_datetime)},
@@ -84,7 +84,7 @@ def reset_offsets(
     chosen = [choice for choice in choices.values() if choice is not None]
     if len(chosen) != 1:
         raise usage(f"choose one of {', '.join(choices)}")
-    body: dict[str, Any] = chosen[0] | {"execute": execute}
+    body: dict[str, object] = chosen[0] | {"execute": execute}
     if topic:
         body["topics"] = [_topic(text) for text in topic]
     result = console.call("POST", instance_path(instance, "groups", name, "reset-offsets"), body)
@@ -111,7 +111,7 @@ def _rfc3339(time_ms: int) -> str:
     return datetime.datetime.fromtimestamp(time_ms / 1000, datetime.UTC).isoformat()
 
 
-def _topic(text: str) -> dict[str, Any]:
+def _topic(text: str) -> dict[str, object]:
     name, separator, partitions = text.rpartition(":")
     if not separator:
         return {"topic": text}
@@ -121,7 +121,7 @@ def _topic(text: str) -> dict[str, Any]:
         raise usage(f"--topic '{text}' is not TOPIC or TOPIC:0,1") from None
 
 
-def _listed(path: Path) -> list[dict[str, Any]]:
+def _listed(path: Path) -> list[dict[str, object]]:
     """Offsets of a file in the form of Kafka's own tool. Raises: CommandError."""
     try:
         with path.open(newline="") as file:

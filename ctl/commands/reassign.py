@@ -171,7 +171,7 @@ def cancel(reach: ClusterReach, plan: PlanFile) -> Answer:
 
 
 def _answer(
-    outcomes: list[reassignment.Outcome], done: str, more: dict[str, Any], to_go_back: str = ""
+    outcomes: list[reassignment.Outcome], done: str, more: dict[str, object], to_go_back: str = ""
 ) -> Answer:
     def show() -> None:
         rows = ([one.topic, one.partition, one.error or done] for one in outcomes)

@@ -84,7 +84,7 @@ def alter(
 ) -> Answer:
     """Change configs or add partitions."""
     changes = changes_of(partitions, config, reset)
-    body: dict[str, Any] = {"configs": changes} if changes else {}
+    body: dict[str, object] = {"configs": changes} if changes else {}
     if partitions is not None:
         body["partitions"] = partitions
     return _answer(console.call("PATCH", instance_path(instance, "topics", name), body))
@@ -109,7 +109,7 @@ def delete_records(
     yes: Yes = False,
 ) -> Answer:
     """Delete the oldest records of a topic; their space is free at once."""
-    body: dict[str, Any] = {}
+    body: dict[str, object] = {}
     if before:
         body["partitions"] = [_cut(text) for text in before]
     which = f"Records of {name} before {', '.join(before)}" if before else f"All records of {name}"

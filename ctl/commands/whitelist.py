@@ -49,7 +49,7 @@ def replace(
     if not allow_all:
         others = f"at other addresses than {', '.join(cidrs)}" if cidrs else "at every address"
         confirm(f"Clients {others} are cut off and refused from then on.", yes=yes)
-    body: dict[str, Any] = {"cidrs": cidrs or []}
+    body: dict[str, object] = {"cidrs": cidrs or []}
     if topic is None:
         body["allow_all"] = allow_all
     return _answer(console.call("PUT", _path(instance, topic), body))

@@ -6,7 +6,7 @@ import sys
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from confluent_kafka import KafkaException
 
@@ -151,7 +151,7 @@ def _doctor(site: Site, *options: str) -> list[str]:
             env=own_environment(),
             check=False,
         )
-        findings: list[dict[str, Any]] = json.loads(told.stdout)
+        findings: list[dict[str, object]] = json.loads(told.stdout)
     except (subprocess.TimeoutExpired, ValueError):
         return [f"`{' '.join(['portico doctor', *options])}` has no answer in {_DOCTOR_S:.0f} s"]
     return [f"{each['subject']}: {each['found']}" for each in findings if each["level"] == "bad"]

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from ctl.quota_simulation.metrics import Metrics, Record
 from ctl.quota_simulation.run import simulate
@@ -116,7 +116,7 @@ def cells(line: Line) -> list[str]:
     ]
 
 
-def as_json(line: Line) -> dict[str, Any]:
+def as_json(line: Line) -> dict[str, object]:
     """One row with all digits."""
     names = Metrics.__dataclass_fields__
     return {

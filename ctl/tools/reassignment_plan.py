@@ -5,7 +5,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from broker.controller.assignment import TooFewBrokers, assign_replicas
 from ctl.errors import CommandError, usage
@@ -16,7 +16,7 @@ TopicPartition = tuple[str, int]
 Plan = dict[TopicPartition, tuple[int, ...]]
 
 
-def encode(plan: Mapping[TopicPartition, Sequence[int]]) -> dict[str, Any]:
+def encode(plan: Mapping[TopicPartition, Sequence[int]]) -> dict[str, object]:
     """The plan as JSON values."""
     partitions = [
         {"topic": topic, "partition": partition, "replicas": list(replicas)}

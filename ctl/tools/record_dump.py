@@ -21,12 +21,12 @@ class Decoder(enum.Enum):
     TRANSACTIONS = "transactions"
 
 
-def records_in(batch: bytes, header: BatchHeader, decoder: Decoder | None) -> Iterator[dict[str, Any]]:
+def records_in(batch: bytes, header: BatchHeader, decoder: Decoder | None) -> Iterator[dict[str, object]]:
     """Raises: ValueError where they cannot be read."""
     marker = parse_marker(batch, header) if header.is_control else None
     try:
         for record in records_of(batch, header):
-            facts: dict[str, Any] = {"offset": record.offset, "timestamp": record.timestamp_ms}
+            facts: dict[str, object] = {"offset": record.offset, "timestamp": record.timestamp_ms}
             if marker is not None:
                 facts["endTxnMarker"] = "COMMIT" if marker.is_commit else "ABORT"
                 facts["coordinatorEpoch"] = marker.coordinator_epoch
@@ -40,7 +40,7 @@ def records_in(batch: bytes, header: BatchHeader, decoder: Decoder | None) -> It
         raise ValueError(str(error)) from error
 
 
-def _decoded(record: Record, decoder: Decoder) -> dict[str, Any]:
+def _decoded(record: Record, decoder: Decoder) -> dict[str, object]:
     key = record.key or b""
     try:
         if decoder is Decoder.OFFSETS:

@@ -1,7 +1,7 @@
 """Topics of a whole cluster: create, delete, alter and describe them by their physical names."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from kio.schema.create_partitions.v2.request import CreatePartitionsRequest, CreatePartitionsTopic
 from kio.schema.create_topics.v5.request import (
@@ -123,7 +123,9 @@ async def alter_configs(
     _check(subject, result.error_code, result.error_message)
 
 
-async def configs_of(cluster: Cluster, topics: Sequence[str]) -> dict[str, dict[str, Any]]:
+async def configs_of(
+    cluster: Cluster, topics: Sequence[str]
+) -> dict[str, dict[str, tuple[str | None, bool]]]:
     """Every config of topics: name -> (value, whether the topic itself sets it).
 
     Raises: CommandError, KafkaUnavailable.
@@ -134,7 +136,7 @@ async def configs_of(cluster: Cluster, topics: Sequence[str]) -> dict[str, dict[
     )
     request = DescribeConfigsRequest(resources=resources, include_synonyms=False)
     answer = await cluster.ask_controller(request, lambda _: None)
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, dict[str, tuple[str | None, bool]]] = {}
     for result in answer.results:
         _check(f"topic {result.resource_name}", result.error_code, result.error_message)
         found[result.resource_name] = {

@@ -12,16 +12,16 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 ANY: Final = {
     "broker": 53,
     "contracts": 0,
-    "ctl": 284,
+    "ctl": 218,
     "gateway": 40,
-    "loadtests": 23,
+    "loadtests": 19,
     "master": 4,
     "pipeline": 129,
     "reconciler": 59,
     "runtime": 101,
     "tenants": 183,
     "traffic": 0,
-    "wire": 100,
+    "wire": 96,
 }
 
 

@@ -1,7 +1,7 @@
 """`portico pipeline advise`: sizes that fit, days to full, forecasts, and moves that even traffic out."""
 
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import msgspec
 import typer
@@ -49,20 +49,20 @@ def show(given: Given | None) -> None:
     _show_moves(given)
 
 
-def _document(given: Given | None, *, details: bool) -> dict[str, Any]:
+def _document(given: Given | None, *, details: bool) -> dict[str, object]:
     if given is None:
         return {"advice": [], "moves": [], "plans": {}}
     from pipeline.advice.job import forecast_rows, skew_rows
 
     advised = given.advised
-    document: dict[str, Any] = {
+    document: dict[str, object] = {
         "advice": advised.advice,
         "moves": advised.moves,
         "plans": {instance_id: str(path) for instance_id, path in given.plans.items()},
     }
     if details:
         document |= {"skew": skew_rows(advised.skew), "forecast": forecast_rows(advised.forecast)}
-    plain: dict[str, Any] = msgspec.to_builtins(document)
+    plain: dict[str, object] = msgspec.to_builtins(document)
     return plain
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
@@ -228,9 +228,9 @@ def _parts(
     return own, on_bill
 
 
-def _document(bill: Bill, lines: Sequence[BillLine], adjustments: Sequence[Adjustment]) -> dict[str, Any]:
+def _document(bill: Bill, lines: Sequence[BillLine], adjustments: Sequence[Adjustment]) -> dict[str, object]:
     own, on_bill = _parts(bill, lines, adjustments)
-    document: dict[str, Any] = msgspec.to_builtins(bill)
+    document: dict[str, object] = msgspec.to_builtins(bill)
     return document | {"lines": msgspec.to_builtins(own), "adjustments": msgspec.to_builtins(on_bill)}
 
 

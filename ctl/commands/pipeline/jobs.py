@@ -27,7 +27,7 @@ def jobs(
     """Show the last runs of pipeline jobs: progress, rates, figures, errors (operators)."""
     if state is not None and state not in _STATES:
         raise usage(f"--state is one of {', '.join(_STATES)}, not '{state}'")
-    asked: dict[str, Any] = {"limit": limit}
+    asked: dict[str, object] = {"limit": limit}
     asked |= {name: value for name, value in (("job", job), ("state", state)) if value is not None}
 
     def ask() -> Answer:

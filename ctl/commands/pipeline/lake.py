@@ -1,7 +1,7 @@
 """`portico pipeline load`: topics of instances into Delta tables, every record exactly once."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -119,7 +119,7 @@ def _answer(loads: "Sequence[TopicLoad]") -> Answer:
     )
 
 
-def _document(load: "TopicLoad") -> dict[str, Any]:
+def _document(load: "TopicLoad") -> dict[str, object]:
     return {
         "instance": load.instance,
         "topic": load.topic.name,

@@ -239,7 +239,7 @@ def _ranges(ranges: "Sequence[Any]") -> str:
     return ", ".join([*shown, *(["..."] if len(ranges) > _RANGES_SHOWN_MAX else [])])
 
 
-def _document(found: "TopicAudit") -> dict[str, Any]:
+def _document(found: "TopicAudit") -> dict[str, object]:
     return {
         "topic": found.lake.topic,
         "topic_id": found.lake.topic_id,

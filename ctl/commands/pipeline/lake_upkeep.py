@@ -203,7 +203,7 @@ class TablePart:
     lake: "LakeTable"
     path: Path
 
-    def named(self) -> dict[str, Any]:
+    def named(self) -> dict[str, object]:
         """For scripts."""
         return {
             "kind": self.kind,
@@ -213,7 +213,7 @@ class TablePart:
         }
 
 
-def _plain(result: Any) -> dict[str, Any]:
+def _plain(result: Any) -> dict[str, object]:
     told = {name: value for name, value in vars(result).items() if name != "table"}
     return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in told.items()}
 
@@ -309,7 +309,7 @@ def _show_decoded(results: "Sequence[DecodeResult]") -> None:
 _TOTALS: Final = ("lake_rows", "decoded", "dead_letters", "dropped")
 
 
-def _decoded_document(result: "DecodeResult") -> dict[str, Any]:
+def _decoded_document(result: "DecodeResult") -> dict[str, object]:
     return {
         "topic": result.lake.topic,
         "topic_id": result.lake.topic_id,

@@ -111,7 +111,7 @@ def _show(summary: "MirrorSummary") -> None:
         )
 
 
-def _document(summary: "MirrorSummary") -> dict[str, Any]:
+def _document(summary: "MirrorSummary") -> dict[str, object]:
     partitions: Sequence[Any] = summary.tracks
     return {
         "transactional": summary.transactional,
