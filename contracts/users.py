@@ -19,11 +19,20 @@ class SecurityProtocol(StrEnum):
     """The whitelist alone decides: Kafka's PLAINTEXT."""
     SASL_PLAINTEXT = "sasl_plaintext"
     """A user and password beside the whitelist; nothing is encrypted."""
+    TLS = "tls"
+    """Encrypted: Kafka's SSL. Where gateways know a CA for it, a user's certificate instead of a password."""
+    SASL_SSL = "sasl_ssl"
+    """Encrypted, with a user and password."""
 
     @property
     def asks_for_login(self) -> bool:
         """Whether clients have to say who they are first."""
-        return self is SecurityProtocol.SASL_PLAINTEXT
+        return self in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether TLS is spoken."""
+        return self in (SecurityProtocol.TLS, SecurityProtocol.SASL_SSL)
 
 
 class Mechanism(StrEnum):

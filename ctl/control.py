@@ -84,6 +84,9 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     parser.add_argument("--database-url", type=_database_url, default=environment().get(DATABASE_URL))
     parser.add_argument("--trusted-proxies", type=parse_proxies, default=(), metavar="CIDR,...")
     parser.add_argument("--ckafka-region", type=parse_region, default=REGION)
+    parser.add_argument(
+        "--tls-cert", metavar="FILE", help="the gateways' certificate: without one no TLS can be ordered"
+    )
     parser.add_argument("--backend", metavar="HOST:PORT,...", help="an Apache Kafka; default: our brokers")
     _add_elsewhere_arguments(parser)
     return parser.parse_args(arguments)
@@ -240,6 +243,7 @@ class Control:
             region=options.ckafka_region,
             tables_dir=options.data_dir / PIPELINE_DIR / TABLES_DIR,
             redis_url=options.redis_url,
+            serves_tls=options.tls_cert is not None,
         )
         self.to_master = InternalClient(lambda: self.internal.master.elected_url, secret)
         self.console = Console(config, self.to_master)

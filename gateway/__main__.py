@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from gateway.certificates import TlsFiles
 from gateway.config import GatewayConfig
 from runtime import logs, process
 from runtime.config import parse_host_port
@@ -32,7 +33,13 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
         default=(),
         help="load balancers that send a PROXY header of version 2",
     )
-    return parser.parse_args(argv)
+    parser.add_argument("--tls-cert", metavar="FILE", type=Path, help="certificate of vports with TLS, PEM")
+    parser.add_argument("--tls-key", metavar="FILE", type=Path, help="its key")
+    parser.add_argument("--tls-client-ca", metavar="FILE", type=Path, help="whose certificates clients show")
+    given = parser.parse_args(argv)
+    if (given.tls_cert is None) != (given.tls_key is None) or (given.tls_client_ca and not given.tls_cert):
+        parser.error("--tls-cert and --tls-key go together, and --tls-client-ca with them")
+    return given
 
 
 def _host_port(text: str) -> tuple[str, int]:
@@ -62,6 +69,7 @@ def main(argv: Sequence[str]) -> None:
         metrics=given.metrics,
         shared_table=given.shared_table,
         proxy_protocol_from=given.proxy_protocol_from,
+        tls=TlsFiles(given.tls_cert, given.tls_key, given.tls_client_ca) if given.tls_cert else None,
     )
     faults = config.faults()
     if faults:

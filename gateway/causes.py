@@ -60,6 +60,18 @@ class DisconnectCause(StrEnum):
     DRAIN_TIMEOUT = "drain_timeout"
     """One side had closed, and the rest was not taken within `drain_ms`."""
 
+    # TLS.
+    NOT_TLS = "not_tls"
+    """Something else at a vport of TLS: a client with security.protocol PLAINTEXT or SASL_PLAINTEXT."""
+    TLS_TO_PLAIN = "tls_to_plain"
+    """TLS at a vport without: a client with security.protocol SSL or SASL_SSL."""
+    TLS_HANDSHAKE_FAILED = "tls_handshake_failed"
+    """The two did not agree, or one refused the other's certificate; the log has OpenSSL's words."""
+    TLS_HANDSHAKE_TIMEOUT = "tls_handshake_timeout"
+    """No whole handshake within `first_byte_ms`."""
+    CERTIFICATE_REFUSED = "certificate_refused"
+    """The client's certificate is good, and names no user of the instance."""
+
     # Where a login is asked for.
     NOT_AUTHENTICATED = "not_authenticated"
     """A request before the login, or a login out of order."""

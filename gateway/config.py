@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from gateway.certificates import TlsFiles
 from gateway.session.timers import Timeouts
 from gateway.shared_table import WORKERS_MAX
 
@@ -24,6 +25,8 @@ class GatewayConfig:
     shared_table: Path | None = None
     proxy_protocol_from: tuple[str, ...] = ()
     """Addresses and CIDRs of load balancers that say by PROXY protocol, version 2, who their client is."""
+    tls: TlsFiles | None = None
+    """The certificate of vports that speak TLS."""
     timeouts: Timeouts = field(default_factory=Timeouts)
 
     @property

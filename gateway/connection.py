@@ -23,9 +23,10 @@ from gateway.session.requests import HeldBack, Requests, Waits
 from gateway.session.session import Session
 from gateway.session.states import Client, Upstream
 from gateway.session.timers import Timeouts
-from gateway.sockets import Outbox, reset
+from gateway.sockets import Outbox, StreamSocket
 from gateway.splicing import SPLICE_BYTES_MIN
 from gateway.stops import ConnectionStop
+from gateway.tls import TlsSocket, cause_of
 from gateway.workplace import Workplace
 from runtime.durations import observe
 from runtime.logs import get_logger
@@ -62,6 +63,7 @@ class Connection:
         "session",
         "sides",
         "task",
+        "tls",
         "upstream",
     )
 
@@ -71,7 +73,7 @@ class Connection:
         served: ServedInstance,
         listener: Listener,
         session: Session,
-        sock: socket.socket,
+        sock: StreamSocket,
         address: str,
         port: int,
     ) -> None:
@@ -86,6 +88,7 @@ class Connection:
         self.peer = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
         self.counted: tuple[str, ...] = ()
         """The names in the shared table that this connection was counted under."""
+        self.tls = sock if isinstance(sock, TlsSocket) else None
         self.client = self._outbox(sock, self._client_broken)
         self.upstream: Outbox | None = None
         self._dial: Dial | None = None
@@ -97,7 +100,7 @@ class Connection:
         self.requests.reading = True
         workplace.loop.add_reader(sock.fileno(), self.requests.ready)
 
-    def _outbox(self, sock: socket.socket, broken: Callable[[OSError], None]) -> Outbox:
+    def _outbox(self, sock: StreamSocket, broken: Callable[[OSError], None]) -> Outbox:
         place = self.place
         return Outbox(
             place.loop, place.buffer, place.pacing, self.served.turn, sock, self.adjust_reading, broken
@@ -258,7 +261,7 @@ class Connection:
         return False
 
     def _client_broken(self, error: OSError) -> None:
-        self.close(DisconnectCause.CLIENT_RESET, str(error))
+        self.close(cause_of(error), str(error))
 
     def _upstream_broken(self, error: OSError) -> None:
         self.close(DisconnectCause.UPSTREAM_CLOSED, str(error))
@@ -269,27 +272,23 @@ class Connection:
     @property
     def login_is_void(self) -> bool:
         """Whether its user is gone, or has another password now."""
-        return self.session.login_is_void
+        return self.session.login_is_void or (self.tls is not None and self.tls.is_void)
 
     def overdue(self, timeouts: Timeouts, now_ms: int) -> DisconnectCause | None:
         """Why it must be closed now, or None; to be asked every now and then."""
         host_waits = self.requests.waits or (self.replies is not None and self.replies.waits)
         reads_client = self.requests.reading
-        return self.session.overdue(timeouts, now_ms, host_waits=host_waits, reads_client=reads_client)
+        cause = self.session.overdue(timeouts, now_ms, host_waits=host_waits, reads_client=reads_client)
+        return cause if self.tls is None else self.tls.named(cause)
 
     def close(self, cause: DisconnectCause, detail: str = "") -> None:
         """End the connection and count its cause. A second call does nothing."""
         if self.sides.is_over:
             return
         self.session.closes()
-        loop = self.place.loop
         for outbox in (self.client, self.upstream):
             if outbox is not None:
-                descriptor = outbox.sock.fileno()
-                loop.remove_reader(descriptor)
-                loop.remove_writer(descriptor)
-                outbox.discard()
-                outbox.sock.close() if cause not in RESET_AT_ONCE else reset(outbox.sock)
+                outbox.close(resets=cause in RESET_AT_ONCE)
         self.requests.keep(None)
         if self.replies is not None:
             self.replies.keep(None)
@@ -313,6 +312,7 @@ class _Stream:
         "_half",
         "_place",
         "_served",
+        "_splices",
         "reading",
         "sink",
         "source",
@@ -342,6 +342,7 @@ class _Stream:
         self._place = connection.place
         self._half = half
         self._ends = ends
+        self._splices = connection.tls is None
         self.source = source
         """Of the socket that is read."""
         self.sink = sink
@@ -436,7 +437,7 @@ class _Stream:
         half = self._half
         if half.editor is not None:
             sink = self.sink
-            if sink is not None and half.opaque_bytes() >= SPLICE_BYTES_MIN:
+            if sink is not None and self._splices and half.opaque_bytes() >= SPLICE_BYTES_MIN:
                 self._splice(half, sink)
                 return
         stash = half.stash

@@ -86,6 +86,10 @@ class ListenerSet:
             self._unbind(served, listener)
         reasons = []
         for listener in sorted(wanted - bound.keys(), key=lambda one: one.port):
+            lacking = self._worker.lacks_certificate(listener)
+            if lacking:
+                reasons.append(f"{format_host_port(listener.bind_host, listener.port)}: {lacking}")
+                continue
             try:
                 bound[listener] = self._listen(served, listener)
             except OSError as error:

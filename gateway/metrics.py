@@ -52,6 +52,7 @@ class WorkerCollector(Collector):
                 requests.add_metric([instance_id, APIS[api_key].key.name.lower()], count)
             serving.add_metric([instance_id, str(served.phase)], 1)
         yield from self._request_time()
+        yield from self._certificate()
         yield from self._injected_faults()
         yield self._answer_time()
         yield from self._waits()
@@ -60,6 +61,21 @@ class WorkerCollector(Collector):
         )
         backlog.add_metric([], self._worker.buffer.backlog_bytes)
         yield from (connections, closed, refused, carried, requests, serving, backlog)
+
+    def _certificate(self) -> Iterator[GaugeMetricFamily]:
+        not_after = GaugeMetricFamily(
+            "portico_gateway_certificate_not_after_seconds",
+            "Until when clients take the certificate in use, epoch; 0: there is none",
+        )
+        failing = GaugeMetricFamily(
+            "portico_gateway_certificate_failing",
+            "1 while the files of the certificate, as they are now, are of no use; the one before is in use",
+        )
+        found = self._worker.certificates
+        if found is not None:
+            not_after.add_metric([], found.not_after_s)
+            failing.add_metric([], 1 if found.failure else 0)
+        yield from (not_after, failing)
 
     def _answer_time(self) -> Any:
         answer_times = self._worker.times

@@ -7,7 +7,7 @@ import socket
 import struct
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from runtime.network import Network
 from runtime.pacing import Pacing
@@ -19,6 +19,34 @@ _CROWDED_RECEIVE_BYTES: Final = 64 * 1024
 _BACKLOG_BYTES_SOFT: Final = 16 * 1024 * 1024
 _IOVEC_MAX: Final = 1024
 _RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)
+
+
+class StreamSocket(Protocol):
+    """What is used of a connected socket; TLS has one of its own."""
+
+    def fileno(self) -> int:
+        """Its descriptor."""
+
+    def recv_into(self, buffer: memoryview, /) -> int:
+        """How many bytes were read; 0: the end."""
+
+    def send(self, data: Buffer, /) -> int:
+        """How many bytes were taken."""
+
+    def sendmsg(self, buffers: Sequence[Buffer], /) -> int:
+        """The same of several pieces."""
+
+    def getsockopt(self, level: int, option: int, /) -> int:
+        """As `socket` has it."""
+
+    def setsockopt(self, level: int, option: int, value: bytes, /) -> None:
+        """As `socket` has it."""
+
+    def shutdown(self, how: int, /) -> None:
+        """As `socket` has it."""
+
+    def close(self) -> None:
+        """As `socket` has it."""
 
 
 class ReceiveBuffer:
@@ -68,7 +96,7 @@ class Outbox:
         buffer: ReceiveBuffer,
         pacing: Pacing,
         turn: Turn,
-        sock: socket.socket,
+        sock: StreamSocket,
         on_drained: Callable[[], None],
         on_broken: Callable[[OSError], None],
     ) -> None:
@@ -176,12 +204,15 @@ class Outbox:
         self.queue = None
         self._on_drained()
 
-    def discard(self) -> None:
-        """Forget what waits; the connection is being closed."""
+    def close(self, *, resets: bool) -> None:
+        """The connection is over: forget what waits, and close the socket."""
+        descriptor = self.sock.fileno()
+        self._loop.remove_reader(descriptor)
+        self._loop.remove_writer(descriptor)
         if self.queue:
             self._buffer.backlog_bytes -= sum(map(len, self.queue))
-            self._loop.remove_writer(self.sock.fileno())
         self.queue = None
+        reset(self.sock) if resets else self.sock.close()
 
 
 def prepare(sock: socket.socket) -> None:
@@ -191,7 +222,7 @@ def prepare(sock: socket.socket) -> None:
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
 
-def reset(sock: socket.socket) -> None:
+def reset(sock: StreamSocket) -> None:
     """Close with RST: the peer learns at once, and no TIME_WAIT is left behind a flood."""
     with contextlib.suppress(OSError):
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)

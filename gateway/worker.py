@@ -10,6 +10,7 @@ from contracts.quota import NO_NODE
 from contracts.specs import ClusterSpec, Engine, InstanceSpec, Listener
 from gateway.backend import Backend
 from gateway.causes import DisconnectCause
+from gateway.certificates import Certificates
 from gateway.config import GatewayConfig
 from gateway.connection import Connection
 from gateway.instance_host import AnswerTimes, InstanceHost
@@ -20,8 +21,9 @@ from gateway.rules.whitelist import shown_address
 from gateway.served import ServedInstance
 from gateway.session.session import Session
 from gateway.shared_table import SharedTable
-from gateway.sockets import ReceiveBuffer, prepare, reset
+from gateway.sockets import ReceiveBuffer, StreamSocket, prepare, reset
 from gateway.splicing import SplicePipe
+from gateway.tls import TlsSocket
 from gateway.traced import TracedConnection, TracesOfConnection, TracesOfWorker
 from gateway.upstream_login import Login
 from gateway.workplace import Leaving
@@ -78,6 +80,8 @@ class Worker:
         self._draw = machine.random.randbytes
         self._salts_key = self._draw(32) if secret is None else secret.encode()
         """The same on all workers: no name may have another salt elsewhere."""
+        self.certificates = None if config.tls is None else Certificates(config.tls)
+        """None: nobody is served TLS."""
         self.traces: TracesOfWorker | None = None
         """None: requests are not traced."""
         self._traced: dict[Leaving, TracesOfConnection] = {}
@@ -176,15 +180,32 @@ class Worker:
             reset(sock)
             return cause
         prepare(sock)
-        connection = self._connection(served, listener, sock, address, port)
+        connection = self._connection(served, listener, self._secured(served, listener, sock), address, port)
         connection.counted = tuple(
             name for name in (served.instance_id, by_address) if self._table.opened(name, second)
         )
         served.connections.add(connection)
         return None
 
+    def lacks_certificate(self, listener: Listener) -> str:
+        """Why nobody could be served at a listener, if so."""
+        if not listener.security_protocol.is_encrypted:
+            return ""
+        if self.certificates is None:
+            return "no certificate: start with --tls-cert and --tls-key"
+        return "" if self.certificates.is_usable else f"no certificate: {self.certificates.failure}"
+
+    def _secured(self, served: ServedInstance, listener: Listener, sock: socket.socket) -> StreamSocket:
+        protocol = listener.security_protocol
+        if not protocol.is_encrypted:
+            return sock
+        assert self.certificates is not None, "no listener without a certificate"
+        by_certificate = not protocol.asks_for_login and self.certificates.asks_for_certificates
+        context = self.certificates.context(by_certificate=by_certificate)
+        return TlsSocket(sock, context, served.logins.knows if by_certificate else None)
+
     def _connection(
-        self, served: ServedInstance, listener: Listener, sock: socket.socket, address: str, port: int
+        self, served: ServedInstance, listener: Listener, sock: StreamSocket, address: str, port: int
     ) -> Connection:
         host, node_id = self._hosts[served.instance_id], listener.node_id
         relay = self._relay(served, node_id)
@@ -276,12 +297,22 @@ class Worker:
     def tick(self) -> None:
         """Close what is overdue. Called about twice a second."""
         self.now_ms = self.clock.monotonic_ms()
+        self._look_at_certificate()
         for served in tuple(self.served.values()):
             if served.faults is not None:
                 ends = partial(served.end_faults, self.now_ms, self.clock.epoch_ms())
                 self.pacing.run_now(served.turn, ends)
             if served.connections:
                 self.pacing.run_now(served.turn, partial(self._close_overdue, served))
+
+    def _look_at_certificate(self) -> None:
+        if self.certificates is None:
+            return
+        failure = self.certificates.failure
+        if self.certificates.refresh():
+            _log.info("another certificate", not_after_s=self.certificates.not_after_s)
+        elif self.certificates.failure != failure:
+            _log.error("the certificate's files are of no use", reason=self.certificates.failure)
 
     def _close_overdue(self, served: ServedInstance) -> None:
         for connection in tuple(served.connections):

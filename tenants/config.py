@@ -65,6 +65,8 @@ class ConsoleConfig:
     """What the CKafka-compatible endpoint calls the region it is in."""
     tables_dir: Path | None = None
     """Where the pipeline writes its tables of usage, bills and advice; None: there is no pipeline here."""
+    serves_tls: bool = False
+    """Whether gateways have a certificate, so that listeners with TLS may be ordered."""
     redis_url: RedisUrl | None = None
     """What control processes share for speed; None: each does without."""
     redis_budget_ms: int = BUDGET_MS

@@ -85,6 +85,7 @@ class Console:
             self.ceilings,
             self.feed.notify,
             deletion_grace_ms=config.deletion_grace_ms,
+            serves_tls=config.serves_tls,
         )
         self.deletions = Deletions(
             self.store,

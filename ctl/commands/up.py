@@ -19,6 +19,16 @@ from runtime.process import write_json
 Text = Annotated[str | None, typer.Option()]
 
 
+ProxyProtocolFrom = Annotated[
+    str | None, typer.Option(metavar="CIDR,...", help="Balancers before the vips: PROXY headers.")
+]
+TlsCert = Annotated[str | None, typer.Option(metavar="FILE", help="Certificate of listeners with TLS, PEM.")]
+TlsKey = Annotated[str | None, typer.Option(metavar="FILE", help="Its key.")]
+TlsClientCa = Annotated[
+    str | None, typer.Option(metavar="FILE", help="Whose certificates users show instead of passwords.")
+]
+
+
 def up(
     data_dir: Annotated[Path, typer.Option(envvar="PORTICO_DATA_DIR")] = DEFAULT_DATA_DIR,
     console: Annotated[str | None, typer.Option(metavar="HOST:PORT")] = None,
@@ -32,9 +42,10 @@ def up(
     ] = None,
     vip: Annotated[str | None, typer.Option(metavar="ADDRESS")] = None,
     vports: Annotated[str | None, typer.Option(metavar="FIRST-LAST")] = None,
-    proxy_protocol_from: Annotated[
-        str | None, typer.Option(metavar="CIDR,...", help="Balancers before the vips: PROXY headers.")
-    ] = None,
+    proxy_protocol_from: ProxyProtocolFrom = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    tls_client_ca: TlsClientCa = None,
     metrics: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="First port of the metrics; 9400 by default.")
     ] = None,

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from ctl.command import Commands
+from ctl.confirm import Yes, confirm
 from ctl.console_client import instance_path
 from ctl.console_options import TenantConsole
 from ctl.errors import usage
@@ -49,16 +50,22 @@ def list_users(console: TenantConsole, instance: InstanceArgument) -> Answer:
 
 @app.command()
 def password(
-    console: TenantConsole, instance: InstanceArgument, name: Name, password_file: PasswordFile = None
+    console: TenantConsole,
+    instance: InstanceArgument,
+    name: Name,
+    password_file: PasswordFile = None,
+    yes: Yes = False,
 ) -> Answer:
     """Give a user another password; its connections are cut."""
+    confirm(f"User {name}: its clients are cut off until they have the new password.", yes=yes)
     path = instance_path(instance, "users", name, "password")
     return _answer(console.call("POST", path, _body(password_file)))
 
 
 @app.command()
-def delete(console: TenantConsole, instance: InstanceArgument, name: Name) -> Answer:
+def delete(console: TenantConsole, instance: InstanceArgument, name: Name, yes: Yes = False) -> Answer:
     """Delete a user; its connections are cut."""
+    confirm(f"User {name}: its clients are cut off for good.", yes=yes)
     console.call("DELETE", instance_path(instance, "users", name))
     return Answer({"name": name, "deleted": True}, lambda: terminal().print(f"deleted: {name}"))
 

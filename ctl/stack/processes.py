@@ -78,6 +78,7 @@ class Processes:
             "deletion_grace_ms": self._value("deletion_grace"),
             "trusted_proxies": ",".join(self._value("trusted_proxies")),
             "zookeeper": self._zookeeper,
+            "tls_cert": self._value("tls_cert"),
         }
         same = "vip quota_policy report_period_ms usage_interval_ms ckafka_region session_timeout_ms backend"
         shared = {each: self._value(each) for each in same.split()}
@@ -108,6 +109,7 @@ class Processes:
             "state_dir": directory / name,
             "shared_table": directory / "connections.table",
             "proxy_protocol_from": ",".join(self._value("proxy_protocol_from")),
+            **{name: self._value(name) for name in ("tls_cert", "tls_key", "tls_client_ca")},
         }
         return self._served(name, "gateway", own)
 

@@ -111,6 +111,11 @@ def _backend(text: str) -> str:
     return ",".join(format_host_port(*address) for address in addresses)
 
 
+def _file(text: str) -> str:
+    """Whether it can be read is for the process to say that reads it, again and again."""
+    return str(Path(text).expanduser().resolve())
+
+
 def workers_default(cores: int | None) -> int:
     """One gateway process per core, as many as the table of connections holds."""
     return min(cores or 1, WORKERS_MAX)
@@ -170,6 +175,9 @@ SETTINGS: Final = (
         "Load balancers before the vips that name their clients by PROXY protocol 2: addresses, CIDRs.",
         ",".join,
     ),
+    Setting("tls_cert", None, _file, "The gateways' certificate with those above it, a PEM file."),
+    Setting("tls_key", None, _file, "Its key, a PEM file without a passphrase."),
+    Setting("tls_client_ca", None, _file, "Whose certificates clients show at `tls` listeners, a PEM file."),
     Setting("ckafka_region", REGION, parse_region, "The region that Tencent's SDK and tccli name."),
     Setting("vip", "127.0.0.1", _vip, "Address of the instances: one, BIND=ADVERTISED, or a CIDR pool."),
     Setting("vports", (20000, 29999), _vports, "Ports that instances get, FIRST-LAST.", _first_last),
@@ -242,4 +250,7 @@ def load(data_dir: Path, flags: Mapping[str, str | None]) -> dict[str, Resolved]
     layout = Layout(data_dir)
     path = layout.settings_file
     values = resolve(SETTINGS, flags, environment(), read_toml(path), str(path))
+    has = {name for name in ("tls_cert", "tls_key", "tls_client_ca") if values[name].value is not None}
+    if has and not {"tls_cert", "tls_key"} <= has:
+        raise ConfigFault(["--tls-cert and --tls-key go together, and --tls-client-ca with them"])
     return settle(values, remembered(layout))

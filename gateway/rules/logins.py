@@ -70,6 +70,10 @@ class Logins:
         """Whether the user is still there, with the same password."""
         return self._users.get(login.user, {}).get(login.credential.mechanism) == login.credential
 
+    def knows(self, user: str) -> bool:
+        """Whether there is such a user."""
+        return user in self._users
+
     def credential_of(self, mechanism: Mechanism, user: str) -> ScramCredential:
         """What a password is checked by; of a user that is not there, what no password matches."""
         nobodys = self._nobodys(mechanism, user)  # made for everybody: it takes time

@@ -23,6 +23,8 @@ _I32: Final = struct.Struct(">i")
 _HEAD_BYTES: Final = _HEAD.size
 _SIZE_MIN: Final = 10
 """Header v1 with a null client id."""
+_TLS_HANDSHAKE: Final = 0x1603
+"""A record of TLS that begins a handshake, taken for a length: more than any request has."""
 WORK_AT_ONCE: Final = 128
 """Requests of one connection before others get their turn: one each, and more for decoded ones.
 A megabyte of tiny requests takes a second."""
@@ -146,6 +148,8 @@ class Requests:
         """Refuse a frame by its length alone: behind an empty one nothing more may ever come."""
         if size < _SIZE_MIN:
             raise ConnectionStop(DisconnectCause.BAD_FRAME_LENGTH, f"a frame of {size} bytes")
+        if size >> 16 == _TLS_HANDSHAKE:
+            raise ConnectionStop(DisconnectCause.TLS_TO_PLAIN)
         if size > self._conversation.instance.request_bytes_max:
             raise ConnectionStop(DisconnectCause.REQUEST_TOO_LARGE, f"a frame of {size} bytes")
 

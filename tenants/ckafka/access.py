@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
+from contracts.users import SecurityProtocol
 from tenants.backend import topics as backend
 from tenants.ckafka.action import Action, Call
 from tenants.ckafka.found import instance_of
@@ -17,8 +18,12 @@ from tenants.rules.model import Instance
 
 _ROUTE_ID: Final = 1
 """The id of the route that every instance is made with."""
-_PLAINTEXT: Final = 0
-_SASL_PLAINTEXT: Final = 1
+_ACCESS_TYPES: Final = {
+    SecurityProtocol.PLAIN: 0,
+    SecurityProtocol.SASL_PLAINTEXT: 1,
+    SecurityProtocol.TLS: 2,
+    SecurityProtocol.SASL_SSL: 3,
+}
 _VPC: Final = 3
 _CREATED: Final = 2
 _EVERYBODY: Final = ("0.0.0.0/0", "::/0")
@@ -96,7 +101,7 @@ async def describe_route(call: Call[Routes]) -> dict[str, Any]:
     brokers = sorted((one.node_id, one) for one in same if one.node_id is not None)
     host = first.advertised_host
     route = {
-        "AccessType": _SASL_PLAINTEXT if first.security_protocol.asks_for_login else _PLAINTEXT,
+        "AccessType": _ACCESS_TYPES[first.security_protocol],
         "RouteId": _ROUTE_ID,
         "VipType": _VPC,
         "VipList": [{"Vip": host, "Vport": str(first.port)}],

@@ -1,6 +1,7 @@
 """Users of one instance, whom its clients log in as: names, passwords, how many. Pure."""
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
 from contracts.users import PASSWORD_CHARS_MAX, PASSWORD_CHARS_MIN, KafkaUser, SecurityProtocol
@@ -49,6 +50,14 @@ def without(users: tuple[KafkaUser, ...], name: str) -> tuple[KafkaUser, ...]:
     if len(left) == len(users):
         raise NotFound(f"there is no user '{name[:80]}'")
     return left
+
+
+def protocol_faults(protocols: Iterable[SecurityProtocol], *, serves_tls: bool) -> list[Fault]:
+    """What is wrong with ways of coming in that are ordered."""
+    if serves_tls or not any(one.is_encrypted for one in protocols):
+        return []
+    sentence = "the gateways have no certificate: operators start them with --tls-cert and --tls-key"
+    return [Fault("security_protocols", sentence)]
 
 
 def ordered(protocols: list[SecurityProtocol]) -> tuple[SecurityProtocol, ...]:

@@ -86,12 +86,14 @@ class Instances:
         changed: Callable[[], None],
         *,
         deletion_grace_ms: int,
+        serves_tls: bool,
     ) -> None:
         self._store = store
         self._placement = placement
         self._ceilings = ceilings
         self._changed = changed
         self._deletion_grace_ms = deletion_grace_ms
+        self._serves_tls = serves_tls
         self._expected: int | None = None
 
     def expecting(self, revision: int | None) -> "Instances":
@@ -137,6 +139,7 @@ class Instances:
         limits, faults = _limits(Limits(), order.limits)
         whitelist, cidr_faults = cidrs.normalise_all(order.whitelist or [], "whitelist")
         faults += _order_faults(caller, order) + cidr_faults
+        faults += kafka_users.protocol_faults(order.security_protocols, serves_tls=self._serves_tls)
         if tenant == SYSTEM_TENANT:
             faults.append(Fault("tenant", "the system tenant has its one instance"))
         if faults:
@@ -188,6 +191,9 @@ class Instances:
             limits, faults = _limits(instance.limits, wanted.limits)
             changed = instance.with_(limits=limits, **_scalars(wanted))
             faults += _change_faults(caller, changed, wanted)
+            if wanted.security_protocols is not None:
+                new = set(wanted.security_protocols) - set(instance.security_protocols)
+                faults += kafka_users.protocol_faults(new, serves_tls=self._serves_tls)
             if faults:
                 raise Invalid(faults)
             too_small = lifecycle.shrink_fault(

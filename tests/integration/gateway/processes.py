@@ -22,7 +22,8 @@ ROOT: Final = Path(__file__).resolve().parents[3]
 class GatewayProcess:
     """One worker that follows a file of specs."""
 
-    def __init__(self, directory: Path, broker_port: int) -> None:
+    def __init__(self, directory: Path, broker_port: int, *options: str) -> None:
+        self._options = options
         self._specs_file = directory / "specs.json"
         self._run_file = directory / "gateway.json"
         self._log = directory / "gateway.log"
@@ -45,7 +46,7 @@ class GatewayProcess:
         command = [sys.executable, "-m", "gateway", "--name", "gateway-0", "--specs", str(self._specs_file)]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [*command, "--run-file", str(self._run_file), "--metrics", "127.0.0.1:0"],
+                [*command, "--run-file", str(self._run_file), "--metrics", "127.0.0.1:0", *self._options],
                 cwd=ROOT,
                 stderr=log,
             )
@@ -59,6 +60,11 @@ class GatewayProcess:
     def metrics_url(self) -> str:
         """Where its metrics are."""
         return f"http://127.0.0.1:{json.loads(self._run_file.read_text())['metrics_port']}/metrics"
+
+    @property
+    def log(self) -> str:
+        """What it has said."""
+        return self._log.read_text()
 
     def kill(self) -> None:
         """kill -9."""
@@ -80,10 +86,10 @@ class GatewayProcess:
 
 @contextmanager
 def running_gateway_process(
-    directory: Path, broker_port: int, *specs: InstanceSpec
+    directory: Path, broker_port: int, *specs: InstanceSpec, options: tuple[str, ...] = ()
 ) -> Iterator[GatewayProcess]:
-    """A worker that serves `specs`."""
-    gateway = GatewayProcess(directory, broker_port)
+    """A worker that serves `specs`; `options` are more of its command line."""
+    gateway = GatewayProcess(directory, broker_port, *options)
     gateway.serve(*specs)
     gateway.start()
     try:

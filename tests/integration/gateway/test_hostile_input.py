@@ -35,7 +35,7 @@ FRAMES = {
     "too short for a header": (struct.pack(">i", 9) + bytes(20), "bad_frame_length"),
     "oversize": (struct.pack(">i", 2**31 - 1) + bytes(20), "request_too_large"),
     "HTTP": (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "request_too_large"),
-    "TLS": (bytes.fromhex("16030100c8010000c40303") + bytes(20), "request_too_large"),
+    "TLS": (bytes.fromhex("16030100c8010000c40303") + bytes(20), "tls_to_plain"),
     "unknown API": (head(999, 0), "unsupported_api"),
     "negative API": (head(-1, 0), "unsupported_api"),
     "controller API": (head(4, 0), "unsupported_api"),

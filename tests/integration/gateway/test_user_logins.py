@@ -36,8 +36,12 @@ def user(name: str, password: str = PASSWORD) -> KafkaUser:
     )
 
 
-def spec(instance_id: str, *users: KafkaUser) -> InstanceSpec:
-    """An instance with every way of coming in."""
+def spec(
+    instance_id: str,
+    *users: KafkaUser,
+    protocols: tuple[SecurityProtocol, ...] = (SecurityProtocol.PLAIN, SecurityProtocol.SASL_PLAINTEXT),
+) -> InstanceSpec:
+    """An instance with these ways of coming in."""
     listeners = [
         Listener(
             node_id=node_id,
@@ -47,8 +51,8 @@ def spec(instance_id: str, *users: KafkaUser) -> InstanceSpec:
             security_protocol=protocol,
         )
         for (node_id, protocol), port in zip(
-            [(node_id, protocol) for protocol in SecurityProtocol for node_id in (None, NODE_ID)],
-            free_ports(2 * len(SecurityProtocol)),
+            [(node_id, protocol) for protocol in protocols for node_id in (None, NODE_ID)],
+            free_ports(2 * len(protocols)),
             strict=True,
         )
     ]
@@ -70,12 +74,16 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess
         yield running
 
 
-def address(gateway: GatewayProcess, instance_id: str = A) -> str:
+def address(
+    gateway: GatewayProcess,
+    instance_id: str = A,
+    protocol: SecurityProtocol = SecurityProtocol.SASL_PLAINTEXT,
+) -> str:
     """Where users of an instance begin."""
     port = next(
         one.port
         for one in gateway.specs[instance_id].listeners
-        if one.node_id is None and one.security_protocol is SecurityProtocol.SASL_PLAINTEXT
+        if one.node_id is None and one.security_protocol is protocol
     )
     return f"127.0.0.1:{port}"
 

@@ -3,10 +3,13 @@
 from dataclasses import fields
 from pathlib import Path
 
+import pytest
+
 from broker.config import BrokerConfig
 from ctl.stack.layout import Layout
 from ctl.stack.processes import Processes
 from ctl.stack.settings import SETTINGS, load
+from runtime.config import ConfigFault
 
 TOLD = {
     "brokers": "3",
@@ -47,3 +50,14 @@ def test_what_nobody_told_is_left_to_the_process(tmp_path: Path) -> None:
     found = _options(tmp_path, {})
     assert not {"--backend", "--zookeeper"} & {option for options in found.values() for option in options}
     assert "None" not in {value for options in found.values() for value in options.values()}
+
+
+def test_a_certificate_reaches_gateways_and_the_control_plane_and_has_a_key(tmp_path: Path) -> None:
+    names = ("tls_cert", "tls_key", "tls_client_ca")
+    told = {name: str(tmp_path / name) for name in names}
+    found = _options(tmp_path, told)
+    assert [found["gateway-0"][f"--{name.replace('_', '-')}"] for name in names] == list(told.values())
+    assert found["control"]["--tls-cert"] == told["tls_cert"] and "--tls-key" not in found["control"]
+    for lacking in (["tls_cert"], ["tls_key"], ["tls_client_ca"], ["tls_cert", "tls_client_ca"]):
+        with pytest.raises(ConfigFault, match="go together"):
+            load(tmp_path, {name: told[name] for name in lacking})

@@ -72,6 +72,9 @@ class StormWorker:
         )
         return served
 
+    def lacks_certificate(self, _listener: Listener) -> str:
+        return ""
+
     def leave(self, served: ServedInstance) -> None:
         self.pacing.leave(served.turn)
         del self.served[served.instance_id]

@@ -11,7 +11,7 @@ from tenants.rules.kafka_users import USERS_MAX
 from tenants.rules.model import Instance, spec_of
 from tenants.store import instances
 
-from .conftest import OPERATOR_KEY, Caller
+from .conftest import OPERATOR_KEY, ORDER, Caller
 
 
 def _stored(plane: Console, instance_id: str) -> Instance:
@@ -134,7 +134,10 @@ async def test_ways_of_coming_in_have_vports_of_their_own(plane: Console, operat
     assert sasl["bootstrap_servers"] != plain["bootstrap_servers"]
     told = spec_of(_stored(plane, made["id"]))
     ports = [one.port for one in told.listeners]
-    assert len(set(ports)) == len(ports) and told.security_protocols == tuple(SecurityProtocol)
+    assert len(set(ports)) == len(ports) and told.security_protocols == (
+        SecurityProtocol.PLAIN,
+        SecurityProtocol.SASL_PLAINTEXT,
+    )
     only = {"security_protocols": ["sasl_plaintext"]}
     changed = (await operator("PATCH", path, json=only)).json()
     assert changed["endpoints"] == [sasl] and changed["bootstrap_servers"] == sasl["bootstrap_servers"]
@@ -143,3 +146,15 @@ async def test_ways_of_coming_in_have_vports_of_their_own(plane: Console, operat
     for wrong in ([], ["ssl"], ["plain"] * 9):
         refused = await operator("PATCH", path, json={"security_protocols": wrong})
         assert refused.status_code == 422
+
+
+async def test_tls_is_not_sold_where_gateways_have_no_certificate(operator: Caller) -> None:
+    made = await operator.order()
+    for protocol in ("tls", "sasl_ssl"):
+        body = {"security_protocols": ["plain", protocol]}
+        refused = await operator("PATCH", f"instances/{made['id']}", json=body)
+        assert refused.status_code == 422
+        (fault,) = refused.json()["errors"]
+        assert fault["field"] == "security_protocols" and "--tls-cert" in fault["message"]
+        ordered = await operator("POST", "instances", json={**ORDER, "name": protocol, **body})
+        assert ordered.status_code == 422
