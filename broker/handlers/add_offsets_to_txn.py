@@ -29,7 +29,6 @@ class _Deps(Protocol):
 
 
 def handle(call: Call, deps: _Deps) -> None:
-    """Ask the coordinator."""
     version, request = call.api_version, call.request
     token = answering(call, lambda error: _response(version, error))
     index = deps.groups.partition_of(request.group_id)

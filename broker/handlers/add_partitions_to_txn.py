@@ -37,7 +37,6 @@ class _Deps(Protocol):
 
 
 def handle(call: Call, deps: _Deps) -> None:
-    """Add, or verify for a deps."""
     if call.api_version >= _BETWEEN_BROKERS_FROM:
         _verify(deps, call)
     else:

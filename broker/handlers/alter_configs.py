@@ -16,7 +16,6 @@ from wire.messages import AlterConfigsRequestAlterConfigsResource as Resource
 
 
 def handle(call: Call, deps: ChangeDeps) -> None:
-    """Replace each resource's configs."""
     answer_changes(call, deps, ApiKey.ALTER_CONFIGS, _layer)
 
 

@@ -21,7 +21,6 @@ class _Deps(Protocol):
 
 
 def handle(call: Call, deps: _Deps) -> None:
-    """Begin."""
     deps.later.answer(call, _answer(deps, call))
 
 

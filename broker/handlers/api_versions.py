@@ -36,7 +36,6 @@ def _answer(api_version: int, error_code: ErrorCode) -> Entity:
 
 
 def handle(call: Call, deps: object) -> None:  # noqa: ARG001 - every handler has this signature
-    """Answer the table."""
     known = APIS[ApiKey.API_VERSIONS].versions.serves(call.api_version)
     if known:
         call.reply(_answer(call.api_version, ErrorCode.none))

@@ -19,7 +19,6 @@ class _Deps(Protocol):
 
 
 def handle(call: Call, deps: _Deps) -> None:
-    """Carry the command out."""
     try:
         request = cluster.decode_request(call.header.api_key, call.request[call.header.body_at :])
     except msgspec.MsgspecError as error:

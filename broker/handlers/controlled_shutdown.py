@@ -21,7 +21,6 @@ class _Deps(Protocol):
 
 
 def handle(call: Call, deps: _Deps) -> None:
-    """Ask the controller."""
     try:
         request = cluster.decode_request(call.header.api_key, call.request[call.header.body_at :])
     except msgspec.MsgspecError as error:

@@ -26,7 +26,6 @@ class _Deps(Protocol):
 
 
 def handle(call: Call, deps: _Deps) -> None:
-    """Grow each topic."""
     deps.later.answer(call, _answer(deps, call))
 
 

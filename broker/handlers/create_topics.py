@@ -43,7 +43,6 @@ class _Deps(Protocol):
 
 
 def handle(call: Call, deps: _Deps) -> None:
-    """Create each topic."""
     deps.later.answer(call, _answer(deps, call))
 
 

@@ -34,7 +34,6 @@ class _Deps(Protocol):
 
 
 def handle(call: Call, deps: _Deps) -> None:
-    """Delete from each partition."""
     shape = response_shape(ApiKey.DELETE_RECORDS, call.api_version)
     topics = tuple(
         shape.nested(

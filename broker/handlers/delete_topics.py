@@ -27,7 +27,6 @@ class _Deps(Protocol):
 
 
 def handle(call: Call, deps: _Deps) -> None:
-    """Delete each topic once."""
     deps.later.answer(call, _answer(deps, call))
 
 

@@ -29,7 +29,6 @@ class _Deps(Protocol):
 
 
 def handle(call: Call, deps: _Deps) -> None:
-    """Answer the cluster's brokers."""
     deps.later.when_known(call, lambda: _answer(deps, call))
 
 

@@ -37,7 +37,6 @@ class _Deps(Protocol):
 
 
 def handle(call: Call, deps: _Deps) -> None:
-    """Describe each resource."""
     shape = response_shape(ApiKey.DESCRIBE_CONFIGS, call.api_version)
     request = call.request
     shown = Shown(shape, request.include_synonyms, getattr(request, "include_documentation", False))

@@ -36,7 +36,6 @@ class _Deps(Protocol):
 
 
 def handle(call: Call, deps: _Deps) -> None:
-    """Answer at once."""
     shape = response_shape(ApiKey.DESCRIBE_GROUPS, call.api_version)
     asked = getattr(call.request, "include_authorized_operations", False)
     operations = _ALL_OPERATIONS if asked else _NOT_ASKED

@@ -30,7 +30,6 @@ class _Deps(Protocol):
 
 
 def handle(call: Call, deps: _Deps) -> None:
-    """Answer the sizes."""
     shape = response_shape(ApiKey.DESCRIBE_LOG_DIRS, call.api_version)
     found: dict[Path, dict[str, list[Entity]]] = {path: {} for path in deps.logs.directories}
     for partition in _asked(deps, call):

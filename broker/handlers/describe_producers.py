@@ -22,7 +22,6 @@ class _Deps(Protocol):
 
 
 def handle(call: Call, deps: _Deps) -> None:
-    """Answer at once."""
     shape = response_shape(ApiKey.DESCRIBE_PRODUCERS, call.api_version)
     call.reply(
         shape.make(

@@ -23,7 +23,6 @@ class _Deps(Protocol):
 
 
 def handle(call: Call, deps: _Deps) -> None:
-    """Answer at once."""
     shape = response_shape(ApiKey.DESCRIBE_TRANSACTIONS, call.api_version)
     states = tuple(_described(deps, shape, each) for each in dict.fromkeys(call.request.transactional_ids))
     call.reply(shape.make(throttle_time=duration(0), transaction_states=states))

@@ -25,7 +25,6 @@ class _Deps(Protocol):
 
 
 def handle(call: Call, deps: _Deps) -> None:
-    """Elect."""
     deps.later.answer(call, _answer(deps, call))
 
 

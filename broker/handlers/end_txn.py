@@ -27,7 +27,6 @@ class _Deps(Protocol):
 
 
 def handle(call: Call, deps: _Deps) -> None:
-    """Ask the coordinator."""
     version, request = call.api_version, call.request
     token = answering(call, lambda error: _response(version, error))
     shard = deps.transactions.of(request.transactional_id)

@@ -33,7 +33,6 @@ class _Deps(FetchDeps, Protocol):
 
 
 def handle(call: Call, deps: _Deps) -> None:
-    """Begin the fetch."""
     scan = fetch_wire.scan_fetch(call.request, call.header.body_at, call.api_version)
     if scan.replica_id >= 0:
         _replica(deps, call, scan)

@@ -42,7 +42,6 @@ class _Found(NamedTuple):
 
 
 def handle(call: Call, deps: _Deps) -> None:
-    """Answer at once."""
     request = call.request
     key_type = getattr(request, "key_type", _GROUP)
     shape = response_shape(ApiKey.FIND_COORDINATOR, call.api_version)

@@ -23,7 +23,6 @@ class _Deps(Protocol):
 
 
 def handle(call: Call, deps: _Deps) -> None:
-    """Answer at once."""
     version, request = call.api_version, call.request
     token = answering(call, lambda error: _response(version, error))
     shard = deps.groups.of(request.group_id)

@@ -16,7 +16,6 @@ from wire.messages import IncrementalAlterConfigsRequestAlterConfigsResource as 
 
 
 def handle(call: Call, deps: ChangeDeps) -> None:
-    """Change each resource's configs."""
     answer_changes(call, deps, ApiKey.INCREMENTAL_ALTER_CONFIGS, _layer)
 
 

@@ -25,7 +25,6 @@ class _Deps(Protocol):
 
 
 def handle(call: Call, deps: _Deps) -> None:
-    """Answer at once."""
     version, request = call.api_version, call.request
     token = answering(call, lambda result: _response(version, result))
     shard = deps.groups.of(request.group_id)

@@ -22,7 +22,6 @@ class _Deps(Protocol):
 
 
 def handle(call: Call, deps: _Deps) -> None:
-    """Answer at once."""
     shape = response_shape(ApiKey.LIST_GROUPS, call.api_version)
     states = frozenset(getattr(call.request, "states_filter", ()))
     loading = deps.groups.is_loading

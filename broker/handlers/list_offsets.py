@@ -54,7 +54,6 @@ class _Deps(SegmentDeps, Protocol):
 
 
 def handle(call: Call, deps: _Deps) -> None:
-    """Look up each partition."""
     if call.api_version == 0:
         call.reply(segment_offsets(call.request, deps))
     else:

@@ -29,7 +29,6 @@ class _Deps(Protocol):
 
 
 def handle(call: Call, deps: _Deps) -> None:
-    """Answer at once."""
     request = call.request
     shape = response_shape(ApiKey.LIST_TRANSACTIONS, call.api_version)
     unknown = tuple(dict.fromkeys(name for name in request.state_filters if name not in _STATES))

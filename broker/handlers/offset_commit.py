@@ -27,7 +27,6 @@ class _Deps(Protocol):
 
 
 def handle(call: Call, deps: _Deps) -> None:
-    """Commit what exists."""
     request = call.request
     shard = deps.groups.of(request.group_id)
     refused, offsets = sort_offsets(request, deps.metadata, shard if isinstance(shard, ErrorCode) else None)

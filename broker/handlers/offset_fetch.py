@@ -31,7 +31,6 @@ class _Deps(Protocol):
 
 
 def handle(call: Call, deps: _Deps) -> None:
-    """Answer at once."""
     shape = response_shape(ApiKey.OFFSET_FETCH, call.api_version)
     request = call.request
     shard = deps.groups.of(request.group_id)

@@ -25,7 +25,6 @@ class _Deps(Protocol):
 
 
 def handle(call: Call, deps: _Deps) -> None:
-    """Look up each partition."""
     shape = response_shape(ApiKey.OFFSET_FOR_LEADER_EPOCH, call.api_version)
     topics = tuple(
         shape.nested(

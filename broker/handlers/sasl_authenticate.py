@@ -31,7 +31,6 @@ class _Deps(Protocol):
 
 
 def handle(call: Call, deps: _Deps) -> None:
-    """Check the token."""
     channel = call.channel
     if deps.config.secret is None or channel.login.is_open or channel.login.state is not LoginState.AGREED:
         call.reply(_answer(call, ErrorCode.illegal_sasl_state, "SaslHandshake comes first, and once"))

@@ -22,7 +22,6 @@ class _Deps(Protocol):
 
 
 def handle(call: Call, deps: _Deps) -> None:
-    """Agree on PLAIN."""
     shape = response_shape(ApiKey.SASL_HANDSHAKE, call.api_version)
     if deps.config.secret is None or call.channel.login.is_open:
         error_code = ErrorCode.illegal_sasl_state

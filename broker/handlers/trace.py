@@ -13,7 +13,6 @@ from wire.faults import MalformedFrame
 
 
 def handle(call: Call, deps: object) -> None:  # noqa: ARG001 - every handler has this signature
-    """Remember it."""
     try:
         call.channel.traced = tracing.decode(call.request[call.header.body_at :])
     except msgspec.MsgspecError as error:
