@@ -78,7 +78,9 @@ _BOUNDS: Final[dict[int, RequestBound]] = {
     ApiKey.DELETE_ACLS: RequestBound(2_000, why=_REFUSED),
     ApiKey.OFFSET_DELETE: RequestBound(6_000, why="tools forget the offsets of topics a group has left"),
     ApiKey.SASL_HANDSHAKE: RequestBound(1, 1024, why="the name of a mechanism"),
-    ApiKey.SASL_AUTHENTICATE: RequestBound(1, 64 * 1024, why="a password or a token; strangers send it, too"),
+    ApiKey.SASL_AUTHENTICATE: RequestBound(
+        100, 64 * 1024, why="a password or a token; strangers send it, too"
+    ),
     ApiKey.CHARGE: RequestBound(1, 1024, why="numbers that a gateway tells"),
     ApiKey.TRACE: RequestBound(1, 64, why="two numbers that a gateway tells"),
     **{

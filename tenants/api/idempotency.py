@@ -20,7 +20,9 @@ HEADER: Final = "Idempotency-Key"
 REPLAYED: Final = "Idempotency-Replayed"
 _GIVEN: Final = re.compile(r'"?([\x21\x23-\x7e]{1,255})"?')
 _KEPT_HEADERS: Final = ("content-type", "location", "operation-location", "etag", "retry-after")
-_SECRETS: Final = re.compile(r"/v1/(keys|access-keys|users/[^/]+/reset-password)")
+_SECRETS: Final = re.compile(
+    r"/v1/(keys|access-keys|users/[^/]+/reset-password|instances/[^/]+/users(/[^/]+/password)?)"
+)
 """Paths whose answers hold a secret, which is stored nowhere."""
 _SHOWN_AT: Final = {"/v1/instances": "/v1/instances/"}
 """Where what was made by a POST is shown, by its id."""
@@ -53,7 +55,8 @@ class IdempotencyKeys:
             return
         try:
             body = await _whole(receive)
-            begun = await asyncio.to_thread(self._keys.begin, caller, given[1], _fingerprint(scope, body))
+            fingerprint = _fingerprint(given[1], scope, body)
+            begun = await asyncio.to_thread(self._keys.begin, caller, given[1], fingerprint)
         except HTTPException as error:  # the body is too large
             await problem(error.status_code, str(error.detail), scope["path"])(scope, receive, send)
             return
@@ -61,7 +64,7 @@ class IdempotencyKeys:
             await of_refusal(fault, scope)(scope, receive, send)
             return
         if isinstance(begun, Known):
-            await _replay(begun, _fingerprint(scope, body), scope, receive, send)
+            await _replay(begun, fingerprint, scope, receive, send)
         elif begun.earlier is not None:
             await self._show(begun.earlier, scope, receive, send)
         else:
@@ -151,9 +154,10 @@ async def _whole(receive: Receive) -> bytes:
             return b"".join(parts)
 
 
-def _fingerprint(scope: Scope, body: bytes) -> str:
-    """A digest of what is asked: path, query and body."""
-    asked = (scope["path"].encode(), scope["query_string"], body)
+def _fingerprint(key: str, scope: Scope, body: bytes) -> str:
+    """A digest of what is asked: path, query and body. The key, which is kept nowhere, is in it: whoever has
+    the store finds no password of a body by trying."""
+    asked = (key.encode(), scope["path"].encode(), scope["query_string"], body)
     return hashlib.sha256(b"".join(len(part).to_bytes(8) + part for part in asked)).hexdigest()
 
 

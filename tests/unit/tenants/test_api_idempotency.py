@@ -127,8 +127,21 @@ def test_every_answer_with_a_secret_is_known_as_such() -> None:
             for name in ("secret", "secret_key", "password")
         )
     } - {"/v1/session"}
-    assert len(with_secrets) == 3
+    assert len(with_secrets) == 5
     assert all(_SECRETS.fullmatch(path) for path in with_secrets)
+
+
+async def test_passwords_of_an_instances_users_are_not_kept(
+    client: httpx.AsyncClient, plane: Console
+) -> None:
+    made = (await post(client, "instances", "i", ORDER)).json()
+    user = await post(client, f"instances/{made['id']}/users", "u", {"name": "app"})
+    assert user.status_code == 201
+    changed = await post(client, f"instances/{made['id']}/users/app/password", "p", {})
+    with plane.store.read() as connection:
+        kept = str(connection.execute(select(schema.idempotency_keys)).mappings().all())
+    for answer in (user, changed):
+        assert answer.json()["password"] and answer.json()["password"] not in kept
 
 
 class Clock:

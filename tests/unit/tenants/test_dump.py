@@ -11,6 +11,7 @@ from sqlalchemy import JSON, BigInteger, Boolean, Column, Integer, Table, insert
 
 from contracts.injected_faults import InjectedFault
 from contracts.specs import Limits
+from contracts.users import KafkaUser
 from tenants.rules.lifecycle import State
 from tenants.store import dump, migrating, schema
 from tenants.store.engine import Store, feed_position
@@ -26,7 +27,10 @@ _PARTICULAR: Final[dict[str, dict[str, Any]]] = {
         "whitelist": ["::1/128"],
         "deletion": None,
         "state": State.PURGING.value,
+        "security_protocols": "plain,sasl_ssl",
+        "users": msgspec.to_builtins([KafkaUser(name="ü", credentials=())]),
     },
+    "ports": {"security_protocol": "sasl_ssl"},
     "injected_faults": {
         "told": msgspec.to_builtins(InjectedFault(id="f", kind="latency", begins_at_ms=1, ends_at_ms=LARGE)),
     },
