@@ -6,6 +6,8 @@ so that rate * elapsed_ms is exact in integers.
 
 from typing import Final
 
+from contracts.quota import FlowCounters
+
 BURST_MS: Final = 250
 """What a bucket of bytes holds when full, and what one Fetch answer may take: this long of the rate."""
 REPORTED_THROTTLE_MS_MAX: Final = 30_000
@@ -172,6 +174,18 @@ class Flow:
     def balance(self) -> int:
         """What the bucket holds, as of the last settle, rounded down; negative: debt."""
         return self._level // 1000
+
+    def counters(self, lease_epoch: int = 0) -> FlowCounters:
+        """What a report tells of it."""
+        return FlowCounters(
+            used=self.used,
+            overhead=self.overhead,
+            requests=self.requests,
+            throttled_ms=self.throttled_ms,
+            refused=self.refused,
+            rate_per_s=self.rate_per_s,
+            lease_epoch=lease_epoch,
+        )
 
     def resume(self, balance: int) -> None:
         """Start with what the bucket of the run before held: a restart earns no burst. Before any charge."""

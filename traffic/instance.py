@@ -6,7 +6,7 @@ Request time has a lease of its own: `traffic.cpu`.
 from collections.abc import Mapping
 from typing import Final
 
-from contracts.quota import Allocation, FlowCounters, InstanceTraffic
+from contracts.quota import Allocation, InstanceTraffic
 from contracts.specs import FullBehaviour, InstanceSpec
 from traffic.cpu import CpuShare
 from traffic.flow import UNLIMITED, Flow
@@ -294,8 +294,8 @@ class InstancePoint:
         self.told_stored_bytes = self.own_stored_bytes
         return InstanceTraffic(
             instance_id=self.instance_id,
-            produce=self._counters(self.produce),
-            consume=self._counters(self.consume),
+            produce=self.produce.counters(self.lease_epoch),
+            consume=self.consume.counters(self.lease_epoch),
             partitions_led=self.partitions_led,
             stored_bytes=self.own_stored_bytes,
             blocked=self.blocked,
@@ -303,17 +303,6 @@ class InstancePoint:
             leaders=dict(self.leaders),
             leaders_version=self.leaders_version,
             refusals=dict(self.refusals),
-        )
-
-    def _counters(self, flow: Flow) -> FlowCounters:
-        return FlowCounters(
-            used=flow.used,
-            overhead=flow.overhead,
-            requests=flow.requests,
-            throttled_ms=flow.throttled_ms,
-            refused=flow.refused,
-            rate_per_s=flow.rate_per_s,
-            lease_epoch=self.lease_epoch,
         )
 
     # -- what survives a restart ----------------------------------------------------------------------

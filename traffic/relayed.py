@@ -7,7 +7,7 @@ While no lease says that the quotas stand, the worker limits the instance itself
 from collections.abc import Iterable
 from typing import Final
 
-from contracts.quota import Direction, FlowCounters, InstanceTraffic, RelayedBroker, RelayedLease
+from contracts.quota import Direction, InstanceTraffic, RelayedBroker, RelayedLease
 from contracts.specs import InstanceSpec, InstanceState
 from traffic.flow import UNLIMITED, Flow
 from traffic.verdict import Full, full_message
@@ -127,24 +127,13 @@ class RelayedFlows:
         """Its part of a report."""
         return InstanceTraffic(
             instance_id=self.instance_id,
-            produce=_counters(self.produce),
-            consume=_counters(self.consume),
+            produce=self.produce.counters(),
+            consume=self.consume.counters(),
             partitions_led=0,
             stored_bytes=0,
             on_lease=not self.is_limited,
             refusals=dict(self.refusals),
         )
-
-
-def _counters(flow: Flow) -> FlowCounters:
-    return FlowCounters(
-        used=flow.used,
-        overhead=flow.overhead,
-        requests=flow.requests,
-        throttled_ms=flow.throttled_ms,
-        refused=flow.refused,
-        rate_per_s=flow.rate_per_s,
-    )
 
 
 class Relays:

@@ -109,15 +109,21 @@ def find(search: Search) -> Steps:
     return _find_latest(search) if isinstance(search, LatestSearch) else _find_first(search)
 
 
+def _batches(fd: int, piece: Piece) -> Iterator[tuple[int, BatchHeader]]:
+    """(position, header). Raises: OSError, also where the file is not what it was when the search began."""
+    for position, header in walk_headers(fd, piece.position, piece.end):
+        if header.base_offset < piece.base_offset:
+            raise OSError(f"{piece.path} has changed")
+        yield position, header
+
+
 def _find_first(search: TimeSearch) -> Steps:
     """A batch whose records cannot be looked at answers with its first offset, never with a later one."""
     in_vain = 0
     for piece in search.pieces:
         fd = os.open(piece.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            for count, (position, header) in enumerate(walk_headers(fd, piece.position, piece.end), 1):
-                if header.base_offset < piece.base_offset:
-                    raise OSError(f"{piece.path} has changed")
+            for count, (position, header) in enumerate(_batches(fd, piece), 1):
                 if header.base_offset >= search.up_to:
                     return None
                 if count % _HEADERS_PER_STEP == 0:
@@ -146,9 +152,7 @@ def _find_latest(search: LatestSearch) -> Steps:
     for piece in search.pieces:
         fd = os.open(piece.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            for count, (position, header) in enumerate(walk_headers(fd, piece.position, piece.end), 1):
-                if header.base_offset < piece.base_offset:
-                    raise OSError(f"{piece.path} has changed")
+            for count, (position, header) in enumerate(_batches(fd, piece), 1):
                 if header.base_offset >= search.up_to or latest.timestamp_ms >= piece.largest_ms:
                     break
                 if count % _HEADERS_PER_STEP == 0:
