@@ -8,8 +8,10 @@ from typing import Final
 
 import msgspec
 
+from contracts.acls import Acl
 from contracts.injected_faults import InjectedFault
 from contracts.request_time import PERCENT_US_PER_S, default_request_percent
+from contracts.upstream import ClusterTrouble, UpstreamSecurity
 from contracts.users import KafkaUser, SecurityProtocol
 
 MESSAGE_VERSION: Final = 1
@@ -53,6 +55,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
     partitions_max: int = 300
     """Partitions of all its topics; the controller counts. Beyond it POLICY_VIOLATION with the numbers."""
+    partitions_default: int = 1
+    """Partitions of a topic whose creator gives no number (Kafka's num.partitions): -1 in CreateTopics, or
+    made by its first use."""
     connections_max: int = 5_000
     """Over all gateway workers; one more is reset (`connections_max`). Each broker takes as many."""
     connections_per_ip_max: int = 5_000
@@ -111,6 +116,10 @@ class InstanceSpec(msgspec.Struct, frozen=True, kw_only=True):
     """How clients may come in."""
     users: tuple[KafkaUser, ...] = ()
     """Who may log in where that is asked for."""
+    acls: tuple[Acl, ...] = ()
+    """What they may do, where that is asked."""
+    acls_enforced: bool = False
+    """Whether it is asked. Else everybody who is admitted may do everything."""
     injected_faults: tuple[InjectedFault, ...] = ()
     """What the tenant wants its own clients to feel now; those that are over are left out or soon will be."""
     deletion: Deletion | None = None
@@ -155,6 +164,10 @@ class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True):
     engine: Engine = Engine.BUILTIN
     kafka_cluster_id: str | None = None
     """What an Apache Kafka called itself when it was met: another one is a stranger."""
+    security: UpstreamSecurity = UpstreamSecurity()
+    """How the brokers of an Apache Kafka are reached."""
+    is_removed: bool = False
+    """Its operators use it no more; no instance is on it."""
     version: int = MESSAGE_VERSION
 
 
@@ -267,11 +280,25 @@ class GatewayInstanceReport(msgspec.Struct, frozen=True, kw_only=True):
     """New since the last report."""
 
 
-class GatewayReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """POST /internal/v1/gateway-reports, about every second."""
+class GatewayClusterReport(msgspec.Struct, frozen=True, kw_only=True):
+    """A cluster that one gateway worker cannot use."""
+
+    cluster_id: str
+    trouble: ClusterTrouble
+    says: str
+
+
+class GatewayReport(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
+    """POST /internal/v1/gateway-reports, about every second. What is empty is left out: gateways may be newer
+    than the control plane, which refuses fields it does not know."""
 
     consumer: str
     boot_id: str
     sent_at_ms: int
     instances: tuple[GatewayInstanceReport, ...] = ()
-    version: int = MESSAGE_VERSION
+    clusters: tuple[GatewayClusterReport, ...] = ()
+    """Only those that cannot be used."""
+    version: int = msgspec.field(default_factory=lambda: MESSAGE_VERSION)
+    """Told always."""

@@ -105,6 +105,14 @@ ALLOWED: Final[dict[str, AllowedConfig]] = {
         "codec of stored batches",
         _one_of("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
     ),
+    "message.timestamp.before.max.ms": AllowedConfig(
+        "how far a record's timestamp may be behind the broker's clock, in milliseconds",
+        _between(0, _I64_MAX),
+    ),
+    "message.timestamp.after.max.ms": AllowedConfig(
+        "how far a record's timestamp may be ahead of the broker's clock, in milliseconds",
+        _between(0, _I64_MAX),
+    ),
     "message.timestamp.type": AllowedConfig(
         "whose clock stamps records", _one_of("CreateTime", "LogAppendTime")
     ),
@@ -115,7 +123,7 @@ ALLOWED: Final[dict[str, AllowedConfig]] = {
         "how long a record stays uncompacted at least, in milliseconds", _between(0, _I64_MAX)
     ),
     "max.compaction.lag.ms": AllowedConfig(
-        "how long a record may stay uncompacted, in milliseconds", _between(SEGMENT_MS_MIN, _I64_MAX)
+        "how long a record may stay uncompacted, in milliseconds (10 minutes or more)", _between(1, _I64_MAX)
     ),
     "min.cleanable.dirty.ratio": AllowedConfig(
         "share of uncompacted bytes that starts a compaction, 0 to 1", _ratio
@@ -126,45 +134,64 @@ LIST_KEYS: Final = frozenset({"cleanup.policy"})
 """Keys whose value is a list: IncrementalAlterConfigs may append to and subtract from them."""
 
 
-IGNORED_KEYS: Final = frozenset(
-    {
-        "file.delete.delay.ms",
-        "flush.messages",
-        "flush.ms",
-        "index.interval.bytes",
-        "message.downconversion.enable",
-        "message.format.version",
-        "message.timestamp.after.max.ms",
-        "message.timestamp.before.max.ms",
-        "message.timestamp.difference.max.ms",
-        "preallocate",
-        "segment.index.bytes",
-        "segment.jitter.ms",
-    }
-)
+def _boolean(value: str, _limits: Limits) -> str | None:
+    return (
+        None
+        if value.strip().lower() in ("true", "false")
+        else f"must be true or false, not '{_shown(value)}'"
+    )
+
+
+def _is_false(value: str, _limits: Limits) -> str | None:
+    return None if value.strip().lower() == "false" else "can only be false here"
+
+
+_IGNORED: Final[dict[str, _Rule]] = {
+    "compression.gzip.level": _between(-1, 9),
+    "compression.lz4.level": _between(1, 17),
+    "compression.zstd.level": _between(-131_072, 22),
+    "file.delete.delay.ms": _between(0, _I64_MAX),
+    "flush.messages": _between(1, _I64_MAX),
+    "flush.ms": _between(0, _I64_MAX),
+    "index.interval.bytes": _between(0, _I32_MAX),
+    "local.retention.bytes": _between(-2, _I64_MAX),
+    "local.retention.ms": _between(-2, _I64_MAX),
+    "message.downconversion.enable": _boolean,
+    "message.format.version": lambda value, _limits: None if value.strip() else "must be a version",
+    "message.timestamp.difference.max.ms": _between(0, _I64_MAX),
+    "preallocate": _boolean,
+    "segment.index.bytes": _between(4, _I32_MAX),
+    "segment.jitter.ms": _between(0, _I64_MAX),
+}
 """Keys that Kafka has and tools set, and that change nothing a tenant could notice here: taken, not kept."""
-_ONLY_FALSE: Final = frozenset({"remote.storage.enable", "unclean.leader.election.enable"})
+_ONLY_FALSE: Final[dict[str, _Rule]] = dict.fromkeys(
+    (
+        "remote.log.copy.disable",
+        "remote.log.delete.on.disable",
+        "remote.storage.enable",
+        "unclean.leader.election.enable",
+    ),
+    _is_false,
+)
 """Taken when they ask for what is so anyway. Another value would promise what is not given: refused."""
-NOT_KEPT_KEYS: Final = IGNORED_KEYS | _ONLY_FALSE
+_NOT_KEPT: Final = _IGNORED | _ONLY_FALSE
+NOT_KEPT_KEYS: Final = frozenset(_NOT_KEPT)
 _CLAMPED: Final = {
     "segment.bytes": (SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX),
     "segment.ms": (SEGMENT_MS_MIN, _I64_MAX),
+    "max.compaction.lag.ms": (SEGMENT_MS_MIN, _I64_MAX),
 }
 """Keys whose value is brought into bounds instead of being refused: nobody relies on the exact number."""
 
 
 def check(name: str, value: str | None, limits: Limits) -> str | None:
     """Why a tenant may not set this key to this value, in one sentence that names the key, or None."""
-    if name in IGNORED_KEYS:
-        return None
-    if name in _ONLY_FALSE:
-        return None if value is not None and value.strip() == "false" else f"{name} can only be false here"
-    allowed = ALLOWED.get(name)
-    if allowed is None:
+    rule = ALLOWED[name].rule if name in ALLOWED else _NOT_KEPT.get(name)
+    if rule is None:
         return f"{_shown(name)} cannot be set here; what can be set: {', '.join(sorted(ALLOWED))}"
     if value is None:
         return f"{name} has no value"
-    fault = allowed.rule(value, limits)
+    fault = rule(value, limits)
     return None if fault is None else f"{name} {fault}"
 
 

@@ -51,8 +51,11 @@ class Mechanism(StrEnum):
 
 SCRAM_MECHANISMS: Final = (Mechanism.SCRAM_SHA_256, Mechanism.SCRAM_SHA_512)
 ITERATIONS: Final = 4096
-"""Of PBKDF2, as Kafka's tools choose. The same for all: a user would be known by another number."""
+"""Of PBKDF2, as Kafka's tools choose: at least so many."""
+ITERATIONS_MAX: Final = 16_384
+"""As in Kafka. A login by PLAIN takes so many here, too, and is charged to the instance."""
 SALT_BYTES: Final = 16
+SALT_BYTES_MAX: Final = 128
 PASSWORD_CHARS_MIN: Final = 8
 PASSWORD_CHARS_MAX: Final = 256
 
@@ -76,14 +79,21 @@ class KafkaUser(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     credentials: tuple[ScramCredential, ...]
+    superuser: bool = False
+    """May do everything in the instance, and make its users and ACLs by Kafka's own tools."""
 
 
 def credential(
     mechanism: Mechanism, password: str, salt: bytes, iterations: int = ITERATIONS
 ) -> ScramCredential:
     """What is kept of a password (RFC 5802, 3)."""
+    salted = pbkdf2_hmac(mechanism.hash_name, password.encode(), salt, iterations)
+    return salted_credential(mechanism, salted, salt, iterations)
+
+
+def salted_credential(mechanism: Mechanism, salted: bytes, salt: bytes, iterations: int) -> ScramCredential:
+    """The same of what PBKDF2 has made of a password."""
     name = mechanism.hash_name
-    salted = pbkdf2_hmac(name, password.encode(), salt, iterations)
     client_key = hmac.digest(salted, b"Client Key", name)
     return ScramCredential(
         mechanism=mechanism,

@@ -7,19 +7,24 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple, Self, TypeVar
 
+import msgspec
 import typer
 from kio.schema.errors import ErrorCode
 from kio.schema.metadata.v9.request import MetadataRequest, MetadataRequestTopic
 from kio.schema.metadata.v9.response import MetadataResponse
 from kio.schema.types import TopicName
 
+from contracts.specs import ClusterSpec, Engine
+from contracts.upstream import UpstreamSecurity
 from ctl.command import Made
+from ctl.console_client import Console
 from ctl.errors import CommandError, usage
 from ctl.options import DEFAULT_DATA_DIR, DataDir
 from ctl.stack.cluster import remembered
 from ctl.stack.layout import Layout
 from runtime.config import ConfigFault, parse_host_port
 from runtime.kafka_client import KafkaConnection, KafkaUnavailable
+from runtime.upstream import Upstream
 
 Address = tuple[str, int]
 T = TypeVar("T")
@@ -36,6 +41,8 @@ class Reach(NamedTuple):
     data_dir: Path
     bootstrap: str | None
     secret_file: Path | None
+    cluster_name: str | None = None
+    """A registered Apache Kafka, instead."""
 
     @property
     def _backend(self) -> str | None:
@@ -45,6 +52,12 @@ class Reach(NamedTuple):
         except ConfigFault as fault:
             raise CommandError("; ".join(fault.faults)) from fault
         return None if kept is None else kept.backend
+
+    def opened(self) -> "Cluster":
+        """Raises: CommandError."""
+        if self.cluster_name is None:
+            return Cluster(self.addresses(), self.secret())
+        return registered(Console.of(self.data_dir), self.cluster_name, Layout(self.data_dir).credentials_dir)
 
     def addresses(self) -> list[Address]:
         """Brokers to begin with. Raises: CommandError."""
@@ -90,10 +103,23 @@ SecretFile = Annotated[
 ]
 
 
+ClusterName = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster-name", metavar="CLUSTER", help="A registered Apache Kafka, as `cluster list` names it."
+    ),
+]
+
+
 def _reach(
-    bootstrap: Bootstrap = None, secret_file: SecretFile = None, data_dir: DataDir = DEFAULT_DATA_DIR
+    bootstrap: Bootstrap = None,
+    secret_file: SecretFile = None,
+    cluster_name: ClusterName = None,
+    data_dir: DataDir = DEFAULT_DATA_DIR,
 ) -> Reach:
-    return Reach(data_dir, bootstrap, secret_file)
+    if cluster_name is not None and bootstrap is not None:
+        raise usage("--cluster-name and --bootstrap each name a cluster: give one")
+    return Reach(data_dir, bootstrap, secret_file, cluster_name)
 
 
 ClusterReach = Annotated[Reach, Made(_reach)]
@@ -109,9 +135,13 @@ def _address(text: str) -> Address:
 class Cluster:
     """Open connections to brokers, made as they are needed."""
 
-    def __init__(self, known: Sequence[Address], secret: str | None) -> None:
+    def __init__(
+        self, known: Sequence[Address], secret: str | None, upstream: Upstream | None = None
+    ) -> None:
+        """`upstream` is the way into a cluster that is not ours."""
         self._known = list(known)
         self._secret = secret
+        self._upstream = upstream
         self._connections: dict[Address, KafkaConnection] = {}
         self.addresses: dict[int, Address] = {}
         """Registered brokers by id, as of the last `metadata`."""
@@ -196,16 +226,36 @@ class Cluster:
     async def _call(self, address: Address, request: Any, timeout_s: float) -> Any:
         connection = self._connections.get(address)
         if connection is None or connection.is_closed:
-            connection = await KafkaConnection.open(*address, secret=self._secret, client_id=_CLIENT_ID)
+            connection = await KafkaConnection.open(
+                *address, secret=self._secret, client_id=_CLIENT_ID, upstream=self._upstream
+            )
             self._connections[address] = connection
         return await connection.call(request, timeout_s=timeout_s)
+
+
+def registered(console: Console, name: str, credentials_dir: Path) -> Cluster:
+    """An Apache Kafka as the console knows it, entered with this machine's files. Raises: CommandError."""
+    told = console.get("brokers")
+    found = next((one for one in told["clusters"] if one["cluster_id"] == name), None)
+    if found is None or found["security"] is None:
+        raise usage(f"--cluster-name: there is no Apache Kafka '{name}': see `portico cluster list`")
+    if found["cause"] is not None:  # a stranger among others, whose topics are not ours to touch
+        raise CommandError(f"cluster {name} cannot be used: {found['trouble']}")
+    spec = ClusterSpec(
+        revision=0,
+        cluster_id=name,
+        engine=Engine.APACHE,
+        security=msgspec.convert(found["security"], UpstreamSecurity),
+    )
+    known = [(one["host"], one["port"]) for one in told["items"] if one["cluster_id"] == name]
+    return Cluster(known, None, Upstream(spec, credentials_dir))
 
 
 def with_cluster(reach: Reach, work: Callable[[Cluster], Awaitable[T]]) -> T:
     """Run `work` with a cluster and close it. Raises: CommandError."""
 
     async def run() -> T:
-        async with Cluster(reach.addresses(), reach.secret()) as cluster:
+        async with reach.opened() as cluster:
             return await work(cluster)
 
     try:

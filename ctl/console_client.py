@@ -13,7 +13,7 @@ from urllib.parse import quote
 import httpx
 
 from ctl.errors import EXIT_USAGE, CommandError
-from ctl.stack.layout import Layout
+from ctl.stack.layout import CONSOLE_VARIABLES, Layout
 from runtime.config import environment
 
 _SERVE_TIMEOUT_S: Final = 30.0
@@ -25,7 +25,7 @@ _RETRY_S: Final = 1.0
 def locate(data_dir: Path) -> tuple[str, str]:
     """(URL, API key): from the environment, else from the stack of `data_dir`. Raises: CommandError."""
     variables = environment()
-    url, key = variables.get("PORTICO_URL"), variables.get("PORTICO_API_KEY")
+    url, key = (variables.get(name) for name in CONSOLE_VARIABLES)
     if url:
         if not key:
             raise CommandError("PORTICO_URL is set but PORTICO_API_KEY is not: set both", EXIT_USAGE)
@@ -204,7 +204,9 @@ _OPTIONS: Final = {
     "consume_rate_bytes_per_s": "--consume-rate",
     "capacity_bytes": "--capacity",
     "limits.partitions_max": "--partitions-max",
+    "limits.partitions_default": "--partitions-default",
     "limits.connections_max": "--connections-max",
+    "limits.message_bytes_max": "--message-bytes-max",
     "full_behaviour": "--full-behaviour",
     "request_percent": "--request-percent",
     "auto_create_topics": "--auto-create-topics",

@@ -43,19 +43,20 @@ from runtime.redis_link import RedisLink, redis_url_argument, redis_url_of_envir
 from runtime.tasks import Supervised
 from runtime.trace_settings import settings_of
 from runtime.tree.zookeeper import ZooKeeperTree
+from runtime.upstream import Upstreams
 from tenants.app import collectors, create_console_app, create_internal_routes
 from tenants.config import (
     DELETION_GRACE_MS,
     LOOPBACK,
     REGION,
     ConsoleConfig,
-    DatabaseUrl,
     parse_region,
     sqlite_url,
 )
 from tenants.console import Console
 from tenants.rules.cidrs import normalise
 from tenants.rules.vports import parse_vip
+from tenants.store.database_url import DatabaseUrl
 from tenants.store.engine import StoreUnavailable
 
 if TYPE_CHECKING:
@@ -88,6 +89,12 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
         "--tls-cert", metavar="FILE", help="the gateways' certificate: without one no TLS can be ordered"
     )
     parser.add_argument("--backend", metavar="HOST:PORT,...", help="an Apache Kafka; default: our brokers")
+    parser.add_argument(
+        "--credentials-dir",
+        type=Path,
+        metavar="DIR",
+        help="credentials of clusters of Apache Kafka; default: in DATA_DIR",
+    )
     _add_elsewhere_arguments(parser)
     return parser.parse_args(arguments)
 
@@ -177,6 +184,7 @@ class Internal:
         self._client = InternalClient(self.url, secret)
         self._specs = FeedFollower(self._client, "master", ConsumerKind.MASTER, None)
         journal = Journal(sqlite_url(str(layout.control_dir / "master.db")))
+        upstreams = Upstreams(options.credentials_dir or layout.credentials_dir)
         settings = MasterSettings(
             policy=options.quota_policy,
             period_ms=options.report_period_ms,
@@ -188,8 +196,10 @@ class Internal:
             settings,
             url=self.url,
             tree=_tree(options, secret),
-            make_metering=lambda: Metering(self._specs, journal, settings.usage_interval_ms, secret),
-            run_engines=lambda service: Engines(self._specs, service).run(),
+            make_metering=lambda: Metering(
+                self._specs, journal, settings.usage_interval_ms, secret, upstreams
+            ),
+            run_engines=lambda service: Engines(self._specs, service, upstreams).run(),
             series=None if redis is None else KeptSeries(redis),
         )
         self._secret = secret
@@ -233,6 +243,7 @@ class Control:
             vip_pool=parse_vip(options.vip, int(first), int(last)),
             default_cluster_id=CLUSTER_ID if options.backend is None else APACHE_ID,
             backend=options.backend,
+            credentials_dir=options.credentials_dir or self.layout.credentials_dir,
             secret=secret,
             deletion_grace_ms=options.deletion_grace_ms,
             disk_bytes=None

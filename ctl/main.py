@@ -27,6 +27,7 @@ _COMMANDS: Final = {
 }
 """Name -> function below `ctl.commands`. Only the modules of the command that runs are imported: those of all
 take longer than most commands do."""
+_VERSION: Final = "--version"
 _OPTIONS: Final[dict[str, dict[str, object]]] = {
     "loadtest": {
         "add_help_option": False,
@@ -36,10 +37,13 @@ _OPTIONS: Final[dict[str, dict[str, object]]] = {
 _GROUPS: Final = {
     "bench": ("bench.app", "Measure ratios against a peer in the same run."),
     "instance": ("instance.app", "Instances of a tenant."),
+    "member": ("member.app", "People of a tenant, who log in at the console."),
     "fault": ("fault.app", "Faults that a tenant injects into its own instance."),
     "whitelist": ("whitelist.app", "Who may connect."),
     "user": ("user.app", "Users of an instance, whom its clients log in as."),
+    "acl": ("acl.app", "What the users of an instance may do."),
     "topic": ("topic.app", "Topics of an instance."),
+    "message": ("message.app", "Messages of a topic."),
     "group": ("group.app", "Consumer groups of an instance."),
     "replica": ("replica.app", "Replicas of partitions (operators)."),
     "leader": ("leader.app", "Who leads partitions (operators)."),
@@ -51,6 +55,7 @@ _GROUPS: Final = {
     "quota": ("quota.app", "What the quota master allots and why."),
     "tenant": ("tenant.app", "Tenants (operators)."),
     "cluster": ("cluster.app", "What clusters may sell, and all their topics (operators)."),
+    "gateway": ("gateway.app", "Gateway workers of this stack."),
     "kafka": ("kafka.app", "An Apache Kafka on this machine, for development and tests."),
     "key": ("tenant.keys", "API keys."),
     "admin": ("admin.app", "Administration of this stack."),
@@ -69,7 +74,10 @@ def command_line(name: str | None = None) -> typer.Typer:
         rich_markup_mode=None,
     )
     app.callback()(_options)
-    chosen = {name} if name in _COMMANDS or name in _GROUPS else _COMMANDS.keys() | _GROUPS.keys()
+    if name in _COMMANDS or name in _GROUPS:
+        chosen = {name}
+    else:
+        chosen = set() if name == _VERSION else _COMMANDS.keys() | _GROUPS.keys()
     for each, place in _COMMANDS.items():
         if each in chosen:
             app.command(each, **_OPTIONS.get(each, {}))(_found(place))
@@ -92,7 +100,7 @@ def _print_version(wanted: bool) -> None:
 
 def _options(
     _version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+        bool, typer.Option(_VERSION, callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """What holds for every command."""

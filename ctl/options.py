@@ -55,6 +55,16 @@ def parse_time(text: Any) -> int:
     return round(moment.timestamp() * 1000)
 
 
+def parse_hours(text: int | str) -> int:
+    """Whole hours, rounded up, of a duration as people write it: `72h`, `30d`, `90m`."""
+    if isinstance(text, int):
+        return text
+    try:
+        return -(-parse_duration_ms(text) // 3_600_000)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
 def parse_duration(text: Any) -> float:
     """Seconds of a duration as people write it: `10s`, `500ms`, `2m`, `1h`; a bare number is seconds."""
     if isinstance(text, int | float):

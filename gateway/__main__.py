@@ -22,14 +22,34 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--secret-file", metavar="FILE", type=Path, help="the deployment's secret")
     parser.add_argument("--state-dir", metavar="DIR", type=Path, help="where the last specs are kept")
     parser.add_argument("--run-file", metavar="FILE", type=Path, help="written when the worker runs")
+    parser.add_argument(
+        "--credentials-dir", metavar="DIR", type=Path, help="credentials of clusters of Apache Kafka"
+    )
     parser.add_argument("--metrics", metavar="HOST:PORT", type=_host_port, help="serve /metrics there")
     parser.add_argument(
         "--shared-table", metavar="FILE", type=Path, help="connection counts over all workers"
     )
     parser.add_argument(
+        "--take-over", metavar="PID", type=int, help="go on with the listening sockets of this worker"
+    )
+    parser.add_argument(
+        "--drain-ms",
+        metavar="MS",
+        type=int,
+        default=10_000,
+        help="when replaced, close idle clients over so long",
+    )
+    parser.add_argument(
+        "--wildcard-for",
+        metavar="CIDR,...",
+        type=_networks,
+        default=(),
+        help="vips that share one socket a port, bound to every address",
+    )
+    parser.add_argument(
         "--proxy-protocol-from",
         metavar="CIDR,...",
-        type=_balancers,
+        type=_networks,
         default=(),
         help="load balancers that send a PROXY header of version 2",
     )
@@ -49,7 +69,7 @@ def _host_port(text: str) -> tuple[str, int]:
         raise argparse.ArgumentTypeError(str(error)) from error
 
 
-def _balancers(text: str) -> tuple[str, ...]:
+def _networks(text: str) -> tuple[str, ...]:
     try:
         return parse_proxies(text)
     except ValueError as error:
@@ -66,8 +86,12 @@ def main(argv: Sequence[str]) -> None:
         secret_file=given.secret_file,
         state_dir=given.state_dir,
         run_file=given.run_file,
+        credentials_dir=given.credentials_dir,
         metrics=given.metrics,
         shared_table=given.shared_table,
+        take_over=given.take_over,
+        drain_ms=given.drain_ms,
+        wildcard_for=given.wildcard_for,
         proxy_protocol_from=given.proxy_protocol_from,
         tls=TlsFiles(given.tls_cert, given.tls_key, given.tls_client_ca) if given.tls_cert else None,
     )

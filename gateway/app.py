@@ -2,6 +2,8 @@
 
 import asyncio
 import gc
+import socket
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
@@ -10,9 +12,12 @@ from prometheus_client.registry import Collector
 from contracts.specs import ClusterSpec, ConsumerKind, InstanceSpec
 from gateway.causes import DisconnectCause
 from gateway.config import GatewayConfig
+from gateway.draining import let_go
+from gateway.handover import Giver, take
 from gateway.listeners import ListenerSet
 from gateway.metrics import WorkerCollector
 from gateway.reporter import Reporter
+from gateway.shared_ports import Place
 from gateway.shared_table import SharedTable
 from gateway.worker import Worker
 from runtime import metrics
@@ -35,6 +40,9 @@ _log = get_logger(__name__)
 _TICK_S: Final = 0.5
 _REBIND_TICKS: Final = 4
 _RESOLVE_EVERY_S: Final = 5.0
+_LOOK_EVERY_S: Final = 5.0
+_READY_S: Final = 30.0
+_LOOK_S: Final = 0.05
 
 
 class StaticSpecs(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,18 +55,24 @@ class StaticSpecs(msgspec.Struct, frozen=True, kw_only=True):
 class Gateway:
     """A running worker."""
 
-    def __init__(self, config: GatewayConfig, machine: Machine = THIS_MACHINE) -> None:
+    def __init__(
+        self,
+        config: GatewayConfig,
+        machine: Machine = THIS_MACHINE,
+        inherited: dict[Place, socket.socket] | None = None,
+    ) -> None:
         check_kio_version()
         self.config = config
         secret = read_secret(config.secret_file)
         self.worker = Worker(config, secret, SharedTable(config.shared_table, config.worker), machine)
-        self.listeners = ListenerSet(self.worker)
+        self.listeners = ListenerSet(self.worker, inherited)
         self._tasks = Supervised()
         self._client = (
             InternalClient(config.control_url, secret)
             if config.control_url is not None and secret is not None
             else None
         )
+        self.worker.control = self._client
         self._traffic = self._traffic_reports(secret)
         cache = None if config.state_dir is None else config.state_dir / f"{config.name}-specs.json"
         self.follower = FeedFollower(self._client, config.name, ConsumerKind.GATEWAY, cache)
@@ -75,6 +89,7 @@ class Gateway:
             self._tasks.spawn("reports", reporter.run)
             teller = HoldingsTeller(self.follower, self._client, self.config.name, ConsumerKind.GATEWAY)
             self._tasks.spawn("holdings", teller.run)
+            self._tasks.spawn("other people's clusters", self._keep_looking)
         if self._traffic is not None:
             self._tasks.spawn("traffic reports", self._traffic.run)
         if self.config.specs_file is not None:
@@ -98,7 +113,7 @@ class Gateway:
             offload=asyncio.to_thread,
         )
 
-    def _changed(self, changed: Changed) -> None:
+    def _changed(self, changed: Changed) -> Iterator[None]:
         if changed.clusters:
             for cluster in self.follower.clusters.values():
                 backend = self.worker.apply_cluster(cluster)
@@ -114,6 +129,7 @@ class Gateway:
             else:
                 self.worker.limit(spec)
                 self.listeners.apply(spec)
+            yield
         self._tell_failures()
 
     def unready(self) -> str | None:
@@ -132,6 +148,12 @@ class Gateway:
             await asyncio.sleep(_RESOLVE_EVERY_S)
             for backend in self.worker.backends:
                 await backend.resolve()
+
+    async def _keep_looking(self) -> None:
+        """The control plane hears of a cluster that lets this worker in no more, before clients tell."""
+        while True:
+            await asyncio.sleep(_LOOK_EVERY_S)
+            await asyncio.gather(*(backend.look() for backend in self.worker.backends))
 
     async def _tick(self) -> None:
         ticks = 0
@@ -171,9 +193,19 @@ class Gateway:
             await self._client.aclose()
 
 
+async def _until_ready(gateway: Gateway) -> None:
+    """Raises: SystemExit when that takes too long; the worker before goes on then."""
+    for _ in range(round(_READY_S / _LOOK_S)):
+        if gateway.unready() is None:
+            return
+        await asyncio.sleep(_LOOK_S)
+    raise SystemExit(f"the listeners stay where they are: {gateway.unready()}")
+
+
 async def serve(config: GatewayConfig) -> None:
     """Run a worker until it is cancelled."""
-    gateway = Gateway(config)
+    taken = None if config.take_over is None else await asyncio.to_thread(take, config.take_over)
+    gateway = Gateway(config, inherited=None if taken is None else taken.sockets)
     collectors: list[Collector] = [WorkerCollector(gateway.worker)]
     tracing = tracing_of(environment(), "gateway", config.name)
     if tracing is not None:
@@ -186,15 +218,29 @@ async def serve(config: GatewayConfig) -> None:
     if config.metrics is not None:
         endpoint = metrics.serve(*config.metrics, secret, gateway.unready, collectors=collectors)
     gateway.start()
+    if taken is not None:
+        await _until_ready(gateway)
+        taken.serves()
     # What is loaded by now stays: the collector need not look at it again and again.
     gc.freeze()
     if config.run_file is not None:
         write_run_file(config.run_file, {"name": config.name, **metrics.facts(endpoint)})
     LIFE.serving()
     _log.info("gateway worker started", name=config.name, **metrics.facts(endpoint))
+    replaced = asyncio.Event()
+
+    def give_way() -> None:
+        gateway.listeners.give_way()
+        replaced.set()
+
+    giver = Giver(asyncio.get_running_loop(), gateway.listeners.sockets, give_way)
+    giver.start()
     try:
-        await asyncio.Event().wait()
+        await replaced.wait()
+        _log.info("another worker has taken over: connections are closed when they are idle")
+        await let_go(gateway.worker, config.drain_ms)
     finally:
+        giver.close()
         await gateway.aclose()
         if tracing is not None:
             await asyncio.to_thread(tracing.close)

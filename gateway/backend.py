@@ -6,45 +6,65 @@ Control requests only: nothing of a client's traffic passes here.
 import asyncio
 import socket
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from ipaddress import ip_address
-from typing import Any
+from typing import Any, Final, cast
+from uuid import UUID
 
-from kio.schema.api_versions.v0 import ApiVersionsRequest
+from kio.schema.api_versions.v3 import ApiVersionsRequest
 from kio.schema.errors import ErrorCode
 from kio.schema.metadata.v4 import MetadataRequest
 from kio.schema.metadata.v4.request import MetadataRequestTopic
+from kio.schema.metadata.v12 import MetadataRequest as MetadataById
+from kio.schema.metadata.v12.request import MetadataRequestTopic as TopicById
 from kio.schema.types import TopicName
 from kio.static.protocol import Payload
 
 from contracts.names import physical_name, tenant_name
 from contracts.specs import BrokerAddress, ClusterSpec, Engine
+from gateway.opening import Door
 from gateway.session.surroundings import VersionsKey
 from runtime import kafka_listing
-from runtime.kafka_client import KafkaConnection, KafkaUnavailable
+from runtime.kafka_client import KafkaConnection, KafkaRefused, KafkaUnavailable
 from runtime.logs import get_logger
 from runtime.network import KERNEL_NETWORK, Network
-from wire.api_table import VersionRange, version_range
+from runtime.upstream import Upstreams
+from wire.api_table import Served, version_range
+from wire.messages import CreatePartitionsRequest, CreatePartitionsResponse, CreateTopicsResponse
 
 _log = get_logger(__name__)
+_CREATE_TOPICS: Final = 19
+_CREATE_PARTITIONS: Final = 37
+_LOOKS_MAX: Final = 40
+_LOOK_S: Final = 0.05
+_ASK_VERSIONS: Final = ApiVersionsRequest(client_software_name="portico-gateway", client_software_version="1")
 
 
 class Backend:
     """One cluster."""
 
-    def __init__(self, spec: ClusterSpec, secret: str | None, network: Network = KERNEL_NETWORK) -> None:
+    def __init__(
+        self,
+        spec: ClusterSpec,
+        secret: str | None,
+        upstreams: Upstreams,
+        network: Network = KERNEL_NETWORK,
+    ) -> None:
         self._network = network
+        self._upstreams = upstreams
         self._deployment_secret = secret
         self._connections: dict[int, KafkaConnection] = {}
         self._opening: defaultdict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
         """One caller at a time opens a broker's connection; the others find it open."""
-        self._versions: dict[int, dict[int, VersionRange]] = {}
+        self._versions: dict[int, Served] = {}
         self._resolved: dict[str, str] = {}
         self._unknown: set[str] = set()
         """Host names that were looked up in vain."""
         self._turn = 0
         self.encoded_versions: dict[VersionsKey, bytes] = {}
         """ApiVersions response bodies: every connection asks for one first."""
+        self.trouble: KafkaUnavailable | None = None
+        """Why a cluster that is not ours could not be used at the last look."""
         self.spec = spec
 
     @property
@@ -76,6 +96,22 @@ class Backend:
         if connection is not None:
             connection.close()
 
+    async def look(self) -> None:
+        """See whether a cluster that is not ours lets us in now, by new connections as clients cause them."""
+        found: KafkaUnavailable | None = None
+        is_entered = False
+        for broker in self.spec.brokers if self.spec.engine is Engine.APACHE else ():
+            try:
+                (await self._opened(broker.node_id)).close()
+            except KafkaRefused as refused:
+                self.trouble = refused
+                return
+            except KafkaUnavailable as error:
+                found = error
+            else:
+                is_entered = True
+        self.trouble = None if is_entered else found
+
     async def resolve(self) -> None:
         """Look up the brokers' host names, so that the data path connects to numbers without waiting. One
         that is not known now (its machine is gone, the name server is) keeps its last address."""
@@ -104,6 +140,14 @@ class Backend:
                 return self._reached(broker)
         return None
 
+    def door(self, address: tuple[str, int]) -> Door | None:
+        """What is asked for at a broker's address; None: it is ours."""
+        upstream = self._upstreams.of(self.spec)
+        if upstream is None:
+            return None
+        names = (one.host for one in self.spec.brokers if self._reached(one) == address)
+        return Door(upstream, address, next(names, address[0]))
+
     def next_node(self) -> int | None:
         """Whose turn it is at a bootstrap listener; None: no broker is known."""
         brokers = self.spec.brokers
@@ -115,7 +159,7 @@ class Backend:
         host = self._resolved.get(broker.host) or _numeric(broker.host)
         return None if host is None else (host, broker.port)
 
-    def known_versions(self, node_id: int | None) -> dict[int, VersionRange] | None:
+    def known_versions(self, node_id: int | None) -> Served | None:
         """What a broker serves, when it has been asked already; for the bootstrap listener, what all do."""
         nodes = [broker.node_id for broker in self.spec.brokers] if node_id is None else [node_id]
         known = [self._versions[node] for node in nodes if node in self._versions]
@@ -129,7 +173,7 @@ class Backend:
             del self._versions[node]
         self.encoded_versions.clear()
 
-    async def versions(self, node_id: int | None) -> dict[int, VersionRange]:
+    async def versions(self, node_id: int | None) -> Served:
         """What a broker serves, asked once. Raises: KafkaUnavailable when none of them answers."""
         nodes = [broker.node_id for broker in self.spec.brokers] if node_id is None else [node_id]
         failure = KafkaUnavailable("the cluster has no brokers")
@@ -137,14 +181,16 @@ class Backend:
             if node in self._versions:
                 continue
             try:
-                answer = await self.call(node, ApiVersionsRequest())
+                answer = await self.call(node, _ASK_VERSIONS)
             except KafkaUnavailable as error:
                 failure = error
                 continue
-            self._versions[node] = {
+            apis = {
                 int(api.api_key): version_range(int(api.min_version), int(api.max_version))
                 for api in answer.api_keys
             }
+            levels = {each.name: int(each.max_version_level) for each in answer.finalized_features}
+            self._versions[node] = Served(apis, levels)
             self.encoded_versions.clear()
         known = [self._versions[node] for node in nodes if node in self._versions]
         if not known:
@@ -160,14 +206,22 @@ class Backend:
     async def _connection(self, node_id: int) -> KafkaConnection:
         connection = self._connections.get(node_id)
         if connection is None or connection.is_closed:
-            address = self.address(node_id)
-            if address is None:
-                raise KafkaUnavailable(f"the cluster has no broker {node_id}")
-            connection = await KafkaConnection.open(
-                *address, secret=self._secret, client_id="portico-gateway", network=self._network
-            )
-            self._connections[node_id] = connection
+            connection = self._connections[node_id] = await self._opened(node_id)
         return connection
+
+    async def _opened(self, node_id: int) -> KafkaConnection:
+        address = self.address(node_id)
+        if address is None:
+            raise KafkaUnavailable(f"broker {node_id} is not known, or its name is not")
+        door = self.door(address)
+        return await KafkaConnection.open(
+            *address,
+            secret=self._secret,
+            client_id="portico-gateway",
+            upstream=None if door is None else door.upstream,
+            server_name=None if door is None else door.server_name,
+            network=self._network,
+        )
 
     async def ask_any(self, request: Payload) -> Any:
         """Ask whichever broker answers first in turn. Raises: KafkaUnavailable when none does."""
@@ -208,7 +262,25 @@ class Backend:
     async def ask_controller(self, request: Payload) -> Any:
         """Ask the broker that is the cluster's controller. Raises: KafkaUnavailable."""
         about = await self.ask_any(MetadataRequest(topics=(), allow_auto_topic_creation=False))
-        return await self.call(int(about.controller_id), request)
+        answer = await self.call(int(about.controller_id), request)
+        if self.spec.engine is Engine.APACHE and not getattr(request, "validate_only", False):
+            await self._until_listed(_grown(request, answer))
+        return answer
+
+    async def _until_listed(self, least: Mapping[str, int]) -> None:
+        """Apache Kafka's brokers hear of new topics and partitions after whoever made them. The next request
+        to make some is to count these, or an instance could go beyond its partitions."""
+        asked = tuple(MetadataRequestTopic(name=TopicName(name)) for name in least)
+        request = MetadataRequest(topics=asked, allow_auto_topic_creation=False)
+        for _ in range(_LOOKS_MAX if least else 0):
+            answer = await self.ask_any(request)
+            if all(
+                topic.error_code is not ErrorCode.unknown_topic_or_partition
+                and len(topic.partitions) >= least.get(topic.name, 0)
+                for topic in answer.topics
+            ):
+                return
+            await asyncio.sleep(_LOOK_S)
 
     async def partition_counts(self, instance_id: str) -> dict[str, int]:
         """Partitions of every topic of an instance, by the tenant's names. Raises: KafkaUnavailable."""
@@ -238,10 +310,34 @@ class Backend:
         }
         return set(names) - there
 
+    async def topic_names(self, instance_id: str, topic_ids: Collection[UUID]) -> dict[UUID, str]:
+        """The tenant's names of those that are an instance's, which pays for the question where the brokers
+        know it. Raises: KafkaUnavailable."""
+        asked = tuple(TopicById(topic_id=topic_id, name=None) for topic_id in topic_ids)
+        request = MetadataById(
+            topics=asked, allow_auto_topic_creation=False, include_topic_authorized_operations=False
+        )
+        answer = await self._ask_as(instance_id, request)
+        names = ((topic.topic_id, tenant_name(instance_id, topic.name or "")) for topic in answer.topics)
+        return {topic_id: name for topic_id, name in names if topic_id is not None and name is not None}
+
     def close(self) -> None:
         """Close the control connections."""
         for node_id in tuple(self._connections):
             self._forget(node_id)
+
+
+def _grown(request: Payload, answer: Payload) -> dict[str, int]:
+    """The topics that a request made or gave more partitions -> how many of these they have at least."""
+    if request.__api_key__ == _CREATE_TOPICS:
+        made = cast(CreateTopicsResponse, answer).topics
+        return {topic.name: 0 for topic in made if topic.error_code is ErrorCode.none}
+    if request.__api_key__ == _CREATE_PARTITIONS:
+        wanted = {topic.name: int(topic.count) for topic in cast(CreatePartitionsRequest, request).topics}
+        results = cast(CreatePartitionsResponse, answer).results
+        done = (result.name for result in results if result.error_code is ErrorCode.none)
+        return {name: wanted[name] for name in done if name in wanted}
+    return {}
 
 
 def _numeric(host: str) -> str | None:
@@ -254,10 +350,10 @@ def _numeric(host: str) -> str | None:
         return None
 
 
-def _common(ranges: list[dict[int, VersionRange]]) -> dict[int, VersionRange]:
+def _common(served: list[Served]) -> Served:
     """What all of several brokers serve."""
-    common = dict(ranges[0])
-    for other in ranges[1:]:
+    common = dict(served[0].apis)
+    for other in (each.apis for each in served[1:]):
         for key in tuple(common):
             if key not in other:
                 del common[key]
@@ -268,4 +364,5 @@ def _common(ranges: list[dict[int, VersionRange]]) -> dict[int, VersionRange]:
                 del common[key]
             else:
                 common[key] = version_range(lowest, highest)
-    return common
+    levels = {name: min(each.features.get(name, 0) for each in served) for name in served[0].features}
+    return Served(common, levels)

@@ -21,8 +21,16 @@ class GatewayConfig:
     state_dir: Path | None = None
     """Where the last specs are kept."""
     run_file: Path | None = None
+    credentials_dir: Path | None = None
+    """What clusters of Apache Kafka are entered with: a folder each, by its name."""
     metrics: tuple[str, int] | None = None
     shared_table: Path | None = None
+    take_over: int | None = None
+    """The process id of a worker whose listening sockets this one goes on with (ADR-0051)."""
+    drain_ms: int = 10_000
+    """Over how long a worker that was replaced closes its idle connections."""
+    wildcard_for: tuple[str, ...] = ()
+    """CIDRs of vips that share one socket a port (ADR-0050)."""
     proxy_protocol_from: tuple[str, ...] = ()
     """Addresses and CIDRs of load balancers that say by PROXY protocol, version 2, who their client is."""
     tls: TlsFiles | None = None

@@ -1,4 +1,5 @@
-"""Config resources as tenants meet them: topics are theirs, of a broker there is a short read-only list."""
+"""Config resources as tenants meet them: topics are theirs, of a broker there is a short read-only list, of
+groups the brokers tell what all go by; the brokers' loggers are nobody's business."""
 
 from typing import Final
 
@@ -7,9 +8,14 @@ from contracts.topic_policy import default_segment_bytes
 
 TOPIC: Final = 2
 BROKER: Final = 4
+BROKER_LOGGER: Final = 8
+GROUP: Final = 32
+LISTED_TYPES: Final = frozenset({TOPIC, BROKER, BROKER_LOGGER, 16, GROUP})
+"""What ListConfigResources may be asked for; 16 is client metrics."""
 
 READ_ONLY_BROKER: Final = "broker configs are read-only here"
-UNKNOWN_TYPE: Final = "only topics (type 2) and brokers (type 4) have configs here"
+READ_ONLY_GROUP: Final = "group configs are read-only here"
+UNKNOWN_TYPE: Final = "only topics (type 2), brokers (type 4) and groups (type 32) have configs here"
 
 
 def broker_configs(spec: InstanceSpec, replication_factor: int) -> dict[str, str]:
@@ -21,6 +27,6 @@ def broker_configs(spec: InstanceSpec, replication_factor: int) -> dict[str, str
         "log.retention.ms": str(min(spec.limits.retention_ms_max, 7 * 24 * 3600 * 1000)),
         "log.segment.bytes": str(default_segment_bytes(spec.capacity_bytes)),
         "message.max.bytes": str(spec.limits.message_bytes_max),
-        "num.partitions": "1",
+        "num.partitions": str(spec.limits.partitions_default),
         "socket.request.max.bytes": str(spec.limits.request_bytes_max),
     }

@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 
 from contracts.specs import Listener
 from gateway.causes import RESET_AT_ONCE, DisconnectCause
-from gateway.dial import Dial, connecting
+from gateway.dial import Dial, Way, connecting
 from gateway.outside import Outside
 from gateway.served import WAITING_BYTES_SOFT, ServedInstance
 from gateway.session.call import Pending
@@ -26,7 +26,7 @@ from gateway.session.timers import Timeouts
 from gateway.sockets import Outbox, StreamSocket
 from gateway.splicing import SPLICE_BYTES_MIN
 from gateway.stops import ConnectionStop
-from gateway.tls import TlsSocket, cause_of
+from gateway.tls import TlsSocket, cause_of, upstream_cause_of
 from gateway.workplace import Workplace
 from runtime.durations import observe
 from runtime.logs import get_logger
@@ -169,24 +169,26 @@ class Connection:
             self.served.bytes_out += self.client.send(pieces)
 
     def dialled(self) -> Outbox:
-        """The upstream outbox; the first call dials and puts the login in front of everything.
-
-        Raises: ConnectionStop when there is no such broker or it refuses at once.
-        """
+        """The upstream outbox; the first call dials and puts the login in front of everything. Raises:
+        ConnectionStop when there is no such broker or it refuses at once."""
         if self.upstream is not None:
             return self.upstream
-        workplace, turn = self.place, self.served.turn
-        sock = connecting(workplace.network, self._broker_address())
+        workplace = self.place
+        address, door = self._way()
+        sock = connecting(workplace.network, address, door)
         self.upstream = upstream = self._outbox(sock, self._upstream_broken)
         self.requests.sink = upstream
         self.replies = _FromBroker(self, upstream)
+        splices = self.tls is None and (door is None or not door.is_encrypted)
+        self.requests.splices = self.replies.splices = splices
         self._dial = Dial(
             workplace.loop,
             workplace.network,
             workplace.pacing,
-            turn,
+            self.served.turn,
             upstream,
-            self._broker_address,
+            door,
+            self._way,
             self._connected,
             self.stopped,
         )
@@ -195,9 +197,9 @@ class Connection:
         upstream.send(login)
         return upstream
 
-    def _broker_address(self) -> tuple[str, int] | None:
+    def _way(self) -> Way:
         node_id, self._dials_first = self._dials_first, self.listener.node_id
-        return self.place.broker_address(self.served.spec.cluster_id, node_id)
+        return self.place.way(self.served.spec.cluster_id, node_id)
 
     def _connected(self) -> None:
         self._dial = None
@@ -264,7 +266,7 @@ class Connection:
         self.close(cause_of(error), str(error))
 
     def _upstream_broken(self, error: OSError) -> None:
-        self.close(DisconnectCause.UPSTREAM_CLOSED, str(error))
+        self.close(upstream_cause_of(error), str(error))
 
     def stopped(self, stop: ConnectionStop) -> None:
         self.close(stop.cause, stop.detail)
@@ -312,10 +314,10 @@ class _Stream:
         "_half",
         "_place",
         "_served",
-        "_splices",
         "reading",
         "sink",
         "source",
+        "splices",
         "unhandled",
         "waits",
     )
@@ -342,12 +344,11 @@ class _Stream:
         self._place = connection.place
         self._half = half
         self._ends = ends
-        self._splices = connection.tls is None
         self.source = source
         """Of the socket that is read."""
         self.sink = sink
         """Of the other one; None: there is none yet."""
-        self.reading = False
+        self.reading = self.splices = False
         self.unhandled: memoryview | None = None
         """What was read and has to wait, at most one receive window."""
         self.waits = False
@@ -437,7 +438,7 @@ class _Stream:
         half = self._half
         if half.editor is not None:
             sink = self.sink
-            if sink is not None and self._splices and half.opaque_bytes() >= SPLICE_BYTES_MIN:
+            if sink is not None and self.splices and half.opaque_bytes() >= SPLICE_BYTES_MIN:
                 self._splice(half, sink)
                 return
         stash = half.stash

@@ -8,10 +8,11 @@ connect timeout ends the connection (`session.timers`), and what the client sent
 import asyncio
 import socket
 from collections.abc import Callable
-from typing import Final
+from typing import Final, cast
 
 from gateway.causes import DisconnectCause
-from gateway.sockets import Outbox, begin_connect
+from gateway.opening import Door, Opening
+from gateway.sockets import Outbox, StreamSocket, begin_connect
 from gateway.stops import ConnectionStop
 from runtime.network import Network
 from runtime.pacing import Pacing
@@ -19,12 +20,16 @@ from traffic.turns import Turn
 
 RETRY_S: Final = 0.1
 Address = tuple[str, int]
+Way = tuple[Address | None, Door | None]
+"""Where a broker is, if that is known, and what it asks for, if it is not ours."""
 
 
-def connecting(network: Network, address: Address | None) -> socket.socket:
+def connecting(network: Network, address: Address | None, door: Door | None) -> socket.socket:
     """A socket on its way to a broker. Raises: ConnectionStop when there is none or no way to it."""
     if address is None:
         raise ConnectionStop(DisconnectCause.UPSTREAM_UNKNOWN)
+    if door is not None:
+        door.enter()
     try:
         return begin_connect(network, address)
     except OSError as error:
@@ -32,22 +37,24 @@ def connecting(network: Network, address: Address | None) -> socket.socket:
 
 
 class Dial:
-    """From the first request of a connection until its upstream socket is connected.
+    """From the first request of a connection until its upstream socket takes requests.
 
-    `upstream` holds what is sent; its socket is replaced while brokers refuse. `address` is asked before each
+    `upstream` holds what is sent; its socket is replaced while brokers refuse. `way` is asked before each
     try, `connected` or `given_up` called once.
     """
 
     __slots__ = (
-        "_address",
         "_connected",
+        "_door",
         "_given_up",
         "_loop",
         "_network",
+        "_opening",
         "_pacing",
         "_timer",
         "_turn",
         "_upstream",
+        "_way",
     )
 
     def __init__(
@@ -57,7 +64,8 @@ class Dial:
         pacing: Pacing,
         turn: Turn,
         upstream: Outbox,
-        address: Callable[[], Address | None],
+        door: Door | None,
+        way: Callable[[], Way],
         connected: Callable[[], None],
         given_up: Callable[[ConnectionStop], None],
     ) -> None:
@@ -66,10 +74,12 @@ class Dial:
         self._pacing = pacing
         self._turn = turn
         self._upstream = upstream
-        self._address = address
+        self._door = door
+        self._way = way
         self._connected = connected
         self._given_up = given_up
         self._timer: asyncio.TimerHandle | None = None
+        self._opening: Opening | None = None
         upstream.held = True
         loop.add_writer(upstream.sock.fileno(), self._answered)
 
@@ -82,12 +92,30 @@ class Dial:
         if sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
             self._timer = self._loop.call_later(RETRY_S, self._pacing.run_now, self._turn, self._again)
             return
+        if self._door is None:
+            self._open(sock)
+            return
+        self._opening = Opening(
+            self._loop,
+            self._pacing,
+            self._turn,
+            self._door,
+            cast(socket.socket, sock),
+            self._open,
+            self._given_up,
+        )
+        self._opening.begin()
+
+    def _open(self, stream: StreamSocket) -> None:
+        self._upstream.sock = stream
+        self._opening = None
         self._upstream.release()
         self._connected()
 
     def _again(self) -> None:
         try:
-            sock = connecting(self._network, self._address())
+            address, self._door = self._way()
+            sock = connecting(self._network, address, self._door)
         except ConnectionStop as stop:
             self._given_up(stop)
             return
@@ -99,3 +127,5 @@ class Dial:
         """The connection is gone."""
         if self._timer is not None:
             self._timer.cancel()
+        if self._opening is not None:
+            self._opening.cancel()

@@ -1,13 +1,13 @@
-"""Listening sockets: one per (instance, broker) and one bootstrap per instance, shared by all workers.
+"""Listening sockets: one per (instance, broker) and one bootstrap per instance, shared by all workers; where
+a pool of vips has one socket a port, those (`shared_ports.py`).
 
 A new revision of a spec changes only what differs: sockets that stay are not touched, nor are their
 connections. A suspended instance keeps its ports; clients are turned away at accept.
 """
 
-import errno
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
@@ -16,6 +16,7 @@ from gateway.causes import DisconnectCause
 from gateway.passed_on import PassedOn
 from gateway.rules.lifecycle import Event, Phase
 from gateway.served import ServedInstance
+from gateway.shared_ports import OUT_OF_DESCRIPTORS, PAUSE_S, Place, SharedPorts, close_listening
 from gateway.sockets import reset
 from gateway.strangers import STRANGERS
 from gateway.worker import Worker
@@ -24,8 +25,9 @@ from runtime.logs import get_logger
 
 _log = get_logger(__name__)
 _BACKLOG: Final = 1024
-_OUT_OF_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
-_PAUSE_S: Final = 0.2
+AT_DOOR_MAX: Final = 64
+"""Connections of one instance on a worker that came through a port it shares and wait for its turn; with
+more, it has a socket of its own, and the kernel keeps the rest."""
 _WARN_EVERY_MS: Final = 10_000
 _MISCONFIGURED: Final = frozenset({DisconnectCause.PROXY_HEADER_BAD, DisconnectCause.PROXY_HEADER_TIMEOUT})
 
@@ -33,9 +35,13 @@ _MISCONFIGURED: Final = frozenset({DisconnectCause.PROXY_HEADER_BAD, DisconnectC
 class ListenerSet:
     """All listening sockets of a worker."""
 
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, worker: Worker, inherited: dict[Place, socket.socket] | None = None) -> None:
+        """`inherited` are sockets that listen already; those that a spec wants are taken from it."""
         self._worker = worker
-        self._sockets: dict[str, dict[Listener, socket.socket]] = {}
+        self._inherited = {} if inherited is None else inherited
+        self._gave_way = False
+        self._sockets: dict[str, dict[Listener, socket.socket | None]] = {}
+        """By instance; None: only the socket that it shares with others."""
         self.failures: dict[str, str] = {}
         """Instance id -> why it is not served in full."""
         self._passed_on = PassedOn(
@@ -45,6 +51,14 @@ class ListenerSet:
             self._step,
             worker.accept,
             self._refuse,
+        )
+        self._shared = SharedPorts(
+            worker.config.wildcard_for,
+            worker.loop,
+            self._opened,
+            worker.pacing.begin,
+            self._arrived,
+            self._stray,
         )
         self._warned_ms = -_WARN_EVERY_MS
 
@@ -85,7 +99,8 @@ class ListenerSet:
         for listener in bound.keys() - wanted:
             self._unbind(served, listener)
         reasons = []
-        for listener in sorted(wanted - bound.keys(), key=lambda one: one.port):
+        missing = () if self._gave_way else wanted - bound.keys()
+        for listener in sorted(missing, key=lambda one: one.port):
             lacking = self._worker.lacks_certificate(listener)
             if lacking:
                 reasons.append(f"{format_host_port(listener.bind_host, listener.port)}: {lacking}")
@@ -109,17 +124,31 @@ class ListenerSet:
             )
         served.move(Event.BOUND)
 
-    def _listen(self, served: ServedInstance, listener: Listener) -> socket.socket:
-        sock = self._worker.network.stream_socket(listener.bind_host)
+    def _listen(self, served: ServedInstance, listener: Listener) -> socket.socket | None:
+        if self._shared.covers(listener):
+            self._shared.add(served, listener)
+            if (listener.bind_host, listener.port) not in self._inherited:
+                return None
+        return self._listen_alone(served, listener)
+
+    def _listen_alone(self, served: ServedInstance, listener: Listener) -> socket.socket:
+        sock = self._opened((listener.bind_host, listener.port))
+        self._read(sock, served, listener)
+        return sock
+
+    def _opened(self, place: Place) -> socket.socket:
+        given = self._inherited.pop(place, None)
+        if given is not None:
+            return given
+        sock = self._worker.network.stream_socket(place[0])
         try:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-            sock.bind((listener.bind_host, listener.port))
+            sock.bind(place)
             sock.listen(_BACKLOG)
         except OSError:
             sock.close()
             raise
-        self._read(sock, served, listener)
         return sock
 
     def _read(self, sock: socket.socket, served: ServedInstance, listener: Listener) -> None:
@@ -152,19 +181,76 @@ class ListenerSet:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                if error.errno not in _OUT_OF_DESCRIPTORS:
+                if error.errno not in OUT_OF_DESCRIPTORS:
                     raise
                 # The connection stays in the kernel's queue; asking again at once would spin.
                 _log.error("no descriptors left to accept with", instance=served.instance_id)
-                self._pause(_PAUSE_S, sock, served, listener)
+                self._pause(PAUSE_S, sock, served, listener)
                 return
-            if self._passed_on.names_client(address[0]):
-                cause = self._passed_on.take(served, listener, client, address[:2])
-            else:
-                cause = worker.accept(served, listener, client, address[0], address[1])
-            self._bill(served, cause)
+            self._take(served, listener, client, address[:2])
             if served.turn.left_ns <= 0:
                 return  # the rest stays in the kernel's queue, and is told of again
+
+    def _take(
+        self, served: ServedInstance, listener: Listener, client: socket.socket, address: Place
+    ) -> None:
+        if self._passed_on.names_client(address[0]):
+            cause = self._passed_on.take(served, listener, client, address)
+        else:
+            cause = self._worker.accept(served, listener, client, *address)
+        self._bill(served, cause)
+
+    def _arrived(
+        self, served: ServedInstance, listener: Listener, client: socket.socket, address: Place
+    ) -> None:
+        """Through a shared port: what the kernel cannot keep for the instance waits here, as long as it is
+        little."""
+        worker = self._worker
+        now_ms = worker.now_ms = worker.clock.monotonic_ms()
+        has_own = True
+        if served.at_door >= AT_DOOR_MAX or served.strangers.pause_ms(now_ms) > 0:
+            has_own = self._give_own_socket(served, listener)
+        if worker.pacing.may_begin(served.turn):
+            self._take(served, listener, client, address)
+        elif has_own or served.at_door < AT_DOOR_MAX:
+            served.at_door += 1
+            step = partial(self._take_in_turn, served, listener, client, address)
+            worker.pacing.wait(served.turn, step, begins=True)
+        else:
+            served.count_refused(DisconnectCause.CONNECTION_RATE_MAX, address[0], worker.clock.epoch_ms())
+            reset(client)
+            worker.pacing.end(served.turn)
+
+    def _stray(self, client: socket.socket) -> None:
+        self._worker.connections_to_nobody += 1
+        reset(client)
+
+    def _take_in_turn(
+        self, served: ServedInstance, listener: Listener, client: socket.socket, address: Place
+    ) -> None:
+        served.at_door -= 1
+        if listener in self._sockets[served.instance_id]:
+            self._take(served, listener, client, address)
+        else:
+            served.closed[DisconnectCause.LISTENER_REMOVED] += 1
+            reset(client)
+
+    def _give_own_socket(self, served: ServedInstance, listener: Listener) -> bool:
+        """Whether the kernel keeps apart who comes to this listener from now on."""
+        bound = self._sockets[served.instance_id]
+        if bound[listener] is None:
+            try:
+                bound[listener] = self._listen_alone(served, listener)
+            except OSError as error:
+                if error.errno not in OUT_OF_DESCRIPTORS:
+                    raise
+                return False
+            _log.warning(
+                "a flood of connections: the listener has a socket of its own",
+                instance=served.instance_id,
+                listener=format_host_port(listener.bind_host, listener.port),
+            )
+        return True
 
     def _step(self, served: ServedInstance, work: Callable[[], DisconnectCause | None]) -> None:
         self._worker.pacing.begin()
@@ -203,20 +289,37 @@ class ListenerSet:
             self._read(sock, served, listener)
 
     def _unbind(self, served: ServedInstance, listener: Listener) -> None:
-        sock = self._sockets[served.instance_id].pop(listener)
-        self._worker.loop.remove_reader(sock.fileno())
-        sock.close()
+        self._close(listener, self._sockets[served.instance_id].pop(listener))
         self._passed_on.drop(served, listener, DisconnectCause.LISTENER_REMOVED)
         for connection in tuple(served.connections):
             if connection.listener == listener:
                 connection.close(DisconnectCause.LISTENER_REMOVED)
 
+    def _close(self, listener: Listener, sock: socket.socket | None) -> None:
+        if self._shared.covers(listener):
+            self._shared.remove(listener)
+        if sock is not None:
+            close_listening(self._worker.loop, sock)
+
+    def sockets(self) -> Iterator[tuple[Place, socket.socket]]:
+        """All that listen, with what they are bound to."""
+        yield from self._shared.sockets.items()
+        for bound in self._sockets.values():
+            for listener, sock in bound.items():
+                if sock is not None:
+                    yield (listener.bind_host, listener.port), sock
+
+    def give_way(self) -> None:
+        """Another process has these sockets too, and accepts from now on; connections stay."""
+        self._gave_way = True
+        for _, sock in tuple(self.sockets()):
+            close_listening(self._worker.loop, sock)
+
     def remove(self, served: ServedInstance, cause: DisconnectCause) -> None:
         """Stop serving an instance: ports first, then connections."""
         served.move(Event.REMOVED)
-        for sock in self._sockets.pop(served.instance_id, {}).values():
-            self._worker.loop.remove_reader(sock.fileno())
-            sock.close()
+        for listener, sock in self._sockets.pop(served.instance_id, {}).items():
+            self._close(listener, sock)
         self._passed_on.drop(served, None, cause)
         served.cut(cause)
         assert not served.connections

@@ -51,6 +51,12 @@ class WorkerCollector(Collector):
             for api_key, count in tuple(served.requests.items()):
                 requests.add_metric([instance_id, APIS[api_key].key.name.lower()], count)
             serving.add_metric([instance_id, str(served.phase)], 1)
+        to_nobody = CounterMetricFamily(
+            "portico_gateway_connections_to_nobody",
+            "Reset at accept: to an address of a pool of vips, at a port of it, that is no instance's",
+        )
+        to_nobody.add_metric([], self._worker.connections_to_nobody)
+        yield to_nobody
         yield from self._request_time()
         yield from self._certificate()
         yield from self._injected_faults()

@@ -5,11 +5,14 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
+from uuid import UUID
 
+import msgspec
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import Payload
 
+from contracts.access_orders import ACCESS_PATH, AccessAnswer, AccessOrder
 from contracts.charging import CHARGE_KEY, ChargeRequest
 from contracts.quota import Direction
 from gateway.backend import Backend
@@ -18,18 +21,28 @@ from gateway.charging import charge_frame, charged_throttle_ms
 from gateway.served import ServedInstance
 from gateway.session.ordering import Exchange
 from gateway.stops import ConnectionStop
+from runtime.internal_http import InternalError
 from runtime.kafka_client import KafkaUnavailable
+from runtime.logs import get_logger
 from traffic.flow import REPORTED_THROTTLE_MS_MAX
 from traffic.relayed import RelayedFlows
-from wire.api_table import VersionRange
+from wire.api_table import Served
 from wire.rewrite import rewrite_request, rewrite_response
 from wire.scope import View
 
+_log = get_logger(__name__)
+T = TypeVar("T")
+_NO_CONTROL: Final = "the control plane does not answer: try again later"
 _RETRY_S: Final = 0.1
 _FULL: Final = (ErrorCode.policy_violation.name, ErrorCode.request_timed_out.name)
 """Why Produce requests of a full instance are refused."""
 _NO_BROKERS: Final = View({})
 """Answers to questions of our own are for no client's eyes."""
+_ORDER_S: Final = 10.0
+_APPLIED_S: Final = 5.0
+"""So long an answer waits for this worker to hear of what was changed."""
+_BETWEEN_ORDERS_S: Final = 0.1
+"""Each order is told to every gateway and broker with all of the instance's spec."""
 AskUpstream: TypeAlias = Callable[[Exchange, bytes], None]
 """Sends a frame of ours behind what went up; the exchange's taker gets the answer."""
 
@@ -40,6 +53,13 @@ def _reached() -> Iterator[None]:
         yield
     except KafkaUnavailable as error:
         raise ConnectionStop(DisconnectCause.UPSTREAM_UNREACHABLE, str(error)) from error
+
+
+class Control(Protocol):
+    """The control plane, as far as it is asked here."""
+
+    async def post(self, path: str, message: msgspec.Struct, answer: type[T], *, timeout_s: float) -> T:
+        """Raises: InternalError."""
 
 
 class Outside:
@@ -57,6 +77,7 @@ class Outside:
         relay: RelayedFlows | None,
         now_ms: Callable[[], int],
         connect_ms: int,
+        control: Control | None,
     ) -> None:
         self._served = served
         self._backend = backend
@@ -65,6 +86,7 @@ class Outside:
         self._relay = relay
         self._now_ms = now_ms
         self._connect_ms = connect_ms
+        self._control = control
 
     async def charge(self, request: ChargeRequest) -> int:
         """Have it charged; answers throttle_time_ms, when the instance's turn has come.
@@ -89,11 +111,28 @@ class Outside:
         direction = Direction.CONSUME if request.consume_bytes else Direction.PRODUCE
         return min(relay.wait_ms(direction, self._now_ms()), REPORTED_THROTTLE_MS_MAX)
 
+    async def change_access(self, order: AccessOrder) -> AccessAnswer:
+        """Ask the control plane, one order of an instance at a time."""
+        if self._control is None:
+            return AccessAnswer(refusal=_NO_CONTROL, is_passing=True)
+        async with self._served.access_changes:
+            try:
+                answer = await self._control.post(ACCESS_PATH, order, AccessAnswer, timeout_s=_ORDER_S)
+            except InternalError as error:
+                _log.warning("users cannot change access", instance=order.instance_id, error=str(error))
+                return AccessAnswer(refusal=_NO_CONTROL, is_passing=True)
+            await asyncio.sleep(_BETWEEN_ORDERS_S)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_APPLIED_S):
+                    while self._served.spec.revision < answer.revision:
+                        await self._served.spec_changed.wait()
+            return answer
+
     async def pause(self, wait_ms: int) -> None:
         """So much time passes."""
         await asyncio.sleep(wait_ms / 1000)
 
-    async def versions(self) -> dict[int, VersionRange]:
+    async def versions(self) -> Served:
         """What the broker serves; one that restarts is waited for. Raises: ConnectionStop."""
         give_up_ms = self._now_ms() + self._connect_ms
         while True:
@@ -109,6 +148,18 @@ class Outside:
         with _reached():
             answer = await self._backend.ask_any(rewrite_request(request, self._served.scope))
         return rewrite_response(answer, self._served.scope, _NO_BROKERS)
+
+    async def look_up_topics(self, topic_ids: Collection[UUID]) -> None:
+        """Ask whose these are; what is found is in `topic_ids` then. Raises: ConnectionStop."""
+        known = self._served.topic_ids
+        async with self._served.topic_lookups:
+            asked = known.to_ask(topic_ids, self._now_ms())
+            if not asked:
+                return  # somebody else's request has asked meanwhile
+            with _reached():
+                found = await self._backend.topic_names(self._served.instance_id, asked)
+            known.learn(found.items())
+            known.not_found(asked, self._now_ms())
 
     async def ask_controller(self, request: Payload) -> Any:
         """Ask the cluster's controller. Raises: ConnectionStop, MalformedFrame."""

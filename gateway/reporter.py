@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from contracts.specs import GatewayInstanceReport, GatewayReport
+from contracts.specs import GatewayClusterReport, GatewayInstanceReport, GatewayReport
 from gateway.worker import Worker
 from runtime.clock import epoch_ms
 from runtime.internal_http import InternalClient, InternalError
@@ -44,6 +44,13 @@ class Reporter:
             boot_id=self._boot_id,
             sent_at_ms=epoch_ms(),
             instances=tuple(instances),
+            clusters=tuple(
+                GatewayClusterReport(
+                    cluster_id=one.spec.cluster_id, trouble=one.trouble.trouble, says=str(one.trouble)
+                )
+                for one in self._worker.backends
+                if one.trouble is not None
+            ),
         )
 
     async def run(self) -> None:

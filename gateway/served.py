@@ -10,9 +10,11 @@ from contracts.specs import InstanceSpec, InstanceState, Listener, RefusedAddres
 from contracts.users import SecurityProtocol
 from gateway.causes import REFUSED_AT_ACCEPT, DisconnectCause
 from gateway.kept_answers import KeptAnswers
+from gateway.rules.acls import Authority
 from gateway.rules.injected_faults import ActiveFaults, Taken
 from gateway.rules.lifecycle import Event, Phase, next_phase
 from gateway.rules.logins import Logins
+from gateway.rules.topic_ids import TopicIds
 from gateway.rules.whitelist import Whitelist
 from gateway.session.timers import Timeouts
 from gateway.stops import ConnectionStop
@@ -63,6 +65,8 @@ class ServedInstance:
         self.reason = ""
         """Why the phase is `failed`, in a sentence."""
         self.connections: set[Served] = set()
+        self.at_door = 0
+        """Accepted connections that wait for the instance's turn, at ports that it shares with others."""
         self.closed: Counter[str] = Counter()
         """Ended connections by cause, refused ones among them."""
         self.refused: deque[RefusedAddress] = deque(maxlen=_REFUSED_REMEMBERED)
@@ -76,7 +80,14 @@ class ServedInstance:
         """To clients."""
         self.partition_changes = asyncio.Lock()
         """Held while partitions are counted and added."""
+        self.spec_changed = asyncio.Event()
+        """Set when a revision was taken; then another event stands here."""
+        self.access_changes = asyncio.Lock()
+        """Held while a user's order to change users or ACLs is carried out."""
         self.kept_answers: Final = KeptAnswers()
+        self.topic_ids: Final = TopicIds()
+        self.topic_lookups = asyncio.Lock()
+        """Held while a cluster is asked for ids: one request of the instance at a time."""
         self.full: Full | None = None
         """What a Produce gets, at brokers that do not know that the instance is at capacity."""
         self.faults: ActiveFaults | None = None
@@ -96,10 +107,16 @@ class ServedInstance:
         """Take a revision: what the data path reads is recomputed, connections are not touched."""
         assert spec.instance_id == self.instance_id
         self.spec = spec
+        self.spec_changed.set()
+        self.spec_changed = asyncio.Event()
         self.kept_answers.forget()
         self.request_bytes_max = spec.limits.request_bytes_max
         self.whitelist = Whitelist(spec.whitelist, allow_all=spec.allow_all)
         self.topic_whitelists = {topic: Whitelist(cidrs) for topic, cidrs in spec.topic_whitelists.items()}
+        self.authority = Authority(spec.acls, spec.users) if spec.acls_enforced else None
+        """What its users may do; None: everything."""
+        self.tells_clients_apart = bool(self.topic_whitelists) or self.authority is not None
+        """Whether what a client may do with a topic depends on who it is."""
         self.passes_produce = self._passes_produce()
         """Whether a Produce goes up as it comes, but for names."""
         self.logins.take(spec.users)
@@ -118,7 +135,7 @@ class ServedInstance:
 
     def _passes_produce(self) -> bool:
         decodes = self.faults is not None and self.faults.decodes
-        return self.full is None and not self.topic_whitelists and not decodes
+        return self.full is None and not self.tells_clients_apart and not decodes
 
     def set_full(self, full: Full | None) -> None:
         """The instance is at capacity, or is not any more, where brokers do not know it."""

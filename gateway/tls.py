@@ -49,14 +49,20 @@ class TlsSocket:
     )
 
     def __init__(
-        self, raw: socket.socket, context: ssl.SSLContext, is_user: Callable[[str], bool] | None
+        self,
+        raw: socket.socket,
+        context: ssl.SSLContext,
+        is_user: Callable[[str], bool] | None,
+        server_name: str | None = None,
     ) -> None:
-        """`is_user` is asked about the name in the client's certificate; None: it need show none."""
+        """`is_user` is asked about the name in the client's certificate; None: it need show none.
+        `server_name` is the server's at the other end, where we are the client: then `begin` comes first."""
         self._raw = raw
         self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._tls = context.wrap_bio(self._in, self._out, server_side=True)
+        is_server = server_name is None
+        self._tls = context.wrap_bio(self._in, self._out, server_side=is_server, server_hostname=server_name)
         self._is_user = is_user
-        self._has_begun = False
+        self._has_begun = not is_server
         self._has_ended = False
         self.is_open = False
         """Whether the handshake is done."""
@@ -82,6 +88,10 @@ class TlsSocket:
     def shutdown(self, how: int) -> None:
         """Of the socket below."""
         self._raw.shutdown(how)
+
+    def begin(self) -> None:
+        """As the client: say hello. Raises: OSError."""
+        self._shake_hands()
 
     # Reading
 
@@ -206,6 +216,12 @@ class TlsSocket:
 def cause_of(error: OSError) -> DisconnectCause:
     """Why the connection to a client broke."""
     return error.cause if isinstance(error, TlsError) else DisconnectCause.CLIENT_RESET
+
+
+def upstream_cause_of(error: OSError) -> DisconnectCause:
+    """Why the connection to a broker broke."""
+    of_tls = isinstance(error, TlsError)
+    return DisconnectCause.UPSTREAM_TLS_FAILED if of_tls else DisconnectCause.UPSTREAM_CLOSED
 
 
 def common_name(certificate: Mapping[str, object] | None) -> str | None:

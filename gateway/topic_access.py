@@ -1,4 +1,5 @@
-"""Topics with a list of addresses of their own: clients outside it get TOPIC_AUTHORIZATION_FAILED.
+"""Topics that a client may not use, by their own list of addresses or by ACLs: TOPIC_AUTHORIZATION_FAILED.
+Topics that are named by ids which are not the instance's own: UNKNOWN_TOPIC_ID.
 
 A topic without a list inherits the instance's, which was checked at accept; one with a list needs both.
 Requests go up without the refused topics, and replies get the refused ones added.
@@ -6,16 +7,19 @@ Requests go up without the refused topics, and replies get the refused ones adde
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from kio.schema.errors import ErrorCode
-from kio.static.protocol import Entity, Payload
+from kio.static.protocol import Entity
 
+from contracts.acls import Operation
 from gateway.session.call import Call
 from wire.build import build, entry_class, known_to, names_of
 
 Entry = TypeVar("Entry")
-REFUSED_TEXT: Final = "your address is not on the topic's list"
+Refused: TypeAlias = tuple[Entity, ErrorCode]
+"""An entry of a request's topics, and why."""
+REFUSED_TEXT: Final = "the topic's list of addresses, or its ACLs, do not allow you this"
 _UNKNOWN: Final = -1
 _REFUSED: Final = {
     "error_code": ErrorCode.topic_authorization_failed,
@@ -28,9 +32,15 @@ _REFUSED: Final = {
 """A partition's answer, whatever the API; fields it does not have are left out."""
 
 
-def topic_name(topic: Any) -> str:
-    """The name in an entry of a request's or response's topics."""
-    return str(topic.name if hasattr(topic, "name") else topic.topic)
+def topic_fault(call: Call, topic: Any, operation: Operation) -> ErrorCode | None:
+    """Why this entry of a request's or response's topics is nothing for this client; None: it may go by."""
+    if hasattr(topic, "topic_id"):
+        name = call.instance.topic_ids.name(topic.topic_id)
+        if name is None:
+            return ErrorCode.unknown_topic_id
+    else:
+        name = str(topic.name if hasattr(topic, "name") else topic.topic)
+    return ErrorCode.topic_authorization_failed if call.refuses_topic(name, operation) else None
 
 
 def split(
@@ -44,41 +54,48 @@ def split(
     return tuple(kept), refused
 
 
-def without_refused(call: Call, request: Any) -> Any:
-    """The request without the topics this client may not use; they are noted for `with_refused`."""
-    if not call.instance.topic_whitelists or not request.topics:
-        return request
-    kept, refused = split(request.topics, lambda topic: call.refuses_topic(topic_name(topic)))
-    if not refused:
-        return request
-    call.exchange.notes = refused
-    return replace(request, topics=kept)
+def without_refused(call: Call, request: Any, operation: Operation) -> tuple[Any, list[Refused]]:
+    """A request, or a group of one, without the topics this client may not use, and these."""
+    topics = request.topics
+    if not topics or not (call.instance.tells_clients_apart or hasattr(topics[0], "topic_id")):
+        return request, []
+    kept = []
+    refused = []
+    for topic in topics:
+        fault = topic_fault(call, topic, operation)
+        if fault is None:
+            kept.append(topic)
+        else:
+            refused.append((topic, fault))
+    return (replace(request, topics=tuple(kept)), refused) if refused else (request, refused)
 
 
-def with_refused(call: Call, response: Any) -> Any:
-    """The response with an answer for each topic that was left out, and nothing of those it may not show."""
+def with_refused(call: Call, response: Any, operation: Operation, refused: Iterable[Refused]) -> Any:
+    """A response, or a group of one, with an answer for each topic that was left out, and nothing of those it
+    may not show."""
     topics = response.topics
-    if call.instance.topic_whitelists:
-        topics = tuple(topic for topic in topics if not call.refuses_topic(topic_name(topic)))
-    if call.exchange.notes:
-        topics += refused_topics(type(response), call.exchange.notes)
+    if call.instance.tells_clients_apart:
+        denied = ErrorCode.topic_authorization_failed
+        topics = tuple(topic for topic in topics if topic_fault(call, topic, operation) is not denied)
+    for topic, fault in refused:
+        topics += refused_topics(type(response), [topic], _REFUSED | {"error_code": fault})
     return response if topics is response.topics else replace(response, topics=topics)
 
 
 def refused_topics(
-    response_class: type[Payload], asked: Iterable[Entity], known: Mapping[str, object] = _REFUSED
+    response_class: type[Entity], asked: Iterable[Entity], known: Mapping[str, object]
 ) -> tuple[Entity, ...]:
     """Entries for a response's `topics` that answer every partition asked for with the same thing."""
     topic_class = entry_class(response_class, "topics")
     partition_class = entry_class(topic_class, "partitions")
     known = known_to(partition_class, known)
-    name_field = "name" if "name" in names_of(topic_class) else "topic"
+    name_field = next(name for name in ("topic_id", "name", "topic") if name in names_of(topic_class))
     index_field = "partition_index" if "partition_index" in names_of(partition_class) else "partition"
     return tuple(
         build(
             topic_class,
             {
-                name_field: topic_name(topic),
+                name_field: getattr(topic, name_field, None) or getattr(topic, "topic", None),
                 "partitions": [{index_field: index, **known} for index in _indexes(topic)],
             },
         )

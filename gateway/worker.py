@@ -13,8 +13,9 @@ from gateway.causes import DisconnectCause
 from gateway.certificates import Certificates
 from gateway.config import GatewayConfig
 from gateway.connection import Connection
+from gateway.dial import Way
 from gateway.instance_host import AnswerTimes, InstanceHost
-from gateway.outside import AskUpstream, Outside
+from gateway.outside import AskUpstream, Control, Outside
 from gateway.rules.limits import ConnectionCounts, admission_fault
 from gateway.rules.logins import Logins
 from gateway.rules.whitelist import shown_address
@@ -30,6 +31,7 @@ from gateway.workplace import Leaving
 from runtime.logs import get_logger
 from runtime.machine import Machine
 from runtime.pacing import Pacing
+from runtime.upstream import Upstreams
 from traffic.point import TrafficPoint
 from traffic.relayed import RelayedFlows
 from wire.framing import Buffer
@@ -42,6 +44,7 @@ _EXPECTED: Final = frozenset(
         DisconnectCause.IDLE_TIMEOUT,
         DisconnectCause.UPSTREAM_CLOSED,
         DisconnectCause.GATEWAY_STOPPED,
+        DisconnectCause.GATEWAY_REPLACED,
         DisconnectCause.FAULT_INJECTED,
     }
 )
@@ -76,15 +79,20 @@ class Worker:
         self._hosts: dict[str, InstanceHost] = {}
         self._backends: dict[str, Backend] = {}
         self._secret = secret
+        self._upstreams = Upstreams(config.credentials_dir, self.clock.monotonic_ms)
         self._login = Login(secret)
         self._draw = machine.random.randbytes
         self._salts_key = self._draw(32) if secret is None else secret.encode()
         """The same on all workers: no name may have another salt elsewhere."""
         self.certificates = None if config.tls is None else Certificates(config.tls)
         """None: nobody is served TLS."""
+        self.control: Control | None = None
+        """None: instances come from a file, and no user changes them."""
         self.traces: TracesOfWorker | None = None
         """None: requests are not traced."""
         self._traced: dict[Leaving, TracesOfConnection] = {}
+        self.connections_to_nobody = 0
+        """At a socket that vips share, to an address that is no instance's."""
         self._table = table
         self._logged_in_second = (0, 0)
 
@@ -113,7 +121,9 @@ class Worker:
         """Take a revision of a cluster."""
         backend = self._backends.get(spec.cluster_id)
         if backend is None:
-            backend = self._backends[spec.cluster_id] = Backend(spec, self._secret, self.network)
+            backend = self._backends[spec.cluster_id] = Backend(
+                spec, self._secret, self._upstreams, self.network
+            )
         else:
             backend.apply(spec)
         return backend
@@ -128,9 +138,11 @@ class Worker:
         """All clusters."""
         return tuple(self._backends.values())
 
-    def broker_address(self, cluster_id: str, node_id: int | None) -> tuple[str, int] | None:
+    def way(self, cluster_id: str, node_id: int | None) -> Way:
         """Where the upstream connection of a listener goes."""
-        return self.backend(cluster_id).address(node_id)
+        backend = self.backend(cluster_id)
+        address = backend.address(node_id)
+        return address, None if address is None else backend.door(address)
 
     def login_frames(self, instance_id: str, peer: str) -> list[Buffer]:
         """What goes up in front of a client's first request."""
@@ -214,9 +226,9 @@ class Worker:
             if self.traces is None
             else self.traces.of(self._traced_connection(served, listener, address))
         )
-        session = Session(
-            served, host, address, node_id, self.now_ms, traces, listener.security_protocol, relay
-        )
+        certificate = sock if isinstance(sock, TlsSocket) else None
+        protocol = listener.security_protocol
+        session = Session(served, host, address, node_id, self.now_ms, traces, protocol, relay, certificate)
         connection = Connection(self, served, listener, session, sock, address, port)
         if traces is not None:
             self._traced[connection] = traces
@@ -240,7 +252,7 @@ class Worker:
         def upstream_address() -> tuple[str, int] | None:
             if listener.node_id is None:
                 return None
-            return self.broker_address(served.spec.cluster_id, listener.node_id)
+            return self.backend(served.spec.cluster_id).address(listener.node_id)
 
         return TracedConnection(served.instance_id, served.spec.tenant, address, upstream_address)
 
@@ -261,6 +273,7 @@ class Worker:
             relay,
             lambda: self.now_ms,
             self.config.timeouts.connect_ms,
+            self.control,
         )
 
     def forget(self, connection: Leaving, cause: DisconnectCause, detail: str) -> None:

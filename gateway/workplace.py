@@ -4,6 +4,7 @@ import asyncio
 from typing import Protocol
 
 from gateway.causes import DisconnectCause
+from gateway.dial import Way
 from gateway.instance_host import AnswerTimes
 from gateway.outside import AskUpstream, Outside
 from gateway.served import Served, ServedInstance
@@ -66,8 +67,8 @@ class Workplace(Protocol):
     def times(self) -> AnswerTimes:
         """What requests took."""
 
-    def broker_address(self, cluster_id: str, node_id: int | None) -> tuple[str, int] | None:
-        """Where the upstream connection goes; None: nobody knows."""
+    def way(self, cluster_id: str, node_id: int | None) -> Way:
+        """Where the upstream connection goes, and what is asked for there."""
 
     def login_frames(self, instance_id: str, peer: str) -> list[Buffer]:
         """What goes up in front of a client's first request."""

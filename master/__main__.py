@@ -29,6 +29,7 @@ from runtime.logs import configure
 from runtime.redis_link import RedisLink, redis_url_argument, redis_url_of_environment
 from runtime.tasks import Supervised
 from runtime.tree.zookeeper import ZooKeeperTree
+from runtime.upstream import Upstreams
 
 
 def _arguments(arguments: list[str] | None) -> argparse.Namespace:
@@ -45,6 +46,7 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--report-period-ms", type=int, default=defaults.period_ms)
     parser.add_argument("--usage-interval-ms", type=int, default=defaults.usage_interval_ms)
     parser.add_argument("--redis-url", type=redis_url_argument, default=redis_url_of_environment())
+    parser.add_argument("--credentials-dir", type=Path, help="credentials of clusters of Apache Kafka")
     parser.add_argument("--run-file", type=Path, help="written when it serves")
     return parser.parse_args(arguments)
 
@@ -73,6 +75,7 @@ class MasterProcess:
             self._client, f"master-{address}", ConsumerKind.MASTER, options.data_dir / "specs.json"
         )
         self._specs = specs
+        upstreams = Upstreams(options.credentials_dir)
         journal = Journal(f"sqlite:///{options.data_dir / 'master.db'}")
         self._redis = None if options.redis_url is None else RedisLink(options.redis_url)
         self._node = MasterNode(
@@ -81,8 +84,8 @@ class MasterProcess:
             settings,
             url=options.url or f"http://{address}",
             tree=ZooKeeperTree(options.zookeeper, options.session_timeout_ms, secret),
-            make_metering=lambda: Metering(specs, journal, settings.usage_interval_ms, secret),
-            run_engines=lambda service: Engines(specs, service).run(),
+            make_metering=lambda: Metering(specs, journal, settings.usage_interval_ms, secret, upstreams),
+            run_engines=lambda service: Engines(specs, service, upstreams).run(),
             series=None if self._redis is None else KeptSeries(self._redis),
         )
         routes = [Route("/metrics", _metrics), Mount("/", create_app(self._node))]

@@ -20,6 +20,7 @@ from runtime.clock import monotonic_ms
 from runtime.kafka_client import KafkaUnavailable
 from runtime.logs import get_logger
 from runtime.tasks import Supervised
+from runtime.upstream import Upstreams
 
 _log = get_logger(__name__)
 _LOOK_S: Final = 0.2
@@ -51,14 +52,19 @@ class ApacheEngine:
     """One cluster."""
 
     def __init__(
-        self, cluster_id: str, specs: Specs, service: MasterService, now_ms: Callable[[], int]
+        self,
+        cluster_id: str,
+        specs: Specs,
+        service: MasterService,
+        upstreams: Upstreams,
+        now_ms: Callable[[], int],
     ) -> None:
         self.cluster_id = cluster_id
         self.quotas = service.engines.setdefault(cluster_id, SetQuotas())
         self._specs = specs
         self._service = service
         self._now_ms = now_ms
-        self._cluster = KafkaCluster()
+        self._cluster = KafkaCluster(upstreams)
         self._sizes: dict[tuple[str, int], int] = {}
         self._with_topics: frozenset[str] = frozenset()
         self._surveyed_ms: int | None = None
@@ -107,7 +113,6 @@ class ApacheEngine:
     async def _survey(self, nodes: list[int]) -> None:
         """Raises: KafkaUnavailable when nobody answers. A broker that does not tell sizes keeps its last."""
         begun_ms = self._now_ms()
-        await self._cluster.check()
         partitions = await self._cluster.leaders()
         by_node = led_by_node(partitions)
         sizes: dict[tuple[str, int], int] = {}
@@ -151,10 +156,15 @@ class Engines:
     """All clusters of one term of the master."""
 
     def __init__(
-        self, specs: Specs, service: MasterService, now_ms: Callable[[], int] = monotonic_ms
+        self,
+        specs: Specs,
+        service: MasterService,
+        upstreams: Upstreams,
+        now_ms: Callable[[], int] = monotonic_ms,
     ) -> None:
         self._specs = specs
         self._service = service
+        self._upstreams = upstreams
         self._now_ms = now_ms
 
     async def run(self) -> None:
@@ -165,7 +175,9 @@ class Engines:
                 for cluster_id, spec in self._specs.clusters.items():
                     if spec.engine is Engine.APACHE and cluster_id not in known:
                         known.add(cluster_id)
-                        engine = ApacheEngine(cluster_id, self._specs, self._service, self._now_ms)
+                        engine = ApacheEngine(
+                            cluster_id, self._specs, self._service, self._upstreams, self._now_ms
+                        )
                         tasks.spawn(f"quotas of {cluster_id}", engine.run)
                 await asyncio.sleep(1.0)
         finally:

@@ -15,8 +15,6 @@ from kio.schema.describe_log_dirs.v1.response import DescribeLogDirsResponse
 from kio.schema.describe_topic_partitions.v0.request import DescribeTopicPartitionsRequest
 from kio.schema.describe_topic_partitions.v0.response import DescribeTopicPartitionsResponse
 from kio.schema.errors import ErrorCode
-from kio.schema.metadata.v4.request import MetadataRequest
-from kio.schema.metadata.v4.response import MetadataResponse
 from kio.schema.types import TopicName
 from kio.static.primitive import f64, i8, i32
 from kio.static.protocol import Payload
@@ -26,9 +24,8 @@ from contracts.specs import BrokerAddress, ClusterSpec
 from master.quota.client_quotas import Change, Entity, Rates, entity_of
 from runtime import kafka_listing
 from runtime.kafka_client import KafkaConnection, KafkaUnavailable
+from runtime.upstream import Upstreams
 
-PRINCIPAL: Final = "ANONYMOUS"
-"""Whom Kafka takes a client for that has not logged in, as gateways have not."""
 _CLIENT_ID: Final = "portico-master"
 _TIMEOUT_S: Final = 4.0
 _USER: Final = "user"
@@ -39,6 +36,7 @@ _FIRST_NAME: Final = "i"
 _BEHIND_NAMES: Final = "j"
 """All instances' ids begin with the same letter: topics before and behind are not asked for."""
 _EXACT: Final = i8(0)
+_DEFAULT: Final = i8(1)
 _ANY_NAME: Final = i8(2)
 
 Response = TypeVar("Response", bound=Payload)
@@ -53,7 +51,8 @@ class QuotasRefused(Exception):  # noqa: N818 - a verdict
 class KafkaCluster:
     """One cluster, by kept connections. Whatever fails closes them: the next call opens new ones."""
 
-    def __init__(self) -> None:
+    def __init__(self, upstreams: Upstreams) -> None:
+        self._upstreams = upstreams
         self._spec = ClusterSpec(revision=0, cluster_id="")
         self._connections: dict[BrokerAddress, KafkaConnection] = {}
 
@@ -68,14 +67,6 @@ class KafkaCluster:
         for connection in self._connections.values():
             connection.close()
         self._connections = {}
-
-    async def check(self) -> None:
-        """Raises: KafkaUnavailable when another cluster answers, or none."""
-        answer = await self._ask(
-            MetadataRequest(topics=(), allow_auto_topic_creation=False), MetadataResponse
-        )
-        if answer.cluster_id != self._spec.kafka_cluster_id:
-            raise KafkaUnavailable("another cluster answers at its addresses")
 
     # -- what is led and stored ----------------------------------------------------------------------------
 
@@ -113,8 +104,9 @@ class KafkaCluster:
 
     async def quotas(self) -> dict[Entity, Rates]:
         """What is set for instances. Raises: KafkaUnavailable, QuotasRefused."""
+        user = self._spec.security.quota_user
         components = (
-            ComponentData(entity_type=_USER, match_type=_EXACT, match=PRINCIPAL),
+            ComponentData(entity_type=_USER, match_type=_DEFAULT if user is None else _EXACT, match=user),
             ComponentData(entity_type=_CLIENT, match_type=_ANY_NAME, match=None),
         )
         answer = await self._ask(
@@ -133,7 +125,8 @@ class KafkaCluster:
     async def alter(self, changes: Sequence[Change]) -> None:
         """Set or remove quotas. Raises: KafkaUnavailable, QuotasRefused when one of them was not taken."""
         request = AlterClientQuotasRequest(
-            entries=tuple(_altered(change) for change in changes), validate_only=False
+            entries=tuple(_altered(self._spec.security.quota_user, change) for change in changes),
+            validate_only=False,
         )
         answer = await self._ask(request, AlterClientQuotasResponse)
         for entry in answer.entries:
@@ -163,7 +156,11 @@ class KafkaCluster:
         kept = self._connections.get(address)
         if kept is None or kept.is_closed:
             kept = await KafkaConnection.open(
-                address.host, address.port, client_id=_CLIENT_ID, timeout_s=_TIMEOUT_S
+                address.host,
+                address.port,
+                client_id=_CLIENT_ID,
+                upstream=self._upstreams.of(self._spec),
+                timeout_s=_TIMEOUT_S,
             )
             self._connections[address] = kept
         return kept
@@ -174,7 +171,7 @@ def _check(what: str, error_code: ErrorCode, message: str | None) -> None:
         raise QuotasRefused(f"client quotas cannot be {what}: {message or error_code.name.upper()}")
 
 
-def _altered(change: Change) -> AlteredEntry:
+def _altered(user: str | None, change: Change) -> AlteredEntry:
     rates = change.rates or Rates(0, 0)
     ops = (
         (_PRODUCE, rates.produce_bytes_per_s),
@@ -182,7 +179,7 @@ def _altered(change: Change) -> AlteredEntry:
     )
     return AlteredEntry(
         entity=(
-            AlteredEntity(entity_type=_USER, entity_name=PRINCIPAL),
+            AlteredEntity(entity_type=_USER, entity_name=user),
             AlteredEntity(entity_type=_CLIENT, entity_name=change.entity.client_id),
         ),
         ops=tuple(

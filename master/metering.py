@@ -12,7 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from contracts.names import SYSTEM_INSTANCE_ID
 from contracts.quota import TrafficReport
-from contracts.specs import ClusterSpec, Engine, InstanceSpec
+from contracts.specs import ClusterSpec, InstanceSpec
 from contracts.usage_records import UsageRecord
 from master.journal import Journal
 from master.usage.clock import UsageClock
@@ -20,6 +20,8 @@ from master.usage.records import UsageAggregator
 from master.usage_writer import UsageWriter
 from runtime.clock import epoch_ms, monotonic_ms
 from runtime.logs import get_logger
+from runtime.upstream import Refused, Upstreams
+from wire.client import SASL_USER
 
 _log = get_logger(__name__)
 _KEPT: Final = "usage_open"
@@ -51,9 +53,23 @@ def _brokers_of_usage(specs: Specs) -> tuple[str, ...]:
     return tuple(f"{one.host}:{one.port}" for one in cluster.brokers) if cluster is not None else ()
 
 
-def _secret_at(cluster: ClusterSpec | None, secret: str | None) -> str | None:
+def _login(cluster: ClusterSpec | None, secret: str | None, upstreams: Upstreams) -> dict[str, str]:
     """The deployment's secret is for our own brokers."""
-    return secret if cluster is None or cluster.engine is Engine.BUILTIN else None
+    upstream = None if cluster is None else upstreams.of(cluster)
+    if upstream is not None:
+        try:
+            return upstream.client_options()
+        except Refused as refused:
+            _log.warning("usage records cannot be written", reason=str(refused))
+            return {}
+    if secret is None:
+        return {}
+    return {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": SASL_USER,
+        "sasl.password": secret,
+    }
 
 
 class Metering:
@@ -65,6 +81,7 @@ class Metering:
         journal: Journal,
         interval_ms: int,
         secret: str | None,
+        upstreams: Upstreams,
         *,
         now_ms: Callable[[], int] = monotonic_ms,
         wall_ms: Callable[[], int] = epoch_ms,
@@ -76,7 +93,7 @@ class Metering:
         self._aggregator = UsageAggregator(lambda: specs.instances, interval_ms)
         self._writer = UsageWriter(
             lambda: _brokers_of_usage(specs),
-            lambda: _secret_at(_home(specs), secret),
+            lambda: _login(_home(specs), secret, upstreams),
             self._aggregator.lost,
         )
         self._restored = self._restore()

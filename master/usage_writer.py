@@ -16,7 +16,6 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from contracts.names import SYSTEM_INSTANCE_ID, physical_name
 from contracts.usage_records import USAGE_TOPIC, UsageRecord
 from runtime.logs import get_logger
-from wire.client import SASL_USER
 
 _log = get_logger(__name__)
 PENDING_MAX: Final = 100_000
@@ -25,18 +24,19 @@ _TIMEOUT_MS: Final = 300_000
 _CLOSE_S: Final = 2.0
 
 Addresses = Callable[[], tuple[str, ...]]
+ClientOptions = Callable[[], dict[str, str]]
 
 
 class UsageWriter:
     """The producer, made when brokers are known; made anew if it fails for good or all brokers moved."""
 
     def __init__(
-        self, brokers: Addresses, secret: Callable[[], str | None], lost: Callable[[list[UsageRecord]], None]
+        self, brokers: Addresses, login: ClientOptions, lost: Callable[[list[UsageRecord]], None]
     ) -> None:
-        """`brokers` answers HOST:PORT of the topic's cluster, `secret` what one logs in there with; `lost` is
-        told what could not be written."""
+        """`brokers` answers HOST:PORT of the topic's cluster, `login` how to enter it in librdkafka's words;
+        `lost` is told what could not be written."""
         self._brokers = brokers
-        self._secret = secret
+        self._login = login
         self._lost = lost
         self._topic = physical_name(SYSTEM_INSTANCE_ID, USAGE_TOPIC)
         self._producer: Producer | None = None
@@ -88,7 +88,7 @@ class UsageWriter:
         self._producer = Producer(self._config(addresses))
 
     def _config(self, addresses: tuple[str, ...]) -> dict[str, Any]:
-        config: dict[str, Any] = {
+        return {
             "bootstrap.servers": ",".join(addresses),
             "client.id": "portico-usage",
             "enable.idempotence": True,
@@ -99,20 +99,12 @@ class UsageWriter:
             # The control plane makes the topic once there are brokers: until then it is not an error.
             "topic.metadata.propagation.max.ms": _TIMEOUT_MS,
             "topic.metadata.refresh.interval.ms": 60_000,
-            "reconnect.backoff.max.ms": 2_000,
+            "reconnect.backoff.max.ms": 10_000,
             "queue.buffering.max.messages": PENDING_MAX,
             "error_cb": self._on_error,
             "log_level": 2,
+            **self._login(),
         }
-        secret = self._secret()
-        if secret is not None:
-            config |= {
-                "security.protocol": "SASL_PLAINTEXT",
-                "sasl.mechanism": "PLAIN",
-                "sasl.username": SASL_USER,
-                "sasl.password": secret,
-            }
-        return config
 
     def _produce(self, producer: Producer, record: UsageRecord) -> bool:
         """Whether the producer took it; it does not when its buffer is full or it has failed for good."""

@@ -1,8 +1,10 @@
-"""The one place where Spark is started."""
+"""The one place where Spark is started: on this machine, or as the driver of a cluster (docs/adr/0057)."""
 
 import os
 import sys
+import zipfile
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,38 +14,69 @@ from pyspark.sql import SparkSession
 
 from pipeline.jars import cache_dir, ensure_jars
 from pipeline.java import spark_java_home
+from pipeline.spark_at import THIS_MACHINE, SparkAt
 
 SHUFFLE_PARTITIONS: Final = 4
 """Frozen in the checkpoints of streaming queries with state: changing it starts those anew."""
 _started: Final[list[Any]] = []
 _LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties")
+_TASKS_IMPORT: Final = ("contracts", "pipeline", "runtime", "wire")
+_GIB: Final = 1024**3
+_CGROUP_MEMORY: Final = Path("/sys/fs/cgroup/memory.max")
 
 
 def spark_session(
-    scratch: Path,
-    say: Callable[[str], None] = lambda _: None,
-    *,
-    cores: int = 2,
-    driver_memory: str = "2g",
-    **settings: Any,
+    scratch: Path, say: Callable[[str], None] = lambda _: None, at: SparkAt = THIS_MACHINE
 ) -> SparkSession:
-    """A local session with Kafka and Delta Lake; UTC, errors only in the log, no web pages.
+    """A session with Kafka and Delta Lake; UTC, errors only in the log, no web pages.
 
-    `settings` are Spark's own with `.` as `__`. Raises: PipelineError without Java or the jars.
+    Raises: PipelineError without Java or the jars.
     """
     jars = ensure_jars(say)
     scratch.mkdir(parents=True, exist_ok=True)
     if home := spark_java_home(cache_dir()):
         os.environ["JAVA_HOME"] = home
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    all_settings = _settings(scratch, jars, driver_memory) | {
-        name.replace("__", "."): value for name, value in settings.items()
-    }
-    conf = SparkConf().setMaster(f"local[{cores}]").setAppName("portico").setAll([*all_settings.items()])
+    python = at.settings.get("spark.pyspark.python", sys.executable)
+    os.environ["PYSPARK_PYTHON"], os.environ["PYSPARK_DRIVER_PYTHON"] = python, sys.executable
+    if at.is_local:
+        os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    settings = _settings(scratch, jars) | _settings_at(at, jars) | dict(at.settings)
+    conf = SparkConf().setMaster(at.master).setAppName("portico").setAll([*settings.items()])
     if SparkSession.getActiveSession() is None:
-        SparkContext(conf=conf, gateway=_java(conf))
+        context = SparkContext(conf=conf, gateway=_java(conf))
+        if not at.is_local:
+            context.addPyFile(str(_packed(scratch / "tasks.zip")))
     return SparkSession.builder.config(conf=conf).getOrCreate()
+
+
+def _settings_at(at: SparkAt, jars: list[Path]) -> dict[str, str]:
+    """An address on which executors reach the driver is Spark's own choice, as its machine is named."""
+    if at.is_local:
+        return {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    return {"spark.jars": ",".join(str(jar) for jar in jars)}
+
+
+def driver_memory(limits_bytes: list[int]) -> str:
+    """A quarter of what there is, 1 to 8 GiB: brokers and tasks' Python have their part of a machine."""
+    return f"{min(max(min(limits_bytes) // 4, _GIB), 8 * _GIB) // 1024**2}m"
+
+
+def _memory_limits_bytes() -> list[int]:
+    machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    told = _CGROUP_MEMORY.read_text().strip() if _CGROUP_MEMORY.exists() else ""
+    return [machine, int(told)] if told.isdecimal() else [machine]
+
+
+def _packed(archive: Path) -> Path:
+    """Our own packages, for executors: what else tasks import is installed there, as here."""
+    with zipfile.ZipFile(archive, "w") as packed:
+        for name in _TASKS_IMPORT:
+            spec = find_spec(name)
+            assert spec is not None and spec.origin is not None, f"{name} is a package"
+            package = Path(spec.origin).parent
+            for file in sorted(package.rglob("*.py")):
+                packed.write(file, Path(name) / file.relative_to(package))
+    return archive
 
 
 def _java(conf: SparkConf) -> Any:
@@ -55,13 +88,11 @@ def _java(conf: SparkConf) -> Any:
     return _started[0]
 
 
-def _settings(scratch: Path, jars: list[Path], driver_memory: str) -> dict[str, str]:
+def _settings(scratch: Path, jars: list[Path]) -> dict[str, str]:
     # Spark looks for causes of a Python failure with a regular expression that needs a deep stack
     options = f"-Xss4m -Dlog4j2.configurationFile=file:{_LOG_SETTINGS} -Dderby.system.home={scratch}"
     return {
-        "spark.driver.memory": driver_memory,
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.memory": driver_memory(_memory_limits_bytes()),
         "spark.driver.extraJavaOptions": options,
         "spark.driver.extraClassPath": ":".join(str(jar) for jar in jars),
         "spark.local.dir": str(scratch),

@@ -21,6 +21,7 @@ _PLAIN: Final = {
 }
 _LIMITS: Final = {
     "partitionsMax": "partitions_max",
+    "partitionsDefault": "partitions_default",
     "connectionsMax": "connections_max",
     "connectionsPerIpMax": "connections_per_ip_max",
     "connectionRateMax": "connection_rate_max",

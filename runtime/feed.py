@@ -4,7 +4,7 @@ A process that starts while the control plane is down serves from the file (issu
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -29,8 +29,12 @@ _log = get_logger(__name__)
 _WAIT_MS: Final = 10_000
 _RETRY_S: Final = 0.5
 
-OnChange = Callable[[Changed], None]
-"""Called with what changed: an id that is then in neither `instances` nor `purged` is absent."""
+_SLICE_S: Final = 0.01
+"""How long a change holds the loop before others are served."""
+
+OnChange = Callable[[Changed], Iterator[None] | None]
+"""Called with what changed: an id that is then in neither `instances` nor `purged` is absent. What takes long
+with many instances is answered as steps."""
 
 
 class FeedFollower:
@@ -90,12 +94,12 @@ class FeedFollower:
         if book is None:
             return False
         self._book = book
-        self._tell(book.everything())
+        self._tell_at_once(book.everything())
         return True
 
     def apply_static(self, instances: Iterable[InstanceSpec], clusters: Iterable[ClusterSpec]) -> None:
         """Serve given specs without a control plane (benchmarks, tests)."""
-        self._tell(self._book.take_static(instances, clusters, epoch_ms()))
+        self._tell_at_once(self._book.take_static(instances, clusters, epoch_ms()))
 
     async def run(self) -> None:
         """Follow the feed for ever; without a client there is nothing to follow."""
@@ -139,6 +143,7 @@ class FeedFollower:
         return await client.post("/internal/v1/feed", request, FeedResponse, timeout_s=_WAIT_MS / 1000 + 5)
 
     async def _take(self, response: FeedResponse) -> None:
+        await asyncio.sleep(0)  # thousands of specs have just been decoded
         moved = (response.feed_id, response.revision, response.mark) != self.position
         if self._book.feed_id not in ("", response.feed_id):
             _log.warning("another feed is followed", before=self._book.feed_id, now=response.feed_id)
@@ -149,16 +154,29 @@ class FeedFollower:
             _log.warning("an answer of the feed was not taken: everything is asked for", error=str(error))
             self._book.revision = 0
             return
-        self._tell(changed)
+        await asyncio.sleep(0)
+        await self._tell_in_slices(changed)
         if moved or changed.instance_ids or changed.clusters:
             await self._keep(Taken("", now_ms, response))
 
-    def _tell(self, changed: Changed) -> None:
+    def _tell_at_once(self, changed: Changed) -> None:
+        for _ in self._tell(changed):
+            pass
+
+    async def _tell_in_slices(self, changed: Changed) -> None:
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        for _ in self._tell(changed):
+            if loop.time() - began_s >= _SLICE_S:
+                await asyncio.sleep(0)
+                began_s = loop.time()
+
+    def _tell(self, changed: Changed) -> Iterator[None]:
         absent = sorted(changed.instance_ids & self._book.absent.keys())
         if absent:
             _log.error("the feed tells no more of instances: not served, kept", instances=absent)
         for callback in self._listeners:
-            callback(changed)
+            yield from callback(changed) or ()
         for instance_id in changed.instance_ids - self._book.instances.keys():
             self.failures.pop(instance_id, None)
 

@@ -31,7 +31,7 @@ def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
         raise SystemExit("portico does not run under python -O: its assertions guard stored data")
     own_files_only()
     raise_file_limit()
-    _collect_seldom()
+    collect_seldom()
     faulthandler.enable()  # a process that hangs is ended by SIGABRT: then its log says where
     with (
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
@@ -58,7 +58,7 @@ def close_to_others(directory: Path) -> None:
         _log.warning("others may read our files: only the owner can change that", directory=str(directory))
 
 
-def _collect_seldom() -> None:
+def collect_seldom() -> None:
     """Modules stay: looking through them for garbage holds everything up for 30 ms each time."""
     gc.freeze()
     gc.set_threshold(_YOUNG_OBJECTS)
@@ -94,11 +94,16 @@ def raise_file_limit() -> int:
 
 def write_json(path: Path, value: Any, *, mode: int = 0o600) -> None:
     """Replace a small JSON file atomically."""
+    write_file(path, msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n", mode=mode)
+
+
+def write_file(path: Path, content: bytes, *, mode: int = 0o600) -> None:
+    """Replace a small file atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(path.name + ".tmp")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
     with os.fdopen(descriptor, "wb") as file:
-        file.write(msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
+        file.write(content)
         file.flush()
         os.fsync(file.fileno())
     temporary.chmod(mode)

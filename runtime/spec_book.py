@@ -113,6 +113,7 @@ class SpecBook:
             else:
                 self._tell(spec, changed)
         self.clusters.update({spec.cluster_id: spec for spec in clusters})
+        self.clusters = {key: spec for key, spec in self.clusters.items() if not spec.is_removed}
         return Changed(changed, purged, bool(clusters))
 
     def _tell(self, spec: InstanceSpec, changed: set[str]) -> None:

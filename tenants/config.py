@@ -5,12 +5,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from sqlalchemy import make_url
-
 from runtime.redis_link import BUDGET_MS, RedisUrl
 from tenants.rules.rate_limit import ApiRates
 from tenants.rules.vports import VipPool
-from tenants.store.postgres import parse_database_url
 
 LOOPBACK: Final = ("127.0.0.0/8", "::1/128")
 DELETION_GRACE_MS: Final = 7 * 24 * 3600 * 1000
@@ -18,22 +15,6 @@ DELETION_GRACE_MS: Final = 7 * 24 * 3600 * 1000
 REGION: Final = "local"
 """The default of `--ckafka-region`."""
 _REGION: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,31}\Z")
-
-
-@dataclass(frozen=True, slots=True)
-class DatabaseUrl:
-    """Where the control plane keeps its rows. As text it hides its password."""
-
-    url: str = field(repr=False)
-
-    @classmethod
-    def parse(cls, text: str) -> "DatabaseUrl":
-        """Raises: ValueError with a sentence."""
-        return cls(parse_database_url(text))
-
-    def __str__(self) -> str:
-        """Without the password."""
-        return make_url(self.url).render_as_string(hide_password=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +31,8 @@ class ConsoleConfig:
     """The cluster that instances are placed on before any broker has registered."""
     backend: str | None = None
     """Where the default cluster is when it is an Apache Kafka, HOST:PORT,...; None: it is ours."""
+    credentials_dir: Path | None = None
+    """What clusters of Apache Kafka are entered with: a folder each, by its name."""
     secret: str | None
     """The deployment's secret, to log in at brokers; None: brokers on loopback that ask for none."""
     admin_password: str | None = field(default=None, repr=False)

@@ -11,6 +11,7 @@ from runtime.clock import epoch_ms, monotonic_ms
 from runtime.internal_http import InternalClient
 from runtime.redis_link import RedisLink, RedisUrl
 from runtime.tasks import Supervised
+from runtime.upstream import Upstreams
 from tenants.apache_watch import ApacheWatch
 from tenants.backend.apache import ApacheCluster
 from tenants.backend.cluster import Cluster, ConnectionPool
@@ -26,6 +27,7 @@ from tenants.purge_rule import LATELY_MS
 from tenants.quota import QuotaSource
 from tenants.remembered import CallerMemory
 from tenants.rules.callers import OpenStreams, RequestsUnderWay
+from tenants.rules.cluster_health import Illness, illness
 from tenants.rules.lifecycle import State
 from tenants.rules.model import Instance
 from tenants.rules.vports import Endpoint
@@ -40,12 +42,16 @@ from tenants.usecases.accounts import Accounts, Bootstrap
 from tenants.usecases.advice import AdviceReports
 from tenants.usecases.bills import BillReports
 from tenants.usecases.ceilings import Ceilings
+from tenants.usecases.clusters import Clusters
 from tenants.usecases.deletions import Deletions
 from tenants.usecases.idempotency import Idempotency
 from tenants.usecases.injected_faults import InjectedFaults
 from tenants.usecases.instances import Instances
+from tenants.usecases.members import Members
+from tenants.usecases.messages import Messages
 from tenants.usecases.operations import Operations
 from tenants.usecases.pipeline_runs import PipelineRuns
+from tenants.usecases.pipeline_schedules import PipelineSchedules
 from tenants.usecases.placement import Placement, port_is_free
 from tenants.usecases.topics import Topics
 from tenants.usecases.usage import UsageReports
@@ -69,12 +75,12 @@ class Console:
         self.config = config
         self.store = Store.open(config.database_url)
         self.found = FoundLedger()
-        self.placement = Placement(
-            config.vip_pool, config.default_cluster_id, is_free, reserved=self.found.endpoints
-        )
+        self.placement = self._placement(is_free)
         self.feed = Feed(self.store, self.placement)
         self.redis = None if config.redis_url is None else _redis(config.redis_url, config.redis_budget_ms)
-        self.accounts = Accounts(self.store, LoginLimits(self.redis), CallerMemory(self.redis, config.secret))
+        limits, memory = LoginLimits(self.redis), CallerMemory(self.redis, config.secret)
+        self.accounts = Accounts(self.store, limits, memory)
+        self.members = Members(self.store, limits, memory)
         self.rates = RequestRates(self.redis, config.rates)
         self.idempotency = Idempotency(self.store)
         self.access_keys = AccessKeys(self.store, config.secret)
@@ -94,8 +100,10 @@ class Console:
             self.feed.notify,
             deletion_grace_ms=config.deletion_grace_ms,
         )
+        self.registry = Clusters(self.store, self.feed.notify)
         self.faults = InjectedFaults(self.store, self.ceilings, self.feed.notify)
         self.pipeline_runs = PipelineRuns(self.store)
+        self.pipeline_schedules = PipelineSchedules(self.store)
         self._tables = DeltaTables(config.tables_dir)
         self.usage = UsageReports(self._tables)
         self.bills = BillReports(self._tables)
@@ -103,6 +111,7 @@ class Console:
         self.gateways = SharedLedger()
         self.quota = QuotaSource(master)
         self.topics = Topics(self.store, self.cluster)
+        self.messages = Messages(self.store, self.cluster, self.quota.is_full)
         self.facts = FactsSource(self.cluster)
         self.hashing = HashingLine()
         self.streams = OpenStreams()
@@ -110,8 +119,9 @@ class Console:
         self.closing = asyncio.Event()
         """Set when the process stops: live streams end by themselves."""
         self._pool = ConnectionPool(config.secret)
-        self._apache_pool = ConnectionPool(None)
-        self.apaches = ApacheWatch(self.store, self._apache_pool, self.placement, self.feed.notify)
+        self._upstreams = Upstreams(config.credentials_dir)
+        upstreams = Upstreams(config.credentials_dir)
+        self.apaches = ApacheWatch(self.store, upstreams, self.placement, self.feed.notify)
         self.shared = self._shared_session() if self.store.is_shared else None
         """With the other control processes of the same database."""
         self.office: Office = self.shared or SoleOffice()
@@ -123,6 +133,19 @@ class Console:
             office=self.office,
             ordered=self.feed.notify,
             started_at_ms=epoch_ms(),
+        )
+
+    def illness(self, cluster_id: str) -> Illness | None:
+        """Why a cluster cannot be used now, as far as anybody told."""
+        return illness(self.apaches.illness(cluster_id), self.gateways.troubles(cluster_id, monotonic_ms()))
+
+    def _placement(self, is_free: Callable[[Endpoint], bool]) -> Placement:
+        return Placement(
+            self.config.vip_pool,
+            self.config.default_cluster_id,
+            is_free,
+            reserved=self.found.endpoints,
+            unreachable=lambda: self.apaches.unreachable(),
         )
 
     def bootstrap(self, operator_key: str) -> Bootstrap:
@@ -195,7 +218,7 @@ class Console:
             with self.store.read() as connection:
                 spec = registry.cluster(connection, cluster_id)
                 if spec is not None and spec.engine is Engine.APACHE:
-                    return ApacheCluster(self._apache_pool, registry.apache(connection, cluster_id))
+                    return ApacheCluster(self._pool, spec, self._upstreams.of(spec))
             return Cluster(self._pool, () if spec is None else spec.brokers)
 
         return await asyncio.to_thread(load)
@@ -224,8 +247,9 @@ class Console:
         if self.shared is not None:
             self.shared.close()
         self._pool.close()
-        self._apache_pool.close()
+        self.apaches.close()
         self._tables.close()
+        self.messages.close()
         if self.redis is not None:
             self.redis.close()
         self.store.close()

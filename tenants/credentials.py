@@ -54,10 +54,10 @@ def access_secret_key(deployment_secret: str, secret_id: str, salt: str) -> str:
     return "".join(letters)
 
 
-def new_user(name: str, password: str) -> KafkaUser:
+def new_user(name: str, password: str, *, superuser: bool = False) -> KafkaUser:
     """A user of an instance with what its password is checked by. Takes some ms."""
     made = [credential(one, password, secrets.token_bytes(SALT_BYTES)) for one in SCRAM_MECHANISMS]
-    return KafkaUser(name=name, credentials=tuple(made))
+    return KafkaUser(name=name, credentials=tuple(made), superuser=superuser)
 
 
 def new_session_token() -> str:

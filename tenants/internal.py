@@ -16,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from contracts.access_orders import ACCESS_PATH, AccessOrder
 from contracts.holdings import HoldingsAnswer, HoldingsReport
 from contracts.specs import MESSAGE_VERSION, FeedRequest, GatewayReport
 from runtime.clock import monotonic_ms
@@ -42,6 +43,7 @@ def create_internal_routes(console: Console) -> list[Route]:
         Route("/internal/v1/feed", handlers.feed, methods=["POST"]),
         Route("/internal/v1/gateway-reports", handlers.gateway_report, methods=["POST"]),
         Route("/internal/v1/holdings", handlers.holdings, methods=["POST"]),
+        Route(ACCESS_PATH, handlers.access, methods=["POST"]),
         Route("/metrics", handlers.metrics, methods=["GET"]),
     ]
 
@@ -100,6 +102,19 @@ class _Handlers:
             return problem(HTTPStatus.UNPROCESSABLE_ENTITY, error.detail, request.url.path)
         wanted = self._console.found.receive(report, monotonic_ms())
         return Response(msgspec.json.encode(HoldingsAnswer(wanted=wanted)), media_type="application/json")
+
+    async def access(self, request: Request) -> Response:
+        """What a user of an instance changes of it by Kafka's own tools."""
+        try:
+            order = await _decode(request, AccessOrder)
+            if order.version != MESSAGE_VERSION:
+                raise _Malformed(f"orders of version {order.version} are not understood here")
+            answer = await asyncio.to_thread(self._console.instances.ordered_by_user, order)
+        except _Malformed as error:
+            return problem(HTTPStatus.UNPROCESSABLE_ENTITY, error.detail, request.url.path)
+        except StoreFault as error:
+            return of_refusal(error, request.scope)
+        return Response(msgspec.json.encode(answer), media_type="application/json")
 
     async def metrics(self, request: Request) -> Response:  # noqa: ARG002 - Starlette's signature
         """Prometheus metrics of this process."""

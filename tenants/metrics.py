@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from contracts.upstream import ClusterTrouble
 from runtime.clock import monotonic_ms
 from tenants.console import Console
 from tenants.rules.lifecycle import State
@@ -35,6 +36,7 @@ class ConsoleCollector(Collector):
         yield GaugeMetricFamily(
             "portico_store_schema_ahead", "1: a newer release migrated the database", value=float(moved)
         )
+        yield from self._clusters()
         yield from self._followers()
         yield GaugeMetricFamily(
             "portico_console_streams_open", "Live views open", value=len(self._console.streams)
@@ -49,6 +51,23 @@ class ConsoleCollector(Collector):
             by_state.add_metric([state.value], counts.get(state.value, 0))
         yield by_state
         yield _info(named)
+
+    def _clusters(self) -> Iterator[Metric]:
+        """Those of Apache Kafka; brokers of our own tell of themselves."""
+        up = GaugeMetricFamily(
+            "portico_cluster_up",
+            "1: the console and gateways can use an Apache Kafka",
+            labels=["cluster"],
+        )
+        trouble = GaugeMetricFamily(
+            "portico_cluster_trouble", "1 for why a cluster cannot be used", labels=["cluster", "cause"]
+        )
+        for cluster_id in sorted(dict(self._console.apaches.seen)):
+            ill = self._console.illness(cluster_id)
+            up.add_metric([cluster_id], float(ill is None))
+            for cause in ClusterTrouble:
+                trouble.add_metric([cluster_id, cause.value], float(ill is not None and ill.cause is cause))
+        yield from (up, trouble)
 
     def _followers(self) -> Iterator[Metric]:
         feed = self._console.feed

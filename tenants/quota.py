@@ -83,6 +83,11 @@ class QuotaSource:
             return {}
         return self._by_id
 
+    async def is_full(self, instance_id: str) -> bool:
+        """Whether an instance is known to be at its capacity, and may not be written to."""
+        view = (await self.usage()).get(instance_id)
+        return view is not None and view.blocked
+
     async def usage_of(self, instance_id: str) -> Usage:
         """Stored bytes and partitions of one instance as of now, as far as known."""
         try:

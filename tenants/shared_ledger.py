@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Iterable
 
-from contracts.specs import GatewayReport
+from contracts.specs import GatewayClusterReport, GatewayReport
 from tenants.rules.gateway_reports import GatewayLedger, Refusal
 
 
@@ -38,6 +38,11 @@ class SharedLedger:
         """Open connections per worker that reports."""
         with self._turn:
             return self._ledger.connections_by_worker(now_ms)
+
+    def troubles(self, cluster_id: str, now_ms: int) -> dict[str, GatewayClusterReport]:
+        """Of the workers that report, those that cannot use a cluster, and why."""
+        with self._turn:
+            return self._ledger.troubles(cluster_id, now_ms)
 
     def closed(self, instance_id: str) -> dict[str, int]:
         """Closed connections by cause, since this control plane started."""

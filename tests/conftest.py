@@ -62,6 +62,7 @@ def _logs_as_before() -> Iterator[None]:
     before = structlog.get_config()
     handlers = logging.root.handlers[:]
     yield
+    logging.disable(logging.NOTSET)
     if structlog.get_config() != before:
         structlog.configure(**before)
         logging.root.handlers[:] = handlers

@@ -1,8 +1,8 @@
 """One table of supported APIs per process: `ApiVersions`, dispatch and tests are computed from it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 
 class ApiKey(IntEnum):
@@ -51,10 +51,16 @@ class ApiKey(IntEnum):
     ALTER_PARTITION_REASSIGNMENTS = 45
     LIST_PARTITION_REASSIGNMENTS = 46
     OFFSET_DELETE = 47
+    DESCRIBE_USER_SCRAM_CREDENTIALS = 50
+    ALTER_USER_SCRAM_CREDENTIALS = 51
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
     DESCRIBE_TRANSACTIONS = 65
     LIST_TRANSACTIONS = 66
+    CONSUMER_GROUP_HEARTBEAT = 68
+    CONSUMER_GROUP_DESCRIBE = 69
+    LIST_CONFIG_RESOURCES = 74
+    DESCRIBE_TOPIC_PARTITIONS = 75
     CHARGE = 20_000
     """Ours, not Kafka's: see `contracts.charging`."""
     TRACE = 20_001
@@ -80,6 +86,18 @@ class VersionRange(NamedTuple):
 def version_range(lowest: int, highest: int, advertised_min: int | None = None) -> VersionRange:
     """A range that advertises what it serves unless told otherwise."""
     return VersionRange(lowest, highest, lowest if advertised_min is None else advertised_min)
+
+
+GROUP_VERSION: Final = "group.version"
+"""Kafka's feature: 1 is the consumer protocol of KIP-848."""
+
+
+class Served(NamedTuple):
+    """What a broker says of itself in ApiVersions."""
+
+    apis: Mapping[int, VersionRange]
+    features: Mapping[str, int] = {}
+    """Finalized levels: what all brokers of the cluster agree on."""
 
 
 ApiTable = dict[ApiKey, VersionRange]

@@ -18,6 +18,8 @@ from wire.framing import frame_size
 SASL_USER: Final = "portico"
 _RESPONSE_BYTES_MIN: Final = 4
 _RESPONSE_BYTES_MAX: Final = 256 * 1024 * 1024
+_TLS_ALERT: Final = b"\x15\x03"
+"""How a record begins in which a peer says that it expected TLS; no response is as large as that."""
 _I32: Final = struct.Struct(">i")
 _REQUEST_HEAD: Final = struct.Struct(">ihhih")
 
@@ -44,7 +46,13 @@ def expect_login(answer: Any) -> None:
 
 def response_size(prefix: bytes | bytearray, *, bytes_max: int = _RESPONSE_BYTES_MAX) -> int:
     """The size of a response from its 4-byte length prefix. Raises: MalformedFrame."""
+    if prefix[:2] == _TLS_ALERT:
+        raise SpeaksTls("it speaks TLS at that port")
     return frame_size(prefix, 0, bytes_min=_RESPONSE_BYTES_MIN, bytes_max=bytes_max)
+
+
+class SpeaksTls(MalformedFrame):
+    """What came is an alert of TLS."""
 
 
 class Pending(NamedTuple):

@@ -21,6 +21,7 @@ from wire.encode_compile import encoder_of
 from wire.faults import MalformedFrame as MalformedFrame
 from wire.legacy.messages import is_legacy, legacy_class
 from wire.mended import MENDED_RESPONSES
+from wire.tags import skip_tags
 from wire.uvarint import read_uvarint as read_uvarint
 from wire.walk import clean_message
 
@@ -49,15 +50,8 @@ def parse_request_prefix(frame: Any) -> tuple[int, int, int]:
 
 
 def skip_tagged_fields(frame: Any, at: int) -> int:
-    """The offset behind a tagged-field section."""
-    count, at = read_uvarint(frame, at)
-    for _ in range(count):
-        _, at = read_uvarint(frame, at)
-        size, at = read_uvarint(frame, at)
-        at += size
-        if at > len(frame):
-            raise MalformedFrame("a tagged field runs past the end")
-    return at
+    """The offset behind a tagged-field section. Raises: MalformedFrame."""
+    return skip_tags(frame, at)[0]
 
 
 def parse_request_header(frame: Any, flexible: bool) -> RequestHeader:

@@ -1,8 +1,10 @@
-"""Compiles the layout of a non-flexible message into a scanner of whole frames.
+"""Compiles the layout of a message into a scanner of whole frames.
 
 The scanner is straight-line Python made from the layout, because a frame of a few kilobytes may cost no
 more than a few microseconds: fields of fixed size are jumped over together with the length that follows
-them in one `unpack_from`, records by their length, and only names are cut out.
+them in one `unpack_from`, records by their length, and only names are cut out. Of names that are taken off in
+flexible versions the length keeps its width, and of names that are put on it gets one byte wider, whether it
+has to or not: so what a frame shrinks or grows by follows from how many names it has.
 """
 
 import struct
@@ -11,11 +13,13 @@ from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 from wire.classify import FieldClass
-from wire.faults import EmptyName, ForeignName, MalformedFrame, NameTooLong, TooManyEntries
+from wire.faults import EmptyName, ForeignName, MalformedFrame, NameTooLong, NotMappable, TooManyEntries
 from wire.framing import Buffer
-from wire.layout import Array, Fixed, Layout, Step, Text
-from wire.scope import SCOPE_BYTES, STRING_BYTES_MAX, Scope
+from wire.layout import Array, Blob, Fixed, Layout, Tags, Text
+from wire.scope import COMPACT_GROWTH, SCOPE_BYTES, STRING_BYTES_MAX, Scope
+from wire.tags import TAGGED_FIELDS_MAX, skip_tags
 from wire.texts import tenant_text
+from wire.uvarint import pack_uvarint, padded_uvarint, read_uvarint
 
 Scan: TypeAlias = Callable[[memoryview, int, Scope], tuple[Any, ...]]
 """scan(frame, body offset, scope) -> (pieces behind the length prefix, growth, names, *captured)."""
@@ -49,6 +53,29 @@ def edited_text(raw: memoryview, scope: Scope) -> bytes | None:
     return None if mapped == text else mapped.encode()
 
 
+def kept_tags(frame: memoryview, at: int, rule: Tags) -> tuple[int, bytes]:
+    """(the offset behind a section of tagged fields, the section as it goes on).
+
+    Raises: MalformedFrame, NotMappable.
+    """
+    count, at = read_uvarint(frame, at)
+    if count > TAGGED_FIELDS_MAX:
+        raise MalformedFrame(f"{count} tagged fields")
+    kept = []
+    for _ in range(count):
+        start = at
+        tag, at = read_uvarint(frame, at)
+        if tag in rule.refused:
+            raise NotMappable(f"tagged field {tag} is for brokers only")
+        size, at = read_uvarint(frame, at)
+        at += size
+        if at > len(frame):
+            raise MalformedFrame("a tagged field runs past the end")
+        if tag not in rule.removed:
+            kept.append(frame[start:at])
+    return at, b"".join((pack_uvarint(len(kept)), *kept))
+
+
 class _Source:
     """Collects the scanner's source and the constants it uses."""
 
@@ -65,13 +92,18 @@ class _Source:
             "EmptyName": EmptyName,
             "TooManyEntries": TooManyEntries,
             "edited_text": edited_text,
+            "uvarint": read_uvarint,
+            "V": pack_uvarint,
+            "W": padded_uvarint,
+            "skip_tags": skip_tags,
+            "kept_tags": kept_tags,
         }
         self.loops = 0
 
     def add(self, depth: int, text: str) -> None:
         self.lines.append("    " * depth + text)
 
-    def read(self, depth: int, run: Fixed | None, length_code: str) -> None:
+    def read(self, depth: int, run: Fixed | None, length_code: str = "") -> None:
         """Jump over a run of fixed size, capture what is wanted of it, and read the length behind it."""
         names, codes = [], []
         for name, code in run.parts if run is not None else ():
@@ -88,30 +120,66 @@ class _Source:
             self.add(depth, f"{', '.join(names)}, = {reader}(frame, at)")
         self.add(depth, f"at += {size}")
 
+    def compact_length(self, depth: int) -> None:
+        """Read a compact length, which begins at `begun`."""
+        self.add(depth, "begun = at; n = frame[at] - 1; at += 1")
+        self.add(depth, "if n > 126:")
+        self.add(depth + 1, "more = frame[at]; at += 1; n += (more << 7) - 128")
+        self.add(depth + 1, "if more > 127: n, at = uvarint(frame, begun); n -= 1")
+
+    def tags(self, depth: int, step: Tags) -> None:
+        if step.removed or step.refused:
+            self.add(depth, "if frame[at]:")
+            self.add(depth + 1, f"end, kept = kept_tags(frame, at, {self.constant(step)})")
+            self.add(
+                depth + 1, "if len(kept) != end - at: out.append(frame[cut:at]); out.append(kept); cut = end"
+            )
+            self.add(depth + 1, "grown += len(kept) - (end - at); at = end")
+        else:
+            self.add(depth, "if frame[at]:")
+            self.add(depth + 1, "at, count = skip_tags(frame, at)")
+            if self.entries_max is not None:
+                self.add(depth + 1, "seen += count")
+                self.check_entries(depth + 1)
+        self.add(depth, "else: at += 1")
+
+    def constant(self, value: object) -> str:
+        name = f"K{len(self.constants)}"
+        self.constants[name] = value
+        return name
+
     def steps(self, depth: int, layout: Layout) -> None:
         run: Fixed | None = None
         for step in layout:
             if isinstance(step, Fixed):
                 run = step
                 continue
-            self.read(depth, run, "h" if isinstance(step, Text) else "i")
-            self.variable(depth, step)
+            if isinstance(step, Tags) or step.compact:
+                if run is not None:
+                    self.read(depth, run)
+                if isinstance(step, Tags):
+                    self.tags(depth, step)
+                else:
+                    self.compact_length(depth)
+                    self.variable(depth, step)
+            else:
+                self.read(depth, run, "h" if isinstance(step, Text) else "i")
+                self.variable(depth, step)
             run = None
         if run is not None:
-            self.read(depth, run, "")
+            self.read(depth, run)
 
-    def variable(self, depth: int, step: Step) -> None:
-        assert not isinstance(step, Fixed)
+    def variable(self, depth: int, step: Text | Blob | Array) -> None:
         lowest = -1 if step.nullable else 0
         self.add(depth, f"if n < {lowest}: raise MalformedFrame(f'a length of {{n}}')")
         if isinstance(step, Array):
             self.array(depth, step)
         elif isinstance(step, Text) and step.what in NAMES:
             self.add(depth, "if n >= 0:")
-            self.name(depth + 1, step.what)
+            self.name(depth + 1, step)
         elif isinstance(step, Text) and step.what is FieldClass.ERROR_TEXT and self.strip:
             self.add(depth, "if n > 0:")
-            self.text(depth + 1)
+            self.text(depth + 1, step)
         else:
             self.add(depth, "if n > 0: at += n")
 
@@ -132,26 +200,40 @@ class _Source:
     def check_entries(self, depth: int) -> None:
         self.add(depth, f"if seen > {self.entries_max}: raise TooManyEntries(f'{{seen}} list entries')")
 
-    def name(self, depth: int, what: FieldClass) -> None:
+    def name(self, depth: int, step: Text) -> None:
+        what = step.what
         if self.strip:
             self.add(depth, f"if n < {SCOPE_BYTES} or frame[at : at + {SCOPE_BYTES}] != prefix:")
             self.add(depth + 1, "raise ForeignName('a name of another instance in a response')")
-            self.add(depth, f"out.append(frame[cut : at - 2]); out.append(L(n - {SCOPE_BYTES}))")
+            if step.compact:
+                packed = f"W(n - {SCOPE_BYTES - 1}, at - begun)"
+                self.add(depth, f"out.append(frame[cut:begun]); out.append({packed})")
+            else:
+                self.add(depth, f"out.append(frame[cut : at - 2]); out.append(L(n - {SCOPE_BYTES}))")
             self.add(depth, f"cut = at + {SCOPE_BYTES}; at += n; grown -= {SCOPE_BYTES}")
             return
         if what in _NEVER_EMPTY:
             self.add(depth, f"if n == 0: raise EmptyName({_NEVER_EMPTY[what]!r})")
         self.add(depth, f"if n > {STRING_BYTES_MAX - SCOPE_BYTES}:")
         self.add(depth + 1, "raise NameTooLong(f'a name of {n} bytes')")
-        self.add(depth, f"out.append(frame[cut : at - 2]); out.append(L(n + {SCOPE_BYTES}) + prefix)")
-        self.add(depth, f"cut = at; at += n; grown += {SCOPE_BYTES}")
+        if step.compact:
+            self.add(depth, "out.append(frame[cut:begun])")
+            self.add(depth, f"out.append(W(n + {SCOPE_BYTES + 1}, at - begun + 1) + prefix)")
+            self.add(depth, f"cut = at; at += n; grown += {COMPACT_GROWTH}")
+        else:
+            self.add(depth, f"out.append(frame[cut : at - 2]); out.append(L(n + {SCOPE_BYTES}) + prefix)")
+            self.add(depth, f"cut = at; at += n; grown += {SCOPE_BYTES}")
         if what is FieldClass.TOPIC_NAME:
             self.add(depth, "names.append(bytes(frame[cut:at]))")
 
-    def text(self, depth: int) -> None:
+    def text(self, depth: int, step: Text) -> None:
         self.add(depth, "mapped = edited_text(frame[at : at + n], scope)")
         self.add(depth, "if mapped is not None:")
-        self.add(depth + 1, "out.append(frame[cut : at - 2]); out.append(L(len(mapped)) + mapped)")
+        if step.compact:
+            self.add(depth + 1, "put = V(len(mapped) + 1); out.append(frame[cut:begun])")
+            self.add(depth + 1, "out.append(put + mapped); grown += len(put) - (at - begun)")
+        else:
+            self.add(depth + 1, "out.append(frame[cut : at - 2]); out.append(L(len(mapped)) + mapped)")
         self.add(depth + 1, "cut = at + n; grown += len(mapped) - n")
         self.add(depth, "at += n")
 
@@ -182,7 +264,7 @@ def compile_scan(
     """A scanner for one layout. `captured`: top-level fields to read -> their value where there is none.
     `entries_max` bounds the entries of all lists together.
 
-    The scanner raises struct.error, too, for a frame that ends early.
+    The scanner raises struct.error and IndexError, too, for a frame that ends early.
     """
     return _compiled(layout, tuple(captured.items()), strip, entries_max)
 
@@ -194,11 +276,11 @@ def client_id_field(client_id: str) -> bytes:
 
 
 def with_client_id(
-    frame: memoryview, body_at: int, pieces: list[Buffer], grown: int, field: bytes
+    frame: memoryview, client_id_end: int, pieces: list[Buffer], grown: int, field: bytes
 ) -> tuple[list[Buffer], int]:
     """Pieces and growth of a scanned request whose client id is replaced by `field`."""
-    first = b"".join((frame[4:CLIENT_ID_AT], field, pieces[0][body_at - 4 :]))
-    return [first, *(pieces[1:] or [b""])], grown + len(field) - (body_at - CLIENT_ID_AT)
+    first = b"".join((frame[4:CLIENT_ID_AT], field, pieces[0][client_id_end - 4 :]))
+    return [first, *(pieces[1:] or [b""])], grown + len(field) - (client_id_end - CLIENT_ID_AT)
 
 
 def assembled(frame: memoryview, pieces: list[Buffer], grown: int) -> list[Buffer]:

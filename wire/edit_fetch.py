@@ -1,4 +1,4 @@
-"""Fetch 0-11, edited as whole frames, and the fetch session that a gateway has to watch."""
+"""Fetch 0-12, edited as whole frames: topic names, and the fetch session that a gateway has to watch."""
 
 import struct
 from functools import lru_cache
@@ -10,9 +10,11 @@ from wire.edit_compile import Scan, assembled, compile_scan, with_client_id
 from wire.edit_stream import AddedTopics, FrameEditor, fetch_response_editor
 from wire.faults import MalformedFrame, NotMappable
 from wire.framing import Buffer
+from wire.hot.fetch import FLEXIBLE_FROM
 from wire.layout import Fixed, layout_of
 from wire.request_bounds import bound_of
 from wire.scope import Scope
+from wire.tags import skip_tags
 
 _REQUEST_HEAD: Final = struct.Struct(">ihhih").unpack_from
 _RESPONSE_HEAD: Final = struct.Struct(">ii").unpack_from
@@ -34,7 +36,7 @@ class FetchRequestEdit(NamedTuple):
     session_epoch: int
     max_wait_ms: int
     topics: list[bytes]
-    """The tenant's topic names as they stood in the frame, forgotten ones included."""
+    """The tenant's topic names as they stood in the frame, forgotten ones too."""
 
 
 class FetchResponseEdit(NamedTuple):
@@ -73,7 +75,10 @@ def _session_at(frame: memoryview) -> int | None:
     if client_id_bytes < -1:
         raise MalformedFrame("negative client id length")
     offset = _session_offset(version)
-    return None if offset is None else 14 + max(client_id_bytes, 0) + offset
+    if offset is None:
+        return None
+    at = 14 + max(client_id_bytes, 0)
+    return offset + (at if version < FLEXIBLE_FROM else skip_tags(frame, at)[0])
 
 
 def fetch_session(frame: memoryview) -> tuple[int, int]:
@@ -84,7 +89,7 @@ def fetch_session(frame: memoryview) -> tuple[int, int]:
     try:
         at = _session_at(frame)
         return NO_SESSION if at is None else _SESSION.unpack_from(frame, at)
-    except struct.error as error:
+    except (struct.error, IndexError) as error:
         raise MalformedFrame("a Fetch request ends early") from error
 
 
@@ -109,17 +114,19 @@ def edit_fetch_request(
         if session_id is not None:
             frame = _with_session(frame, session_id)
         _, _, version, correlation_id, client_id_bytes = _REQUEST_HEAD(frame)
-        body_at = 14 + client_id_bytes if client_id_bytes >= 0 else 14
+        body_at = client_id_end = 14 + client_id_bytes if client_id_bytes >= 0 else 14
         if client_id_bytes < -1:
             raise MalformedFrame("negative client id length")
+        if version >= FLEXIBLE_FROM:
+            body_at, _ = skip_tags(frame, client_id_end)
         scanned = _scan(version, False)(frame, body_at, scope)
-    except struct.error as error:
+    except (struct.error, IndexError) as error:
         raise MalformedFrame("a Fetch request ends early") from error
     pieces, grown, topics, replica_id, max_wait_ms, session, epoch = scanned
     if replica_id != _CONSUMER:
         raise NotMappable("a fetch in the name of a replica")
     if client_id is not None:
-        pieces, grown = with_client_id(frame, body_at, pieces, grown, client_id)
+        pieces, grown = with_client_id(frame, client_id_end, pieces, grown, client_id)
     buffers = assembled(frame, pieces, grown)
     return FetchRequestEdit(buffers, correlation_id, session, epoch, max_wait_ms, topics)
 
@@ -136,8 +143,9 @@ def edit_fetch_response(
         return _edit_with(frame, fetch_response_editor(version, scope, added))
     try:
         _, correlation_id = _RESPONSE_HEAD(frame)
-        pieces, grown, _, session_id, error_code = _scan(version, True)(frame, 8, scope)
-    except struct.error as error:
+        body_at = 8 if version < FLEXIBLE_FROM else skip_tags(frame, 8)[0]
+        pieces, grown, _, session_id, error_code = _scan(version, True)(frame, body_at, scope)
+    except (struct.error, IndexError) as error:
         raise MalformedFrame("a Fetch response ends early") from error
     return FetchResponseEdit(assembled(frame, pieces, grown), correlation_id, error_code, session_id)
 

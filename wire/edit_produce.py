@@ -1,4 +1,4 @@
-"""Produce 0-8, edited as whole frames: topic names, the transactional id and error texts."""
+"""Produce 0-11, edited as whole frames: topic names, the transactional id, error texts, addresses."""
 
 import struct
 from functools import lru_cache
@@ -9,10 +9,11 @@ from wire.codec import payload_class
 from wire.edit_compile import Scan, assembled, compile_scan, with_client_id
 from wire.faults import MalformedFrame
 from wire.framing import Buffer
-from wire.hot.produce import ONE_HEAD, ONE_PARTITION
+from wire.hot.produce import FLEXIBLE_FROM, ONE_HEAD, ONE_PARTITION
 from wire.layout import layout_of
 from wire.request_bounds import bound_of
 from wire.scope import SCOPE_BYTES, STRING_BYTES_MAX, Scope
+from wire.tags import skip_tags
 
 _REQUEST_HEAD: Final = struct.Struct(">ihhih").unpack_from
 _RESPONSE_HEAD: Final = struct.Struct(">ii").unpack_from
@@ -58,15 +59,19 @@ def edit_produce_request(
     """
     try:
         _, _, version, correlation_id, client_id_bytes = _REQUEST_HEAD(frame)
-        body_at = 14 + client_id_bytes if client_id_bytes >= 0 else 14
+        body_at = client_id_end = 14 + client_id_bytes if client_id_bytes >= 0 else 14
         if client_id_bytes < -1:
             raise MalformedFrame("negative client id length")
-        one = _scan_one(frame, body_at, scope) if version >= _ONE_FROM else None
+        if version >= FLEXIBLE_FROM:
+            body_at, _ = skip_tags(frame, client_id_end)
+            one = None
+        else:
+            one = _scan_one(frame, body_at, scope) if version >= _ONE_FROM else None
         pieces, grown, topics, acks = one or _scan(version, False)(frame, body_at, scope)
-    except struct.error as error:
+    except (struct.error, IndexError) as error:
         raise MalformedFrame("a Produce request ends early") from error
     if client_id is not None:
-        pieces, grown = with_client_id(frame, body_at, pieces, grown, client_id)
+        pieces, grown = with_client_id(frame, client_id_end, pieces, grown, client_id)
     return ProduceRequestEdit(assembled(frame, pieces, grown), correlation_id, acks, topics)
 
 
@@ -96,7 +101,8 @@ def edit_produce_response(frame: memoryview, version: int, scope: Scope) -> Prod
     """
     try:
         _, correlation_id = _RESPONSE_HEAD(frame)
-        pieces, grown, _ = _scan(version, True)(frame, 8, scope)
-    except struct.error as error:
+        body_at = 8 if version < FLEXIBLE_FROM else skip_tags(frame, 8)[0]
+        pieces, grown, _ = _scan(version, True)(frame, body_at, scope)
+    except (struct.error, IndexError) as error:
         raise MalformedFrame("a Produce response ends early") from error
     return ProduceResponseEdit(assembled(frame, pieces, grown), correlation_id)

@@ -1,8 +1,9 @@
 """Streaming frame edits: a frame that does not fit the receive buffer is edited piece by piece.
 
 The new length prefix leaves first. It is known as soon as the number of topics is: every topic grows or
-shrinks the frame by 13 bytes, a transactional id by 13 more. Memory stays constant: what is kept between
-two pieces is the state and at most one unfinished name, record bytes are never looked at.
+shrinks the frame by 13 bytes, a transactional id by 13 more; in flexible versions it grows by 14, as a length
+gets one byte wider whether it has to or not. Memory stays constant: what is kept between two pieces is the
+state and at most one unfinished name, record bytes are never looked at.
 """
 
 import struct
@@ -15,9 +16,13 @@ from wire.codec import payload_class
 from wire.edit_compile import CLIENT_ID_AT, NAMED_ENTRIES_MAX, NAMES
 from wire.faults import EmptyName, ForeignName, MalformedFrame, NameTooLong, TooManyEntries
 from wire.framing import Buffer
-from wire.layout import Array, Blob, Fixed, Step, Text, layout_of, least_size
+from wire.hot.fetch import FLEXIBLE_FROM as FETCH_FLEXIBLE_FROM
+from wire.hot.produce import FLEXIBLE_FROM as PRODUCE_FLEXIBLE_FROM
+from wire.layout import Array, Blob, Fixed, Step, Tags, Text, layout_of, least_size
 from wire.request_bounds import bound_of
-from wire.scope import SCOPE_BYTES, STRING_BYTES_MAX, Scope
+from wire.scope import COMPACT_GROWTH, SCOPE_BYTES, STRING_BYTES_MAX, Scope
+from wire.tags import TAGGED_FIELDS_MAX
+from wire.uvarint import pack_uvarint, padded_uvarint
 
 _I16: Final = struct.Struct(">h")
 _I32: Final = struct.Struct(">i")
@@ -30,6 +35,28 @@ JOIN_BYTES: Final = 128 * 1024
 NO_BOUND: Final = 1 << 62
 TOPICS_SEEN_MAX: Final = 1000
 _SHORT_BYTES: Final = 512
+
+
+class _CutShort(struct.error):
+    """A varint, or a section of tagged fields, has not arrived in full."""
+
+
+def _uvarint(view: memoryview, at: int) -> tuple[int, int]:
+    """An unsigned varint and the offset behind it. Raises: _CutShort, MalformedFrame."""
+    try:
+        value = view[at]
+        if value < 0x80:
+            return value, at + 1
+        value &= 0x7F
+        for shift in range(7, 35, 7):
+            at += 1
+            byte = view[at]
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value, at + 1
+    except IndexError:
+        raise _CutShort from None
+    raise MalformedFrame("a varint is longer than 5 bytes")
 
 
 class _Op(NamedTuple):
@@ -59,6 +86,8 @@ def _flattened(steps: tuple[Step, ...], ops: list[_Op]) -> None:
     for step in steps:
         if isinstance(step, Fixed):
             ops.append(_Op("skip", size=step.size))
+        elif isinstance(step, Tags):
+            ops.append(_Op("tags"))
         elif isinstance(step, Blob):
             ops.append(_Op("blob", step.nullable))
         elif isinstance(step, Text):
@@ -191,26 +220,26 @@ class FrameEditor:
             return self._run_body(view, 0, 0, out)
         pieces: list[Buffer] = []
         try:
-            at, cut, grown = self._read_head(view, pieces)
-            (topics,) = _I32.unpack_from(view, at)
+            topics, at, behind, cut, grown = self._read_head(view, pieces)
         except struct.error as error:
             if len(view) == self._end:
                 raise MalformedFrame("the frame ends within its head") from error
             return 0
-        grown += topics * (-SCOPE_BYTES if self._response else SCOPE_BYTES)
         if not 0 <= topics <= NAMED_ENTRIES_MAX or not 0 <= self._end - 4 + grown < 1 << 31:
             raise MalformedFrame(f"{topics} topics in a frame of {self._end - 4} bytes")
         if self._added is not None:
-            pieces += (view[cut:at], _I32.pack(topics + self._added.entries))
-            cut, grown = at + 4, grown + len(self._added.encoded)
+            count = self._packed_count(topics + self._added.entries)
+            pieces += (view[cut:at], count)
+            cut, grown = behind, grown + len(self._added.encoded) + len(count) - (behind - at)
         self.grown = grown
         out.append(_I32.pack(self._end - 4 + grown))
         out += pieces
         self.head_done = True
         return self._run_body(view, at, cut, out)
 
-    def _read_head(self, view: memoryview, pieces: list[Buffer]) -> tuple[int, int, int]:
-        """(where topics begin, up to where all is emitted, growth). Raises struct.error when cut short."""
+    def _read_head(self, view: memoryview, pieces: list[Buffer]) -> tuple[int, int, int, int, int]:
+        """(topics, where their count stands, where they begin, up to where all is emitted, growth). Raises
+        struct.error when cut short."""
         if self._response:
             _, self.correlation_id = _RESPONSE_HEAD(view)
             at = 8
@@ -237,7 +266,12 @@ class FrameEditor:
             elif size < -1:
                 raise MalformedFrame(f"a length of {size}")
             at += 2 + max(size, 0)
-        return at, cut, grown
+        (topics,) = _I32.unpack_from(view, at)
+        grown += topics * (-SCOPE_BYTES if self._response else SCOPE_BYTES)
+        return topics, at, at + 4, cut, grown
+
+    def _packed_count(self, count: int) -> bytes:
+        return _I32.pack(count)
 
     def _grown_length(self, size: int) -> bytes:
         if size > STRING_BYTES_MAX - SCOPE_BYTES:
@@ -345,6 +379,137 @@ class FrameEditor:
         return self._jump(at, 2 + SCOPE_BYTES, size - SCOPE_BYTES)
 
 
+class CompactFrameEditor(FrameEditor):
+    """The same of a flexible version: compact lengths and counts, tagged fields behind every part."""
+
+    _tags_left = -1
+    """Of the section of tagged fields that is read; -1: its count is not."""
+    _header_tags_left = -1
+    """The same of the header's section."""
+    _header_at = 0
+    """Behind what is read of that: a head that drips in is not read anew for every piece."""
+
+    def _read_head(self, view: memoryview, pieces: list[Buffer]) -> tuple[int, int, int, int, int]:
+        if self._response:
+            _, self.correlation_id = _RESPONSE_HEAD(view)
+            client_id_end = 8
+        else:
+            _, _, _, self.correlation_id, client_id_bytes = _REQUEST_HEAD(view)
+            if client_id_bytes < -1:
+                raise MalformedFrame("negative client id length")
+            client_id_end = 14 + max(client_id_bytes, 0)
+        at = self._behind_header_tags(view, client_id_end)
+        cut, grown = 4, 0
+        if self._client_id is not None:
+            pieces += (view[4:CLIENT_ID_AT], self._client_id)
+            cut, grown = client_id_end, len(self._client_id) - (client_id_end - CLIENT_ID_AT)
+        for step in self._head:
+            if isinstance(step, _Facts):
+                self.facts.update(zip(step.names, step.reader.unpack_from(view, at), strict=True))
+                at += step.reader.size
+                continue
+            coded, behind = _uvarint(view, at)
+            if coded == 1:
+                raise EmptyName("transactional_id")
+            if coded:
+                pieces += (view[cut:at], self._widened_length(coded - 1, behind - at))
+                cut, grown = behind, grown + COMPACT_GROWTH
+            at = behind + max(coded - 1, 0)
+        coded, behind = _uvarint(view, at)
+        topics = coded - 1
+        grown += topics * (-SCOPE_BYTES if self._response else COMPACT_GROWTH)
+        return topics, at, behind, cut, grown
+
+    def _behind_header_tags(self, view: memoryview, at: int) -> int:
+        """The offset behind the header's tagged fields. Raises: _CutShort, MalformedFrame."""
+        if self._header_tags_left < 0:
+            count, self._header_at = _uvarint(view, at)
+            if count > TAGGED_FIELDS_MAX:
+                raise MalformedFrame(f"{count} tagged fields in a header")
+            self._header_tags_left = count
+        while self._header_tags_left:
+            _, at = _uvarint(view, self._header_at)
+            size, at = _uvarint(view, at)
+            if at + size > len(view):
+                raise _CutShort
+            self._header_at = at + size
+            self._header_tags_left -= 1
+        return self._header_at
+
+    def _packed_count(self, count: int) -> bytes:
+        return pack_uvarint(count + 1)
+
+    def _widened_length(self, size: int, width: int) -> bytes:
+        if size > STRING_BYTES_MAX - SCOPE_BYTES:
+            raise NameTooLong(f"a name of {size} bytes")
+        return padded_uvarint(size + SCOPE_BYTES + 1, width + 1) + self._scope.prefix_bytes
+
+    def _step(self, view: memoryview, at: int, out: list[Buffer]) -> int:
+        op = self._ops[self._at_op]
+        if op.code in ("skip", "next"):
+            return super()._step(view, at, out)
+        try:
+            if op.code == "tags":
+                return self._tags(view, at, out)
+            coded, behind = _uvarint(view, at)
+        except _CutShort:
+            return -1
+        if not coded and not op.nullable:
+            raise MalformedFrame("a length of -1")
+        size = max(coded - 1, 0)
+        if op.code == "name":
+            return self._compact_name(view, at, behind - at, size, out)
+        if op.code == "array":
+            return self._array(behind, size, op)
+        return self._jump(at, behind - at, size * (op.size if op.code == "run" else 1))
+
+    def _tags(self, view: memoryview, at: int, out: list[Buffer]) -> int:
+        """One step of a section of tagged fields: its count, or the head of one of them."""
+        if self._tags_left < 0:
+            if self._added is not None and self._at_op == len(self._ops) - 1:
+                out += (view[self._cut : at], self._added.encoded)
+                self._cut, self._added = at, None
+            self._tags_left, at = _uvarint(view, at)
+            if self._tags_left > TAGGED_FIELDS_MAX:
+                raise MalformedFrame(f"{self._tags_left} tagged fields")
+            self._check_room(at, 2 * self._tags_left)
+            self._entries_left -= self._tags_left
+            if self._entries_left < 0:
+                raise TooManyEntries("more tagged fields than one request of this API may have")
+        elif self._tags_left:
+            _, behind = _uvarint(view, at)
+            size, behind = _uvarint(view, behind)
+            self._check_room(behind, size)
+            self._tags_left -= 1
+            self._skip, at = size, behind
+        if not self._tags_left:
+            self._tags_left = -1
+            self._at_op += 1
+        return at
+
+    def _compact_name(self, view: memoryview, at: int, width: int, size: int, out: list[Buffer]) -> int:
+        self._check_room(at + width, size)
+        name_at = at + width
+        if not self._response:
+            if len(view) - name_at < size:
+                return -1
+            out += (view[self._cut : at], self._widened_length(size, width))
+            self._cut = name_at
+            if len(self.topics) < TOPICS_SEEN_MAX:
+                self.topics.append(bytes(view[name_at : name_at + size]))
+            return self._jump(at, width, size)
+        if size < SCOPE_BYTES:
+            raise ForeignName("a name of another instance in a response")
+        if len(view) - name_at < SCOPE_BYTES:
+            return -1
+        if view[name_at : name_at + SCOPE_BYTES] != self._scope.prefix_bytes:
+            raise ForeignName("a name of another instance in a response")
+        left = size - SCOPE_BYTES
+        out += (view[self._cut : at], padded_uvarint(left + 1, width))
+        self._cut = name_at + SCOPE_BYTES
+        return self._jump(at, width + SCOPE_BYTES, left)
+
+
 def _compact(out: list[Buffer]) -> list[Buffer]:
     """Join neighbouring short buffers, so that a frame with one topic is two of them."""
     compact: list[Buffer] = []
@@ -363,9 +528,10 @@ def _compact(out: list[Buffer]) -> list[Buffer]:
 
 
 def produce_request_editor(version: int, scope: Scope, client_id: bytes | None = None) -> FrameEditor:
-    """An editor of one Produce request, version 0-8. `client_id`, a field of the header, replaces the
+    """An editor of one Produce request, version 0-11. `client_id`, a field of the header, replaces the
     client's."""
-    return FrameEditor(
+    editor = CompactFrameEditor if version >= PRODUCE_FLEXIBLE_FROM else FrameEditor
+    return editor(
         _program(ApiKey.PRODUCE, version, False),
         scope,
         response=False,
@@ -375,6 +541,6 @@ def produce_request_editor(version: int, scope: Scope, client_id: bytes | None =
 
 
 def fetch_response_editor(version: int, scope: Scope, added: AddedTopics | None = None) -> FrameEditor:
-    """An editor of one Fetch response, version 0-11. `added` comes behind its last topic, which is where such
-    a response ends."""
-    return FrameEditor(_program(ApiKey.FETCH, version, True), scope, response=True, added=added)
+    """An editor of one Fetch response, version 0-12. `added` comes behind its last topic."""
+    editor = CompactFrameEditor if version >= FETCH_FLEXIBLE_FROM else FrameEditor
+    return editor(_program(ApiKey.FETCH, version, True), scope, response=True, added=added)

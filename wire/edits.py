@@ -7,10 +7,10 @@ arrives in pieces, in constant memory (`produce_request_editor`, `fetch_response
 and Produce responses are small, and what they grow by is not known from their first bytes, so they are
 edited whole.
 
-    Produce request   0-8    edit_produce_request    produce_request_editor
-    Produce response  0-8    edit_produce_response
-    Fetch request     0-11   edit_fetch_request
-    Fetch response    0-11   edit_fetch_response     fetch_response_editor
+    Produce request   0-11   edit_produce_request    produce_request_editor
+    Produce response  0-11   edit_produce_response
+    Fetch request     0-12   edit_fetch_request
+    Fetch response    0-12   edit_fetch_response     fetch_response_editor
 
 Raises everywhere: MalformedFrame (ForeignName included) for bytes that no right peer sends, NameFault for
 names that cannot be mapped. Both mean that nothing of the frame may be sent any more.
@@ -36,7 +36,7 @@ from wire.edit_produce import (
 from wire.edit_stream import AddedTopics, FrameEditor, fetch_response_editor, produce_request_editor
 from wire.framing import Buffer, frame_size
 
-EDITED: Final = {ApiKey.PRODUCE: range(9), ApiKey.FETCH: range(12)}
+EDITED: Final = {ApiKey.PRODUCE: range(12), ApiKey.FETCH: range(13)}
 """The versions of the hot APIs that are edited instead of decoded."""
 
 __all__ = (

@@ -1,15 +1,18 @@
-"""The layout of a non-flexible message: fixed runs, strings, blobs and arrays, in wire order.
+"""The layout of a message: fixed runs, strings, blobs, arrays and tagged fields, in wire order.
 
 The frame editors walk this instead of fields. Neighbouring fields of fixed size are one run, so a layout
 says at once how far a scanner may jump.
 """
 
 import struct
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from wire.classify import FieldClass, classify
 from wire.schema import FORMATS, MessageKind, fields_of, kind_of
+
+_REMOVED: Final = ("node_endpoints", "cluster_id")
 
 
 class Fixed(NamedTuple):
@@ -29,23 +32,31 @@ class Fixed(NamedTuple):
 
 
 class Text(NamedTuple):
-    """A string behind an i16 length."""
+    """A string behind an i16 length, or a compact one."""
 
     what: FieldClass
     nullable: bool
+    compact: bool = False
+    """The length is an unsigned varint of one more: flexible versions."""
+    name: str = ""
+    """The field's."""
 
 
 class Blob(NamedTuple):
-    """Bytes or records behind an i32 length."""
+    """Bytes or records behind an i32 length, or a compact one."""
 
     nullable: bool
+    compact: bool = False
+    name: str = ""
 
 
 class Array(NamedTuple):
-    """Elements behind an i32 count."""
+    """Elements behind an i32 count, or a compact one."""
 
     nullable: bool
     element: "Layout"
+    compact: bool = False
+    name: str = ""
 
     @property
     def element_size(self) -> int | None:
@@ -55,7 +66,16 @@ class Array(NamedTuple):
         return None
 
 
-Step: TypeAlias = Fixed | Text | Blob | Array
+class Tags(NamedTuple):
+    """The tagged fields at the end of a message, or of a nested one, of a flexible version."""
+
+    refused: frozenset[int] = frozenset()
+    """What speaks for a replica: nothing that a tenant may send."""
+    removed: frozenset[int] = frozenset()
+    """What names the cluster or addresses of brokers: nothing that passes."""
+
+
+Step: TypeAlias = Fixed | Text | Blob | Array | Tags
 Layout: TypeAlias = tuple[Step, ...]
 
 
@@ -72,28 +92,44 @@ def _merged(steps: list[Step]) -> Layout:
 
 def _layout(message_class: Any, kind: MessageKind, path: str) -> Layout:
     steps: list[Step] = []
+    compact = bool(message_class.__flexible__)
+    tagged: dict[str, int] = {}
     for field in fields_of(message_class):
-        assert field.tag is None, "tagged fields stand in flexible versions only"
+        if field.tag is not None:
+            tagged[field.name] = field.tag
+            continue
         at = f"{path}.{field.name}" + ("[]" if field.is_array else "")
         if field.kafka_type == "entity":
             inner = _layout(field.value_type, kind, at)
-            steps += (Array(field.nullable, inner),) if field.is_array else inner
+            steps += (Array(field.nullable, inner, compact, field.name),) if field.is_array else inner
             continue
         step: Step
         if field.kafka_type in FORMATS:
             step = Fixed(((field.name, FORMATS[field.kafka_type]),))
         elif field.kafka_type == "string":
-            step = Text(classify(kind, at, field), field.nullable and not field.is_array)
+            nullable = field.nullable and not field.is_array
+            step = Text(classify(kind, at, field), nullable, compact, field.name)
         else:
-            step = Blob(field.nullable and not field.is_array)
-        steps.append(Array(field.nullable, (step,)) if field.is_array else step)
+            step = Blob(field.nullable and not field.is_array, compact, field.name)
+        steps.append(Array(field.nullable, (step,), compact, field.name) if field.is_array else step)
+    if compact:
+        steps.append(_tags(kind, tagged, is_top=path == ""))
     return _merged(steps)
+
+
+def _tags(kind: MessageKind, tagged: Mapping[str, int], *, is_top: bool) -> Tags:
+    """What is not passed on of a message's tagged fields."""
+    if not is_top:
+        return Tags()
+    removed = frozenset(tag for name, tag in tagged.items() if name in _REMOVED)
+    return Tags(
+        removed=removed, refused=frozenset() if kind.response else frozenset(tagged.values()) - removed
+    )
 
 
 @lru_cache(maxsize=256)
 def layout_of(message_class: Any) -> Layout:
-    """The layout of a message class of a non-flexible version."""
-    assert not message_class.__flexible__, f"{message_class.__name__} v{message_class.__version__}"
+    """The layout of a message class."""
     return _layout(message_class, kind_of(message_class), "")
 
 
@@ -103,6 +139,8 @@ def least_size(layout: Layout) -> int:
     for step in layout:
         if isinstance(step, Fixed):
             least += step.size
+        elif isinstance(step, Tags) or step.compact:
+            least += 1
         else:
             least += 2 if isinstance(step, Text) else 4
     return least

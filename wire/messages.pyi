@@ -38,7 +38,7 @@ class ProduceRequest(_Payload):
     timeout: i32Timedelta
     topic_data: tuple[TopicProduceData, ...]
     transactional_id: TransactionalId | None
-    """v3-8"""
+    """v3-11"""
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionProduceResponse(_Entity):
@@ -48,13 +48,15 @@ class PartitionProduceResponse(_Entity):
     log_append_time_ms: i64
     """v2"""
     log_append_time: TZAware | None
-    """v3-8"""
+    """v3-11"""
     log_start_offset: i64
-    """v5-8"""
+    """v5-11"""
     record_errors: tuple[BatchIndexAndErrorMessage, ...]
-    """v8"""
+    """v8-11"""
     error_message: str | None
-    """v8"""
+    """v8-11"""
+    current_leader: ProduceResponseLeaderIdAndEpoch
+    """v10-11"""
 
 @dataclass(frozen=True, kw_only=True)
 class TopicProduceResponse(_Entity):
@@ -65,14 +67,34 @@ class TopicProduceResponse(_Entity):
 class ProduceResponse(_Payload):
     responses: tuple[TopicProduceResponse, ...]
     throttle_time: i32Timedelta
-    """v1-8"""
+    """v1-11"""
+    node_endpoints: tuple[NodeEndpoint, ...]
+    """v10-11"""
 
 @dataclass(frozen=True, kw_only=True)
 class BatchIndexAndErrorMessage(_Entity):
     batch_index: i32
-    """v8"""
+    """v8-11"""
     batch_index_error_message: str | None
-    """v8"""
+    """v8-11"""
+
+@dataclass(frozen=True, kw_only=True)
+class ProduceResponseLeaderIdAndEpoch(_Entity):
+    leader_id: BrokerId
+    """v10-11"""
+    leader_epoch: i32
+    """v10-11"""
+
+@dataclass(frozen=True, kw_only=True)
+class NodeEndpoint(_Entity):
+    node_id: BrokerId
+    """v10-11"""
+    host: str
+    """v10-11"""
+    port: i32
+    """v10-11"""
+    rack: str | None
+    """v10-11"""
 
 @dataclass(frozen=True, kw_only=True)
 class FetchPartition(_Entity):
@@ -80,9 +102,11 @@ class FetchPartition(_Entity):
     fetch_offset: i64
     partition_max_bytes: i32
     log_start_offset: i64
-    """v5-11"""
+    """v5-12"""
     current_leader_epoch: i32
-    """v9-11"""
+    """v9-12"""
+    last_fetched_epoch: i32
+    """v12"""
 
 @dataclass(frozen=True, kw_only=True)
 class FetchTopic(_Entity):
@@ -96,24 +120,26 @@ class FetchRequest(_Payload):
     min_bytes: i32
     topics: tuple[FetchTopic, ...]
     max_bytes: i32
-    """v3-11"""
+    """v3-12"""
     isolation_level: i8
-    """v4-11"""
+    """v4-12"""
     session_id: i32
-    """v7-11"""
+    """v7-12"""
     session_epoch: i32
-    """v7-11"""
+    """v7-12"""
     forgotten_topics_data: tuple[ForgottenTopic, ...]
-    """v7-11"""
+    """v7-12"""
     rack_id: str
-    """v11"""
+    """v11-12"""
+    cluster_id: str | None
+    """v12"""
 
 @dataclass(frozen=True, kw_only=True)
 class ForgottenTopic(_Entity):
     topic: TopicName
-    """v7-11"""
+    """v7-12"""
     partitions: tuple[i32, ...]
-    """v7-11"""
+    """v7-12"""
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionData(_Entity):
@@ -122,13 +148,19 @@ class PartitionData(_Entity):
     high_watermark: i64
     records: Records | None
     last_stable_offset: i64
-    """v4-11"""
+    """v4-12"""
     aborted_transactions: tuple[AbortedTransaction, ...] | None
-    """v4-11"""
+    """v4-12"""
     log_start_offset: i64
-    """v5-11"""
+    """v5-12"""
     preferred_read_replica: BrokerId
-    """v11"""
+    """v11-12"""
+    diverging_epoch: FetchResponseEpochEndOffset
+    """v12"""
+    current_leader: FetchResponseLeaderIdAndEpoch
+    """v12"""
+    snapshot_id: SnapshotId
+    """v12"""
 
 @dataclass(frozen=True, kw_only=True)
 class FetchableTopicResponse(_Entity):
@@ -139,18 +171,39 @@ class FetchableTopicResponse(_Entity):
 class FetchResponse(_Payload):
     responses: tuple[FetchableTopicResponse, ...]
     throttle_time: i32Timedelta
-    """v1-11"""
+    """v1-12"""
     error_code: ErrorCode
-    """v7-11"""
+    """v7-12"""
     session_id: i32
-    """v7-11"""
+    """v7-12"""
 
 @dataclass(frozen=True, kw_only=True)
 class AbortedTransaction(_Entity):
     producer_id: ProducerId
-    """v4-11"""
+    """v4-12"""
     first_offset: i64
-    """v4-11"""
+    """v4-12"""
+
+@dataclass(frozen=True, kw_only=True)
+class FetchResponseEpochEndOffset(_Entity):
+    epoch: i32
+    """v12"""
+    end_offset: i64
+    """v12"""
+
+@dataclass(frozen=True, kw_only=True)
+class FetchResponseLeaderIdAndEpoch(_Entity):
+    leader_id: BrokerId
+    """v12"""
+    leader_epoch: i32
+    """v12"""
+
+@dataclass(frozen=True, kw_only=True)
+class SnapshotId(_Entity):
+    end_offset: i64
+    """v12"""
+    epoch: i32
+    """v12"""
 
 @dataclass(frozen=True, kw_only=True)
 class ListOffsetsPartition(_Entity):
@@ -203,17 +256,17 @@ class ListOffsetsResponse(_Payload):
 class MetadataRequestTopic(_Entity):
     name: TopicName | None
     topic_id: UUID | None
-    """v10-12"""
+    """v10-13"""
 
 @dataclass(frozen=True, kw_only=True)
 class MetadataRequest(_Payload):
     topics: tuple[MetadataRequestTopic, ...] | None
     allow_auto_topic_creation: bool
-    """v4-12"""
+    """v4-13"""
     include_cluster_authorized_operations: bool
     """v8-10"""
     include_topic_authorized_operations: bool
-    """v8-12"""
+    """v8-13"""
 
 @dataclass(frozen=True, kw_only=True)
 class MetadataResponseBroker(_Entity):
@@ -221,7 +274,7 @@ class MetadataResponseBroker(_Entity):
     host: str
     port: i32
     rack: str | None
-    """v1-12"""
+    """v1-13"""
 
 @dataclass(frozen=True, kw_only=True)
 class MetadataResponsePartition(_Entity):
@@ -231,9 +284,9 @@ class MetadataResponsePartition(_Entity):
     replica_nodes: tuple[BrokerId, ...]
     isr_nodes: tuple[BrokerId, ...]
     offline_replicas: tuple[BrokerId, ...]
-    """v5-12"""
+    """v5-13"""
     leader_epoch: i32
-    """v7-12"""
+    """v7-13"""
 
 @dataclass(frozen=True, kw_only=True)
 class MetadataResponseTopic(_Entity):
@@ -241,24 +294,26 @@ class MetadataResponseTopic(_Entity):
     name: TopicName | None
     partitions: tuple[MetadataResponsePartition, ...]
     is_internal: bool
-    """v1-12"""
+    """v1-13"""
     topic_authorized_operations: i32
-    """v8-12"""
+    """v8-13"""
     topic_id: UUID | None
-    """v10-12"""
+    """v10-13"""
 
 @dataclass(frozen=True, kw_only=True)
 class MetadataResponse(_Payload):
     brokers: tuple[MetadataResponseBroker, ...]
     topics: tuple[MetadataResponseTopic, ...]
     controller_id: BrokerId
-    """v1-12"""
+    """v1-13"""
     cluster_id: str | None
-    """v2-12"""
+    """v2-13"""
     throttle_time: i32Timedelta
-    """v3-12"""
+    """v3-13"""
     cluster_authorized_operations: i32
     """v8-10"""
+    error_code: ErrorCode
+    """v13"""
 
 @dataclass(frozen=True, kw_only=True)
 class OffsetCommitRequestPartition(_Entity):
@@ -266,12 +321,15 @@ class OffsetCommitRequestPartition(_Entity):
     committed_offset: i64
     committed_metadata: str | None
     committed_leader_epoch: i32
-    """v6-8"""
+    """v6-10"""
 
 @dataclass(frozen=True, kw_only=True)
 class OffsetCommitRequestTopic(_Entity):
     name: TopicName
+    """v2-9"""
     partitions: tuple[OffsetCommitRequestPartition, ...]
+    topic_id: UUID | None
+    """v10"""
 
 @dataclass(frozen=True, kw_only=True)
 class OffsetCommitRequest(_Payload):
@@ -282,7 +340,7 @@ class OffsetCommitRequest(_Payload):
     """v2-4"""
     topics: tuple[OffsetCommitRequestTopic, ...]
     group_instance_id: str | None
-    """v7-8"""
+    """v7-10"""
 
 @dataclass(frozen=True, kw_only=True)
 class OffsetCommitResponsePartition(_Entity):
@@ -292,56 +350,125 @@ class OffsetCommitResponsePartition(_Entity):
 @dataclass(frozen=True, kw_only=True)
 class OffsetCommitResponseTopic(_Entity):
     name: TopicName
+    """v2-9"""
     partitions: tuple[OffsetCommitResponsePartition, ...]
+    topic_id: UUID | None
+    """v10"""
 
 @dataclass(frozen=True, kw_only=True)
 class OffsetCommitResponse(_Payload):
     topics: tuple[OffsetCommitResponseTopic, ...]
     throttle_time: i32Timedelta
-    """v3-8"""
+    """v3-10"""
 
 @dataclass(frozen=True, kw_only=True)
 class OffsetFetchRequestTopic(_Entity):
     name: TopicName
+    """v1-7"""
     partition_indexes: tuple[i32, ...]
+    """v1-7"""
 
 @dataclass(frozen=True, kw_only=True)
 class OffsetFetchRequest(_Payload):
     group_id: GroupId
+    """v1-7"""
     topics: tuple[OffsetFetchRequestTopic, ...] | None
+    """v1-7"""
     require_stable: bool
-    """v7"""
+    """v7-10"""
+    groups: tuple[OffsetFetchRequestGroup, ...]
+    """v8-10"""
+
+@dataclass(frozen=True, kw_only=True)
+class OffsetFetchRequestTopics(_Entity):
+    name: TopicName
+    """v8-9"""
+    partition_indexes: tuple[i32, ...]
+    """v8-10"""
+    topic_id: UUID | None
+    """v10"""
+
+@dataclass(frozen=True, kw_only=True)
+class OffsetFetchRequestGroup(_Entity):
+    group_id: GroupId
+    """v8-10"""
+    topics: tuple[OffsetFetchRequestTopics, ...] | None
+    """v8-10"""
+    member_id: str | None
+    """v9-10"""
+    member_epoch: i32
+    """v9-10"""
 
 @dataclass(frozen=True, kw_only=True)
 class OffsetFetchResponsePartition(_Entity):
     partition_index: i32
+    """v1-7"""
     committed_offset: i64
+    """v1-7"""
     metadata: str | None
+    """v1-7"""
     error_code: ErrorCode
+    """v1-7"""
     committed_leader_epoch: i32
     """v5-7"""
 
 @dataclass(frozen=True, kw_only=True)
 class OffsetFetchResponseTopic(_Entity):
     name: TopicName
+    """v1-7"""
     partitions: tuple[OffsetFetchResponsePartition, ...]
+    """v1-7"""
 
 @dataclass(frozen=True, kw_only=True)
 class OffsetFetchResponse(_Payload):
     topics: tuple[OffsetFetchResponseTopic, ...]
+    """v1-7"""
     error_code: ErrorCode
     """v2-7"""
     throttle_time: i32Timedelta
-    """v3-7"""
+    """v3-10"""
+    groups: tuple[OffsetFetchResponseGroup, ...]
+    """v8-10"""
+
+@dataclass(frozen=True, kw_only=True)
+class OffsetFetchResponsePartitions(_Entity):
+    partition_index: i32
+    """v8-10"""
+    committed_offset: i64
+    """v8-10"""
+    committed_leader_epoch: i32
+    """v8-10"""
+    metadata: str | None
+    """v8-10"""
+    error_code: ErrorCode
+    """v8-10"""
+
+@dataclass(frozen=True, kw_only=True)
+class OffsetFetchResponseTopics(_Entity):
+    name: TopicName
+    """v8-9"""
+    partitions: tuple[OffsetFetchResponsePartitions, ...]
+    """v8-10"""
+    topic_id: UUID | None
+    """v10"""
+
+@dataclass(frozen=True, kw_only=True)
+class OffsetFetchResponseGroup(_Entity):
+    group_id: GroupId
+    """v8-10"""
+    topics: tuple[OffsetFetchResponseTopics, ...]
+    """v8-10"""
+    error_code: ErrorCode
+    """v8-10"""
 
 @dataclass(frozen=True, kw_only=True)
 class FindCoordinatorRequest(_Payload):
     key: str
     """v0-3"""
     key_type: i8
-    """v1-5"""
+    """v1-6"""
     coordinator_keys: tuple[str, ...]
-    """v4-5"""
+    """v4-6"""
 
 @dataclass(frozen=True, kw_only=True)
 class FindCoordinatorResponse(_Payload):
@@ -354,26 +481,26 @@ class FindCoordinatorResponse(_Payload):
     port: i32
     """v0-3"""
     throttle_time: i32Timedelta
-    """v1-5"""
+    """v1-6"""
     error_message: str | None
     """v1-3"""
     coordinators: tuple[Coordinator, ...]
-    """v4-5"""
+    """v4-6"""
 
 @dataclass(frozen=True, kw_only=True)
 class Coordinator(_Entity):
     key: str
-    """v4-5"""
+    """v4-6"""
     node_id: BrokerId
-    """v4-5"""
+    """v4-6"""
     host: str
-    """v4-5"""
+    """v4-6"""
     port: i32
-    """v4-5"""
+    """v4-6"""
     error_code: ErrorCode
-    """v4-5"""
+    """v4-6"""
     error_message: str | None
-    """v4-5"""
+    """v4-6"""
 
 @dataclass(frozen=True, kw_only=True)
 class JoinGroupRequestProtocol(_Entity):
@@ -510,7 +637,7 @@ class DescribedGroupMember(_Entity):
     """v4-6"""
 
 @dataclass(frozen=True, kw_only=True)
-class DescribedGroup(_Entity):
+class DescribeGroupsResponseDescribedGroup(_Entity):
     error_code: ErrorCode
     group_id: GroupId
     group_state: str
@@ -524,7 +651,7 @@ class DescribedGroup(_Entity):
 
 @dataclass(frozen=True, kw_only=True)
 class DescribeGroupsResponse(_Payload):
-    groups: tuple[DescribedGroup, ...]
+    groups: tuple[DescribeGroupsResponseDescribedGroup, ...]
     throttle_time: i32Timedelta
     """v1-6"""
 
@@ -563,9 +690,9 @@ class SaslHandshakeResponse(_Payload):
 @dataclass(frozen=True, kw_only=True)
 class ApiVersionsRequest(_Payload):
     client_software_name: str
-    """v3"""
+    """v3-4"""
     client_software_version: str
-    """v3"""
+    """v3-4"""
 
 @dataclass(frozen=True, kw_only=True)
 class ApiVersion(_Entity):
@@ -578,33 +705,33 @@ class ApiVersionsResponse(_Payload):
     error_code: ErrorCode
     api_keys: tuple[ApiVersion, ...]
     throttle_time: i32Timedelta
-    """v1-3"""
+    """v1-4"""
     supported_features: tuple[SupportedFeatureKey, ...]
-    """v3"""
+    """v3-4"""
     finalized_features_epoch: i64
-    """v3"""
+    """v3-4"""
     finalized_features: tuple[FinalizedFeatureKey, ...]
-    """v3"""
+    """v3-4"""
     zk_migration_ready: bool
-    """v3"""
+    """v3-4"""
 
 @dataclass(frozen=True, kw_only=True)
 class SupportedFeatureKey(_Entity):
     name: str
-    """v3"""
+    """v3-4"""
     min_version: i16
-    """v3"""
+    """v3-4"""
     max_version: i16
-    """v3"""
+    """v3-4"""
 
 @dataclass(frozen=True, kw_only=True)
 class FinalizedFeatureKey(_Entity):
     name: str
-    """v3"""
+    """v3-4"""
     max_version_level: i16
-    """v3"""
+    """v3-4"""
     min_version_level: i16
-    """v3"""
+    """v3-4"""
 
 @dataclass(frozen=True, kw_only=True)
 class CreatableReplicaAssignment(_Entity):
@@ -758,7 +885,7 @@ class OffsetForLeaderEpochRequest(_Payload):
     """v3-4"""
 
 @dataclass(frozen=True, kw_only=True)
-class EpochEndOffset(_Entity):
+class OffsetForLeaderEpochResponseEpochEndOffset(_Entity):
     error_code: ErrorCode
     partition: i32
     leader_epoch: i32
@@ -767,7 +894,7 @@ class EpochEndOffset(_Entity):
 @dataclass(frozen=True, kw_only=True)
 class OffsetForLeaderTopicResult(_Entity):
     topic: TopicName
-    partitions: tuple[EpochEndOffset, ...]
+    partitions: tuple[OffsetForLeaderEpochResponseEpochEndOffset, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class OffsetForLeaderEpochResponse(_Payload):
@@ -1125,11 +1252,19 @@ class DescribeLogDirsResult(_Entity):
     error_code: ErrorCode
     log_dir: str
     topics: tuple[DescribeLogDirsTopic, ...]
+    total_bytes: i64
+    """v4-5"""
+    usable_bytes: i64
+    """v4-5"""
+    is_cordoned: bool
+    """v5"""
 
 @dataclass(frozen=True, kw_only=True)
 class DescribeLogDirsResponse(_Payload):
     throttle_time: i32Timedelta
     results: tuple[DescribeLogDirsResult, ...]
+    error_code: ErrorCode
+    """v3-5"""
 
 @dataclass(frozen=True, kw_only=True)
 class SaslAuthenticateRequest(_Payload):
@@ -1185,13 +1320,13 @@ class DeleteGroupsResponse(_Payload):
     results: tuple[DeletableGroupResult, ...]
 
 @dataclass(frozen=True, kw_only=True)
-class TopicPartitions(_Entity):
+class ElectLeadersRequestTopicPartitions(_Entity):
     topic: TopicName
     partitions: tuple[i32, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class ElectLeadersRequest(_Payload):
-    topic_partitions: tuple[TopicPartitions, ...] | None
+    topic_partitions: tuple[ElectLeadersRequestTopicPartitions, ...] | None
     timeout: i32Timedelta
     election_type: i8
     """v1-2"""
@@ -1257,6 +1392,8 @@ class ReassignableTopic(_Entity):
 class AlterPartitionReassignmentsRequest(_Payload):
     timeout: i32Timedelta
     topics: tuple[ReassignableTopic, ...]
+    allow_replication_factor_change: bool
+    """v1"""
 
 @dataclass(frozen=True, kw_only=True)
 class ReassignablePartitionResponse(_Entity):
@@ -1275,6 +1412,8 @@ class AlterPartitionReassignmentsResponse(_Payload):
     error_code: ErrorCode
     error_message: str | None
     responses: tuple[ReassignableTopicResponse, ...]
+    allow_replication_factor_change: bool
+    """v1"""
 
 @dataclass(frozen=True, kw_only=True)
 class ListPartitionReassignmentsTopics(_Entity):
@@ -1336,10 +1475,68 @@ class OffsetDeleteResponse(_Payload):
     topics: tuple[OffsetDeleteResponseTopic, ...]
 
 @dataclass(frozen=True, kw_only=True)
+class UserName(_Entity):
+    name: str
+
+@dataclass(frozen=True, kw_only=True)
+class DescribeUserScramCredentialsRequest(_Payload):
+    users: tuple[UserName, ...] | None
+
+@dataclass(frozen=True, kw_only=True)
+class CredentialInfo(_Entity):
+    mechanism: i8
+    iterations: i32
+
+@dataclass(frozen=True, kw_only=True)
+class DescribeUserScramCredentialsResult(_Entity):
+    user: str
+    error_code: ErrorCode
+    error_message: str | None
+    credential_infos: tuple[CredentialInfo, ...]
+
+@dataclass(frozen=True, kw_only=True)
+class DescribeUserScramCredentialsResponse(_Payload):
+    throttle_time: i32Timedelta
+    error_code: ErrorCode
+    error_message: str | None
+    results: tuple[DescribeUserScramCredentialsResult, ...]
+
+@dataclass(frozen=True, kw_only=True)
+class ScramCredentialDeletion(_Entity):
+    name: str
+    mechanism: i8
+
+@dataclass(frozen=True, kw_only=True)
+class ScramCredentialUpsertion(_Entity):
+    name: str
+    mechanism: i8
+    iterations: i32
+    salt: bytes
+    salted_password: bytes
+
+@dataclass(frozen=True, kw_only=True)
+class AlterUserScramCredentialsRequest(_Payload):
+    deletions: tuple[ScramCredentialDeletion, ...]
+    upsertions: tuple[ScramCredentialUpsertion, ...]
+
+@dataclass(frozen=True, kw_only=True)
+class AlterUserScramCredentialsResult(_Entity):
+    user: str
+    error_code: ErrorCode
+    error_message: str | None
+
+@dataclass(frozen=True, kw_only=True)
+class AlterUserScramCredentialsResponse(_Payload):
+    throttle_time: i32Timedelta
+    results: tuple[AlterUserScramCredentialsResult, ...]
+
+@dataclass(frozen=True, kw_only=True)
 class DescribeClusterRequest(_Payload):
     include_cluster_authorized_operations: bool
     endpoint_type: i8
-    """v1"""
+    """v1-2"""
+    include_fenced_brokers: bool
+    """v2"""
 
 @dataclass(frozen=True, kw_only=True)
 class DescribeClusterBroker(_Entity):
@@ -1347,6 +1544,8 @@ class DescribeClusterBroker(_Entity):
     host: str
     port: i32
     rack: str | None
+    is_fenced: bool
+    """v2"""
 
 @dataclass(frozen=True, kw_only=True)
 class DescribeClusterResponse(_Payload):
@@ -1358,16 +1557,16 @@ class DescribeClusterResponse(_Payload):
     brokers: tuple[DescribeClusterBroker, ...]
     cluster_authorized_operations: i32
     endpoint_type: i8
-    """v1"""
+    """v1-2"""
 
 @dataclass(frozen=True, kw_only=True)
-class TopicRequest(_Entity):
+class DescribeProducersRequestTopicRequest(_Entity):
     name: TopicName
     partition_indexes: tuple[i32, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class DescribeProducersRequest(_Payload):
-    topics: tuple[TopicRequest, ...]
+    topics: tuple[DescribeProducersRequestTopicRequest, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class ProducerState(_Entity):
@@ -1425,7 +1624,9 @@ class ListTransactionsRequest(_Payload):
     state_filters: tuple[str, ...]
     producer_id_filters: tuple[ProducerId, ...]
     duration_filter: i64
-    """v1"""
+    """v1-2"""
+    transactional_id_pattern: str | None
+    """v2"""
 
 @dataclass(frozen=True, kw_only=True)
 class ListTransactionsResponseTransactionState(_Entity):
@@ -1439,3 +1640,152 @@ class ListTransactionsResponse(_Payload):
     error_code: ErrorCode
     unknown_state_filters: tuple[str, ...]
     transaction_states: tuple[ListTransactionsResponseTransactionState, ...]
+
+@dataclass(frozen=True, kw_only=True)
+class ConsumerGroupHeartbeatRequestTopicPartitions(_Entity):
+    topic_id: UUID | None
+    partitions: tuple[i32, ...]
+
+@dataclass(frozen=True, kw_only=True)
+class ConsumerGroupHeartbeatRequest(_Payload):
+    group_id: GroupId
+    member_id: str
+    member_epoch: i32
+    instance_id: str | None
+    rack_id: str | None
+    rebalance_timeout: i32Timedelta
+    subscribed_topic_names: tuple[TopicName, ...] | None
+    server_assignor: str | None
+    topic_partitions: tuple[ConsumerGroupHeartbeatRequestTopicPartitions, ...] | None
+    subscribed_topic_regex: str | None
+    """v1"""
+
+@dataclass(frozen=True, kw_only=True)
+class ConsumerGroupHeartbeatResponseTopicPartitions(_Entity):
+    topic_id: UUID | None
+    partitions: tuple[i32, ...]
+
+@dataclass(frozen=True, kw_only=True)
+class ConsumerGroupHeartbeatResponseAssignment(_Entity):
+    topic_partitions: tuple[ConsumerGroupHeartbeatResponseTopicPartitions, ...]
+
+@dataclass(frozen=True, kw_only=True)
+class ConsumerGroupHeartbeatResponse(_Payload):
+    throttle_time: i32Timedelta
+    error_code: ErrorCode
+    error_message: str | None
+    member_id: str | None
+    member_epoch: i32
+    heartbeat_interval: i32Timedelta
+    assignment: ConsumerGroupHeartbeatResponseAssignment | None
+
+@dataclass(frozen=True, kw_only=True)
+class ConsumerGroupDescribeRequest(_Payload):
+    group_ids: tuple[GroupId, ...]
+    include_authorized_operations: bool
+
+@dataclass(frozen=True, kw_only=True)
+class ConsumerGroupDescribeResponseTopicPartitions(_Entity):
+    topic_id: UUID | None
+    topic_name: TopicName
+    partitions: tuple[i32, ...]
+
+@dataclass(frozen=True, kw_only=True)
+class ConsumerGroupDescribeResponseAssignment(_Entity):
+    topic_partitions: tuple[ConsumerGroupDescribeResponseTopicPartitions, ...]
+
+@dataclass(frozen=True, kw_only=True)
+class Member(_Entity):
+    member_id: str
+    instance_id: str | None
+    rack_id: str | None
+    member_epoch: i32
+    client_id: str
+    client_host: str
+    subscribed_topic_names: tuple[TopicName, ...]
+    subscribed_topic_regex: str | None
+    assignment: ConsumerGroupDescribeResponseAssignment
+    target_assignment: ConsumerGroupDescribeResponseAssignment
+    member_type: i8
+    """v1"""
+
+@dataclass(frozen=True, kw_only=True)
+class ConsumerGroupDescribeResponseDescribedGroup(_Entity):
+    error_code: ErrorCode
+    error_message: str | None
+    group_id: GroupId
+    group_state: str
+    group_epoch: i32
+    assignment_epoch: i32
+    assignor_name: str
+    members: tuple[Member, ...]
+    authorized_operations: i32
+
+@dataclass(frozen=True, kw_only=True)
+class ConsumerGroupDescribeResponse(_Payload):
+    throttle_time: i32Timedelta
+    groups: tuple[ConsumerGroupDescribeResponseDescribedGroup, ...]
+
+@dataclass(frozen=True, kw_only=True)
+class ListConfigResourcesRequest(_Payload):
+    resource_types: tuple[i8, ...]
+    """v1"""
+
+@dataclass(frozen=True, kw_only=True)
+class ConfigResource(_Entity):
+    resource_name: str
+    resource_type: i8
+    """v1"""
+
+@dataclass(frozen=True, kw_only=True)
+class ListConfigResourcesResponse(_Payload):
+    throttle_time: i32Timedelta
+    error_code: ErrorCode
+    config_resources: tuple[ConfigResource, ...]
+
+@dataclass(frozen=True, kw_only=True)
+class DescribeTopicPartitionsRequestTopicRequest(_Entity):
+    name: TopicName
+
+@dataclass(frozen=True, kw_only=True)
+class DescribeTopicPartitionsRequestCursor(_Entity):
+    topic_name: TopicName
+    partition_index: i32
+
+@dataclass(frozen=True, kw_only=True)
+class DescribeTopicPartitionsRequest(_Payload):
+    topics: tuple[DescribeTopicPartitionsRequestTopicRequest, ...]
+    response_partition_limit: i32
+    cursor: DescribeTopicPartitionsRequestCursor | None
+
+@dataclass(frozen=True, kw_only=True)
+class DescribeTopicPartitionsResponsePartition(_Entity):
+    error_code: ErrorCode
+    partition_index: i32
+    leader_id: BrokerId
+    leader_epoch: i32
+    replica_nodes: tuple[BrokerId, ...]
+    isr_nodes: tuple[BrokerId, ...]
+    eligible_leader_replicas: tuple[BrokerId, ...] | None
+    last_known_elr: tuple[BrokerId, ...] | None
+    offline_replicas: tuple[BrokerId, ...]
+
+@dataclass(frozen=True, kw_only=True)
+class DescribeTopicPartitionsResponseTopic(_Entity):
+    error_code: ErrorCode
+    name: TopicName | None
+    topic_id: UUID | None
+    is_internal: bool
+    partitions: tuple[DescribeTopicPartitionsResponsePartition, ...]
+    topic_authorized_operations: i32
+
+@dataclass(frozen=True, kw_only=True)
+class DescribeTopicPartitionsResponseCursor(_Entity):
+    topic_name: TopicName
+    partition_index: i32
+
+@dataclass(frozen=True, kw_only=True)
+class DescribeTopicPartitionsResponse(_Payload):
+    throttle_time: i32Timedelta
+    topics: tuple[DescribeTopicPartitionsResponseTopic, ...]
+    next_cursor: DescribeTopicPartitionsResponseCursor | None

@@ -16,6 +16,8 @@ from wire.scope import SCOPE_BYTES
 MIB: Final = 1024 * 1024
 _ADDED_CONFIG_BYTES: Final = 64
 """A scope, and `segment.bytes` with its value."""
+_WIDER_LENGTH_BYTES: Final = 1
+"""Of a name in a flexible version."""
 
 
 class RequestBound(NamedTuple):
@@ -40,7 +42,7 @@ class RequestBound(NamedTuple):
         """Size at a broker: a gateway has put a scope in front of every name and perhaps configs in."""
         if self.frame_bytes_max is None:
             return None
-        each_bytes = _ADDED_CONFIG_BYTES if self.is_added_to else SCOPE_BYTES
+        each_bytes = _ADDED_CONFIG_BYTES if self.is_added_to else SCOPE_BYTES + _WIDER_LENGTH_BYTES
         return self.frame_bytes_max + each_bytes * (self.entries_max + 1)
 
 
@@ -50,7 +52,6 @@ SUBSCRIBED_NAMES_MAX: Final = 12_000
 
 _ADMIN: Final = "tools make, change or remove topics by the dozen; an instance has 300 partitions by default"
 _COMMIT: Final = "5,000 partitions with metadata of 700 bytes, as stream processors write it"
-_REFUSED: Final = "refused to tenants, entry by entry"
 _BOUNDS: Final[dict[int, RequestBound]] = {
     ApiKey.PRODUCE: RequestBound(
         8_000, None, why="records are passed on as they are; a producer batches what one broker leads"
@@ -58,6 +59,10 @@ _BOUNDS: Final[dict[int, RequestBound]] = {
     ApiKey.FETCH: RequestBound(6_500, why="a consumer fetches what one broker leads of its assignment"),
     ApiKey.METADATA: RequestBound(10_000, why="clients name the topics they use, or none for all"),
     ApiKey.OFFSET_COMMIT: RequestBound(5_000, 4 * MIB, why=_COMMIT),
+    ApiKey.OFFSET_FETCH: RequestBound(
+        6_000,
+        why="a member asks for its assignment, a tool for some hundred groups; all topics are one null",
+    ),
     ApiKey.TXN_OFFSET_COMMIT: RequestBound(5_000, 4 * MIB, why=_COMMIT),
     ApiKey.JOIN_GROUP: RequestBound(
         1_000, 8 * MIB, why="a member offers few protocols; a Streams app's metadata may be megabytes"
@@ -74,8 +79,9 @@ _BOUNDS: Final[dict[int, RequestBound]] = {
     ),
     ApiKey.ALTER_CONFIGS: RequestBound(2_000, is_added_to=True, why=_ADMIN),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: RequestBound(2_000, why=_ADMIN),
-    ApiKey.CREATE_ACLS: RequestBound(2_000, why=_REFUSED),
-    ApiKey.DELETE_ACLS: RequestBound(2_000, why=_REFUSED),
+    ApiKey.CREATE_ACLS: RequestBound(1_000, why="an instance has no more of them"),
+    ApiKey.DELETE_ACLS: RequestBound(200, why="each filter is held against all ACLs"),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: RequestBound(200, why="an instance has no more users"),
     ApiKey.OFFSET_DELETE: RequestBound(6_000, why="tools forget the offsets of topics a group has left"),
     ApiKey.SASL_HANDSHAKE: RequestBound(1, 1024, why="the name of a mechanism"),
     ApiKey.SASL_AUTHENTICATE: RequestBound(

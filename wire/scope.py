@@ -8,6 +8,10 @@ from wire.faults import NameTooLong
 SCOPE_BYTES: Final = 13
 """Length of `<instance id>.`; all of it is ASCII, so bytes and characters agree."""
 
+COMPACT_GROWTH: Final = SCOPE_BYTES + 1
+"""Of a name that gets its scope in a flexible version: its length gets one byte wider, whether it has to or
+not."""
+
 STRING_BYTES_MAX: Final = 32767
 _SURELY_FITS_CHARACTERS: Final = (STRING_BYTES_MAX - SCOPE_BYTES) // 4
 

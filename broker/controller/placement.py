@@ -21,6 +21,10 @@ Replicas = list[tuple[int, ...]]
 """Replicas of each new partition, in order."""
 
 
+def _metric_name(topic: str) -> str:
+    return topic.replace(".", "_")
+
+
 class Refused(Exception):  # noqa: N818 - a verdict
     """The request cannot be."""
 
@@ -45,6 +49,7 @@ class Placement:
             raise Refused(ErrorCode.topic_already_exists, f"Topic '{asked.name}' already exists.")
         if asked.name in context.deletions:
             raise Refused(ErrorCode.topic_already_exists, f"Topic '{asked.name}' is marked for deletion.")
+        self._check_collision(asked.name)
         if asked.assignment is not None:
             replicas = self._as_asked(asked, asked.assignment)
             self._take(asked.name, len(replicas), len(replicas[0]))
@@ -63,6 +68,18 @@ class Placement:
                 "Replication factor was set to an invalid non-positive value.",
             )
         return self._spread(asked.name, self._racks(), partitions, asked.replication_factor)
+
+    def _check_collision(self, name: str) -> None:
+        """`a.b` beside `a_b`: metrics cannot tell them apart, so Kafka refuses the second."""
+        other = self._by_metric_name.get(_metric_name(name))
+        if other is not None:
+            raise Refused(
+                ErrorCode.invalid_topic_exception, f"Topic '{name}' collides with existing topic: {other}"
+            )
+
+    @cached_property
+    def _by_metric_name(self) -> dict[str, str]:
+        return {_metric_name(name): name for name in self._context.topics}
 
     def by_default(self, topic: str, partitions: int, factor: int | None = None) -> Replicas:
         """Replicas with the default factor, on live brokers; when these are too few, brokers known from other

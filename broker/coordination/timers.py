@@ -30,6 +30,10 @@ class Timers(Generic[K]):
         if queued_ms is None or deadline_ms < queued_ms:
             self._push(key, deadline_ms)
 
+    def has(self, key: K) -> bool:
+        """Whether the key has a deadline that is not met."""
+        return key in self._deadlines
+
     def cancel(self, key: K) -> None:
         """Forget the key's deadline, if it has one."""
         self._deadlines.pop(key, None)

@@ -1,18 +1,46 @@
 """The group coordinators of this broker: one for each partition of `__consumer_offsets` that it leads."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from broker.coordinators.runtime import CoordinatorRuntime
 from broker.coordinators.shard import Shard, Written, nobody_pays
+from broker.groups.consumer_messages import TopicOfGroup
 from broker.groups.coordinator import GroupCoordinator, none_held
 from broker.groups.group_config import GroupConfig
 from broker.groups.group_totals import GroupTotals
 from broker.groups.messages import ListedGroup
 from broker.groups.records import OFFSETS_TOPIC
-from broker.metadata.metadata_cache import MetadataCache
+from broker.metadata.metadata_cache import MetadataCache, MetadataChange
 from broker.replication.partition import Partition
+from contracts.names import owner_of
 from runtime.machine import THIS_MACHINE, Machine
+
+
+class _Topics:
+    """The topics of the cluster, as groups see them."""
+
+    def __init__(self, metadata: MetadataCache) -> None:
+        self._metadata = metadata
+        self._versions: Counter[str | None] = Counter()
+        metadata.on_change(self._changed)
+        metadata.on_deleted(lambda topic: self._versions.update((topic.instance_id,)))
+
+    def _changed(self, change: MetadataChange) -> None:
+        self._versions.update({owner_of(name) for name in change.topics})
+
+    def version(self, owner: str | None) -> int:
+        return self._versions[owner]
+
+    def topic(self, name: str) -> TopicOfGroup | None:
+        topic = self._metadata.topic(name)
+        return None if topic is None else TopicOfGroup(topic.topic_id, len(topic.partitions))
+
+    def names(self, owner: str | None) -> Iterable[str]:
+        if owner is not None:
+            return [topic.name for topic in self._metadata.of_instance(owner)]
+        return [topic.name for topic in self._metadata if topic.instance_id is None and not topic.is_internal]
 
 
 class GroupCoordinators(CoordinatorRuntime[GroupCoordinator]):
@@ -34,10 +62,13 @@ class GroupCoordinators(CoordinatorRuntime[GroupCoordinator]):
         self._uuid4 = machine.uuid4
         self.config: Final = config or GroupConfig()
         self._usage = GroupTotals()
+        self._topics = _Topics(metadata)
         self._is_held = is_held
 
     def _new_coordinator(self, _partition: Partition) -> GroupCoordinator:
-        return GroupCoordinator(self.config, lambda: str(self._uuid4()), self._usage, is_held=self._is_held)
+        return GroupCoordinator(
+            self.config, lambda: str(self._uuid4()), self._topics, self._usage, is_held=self._is_held
+        )
 
     def list_groups(self, states: frozenset[str]) -> list[ListedGroup]:
         """All groups that are coordinated and served here."""

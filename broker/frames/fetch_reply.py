@@ -52,23 +52,33 @@ class FetchReply:
         topics: dict[str, list[PartitionRead]] = {}
         for read in reads:
             topics.setdefault(read.wanted.topic, []).append(read)
-        parts: list[bytes | LogSlice] = [b"", fetch_wire.count(len(topics))]
+        packed_count, topic_head, end = fetch_wire.form_of(api_version)
+        parts: list[bytes | LogSlice] = [b"", packed_count(len(topics))]
         copied = 0
         for topic, partitions in topics.items():
-            parts.append(fetch_wire.topic_head(topic, len(partitions)))
+            parts.append(topic_head(topic, len(partitions)))
             for read in partitions:
-                parts.append(_partition_head(api_version, read))
-                if read.records is not None:
-                    part = read.records
-                    small = read.records_bytes < sendfile_bytes_min and copied < _COPIED_BYTES_MAX
-                    if small and isinstance(part, LogSlice):
-                        part = _content(part)
-                        copied += len(part)
-                    parts.append(part)
+                head = _partition_head(api_version, read)
+                part = read.records
+                if part is None:
+                    parts.append(head + end)
+                    continue
+                parts.append(head)
+                small = read.records_bytes < sendfile_bytes_min and copied < _COPIED_BYTES_MAX
+                if small and isinstance(part, LogSlice):
+                    part = _content(part)
+                    copied += len(part)
+                parts.append(part)
+                if end:
+                    parts.append(end)
+            if end:
+                parts.append(end)
+        if end:
+            parts.append(end)
         self._parts = parts
         self.topics = len(topics)
         """How many names it has."""
-        self.body_bytes = len(fetch_wire.response_head(api_version, 0, 0, 0)) + sum(
+        self.body_bytes = fetch_wire.RESPONSE_HEAD_BYTES[api_version] + sum(
             len(part) if isinstance(part, bytes) else part.size_bytes for part in parts
         )
 
@@ -87,7 +97,9 @@ def error_frame_bytes(api_version: int) -> int:
 
 def error_frame(api_version: int, correlation_id: int, error_code: int, throttle_time_ms: int = 0) -> bytes:
     """What a Fetch gets whose session cannot be used."""
-    body = fetch_wire.response_head(api_version, throttle_time_ms, error_code, 0) + fetch_wire.EMPTY
+    head = fetch_wire.response_head(api_version, throttle_time_ms, error_code, 0)
+    form = fetch_wire.form_of(api_version)
+    body = head + form.packed_count(0) + form.end
     return fetch_wire.frame_head(len(body), correlation_id) + body
 
 

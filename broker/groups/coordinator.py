@@ -1,6 +1,7 @@
 """The group coordinator of one partition of the offsets topic: requests and the time in, effects out.
 
-Classic protocol, Kafka 2.8-3.x. The contract with the shard around it is `broker.coordination.effects`.
+Both protocols: the classic one, and consumer groups (KIP-848, `consumer_groups`). The contract with the shard
+around it is `broker.coordination.effects`.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -9,6 +10,9 @@ from kio.schema.errors import ErrorCode
 
 from broker.coordination.effects import Batch, Moment, Reply, Token
 from broker.groups.batches import encode_batch
+from broker.groups.consumer_group import ConsumerGroup
+from broker.groups.consumer_groups import ConsumerGroups
+from broker.groups.consumer_messages import ConsumerHeartbeat, DescribedConsumerGroup, Topics
 from broker.groups.failures import MEMBERSHIP_ERRORS, failure_replies
 from broker.groups.group import Group, State
 from broker.groups.group_config import GroupConfig
@@ -16,6 +20,7 @@ from broker.groups.group_totals import GroupTotals
 from broker.groups.membership import Membership
 from broker.groups.messages import (
     AfterCommit,
+    AfterConsumerStep,
     AfterGroupDeletion,
     AfterHousekeeping,
     AfterMarker,
@@ -31,6 +36,7 @@ from broker.groups.messages import (
     FetchedOffsets,
     HeartbeatRequest,
     JoinRequest,
+    JoinResult,
     LeavingMember,
     ListedGroup,
     Marker,
@@ -43,8 +49,10 @@ from broker.groups.messages import (
 from broker.groups.offsets import Offsets
 from broker.groups.pending import OffsetKey
 from broker.groups.rebalance import Rebalance
-from broker.groups.records import OffsetAndMetadata, UnreadableRecord, decode
+from broker.groups.record_fields import UnreadableRecord
+from broker.groups.records import OffsetAndMetadata, decode
 from broker.groups.registry import Registry
+from broker.groups.subscription import CONSUMER_PROTOCOL_TYPE
 from broker.groups.timer_key import TimerKey
 from contracts.names import owner_of
 from wire import batch
@@ -64,6 +72,7 @@ class GroupCoordinator:
         self,
         config: GroupConfig,
         new_member_suffix: Callable[[], str],
+        topics: Topics,
         usage: GroupTotals | None = None,
         *,
         is_held: Callable[[str], bool] = none_held,
@@ -75,6 +84,7 @@ class GroupCoordinator:
         rebalance = Rebalance(self._registry)
         self._rebalance = rebalance
         self._membership = Membership(self._registry, rebalance)
+        self._consumers = ConsumerGroups(self._registry, topics)
         self._offsets = Offsets(self._registry)
 
     # -- recovery
@@ -103,6 +113,11 @@ class GroupCoordinator:
     def activate(self, now: Moment) -> Effects:
         """The log was read to its end: groups are live, and their members' sessions start."""
         for group_id in self._registry.durable.group_ids():
+            consumers = self._consumers.get(group_id)
+            if consumers is not None:
+                self._registry.settle(group_id, now)
+                self._consumers.activate(consumers, now)
+                continue
             group = self._registry.create(group_id)
             for member_id in group.members:
                 self._registry.extend_session(group, member_id, now)
@@ -118,8 +133,31 @@ class GroupCoordinator:
     def join(self, request: JoinRequest, token: Token, now: Moment) -> Effects:
         """JoinGroup; answered with a JoinResult."""
         turn = Turn(now)
-        self._membership.join(turn, request, token)
+        error = self._join_fault(turn, request.group_id)
+        if error is None:
+            self._membership.join(turn, request, token)
+        else:
+            turn.reply(token, JoinResult(error, request.member_id))
         return self._finish(turn, request.group_id)
+
+    def _join_fault(self, turn: Turn, group_id: str) -> ErrorCode | None:
+        """Where a consumer group is, no classic member may be; one without members makes room."""
+        consumers = self._consumers.get(group_id)
+        if consumers is not None and not consumers.is_empty:
+            return ErrorCode.inconsistent_group_protocol
+        if consumers is not None:
+            self._consumers.retire(turn, group_id)
+        # In a moment the group is of one kind or the other: the client asks again.
+        changing = self._consumers.is_changing(group_id)
+        return ErrorCode.coordinator_load_in_progress if changing else None
+
+    def consumer_heartbeat(self, request: ConsumerHeartbeat, token: Token, now: Moment) -> Effects:
+        """ConsumerGroupHeartbeat; answered with a HeartbeatResult."""
+        turn = Turn(now)
+        if request.member_id == "":
+            request = request._replace(member_id=self._registry.new_member_id(request.client_id, None))
+        self._consumers.heartbeat(turn, request, token)
+        return self._finish(turn)
 
     def sync(self, request: SyncRequest, token: Token, now: Moment) -> Effects:
         """SyncGroup; answered with a SyncResult."""
@@ -210,18 +248,37 @@ class GroupCoordinator:
         protocol_name = (group.protocol_name or "") if stable else ""
         return DescribedGroup(group_id, group.state, group.protocol_type or "", protocol_name, members)
 
+    def describe_consumers(self, group_id: str) -> DescribedConsumerGroup | None:
+        """ConsumerGroupDescribe; None: there is no consumer group of this name."""
+        return self._consumers.describe(group_id)
+
+    def member_fault(self, group_id: str, member_id: str | None, member_epoch: int) -> ErrorCode | None:
+        """Why a member may not read its consumer group's offsets (OffsetFetch 9+)."""
+        consumers = self._consumers.get(group_id)
+        if consumers is None or (member_id is None and member_epoch < 0):
+            return None
+        return consumers.commit_fault(member_id or "", member_epoch)
+
     def list_groups(self, states: frozenset[str] = frozenset()) -> list[ListedGroup]:
         """ListGroups; `states` filters by name, in any case, empty is all."""
         wanted = {state.lower() for state in states}
-        return [
+        listed = [
             ListedGroup(group.group_id, group.protocol_type or "", group.state)
             for group in self._registry.groups.values()
-            if not wanted or group.state.lower() in wanted
         ]
+        listed += [
+            ListedGroup(group.group_id, CONSUMER_PROTOCOL_TYPE, group.state, "consumer")
+            for group in self._registry.durable.consumer_groups.values()
+        ]
+        return [each for each in listed if not wanted or each.state.lower() in wanted]
 
     def group(self, group_id: str) -> Group | None:
         """A live group, for tests and metrics. Not to be changed by the caller."""
         return self._registry.get(group_id)
+
+    def consumer_group(self, group_id: str) -> ConsumerGroup | None:
+        """The same of the new protocol."""
+        return self._consumers.get(group_id)
 
     # -- what happens without a request
 
@@ -234,18 +291,25 @@ class GroupCoordinator:
     def purge_instance(self, instance_id: str, now: Moment) -> Effects:
         """An instance was deleted: its groups go, with members and offsets."""
         turn = Turn(now)
-        for group_id in [key for key in self._registry.groups if owner_of(key) == instance_id]:
-            self._rebalance.abandon(turn, self._registry.groups[group_id])
+        group_ids = self._registry.groups.keys() | self._registry.durable.consumer_groups.keys()
+        purged = sorted(key for key in group_ids if owner_of(key) == instance_id)
+        for group_id in purged:
+            self._consumers.abandon(group_id)
+            if group_id in self._registry.groups:
+                self._rebalance.abandon(turn, self._registry.groups[group_id])
             records = self._registry.durable.tombstones(group_id)
             if records:
                 turn.append(group_id, records, AfterHousekeeping())
-        return self._finish(turn)
+        emptied = self._registry.emptied.intersection(purged)
+        self._registry.emptied -= emptied
+        return self._finish(turn, *emptied)
 
     def sweep(self, now: Moment) -> Effects:
         """Every few minutes: offsets past their retention go, and groups left with nothing."""
         turn = Turn(now)
         self._offsets.expire(turn, self._is_held)
-        return self._finish(turn)
+        emptied, self._registry.emptied = self._registry.emptied, set()
+        return self._finish(turn, *emptied)
 
     def next_deadline_ms(self) -> int | None:
         """When `tick` is due, on the monotonic clock; None while nothing is awaited."""
@@ -261,6 +325,9 @@ class GroupCoordinator:
         return self._finish(turn, *touched)
 
     def _deadline_met(self, turn: Turn, key: TimerKey) -> None:
+        if key.kind in ("consumer", "revocation"):
+            self._consumers.deadline_met(turn, key)
+            return
         group = self._registry.get(key.group_id)
         assert group is not None, "deadlines go with their group"
         if key.kind == "session":
@@ -287,6 +354,8 @@ class GroupCoordinator:
             turn.reply(then.token, OffsetsDeletionResult(ErrorCode.none, then.errors))
         elif isinstance(then, AfterGroupDeletion | AfterMarker):
             turn.reply(then.token, ErrorCode.none)
+        elif isinstance(then, AfterConsumerStep):
+            self._consumers.committed(turn, append, then)
         members_changed = isinstance(then, AfterSync | AfterStaticJoin)
         return self._finish(turn, *touched, members_changed=members_changed)
 
@@ -307,13 +376,17 @@ class GroupCoordinator:
         """The append's records could not be written: nothing changed, and those who wait learn why."""
         turn = self._landed(append, now)
         self._tell(turn, append, error)
+        if isinstance(append.then, AfterConsumerStep):
+            self._consumers.refused(turn, append.group_id)
         return self._finish(turn, append.group_id)
 
     def overdue(self, append: Append, error: ErrorCode, now: Moment) -> tuple[Append, Effects]:
         """Who waits learns why; should the records be committed later, nobody waits any more."""
         turn = Turn(now)
         self._tell(turn, append, error)
-        return append._replace(then=AfterHousekeeping()), self._finish(turn, append.group_id)
+        then = append.then
+        told = then._replace(answers=()) if isinstance(then, AfterConsumerStep) else AfterHousekeeping()
+        return append._replace(then=told), self._finish(turn, append.group_id)
 
     def _tell(self, turn: Turn, append: Append, error: ErrorCode) -> None:
         assert error is not ErrorCode.none
@@ -334,6 +407,7 @@ class GroupCoordinator:
         ]
         for group in self._registry.groups.values():
             replies += group.parked_replies(ErrorCode.not_coordinator)
+        replies += self._consumers.waiting_replies(ErrorCode.not_coordinator)
         self._registry.release()
         return replies
 

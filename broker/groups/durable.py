@@ -6,6 +6,8 @@
 from collections import defaultdict
 from collections.abc import Iterable
 
+from broker.groups.consumer_group import ConsumerGroup
+from broker.groups.consumer_records import CONSUMER_RECORDS, ConsumerGroupRecord, ConsumerRecord
 from broker.groups.pending import OffsetKey, PendingOffsets, bytes_of
 from broker.groups.records import GroupMetadata, GroupRecord, OffsetAndMetadata, OffsetRecord, Record
 from contracts.names import owner_of
@@ -17,12 +19,17 @@ class DurableState:
     def __init__(self) -> None:
         self._offsets: dict[str, dict[str, dict[int, OffsetAndMetadata]]] = {}
         self._groups: dict[str, GroupMetadata] = {}
+        self.consumer_groups: dict[str, ConsumerGroup] = {}
+        """Groups of the new protocol. Not to be changed by the caller."""
         self.pending = PendingOffsets()
         self.offset_bytes: defaultdict[str | None, int] = defaultdict(int)
         """What the committed offsets of each instance take in memory."""
 
     def replay(self, record: Record, log_offset: int) -> None:
         """Apply one record that stands at `log_offset`, below the high watermark, outside of transactions."""
+        if isinstance(record, CONSUMER_RECORDS):
+            self._replay_consumer(record)
+            return
         if isinstance(record, GroupRecord):
             if record.value is None:
                 self._groups.pop(record.group_id, None)
@@ -36,6 +43,16 @@ class DurableState:
         else:
             topics = self._offsets.setdefault(record.group_id, {})
             topics.setdefault(record.topic, {})[record.partition] = record.value
+
+    def _replay_consumer(self, record: ConsumerRecord) -> None:
+        group = self.consumer_groups.get(record.group_id)
+        if isinstance(record, ConsumerGroupRecord) and record.value is None:
+            self.consumer_groups.pop(record.group_id, None)
+        elif group is not None:
+            group.replay(record)
+        elif record.value is not None:
+            group = self.consumer_groups[record.group_id] = ConsumerGroup(record.group_id)
+            group.replay(record)
 
     def replay_transactional(self, record: Record, log_offset: int, producer_id: int) -> None:
         """Note one record of an open transaction; transactions hold offsets only."""
@@ -89,7 +106,8 @@ class DurableState:
 
     def knows(self, group_id: str) -> bool:
         """Whether any record of the group is live."""
-        return group_id in self._groups or group_id in self._offsets or self.has_pending(group_id)
+        stored = group_id in self._groups or group_id in self.consumer_groups or group_id in self._offsets
+        return stored or self.has_pending(group_id)
 
     def has_pending(self, group_id: str) -> bool:
         """Whether offsets of the group wait for the end of a transaction."""
@@ -97,7 +115,8 @@ class DurableState:
 
     def group_ids(self) -> set[str]:
         """Every group with a live record."""
-        return self._groups.keys() | self._offsets.keys() | self.pending.group_ids()
+        stored = self._groups.keys() | self.consumer_groups.keys() | self._offsets.keys()
+        return stored | self.pending.group_ids()
 
     def offset_keys(self, group_id: str) -> set[OffsetKey]:
         """What the group has offsets for, committed or pending."""
@@ -113,4 +132,6 @@ class DurableState:
         found: list[Record] = [OffsetRecord(*key, None) for key in sorted(self.offset_keys(group_id))]
         if group_id in self._groups:
             found.append(GroupRecord(group_id, None))
+        if group_id in self.consumer_groups:
+            found += self.consumer_groups[group_id].tombstones()
         return tuple(found)

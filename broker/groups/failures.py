@@ -5,8 +5,10 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from broker.coordination.effects import Reply
+from broker.groups.consumer_messages import HeartbeatResult
 from broker.groups.messages import (
     AfterCommit,
+    AfterConsumerStep,
     AfterGroupDeletion,
     AfterMarker,
     AfterOffsetsDeletion,
@@ -46,6 +48,9 @@ def failure_replies(append: Append, error: ErrorCode) -> list[Reply]:
         return [Reply(then.token, result)]
     if isinstance(then, AfterGroupDeletion):
         return [Reply(then.token, MEMBERSHIP_ERRORS.get(error, error))]
+    if isinstance(then, AfterConsumerStep):
+        told = MEMBERSHIP_ERRORS.get(error, error)
+        return [Reply(answered.token, HeartbeatResult(told)) for answered in then.answers]
     if isinstance(then, AfterMarker):
         return [Reply(then.token, error)]
     return []

@@ -23,6 +23,19 @@ class GroupConfig:
     new_member_join_timeout_ms: int = 300_000
     """How long the parked JoinGroup of a member without a member id counts: its client cannot heartbeat."""
 
+    consumer_session_timeout_ms: int = 45_000
+    """`group.consumer.session.timeout.ms`: members of consumer groups do not choose one of their own."""
+
+    consumer_heartbeat_interval_ms: int = 3_000
+    """`group.consumer.heartbeat.interval.ms`, told to members of a group that has settled. Kafka's 5 s is how
+    long a member may not know of a new one; 3 s is what classic members send by default."""
+
+    unsettled_heartbeat_interval_ms: int = 200
+    """The same while members are on their way to a new assignment, which takes a few heartbeats of each."""
+
+    unsettled_member_interval_ms: int = 2
+    """Times the members, where that is more: a large group costs 500 heartbeats a second at most."""
+
     group_size_max: int = 1_000
     """`group.max.size`: Kafka has no bound; ours keeps one tenant's group record below the batch limit."""
 

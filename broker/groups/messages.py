@@ -4,12 +4,13 @@ A request comes with a *reply token*: the coordinator never looks into it, parks
 answer, and names it exactly once in a `Reply`.
 """
 
-from typing import NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from kio.schema.errors import ErrorCode
 
 from broker.coordination import effects
 from broker.coordination.effects import Token
+from broker.groups.consumer_messages import Answered
 from broker.groups.records import OffsetAndMetadata, Record
 from wire.control import EndMarker
 
@@ -164,6 +165,10 @@ class OffsetsDeletionResult(NamedTuple):
     errors: dict[tuple[str, int], ErrorCode]
 
 
+GroupType: TypeAlias = Literal["classic", "consumer"]
+"""As ListGroups shows it."""
+
+
 class DescribedMember(NamedTuple):
     """One member as DescribeGroups shows it."""
 
@@ -191,6 +196,7 @@ class ListedGroup(NamedTuple):
     group_id: str
     protocol_type: str
     state: str
+    group_type: GroupType = "classic"
 
 
 FetchedOffsets: TypeAlias = dict[str, dict[int, OffsetAndMetadata]]
@@ -238,6 +244,13 @@ class AfterMarker(NamedTuple):
     token: Token
 
 
+class AfterConsumerStep(NamedTuple):
+    """Once the records of a consumer group are durable, its members are answered, and what waited goes on."""
+
+    answers: tuple[Answered, ...]
+    metadata_version: int
+
+
 class AfterHousekeeping(NamedTuple):
     """Nobody waits: an emptied group, expired offsets, a deleted topic."""
 
@@ -249,6 +262,7 @@ Continuation: TypeAlias = (
     | AfterOffsetsDeletion
     | AfterGroupDeletion
     | AfterMarker
+    | AfterConsumerStep
     | AfterHousekeeping
 )
 

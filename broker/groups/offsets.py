@@ -86,6 +86,9 @@ class Offsets:
     def _commit_fault(self, group: Group | None, request: CommitRequest) -> ErrorCode | None:
         if not is_storable(request.group_id):
             return ErrorCode.invalid_group_id
+        consumers = self._registry.durable.consumer_groups.get(request.group_id)
+        if consumers is not None:
+            return consumers.commit_fault(request.member_id, request.generation_id)
         if group is None:
             if request.generation_id >= 0:
                 return ErrorCode.illegal_generation
@@ -109,8 +112,13 @@ class Offsets:
         if not is_storable(request.group_id):
             return ErrorCode.invalid_group_id
         if request.generation_id < 0 and request.member_id == "" and request.group_instance_id is None:
-            known = group is not None or self._registry.may_create(request.group_id)
+            known = self._registry.is_live(request.group_id) or self._registry.may_create(request.group_id)
             return None if known else ErrorCode.group_max_size_reached
+        consumers = self._registry.durable.consumer_groups.get(request.group_id)
+        if consumers is not None:
+            fault = consumers.commit_fault(request.member_id, request.generation_id)
+            # A producer knows generations only.
+            return ErrorCode.illegal_generation if fault is ErrorCode.stale_member_epoch else fault
         if group is None:
             return ErrorCode.illegal_generation
         fault = group.member_fault(request.member_id, request.group_instance_id)
@@ -120,27 +128,34 @@ class Offsets:
 
     def delete(self, turn: Turn, request: OffsetsDeletion, token: Token) -> None:
         """Decide one OffsetDelete: not while members subscribe to the topic."""
-        group = self._registry.get(request.group_id)
-        error = self._delete_fault(group)
-        if group is None or error is not None:
-            turn.reply(token, OffsetsDeletionResult(error or ErrorCode.group_id_not_found, {}))
+        error = self._delete_fault(request.group_id)
+        if error is not None:
+            turn.reply(token, OffsetsDeletionResult(error, {}))
             return
         errors: dict[tuple[str, int], ErrorCode] = {}
         records: list[Record] = []
         known = self._registry.durable.offset_keys(request.group_id)
         for topic, partition in request.partitions:
-            subscribed = group.is_subscribed_to(topic)
+            subscribed = self._is_subscribed(request.group_id, topic)
             errors[topic, partition] = ErrorCode.group_subscribed_to_topic if subscribed else ErrorCode.none
             if not subscribed and OffsetKey(request.group_id, topic, partition) in known:
                 records.append(OffsetRecord(request.group_id, topic, partition, None))
         if records:
+            self._registry.emptied.add(request.group_id)
             turn.append(request.group_id, tuple(records), AfterOffsetsDeletion(token, errors))
         else:
             turn.reply(token, OffsetsDeletionResult(ErrorCode.none, errors))
 
-    def _delete_fault(self, group: Group | None) -> ErrorCode | None:
+    def _is_subscribed(self, group_id: str, topic: str) -> bool:
+        consumers = self._registry.durable.consumer_groups.get(group_id)
+        if consumers is not None:
+            return consumers.is_subscribed_to(topic)
+        return self._registry.groups[group_id].is_subscribed_to(topic)
+
+    def _delete_fault(self, group_id: str) -> ErrorCode | None:
+        group = self._registry.get(group_id)
         if group is None:
-            return ErrorCode.group_id_not_found
+            return None if self._registry.is_live(group_id) else ErrorCode.group_id_not_found
         if group.state is not State.EMPTY and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
             return ErrorCode.non_empty_group
         return None
@@ -148,12 +163,15 @@ class Offsets:
     def delete_group(self, turn: Turn, group_id: str, token: Token) -> None:
         """Decide one group of DeleteGroups; the answer is a bare error code."""
         group = self._registry.get(group_id)
-        if group is None:
+        consumers = self._registry.durable.consumer_groups.get(group_id)
+        if group is None and consumers is None:
             turn.reply(token, ErrorCode.group_id_not_found)
-        elif group.state is not State.EMPTY:
+        elif (group is not None and group.state is not State.EMPTY) or (consumers and not consumers.is_empty):
             turn.reply(token, ErrorCode.non_empty_group)
         else:
-            self._forget_pending(group)
+            if group is not None:
+                self._forget_pending(group)
+            self._registry.emptied.discard(group_id)
             records = self._registry.durable.tombstones(group_id)
             if records:
                 turn.append(group_id, records, AfterGroupDeletion(token))
@@ -181,36 +199,51 @@ class Offsets:
         for group_id in self._registry.durable.group_ids():
             if is_held(group_id):
                 continue
-            group = self._registry.groups[group_id]
-            records = self._expired(group, turn.now.epoch_ms)
+            records = self._expired(group_id, turn.now.epoch_ms)
             if records:
                 turn.append(group_id, records, AfterHousekeeping())
 
-    def _expired(self, group: Group, now_ms: int) -> tuple[Record, ...]:
+    def _expired(self, group_id: str, now_ms: int) -> tuple[Record, ...]:
         durable = self._registry.durable
         records: list[Record] = []
-        kept = durable.has_pending(group.group_id)
-        for topic, partition, value in self._each_offset(group.group_id):
-            pending = self._registry.is_unstable(OffsetKey(group.group_id, topic, partition))
-            if not pending and self._is_expired(group, topic, value, now_ms):
-                records.append(OffsetRecord(group.group_id, topic, partition, None))
+        kept = durable.has_pending(group_id)
+        for topic, partition, value in self._each_offset(group_id):
+            pending = self._registry.is_unstable(OffsetKey(group_id, topic, partition))
+            if not pending and self._is_expired(group_id, topic, value, now_ms):
+                records.append(OffsetRecord(group_id, topic, partition, None))
             else:
                 kept = True
-        if not kept and group.is_unused and durable.group(group.group_id) is not None:
-            records.append(GroupRecord(group.group_id, None))
+        if not kept:
+            records += self._unused(group_id)
         return tuple(records)
+
+    def _unused(self, group_id: str) -> Iterable[Record]:
+        """What removes a group without offsets that nobody is in."""
+        consumers = self._registry.durable.consumer_groups.get(group_id)
+        if consumers is not None:
+            in_flight = group_id in self._registry.in_flight
+            return consumers.tombstones() if consumers.is_empty and not in_flight else ()
+        is_stored = self._registry.durable.group(group_id) is not None
+        unused = is_stored and self._registry.groups[group_id].is_unused
+        return (GroupRecord(group_id, None),) if unused else ()
 
     def _each_offset(self, group_id: str) -> Iterator[tuple[str, int, OffsetAndMetadata]]:
         for topic, partitions in self._registry.durable.offsets(group_id).items():
             for partition, value in partitions.items():
                 yield topic, partition, value
 
-    def _is_expired(self, group: Group, topic: str, value: OffsetAndMetadata, now_ms: int) -> bool:
+    def _is_expired(self, group_id: str, topic: str, value: OffsetAndMetadata, now_ms: int) -> bool:
         """KIP-211: groups without members count from when they became empty; stable consumer groups expire
         only topics they no longer subscribe to, simple ones by the commit; others nothing."""
         retention_ms = self._registry.config.offsets_retention_ms
         since_ms = value.commit_timestamp_ms
-        if group.protocol_type is not None:
+        consumers = self._registry.durable.consumer_groups.get(group_id)
+        group = self._registry.get(group_id)
+        if consumers is not None:
+            # When it became empty is not in its records: each offset is as young as its commit.
+            if consumers.is_subscribed_to(topic):
+                return False
+        elif group is not None and group.protocol_type is not None:
             if group.state is State.EMPTY:
                 # Offsets committed since by an administrator are as young as their commit.
                 since_ms = max(since_ms, group.state_timestamp_ms or 0)

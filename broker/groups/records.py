@@ -2,10 +2,27 @@
 
 Keys: OffsetCommitKey v0-1, GroupMetadataKey v2. Values written: OffsetCommitValue v3 (v1 when the client gave
 its own retention, which only v1 can hold), GroupMetadataValue v3. Values read: v0-3 of both.
+Records of consumer groups: `consumer_records`.
 """
 
 import struct
 from typing import Final, NamedTuple, TypeAlias
+
+from broker.groups.consumer_records import (
+    CONSUMER_RECORDS,
+    ConsumerRecord,
+    decode_consumer,
+    encode_consumer_key,
+    encode_consumer_value,
+)
+from broker.groups.record_fields import (
+    STRING_BYTES_MAX,
+    Reader,
+    UnreadableRecord,
+    pack_bytes,
+    pack_nullable_string,
+    pack_string,
+)
 
 _I16: Final = struct.Struct(">h")
 _I32: Final = struct.Struct(">i")
@@ -14,7 +31,6 @@ _I64: Final = struct.Struct(">q")
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 OFFSET_COMMIT_KEY_VERSION: Final = 1
 GROUP_METADATA_KEY_VERSION: Final = 2
-STRING_BYTES_MAX: Final = 32_767
 
 
 class OffsetAndMetadata(NamedTuple):
@@ -67,11 +83,7 @@ class GroupRecord(NamedTuple):
     value: GroupMetadata | None
 
 
-Record: TypeAlias = OffsetRecord | GroupRecord
-
-
-class UnreadableRecord(Exception):  # noqa: N818 - a fact about stored bytes
-    """A record of the offsets topic that no version we know describes."""
+Record: TypeAlias = OffsetRecord | GroupRecord | ConsumerRecord
 
 
 def is_storable(text: str) -> bool:
@@ -86,14 +98,18 @@ def is_storable_group_id(group_id: str) -> bool:
 
 def encode_key(record: Record) -> bytes:
     """The key of a record."""
+    if isinstance(record, CONSUMER_RECORDS):
+        return encode_consumer_key(record)
     if isinstance(record, OffsetRecord):
-        head = _I16.pack(OFFSET_COMMIT_KEY_VERSION) + _string(record.group_id) + _string(record.topic)
+        head = _I16.pack(OFFSET_COMMIT_KEY_VERSION) + pack_string(record.group_id) + pack_string(record.topic)
         return head + _I32.pack(record.partition)
-    return _I16.pack(GROUP_METADATA_KEY_VERSION) + _string(record.group_id)
+    return _I16.pack(GROUP_METADATA_KEY_VERSION) + pack_string(record.group_id)
 
 
 def encode_value(record: Record) -> bytes | None:
     """The value of a record, or None for a tombstone."""
+    if isinstance(record, CONSUMER_RECORDS):
+        return encode_consumer_value(record)
     if record.value is None:
         return None
     if isinstance(record.value, OffsetAndMetadata):
@@ -106,7 +122,7 @@ def decode(key: bytes, value: bytes | None) -> Record | None:
 
     Raises: UnreadableRecord.
     """
-    reader = _Reader(key)
+    reader = Reader(key)
     version = reader.i16()
     if version in (0, OFFSET_COMMIT_KEY_VERSION):
         group_id, topic, partition = reader.string(), reader.string(), reader.i32()
@@ -114,19 +130,19 @@ def decode(key: bytes, value: bytes | None) -> Record | None:
     if version == GROUP_METADATA_KEY_VERSION:
         group_id = reader.string()
         return GroupRecord(group_id, None if value is None else _decode_group(value))
-    return None
+    return decode_consumer(version, reader, value)
 
 
 def _encode_offset(value: OffsetAndMetadata) -> bytes:
     if value.expire_timestamp_ms is not None:
-        head = _I16.pack(1) + _I64.pack(value.offset) + _string(value.metadata)
+        head = _I16.pack(1) + _I64.pack(value.offset) + pack_string(value.metadata)
         return head + _I64.pack(value.commit_timestamp_ms) + _I64.pack(value.expire_timestamp_ms)
     head = _I16.pack(3) + _I64.pack(value.offset) + _I32.pack(value.leader_epoch)
-    return head + _string(value.metadata) + _I64.pack(value.commit_timestamp_ms)
+    return head + pack_string(value.metadata) + _I64.pack(value.commit_timestamp_ms)
 
 
 def _decode_offset(value: bytes) -> OffsetAndMetadata:
-    reader = _Reader(value)
+    reader = Reader(value)
     version = reader.i16()
     if not 0 <= version <= 3:
         raise UnreadableRecord(f"OffsetCommitValue v{version}")
@@ -146,29 +162,29 @@ def _decode_offset(value: bytes) -> OffsetAndMetadata:
 def _encode_group(value: GroupMetadata) -> bytes:
     parts = [
         _I16.pack(3),
-        _string(value.protocol_type),
+        pack_string(value.protocol_type),
         _I32.pack(value.generation_id),
-        _nullable_string(value.protocol_name),
-        _nullable_string(value.leader),
+        pack_nullable_string(value.protocol_name),
+        pack_nullable_string(value.leader),
         _I64.pack(-1 if value.state_timestamp_ms is None else value.state_timestamp_ms),
         _I32.pack(len(value.members)),
     ]
     for member in value.members:
         parts += (
-            _string(member.member_id),
-            _nullable_string(member.group_instance_id),
-            _string(member.client_id),
-            _string(member.client_host),
+            pack_string(member.member_id),
+            pack_nullable_string(member.group_instance_id),
+            pack_string(member.client_id),
+            pack_string(member.client_host),
             _I32.pack(member.rebalance_timeout_ms),
             _I32.pack(member.session_timeout_ms),
-            _bytes(member.subscription),
-            _bytes(member.assignment),
+            pack_bytes(member.subscription),
+            pack_bytes(member.assignment),
         )
     return b"".join(parts)
 
 
 def _decode_group(value: bytes) -> GroupMetadata:
-    reader = _Reader(value)
+    reader = Reader(value)
     version = reader.i16()
     if not 0 <= version <= 3:
         raise UnreadableRecord(f"GroupMetadataValue v{version}")
@@ -180,7 +196,7 @@ def _decode_group(value: bytes) -> GroupMetadata:
     return GroupMetadata(protocol_type, generation_id, protocol_name, leader, state_timestamp_ms, members)
 
 
-def _decode_member(reader: "_Reader", version: int) -> StoredMember:
+def _decode_member(reader: Reader, version: int) -> StoredMember:
     member_id = reader.string()
     group_instance_id = reader.nullable_string() if version >= 3 else None
     client_id, client_host = reader.string(), reader.string()
@@ -196,61 +212,3 @@ def _decode_member(reader: "_Reader", version: int) -> StoredMember:
         reader.sized_bytes(),
         reader.sized_bytes(),
     )
-
-
-def _string(text: str) -> bytes:
-    encoded = text.encode()
-    assert len(encoded) <= STRING_BYTES_MAX, "a string too long for a record"
-    return _I16.pack(len(encoded)) + encoded
-
-
-def _nullable_string(text: str | None) -> bytes:
-    return _I16.pack(-1) if text is None else _string(text)
-
-
-def _bytes(data: bytes) -> bytes:
-    return _I32.pack(len(data)) + data
-
-
-class _Reader:
-    """Reads the fields of one key or value in order. Raises: UnreadableRecord past the end."""
-
-    __slots__ = ("_at", "_data")
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._at = 0
-
-    def _take(self, size: int) -> bytes:
-        start, end = self._at, self._at + size
-        if size < 0 or end > len(self._data):
-            raise UnreadableRecord(f"{size} bytes at {start} of {len(self._data)}")
-        self._at = end
-        return self._data[start:end]
-
-    def i16(self) -> int:
-        return int.from_bytes(self._take(2), signed=True)
-
-    def i32(self) -> int:
-        return int.from_bytes(self._take(4), signed=True)
-
-    def i64(self) -> int:
-        return int.from_bytes(self._take(8), signed=True)
-
-    def nullable_string(self) -> str | None:
-        size = self.i16()
-        if size == -1:
-            return None
-        try:
-            return self._take(size).decode()
-        except UnicodeDecodeError as error:
-            raise UnreadableRecord("a string is not UTF-8") from error
-
-    def string(self) -> str:
-        text = self.nullable_string()
-        if text is None:
-            raise UnreadableRecord("a null string")
-        return text
-
-    def sized_bytes(self) -> bytes:
-        return self._take(self.i32())

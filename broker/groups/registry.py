@@ -21,7 +21,8 @@ class Registry:
     """The live groups by id, next to the durable state.
 
     Invariant: every group the durable state knows is live, and a live group it does not know has members,
-    somebody about to join, or records in flight. `settle` restores it for one group.
+    somebody about to join, records in flight, or is `emptied`. `settle` restores it for one group. Consumer
+    groups of the new protocol are all durable: they are counted here, and have no live group beside them.
     """
 
     def __init__(self, config: GroupConfig, new_member_suffix: Callable[[], str], usage: GroupTotals) -> None:
@@ -37,6 +38,10 @@ class Registry:
         """What the members of each instance's groups take in memory."""
         self.in_flight: dict[str, int] = {}
         """Appends of a group that are neither committed nor refused yet: what they bring may be needed."""
+        self.emptied: set[str] = set()
+        """Groups whose offsets were deleted by request: they are there, as in Kafka, until the next sweep."""
+        self._consumer_bytes: dict[str, int] = {}
+        """Consumer groups that are counted, with what they took when they were."""
         self.unstable: Counter[OffsetKey] = Counter()
         """Offsets of open transactions that are neither committed nor refused yet."""
         self._usage = usage
@@ -46,6 +51,10 @@ class Registry:
     def get(self, group_id: str) -> Group | None:
         """A live group."""
         return self.groups.get(group_id)
+
+    def is_live(self, group_id: str) -> bool:
+        """Whether there is a group of the name, of either protocol."""
+        return group_id in self.groups or group_id in self.durable.consumer_groups
 
     def may_create(self, group_id: str) -> bool:
         """Whether the group's instance may have one more group."""
@@ -72,8 +81,16 @@ class Registry:
     def recount(self, group: Group) -> None:
         """Members or assignments of the group have changed."""
         size_bytes = group.size_bytes
-        self.member_bytes[owner_of(group.group_id)] += size_bytes - group.counted_bytes
+        self._count(group.group_id, 0, size_bytes - group.counted_bytes)
         group.counted_bytes = size_bytes
+
+    def _count(self, group_id: str, groups: int, size_bytes: int) -> None:
+        owner = owner_of(group_id)
+        self.by_instance[owner] += groups
+        self.member_bytes[owner] += size_bytes
+        if self.by_instance[owner] == 0:
+            assert self.member_bytes[owner] == 0, "no group, no members"
+            del self.by_instance[owner], self.member_bytes[owner]
 
     def create(self, group_id: str) -> Group:
         """A new live group, empty, or as the durable state describes it."""
@@ -81,20 +98,35 @@ class Registry:
         stored = self.durable.group(group_id)
         group = Group(group_id) if stored is None else Group.from_stored(group_id, stored)
         self.groups[group_id] = group
-        self.by_instance[owner_of(group_id)] += 1
+        self._count(group_id, 1, 0)
         self.recount(group)
         return group
 
     def settle(self, group_id: str, now: Moment) -> None:
         """After records were replayed or members went: make the group live, or dead when nothing is left."""
         group = self.groups.get(group_id)
+        self._count_consumers(group_id)
+        if group_id in self.durable.consumer_groups:
+            if group is not None:
+                self.bury(group, now)
+            return
         known = self.durable.knows(group_id)
         if group is None:
             if known:
                 self.create(group_id)
             return
-        if group.is_unused and not known and group_id not in self.in_flight:
+        is_awaited = group_id in self.in_flight or group_id in self.emptied
+        if group.is_unused and not known and not is_awaited:
             self.bury(group, now)
+
+    def _count_consumers(self, group_id: str) -> None:
+        group = self.durable.consumer_groups.get(group_id)
+        counted_bytes = self._consumer_bytes.pop(group_id, None)
+        if group is not None:
+            self._consumer_bytes[group_id] = size_bytes = group.size_bytes
+            self._count(group_id, counted_bytes is None, size_bytes - (counted_bytes or 0))
+        elif counted_bytes is not None:
+            self._count(group_id, -1, -counted_bytes)
 
     def bury(self, group: Group, now: Moment) -> None:
         """Make a group without members dead and forget it, with its deadlines."""
@@ -102,13 +134,9 @@ class Registry:
         group.move_to(State.DEAD, now.epoch_ms)
         self.timers.cancel(TimerKey("join", group.group_id))
         self.timers.cancel(TimerKey("sync", group.group_id))
+        self.emptied.discard(group.group_id)
         del self.groups[group.group_id]
-        self.recount(group)
-        owner = owner_of(group.group_id)
-        self.by_instance[owner] -= 1
-        if self.by_instance[owner] == 0:
-            assert self.member_bytes[owner] == 0, "no group, no members"
-            del self.by_instance[owner], self.member_bytes[owner]
+        self._count(group.group_id, -1, -group.counted_bytes)
 
     def left(self, append: Append) -> None:
         """An append is on its way to the log."""

@@ -4,8 +4,9 @@ from typing import Literal, NamedTuple
 
 
 class TimerKey(NamedTuple):
-    """A member's session, a group's join phase, or its sync phase."""
+    """A member's session, a group's join phase, or its sync phase; of consumer groups a member's session, or
+    the time it has to let go of partitions."""
 
-    kind: Literal["session", "join", "sync"]
+    kind: Literal["session", "join", "sync", "consumer", "revocation"]
     group_id: str
     member_id: str = ""

@@ -1,11 +1,12 @@
-"""DescribeLogDirs (35), v1-2.
+"""DescribeLogDirs (35), v1-5.
 
 Behaviour: each log directory with the size of each replica of this broker that is asked for (null: all);
 one that has failed with KAFKA_STORAGE_ERROR and nothing else.
-Deliberately not done: total and usable bytes (v4, KIP-827); moving replicas between directories.
-Versions: v2 flexible.
+Deliberately not done: moving replicas between directories; none is cordoned (v5).
+Versions: v2 flexible; v3 an error of the whole answer; v4 total and usable bytes (KIP-827).
 """
 
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol
@@ -45,10 +46,14 @@ def handle(call: Call, deps: _Deps) -> None:
                 is_future_key=False,
             )
         )
+    sizes = {path: shutil.disk_usage(path) for path in found}
     results = tuple(
         shape.nested(
             "DescribeLogDirsResult",
             error_code=ErrorCode.none,
+            total_bytes=sizes[path].total,
+            usable_bytes=sizes[path].free,
+            is_cordoned=False,
             log_dir=str(path.resolve()),
             topics=tuple(
                 shape.nested("DescribeLogDirsTopic", name=name, partitions=tuple(partitions))
@@ -63,6 +68,9 @@ def handle(call: Call, deps: _Deps) -> None:
             error_code=ErrorCode.kafka_storage_error,
             log_dir=str(path.absolute()),
             topics=(),
+            total_bytes=-1,
+            usable_bytes=-1,
+            is_cordoned=False,
         )
         for path in deps.logs.offline_directories
     )

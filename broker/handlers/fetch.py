@@ -1,4 +1,4 @@
-"""Fetch (1), v0-11.
+"""Fetch (1), v0-12.
 
 Behaviour: answers the moment min_bytes are there, or at max_wait; the first batch always fits, whatever the
 limits; records leave by sendfile. Incremental sessions (KIP-227). A tenant's answer holds at most a quarter
@@ -10,7 +10,8 @@ Old clients (v0-3) get messages of format v0 or v1, uncompressed, converted in t
 more than 50,000 records, or of 8 MiB decompressed, is CORRUPT_MESSAGE to them.
 Deliberately not done: fetching from replicas (the preferred replica is none).
 Versions: v1 throttle time; v2 format v1; v3 limit of the answer (KIP-74); v4 record batches; v5 log start
-offset; v7 sessions; v9 current leader epoch (KIP-320); v11 rack (KIP-392).
+offset; v7 sessions; v9 current leader epoch (KIP-320); v11 rack (KIP-392); v12 flexible, with
+epochs for followers.
 """
 
 from typing import Protocol

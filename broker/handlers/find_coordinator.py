@@ -1,4 +1,4 @@
-"""FindCoordinator (10), v0-5.
+"""FindCoordinator (10), v0-6.
 
 Behaviour: the leader of the partition of `__consumer_offsets` or `__transaction_state` that owns the key;
 COORDINATOR_NOT_AVAILABLE while there is none.

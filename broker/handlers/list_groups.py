@@ -1,10 +1,10 @@
 """ListGroups 0-5.
 
 Behaviour: all groups that this broker coordinates.
-Version notes: v4+ shows states and filters by them (KIP-518); v5 types (KIP-848): all groups are classic.
+Version notes: v4+ shows states and filters by them (KIP-518); v5 types (KIP-848).
 """
 
-from typing import Final, Protocol
+from typing import Protocol
 
 from kio.schema.errors import ErrorCode
 
@@ -13,8 +13,6 @@ from broker.requests.call import Call
 from wire.api_table import ApiKey
 from wire.build import response_shape
 from wire.codec import duration
-
-_TYPE: Final = "classic"
 
 
 class _Deps(Protocol):
@@ -26,7 +24,7 @@ def handle(call: Call, deps: _Deps) -> None:
     states = frozenset(getattr(call.request, "states_filter", ()))
     loading = deps.groups.is_loading
     types = {each.lower() for each in getattr(call.request, "types_filter", ())}
-    groups = [] if loading or (types and _TYPE not in types) else deps.groups.list_groups(states)
+    groups = [] if loading else deps.groups.list_groups(states)
     call.reply(
         shape.make(
             throttle_time=duration(0),
@@ -37,10 +35,10 @@ def handle(call: Call, deps: _Deps) -> None:
                     group_id=group.group_id,
                     protocol_type=group.protocol_type,
                     group_state=group.state,
-                    group_type=_TYPE,
+                    group_type=group.group_type,
                 )
                 for group in groups
-                if call.shows(group.group_id)
+                if (not types or group.group_type in types) and call.shows(group.group_id)
             ),
         )
     )

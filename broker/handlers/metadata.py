@@ -1,4 +1,4 @@
-"""Metadata (3), v0-12.
+"""Metadata (3), v0-13.
 
 Behaviour: all topics (null; v0: an empty list) or those named, as the controller last described them. Each
 topic's part is encoded once and kept until it changes, so that listing thousands of partitions costs a join.
@@ -8,7 +8,7 @@ lets the call wait: an empty answer would say that there are no topics.
 Deliberately not done: auto-creation (the gateway does it where an instance wants it).
 Versions: v0 names only live replicas; v1 controller and internal flag; v2 cluster id; v3 throttle time; v5
 offline replicas; v7 leader epoch (KIP-320); v8 authorized operations (KIP-430; cluster's until v10); v9
-flexible; v10 topic ids (KIP-516); v12 requests by topic id.
+flexible; v10 topic ids (KIP-516); v12 requests by topic id; v13 an error of the whole answer.
 """
 
 from collections.abc import Iterable
@@ -39,6 +39,7 @@ _FLEXIBLE_FROM: Final = 9
 _BY_ID_FROM: Final = 12
 _THROTTLED_FROM: Final = 3
 _OPERATIONS_VERSIONS: Final = range(8, 11)
+_ERROR_FROM: Final = 13
 
 
 class _Deps(Protocol):
@@ -113,10 +114,12 @@ def _encode_around(
             controller_id=metadata.live_controller_id,
             topics=(),
             cluster_authorized_operations=_CLUSTER_OPERATIONS if with_operations else _NOT_ASKED,
+            error_code=ErrorCode.none,
         )
     )
     flexible = version >= _FLEXIBLE_FROM
     tail_bytes = (4 if version in _OPERATIONS_VERSIONS else 0) + (1 if flexible else 0)
+    tail_bytes += 2 if version >= _ERROR_FROM else 0
     tail_at = len(empty) - tail_bytes
     return empty[: tail_at - (1 if flexible else 4)], empty[tail_at:]
 

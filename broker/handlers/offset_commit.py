@@ -1,9 +1,10 @@
-"""OffsetCommit 2-8.
+"""OffsetCommit 2-10.
 
 Behaviour: stored in `__consumer_offsets`, answered when durable. Partitions that do not exist are
 refused one by one.
-Deliberately not done: v0-1 (offsets in ZooKeeper, commit timestamps), v9+ (KIP-848).
-Version notes: v2-4 may carry a retention of their own (KIP-211), v6+ the leader epoch, v7+ static members.
+Deliberately not done: v0-1 (offsets in ZooKeeper, commit timestamps).
+Version notes: v2-4 may carry a retention of their own (KIP-211), v6+ the leader epoch, v7+ static members;
+v9 has a word for epochs of members that only other groups have; v10 names topics by id.
 """
 
 from typing import Final, Protocol
@@ -29,9 +30,9 @@ class _Deps(Protocol):
 def handle(call: Call, deps: _Deps) -> None:
     request = call.request
     shard = deps.groups.of(request.group_id)
-    refused, offsets = sort_offsets(request, deps.metadata, shard if isinstance(shard, ErrorCode) else None)
-    token = answering_commit(call, refused)
-    if isinstance(shard, ErrorCode) or (request.topics and not offsets):
+    wanted = sort_offsets(request, deps.metadata, shard if isinstance(shard, ErrorCode) else None)
+    token = answering_commit(call, wanted)
+    if isinstance(shard, ErrorCode) or (request.topics and not wanted.offsets):
         token(CommitResult({}))
         return
     commit = CommitRequest(
@@ -40,7 +41,7 @@ def handle(call: Call, deps: _Deps) -> None:
         member_id=request.member_id,
         group_instance_id=getattr(request, "group_instance_id", None),
         retention_ms=_retention_ms(call.api_version, request),
-        offsets=offsets,
+        offsets=wanted.offsets,
     )
     shard.submit(shard.core.commit_offsets(commit, token, shard.now()))
 

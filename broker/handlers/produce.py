@@ -1,4 +1,4 @@
-"""Produce (0), v0-8.
+"""Produce (0), v0-11.
 
 Behaviour: batches are checked, get their offsets in place in the received buffer, and are written; the answer
 says where. acks=0 has no answer, and an error closes the connection. acks=all is answered once the records
@@ -12,7 +12,9 @@ topics, of one compressed batch in many of others, and of batches of very many a
 elsewhere when that takes long (`broker.scanning`); a large request lets others have their turn between its
 partitions.
 Versions: v1 throttle time; v2 log append time; v3 record batches; v5 log start offset; v7 zstd; v8 error
-messages and the records they are about (KIP-467).
+messages and the records they are about (KIP-467); v9 flexible; v10 may tell leaders (KIP-951), which is left
+to Metadata; v11 TRANSACTION_ABORTABLE instead of INVALID_TXN_STATE (KIP-890).
+Deliberately not done: v12, where partitions join a transaction by themselves.
 """
 
 from asyncio import TimerHandle
@@ -40,13 +42,19 @@ from broker.requests.throttling import Mute, charge
 from broker.scanning.messages import CheckRecords, Convert, Converted, Failed, Refused, Result
 from broker.scanning.scanner import Scanner
 from broker.storage.flusher import Flusher
-from contracts.names import SCOPE_LENGTH, owner_of
+from contracts.names import owner_of
 from contracts.quota import Direction
 from contracts.specs import FullBehaviour
 from traffic.point import TrafficPoint
 from traffic.verdict import Full, stall_ms
 from wire.batch import CODEC_MASK, CODEC_NONE, CODEC_ZSTD, HEADER_SIZE, BatchError, parse_header
-from wire.hot.produce import PartitionAnswer, ProducePartition, produce_response, scan_produce
+from wire.hot.produce import (
+    PartitionAnswer,
+    ProducePartition,
+    name_growth,
+    produce_response,
+    scan_produce,
+)
 from wire.record_lengths import WALKED_HERE_MAX
 from wire.record_walk import RECORD_BYTES_MIN
 
@@ -55,6 +63,7 @@ _LEGACY_BELOW: Final = 3
 """Versions that carry messages of format v0 or v1 instead of a record batch."""
 _STORAGE_ERROR_FROM_VERSION: Final = 4
 _ZSTD_FROM_VERSION: Final = 7
+_ABORTABLE_FROM_VERSION: Final = 11
 _ATTRIBUTES_LOW_BYTE: Final = 22
 """Of a batch of magic 2."""
 _MANY_BYTES_MIN: Final = HEADER_SIZE + RECORD_BYTES_MIN * WALKED_HERE_MAX
@@ -339,6 +348,8 @@ class _Produce:
 
     def _confirmed(self, one: _PartitionData, error_code: ErrorCode) -> None:
         """The coordinator has answered, at once or later."""
+        if error_code is ErrorCode.invalid_txn_state and self._call.api_version >= _ABORTABLE_FROM_VERSION:
+            error_code = ErrorCode.transaction_abortable
         one.confirmed = error_code
         if one.kept is not None and not self._call.is_gone:
             self._deps.later.guarded(self._call, partial(self._append_kept, one, one.kept))
@@ -374,7 +385,8 @@ class _Produce:
         payer = call.channel.login.payer
         if payer is not None:
             names = len(self._scan.topics) + (self._scan.transactional_id is not None)
-            size_bytes = frame_bytes - names * SCOPE_LENGTH  # what crossed the tenant's own socket
+            growth = names * name_growth(call.header.api_version)
+            size_bytes = frame_bytes - growth  # what crossed the tenant's own socket
             throttled = payer.charge_produce(size_bytes, call.reservation, deps.now_ms())
         else:
             throttled = charge(deps.traffic, Direction.PRODUCE, self._sizes(frame_bytes), deps.now_ms())

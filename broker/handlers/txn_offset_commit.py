@@ -37,9 +37,9 @@ class _Deps(Protocol):
 def handle(call: Call, deps: _Deps) -> None:
     request = call.request
     shard = deps.groups.of(request.group_id)
-    refused, offsets = sort_offsets(request, deps.metadata, None if isinstance(shard, Shard) else shard)
-    token = answering_commit(call, refused)
-    if isinstance(shard, ErrorCode) or not offsets:
+    wanted = sort_offsets(request, deps.metadata, None if isinstance(shard, Shard) else shard)
+    token = answering_commit(call, wanted)
+    if isinstance(shard, ErrorCode) or not wanted.offsets:
         token(CommitResult({}))
         return
     commit = TransactionalCommit(
@@ -49,7 +49,7 @@ def handle(call: Call, deps: _Deps) -> None:
         group_instance_id=getattr(request, "group_instance_id", None),
         producer=Producer(request.producer_id, request.producer_epoch),
         verification=None,
-        offsets=offsets,
+        offsets=wanted.offsets,
     )
     _verify(deps, shard, call, commit, token)
 

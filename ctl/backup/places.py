@@ -15,7 +15,8 @@ from ctl.stack.zookeeper import is_serving
 from runtime.config import ConfigFault
 from runtime.process import read_secret
 from runtime.tree.local import LOCAL_TREE_FILE
-from tenants.config import DatabaseUrl, sqlite_url
+from tenants.config import sqlite_url
+from tenants.store.database_url import DatabaseUrl
 
 _LOOPBACK: Final = "127.0.0.1"
 _DIGEST_CHARACTERS: Final = 32
@@ -83,9 +84,9 @@ class Places:
 def find_places(data_dir: Path, named: Named) -> Places:
     """Raises: CommandError."""
     layout = Layout(data_dir)
-    flags = {"database_url": named.database_url, "zookeeper": named.zookeeper}
+    database_url, _file = database_of(layout, named.database_url)
     try:
-        settings = load(data_dir, flags)
+        settings = load(data_dir, {"zookeeper": named.zookeeper})
         kept = remembered(layout)
     except ConfigFault as fault:
         raise usage("; ".join(fault.faults)) from fault
@@ -94,23 +95,28 @@ def find_places(data_dir: Path, named: Named) -> Places:
             "a stack with --backend cannot be backed up yet: its topics are the Apache Kafka's own, and "
             f"its control store is {layout.control_dir} or the database that it was given"
         )
-    database: DatabaseUrl | None = settings["database_url"].value
     zookeeper: str | None = settings["zookeeper"].value
     if zookeeper is None and kept is not None and (kept.zookeeper == OWN or kept.brokers > 1):
         zookeeper = OWN
+    return Places(layout, database_url, zookeeper, named.secret_file or layout.secret_file)
+
+
+def database_of(layout: Layout, named: str | None) -> tuple[str, Path | None]:
+    """(URL of a deployment's store, the file if it is one). Raises: CommandError."""
+    try:
+        database: DatabaseUrl | None = load(layout.data_dir, {"database_url": named})["database_url"].value
+    except ConfigFault as fault:
+        raise usage("; ".join(fault.faults)) from fault
+    if database is not None:
+        return database.url, None
     running = _database_of_the_running(layout)
-    if database is None and running is not None:
+    if running is not None:
         raise CommandError(
             f"the running stack keeps its store at {running}, which nothing here says: name it with "
             "PORTICO_DATABASE_URL or --database-url"
         )
-    file = sqlite_url(str(layout.control_dir / "portico.db"))
-    return Places(
-        layout,
-        file if database is None else database.url,
-        zookeeper,
-        named.secret_file or layout.secret_file,
-    )
+    file = layout.control_dir / "portico.db"
+    return sqlite_url(str(file)), file
 
 
 def _database_of_the_running(layout: Layout) -> str | None:

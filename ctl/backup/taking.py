@@ -99,15 +99,13 @@ def _take_store(places: Places, archive: ArchiveWriter, tell: Tell) -> tuple[str
             if store.is_shared:  # whoever reads the archive from a pipe may be slow
                 connection.exec_driver_sql("SET LOCAL statement_timeout = 0")
                 connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")
-            found = migrating.current(connection)
-            if found != migrating.head():
-                raise CommandError(
-                    f"the console's database has schema {found or 'none'}, this release knows "
-                    f"{migrating.head()}: take its backup with the release that runs on it"
-                )
+            try:
+                migrating.check(connection)
+            except migrating.SchemaIsOther as other:
+                raise CommandError(f"{other}: take its backup with the release that runs on it") from other
             for name in dump.table_names():
                 archive.add_lines(store_part(name), _told(connection, name, tell))
-            return dump.first_feed(connection), found, store.engine.dialect.name
+            return dump.first_feed(connection), migrating.head(), store.engine.dialect.name
     except StoreFault as fault:
         raise CommandError(f"the console's database cannot be read: {fault.reason}") from fault
     finally:

@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Final
 
 from ctl.bench.process import ServerProcess
-from ctl.kafka.cluster import KafkaCluster, Node, prepared
+from ctl.kafka.cluster import KafkaCluster, Node, Wish, prepared
 from ctl.stack.layout import Layout
 
 _START_TIMEOUT_S: Final = 90.0
 _STOP_TIMEOUT_S: Final = 20.0
 _END_TIMEOUT_S: Final = 120.0
 HEAP: Final = "1g"
+_THREE: Final = Wish(brokers=3)
 DELETED_SOON: Final = {
     "log.initial.task.delay.ms": "1000",
     "log.retention.check.interval.ms": "2000",
@@ -27,6 +28,7 @@ class KafkaBroker(ServerProcess):
     def __init__(self, cluster: KafkaCluster, node: Node, heap: str) -> None:
         self.node_id = node.node_id
         self.directory = cluster.node_directory(node)
+        self.secured_port = node.secured_port
         super().__init__(
             f"Apache Kafka {node.node_id}",
             node.port,
@@ -42,13 +44,12 @@ class KafkaBroker(ServerProcess):
 @contextmanager
 def kafka_cluster(
     directory: Path,
-    brokers: int = 3,
-    version: str | None = None,
+    wish: Wish = _THREE,
     settings: Mapping[str, str] | None = None,
     heap: str = HEAP,
 ) -> Iterator[list[KafkaBroker]]:
     """A running cluster. Raises: CommandError."""
-    cluster = prepared(Layout(directory), brokers=brokers, version=version, settings=settings)
+    cluster = prepared(Layout(directory), wish, settings=settings)
     nodes = [KafkaBroker(cluster, node, heap) for node in cluster.nodes]
     with ExitStack() as stopping:
         for broker in nodes:
@@ -57,6 +58,7 @@ def kafka_cluster(
         stopping.callback(_tell_all, nodes)
         for broker in nodes:
             broker.until_serving()
+        cluster.let_in()
         yield nodes
 
 

@@ -80,7 +80,7 @@ def _logins(both: Sequence[Control]) -> list[dict[str, str]]:
     """A session made at each process, as the head of a request."""
     heads = []
     with both[0].operator() as operator:
-        reset = operator.post("users/admin/reset-password").raise_for_status().json()
+        reset = operator.post("members/admin/reset-password").raise_for_status().json()
     for each in both:
         login = {"user": "admin", "password": reset["password"]}
         answer = httpx.post(f"{each.url}session", json=login, trust_env=False, timeout=30).raise_for_status()

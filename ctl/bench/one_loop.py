@@ -43,6 +43,7 @@ class Turn(NamedTuple):
 
 Meter = Callable[[Callable[[], None]], float]
 """Runs a callback and answers what it cost."""
+Owner = Callable[[object], tuple[str, str]]
 
 
 class Pair:
@@ -133,18 +134,20 @@ async def _create(broker_port: int, names: Sequence[str]) -> None:
 
 
 @contextlib.contextmanager
-def metered(meter: Meter) -> Iterator[list[Turn]]:
-    """Every turn while the block runs, and every step that had to wait for its instance's.
+def metered(meter: Meter, owner: Owner | None = None) -> Iterator[list[Turn]]:
+    """Every turn while the block runs, and every step that had to wait for its instance's. `owner` says of
+    a callback whose it is, and its name; where it is nobody's, it is not metered.
 
     For loops of asyncio itself; others have no callbacks to look at.
     """
     turns: list[Turn] = []
+    owner = owner or _owner
     handle_class: Any = events.Handle  # the only place that all callbacks of a loop come by
     run = handle_class._run
     take = Turns.take
 
     def measured(handle: Any) -> None:
-        whose, what = _owner(handle._callback)
+        whose, what = owner(handle._callback)
         if whose:
             turns.append(Turn(whose, meter(lambda: run(handle)), what))
         else:
@@ -154,7 +157,7 @@ def metered(meter: Meter) -> Iterator[list[Turn]]:
         step = take(waiting, turn)
         if step is None:
             return None
-        whose, what = _owner(step)
+        whose, what = owner(step)
         return (lambda: turns.append(Turn(whose, meter(step), what))) if whose else step
 
     try:

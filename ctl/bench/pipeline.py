@@ -10,6 +10,7 @@ from ctl.bench.measure import Say
 from ctl.bench.report import with_ratios
 from pipeline.errors import PipelineError
 from pipeline.session import spark_session
+from pipeline.spark_at import SparkAt
 
 INSTANCES: Final = 1_000
 _SCRATCH_BYTES: Final = 4_000_000_000
@@ -33,7 +34,7 @@ def run(rounds: int, megabytes: int, say: Say, parts: tuple[str, ...] = PARTS) -
     """The figures. Raises: RuntimeError, OSError."""
     with tempfile.TemporaryDirectory(dir=servers.scratch_parent(_SCRATCH_BYTES)) as name:
         try:
-            spark = spark_session(Path(name), say)
+            spark = spark_session(Path(name), say, SparkAt("local[2]", {"spark.driver.memory": "2g"}))
         except PipelineError as error:
             raise RuntimeError(error.sentence) from error
         try:

@@ -99,10 +99,10 @@ def control(
 ) -> None:
     """Two control processes on one Postgres, with Redis and without: latencies, cost, fail-over."""
     from ctl.bench import control as bench
-    from tenants.store.postgres import parse_database_url
+    from tenants.store.database_url import DatabaseUrl
 
     try:
-        wanted = bench.Wanted(parse_database_url(database_url), redis_url, rate, seconds)
+        wanted = bench.Wanted(DatabaseUrl.parse(database_url).url, redis_url, rate, seconds)
     except ValueError as error:
         raise usage(f"--database-url: {error}") from error
     chosen = SimpleNamespace(run=lambda rounds, _megabytes, say: bench.run(wanted, rounds, say))
@@ -115,6 +115,18 @@ def requests(json: Json = None) -> None:
     from ctl.bench import requests as bench
 
     _run(bench, "requests", "", (), 1, 1, json)
+
+
+@app.command()
+def instances(
+    count: Annotated[int, typer.Option(min=1, max=8_000, help="Instances of four vports each.")] = 5_000,
+    json: Json = None,
+) -> None:
+    """One gateway worker with thousands of instances: start, memory, files, changes, turns of its loop."""
+    from ctl.bench import instances as bench
+
+    chosen = SimpleNamespace(run=lambda _rounds, _megabytes, say: bench.run(count, say))
+    _run(chosen, "instances", "", (), 1, 1, json)
 
 
 def _run(

@@ -1,4 +1,4 @@
-"""`portico cluster`: what each cluster may sell, and all topics of this one (operators)."""
+"""`portico cluster`: which there are, what each may sell, and all topics of this one (operators)."""
 
 from typing import Annotated
 from urllib.parse import quote
@@ -7,13 +7,14 @@ import typer
 
 from ctl import ceilings
 from ctl.command import Commands
-from ctl.commands import cluster_topics
+from ctl.commands import cluster_registry, cluster_topics
 from ctl.commands.cluster_try import try_cluster
 from ctl.console_options import OperatorConsole
 from ctl.output import Answer
 
 app = Commands()
 app.command("try")(try_cluster)
+cluster_registry.add_commands(app)
 app.add_typer(
     cluster_topics.app, name="topic", help="Topics of the whole cluster, by their physical names (operators)."
 )

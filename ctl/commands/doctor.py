@@ -28,11 +28,13 @@ from ctl.tools.findings import Finding
 from runtime.config import ConfigFault, format_host_port, parse_host_port
 from runtime.logs import configure
 from runtime.process import OTHERS, raise_file_limit
+from tenants.rules.vports import VipPool, parse_vip
 
 _DISK_FREE_BYTES_MIN: Final = 1_000_000_000
 _FILES_MIN: Final = 4096
 _HEALTH_TIMEOUT_S: Final = 5.0
 """A console that says nothing for so long, not even how it is, stands still."""
+_VPORTS_USED_MAX: Final = 0.8
 _DAMAGED_SHOWN: Final = 10
 _ALONE: Final = (
     "there is no other replica: consumers get CORRUPT_MESSAGE there; restore the files, or move groups "
@@ -216,6 +218,10 @@ def _console(data_dir: Path) -> Iterator[Finding]:
         yield from damaged_log_findings(broker)
     for item in instances:
         yield from _instance(item)
+    pool = _pool(data_dir)
+    if pool is not None:
+        ways = sum(len(item.get("security_protocols", ["plain"])) for item in [*instances, *deleted])
+        yield from vport_findings(pool, ways * (len(told["items"]) + 1))
     yield from _absent(absent)
     yield from _deleted(deleted)
 
@@ -304,6 +310,24 @@ def _instance(item: Any) -> Iterator[Finding]:
         yield Finding(
             "warn", subject, "full, producers blocked", "delete records, shorten retention or resize"
         )
+
+
+def _pool(data_dir: Path) -> VipPool | None:
+    """The running stack's; None: another machine's stack is looked at."""
+    try:
+        settings = json.loads(Layout(data_dir).stack_file.read_text())["settings"]
+        return parse_vip(settings["vip"]["value"], *settings["vports"]["value"])
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+def vport_findings(pool: VipPool, needed: int) -> Iterator[Finding]:
+    """Whether the next instances and the next broker find vports. Those at rest are not counted."""
+    found = f"about {needed:,} of {pool.size:,} in use"
+    if needed < pool.size * _VPORTS_USED_MAX:
+        yield Finding("ok", "vports", found)
+    else:
+        yield Finding("warn", "vports", found, "widen --vports, or give --vip a CIDR: see docs/ports.md")
 
 
 def _absent(items: list[Any]) -> Iterator[Finding]:

@@ -25,6 +25,8 @@ OptionalSize = Annotated[int | None, typer.Option(parser=parse_size, metavar="SI
 Cidrs = Annotated[list[str] | None, typer.Option("--whitelist", metavar="CIDR", help="Repeat for several.")]
 AllowAll = Annotated[bool, typer.Option("--allow-all", help="Admit every address.")]
 Count = Annotated[int | None, typer.Option(min=1)]
+PartitionsDefault = Annotated[int | None, typer.Option(min=1, help="Of a topic made without a number.")]
+MessageBytesMax = Annotated[int | None, typer.Option(min=1, help="The largest batch of records.")]
 FullBehaviour = Annotated[str | None, typer.Option(metavar="reject|stall", help="What a full instance does.")]
 RequestPercent = Annotated[
     int | None,
@@ -45,14 +47,21 @@ LegacyClients = Annotated[
 
 def _chosen(
     partitions_max: Count = None,
+    partitions_default: PartitionsDefault = None,
     connections_max: Count = None,
+    message_bytes_max: MessageBytesMax = None,
     full_behaviour: FullBehaviour = None,
     request_percent: RequestPercent = None,
     auto_create_topics: AutoCreate = None,
     legacy_clients: LegacyClients = None,
     listener: Listeners = None,
 ) -> dict[str, Any]:
-    limits = {"partitions_max": partitions_max, "connections_max": connections_max}
+    limits = {
+        "partitions_max": partitions_max,
+        "partitions_default": partitions_default,
+        "connections_max": connections_max,
+        "message_bytes_max": message_bytes_max,
+    }
     given = {
         "full_behaviour": full_behaviour,
         "auto_create_topics": auto_create_topics,
@@ -78,6 +87,7 @@ def create(
     capacity: Capacity,
     whitelist: Cidrs = None,
     allow_all: AllowAll = False,
+    cluster: Annotated[str | None, typer.Option(help="Where; for operators. Default: where is room.")] = None,
     wait: Annotated[
         bool, typer.Option("--wait/--no-wait", help="Until it serves; else print what follows.")
     ] = True,
@@ -93,7 +103,7 @@ def create(
         "whitelist": whitelist or [],
         "allow_all": allow_all,
     }
-    body |= chosen
+    body |= chosen | ({} if cluster is None else {"cluster": cluster})
     operation = console.begin("instances", body)
     instance = console.follow(operation) if wait else console.get(f"instances/{operation['instance_id']}")
     return _answer(instance)
@@ -234,6 +244,7 @@ def _answer(item: Any) -> Answer:
             ("name", item["name"]),
             ("tenant", item["tenant"]),
             ("state", item["state"] + reason),
+            *([("cannot serve", item["cluster_trouble"])] if item["cluster_trouble"] else []),
             ("bootstrap servers", _addresses(item["endpoints"])),
             ("produce rate", format_bytes(item["produce_rate_bytes_per_s"], rate=True)),
             ("consume rate", format_bytes(item["consume_rate_bytes_per_s"], rate=True)),
@@ -244,6 +255,7 @@ def _answer(item: Any) -> Answer:
                 _stored(item) + (" - full, producers blocked" if item["blocked"] else ""),
             ),
             ("partitions", f"{item['partitions'] or 0} of {limits['partitions_max']}"),
+            ("partitions of a new topic", limits["partitions_default"]),
             ("connections", f"{item['connections']} of {limits['connections_max']}"),
             ("admits", admits),
             ("when full", item["full_behaviour"]),

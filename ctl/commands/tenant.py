@@ -9,10 +9,15 @@ from ctl import ceilings
 from ctl.command import Commands
 from ctl.confirm import Yes, confirm
 from ctl.console_options import OperatorConsole, TenantConsole
+from ctl.options import parse_hours
 from ctl.output import Answer, in_facts, in_table, print_facts
 
 Ckafka = Annotated[
     bool, typer.Option("--ckafka", help="Of the access-key pairs that Tencent's SDK and tccli sign with.")
+]
+ValidFor = Annotated[
+    int | None,
+    typer.Option("--for", parser=parse_hours, metavar="TIME", help="How long it is good, such as 90d."),
 ]
 TenantName = Annotated[str, typer.Argument(metavar="TENANT")]
 app = Commands()
@@ -53,16 +58,33 @@ def set_limits(console: OperatorConsole, name: TenantName, wanted: ceilings.Want
 def create_key(
     console: TenantConsole,
     name: str,
-    role: Annotated[str, typer.Option(metavar="owner|viewer|operator")] = "owner",
+    role: Annotated[str, typer.Option(metavar="owner|developer|viewer|operator|admin")] = "owner",
     ckafka: Ckafka = False,
+    valid_for: ValidFor = None,
 ) -> Answer:
     """Create an API key, or an access-key pair; it is shown once."""
-    created = console.call("POST", _path(ckafka), {"name": name, "role": role})
+    body: dict[str, object] = {"name": name, "role": role}
+    if valid_for is not None:
+        body["valid_hours"] = valid_for
+    created = console.call("POST", _path(ckafka), body)
     secrets = (
         [("key", "secret")] if not ckafka else [("secret id", "secret_id"), ("secret key", "secret_key")]
     )
     facts = [(words, created[name]) for words, name in [*secrets, ("role", "role")]]
     return in_facts(created, [*facts, ("note", "shown once: store it now")])
+
+
+@keys.command("rotate")
+def rotate_key(
+    console: TenantConsole,
+    key_id: str,
+    overlap: Annotated[
+        int, typer.Option(parser=parse_hours, metavar="TIME", help="How long the old secret stays good.")
+    ] = 24,
+) -> Answer:
+    """Give an API key another secret; it is shown once."""
+    rotated = console.call("POST", f"keys/{quote(key_id, safe='')}/rotate", {"overlap_hours": overlap})
+    return in_facts(rotated, [("key", rotated["secret"]), ("old secret until", rotated["previous_until"])])
 
 
 @keys.command("list")

@@ -28,6 +28,15 @@ TlsClientCa = Annotated[
     str | None, typer.Option(metavar="FILE", help="Whose certificates users show instead of passwords.")
 ]
 
+DatabaseUrl = Annotated[
+    str | None,
+    typer.Option(metavar="URL", help="A Postgres; PORTICO_DATABASE_URL hides its password better."),
+]
+Pipeline = Annotated[
+    bool | None,
+    typer.Option("--pipeline/--no-pipeline", help="Run meter, advise, close and what is scheduled."),
+]
+
 
 def up(
     data_dir: Annotated[Path, typer.Option(envvar="PORTICO_DATA_DIR")] = DEFAULT_DATA_DIR,
@@ -36,10 +45,7 @@ def up(
         str | None, typer.Option(metavar="CIDR,...", help="Proxies before the console that are believed.")
     ] = None,
     ckafka_region: Annotated[str | None, typer.Option(metavar="NAME", help="Named by Tencent's SDK.")] = None,
-    database_url: Annotated[
-        str | None,
-        typer.Option(metavar="URL", help="A Postgres; PORTICO_DATABASE_URL hides its password better."),
-    ] = None,
+    database_url: DatabaseUrl = None,
     vip: Annotated[str | None, typer.Option(metavar="ADDRESS")] = None,
     vports: Annotated[str | None, typer.Option(metavar="FIRST-LAST")] = None,
     proxy_protocol_from: ProxyProtocolFrom = None,
@@ -75,6 +81,7 @@ def up(
     hang_timeout_ms: Annotated[
         str | None, typer.Option(metavar="MS", help="Restart a process without a sign of life; 0: never.")
     ] = None,
+    pipeline: Pipeline = None,
     ready_file: Annotated[Path | None, typer.Option(help="Written when everything serves.")] = None,
     detach: Annotated[
         bool,
@@ -88,12 +95,13 @@ def up(
     given = locals()
     from ctl.stack.settings import SETTINGS, load
 
+    given["pipeline"] = None if pipeline is None else "on" if pipeline else "off"
     flags = {setting.name: given[setting.name] for setting in SETTINGS}  # an option for each
     try:
         settings = load(data_dir, flags)
     except ConfigFault as fault:
         raise usage("; ".join(fault.faults)) from fault
-    if _lacks_zookeeper(data_dir, settings):
+    if _lacks_packages(data_dir, settings):
         start_again_with("pipeline")
     if detach:
         _detach(data_dir)
@@ -101,13 +109,15 @@ def up(
     asyncio.run(_serve(data_dir.resolve(), settings, ready_file, greeting_fd))
 
 
-def _lacks_zookeeper(data_dir: Path, settings: dict[str, Any]) -> bool:
+def _lacks_packages(data_dir: Path, settings: dict[str, Any]) -> bool:
+    """Of one wheel are both: ZooKeeper's server, and Spark."""
     from ctl.stack.cluster import OWN, planned, remembered
     from ctl.stack.layout import Layout
     from ctl.stack.zookeeper import is_installed
 
     values = {name: setting.value for name, setting in settings.items()}
-    return planned(values, remembered(Layout(data_dir))).zookeeper == OWN and not is_installed()
+    is_asked = values["pipeline"] or planned(values, remembered(Layout(data_dir))).zookeeper == OWN
+    return is_asked and not is_installed()
 
 
 def _detach(data_dir: Path) -> None:
@@ -139,6 +149,7 @@ async def _serve(data_dir: Path, settings: Any, ready_file: Path | None, greetin
             content = starting.result()
             if ready_file is not None:
                 _write_ready_file(ready_file, content)
+            loop.add_signal_handler(signal.SIGHUP, lambda: asyncio.ensure_future(stack.upgrade_gateways()))
             teller.greet(_greeting(content, data_dir, is_detached=greeting_fd >= 0))
             notifier.tell("READY=1")
             await waiting

@@ -33,10 +33,16 @@ def _body(password_file: Path | None) -> dict[str, str]:
 
 @app.command()
 def create(
-    console: TenantConsole, instance: InstanceArgument, name: Name, password_file: PasswordFile = None
+    console: TenantConsole,
+    instance: InstanceArgument,
+    name: Name,
+    password_file: PasswordFile = None,
+    superuser: Annotated[
+        bool, typer.Option("--superuser", help="It may do everything, whatever ACLs say.")
+    ] = False,
 ) -> Answer:
     """Create a user. A password that was drawn is shown now and never again."""
-    body = {"name": name, **_body(password_file)}
+    body = {"name": name, "superuser": superuser, **_body(password_file)}
     return _answer(console.call("POST", instance_path(instance, "users"), body))
 
 
@@ -44,8 +50,10 @@ def create(
 def list_users(console: TenantConsole, instance: InstanceArgument) -> Answer:
     """List the users of an instance."""
     items = console.get(instance_path(instance, "users"))["items"]
-    rows = [[one["name"], ", ".join(one["mechanisms"])] for one in items]
-    return in_table(items, ["NAME", "MECHANISMS"], rows, empty="No users.")
+    rows = [
+        [one["name"], ", ".join(one["mechanisms"]), "superuser" if one["superuser"] else ""] for one in items
+    ]
+    return in_table(items, ["NAME", "MECHANISMS", "RIGHTS"], rows, empty="No users.")
 
 
 @app.command()
@@ -60,6 +68,19 @@ def password(
     confirm(f"User {name}: its clients are cut off until they have the new password.", yes=yes)
     path = instance_path(instance, "users", name, "password")
     return _answer(console.call("POST", path, _body(password_file)))
+
+
+@app.command()
+def superuser(
+    console: TenantConsole,
+    instance: InstanceArgument,
+    name: Name,
+    revoke: Annotated[bool, typer.Option("--revoke", help="It may do what ACLs allow, no more.")] = False,
+) -> Answer:
+    """Let a user do everything in the instance, whatever ACLs say."""
+    path = instance_path(instance, "users", name)
+    user = console.call("PATCH", path, {"superuser": not revoke})
+    return in_facts(user, [("user", name), ("rights", "superuser" if user["superuser"] else "as ACLs say")])
 
 
 @app.command()

@@ -9,6 +9,7 @@ RULES: Final = (
     Rule("PorticoProcessDown", 'up{job=~".*portico.*"} == 0', 180),
     Rule("PorticoStoreDown", "portico_store_up == 0", 60),
     Rule("PorticoRedisDown", "portico_redis_up == 0", 300),
+    Rule("PorticoClusterDown", "max by (cluster, cause) (portico_cluster_trouble) > 0", 120),
     Rule("PorticoOfflinePartitions", "sum(portico_broker_offline_partitions) > 0", 60),
     Rule("PorticoUnderMinIsr", "sum by (pod, instance) (portico_broker_under_min_isr_partitions) > 0", 120),
     Rule(

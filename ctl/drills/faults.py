@@ -66,21 +66,22 @@ def zookeeper(site: Site, timeline: Timeline) -> Iterator[Sign]:
 @contextmanager
 def gateway(site: Site, timeline: Timeline) -> Iterator[Sign]:
     """One worker is killed whenever it serves."""
+    name = min(each for each in site.facts()["metrics"] if each.startswith("gateway-"))
     stop = threading.Event()
 
     def kill_again() -> None:
         killed = None
         while not stop.wait(_KILL_AGAIN_S):
-            pid = site.layout.pid_of("gateway-0")
+            pid = site.layout.pid_of(name)
             if pid not in (None, killed):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-                    timeline.tell("fault", f"gateway-0 (pid {pid}) is killed: SIGKILL")
+                    timeline.tell("fault", f"{name} (pid {pid}) is killed: SIGKILL")
                 killed = pid
 
     def sign() -> str | None:
-        found = site.facts()["restarts"].get("gateway-0")
-        return found and f"the supervisor has started gateway-0 again {found['count']} times"
+        found = site.facts()["restarts"].get(name)
+        return found and f"the supervisor has started {name} again {found['count']} times"
 
     killer = threading.Thread(target=kill_again)
     killer.start()
@@ -89,7 +90,7 @@ def gateway(site: Site, timeline: Timeline) -> Iterator[Sign]:
     finally:
         stop.set()
         killer.join()
-        timeline.tell("undo", "gateway-0 is left alone; the supervisor starts it again")
+        timeline.tell("undo", f"{name} is left alone; the supervisor starts it again")
 
 
 @contextmanager

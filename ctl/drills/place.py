@@ -26,7 +26,7 @@ from ctl.stack.layout import Layout, free_port
 from ctl.stack.own_stack import is_running, own_environment, started
 from ctl.stack.processes import DATABASE_URL
 from runtime.redis_link import VARIABLE as REDIS_URL
-from tenants.config import DatabaseUrl
+from tenants.store.database_url import DatabaseUrl
 
 _ROOM_BYTES: Final = 2 * 10**9
 _SMALL_DISK: Final = "48m"

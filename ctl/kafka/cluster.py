@@ -1,7 +1,8 @@
 """A KRaft cluster of Apache Kafka in a directory: what it is made of, and how each of its nodes is started.
 
-Every node is a broker and a controller, on loopback, without a password. Who starts the processes is
-somebody else: `commands/kafka.py` for people, `bench/apache_kafka.py` for benchmarks and tests.
+Every node is a broker and a controller, on loopback: without a password at its first listener, as `entry.py`
+has it at a second one. Who starts the processes is somebody else: `commands/kafka.py` for people,
+`bench/apache_kafka.py` for benchmarks and tests.
 """
 
 import json
@@ -15,14 +16,16 @@ from typing import Final, NamedTuple
 
 from contracts.topic_policy import default_min_insync_replicas
 from ctl.errors import CommandError, usage
+from ctl.kafka.entry import LISTENER, Entry, add_user, ensure_files, listener_settings, mechanism_of
 from ctl.kafka.jars import DEFAULT_VERSION, class_path, java_program, parse_version
 from ctl.stack.layout import Layout
-from runtime.process import write_json
+from runtime.process import write_file, write_json
 
 BROKERS_MAX: Final = 9
 _HOST: Final = "127.0.0.1"
 _REPLICATION_FACTOR_MAX: Final = 3
 _FORMAT_TIMEOUT_S: Final = 120
+_CREDENTIALS: Final = "credentials"
 _FORMAT_HEAP: Final = "256m"
 _LOG4J: Final = """log4j.rootLogger=WARN, out
 log4j.appender.out=org.apache.log4j.ConsoleAppender
@@ -38,6 +41,8 @@ class Node(NamedTuple):
     node_id: int
     port: int
     controller_port: int
+    secured_port: int = 0
+    """Of the second listener, if there is one."""
 
     @property
     def name(self) -> str:
@@ -51,6 +56,22 @@ class Kept(NamedTuple):
     version: str
     cluster_id: str
     brokers: int
+    tls: bool = False
+    sasl: str | None = None
+
+    @property
+    def entry(self) -> Entry:
+        """What its second listener asks for."""
+        return Entry(self.tls, None if self.sasl is None else mechanism_of(self.sasl))
+
+
+class Wish(NamedTuple):
+    """What a start asks for; None: as before."""
+
+    brokers: int | None = None
+    version: str | None = None
+    tls: bool | None = None
+    sasl: str | None = None
 
 
 def kept(layout: Layout) -> Kept | None:
@@ -58,7 +79,13 @@ def kept(layout: Layout) -> Kept | None:
     path = _file(layout)
     try:
         found = json.loads(path.read_text())
-        return Kept(str(found["version"]), str(found["cluster_id"]), int(found["brokers"]))
+        return Kept(
+            str(found["version"]),
+            str(found["cluster_id"]),
+            int(found["brokers"]),
+            bool(found["tls"]),
+            found["sasl"],
+        )
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -69,10 +96,12 @@ def _file(layout: Layout) -> Path:
     return layout.data_dir / "kafka.json"
 
 
-def chosen(before: Kept | None, brokers: int | None, version: str | None) -> Kept:
+def chosen(before: Kept | None, wish: Wish) -> Kept:
     """What is to be started, from what is asked for and what was there before. Raises: CommandError."""
-    wanted = version or (before.version if before else DEFAULT_VERSION)
-    count = (before.brokers if before else 1) if brokers is None else brokers
+    wanted = wish.version or (before.version if before else DEFAULT_VERSION)
+    count = (before.brokers if before else 1) if wish.brokers is None else wish.brokers
+    tls = (before is not None and before.tls) if wish.tls is None else wish.tls
+    sasl = mechanism_of(wish.sasl).value if wish.sasl else before and before.sasl
     try:
         parsed = parse_version(wanted)
     except ValueError as error:
@@ -80,8 +109,8 @@ def chosen(before: Kept | None, brokers: int | None, version: str | None) -> Kep
     if not 1 <= count <= BROKERS_MAX:
         raise usage(f"--brokers: {count} is not a number from 1 to {BROKERS_MAX}")
     if before is None:
-        drawn = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        return Kept(wanted, drawn, count)
+        drawn = new_cluster_id(uuid.uuid4())
+        return Kept(wanted, drawn, count, tls, sasl)
     if count != before.brokers:
         raise usage(
             f"--brokers: the directory holds {before.brokers}, which are its controllers, too; name another "
@@ -89,7 +118,13 @@ def chosen(before: Kept | None, brokers: int | None, version: str | None) -> Kep
         )
     if parsed < parse_version(before.version):
         raise usage(f"--version: the directory was written by {before.version}; Kafka does not go back")
-    return Kept(wanted, before.cluster_id, count)
+    return Kept(wanted, before.cluster_id, count, tls, sasl)
+
+
+def new_cluster_id(drawn: uuid.UUID) -> str:
+    """As Kafka writes ids. Its tools take one that begins with a dash for an option: none does."""
+    first, *others = drawn.bytes
+    return urlsafe_b64encode(bytes([first & 0x7F, *others])).decode().rstrip("=")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,11 +135,26 @@ class KafkaCluster:
     version: str
     cluster_id: str
     nodes: tuple[Node, ...]
+    entry: Entry
 
     @property
     def bootstrap(self) -> str:
         """HOST:PORT of every broker."""
         return ",".join(f"{_HOST}:{node.port}" for node in self.nodes)
+
+    @property
+    def secured_bootstrap(self) -> str:
+        """The same of the second listener."""
+        return ",".join(f"{_HOST}:{node.secured_port}" for node in self.nodes)
+
+    @property
+    def credentials(self) -> Path:
+        """What the second listener is entered with."""
+        return self.directory / _CREDENTIALS
+
+    def let_in(self) -> None:
+        """Once it serves: have it know whom it is to let in. Raises: CommandError."""
+        add_user(self.bootstrap, self.entry, self.credentials)
 
     def node_directory(self, node: Node) -> Path:
         """What one node keeps, and its working directory."""
@@ -125,9 +175,10 @@ class KafkaCluster:
         directory = self.node_directory(node)
         directory.mkdir(parents=True, exist_ok=True)
         (directory / "log4j.properties").write_text(_LOG4J)
-        merged = {**node_settings(node, self.nodes), **settings}
+        merged = {**node_settings(node, self.nodes, self.entry), **settings}
+        merged |= listener_settings(self.entry, self.credentials, f"../{_CREDENTIALS}")
         lines = [f"{name}={value}\n" for name, value in merged.items()]
-        (directory / "server.properties").write_text("".join(lines))
+        write_file(directory / "server.properties", "".join(lines).encode())
         if (directory / "logs" / "meta.properties").exists():
             return
         arguments = ("format", "--ignore-formatted", "-t", self.cluster_id, "-c", "server.properties")
@@ -143,19 +194,24 @@ class KafkaCluster:
             raise CommandError(f"Apache Kafka's storage cannot be formatted: {done.stdout}{done.stderr}")
 
 
-def node_settings(node: Node, nodes: tuple[Node, ...]) -> dict[str, str]:
+def node_settings(node: Node, nodes: tuple[Node, ...], entry: Entry) -> dict[str, str]:
     """A node's server.properties. No topic is made by being asked for: that is the gateway's to decide."""
     factor = min(_REPLICATION_FACTOR_MAX, len(nodes))
     in_sync = default_min_insync_replicas(factor)
+    clients = f"PLAINTEXT://{_HOST}:{node.port}"
+    protocols = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT"
+    if entry:
+        clients += f",{LISTENER}://{_HOST}:{node.secured_port}"
+        protocols += f",{LISTENER}:{entry.protocol}"
     voters = ",".join(f"{one.node_id}@{_HOST}:{one.controller_port}" for one in nodes)
     values: dict[str, object] = {
         "process.roles": "broker,controller",
         "node.id": node.node_id,
         "controller.quorum.voters": voters,
         "controller.listener.names": "CONTROLLER",
-        "listeners": f"PLAINTEXT://{_HOST}:{node.port},CONTROLLER://{_HOST}:{node.controller_port}",
-        "advertised.listeners": f"PLAINTEXT://{_HOST}:{node.port}",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "listeners": f"{clients},CONTROLLER://{_HOST}:{node.controller_port}",
+        "advertised.listeners": clients,
+        "listener.security.protocol.map": protocols,
         "inter.broker.listener.name": "PLAINTEXT",
         "log.dirs": "logs",  # relative: a Java properties file holds no path as it is
         "auto.create.topics.enable": "false",
@@ -169,20 +225,25 @@ def node_settings(node: Node, nodes: tuple[Node, ...]) -> dict[str, str]:
     return {name: str(value) for name, value in values.items()}
 
 
-def node_ports(layout: Layout, brokers: int) -> dict[int, int]:
-    """Where the brokers of the last start listen, by node id. Raises: CommandError."""
+def node_ports(layout: Layout, brokers: int, kind: str) -> dict[int, int]:
+    """Where the brokers of the last start listen, by node id; `kind` is `kafka`, or `secured` for the second
+    listener. Raises: CommandError."""
     try:
         ports = json.loads(layout.ports_file.read_text())
-        return {node_id: int(ports[f"kafka-{node_id}"]) for node_id in range(1, brokers + 1)}
+        return {node_id: int(ports[f"{kind}-{node_id}"]) for node_id in range(1, brokers + 1)}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CommandError(f"{layout.ports_file} cannot be read: {error}") from error
 
 
+def addresses(layout: Layout, brokers: int, kind: str) -> str:
+    """The same as HOST:PORT,... Raises: CommandError."""
+    return ",".join(f"{_HOST}:{port}" for port in node_ports(layout, brokers, kind).values())
+
+
 def prepared(
     layout: Layout,
+    wish: Wish,
     *,
-    brokers: int | None = None,
-    version: str | None = None,
     settings: Mapping[str, str] | None = None,
 ) -> KafkaCluster:
     """A directory made ready to start: its ports are free ones, those of the last start where they are.
@@ -191,15 +252,22 @@ def prepared(
     """
     if layout.cluster_file.exists():
         raise usage(f"{layout.data_dir} holds a stack of Portico's: name another directory")
-    plan = chosen(kept(layout), brokers, version)
+    plan = chosen(kept(layout), wish)
     class_path(plan.version)  # before anything is written
     ids = range(1, plan.brokers + 1)
-    ports = layout.ports([f"{kind}-{node_id}" for node_id in ids for kind in ("kafka", "controller")])
-    nodes = tuple(Node(one, ports[f"kafka-{one}"], ports[f"controller-{one}"]) for one in ids)
+    kinds = ("kafka", "controller", "secured") if plan.entry else ("kafka", "controller")
+    ports = layout.ports([f"{kind}-{node_id}" for node_id in ids for kind in kinds])
+    nodes = tuple(Node(one, *(ports[f"{kind}-{one}"] for kind in kinds)) for one in ids)
     cluster = KafkaCluster(
-        directory=layout.data_dir, version=plan.version, cluster_id=plan.cluster_id, nodes=nodes
+        directory=layout.data_dir,
+        version=plan.version,
+        cluster_id=plan.cluster_id,
+        nodes=nodes,
+        entry=plan.entry,
     )
     write_json(_file(layout), plan._asdict())
+    if plan.entry:
+        ensure_files(cluster.credentials, plan.entry)
     for node in nodes:
         cluster._prepare(node, settings or {})
     return cluster

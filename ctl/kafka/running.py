@@ -11,7 +11,9 @@ from kio.schema.metadata.v8.request import MetadataRequest
 
 from contracts.units import counted
 from ctl.errors import CommandError
+from ctl.installation import CALLED
 from ctl.kafka.cluster import KafkaCluster, Node, node_ports
+from ctl.kafka.entry import client_arguments
 from ctl.stack.children import Child, ChildSpec
 from ctl.stack.holding import hold
 from ctl.stack.layout import Layout
@@ -67,6 +69,7 @@ class RunningKafka:
         await told_again(
             _until_whole(cluster), lambda: self._teller.step("waiting until all brokers know each other")
         )
+        await asyncio.to_thread(cluster.let_in)
         self._teller.clear()
 
     async def stop(self) -> None:
@@ -127,6 +130,18 @@ async def _until_whole(cluster: KafkaCluster) -> None:
             await asyncio.sleep(_ASK_EVERY_S)
 
 
+def greeting(cluster: KafkaCluster, end: str) -> str:
+    """What people are told once it serves; `end` says how it stops."""
+    lines = [f"Apache Kafka {cluster.version} serves.", "", f"  bootstrap  {cluster.bootstrap}"]
+    following = f"up --backend {cluster.bootstrap}"
+    if cluster.entry:
+        lines.append(f"  {cluster.entry.protocol:<9}  {cluster.secured_bootstrap}")
+        arguments = client_arguments(cluster.entry, cluster.credentials)
+        following = f"cluster add far --bootstrap {cluster.secured_bootstrap} {arguments}"
+    lines += [f"  data       {cluster.directory}", "", "Next:", "", f"  {CALLED} {following}", "", end]
+    return "\n".join(["", *lines])
+
+
 async def brokers_known(port: int) -> int | None:
     """How many brokers the one at a port of this machine knows; None: it gives no answer."""
     try:
@@ -151,7 +166,7 @@ async def brokers_known(port: int) -> int | None:
 
 async def states(layout: Layout, brokers: int) -> list[NodeState]:
     """Whether each node of a directory's cluster answers."""
-    ports = node_ports(layout, brokers)
+    ports = node_ports(layout, brokers, "kafka")
     known = await asyncio.gather(*(brokers_known(port) for port in ports.values()))
     return [
         NodeState(node_id, f"127.0.0.1:{port}", count)

@@ -19,13 +19,17 @@ from ctl.console_client import Console, instance_path
 from ctl.errors import CommandError
 from ctl.options import DEFAULT_DATA_DIR, DataDir, Tenant
 from ctl.pipeline.progress import ShownProgress, quiet_teller
+from ctl.pipeline.spark_options import Master, SparkSettings, spark_at
 from pipeline.errors import PipelineError
+from pipeline.ingest.failures import is_from_spark, is_interrupted
 from pipeline.layout import PipelineLayout
+from pipeline.spark_at import THIS_MACHINE, SparkAt
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _SENTENCE_LENGTH_MAX: Final = 600
+_AGAIN_S: Final = 0.05
 
 
 @dataclass
@@ -35,6 +39,7 @@ class JobRun:
     console: Console
     layout: PipelineLayout
     progress: ShownProgress
+    spark_at: SparkAt
     _sessions: "list[SparkSession]" = field(default_factory=list)
     """The session once it is started, or one that several runs share."""
     _parts: list[ShownProgress] = field(default_factory=list)
@@ -45,7 +50,7 @@ class JobRun:
         if not self._sessions:
             from pipeline.session import spark_session
 
-            self._sessions.append(spark_session(self.layout.scratch, say))
+            self._sessions.append(spark_session(self.layout.scratch, say, self.spark_at))
             _stop_on_signals()  # Spark's own handler of SIGINT calls Spark in the middle of another call
         return self._sessions[0]
 
@@ -72,7 +77,12 @@ StartJob = Callable[[str, str], AbstractContextManager[JobRun]]
 
 @contextmanager
 def job_run(
-    job: str, subject: str, data_dir: Path, tenant: str | None = None, shared: "SparkSession | None" = None
+    job: str,
+    subject: str,
+    data_dir: Path,
+    tenant: str | None = None,
+    shared: "SparkSession | None" = None,
+    spark_at: SparkAt = THIS_MACHINE,
 ) -> Iterator[JobRun]:
     """Run a job's body; a `shared` session is used and goes on afterwards.
 
@@ -85,7 +95,7 @@ def job_run(
 
         progress = ShownProgress(job, subject, quiet_teller(tell, say))
         sessions = [] if shared is None else [shared]
-        run = JobRun(console, PipelineLayout(data_dir.resolve()), progress, sessions)
+        run = JobRun(console, PipelineLayout(data_dir.resolve()), progress, spark_at, sessions)
         progress.start()
         state, error = JobState.FAILED, "it met a mistake of the program: see its output"
         try:
@@ -104,12 +114,19 @@ def job_run(
                 _stop(sessions[0], is_cut_short=state is JobState.STOPPED)
 
 
-def _for_tenant(tenant: Tenant = None, data_dir: DataDir = DEFAULT_DATA_DIR) -> StartJob:
-    return partial(job_run, data_dir=data_dir, tenant=tenant)
+def _for_tenant(
+    tenant: Tenant = None,
+    master: Master = None,
+    spark_conf: SparkSettings = None,
+    data_dir: DataDir = DEFAULT_DATA_DIR,
+) -> StartJob:
+    return partial(job_run, data_dir=data_dir, tenant=tenant, spark_at=spark_at(master, spark_conf))
 
 
-def _for_operators(data_dir: DataDir = DEFAULT_DATA_DIR) -> StartJob:
-    return partial(job_run, data_dir=data_dir)
+def _for_operators(
+    master: Master = None, spark_conf: SparkSettings = None, data_dir: DataDir = DEFAULT_DATA_DIR
+) -> StartJob:
+    return partial(job_run, data_dir=data_dir, spark_at=spark_at(master, spark_conf))
 
 
 TenantJob = Annotated[StartJob, Made(_for_tenant)]
@@ -121,7 +138,7 @@ def _stop(session: "SparkSession", *, is_cut_short: bool) -> None:
     try:
         session.stop()
     except Exception as error:
-        if not is_cut_short or not _is_of_spark(error):
+        if not is_cut_short or not is_from_spark(error):
             raise
 
 
@@ -129,22 +146,38 @@ def _stop(session: "SparkSession", *, is_cut_short: bool) -> None:
 def stopped_by_sigterm() -> Iterator[None]:
     """SIGTERM ends a job as Ctrl-C does: sessions are stopped and the console is told."""
 
-    before = _stop_on_signals()
+    before, hook = _stop_on_signals(), sys.unraisablehook
+    sys.unraisablehook = partial(_stop_again, hook)
     try:
         yield
     finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        sys.unraisablehook = hook
         for each, handler in before.items():
             signal.signal(each, handler)
 
 
 def _stop_on_signals() -> dict[signal.Signals, Any]:
     """Returns the handlers of before."""
-    return {each: signal.signal(each, _stop_here) for each in (signal.SIGTERM, signal.SIGINT)}
+    stopping = (signal.SIGTERM, signal.SIGINT, signal.SIGALRM)
+    return {each: signal.signal(each, _stop_here) for each in stopping}
 
 
 def _stop_here(_number: int, _frame: object) -> None:
     logging.disable()  # of the call that this interrupts, py4j would log a traceback
     raise KeyboardInterrupt
+
+
+def _stop_again(
+    hook: Callable[["sys.UnraisableHookArgs"], object], ignored: "sys.UnraisableHookArgs"
+) -> None:
+    """Where a signal comes while an object is let go of, as py4j does of Java's at any moment, Python drops
+    what its handler raises: the job would go on.
+    """
+    if ignored.exc_type is KeyboardInterrupt:
+        signal.setitimer(signal.ITIMER_REAL, _AGAIN_S)
+    else:
+        hook(ignored)
 
 
 @contextmanager
@@ -157,13 +190,11 @@ def sentences() -> Iterator[None]:
     except KafkaException as error:
         raise CommandError(f"Kafka: {error.args[0]}") from error
     except Exception as error:
-        if not _is_of_spark(error):
+        if not is_from_spark(error):
             raise
+        if is_interrupted(error):
+            raise KeyboardInterrupt from error
         raise CommandError(f"Spark: {_first_lines(error)}") from error
-
-
-def _is_of_spark(error: Exception) -> bool:
-    return type(error).__module__.startswith(("pyspark", "py4j"))
 
 
 def _first_lines(error: Exception) -> str:

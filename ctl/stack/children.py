@@ -64,7 +64,7 @@ class Restart:
     """Epoch."""
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     """Runs in the child before exec: a killed supervisor leaves nothing behind."""
     if hasattr(_LIBC, "prctl"):
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
@@ -84,6 +84,8 @@ class Child:
         self._log_path = layout.log_file(spec.name)
         self._process: asyncio.subprocess.Process | None = None
         self._stopping = asyncio.Event()
+        self.ended = asyncio.Event()
+        """Set when it has ended and is not started again."""
         self._say = say
 
     @property
@@ -101,6 +103,12 @@ class Child:
 
     async def run(self) -> None:
         """Start the process and start it again whenever it ends."""
+        try:
+            await self._keep_running()
+        finally:
+            self.ended.set()
+
+    async def _keep_running(self) -> None:
         backoff_s = _BACKOFF_FIRST_S
         while not self._stopping.is_set():
             started_ms = monotonic_ms()
@@ -132,7 +140,7 @@ class Child:
                     stdin=asyncio.subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
-                    preexec_fn=_die_with_parent,
+                    preexec_fn=die_with_parent,
                     start_new_session=True,
                 )
             return await self._watched(self._process, signs)
@@ -177,6 +185,10 @@ class Child:
         raise CommandError(
             f"{self.spec.name} does not start. The end of {self._log_path}:\n{tail(self._log_path)}"
         )
+
+    def retire(self) -> None:
+        """It ends by itself, and is not started again."""
+        self._stopping.set()
 
     async def stop(self, grace_s: float) -> None:
         """SIGTERM, then SIGKILL after `grace_s`."""

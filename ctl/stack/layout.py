@@ -13,6 +13,9 @@ from runtime.process import write_json
 _PORTS: Final = range(10_000, 20_000)
 _PORT_DRAWS_MAX: Final = 100
 
+CONSOLE_VARIABLES: Final = ("PORTICO_URL", "PORTICO_API_KEY")
+"""Of the environment: the console that commands speak to instead of their stack's, and the key."""
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:
@@ -29,6 +32,11 @@ class Layout:
     def secret_file(self) -> Path:
         """The deployment's secret, 0600."""
         return self.data_dir / "internal.key"
+
+    @property
+    def credentials_dir(self) -> Path:
+        """What clusters of Apache Kafka are entered with, a folder each by its name; files 0600."""
+        return self.data_dir / "credentials"
 
     @property
     def lock_file(self) -> Path:

@@ -1,19 +1,23 @@
 """How each process of a stack is started: its arguments from settings, ports and the data directory."""
 
+import sys
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, Final
 
 from broker.config import BrokerConfig
+from ctl.errors import CommandError
+from ctl.installation import INSTALL_PIPELINE
 from ctl.stack.children import ChildSpec, module
-from ctl.stack.layout import Layout
+from ctl.stack.layout import CONSOLE_VARIABLES, Layout
 from ctl.stack.metrics_plan import planned_port
-from ctl.stack.zookeeper import is_serving, server_command
+from ctl.stack.zookeeper import is_installed, is_serving, server_command
 from runtime.config import ENVIRONMENT_PREFIX, Resolved, format_host_port
 from runtime.redis_link import VARIABLE as REDIS_URL
 from runtime.redis_link import RedisUrl
 from runtime.trace_settings import ENDPOINT, PER_SECOND, RATIO, SAMPLER
-from tenants.config import DatabaseUrl
+from tenants.rules.vports import wildcard_cidr
+from tenants.store.database_url import DatabaseUrl
 
 CLUSTER_ID: Final = "builtin-1"
 APACHE_ID: Final = "apache-1"
@@ -100,18 +104,30 @@ class Processes:
         }
         return self._served(name, "broker", shared | own)
 
-    def gateway(self, number: int) -> ChildSpec:
-        """One gateway worker."""
+    def gateway(self, number: int, take_over: int | None = None) -> ChildSpec:
+        """One gateway worker. `take_over` is the process id of the one whose listeners it goes on with."""
         name = f"gateway-{number}"
         directory = self._layout.gateway_dir
         own = {
             "name": name,
+            "take_over": take_over,
             "state_dir": directory / name,
+            "credentials_dir": self._layout.credentials_dir,
             "shared_table": directory / "connections.table",
+            "wildcard_for": wildcard_cidr(self._value("vip")),
             "proxy_protocol_from": ",".join(self._value("proxy_protocol_from")),
             **{name: self._value(name) for name in ("tls_cert", "tls_key", "tls_client_ca")},
         }
         return self._served(name, "gateway", own)
+
+    def pipeline(self) -> ChildSpec:
+        """The runner of the pipeline's schedules. Raises: CommandError where Spark is not installed."""
+        if not is_installed():
+            raise CommandError(f"scheduled jobs need Spark: {INSTALL_PIPELINE}")
+        place = ("--data-dir", str(self._layout.data_dir))
+        command = (sys.executable, "-m", "runtime.start", "ctl.main", "pipeline", "schedule", "serve", *place)
+        # A console that somebody's shell names is another one: this is for the stack that it runs beside.
+        return ChildSpec("pipeline", command, variables=dict.fromkeys(CONSOLE_VARIABLES, ""))
 
     def _served(self, name: str, python_module: str, own: Mapping[str, object]) -> ChildSpec:
         """A process that follows the control plane."""

@@ -26,8 +26,9 @@ from runtime.config import (
 from runtime.http_limits import parse_proxies
 from runtime.redis_link import RedisUrl, parse_redis_url
 from runtime.trace_settings import ENDPOINT, PER_SECOND_DEFAULT, PER_SECOND_MAX, trace_settings
-from tenants.config import DELETION_GRACE_MS, REGION, DatabaseUrl, parse_region
+from tenants.config import DELETION_GRACE_MS, REGION, parse_region
 from tenants.rules.vports import parse_vip
+from tenants.store.database_url import DatabaseUrl
 
 
 def _vports(text: str) -> tuple[int, int]:
@@ -111,6 +112,16 @@ def _backend(text: str) -> str:
     return ",".join(format_host_port(*address) for address in addresses)
 
 
+def _switch(text: str) -> bool:
+    if text not in ("on", "off"):
+        raise ValueError(f"'{text}' is not on or off")
+    return text == "on"
+
+
+def _on_off(value: bool) -> str:
+    return "on" if value else "off"
+
+
 def _file(text: str) -> str:
     """Whether it can be read is for the process to say that reads it, again and again."""
     return str(Path(text).expanduser().resolve())
@@ -179,7 +190,12 @@ SETTINGS: Final = (
     Setting("tls_key", None, _file, "Its key, a PEM file without a passphrase."),
     Setting("tls_client_ca", None, _file, "Whose certificates clients show at `tls` listeners, a PEM file."),
     Setting("ckafka_region", REGION, parse_region, "The region that Tencent's SDK and tccli name."),
-    Setting("vip", "127.0.0.1", _vip, "Address of the instances: one, BIND=ADVERTISED, or a CIDR pool."),
+    Setting(
+        "vip",
+        "127.0.0.1",
+        _vip,
+        "Address of the instances: one, BIND=ADVERTISED, a CIDR, or 0.0.0.0=CIDR.",
+    ),
     Setting("vports", (20000, 29999), _vports, "Ports that instances get, FIRST-LAST.", _first_last),
     Setting(
         "workers",
@@ -221,6 +237,13 @@ SETTINGS: Final = (
         format_duration,
     ),
     Setting("report_period_ms", 1000, _count(1000, 10000), "How often brokers report traffic."),
+    Setting(
+        "pipeline",
+        False,
+        _switch,
+        "Whether scheduled pipeline jobs run beside the stack: on or off.",
+        _on_off,
+    ),
     Setting(
         "usage_interval_ms",
         INTERVAL_MS_DEFAULT,

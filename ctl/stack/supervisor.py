@@ -20,15 +20,16 @@ from ctl.stack.metrics_plan import PrometheusFiles
 from ctl.stack.moving import move_local_metadata
 from ctl.stack.processes import CLUSTER_ID, Processes, broker_name
 from ctl.stack.registration import until_registered
+from ctl.stack.rollover import Rollover, Upgrades
 from ctl.stack.settings import to_json
 from ctl.stack.steps import Teller, until_all_serve
 from runtime.config import Resolved, format_host_port
 from runtime.metrics import scrape_token
 from runtime.process import write_json
 
-_STOP_GRACE_S: Final = {"gateway": 3.0, "broker": 4.5, "control": 2.0, "zookeeper": 1.5}
-_PIDS: Final = {"control": "control", "broker": "brokers", "gateway": "gateways", "zookeeper": "zookeeper"}
-"""Groups of processes as the stack file names them; ZooKeeper only when there is one."""
+_STOP_GRACE_S: Final = {"pipeline": 15.0, "gateway": 3.0, "broker": 4.5, "control": 2.0, "zookeeper": 1.5}
+_PIDS: Final = {"control": "control", "broker": "brokers", "gateway": "gateways"}
+"""Groups of processes as the stack file names them; others by their own name, when there are any."""
 _REFRESH_S: Final = 0.5
 _LOOK_AT_LOGS_S: Final = 5.0
 
@@ -45,10 +46,14 @@ class Stack:
         self._tasks: list[asyncio.Task[None]] = []
         self._lock: Any = None
         self._zookeeper: str | None = None
+        self._rollover: Rollover | None = None
+        """Once gateways are started."""
         directory = self.value("prometheus_dir")
         self._prometheus = PrometheusFiles(
             Path(directory) if directory else layout.prometheus_dir, CLUSTER_ID, is_shared=bool(directory)
         )
+        self._upgrades = Upgrades(0, "")
+        self._upgrading = asyncio.Lock()
         self._endpoints: dict[str, str] = {}
         """Where each process is scraped, or was before it ended: who watches has to see that it is gone."""
 
@@ -76,6 +81,7 @@ class Stack:
         kept = remembered(self.layout)
         cluster = planned({name: found.value for name, found in self._settings.items()}, kept)
         processes = self._processes(cluster)
+        jobs = [processes.pipeline()] if self.value("pipeline") else []
         first = [processes.zookeeper()] if cluster.zookeeper == OWN else []
         remember(self.layout, cluster)
         own = [self._spawn(spec) for spec in first]
@@ -88,6 +94,7 @@ class Stack:
         await until_all_serve([control_child], self._teller)
         control = await control_child.until_ready()
         children += [self._spawn(processes.gateway(number)) for number in range(self.value("workers"))]
+        self._rollover = Rollover(self.layout, processes, self.value("workers"), self._spawn, self._say)
         await until_all_serve(children, self._teller)
         content = self.describe(control)
         self._teller.step("waiting until the control plane knows all brokers")
@@ -97,6 +104,8 @@ class Stack:
         if cluster.zookeeper == OWN:
             await self._close_zookeeper()
         write_json(self.layout.stack_file, content, mode=0o600)
+        for spec in jobs:
+            self._spawn(spec)  # a client of the stack, which it finds by its file
         self._tell_prometheus(self._endpoints)
         self._tasks.append(asyncio.create_task(self._keep_files(control)))
         self._tasks.append(asyncio.create_task(self._keep_logs_small()))
@@ -145,10 +154,12 @@ class Stack:
 
     def describe(self, control: dict[str, Any]) -> dict[str, Any]:
         """Addresses, local operator key and pids, as in the stack file."""
-        pids: dict[str, list[int]] = {name: [] for name in _PIDS.values() if name != "zookeeper"}
+        pids: dict[str, list[int]] = {name: [] for name in _PIDS.values()}
         brokers = []
         for child in self._children:
-            running = pids.setdefault(_PIDS[child.spec.group], [])  # empty while it is started again
+            running = pids.setdefault(
+                _PIDS.get(child.spec.group, child.spec.group), []
+            )  # empty while it is started again
             if child.pid is not None:
                 running.append(child.pid)
             if facts := child.facts():
@@ -167,12 +178,36 @@ class Stack:
             "metrics": dict(self._endpoints),
             "settings": to_json(self._settings),
             "supervisor": os.getpid(),
+            "upgrades": self._upgrades._asdict(),
             "restarts": {
                 child.spec.name: {"count": child.restarts, **asdict(child.last_restart)}
                 for child in self._children
                 if child.last_restart is not None
             },
         }
+
+    async def upgrade_gateways(self) -> None:
+        """Exchange every gateway worker for a new process, one after the other."""
+        if self._rollover is None or self._upgrading.locked():
+            return
+        async with self._upgrading:
+            trouble = ""
+            try:
+                for old in [child for child in self._children if child.spec.group == "gateway"]:
+                    await self._rollover.exchange(old)
+                    self._tasks.append(asyncio.create_task(self._forget(old)))
+            except CommandError as error:
+                trouble = error.sentence
+                self._children = [child for child in self._children if not child.ended.is_set()]
+                self._say(f"gateways were not all exchanged: {trouble}")
+            self._upgrades = Upgrades(self._upgrades.ended + 1, trouble)
+
+    async def _forget(self, old: Child) -> None:
+        """A worker that was replaced ends when its connections have."""
+        await old.ended.wait()
+        self._children.remove(old)
+        self._endpoints.pop(old.spec.name, None)
+        self.layout.run_file(old.spec.name).unlink(missing_ok=True)
 
     async def _keep_files(self, control: dict[str, Any]) -> None:
         """Pids in the stack file and addresses for Prometheus follow restarts."""
@@ -196,8 +231,8 @@ class Stack:
                     self._say(f"{path} cannot be cut: {error}")
 
     async def stop(self) -> None:
-        """Stop gateways first, so that clients see closed connections and not errors; ZooKeeper last."""
-        for groups in (("gateway",), ("broker", "control"), ("zookeeper",)):
+        """Stop jobs first; gateways before brokers, so that clients see closed connections and not errors."""
+        for groups in (("pipeline",), ("gateway",), ("broker", "control"), ("zookeeper",)):
             members = [child for child in self._children if child.spec.group in groups]
             await asyncio.gather(*(child.stop(_STOP_GRACE_S[child.spec.group]) for child in members))
         for task in self._tasks:

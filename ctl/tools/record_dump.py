@@ -4,7 +4,7 @@ import enum
 from collections.abc import Iterator
 from typing import Any
 
-from broker.groups.records import UnreadableRecord as UnreadableGroupRecord
+from broker.groups.record_fields import UnreadableRecord as UnreadableGroupRecord
 from broker.groups.records import decode as decode_group_record
 from broker.log.payload import records_of
 from broker.transactions.records import UnreadableRecord as UnreadableTransactionRecord
@@ -65,6 +65,8 @@ def _plain(value: Any) -> Any:
         return [_plain(each) for each in sorted(value)]
     if isinstance(value, (list, tuple)):
         return [_plain(each) for each in value]
+    if isinstance(value, dict):
+        return {str(key): _plain(each) for key, each in value.items()}
     if hasattr(value, "__dataclass_fields__"):
         return {name: _plain(getattr(value, name)) for name in value.__dataclass_fields__}
     return value

@@ -1,8 +1,9 @@
 """AlterConfigs 0-2 and IncrementalAlterConfigs 0-1: what a tenant may set is a table with bounds.
 
 Others are INVALID_CONFIG naming the key; harmless ones that Kafka has are taken and change nothing; broker
-configs are CLUSTER_AUTHORIZATION_FAILED. AlterConfigs replaces all of a topic's configs, and a removed
-segment.bytes would fall back to the cluster's, so the instance's creation defaults are put back in both.
+configs are CLUSTER_AUTHORIZATION_FAILED, groups' GROUP_AUTHORIZATION_FAILED. AlterConfigs replaces all of a
+topic's configs, and a removed segment.bytes would fall back to the cluster's, so the instance's creation
+defaults are put back in both.
 Deliberately not done: checking the outcome of APPEND and SUBTRACT here; the backend validates the list.
 """
 
@@ -12,6 +13,7 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 from kio.static.primitive import i8
 
+from contracts.acls import Operation
 from contracts.topic_policy import (
     LIST_KEYS,
     NOT_KEPT_KEYS,
@@ -20,7 +22,15 @@ from contracts.topic_policy import (
     is_settable,
     stored_value,
 )
-from gateway.config_resources import BROKER, READ_ONLY_BROKER, TOPIC, UNKNOWN_TYPE
+from gateway.config_resources import (
+    BROKER,
+    BROKER_LOGGER,
+    GROUP,
+    READ_ONLY_BROKER,
+    READ_ONLY_GROUP,
+    TOPIC,
+    UNKNOWN_TYPE,
+)
 from gateway.session.call import Answer, Call, Forward, Outcome
 from gateway.topic_access import REFUSED_TEXT
 from wire.api_table import ApiKey
@@ -59,11 +69,13 @@ def on_request(call: Call, request: IncrementalAlterConfigsRequest) -> Outcome:
 
 
 def _fault(call: Call, resource: AlterConfigsResource) -> tuple[ErrorCode, str] | None:
-    if resource.resource_type == BROKER:
+    if resource.resource_type in (BROKER, BROKER_LOGGER):
         return ErrorCode.cluster_authorization_failed, READ_ONLY_BROKER
+    if resource.resource_type == GROUP:
+        return ErrorCode.group_authorization_failed, READ_ONLY_GROUP
     if resource.resource_type != TOPIC:
         return ErrorCode.invalid_request, UNKNOWN_TYPE
-    if call.refuses_topic(resource.resource_name):
+    if call.refuses_topic(resource.resource_name, Operation.ALTER_CONFIGS):
         return ErrorCode.topic_authorization_failed, REFUSED_TEXT
     for config in resource.configs:
         fault = _config_fault(call, config)

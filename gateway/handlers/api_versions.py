@@ -1,11 +1,13 @@
-"""ApiVersions 0-3: the gateway's table cut down to what the instance has and the backend serves.
+"""ApiVersions 0-4: the gateway's table cut down to what the instance has and the backend serves.
 
 A version we do not know is answered in version 0 with UNSUPPORTED_VERSION and the list (KIP-511), so it is
 looked at before anything is decoded. The list differs per listener: each stands for one broker.
-Deliberately not done: feature flags; there are none of ours.
+Of features, group.version is told where the backend has it; clients would make use of the backend's others
+by versions that are not offered here.
 """
 
 import re
+from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
@@ -15,17 +17,20 @@ from gateway.apis import APIS, Mode
 from gateway.session.call import Answer, Call, Encoded, Later
 from gateway.session.deps import AsksVersions
 from gateway.session.surroundings import VersionsKey
-from wire.api_table import ApiKey, VersionRange
+from wire.api_table import GROUP_VERSION, ApiKey, Served, VersionRange
 from wire.codec import decode, encode, parse_request_header, request_class
 from wire.messages import ApiVersionsRequest
 
 _API_VERSIONS: Final = int(ApiKey.API_VERSIONS)
+_FEATURES_FROM: Final = 3
+_ALL_FEATURES_FROM: Final = 4
+_GROUP_VERSION_MAX: Final = 1
 _NAMED_SOFTWARE: Final = 3
 """From this version on clients say what they are."""
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
 
 
-def offered(backend: dict[int, VersionRange], *, legacy_clients: bool) -> list[dict[str, int]]:
+def offered(backend: Mapping[int, VersionRange], *, legacy_clients: bool) -> list[dict[str, int]]:
     """The list of a response: our rows, and of those that go up only what the backend serves too."""
     offers = []
     for key, row in APIS.items():
@@ -43,8 +48,22 @@ def offered(backend: dict[int, VersionRange], *, legacy_clients: bool) -> list[d
     return offers
 
 
-def _offered(call: Call, known: dict[int, VersionRange]) -> list[dict[str, int]]:
-    return offered(known, legacy_clients=call.spec.legacy_clients)
+def features(served: Served, api_version: int) -> dict[str, object]:
+    """The features of a response; what can be off in Kafka is told as supported from version 4 on."""
+    level = min(_GROUP_VERSION_MAX, served.features.get(GROUP_VERSION, 0))
+    if api_version < _FEATURES_FROM or level == 0:
+        return {}
+    finalized = {"name": GROUP_VERSION, "max_version_level": level, "min_version_level": level}
+    supported = {"name": GROUP_VERSION, "min_version": 0, "max_version": level}
+    return {
+        "finalized_features_epoch": 0,
+        "finalized_features": [finalized],
+        "supported_features": [supported] if api_version >= _ALL_FEATURES_FROM else [],
+    }
+
+
+def _offered(call: Call, known: Served) -> list[dict[str, int]]:
+    return offered(known.apis, legacy_clients=call.spec.legacy_clients)
 
 
 def _key(call: Call) -> VersionsKey:
@@ -64,7 +83,7 @@ def take_frame(call: Call, frame: memoryview) -> Answer | Encoded | Later | None
     return Encoded(body)
 
 
-def _refused(call: Call, known: dict[int, VersionRange]) -> Answer:
+def _refused(call: Call, known: Served) -> Answer:
     """The list is whole: franz-go goes by it and does not ask again."""
     return call.answer(error_code=ErrorCode.unsupported_version, api_keys=_offered(call, known))
 
@@ -94,8 +113,8 @@ def on_request(call: Call, request: ApiVersionsRequest) -> Answer | Later:
     return Later(partial(_later, call)) if known is None else _answered(call, known)
 
 
-def _answered(call: Call, known: dict[int, VersionRange]) -> Answer:
-    answer = call.answer(api_keys=_offered(call, known))
+def _answered(call: Call, known: Served) -> Answer:
+    answer = call.answer(api_keys=_offered(call, known), **features(known, call.api_version))
     call.cluster.encoded_versions[_key(call)] = encode(answer.response)
     return answer
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
+from contracts.acls import Operation
 from contracts.topic_policy import partitions_fault
 from gateway.rules.topic_rules import placement_fault
 from gateway.session.call import Answer, Call, Later
@@ -50,7 +51,7 @@ async def _grown(call: Call, request: CreatePartitionsRequest, deps: ChangesPart
 def _refusal(
     call: Call, topic: CreatePartitionsTopic, counts: dict[str, int], present: int
 ) -> _Refusal | None:
-    if call.refuses_topic(topic.name):
+    if call.refuses_topic(topic.name, Operation.ALTER):
         return _Refusal(topic.name, ErrorCode.topic_authorization_failed, REFUSED_TEXT)
     if topic.name not in counts:
         return None

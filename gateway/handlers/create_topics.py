@@ -3,8 +3,8 @@
 Refused topics are answered here, the others are asked for in the tenant's place, with segment.bytes put in
 and without configs that change nothing here. From version 5 on the answer shows configs, as the limits of the
 instance let them apply.
-The replication factor is the cluster's (-1) or lower. An explicit assignment counts as its numbers of
-partitions and replicas: placement is the cluster's.
+The number of partitions is the instance's (-1) or another, the replication factor the cluster's (-1) or
+lower. An explicit assignment counts as its numbers of partitions and replicas: placement is the cluster's.
 """
 
 from dataclasses import replace
@@ -15,6 +15,7 @@ from kio.schema.errors import ErrorCode
 from kio.static.primitive import i16, i32
 from kio.static.protocol import Payload
 
+from contracts.acls import Operation, ResourceType
 from contracts.names import topic_name_fault
 from contracts.topic_policy import (
     NOT_KEPT_KEYS,
@@ -29,7 +30,13 @@ from gateway.session.call import Answer, Call, Later
 from gateway.session.deps import ChangesPartitions
 from gateway.topic_access import REFUSED_TEXT
 from wire.build import with_entries
-from wire.messages import CreatableTopic, CreatableTopicConfigs, CreateTopicsRequest, CreateTopicsResponse
+from wire.messages import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 
 _SHOWS_CONFIGS: Final = 5
 _TOPIC_SOURCE: Final = 1
@@ -62,7 +69,7 @@ def _refusal(call: Call, topic: CreatableTopic) -> _Refusal | None:
     fault = topic_name_fault(topic.name)
     if fault is not None:
         return _Refusal(topic.name, ErrorCode.invalid_topic_exception, fault)
-    if call.refuses_topic(topic.name):
+    if call.refuses_address(topic.name) or call.refuses_creation(topic.name):
         return _Refusal(topic.name, ErrorCode.topic_authorization_failed, REFUSED_TEXT)
     if topic.assignments and (topic.num_partitions, topic.replication_factor) != (-1, -1):
         message = "a replica assignment says how many partitions and replicas there are: give -1 for both"
@@ -101,6 +108,8 @@ def _counted(topic: CreatableTopic) -> CreatableTopic:
 
 
 def _with_defaults(call: Call, topic: CreatableTopic) -> CreatableTopic:
+    if topic.num_partitions == -1:
+        topic = replace(topic, num_partitions=i32(call.spec.limits.partitions_default))
     kept = tuple(
         replace(config, value=config.value and stored_value(config.name, config.value, call.written_limits))
         for config in topic.configs
@@ -142,8 +151,21 @@ async def _created(
 def _as_applied(call: Call, response: CreateTopicsResponse) -> CreateTopicsResponse:
     if call.api_version < _SHOWS_CONFIGS:
         return response
-    topics = (replace(topic, configs=_applied(call, topic.configs)) for topic in response.topics)
+    topics = (_with_applied(call, topic) for topic in response.topics)
     return replace(response, topics=tuple(topics))
+
+
+def _with_applied(call: Call, topic: CreatableTopicResult) -> CreatableTopicResult:
+    if not call.refuses(ResourceType.TOPIC, topic.name, Operation.DESCRIBE_CONFIGS):
+        return replace(topic, configs=_applied(call, topic.configs))
+    hidden = ErrorCode.topic_authorization_failed
+    return replace(
+        topic,
+        configs=None,
+        num_partitions=i32(-1),
+        replication_factor=i16(-1),
+        topic_config_error_code=i16(hidden.value),
+    )
 
 
 def _applied(call: Call, configs: _Configs) -> _Configs:

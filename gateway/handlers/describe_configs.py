@@ -1,21 +1,33 @@
-"""DescribeConfigs 1-4: topics go up; brokers have a short read-only list, answered here; other types are
-INVALID_REQUEST. A topic's keys that tenants may not set are shown as read-only, and a value that the limits
-of the instance bound is shown as it applies; the synonyms tell what was set. A resource named twice is
-answered once, as clients keep one answer per resource: an answer about a broker is many times its question.
+"""DescribeConfigs 1-4: topics and groups go up; brokers have a short read-only list, answered here; their
+loggers are CLUSTER_AUTHORIZATION_FAILED, other types INVALID_REQUEST. A topic's keys that tenants may not
+set are shown as read-only, and a value that the limits of the instance bound is shown as it applies; the
+synonyms tell what was set. A resource named twice is answered once, as clients keep one answer per
+resource: an answer about a broker is many times its question.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Final, TypeAlias
 
 from kio.schema.errors import ErrorCode
 
+from contracts.acls import Operation, ResourceType
+from contracts.specs import Engine
 from contracts.topic_policy import ALLOWED_KEYS, applied
-from gateway.config_resources import BROKER, TOPIC, UNKNOWN_TYPE, broker_configs
+from gateway.config_resources import (
+    BROKER,
+    BROKER_LOGGER,
+    GROUP,
+    TOPIC,
+    UNKNOWN_TYPE,
+    broker_configs,
+)
 from gateway.rules.topic_rules import replication_factor
 from gateway.session.call import Answer, Call, Forward, Later, Outcome
-from gateway.session.deps import AsksBrokers
+from gateway.session.deps import AsksBrokers, Deps
 from gateway.topic_access import split
+from wire.api_table import ApiKey
 from wire.build import with_entries
 from wire.messages import (
     DescribeConfigsRequest,
@@ -26,18 +38,48 @@ from wire.messages import (
 )
 
 _PORTION: Final = 50
-"""Topics asked for at once."""
+"""Topics and groups asked for at once."""
 _TOPIC_CONFIG: Final = 1
 _STATIC_BROKER_CONFIG: Final = 4
+_REFUSALS: Final = {
+    TOPIC: ErrorCode.topic_authorization_failed,
+    GROUP: ErrorCode.group_authorization_failed,
+    BROKER_LOGGER: ErrorCode.cluster_authorization_failed,
+}
+"""What is said of resources that do not go up."""
+_REFUSALS_WITHOUT_GROUPS: Final = {what: code for what, code in _REFUSALS.items() if what != GROUP}
+"""The same where the brokers do not know configs of groups: the type is unknown."""
+_DESCRIBE_CONFIGS: Final = int(ApiKey.DESCRIBE_CONFIGS)
+_LOWEST_IN_KAFKA_4: Final = 1
+"""Of its versions: KIP-896 took 0 away in Apache Kafka 4.0, where groups came."""
 _Entries: TypeAlias = list[dict[str, object]]
 
 
 def on_request(call: Call, request: DescribeConfigsRequest) -> Outcome | Later:
-    """Answer for everything that is no topic; ask for many topics in portions."""
+    """Answer for everything that is no topic or group; ask for many in portions."""
+    if call.cluster.spec.engine is Engine.BUILTIN or all(
+        one.resource_type != GROUP for one in request.resources
+    ):
+        return _decided(call, request, groups_go_up=True)
+    return Later(partial(_as_versions_tell, call, request))
+
+
+async def _as_versions_tell(call: Call, request: DescribeConfigsRequest, deps: Deps) -> Outcome:
+    """An Apache Kafka below 4.0 refuses the whole request for one group."""
+    served = (await deps.versions()).apis.get(_DESCRIBE_CONFIGS)
+    groups_go_up = served is not None and served.lowest >= _LOWEST_IN_KAFKA_4
+    outcome = _decided(call, request, groups_go_up=groups_go_up)
+    return await outcome.work(deps) if isinstance(outcome, Later) else outcome
+
+
+def _decided(call: Call, request: DescribeConfigsRequest, *, groups_go_up: bool) -> Outcome | Later:
     once = {(one.resource_type, one.resource_name): one for one in request.resources}
-    forwarded, ours = split(once.values(), lambda one: not _goes_up(call, one))
+    refusals = _REFUSALS if groups_go_up else _REFUSALS_WITHOUT_GROUPS
+    forwarded, ours = split(
+        once.values(), lambda one: one.resource_type not in refusals or not _goes_up(call, one)
+    )
     of_broker = broker_configs(call.spec, replication_factor(len(call.cluster.spec.brokers)))
-    local = [_described(call, one, of_broker) for one in ours]
+    local = [_described(call, one, of_broker, refusals) for one in ours]
     if not forwarded:
         return Answer(with_entries(call.response(), "results", local))
     if len(forwarded) > _PORTION:
@@ -49,29 +91,51 @@ def on_request(call: Call, request: DescribeConfigsRequest) -> Outcome | Later:
 async def _in_portions(
     call: Call,
     request: DescribeConfigsRequest,
-    topics: tuple[DescribeConfigsResource, ...],
+    resources: tuple[DescribeConfigsResource, ...],
     local: _Entries,
     deps: AsksBrokers,
 ) -> Answer:
     """The answer about a topic is fifty times its question: neither the broker's loop nor ours is held by
     more than a portion of it."""
     results: list[DescribeConfigsResult] = []
-    for start in range(0, len(topics), _PORTION):
-        portion = replace(request, resources=topics[start : start + _PORTION])
+    for start in range(0, len(resources), _PORTION):
+        portion = replace(request, resources=resources[start : start + _PORTION])
         results += _as_shown(call, await deps.ask_any(portion))
     return Answer(with_entries(call.response(results=results), "results", local))
 
 
 def _goes_up(call: Call, resource: DescribeConfigsResource) -> bool:
-    return resource.resource_type == TOPIC and not call.refuses_topic(resource.resource_name)
-
-
-def _described(call: Call, resource: DescribeConfigsResource, of_broker: dict[str, str]) -> dict[str, object]:
-    known = {"resource_type": resource.resource_type, "resource_name": resource.resource_name}
+    name = resource.resource_name
     if resource.resource_type == TOPIC:
-        return {**known, "error_code": ErrorCode.topic_authorization_failed}
-    if resource.resource_type != BROKER:
+        return not call.refuses_topic(name, Operation.DESCRIBE_CONFIGS)
+    if resource.resource_type != GROUP or name == "":
+        return False
+    return not call.refuses(ResourceType.GROUP, name, Operation.DESCRIBE_CONFIGS)
+
+
+def _described(
+    call: Call,
+    resource: DescribeConfigsResource,
+    of_broker: dict[str, str],
+    refusals: Mapping[int, ErrorCode],
+) -> dict[str, object]:
+    known = {"resource_type": resource.resource_type, "resource_name": resource.resource_name}
+    if resource.resource_type == BROKER:
+        return _broker_described(call, resource, known, of_broker)
+    if GROUP in refusals and resource.resource_type == GROUP and resource.resource_name == "":
+        message = "Group name must not be empty"
+        return {**known, "error_code": ErrorCode.invalid_request, "error_message": message}
+    refusal = refusals.get(resource.resource_type)
+    if refusal is None:
         return {**known, "error_code": ErrorCode.invalid_request, "error_message": UNKNOWN_TYPE}
+    return {**known, "error_code": refusal}
+
+
+def _broker_described(
+    call: Call, resource: DescribeConfigsResource, known: dict[str, object], of_broker: dict[str, str]
+) -> dict[str, object]:
+    if call.refuses_of_cluster(Operation.DESCRIBE_CONFIGS):
+        return {**known, "error_code": ErrorCode.cluster_authorization_failed}
     if resource.resource_name and not _is_node(call, resource.resource_name):
         message = f"there is no broker {resource.resource_name[:20]}"
         return {**known, "error_code": ErrorCode.invalid_request, "error_message": message}

@@ -1,8 +1,8 @@
-"""Fetch 0-11: names edited in place; fetch sessions and topics with address lists.
+"""Fetch 0-12: names edited in place; fetch sessions and topics with address lists.
 
 Session ids are guessable numbers without an owner in Apache Kafka, so only ids that this connection received
 go up. An unknown id goes up as id 0, which with an epoch above 0 is FETCH_SESSION_ID_NOT_FOUND, after which
-clients fetch in full. Instances with topic lists are served without sessions: in an
+clients fetch in full. Instances with topic lists or ACLs are served without sessions: in an
 incremental fetch a topic that was refused meanwhile would not be named any more.
 """
 
@@ -15,6 +15,7 @@ from kio.schema.types import BrokerId
 from kio.static.primitive import i32
 from kio.static.protocol import Payload
 
+from contracts.acls import Operation
 from contracts.charging import ChargeRequest
 from gateway.session.call import Answer, Call, Edited, Forward, Later, Outcome
 from gateway.session.deps import Charges
@@ -36,7 +37,7 @@ def take_frame(call: Call, frame: memoryview) -> Edited | None:
     session_id, epoch = fetch_session(frame)
     owned = call.conversation.fetch_sessions
     replacement = None
-    if call.instance.topic_whitelists:
+    if call.instance.tells_clients_apart:
         if epoch in (_FULL_FETCH, _NO_SESSION):
             return None
         replacement = 0  # the backend says that there is no such session
@@ -50,7 +51,7 @@ def take_frame(call: Call, frame: memoryview) -> Edited | None:
 
 def on_request(call: Call, request: FetchRequest) -> Outcome | Later:
     """Topics with lists: leave out what this client may not read, and ask for no session."""
-    kept, refused = split(request.topics, lambda topic: call.refuses_topic(topic.topic))
+    kept, refused = split(request.topics, lambda topic: call.refuses_topic(topic.topic, Operation.READ))
     request = replace(request, topics=kept, replica_id=_CONSUMER)
     if hasattr(request, "session_id"):
         request = replace(request, session_id=i32(0), session_epoch=_NO_SESSION, forgotten_topics_data=())

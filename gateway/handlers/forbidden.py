@@ -1,7 +1,6 @@
 """Known APIs about the cluster: CLUSTER_AUTHORIZATION_FAILED in their own form, nothing forwarded.
 
-DescribeAcls, CreateAcls, DeleteAcls 1-2, ElectLeaders 0-2, AlterPartitionReassignments 0,
-ListPartitionReassignments 0. The whitelist is set in the console; placement is the operator's.
+ElectLeaders 0-2, AlterPartitionReassignments 0-1, ListPartitionReassignments 0. Placement is the operator's.
 """
 
 from typing import Any, Final
@@ -19,10 +18,6 @@ _ERROR: Final = {"error_code": _REFUSED, "error_message": "not available to tena
 def on_request(call: Call, request: Any) -> Answer:
     """Refuse; lists of results have one entry per thing asked."""
     match call.api_key:
-        case ApiKey.CREATE_ACLS:
-            return call.answer(results=[_ERROR for _ in request.creations])
-        case ApiKey.DELETE_ACLS:
-            return call.answer(filter_results=[_ERROR for _ in request.filters])
         case ApiKey.ELECT_LEADERS:
             return call.answer(error_code=_REFUSED, replica_election_results=_elections(request))
         case ApiKey.ALTER_PARTITION_REASSIGNMENTS:

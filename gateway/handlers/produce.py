@@ -1,18 +1,21 @@
-"""Produce 0-8 beside the usual way, which is edited in place and never gets here: requests whose names cannot
-be mapped, instances where topics have address lists or that are full at brokers which do not know it, and
-injected faults.
+"""Produce 0-11 beside the usual way, which is edited in place and never gets here: requests whose names
+cannot be mapped, instances where topics have address lists, that enforce ACLs, or that are full at brokers
+which do not know it, and injected faults.
 
 An empty transactional id is INVALID_REQUEST, a name that no physical one can hold INVALID_TOPIC_EXCEPTION, a
 topic whose list lacks the client TOPIC_AUTHORIZATION_FAILED. With acks=0 nothing can be answered: the
 connection is closed, as Kafka does for any error of such a request.
 """
 
+import struct
 from dataclasses import replace
 from functools import partial
 from typing import Final
 
 from kio.schema.errors import ErrorCode
+from kio.static.primitive import Records
 
+from contracts.acls import Operation, ResourceType
 from contracts.charging import ChargeRequest
 from contracts.specs import FullBehaviour
 from gateway.causes import DisconnectCause
@@ -22,25 +25,52 @@ from gateway.session.injection import produce_errors
 from gateway.stops import ConnectionStop
 from traffic.verdict import Full, stall_ms
 from wire.build import throttled, with_entries
+from wire.codec import encode
 from wire.edits import edit_produce_request
 from wire.faults import NameFault
+from wire.hot.produce import name_growth
 from wire.messages import ProduceRequest, ProduceResponse, TopicProduceData
+from wire.rewrite import rewrite_request
 from wire.scope import SCOPE_BYTES, STRING_BYTES_MAX
+from wire.tags import skip_tags
+from wire.uvarint import pack_uvarint
 
+_IDS_FROM: Final = 3
+_FLEXIBLE_FROM: Final = 9
+_I16: Final = struct.Struct(">h")
+_CLIENT_ID_AT: Final = 12
+_NO_RECORDS: Final = Records.parse(b"")
 _NAME_BYTES_MAX: Final = STRING_BYTES_MAX - SCOPE_BYTES
 
 
 def take_frame(call: Call, frame: memoryview) -> Edited | Unanswered | None:
     """Go the usual way when nothing of the request is refused after all."""
-    if call.instance.full is not None:
+    if call.instance.full is not None or _names_transaction(call, frame):
         return None
     try:
         edit = edit_produce_request(frame, call.instance.scope, call.conversation.client_id)
     except NameFault:
         return None
-    if any(call.refuses_topic(topic.decode(errors="replace")) for topic in edit.topics):
+    if any(call.refuses_topic(topic.decode(errors="replace"), Operation.WRITE) for topic in edit.topics):
         return None
     return edit.buffers if edit.acks else Unanswered(edit.buffers)
+
+
+def _names_transaction(call: Call, frame: memoryview) -> bool:
+    """Whether ACLs decide about a transactional id, too. Raises: MalformedFrame."""
+    if call.instance.authority is None or call.api_version < _IDS_FROM:
+        return False
+    id_at = _CLIENT_ID_AT + _I16.size + max(_I16.unpack_from(frame, _CLIENT_ID_AT)[0], 0)
+    if call.api_version >= _FLEXIBLE_FROM:
+        id_at, _ = skip_tags(frame, id_at)
+        return len(frame) <= id_at or frame[id_at] > 0
+    return len(frame) < id_at + _I16.size or bool(_I16.unpack_from(frame, id_at)[0] >= 0)
+
+
+def _refuses_id(call: Call, transactional_id: str | None) -> bool:
+    return transactional_id is not None and call.refuses(
+        ResourceType.TRANSACTIONAL_ID, transactional_id, Operation.WRITE
+    )
 
 
 def on_request(call: Call, request: ProduceRequest) -> Later:
@@ -48,7 +78,7 @@ def on_request(call: Call, request: ProduceRequest) -> Later:
     full = call.instance.full
     if full is not None:
         return Later(partial(_refused_as_full, call, request, full))
-    return Later(partial(_passed_in_part, call, request))
+    return Later(partial(_passed_in_part, call, request, call.exchange.frame_bytes))
 
 
 async def _refused_as_full(call: Call, request: ProduceRequest, full: Full, deps: RefusesProduce) -> Outcome:
@@ -65,11 +95,11 @@ async def _refused_as_full(call: Call, request: ProduceRequest, full: Full, deps
     return Answer(throttled(with_entries(call.response(), "responses", entries), throttle_time_ms))
 
 
-async def _passed_in_part(call: Call, request: ProduceRequest, deps: Charges) -> Outcome:
-    """Answer for what is refused, once it is charged, and pass on the rest."""
+async def _passed_in_part(call: Call, request: ProduceRequest, size_bytes: int, deps: Charges) -> Outcome:
+    """Answer for what is refused, once it is charged, and pass on the rest. Of the frame `size_bytes` are not
+    charged yet."""
     kept: list[TopicProduceData] = []
     entries: list[dict[str, object]] = []
-    refused_bytes = 0
     reason = ErrorCode.none
     for topic in request.topic_data:
         error_code = _error(call, request, topic)
@@ -77,32 +107,47 @@ async def _passed_in_part(call: Call, request: ProduceRequest, deps: Charges) ->
             kept.append(topic)
         else:
             reason = error_code
-            refused_bytes += _size_bytes(topic)
             entries.append(_entry(topic, error_code))
-    passes = kept and request.acks != 0
-    size_bytes = refused_bytes if passes else call.exchange.frame_bytes
-    charged = ChargeRequest(produce_bytes=size_bytes, reason=reason.name)
+    passed = replace(request, topic_data=tuple(kept))
+    passed_bytes = _charged_above(call, passed) if kept and request.acks != 0 else 0
+    charged = ChargeRequest(produce_bytes=size_bytes - passed_bytes, reason=reason.name)
     throttle_time_ms = await deps.charge(charged)
     if request.acks == 0:
         raise ConnectionStop(DisconnectCause.ACKS_ZERO_REFUSED)
     if not kept:
         return Answer(throttled(with_entries(call.response(), "responses", entries), throttle_time_ms))
     call.exchange.notes = entries
-    return Forward(replace(request, topic_data=tuple(kept)))
+    return Forward(passed)
 
 
-def _size_bytes(topic: TopicProduceData) -> int:
-    """What a topic takes in a request."""
-    records = sum(8 + len(partition.records or b"") for partition in topic.partition_data)
-    return 6 + len(topic.name.encode()) + records
+def _charged_above(call: Call, request: ProduceRequest) -> int:
+    """What a broker of ours charges of a request that is encoded anew. We charge the rest: what was refused,
+    and what the client's form of the same had more."""
+    partitions = (each for topic in request.topic_data for each in topic.partition_data)
+    records = [len(each.records) for each in partitions if each.records]
+    bare = replace(request, topic_data=tuple(map(_without_records, request.topic_data)))
+    body_bytes = len(encode(rewrite_request(bare, call.instance.scope))) + sum(records)
+    if call.api_version >= _FLEXIBLE_FROM:
+        body_bytes += sum(len(pack_uvarint(size + 1)) - 1 for size in records)
+    names = len(request.topic_data) + (getattr(request, "transactional_id", None) is not None)
+    return 4 + call.exchange.head_bytes + body_bytes - names * name_growth(call.api_version)
+
+
+def _without_records(topic: TopicProduceData) -> TopicProduceData:
+    bare = (replace(each, records=each.records and _NO_RECORDS) for each in topic.partition_data)
+    return replace(topic, partition_data=tuple(bare))
 
 
 def _error(call: Call, request: ProduceRequest, topic: TopicProduceData) -> ErrorCode:
     if getattr(request, "transactional_id", None) == "":
         return ErrorCode.invalid_request
+    if _refuses_id(call, getattr(request, "transactional_id", None)):
+        return ErrorCode.transactional_id_authorization_failed
     if len(topic.name.encode()) > _NAME_BYTES_MAX:
         return ErrorCode.invalid_topic_exception
-    return ErrorCode.topic_authorization_failed if call.refuses_topic(topic.name) else ErrorCode.none
+    if call.refuses_topic(topic.name, Operation.WRITE):
+        return ErrorCode.topic_authorization_failed
+    return ErrorCode.none
 
 
 def _entry(topic: TopicProduceData, error_code: ErrorCode, message: str | None = None) -> dict[str, object]:
@@ -142,18 +187,19 @@ async def _refused_by_fault(
                 passes.append(partition)
                 continue
             refused = replace(topic, partition_data=(partition,))
-            refused_bytes += _size_bytes(refused)
+            refused_bytes += len(partition.records or b"")
             entries.append(_entry(refused, error_code))
         if passes:
             kept.append(replace(topic, partition_data=tuple(passes)))
-    size_bytes = refused_bytes if kept else call.exchange.frame_bytes
+    size_bytes = refused_bytes if kept and request.acks != 0 else call.exchange.frame_bytes
     reason = next(iter(errors.values())).name
     throttle_time_ms = await deps.charge(ChargeRequest(produce_bytes=size_bytes, reason=reason))
     if request.acks == 0:
         raise ConnectionStop(DisconnectCause.FAULT_INJECTED)
     if not kept:
         return Answer(throttled(with_entries(call.response(), "responses", entries), throttle_time_ms))
-    outcome = await _passed_in_part(call, replace(request, topic_data=tuple(kept)), deps)
+    passed = replace(request, topic_data=tuple(kept))
+    outcome = await _passed_in_part(call, passed, call.exchange.frame_bytes - size_bytes, deps)
     if isinstance(outcome, Answer):
         return Answer(with_entries(outcome.response, "responses", entries))
     call.exchange.notes = [*(call.exchange.notes or ()), *entries]

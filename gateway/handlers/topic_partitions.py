@@ -1,25 +1,36 @@
-"""ListOffsets 0-11, OffsetForLeaderEpoch 2-4, DeleteRecords 0-2, DescribeProducers 0: topics with address
-lists."""
+"""ListOffsets 0-11, OffsetForLeaderEpoch 2-4, DeleteRecords 0-2, DescribeProducers 0: topics that
+some clients may not use."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from contracts.acls import Operation
 from gateway.session.call import Answer, Call, Forward, Later, Outcome
 from gateway.session.injection import refusal_of_all
 from gateway.topic_access import refused_topics, with_refused, without_refused
+from wire.api_table import ApiKey
+
+_OPERATIONS: Final[Mapping[int, Operation]] = {
+    ApiKey.LIST_OFFSETS: Operation.DESCRIBE,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: Operation.DESCRIBE,
+    ApiKey.DELETE_RECORDS: Operation.DELETE,
+    ApiKey.DESCRIBE_PRODUCERS: Operation.READ,
+}
 
 
 def on_request(call: Call, request: Any) -> Forward:
     """Leave out the topics this client may not use."""
-    return Forward(without_refused(call, request))
+    kept, call.exchange.notes = without_refused(call, request, _OPERATIONS[call.api_key])
+    return Forward(kept)
 
 
 def on_response(call: Call, response: Any) -> Any:
     """Answer for those left out."""
-    return with_refused(call, response)
+    return with_refused(call, response, _OPERATIONS[call.api_key], call.exchange.notes)
 
 
 def on_fault(call: Call, request: Any) -> Later | None:

@@ -55,13 +55,18 @@ class Logins:
         self._draw = draw
         self._own_key = draw(32)
         self._users: dict[str, dict[Mechanism, ScramCredential]] = {}
+        self._iterations = [ITERATIONS]
+        """Those in use: a name that is not there has one of them, or another number would tell it."""
         self._right: dict[str, bytes] = {}
         """User -> a digest of the password that was found right: it is not derived again."""
         self._limit = LoginLimit(WRONG_MAX_PER_PAIR, WRONG_MAX_PER_ADDRESS, _PAIRS_MAX)
 
     def take(self, users: Iterable[KafkaUser]) -> None:
         """These are the users now."""
+        users = tuple(users)
         before = self._users
+        used = [one.iterations for user in users for one in user.credentials]
+        self._iterations = sorted(used) or [ITERATIONS]
         self._users = {user.name: {one.mechanism: one for one in user.credentials} for user in users}
         for name in [name for name in self._right if self._users.get(name) != before.get(name)]:
             del self._right[name]
@@ -80,10 +85,12 @@ class Logins:
         return self._users.get(user, {}).get(mechanism, nobodys)
 
     def _nobodys(self, mechanism: Mechanism, user: str) -> ScramCredential:
-        salt = hmac.digest(self._secret, f"{mechanism}/{user}".encode(), "sha256")[:SALT_BYTES]
+        drawn = hmac.digest(self._secret, f"{mechanism}/{user}".encode(), "sha256")
+        salt = drawn[:SALT_BYTES]
         key = hash_of(mechanism, self._own_key + salt)
+        iterations = self._iterations[drawn[-1] % len(self._iterations)]
         return ScramCredential(
-            mechanism=mechanism, salt=salt, iterations=ITERATIONS, stored_key=key, server_key=key
+            mechanism=mechanism, salt=salt, iterations=iterations, stored_key=key, server_key=key
         )
 
     # Tries

@@ -25,6 +25,7 @@ _TRANSACTIONAL_FROM: Final = 3
 _FETCH_BYTES_MAX_FROM: Final = 3
 _ISOLATION_FROM: Final = 4
 _SESSIONS_FROM: Final = 7
+_FLEXIBLE_FROM: Final = {_PRODUCE: 9, _FETCH: 12}
 
 
 def operation_of(api_key: int) -> str | None:
@@ -63,10 +64,14 @@ def values_of(request: Any) -> dict[str, str]:
 
 
 def _only_topic(frame: memoryview, api_key: int, api_version: int, at: int) -> str | None:
-    """The topic of Produce and Fetch, where they have one. Raises: struct.error."""
+    """The topic of Produce and Fetch, where they have one. Raises: struct.error, IndexError."""
+    if compact := api_version >= _FLEXIBLE_FROM.get(api_key, api_version + 1):
+        at += 1  # no tagged fields in the header
+    if api_key == _PRODUCE and compact:
+        at += max(frame[at], 1)  # no client has an id of 127 bytes
+    elif api_key == _PRODUCE and api_version >= _TRANSACTIONAL_FROM:
+        at += 2 + max(_I16.unpack_from(frame, at)[0], 0)
     if api_key == _PRODUCE:
-        if api_version >= _TRANSACTIONAL_FROM:
-            at += 2 + max(_I16.unpack_from(frame, at)[0], 0)
         at += 2 + 4  # acks, timeout
     elif api_key == _FETCH:
         at += 4 + 4 + 4  # replica, wait, least bytes
@@ -75,6 +80,10 @@ def _only_topic(frame: memoryview, api_key: int, api_version: int, at: int) -> s
         at += 8 if api_version >= _SESSIONS_FROM else 0
     else:
         return None
+    if compact:
+        size = frame[at + 1] - 1
+        name = frame[at + 2 : at + 2 + size]
+        return _text(name) if frame[at] == 2 and 0 < size < 127 and len(name) == size else None
     if _I32.unpack_from(frame, at)[0] != 1:
         return None
     size = _I16.unpack_from(frame, at + 4)[0]

@@ -5,8 +5,10 @@ from typing import Any, NamedTuple, TypeAlias
 
 from kio.static.protocol import Payload
 
+from contracts.acls import CLUSTER_NAME, USER_PREFIX, Operation, ResourceType
 from contracts.specs import InstanceSpec, Limits
 from contracts.topic_policy import written_limits
+from gateway.rules.acls import Rights
 from gateway.session.conversation import Conversation
 from gateway.session.deps import Deps
 from gateway.session.ordering import Exchange
@@ -103,10 +105,42 @@ class Call:
         """The broker that the request goes to; None: whichever."""
         return self.conversation.node_id
 
-    def refuses_topic(self, topic: str) -> bool:
+    def refuses_topic(self, topic: str, operation: Operation) -> bool:
+        """Whether the client is not on the topic's list of addresses, or no ACL allows it this."""
+        return self.refuses_address(topic) or self.refuses(ResourceType.TOPIC, topic, operation)
+
+    def refuses_address(self, topic: str) -> bool:
         """Whether the topic has a list of addresses and the client is on none of it."""
         whitelist = self.instance.topic_whitelists.get(topic)
         return whitelist is not None and not whitelist.admits(self.conversation.address)
+
+    def refuses_creation(self, topic: str) -> bool:
+        """Whether no ACL allows the client to create this topic, or any."""
+        of_topic = self.refuses(ResourceType.TOPIC, topic, Operation.CREATE)
+        return of_topic and self.refuses_of_cluster(Operation.CREATE)
+
+    @property
+    def rights(self) -> Rights | None:
+        """What the client may do; None: everything."""
+        authority = self.instance.authority
+        if authority is None:
+            return None
+        return authority.rights(self.conversation.principal, self.conversation.address)
+
+    @property
+    def is_superuser(self) -> bool:
+        """Whether the client is a superuser of the instance."""
+        principal = self.conversation.principal
+        return any(user.superuser and USER_PREFIX + user.name == principal for user in self.spec.users)
+
+    def refuses(self, resource_type: ResourceType, name: str, operation: Operation) -> bool:
+        """Whether no ACL allows the client this."""
+        rights = self.rights
+        return rights is not None and not rights.allows(operation, resource_type, name)
+
+    def refuses_of_cluster(self, operation: Operation) -> bool:
+        """Whether no ACL allows the client this of the instance as a whole."""
+        return self.refuses(ResourceType.CLUSTER, CLUSTER_NAME, operation)
 
     def response(self, **known: object) -> Payload:
         """A response to this request; fields its version does not have are left out."""

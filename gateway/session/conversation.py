@@ -1,5 +1,8 @@
 """What both halves of a session know: who talks to whom, what is unanswered, and where the sides are."""
 
+from typing import Protocol
+
+from contracts.acls import ANONYMOUS, USER_PREFIX
 from contracts.names import client_id_at
 from contracts.users import SecurityProtocol
 from gateway.apis import BEFORE_LOGIN, SERVED, Row
@@ -12,11 +15,20 @@ from traffic.relayed import RelayedFlows
 from wire.edits import client_id_field
 
 
+class Certificate(Protocol):
+    """What a client shows of itself when it connects."""
+
+    @property
+    def user(self) -> str | None:
+        """The name in it; None: it has shown none."""
+
+
 class Conversation:
     """Shared by the halves of one session; each of them alone moves what its bytes mean."""
 
     __slots__ = (
         "address",
+        "certificate",
         "client_id",
         "fault_marks",
         "fetch_sessions",
@@ -45,6 +57,7 @@ class Conversation:
         security_protocol: SecurityProtocol,
         now_ms: int,
         relay: RelayedFlows | None,
+        certificate: Certificate | None = None,
     ) -> None:
         self.instance = instance
         self.host = host
@@ -58,7 +71,9 @@ class Conversation:
         self.login = (
             TenantLogin(instance.logins, address, now_ms) if security_protocol.asks_for_login else None
         )
-        """None: nobody is asked who he is."""
+        """None: nobody is asked for a password."""
+        self.certificate = certificate
+        """None: nobody is asked for a certificate."""
         self.rows: dict[tuple[int, int], Row] = SERVED if self.login is None else BEFORE_LOGIN
         """What is served now, by API and version."""
         self.relay = relay
@@ -78,6 +93,14 @@ class Conversation:
         self.sent_unanswered = False
         """Whether acks=0 data went up: nothing ever says that it has arrived."""
         self.fault_marks: FaultMarks | None = None
+
+    @property
+    def principal(self) -> str:
+        """Who the client is, as ACLs call him."""
+        user = None if self.certificate is None else self.certificate.user
+        if self.login is not None and self.login.login is not None:
+            user = self.login.login.user
+        return ANONYMOUS if user is None else USER_PREFIX + user
 
     @property
     def now_ms(self) -> int:

@@ -6,11 +6,13 @@ Only work that waits gets these: `Later` of `call`. Everything here may raise Co
 from collections.abc import Collection
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
+from uuid import UUID
 
 from kio.static.protocol import Payload
 
+from contracts.access_orders import AccessAnswer, AccessOrder
 from contracts.charging import ChargeRequest
-from wire.api_table import VersionRange
+from wire.api_table import Served
 
 
 class Charges(Protocol):
@@ -23,7 +25,7 @@ class Charges(Protocol):
 class AsksVersions(Protocol):
     """What the client's broker serves."""
 
-    async def versions(self) -> dict[int, VersionRange]:
+    async def versions(self) -> Served:
         """Ask it; one that restarts is waited for."""
 
 
@@ -32,6 +34,13 @@ class AsksBrokers(Protocol):
 
     async def ask_any(self, request: Payload) -> Any:
         """The answer of whichever broker answers first."""
+
+
+class LooksUpTopics(Protocol):
+    """Whose topics ids are of."""
+
+    async def look_up_topics(self, topic_ids: Collection[UUID]) -> None:
+        """Ask the cluster; what it says is in the instance's `topic_ids` then."""
 
 
 class ChangesPartitions(Protocol):
@@ -64,5 +73,14 @@ class RefusesProduce(Charges, Pauses, Protocol):
     """What refused Produce requests need."""
 
 
-class Deps(Charges, AsksVersions, AsksBrokers, ChangesPartitions, Pauses, Protocol):
+class ChangesAccess(Protocol):
+    """Users and ACLs of the instance, which the control plane keeps."""
+
+    async def change_access(self, order: AccessOrder) -> AccessAnswer:
+        """Have it changed, one order of the instance at a time; back when this worker goes by it."""
+
+
+class Deps(
+    Charges, AsksVersions, AsksBrokers, ChangesPartitions, LooksUpTopics, ChangesAccess, Pauses, Protocol
+):
     """All of it: what a host has to bring."""

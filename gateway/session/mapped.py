@@ -100,6 +100,7 @@ def _decoded(exchange: Exchange, body: memoryview, client_id: bytes | None) -> t
     if client_id is not None and exchange.api_key in EDITED:
         field = client_id
     head = frame[:8] + field + (b"\0" if flexible else b"")
+    exchange.head_bytes = len(head)
     message_class = request_class(exchange.api_key, exchange.api_version)
     entries_max = bound_of(exchange.api_key).entries_max
     return head, decode(message_class, frame, header.body_at, entries_max=entries_max)
@@ -174,7 +175,7 @@ def _throttled(conversation: Conversation, exchange: Exchange, frame: bytes) -> 
 def kept_reply(conversation: Conversation, exchange: Exchange, frame: memoryview) -> bytes | None:
     """The tenant's form of what a broker has said before; None: it has not, or it depends on who asks."""
     instance = conversation.instance
-    if exchange.api_key != _METADATA or exchange.notes or instance.topic_whitelists:
+    if exchange.api_key != _METADATA or exchange.notes or instance.tells_clients_apart:
         return None
     kept = instance.kept_answers.get(conversation.security_protocol, _METADATA, exchange.api_version, frame)
     return None if kept is None else _throttled(conversation, exchange, kept)
@@ -191,7 +192,7 @@ def mapped_reply(conversation: Conversation, exchange: Exchange, frame: memoryvi
     if exchange.handler is not None:
         response = exchange.handler.on_response(Call(conversation, exchange), response)
     answer = framed_response(response, exchange.correlation_id)
-    if exchange.api_key == _METADATA and not exchange.notes and not instance.topic_whitelists:
+    if exchange.api_key == _METADATA and not exchange.notes and not instance.tells_clients_apart:
         instance.kept_answers.keep(
             conversation.security_protocol, _METADATA, exchange.api_version, frame, answer
         )

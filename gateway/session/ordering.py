@@ -41,6 +41,7 @@ class Exchange:
         "correlation_id",
         "frame_bytes",
         "handler",
+        "head_bytes",
         "notes",
         "reply",
         "taker",
@@ -67,6 +68,8 @@ class Exchange:
         """What the handler's request half leaves for its response half."""
         self.frame_bytes = 0
         """Size of a decoded request on the client's socket."""
+        self.head_bytes = 0
+        """Size of its header as it goes up."""
         self.taker: Callable[[bytes], None] | None = None
         """Takes the broker's answer; nothing of it goes to the client. It was a charge of our own, or an
         injected fault loses the answer."""

@@ -3,7 +3,7 @@
 from contracts.users import SecurityProtocol
 from gateway.apis import BEFORE_LOGIN
 from gateway.causes import DisconnectCause
-from gateway.session.conversation import Conversation
+from gateway.session.conversation import Certificate, Conversation
 from gateway.session.ordering import UNANSWERED_MAX, Exchange, ReplyQueue
 from gateway.session.replies import Replies
 from gateway.session.requests import Requests
@@ -29,9 +29,10 @@ class Session:
         traces: Traces | None = None,
         security_protocol: SecurityProtocol = SecurityProtocol.PLAIN,
         relay: RelayedFlows | None = None,
+        certificate: Certificate | None = None,
     ) -> None:
         self._conversation = Conversation(
-            instance, host, address, node_id, traces, security_protocol, now_ms, relay
+            instance, host, address, node_id, traces, security_protocol, now_ms, relay, certificate
         )
         self.queue: ReplyQueue = self._conversation.queue
         self.sides: Sides = self._conversation.sides

@@ -7,13 +7,15 @@ from typing import Protocol, TypeAlias
 from contracts.specs import ClusterSpec, InstanceSpec
 from contracts.users import SecurityProtocol
 from gateway.kept_answers import KeptAnswers
+from gateway.rules.acls import Authority
 from gateway.rules.injected_faults import ActiveFaults
 from gateway.rules.logins import Logins
+from gateway.rules.topic_ids import TopicIds
 from gateway.rules.whitelist import Whitelist
 from gateway.session.ordering import Exchange, Trace
 from traffic.turns import Turn
 from traffic.verdict import Full
-from wire.api_table import VersionRange
+from wire.api_table import Served
 from wire.scope import Scope, View
 
 VersionsKey: TypeAlias = tuple[int | None, int, bool]
@@ -63,8 +65,20 @@ class Instance(Protocol):
         """Whitelists of topics that have one of their own."""
 
     @property
+    def authority(self) -> Authority | None:
+        """What its users may do; None: everything."""
+
+    @property
+    def tells_clients_apart(self) -> bool:
+        """Whether what a client may do with a topic depends on who it is."""
+
+    @property
     def kept_answers(self) -> KeptAnswers:
         """Answers of Metadata that may be given again."""
+
+    @property
+    def topic_ids(self) -> TopicIds:
+        """Ids that are known to be its own topics'."""
 
     @property
     def faults(self) -> ActiveFaults | None:
@@ -91,7 +105,7 @@ class Cluster(Protocol):
     def spec(self) -> ClusterSpec:
         """Which brokers there are."""
 
-    def known_versions(self, node_id: int | None) -> dict[int, VersionRange] | None:
+    def known_versions(self, node_id: int | None) -> Served | None:
         """What a broker serves, when it has been asked already; for the bootstrap listener, what all do."""
 
 

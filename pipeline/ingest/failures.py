@@ -20,6 +20,16 @@ def is_from_spark(error: BaseException) -> bool:
     return type(error).__module__.startswith(("pyspark", "py4j"))
 
 
+def is_interrupted(error: BaseException) -> bool:
+    """Whether a signal is behind it: what Spark is told on its way up may fail, and takes its place."""
+    before: BaseException | None = error
+    for _ in range(_CAUSES_MAX):
+        if before is None or isinstance(before, KeyboardInterrupt):
+            break
+        before = before.__context__
+    return isinstance(before, KeyboardInterrupt)
+
+
 def messages(error: BaseException) -> list[str]:
     """Messages of an exception of Spark and all its causes in the JVM, outermost first."""
     found = [str(error)]

@@ -14,9 +14,13 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
+import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Observation
+from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import TimestampType
+
+from pipeline.errors import PipelineError
 
 _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 _LOCK: Final = "lock"
@@ -49,6 +53,10 @@ class StagedFile(NamedTuple):
     data_bytes: int
     """Before compression."""
     columns: Mapping[str, ColumnStats]
+
+
+class StagingError(PipelineError):
+    """What Spark wrote is not what is there. Nothing was committed."""
 
 
 @contextmanager
@@ -86,9 +94,11 @@ def stage(
     """Run the batch: files of `frame` without the partition columns, which are in `partition_values`.
 
     `opaque` columns hold large bytes that neither repeat nor are searched: no dictionary, no bounds.
+    Raises: StagingError where the files found here are not the rows that Spark's tasks wrote.
     """
     batch = area / uuid.uuid4().hex
-    writer = frame.write.options(**_WRITE)
+    written = Observation()
+    writer = frame.observe(written, F.count(F.lit(1)).alias("rows")).write.options(**_WRITE)
     for name in opaque:
         writer = writer.option(f"parquet.enable.dictionary#{name}", "false")
         writer = writer.option(f"parquet.column.statistics.enabled#{name}", "false")
@@ -96,7 +106,22 @@ def stage(
         writer = writer.partitionBy(*partition_by)
     writer.parquet(str(batch))
     times = {name for name in partition_by if isinstance(frame.schema[name].dataType, TimestampType)}
-    return [staged_file(path, batch, times) for path in sorted(batch.rglob("*.parquet"))]
+    files = [staged_file(path, batch, times) for path in sorted(batch.rglob("*.parquet"))]
+    must_be_whole(files, int(written.get["rows"]), batch)
+    return files
+
+
+def must_be_whole(files: Sequence[StagedFile], rows: int, batch: Path) -> None:
+    """Spark's tasks count what they write where they run; what lies here is all that a commit can name.
+
+    A file system that is not everybody's shows nothing of other machines' files. Raises: StagingError.
+    """
+    found = sum(file.rows for file in files)
+    if found != rows:
+        raise StagingError(
+            f"Spark wrote {rows} rows to {batch}, but there are {found} when looked at from here, so nothing "
+            "was committed: every machine of the Spark cluster has to see the same files below this path"
+        )
 
 
 def staged_file(path: Path, batch: Path, times: Collection[str] = ()) -> StagedFile:
@@ -106,8 +131,13 @@ def staged_file(path: Path, batch: Path, times: Collection[str] = ()) -> StagedF
         name, _, value = part.partition("=")
         text = unquote(value)
         values[name] = None if text == _NULL else _utc(text) if name in times else text
-    with pq.ParquetFile(path) as file:
-        footer = file.metadata
+    try:
+        with pq.ParquetFile(path) as file:
+            footer = file.metadata
+    except (OSError, pa.ArrowInvalid) as error:
+        raise StagingError(
+            f"{path}, just written, cannot be read ({error}): nothing was committed"
+        ) from error
     groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
     columns = {
         footer.schema.column(index).path: _column([group.column(index) for group in groups])

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pipeline.errors import PipelineError
 from pipeline.ingest.commits import BatchDocument
-from pipeline.ingest.failures import is_from_spark, reason, unreadable_time
+from pipeline.ingest.failures import is_from_spark, is_interrupted, reason, unreadable_time
 from pipeline.ingest.kafka import read_ranges
 from pipeline.ingest.offsets import Topic, UnreachableError
 from pipeline.ingest.ranges import PartitionRange, pack
@@ -74,6 +74,8 @@ class Drain:
         except Exception as error:
             if not is_from_spark(error):
                 raise
+            if is_interrupted(error):
+                raise KeyboardInterrupt from error
             self._plan.offsets.must_answer()
             if not self._is_seen_to(part, error):
                 self._tries += 1

@@ -12,6 +12,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
+from contracts.billing import BillState
 from pipeline.errors import PipelineError
 from pipeline.layout import PipelineLayout
 from pipeline.metering.amounts import calendar
@@ -46,6 +47,13 @@ def make_bills(
     with leases([ledger.bills], "the bills"):
         run = BillingRun(spark, UsageTables(layout), ledger, progress or Silent(), now_ms)
         return run.make(month, instance_id)
+
+
+def months_to_close(layout: PipelineLayout, now_ms: int, grace_ms: int = GRACE_MS) -> list[str]:
+    """Months whose grace period is over and that have bills which are not closed; the oldest first."""
+    bills = Ledger(layout).all_bills() if UsageTables(layout).slots.exists() else []
+    not_closed = {bill.month for bill in bills if bill.state is not BillState.CLOSED}
+    return sorted(month for month in not_closed if calendar.end_ms(month) + grace_ms <= now_ms)
 
 
 def close_month(

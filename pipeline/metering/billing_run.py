@@ -1,6 +1,6 @@
 """One run over bills: usage of months is read once, decisions are made, changed months are written."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -42,6 +42,16 @@ class CloseFigures:
     waiting: tuple[tuple[str, str], ...]
     """(instance, why its bill is not closed)."""
     adjustments: int
+
+    @classmethod
+    def of(cls, parts: "Sequence[CloseFigures]") -> "CloseFigures":
+        """Those of several closings together."""
+        return cls(
+            sum(each.closed for each in parts),
+            sum(each.closed_before for each in parts),
+            tuple(waiting for each in parts for waiting in each.waiting),
+            sum(each.adjustments for each in parts),
+        )
 
 
 class BillingRun:

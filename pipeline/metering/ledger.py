@@ -19,6 +19,7 @@ from pipeline.errors import PipelineError
 from pipeline.layout import PipelineLayout
 from pipeline.metering.versioned_tables import Table
 from pipeline.schema import billing as schema
+from pipeline.table_rows import read_rows
 
 Row = TypeVar("Row", bound=msgspec.Struct)
 _OfBill = TypeVar("_OfBill", Bill, BillLine, Adjustment)
@@ -130,7 +131,7 @@ def _month(month: str) -> dict[str, str]:
 
 
 def _rows(table: DeltaTable, kind: type[Row], where: tuple[str, str] | None = None) -> list[Row]:
-    found = table.to_pyarrow_table(filters=[(where[0], "=", where[1])] if where else None)
+    found = read_rows(table, filters=[(where[0], "=", where[1])] if where else None)
     return msgspec.convert(found.to_pylist(), list[kind])  # type: ignore[valid-type]
 
 

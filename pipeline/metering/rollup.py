@@ -27,6 +27,7 @@ from pipeline.metering.versioned_tables import Table, leases
 from pipeline.progress import Progress, Silent
 from pipeline.schema import rollup as schema
 from pipeline.schema.usage_records import USAGE_RAW as RAW_SCHEMA
+from pipeline.table_rows import read_rows
 
 _ROWS_AT_ONCE: Final = 4_000_000
 """Rows of `usage_raw`: bounds what is in memory at a time, about a million slots."""
@@ -153,7 +154,7 @@ def _tidy(tables: UsageTables, layout: PipelineLayout) -> None:
     bills = str(layout.table(billing.BILL))
     named = []
     if DeltaTable.is_deltatable(bills):
-        named = DeltaTable(bills).to_pyarrow_table(columns=["usage_version"])["usage_version"].to_pylist()
+        named = read_rows(DeltaTable(bills), ["usage_version"])["usage_version"].to_pylist()
     tables.slots.tidy(named)
     tables.hours.tidy()
     tables.days.tidy()

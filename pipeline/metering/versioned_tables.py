@@ -14,6 +14,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from pipeline.ingest.lease import table_lease
+from pipeline.table_rows import read_rows
 
 _CONFIGURATION: Final = {
     "delta.enableDeletionVectors": "false",  # not every reader of Delta tables knows them
@@ -79,7 +80,7 @@ class Table:
 
     def read_arrow(self, days: Iterable[date]) -> pa.Table:
         """Rows of these days, without Spark: for few rows that is much quicker."""
-        found = DeltaTable(str(self.path)).to_pyarrow_table(filters=[("day", "in", list(days))])
+        found = read_rows(DeltaTable(str(self.path)), filters=[("day", "in", list(days))])
         return found.cast(self.arrow_schema)
 
     def replace(self, rows: pa.Table, where: str, said: msgspec.Struct) -> None:

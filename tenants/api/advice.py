@@ -11,7 +11,7 @@ from contracts.advice import AdviceRow, Urgency
 from runtime.clock import epoch_ms
 from tenants.api.advice_models import AdviceOverview, AdviceView, AdvisedInstance
 from tenants.api.answers import documented, json_answer
-from tenants.api.context import Asker, Found, Operator, Plane, at
+from tenants.api.context import Asker, Found, Plane, at
 from tenants.usecases.advice import SkewSummary
 
 router = APIRouter(prefix="/v1", tags=["advice"])
@@ -20,7 +20,7 @@ _ORDER: Final = {urgency: position for position, urgency in enumerate(Urgency)}
 
 
 @router.get("/advice", responses=documented(AdviceOverview), response_class=Response)
-async def advice(plane: Plane, _operator: Operator) -> Response:
+async def advice(plane: Plane) -> Response:
     """The newest advice of every instance, the most urgent first."""
     today = at(epoch_ms()).date()
     rows = await plane.advice.newest(today)

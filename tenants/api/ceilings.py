@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path
 
 from tenants.api.ceiling_models import AmountsView, CeilingsChange, CeilingsView, ClusterCeilingsList
-from tenants.api.context import Asker, Operator, Plane
+from tenants.api.context import Asker, Plane
 from tenants.api.versions import ContentVersion, ContentVersioned
 from tenants.rules.ceilings import Amounts
 from tenants.usecases.ceilings import Standing
@@ -24,7 +24,7 @@ async def tenant_ceilings(plane: Plane, caller: Asker, version: ContentVersioned
 
 @router.patch("/tenants/{name}/ceilings")
 async def set_tenant_ceilings(
-    plane: Plane, operator: Operator, version: ContentVersioned, name: Name, body: CeilingsChange
+    plane: Plane, operator: Asker, version: ContentVersioned, name: Name, body: CeilingsChange
 ) -> CeilingsView:
     """Change what a tenant may have."""
     wanted = body.model_dump(exclude_unset=True)
@@ -34,7 +34,7 @@ async def set_tenant_ceilings(
 
 
 @router.get("/clusters")
-async def clusters(plane: Plane, _operator: Operator) -> ClusterCeilingsList:
+async def clusters(plane: Plane) -> ClusterCeilingsList:
     """What every cluster may sell, has sold, and has left."""
     found = await asyncio.to_thread(plane.ceilings.clusters)
     return ClusterCeilingsList(items=[_view(one) for one in found])
@@ -42,7 +42,7 @@ async def clusters(plane: Plane, _operator: Operator) -> ClusterCeilingsList:
 
 @router.patch("/clusters/{name}/ceilings")
 async def set_cluster_ceilings(
-    plane: Plane, operator: Operator, version: ContentVersioned, name: Name, body: CeilingsChange
+    plane: Plane, operator: Asker, version: ContentVersioned, name: Name, body: CeilingsChange
 ) -> CeilingsView:
     """Change what a cluster may sell."""
     wanted = body.model_dump(exclude_unset=True)

@@ -1,11 +1,13 @@
 """What operators are shown of clusters. None: the cluster does not answer."""
 
 from datetime import datetime
+from typing import Literal
 
 from pydantic import Field
 
 from contracts.specs import Engine
-from tenants.api.models import ViewModel
+from contracts.upstream import ClusterTrouble
+from tenants.api.models import RequestModel, ViewModel
 
 
 class DamagedLogView(ViewModel):
@@ -45,13 +47,56 @@ class BrokerView(ViewModel):
     )
 
 
+class SecurityView(ViewModel):
+    """What a cluster asks for. Certificates and passwords are files of each machine that connects."""
+
+    tls: bool = Field(description="whether TLS is spoken")
+    has_ca: bool = Field(description="whether ca.pem says whose certificates are trusted, or the system")
+    has_certificate: bool = Field(description="whether brokers are shown client.pem")
+    mechanism: str | None = Field(
+        description="the SASL mechanism; null: no login", examples=["SCRAM-SHA-512"]
+    )
+    user: str = Field(description="who logs in")
+
+
+class SecurityOrder(RequestModel):
+    """What a cluster asks for: nothing, unless said."""
+
+    tls: bool = Field(default=False, description="whether TLS is spoken")
+    has_ca: bool = Field(default=False, description="whether ca.pem says whose certificates are trusted")
+    has_certificate: bool = Field(default=False, description="whether brokers are shown client.pem")
+    mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = Field(
+        default=None, description="the SASL mechanism; null: no login"
+    )
+    user: str = Field(default="", max_length=256, description="who logs in")
+
+
+class ClusterOrder(RequestModel):
+    """PUT /v1/clusters/{name}."""
+
+    bootstrap: str = Field(max_length=2000, description="some of its brokers", examples=["kafka-1:9093"])
+    security: SecurityOrder = SecurityOrder()
+
+
+class ClusterChange(RequestModel):
+    """PATCH /v1/clusters/{name}."""
+
+    drained: bool = Field(description="whether it takes no new instances")
+
+
 class ClusterView(ViewModel):
     """A cluster in one line."""
 
     cluster_id: str
     engine: Engine = Field(description="ours, or an Apache Kafka")
     trouble: str | None = Field(description="why it cannot be used now, or only in part; null: nothing")
+    cause: ClusterTrouble | None = Field(description="why it cannot be used at all; null: it can")
+    answered_at: datetime | None = Field(
+        description="when an Apache Kafka answered last; null: it has not since the control plane started"
+    )
     lacks: list[str] = Field(description="what instances have elsewhere and not on this engine")
+    drained: bool = Field(description="whether it takes no new instances")
+    security: SecurityView | None = Field(description="how it is entered; null: its brokers are ours")
     controller_id: int | None
     brokers: int | None = Field(description="brokers that are registered with it")
     partitions: int | None

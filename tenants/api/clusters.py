@@ -2,21 +2,26 @@
 
 import asyncio
 from dataclasses import replace
+from datetime import datetime
 from typing import Annotated, NamedTuple
 
-from fastapi import APIRouter, Query
+import msgspec
+from fastapi import APIRouter, Path, Query
 
 from contracts.names import SCOPE_LENGTH, SYSTEM_INSTANCE_ID, owner_of
 from contracts.specs import BrokerAddress, ClusterSpec, DamagedLog, Engine
+from contracts.upstream import ClusterTrouble, UpstreamSecurity
 from runtime.clock import epoch_ms, monotonic_ms
+from tenants.apache_watch import Seen
 from tenants.api import cluster_models
-from tenants.api.context import Operator, Plane, at
+from tenants.api.context import Asker, Plane, at
 from tenants.backend.apache import LACKS, QUOTAS_NOT_SET
 from tenants.backend.facts import ClusterFacts, PartitionState
 from tenants.console import Console
 from tenants.rules.errors import Unavailable
 
 router = APIRouter(prefix="/v1", tags=["operations"])
+Name = Annotated[str, Path(max_length=64, description="the id of the cluster")]
 
 
 class _Seen(NamedTuple):
@@ -29,28 +34,40 @@ class _Seen(NamedTuple):
     damaged_logs: tuple[DamagedLog, ...]
 
 
-Seen = dict[tuple[str, int], _Seen]
+ByBroker = dict[tuple[str, int], _Seen]
 """What was seen, by (cluster, node)."""
 
 
 @router.get("/brokers")
-async def brokers(plane: Plane, _operator: Operator) -> cluster_models.BrokerList:
+async def brokers(plane: Plane) -> cluster_models.BrokerList:
     """The brokers that registered: are they there, what they lead and hold, what lacks replicas."""
     specs: list[ClusterSpec] = await asyncio.to_thread(plane.clusters)
     seen = _seen(plane)
     items: list[cluster_models.BrokerView] = []
     clusters: list[cluster_models.ClusterView] = []
     quota_troubles = await _quota_troubles(plane)
-    for spec in specs:
-        facts = await _facts(plane, spec)
-        sizes = await plane.facts.log_bytes(spec.cluster_id) if facts is not None else {}
+    drained = await asyncio.to_thread(plane.registry.drained)
+    looks = await asyncio.gather(*(_look(plane, spec) for spec in specs))  # one that is down holds up nobody
+    for spec, (facts, sizes) in zip(specs, looks, strict=True):
         looked = plane.apaches.seen.get(spec.cluster_id)
         if facts is not None and spec.engine is Engine.APACHE:
             facts = replace(
                 facts, controller_id=None
             )  # which it calls so is any broker that passes requests on
         lacks = _lacks(spec, quota_troubles)
-        clusters.append(_cluster_view(spec, facts, None if looked is None else looked.trouble, lacks))
+        ill = plane.illness(spec.cluster_id)
+        partly = None if looked is None else looked.trouble
+        clusters.append(
+            _cluster_view(
+                spec,
+                facts,
+                trouble=partly if ill is None else ill.says,
+                cause=None if ill is None else ill.cause,
+                answered_at=_answered_at(looked),
+                lacks=lacks,
+                is_drained=spec.cluster_id in drained,
+            )
+        )
         items += [_broker_view(spec.cluster_id, one, seen, facts, sizes) for one in spec.brokers]
     return cluster_models.BrokerList(items=items, clusters=clusters)
 
@@ -58,29 +75,34 @@ async def brokers(plane: Plane, _operator: Operator) -> cluster_models.BrokerLis
 @router.get("/cluster/partitions")
 async def cluster_partitions(
     plane: Plane,
-    _operator: Operator,
     under_replicated: Annotated[bool, Query(description="those that lack replicas in sync")] = False,
     offline: Annotated[bool, Query(description="those without a leader")] = False,
     limit: Annotated[int, Query(ge=1, le=1000, description="how many are listed at most")] = 200,
 ) -> cluster_models.ClusterPartitionList:
     """Partitions of all clusters: all, or those that lack something. Offline ones first, then tenants'."""
     every = not (under_replicated or offline)
-    specs: list[ClusterSpec] = await asyncio.to_thread(plane.clusters)
+    every_spec: list[ClusterSpec] = await asyncio.to_thread(plane.clusters)
+    specs = [spec for spec in every_spec if spec.brokers]
     names = await asyncio.to_thread(plane.instances.names)
     found: list[tuple[str, PartitionState]] = []
-    for spec in specs:
-        if not spec.brokers:
-            continue
-        facts = await plane.facts.facts(spec.cluster_id)
+    every_facts = await asyncio.gather(*(_facts(plane, spec) for spec in specs))
+    if specs and not any(every_facts):
+        raise Unavailable("no cluster answers now. Try again in a few seconds")
+    for spec, facts in zip(specs, every_facts, strict=True):
         found += [
             (spec.cluster_id, one)
-            for one in facts.partitions
+            for one in (() if facts is None else facts.partitions)
             if every or (under_replicated and one.is_under_replicated) or (offline and one.leader is None)
         ]
     own = (None, SYSTEM_INSTANCE_ID)
     found.sort(key=lambda each: (each[1].leader is not None, owner_of(each[1].topic) in own))
     shown = [_partition_view(cluster_id, one, names) for cluster_id, one in found[:limit]]
     return cluster_models.ClusterPartitionList(items=shown, total=len(found))
+
+
+async def _look(plane: Console, spec: ClusterSpec) -> tuple[ClusterFacts | None, dict[int, int]]:
+    facts = await _facts(plane, spec)
+    return facts, await plane.facts.log_bytes(spec.cluster_id) if facts is not None else {}
 
 
 async def _facts(plane: Console, spec: ClusterSpec) -> ClusterFacts | None:
@@ -92,9 +114,9 @@ async def _facts(plane: Console, spec: ClusterSpec) -> ClusterFacts | None:
         return None
 
 
-def _seen(plane: Console) -> Seen:
+def _seen(plane: Console) -> ByBroker:
     now_ms = monotonic_ms()
-    seen: Seen = {}
+    seen: ByBroker = {}
     for one in plane.feed.followers().values():
         if one.broker is not None:
             cluster_id, address = one.broker
@@ -105,7 +127,7 @@ def _seen(plane: Console) -> Seen:
     return seen | _seen_outside(plane, now_ms)
 
 
-def _seen_outside(plane: Console, now_ms: int) -> Seen:
+def _seen_outside(plane: Console, now_ms: int) -> ByBroker:
     """Brokers that follow no feed: as they were seen from here."""
     return {
         (cluster_id, one.node_id): _Seen(
@@ -117,7 +139,7 @@ def _seen_outside(plane: Console, now_ms: int) -> Seen:
 
 
 def _broker_view(
-    cluster_id: str, address: BrokerAddress, seen: Seen, facts: ClusterFacts | None, sizes: dict[int, int]
+    cluster_id: str, address: BrokerAddress, seen: ByBroker, facts: ClusterFacts | None, sizes: dict[int, int]
 ) -> cluster_models.BrokerView:
     node_id = address.node_id
     known = seen.get((cluster_id, node_id))
@@ -173,31 +195,64 @@ def _lacks(spec: ClusterSpec, quota_troubles: dict[str, str]) -> list[str]:
 
 
 def _cluster_view(
-    spec: ClusterSpec, facts: ClusterFacts | None, trouble: str | None, lacks: list[str]
+    spec: ClusterSpec,
+    facts: ClusterFacts | None,
+    *,
+    trouble: str | None,
+    cause: ClusterTrouble | None,
+    answered_at: datetime | None,
+    lacks: list[str],
+    is_drained: bool,
 ) -> cluster_models.ClusterView:
-    if facts is None:
-        return cluster_models.ClusterView(
-            cluster_id=spec.cluster_id,
-            engine=spec.engine,
-            trouble=trouble,
-            lacks=lacks,
-            controller_id=None,
-            brokers=None,
-            partitions=None,
-            under_replicated=None,
-            offline=None,
-        )
     return cluster_models.ClusterView(
         cluster_id=spec.cluster_id,
         engine=spec.engine,
         trouble=trouble,
+        cause=cause,
+        answered_at=answered_at,
         lacks=lacks,
-        controller_id=facts.controller_id,
-        brokers=len(facts.brokers),
-        partitions=len(facts.partitions),
-        under_replicated=sum(one.is_under_replicated for one in facts.partitions),
-        offline=sum(one.leader is None for one in facts.partitions),
+        drained=is_drained,
+        security=_security(spec),
+        controller_id=None if facts is None else facts.controller_id,
+        brokers=None if facts is None else len(facts.brokers),
+        partitions=None if facts is None else len(facts.partitions),
+        under_replicated=None if facts is None else sum(one.is_under_replicated for one in facts.partitions),
+        offline=None if facts is None else sum(one.leader is None for one in facts.partitions),
     )
+
+
+def _answered_at(looked: Seen | None) -> datetime | None:
+    if looked is None or not looked.at_ms:
+        return None
+    return at(epoch_ms() - (monotonic_ms() - looked.at_ms))
+
+
+def _security(spec: ClusterSpec) -> cluster_models.SecurityView | None:
+    if spec.engine is not Engine.APACHE:
+        return None
+    return cluster_models.SecurityView.model_validate(spec.security, from_attributes=True)
+
+
+@router.put("/clusters/{name}", status_code=204)
+async def put_cluster(plane: Plane, operator: Asker, name: Name, body: cluster_models.ClusterOrder) -> None:
+    """Register an Apache Kafka, or say anew where it is and how it is entered. It is met within seconds, or
+    the list of brokers says why not. Files with credentials are put on machines, not sent."""
+    security = msgspec.convert(body.security.model_dump(), UpstreamSecurity)
+    await asyncio.to_thread(plane.registry.put, operator, name, body.bootstrap, security)
+
+
+@router.patch("/clusters/{name}", status_code=204)
+async def change_cluster(
+    plane: Plane, operator: Asker, name: Name, body: cluster_models.ClusterChange
+) -> None:
+    """Have it take no new instances, or take some again; those that it has stay."""
+    await asyncio.to_thread(plane.registry.drain, operator, name, body.drained)
+
+
+@router.delete("/clusters/{name}", status_code=204)
+async def remove_cluster(plane: Plane, operator: Asker, name: Name) -> None:
+    """Forget a cluster on which no instance is, nor the data of a deleted one."""
+    await asyncio.to_thread(plane.registry.remove, operator, name)
 
 
 def _partition_view(

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 from fastapi import Depends, Path, Query, Request
 
 from tenants.console import Console
-from tenants.rules.errors import Forbidden, Invalid, Unauthenticated
+from tenants.rules.errors import Invalid, Unauthenticated
 from tenants.rules.lifecycle import Fault
 from tenants.rules.model import Caller, Instance
 
@@ -36,19 +36,10 @@ async def caller_of(request: Request) -> Caller:
     return caller
 
 
-async def operator_of(request: Request) -> Caller:
-    """Who asks, an operator. Raises: Forbidden."""
-    caller = await caller_of(request)
-    if not caller.is_operator:
-        raise Forbidden("only operators may see this")
-    return caller
-
-
 EVERYBODY: Final = "*"
 """What operators name instead of a tenant."""
 Plane = Annotated[Console, Depends(console_of)]
 Asker = Annotated[Caller, Depends(caller_of)]
-Operator = Annotated[Caller, Depends(operator_of)]
 Tenant = Annotated[
     str | None,
     Query(description="operators: the tenant to act for, `default` by default", max_length=64),

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from runtime.clock import monotonic_ms
 from tenants.api import models
-from tenants.api.context import Asker, Operator, Paging, Plane, Tenant, after_key, at, home_or_all
+from tenants.api.context import Asker, Paging, Plane, Tenant, after_key, at, home_or_all
 from tenants.api.following import CHANGES, LASTS, Followed
 from tenants.api.models import Bytes, RequestModel, ViewModel
 from tenants.console import Console
@@ -134,7 +134,7 @@ async def undelete_instance(
 
 @router.post("/deleted-instances/{instance}/purge", **LASTS)
 async def purge_instance(
-    plane: Plane, operator: Operator, instance: Reference, followed: Followed
+    plane: Plane, operator: Asker, instance: Reference, followed: Followed
 ) -> models.InstanceView | Response:
     """Remove its data now, whatever is left of its grace. Nothing brings it back."""
     purged = await asyncio.to_thread(plane.deletions.purge, operator, instance)
@@ -142,7 +142,7 @@ async def purge_instance(
 
 
 @router.get("/absent-instances")
-async def absent_instances(plane: Plane, _operator: Operator) -> AbsentList:
+async def absent_instances(plane: Plane) -> AbsentList:
     """What brokers and gateways hold of instances that this database does not know: not served, kept."""
     absent = await asyncio.to_thread(plane.absent)
     return AbsentList(items=[_absent_view(found, state) for found, state in absent])
@@ -165,7 +165,7 @@ def _absent_view(found: Found, state: State | None) -> AbsentView:
 
 @router.post("/absent-instances/{instance}/adopt", status_code=201, **CHANGES)
 async def adopt_instance(
-    plane: Plane, operator: Operator, instance: Reference, followed: Followed, body: Adopt
+    plane: Plane, operator: Asker, instance: Reference, followed: Followed, body: Adopt
 ) -> models.InstanceView | Response:
     """Make it anew for the data found: id, topics, offsets, and its vports where they are free."""
     home = await asyncio.to_thread(plane.accounts.tenant_for, operator, body.tenant)
@@ -177,7 +177,7 @@ async def adopt_instance(
 
 @router.post("/absent-instances/{instance}/discard", **LASTS)
 async def discard_instance(
-    plane: Plane, operator: Operator, instance: Reference, followed: Followed, tenant: Tenant = None
+    plane: Plane, operator: Asker, instance: Reference, followed: Followed, tenant: Tenant = None
 ) -> models.InstanceView | Response:
     """Delete it: kept for its grace like anything that is deleted, then purged."""
     home = await asyncio.to_thread(plane.accounts.tenant_for, operator, tenant)

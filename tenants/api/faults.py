@@ -7,11 +7,12 @@ from fastapi import APIRouter, Path
 
 from contracts.injected_faults import FaultKind
 from runtime.clock import epoch_ms
+from tenants.api import views
 from tenants.api.context import Asker, Found, Plane, Tenant, at, home_or_all
 from tenants.api.fault_models import ActiveFault, ActiveFaultList, FaultList, FaultStart, FaultView
 from tenants.console import Console
 from tenants.rules.fault_orders import FaultOrder, summary
-from tenants.rules.model import Instance
+from tenants.rules.model import Caller, Instance
 from tenants.store.injected_faults import Recorded
 from wire.api_table import ApiKey
 
@@ -27,16 +28,16 @@ async def active_faults(plane: Plane, caller: Asker, tenant: Tenant = None) -> A
     items = [
         ActiveFault(tenant=instance.tenant, instance_name=instance.name, fault=view)
         for instance, one in found
-        if (view := _view(plane, instance, one)).active
+        if (view := _view(plane, caller, instance, one)).active
     ]
     return ActiveFaultList(items=items)
 
 
 @router.get("/instances/{instance}/faults")
-async def faults(plane: Plane, found: Found) -> FaultList:
+async def faults(plane: Plane, caller: Asker, found: Found) -> FaultList:
     """Faults that act, and the last that have ended."""
     recorded = await asyncio.to_thread(plane.faults.of_instance, found.id)
-    return FaultList(items=[_view(plane, found, one) for one in recorded])
+    return FaultList(items=[_view(plane, caller, found, one) for one in recorded])
 
 
 @router.post("/instances/{instance}/faults", status_code=201)
@@ -48,24 +49,24 @@ async def start_fault(plane: Plane, caller: Asker, found: Found, body: FaultStar
         apis=None if body.apis is None else tuple(body.apis),
     )
     recorded = await asyncio.to_thread(plane.faults.start, caller, found.id, order)
-    return _view(plane, await asyncio.to_thread(plane.instances.get, caller, found.id), recorded)
+    return _view(plane, caller, await asyncio.to_thread(plane.instances.get, caller, found.id), recorded)
 
 
 @router.delete("/instances/{instance}/faults")
 async def end_faults(plane: Plane, caller: Asker, found: Found) -> FaultList:
     """End all that act, at once. Answers those that have ended by it."""
     ended = await asyncio.to_thread(plane.faults.end, caller, found.id, None)
-    return FaultList(items=[_view(plane, found, one) for one in ended])
+    return FaultList(items=[_view(plane, caller, found, one) for one in ended])
 
 
 @router.delete("/instances/{instance}/faults/{fault}")
 async def end_fault(plane: Plane, caller: Asker, found: Found, fault: FaultId) -> FaultView:
     """End one at once. One that has ended stays as it is."""
     (ended,) = await asyncio.to_thread(plane.faults.end, caller, found.id, fault)
-    return _view(plane, found, ended)
+    return _view(plane, caller, found, ended)
 
 
-def _view(plane: Console, instance: Instance, recorded: Recorded) -> FaultView:
+def _view(plane: Console, caller: Caller, instance: Instance, recorded: Recorded) -> FaultView:
     fault = recorded.fault
     return FaultView(
         id=fault.id,
@@ -83,6 +84,6 @@ def _view(plane: Console, instance: Instance, recorded: Recorded) -> FaultView:
         started_at=at(fault.begins_at_ms),
         ends_at=at(fault.ends_at_ms),
         ended_at=None if recorded.ended_at_ms is None else at(recorded.ended_at_ms),
-        started_by=recorded.started_by,
-        ended_by=recorded.ended_by,
+        started_by=views.actor_for(caller, recorded.started_by),
+        ended_by=recorded.ended_by and views.actor_for(caller, recorded.ended_by),
     )

@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path
 from pydantic import Field
 
-from contracts.users import KafkaUser
+from contracts.users import KafkaUser, Mechanism
 from tenants import credentials
 from tenants.api.context import Found, Plane
 from tenants.api.models import RequestModel, ViewModel
@@ -17,6 +17,7 @@ from tenants.usecases.instances import Instances
 
 router = APIRouter(prefix="/v1/instances/{instance}/users", tags=["users"])
 UserName = Annotated[str, Path(max_length=64, description="the name of the user", examples=["orders-app"])]
+_SUPERUSER = "whether it may do everything, whatever ACLs say, and make ACLs by Kafka's own tools"
 _PASSWORD = "8 to 256 characters of ASCII; null: one is drawn, and is in the answer"
 
 
@@ -25,6 +26,13 @@ class KafkaUserCreate(RequestModel):
 
     name: str = Field(description="letters, digits, '.', '_' and '-'", examples=["orders-app"])
     password: str | None = Field(default=None, max_length=1024, description=_PASSWORD, examples=[None])
+    superuser: bool = Field(default=False, description=_SUPERUSER)
+
+
+class KafkaUserChange(RequestModel):
+    """PATCH .../users/{user}."""
+
+    superuser: bool = Field(description=_SUPERUSER)
 
 
 class KafkaUserPassword(RequestModel):
@@ -40,6 +48,7 @@ class KafkaUserView(ViewModel):
     mechanisms: list[str] = Field(
         description="what it can log in by", examples=[["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]]
     )
+    superuser: bool = Field(description=_SUPERUSER)
     applied: bool
 
 
@@ -68,7 +77,7 @@ async def kafka_users(plane: Plane, found: Found, version: Versioned) -> KafkaUs
 async def create_kafka_user(plane: Plane, change: Changing, body: KafkaUserCreate) -> KafkaUserSecret:
     """Make a user. Its password is in this answer if it was drawn, and nowhere else."""
     password = credentials.new_password() if body.password is None else body.password
-    changed = await change.make(Instances.add_user, body.name, password)
+    changed = await change.make(Instances.add_user, body.name, password, body.superuser)
     return _secret(plane, changed, body.name, None if body.password else password)
 
 
@@ -82,6 +91,15 @@ async def set_kafka_user_password(
     return _secret(plane, changed, user, None if body.password else password)
 
 
+@router.patch("/{user}")
+async def change_kafka_user(
+    plane: Plane, change: Changing, user: UserName, body: KafkaUserChange
+) -> KafkaUserView:
+    """Make a user a superuser of the instance, or one like others."""
+    changed = await change.make(Instances.set_superuser, user, body.superuser)
+    return _view(plane, changed, _found(changed, user))
+
+
 @router.delete("/{user}", status_code=204)
 async def delete_kafka_user(change: Changing, user: UserName) -> None:
     """Delete a user. Its connections are cut within a second."""
@@ -89,15 +107,27 @@ async def delete_kafka_user(change: Changing, user: UserName) -> None:
 
 
 def _secret(plane: Console, instance: Instance, name: str, drawn: str | None) -> KafkaUserSecret:
+    user = _found(instance, name)
+    return KafkaUserSecret(**_view(plane, instance, user).model_dump(), password=drawn)
+
+
+def _found(instance: Instance, name: str) -> KafkaUser:
     user = next((one for one in instance.users if one.name == name), None)
     if user is None:
         raise NotFound(f"user '{name[:80]}' was deleted meanwhile")
-    return KafkaUserSecret(**_view(plane, instance, user).model_dump(), password=drawn)
+    return user
 
 
 def _view(plane: Console, instance: Instance, user: KafkaUser) -> KafkaUserView:
     return KafkaUserView(
         name=user.name,
-        mechanisms=["PLAIN", *(one.mechanism for one in user.credentials)],
+        superuser=user.superuser,
+        mechanisms=_mechanisms(user),
         applied=plane.feed.applied_everywhere(instance.revision),
     )
+
+
+def _mechanisms(user: KafkaUser) -> list[str]:
+    """PLAIN is checked by what SCRAM-SHA-256 is."""
+    own = [str(one.mechanism) for one in user.credentials]
+    return ["PLAIN", *own] if Mechanism.SCRAM_SHA_256 in own else own

@@ -12,6 +12,7 @@ from opentelemetry.trace import get_current_span
 from prometheus_client import Counter, Histogram
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from runtime.durations import BOUNDS_S
@@ -20,6 +21,7 @@ from tenants.api.problems import of_refusal, problem
 from tenants.rules.callers import RequestsUnderWay
 from tenants.rules.errors import Forbidden, NotFound, Refused, TooMany, Unauthenticated
 from tenants.rules.model import Caller
+from tenants.rules.permissions import OPEN, READS, methods, needed, refusal
 from tenants.rules.rate_limit import Verdict
 from tenants.shared_limits import RequestRates
 from tenants.store.engine import StoreFault
@@ -27,12 +29,8 @@ from tenants.usecases.accounts import Accounts
 
 COOKIE: Final = "portico_session"
 CSRF_HEADER: Final = "x-csrf-token"
-_SAFE: Final = ("GET", "HEAD", "OPTIONS")
-_OPEN: Final = frozenset({("POST", "/v1/session"), ("GET", "/v1/openapi.json"), ("GET", "/v1/health")})
-"""What may be asked without credentials; health then tells its status only."""
 _WRONG_KEY: Final = "the API key is not known: check it, or make a new one"
 _NO_CREDENTIALS: Final = "log in, or send an API key as Authorization: Bearer KEY"
-_LOG_OUT: Final = ("DELETE", "/v1/session")
 _POLICY: Final = (
     "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
     "frame-ancestors 'none'; base-uri 'none'; form-action 'self'; object-src 'none'"
@@ -74,7 +72,7 @@ def session_token(headers: Headers) -> str | None:
 class Authenticate:
     """Puts the Caller into the scope's state, before a byte of the body is read, and charges the request.
 
-    Bearer keys and session cookies; a cookie's writes need the CSRF header; viewers do not write.
+    Bearer keys and session cookies; a cookie's writes need the CSRF header; a role needs its permission.
     """
 
     def __init__(self, app: ASGIApp, accounts: Accounts, rates: RequestRates) -> None:
@@ -101,6 +99,9 @@ class Authenticate:
             _check_path(scope)
         except Refused as refusal:
             await of_refusal(refusal, scope)(scope, receive, told)
+            return
+        if not _is_known(scope):
+            await _nothing(scope)(scope, receive, told)
             return
         scope.setdefault("state", {})["caller"] = caller
         if caller is not None:
@@ -138,12 +139,12 @@ def _check_rate(verdict: Verdict | None) -> None:
 
 
 def _check_credentials(scope: Scope, caller: Caller | None) -> None:
-    if (scope["method"], scope["path"]) in _OPEN:
+    if _is_open(scope):
         return
     headers = Headers(scope=scope)
     if caller is None:
         raise Unauthenticated(_WRONG_KEY if "authorization" in headers else _NO_CREDENTIALS)
-    if caller.kind == "session" and scope["method"] not in _SAFE:
+    if caller.kind == "session" and scope["method"] not in READS:
         expected = credentials.csrf_token(session_token(headers) or "")
         if not credentials.same(headers.get(CSRF_HEADER, ""), expected):
             raise Forbidden("send the session's csrf_token as header X-CSRF-Token")
@@ -163,11 +164,27 @@ def credential_caller(accounts: Accounts, scope: Scope) -> Caller | None:
 
 
 def _check_role(scope: Scope, caller: Caller | None) -> None:
-    request = (scope["method"], scope["path"])
-    if caller is None or caller.may_write or scope["method"] in _SAFE:
-        return
-    if request not in _OPEN and request != _LOG_OUT:
-        raise Forbidden("viewers may only read: use an owner's key or login")
+    permission = needed(scope["method"], scope["path"])
+    if caller is not None and permission is not None and not caller.may(permission):
+        raise Forbidden(refusal(caller.role, permission))
+
+
+def _is_known(scope: Scope) -> bool:
+    return _is_open(scope) or needed(scope["method"], scope["path"]) is not None
+
+
+def _nothing(scope: Scope) -> Response:
+    """An operation that the table of permissions does not have is not served, whatever routes there are."""
+    path = scope["path"]
+    allowed = methods(path)
+    if allowed:
+        detail, headers = f"{scope['method']} is not possible here", {"Allow": ", ".join(allowed)}
+        return problem(HTTPStatus.METHOD_NOT_ALLOWED, detail, path, headers=headers)
+    return problem(HTTPStatus.NOT_FOUND, f"there is nothing at {path[:200]}", path)
+
+
+def _is_open(scope: Scope) -> bool:
+    return f"{scope['method']} {scope['path']}" in OPEN
 
 
 def _check_path(scope: Scope) -> None:
@@ -247,7 +264,7 @@ def _cache_control(path: str) -> str:
 
 def _known(method: str) -> str:
     """Clients choose the method: a label only for those that exist."""
-    return method if method in (*_SAFE, "POST", "PUT", "PATCH", "DELETE") else "other"
+    return method if method in (*READS, "POST", "PUT", "PATCH", "DELETE") else "other"
 
 
 class BodyLimit:

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from contracts.request_time import REQUEST_PERCENT_MAX
 from contracts.specs import FullBehaviour
 from contracts.users import SecurityProtocol
-from tenants.rules.model import Role
+from tenants.rules.permissions import Permission, Role
 
 Cidrs = Annotated[list[str], Field(max_length=512, examples=[["10.0.0.0/8", "2001:db8::/32"]])]
 Bytes = Annotated[int, Field(ge=0, lt=2**63)]
@@ -99,6 +99,7 @@ class SessionView(ViewModel):
     user: str
     role: Role
     tenant: str
+    permissions: list[Permission]
     csrf_token: str
 
 
@@ -109,7 +110,30 @@ class Me(ViewModel):
     name: str
     role: Role
     tenant: str
+    permissions: list[Permission]
     address: str | None = Field(description="the caller's address, a start for a whitelist")
+
+
+class RoleView(ViewModel):
+    """A role."""
+
+    role: Role
+    permissions: list[Permission]
+    grants: list[Role] = Field(description="roles that it may give to others, and take from them")
+
+
+class PermissionView(ViewModel):
+    """A permission."""
+
+    permission: Permission = Field(description="what roles have")
+    meaning: str = Field(description="what it allows", examples=["send messages"])
+
+
+class RoleList(ViewModel):
+    """GET /v1/roles: the table of who may do what."""
+
+    items: list[RoleView]
+    meanings: list[PermissionView] = Field(description="what the permissions allow")
 
 
 class TenantCreate(RequestModel):
@@ -138,6 +162,17 @@ class KeyCreate(RequestModel):
 
     name: str = Field(min_length=1, max_length=64, examples=["deploy"])
     role: Role = Field(strict=False, default=Role.OWNER)
+    valid_hours: int | None = Field(
+        default=None, ge=1, le=10 * 366 * 24, description="how long it is good; null: until it is revoked"
+    )
+
+
+class KeyRotate(RequestModel):
+    """POST /v1/keys/{key}/rotate."""
+
+    overlap_hours: int = Field(
+        default=24, ge=0, le=30 * 24, description="how long the secret that it has now stays good"
+    )
 
 
 class KeyView(ViewModel):
@@ -149,10 +184,12 @@ class KeyView(ViewModel):
     tenant: str
     created_at: datetime
     last_used_at: datetime | None
+    expires_at: datetime | None
+    previous_until: datetime | None
 
 
 class KeyCreated(KeyView):
-    """A new API key: the only time its secret is shown."""
+    """An API key with a new secret: the only time that it is shown."""
 
     secret: str
 
@@ -196,7 +233,7 @@ class AccessKeyList(ViewModel):
 
 
 class PasswordReset(ViewModel):
-    """POST /v1/users/{user}/reset-password: the new password, shown once."""
+    """POST /v1/members/{member}/reset-password: the new password, shown once."""
 
     user: str
     password: str
@@ -209,6 +246,7 @@ class LimitsView(ViewModel):
     """Bounds of an instance beside rates and capacity."""
 
     partitions_max: int
+    partitions_default: int
     connections_max: int
     connections_per_ip_max: int
     connection_rate_max: int = Field(description="new connections per second")
@@ -222,6 +260,7 @@ class LimitsChange(RequestModel):
     """The limits to set; those left out keep their value (or the default of a new instance)."""
 
     partitions_max: Count | None = Field(default=None, examples=[300])
+    partitions_default: Count | None = Field(default=None, examples=[3])
     connections_max: Count | None = Field(default=None, examples=[5000])
     connections_per_ip_max: Count | None = Field(default=None, examples=[5000])
     connection_rate_max: Count | None = Field(default=None, examples=[2000])
@@ -249,6 +288,11 @@ class InstanceCreate(RequestModel):
         description="Produce 0-2, Fetch 0-3 and ListOffsets 0 are served: clients from before Kafka 0.11",
     )
     security_protocols: Protocols = [SecurityProtocol.PLAIN]
+    cluster: str | None = Field(
+        default=None,
+        max_length=64,
+        description="where it is to be, which operators alone may say; null: where there is room",
+    )
 
 
 class InstanceChange(RequestModel):
@@ -288,6 +332,7 @@ class InstanceView(ViewModel):
     tenant: str
     state: ConsoleState
     state_reason: str | None = Field(description="why the instance failed, in one sentence")
+    cluster_trouble: str | None
     bootstrap_servers: str = Field(examples=["127.0.0.1:20000"])
     produce_rate_bytes_per_s: int
     consume_rate_bytes_per_s: int

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Path, Query, Request
 from contracts.pipeline import JobStatus
 from runtime.clock import epoch_ms
 from tenants.api import pipeline_models as models
-from tenants.api.context import Operator, Paging, Plane, after_key, at
+from tenants.api.context import Paging, Plane, after_key, at
 from tenants.rules.errors import Invalid
 from tenants.rules.lifecycle import Fault
 from tenants.rules.pipeline_runs import Run, RunState
@@ -41,7 +41,7 @@ RunId = Annotated[str, Path(description="drawn by the job, one for each run", ma
 
 
 @router.put("/{run}", openapi_extra=_BODY)
-async def tell_run(request: Request, plane: Plane, _operator: Operator, run: RunId) -> models.RunView:
+async def tell_run(request: Request, plane: Plane, run: RunId) -> models.RunView:
     """Tell the status of a run: each second while it runs, and at its end. The answer is what is kept: an
     older status than that, or one of a run that ended, changes nothing."""
     told = _decoded(await request.body())
@@ -51,7 +51,6 @@ async def tell_run(request: Request, plane: Plane, _operator: Operator, run: Run
 @router.get("")
 async def runs(
     plane: Plane,
-    _operator: Operator,
     page: Paging,
     job: Annotated[str | None, Query(max_length=64, description="of one job", examples=["load"])] = None,
     state: Annotated[RunState | None, Query(description="in one state")] = None,
@@ -66,7 +65,7 @@ async def runs(
 
 
 @router.get("/{run}")
-async def run(plane: Plane, _operator: Operator, run: RunId) -> models.RunView:
+async def run(plane: Plane, run: RunId) -> models.RunView:
     """One run."""
     return _view(await asyncio.to_thread(plane.pipeline_runs.get, run), epoch_ms())
 

@@ -2,10 +2,12 @@
 
 from datetime import datetime
 
-from pydantic import Field
+from pydantic import AwareDatetime, Field
 
-from tenants.api.models import ViewModel
+from contracts.pipeline import JobState
+from tenants.api.models import RequestModel, ViewModel
 from tenants.rules.pipeline_runs import RunState
+from tenants.rules.pipeline_schedules import ScheduledJob
 
 
 class RunView(ViewModel):
@@ -35,3 +37,66 @@ class RunList(ViewModel):
 
     items: list[RunView]
     next_cursor: str | None
+
+
+class LastRunView(ViewModel):
+    """The last run of a schedule."""
+
+    state: RunState = Field(
+        description="how it ended, or that it runs; `lost`: its runner told nothing for 30 s",
+        examples=["succeeded"],
+    )
+    started_at: datetime
+    ended_at: datetime | None
+    error: str = Field(description="one sentence; empty unless it failed", examples=[""])
+
+
+class ScheduleView(ViewModel):
+    """A job that runs by itself."""
+
+    name: str = Field(description="its name", examples=["meter"])
+    job: ScheduledJob = Field(examples=["meter"])
+    instance_id: str | None = Field(description="what it works on; null: this job is not of an instance")
+    cron: str = Field(description="minute, hour, day, month, weekday, of UTC", examples=["*/5 * * * *"])
+    paused: bool = Field(description="whether it runs only when it is asked to", examples=[False])
+    due_at: datetime | None = Field(description="since when it should run; null: it is not due")
+    next_at: datetime | None = Field(description="when it comes next; null: it is paused")
+    last: LastRunView | None = Field(description="null: it has not run yet")
+
+
+class ScheduleList(ViewModel):
+    """GET /v1/pipeline/schedules."""
+
+    items: list[ScheduleView]
+
+
+class ScheduleOrder(RequestModel):
+    """PUT /v1/pipeline/schedules/NAME."""
+
+    job: ScheduledJob = Field(strict=False, description="what runs", examples=["load"])
+    instance_id: str | None = Field(
+        default=None, max_length=64, description="for jobs of an instance: load, compact, audit"
+    )
+    cron: str = Field(
+        max_length=100, description="minute, hour, day, month, weekday, of UTC", examples=["*/10 * * * *"]
+    )
+    paused: bool = Field(default=False, description="whether it runs only when it is asked to")
+
+
+class ScheduledRunOrder(RequestModel):
+    """PUT /v1/pipeline/schedules/NAME/last."""
+
+    due_at: AwareDatetime = Field(
+        strict=False, description="what was due, as the list told", examples=["2026-11-22T10:15:00Z"]
+    )
+    state: JobState = Field(
+        strict=False, description="`running` when it begins and while it goes on", examples=["succeeded"]
+    )
+    runner: str = Field(
+        pattern=r"^[A-Za-z0-9-]{8,64}$",
+        description="a name that each runner draws",
+        examples=["0b0a6f3e-5b1c"],
+    )
+    error: str = Field(
+        default="", max_length=2000, description="one sentence; empty unless it failed", examples=[""]
+    )

@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 from contracts.quota_view import QuotaOverview, QuotaView
 from runtime.clock import epoch_ms
 from tenants.api.answers import documented
-from tenants.api.context import Asker, Found, Operator, Plane
+from tenants.api.context import Asker, Found, Plane
 from tenants.api.middleware import credential_caller
 from tenants.api.problems import of_refusal
 from tenants.api.quota_models import InstanceQuota, InstanceQuotas
@@ -57,13 +57,13 @@ async def instance_quota_stream(
 
 
 @router.get("/quota", responses=documented(InstanceQuotas), response_class=Response)
-async def quota(plane: Plane, _operator: Operator) -> Response:
+async def quota(plane: Plane) -> Response:
     """Every instance, without history."""
     return _json(await _everything(plane))
 
 
 @router.get("/quota/stream", responses=StreamAnswer, response_class=StreamingResponse)
-async def quota_stream(request: Request, plane: Plane, operator: Operator) -> StreamingResponse:
+async def quota_stream(request: Request, plane: Plane, operator: Asker) -> StreamingResponse:
     """Every instance live, as server-sent events."""
     return _stream(request, plane, operator, None, lambda: _everything(plane))
 

@@ -26,6 +26,7 @@ from tenants.api.models import Problem
 from tenants.api.problems import MEDIA_TYPE
 from tenants.api.quota_models import InstanceQuota, InstanceQuotas
 from tenants.api.usage_models import BillDetailView, BillList, BillOverview, UsageView
+from tenants.rules.permissions import operations
 
 _MESSAGES: Final = (
     InstanceQuota,
@@ -49,7 +50,8 @@ _SAID_IN: Final = (
     tenants.api.advice_models,
 )
 """Where the messages' fields have their docstrings."""
-_NOT_REMEMBERED: Final = ("/v1/session",)
+_OF_A_LINK: Final = ("/v1/invitation", "/v1/invitation/accept")
+_NOT_REMEMBERED: Final = ("/v1/session", *_OF_A_LINK)
 _SENT_AGAIN: Final = (
     "a new one for each request, the same when it is sent again: it is then done once, and "
     "answered again, with `Idempotency-Replayed: true`. Kept for 24 h, for the same key or login"
@@ -72,7 +74,10 @@ _EXAMPLES: Final[dict[str, tuple[str, str]]] = {
     "400": ("Bad Request", "the body is not JSON: Expecting value"),
     "412": ("Precondition Failed", "'shop' has been changed since you read it: read it again"),
     "401": ("Not logged in", "log in, or send an API key as Authorization: Bearer KEY"),
-    "403": ("Not allowed", "viewers may only read: use an owner's key or login"),
+    "403": (
+        "Not allowed",
+        "your role, viewer, may not do this: it needs 'audit', which these have: admin, operator, owner",
+    ),
     "404": ("Not found", "there is no instance 'shop'"),
     "409": ("Conflict", "an instance named 'shop' exists already: names are unique within a tenant"),
     "413": ("Request Entity Too Large", "the body may have at most 1048576 bytes"),
@@ -118,8 +123,11 @@ def _complete(document: dict[str, Any]) -> dict[str, Any]:
     }
     document["security"] = [{"key": []}, {"session": []}]
     descriptions.describe(schemas, descriptions.docstrings(_SAID_IN))
-    for path, operations in document["paths"].items():
-        for method, operation in operations.items():
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            permission = dict(operations()).get(f"{method.upper()} {path}")
+            if permission is not None:
+                operation["x-permission"] = permission.value
             if method == "post" and path not in _NOT_REMEMBERED:
                 operation.setdefault("parameters", []).append(_IDEMPOTENCY_KEY)
             _add_problems(path, method, operation)
@@ -146,11 +154,12 @@ def _problem_schemas() -> dict[str, Any]:
 
 def _add_problems(path: str, method: str, operation: dict[str, Any]) -> None:
     statuses = {"401", "403", "422", "429", "503"}
-    if method in _WRITES:
+    if method in _WRITES or path.endswith("/messages"):  # of an instance that is suspended
         statuses.add("409")
-        if method == "post" or "requestBody" in operation:
-            statuses |= {"400", "413"}
-    if "{" in path or any(one["name"] == "tenant" for one in operation.get("parameters", ())):
+    if method in _WRITES and (method == "post" or "requestBody" in operation):
+        statuses |= {"400", "413"}
+    names_tenant = any(one["name"] == "tenant" for one in operation.get("parameters", ()))
+    if "{" in path or names_tenant or path in _OF_A_LINK:
         statuses.add("404")
     if any(one.get("name") == "if-match" for one in operation.get("parameters", ())):
         statuses.add("412")

@@ -1,7 +1,8 @@
 """What the API shows of our nouns."""
 
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from datetime import datetime
 from typing import Any
 
 from kio.schema.errors import ErrorCode
@@ -18,10 +19,12 @@ from tenants.api.context import at
 from tenants.backend.groups import MemberFacts, OffsetFacts
 from tenants.backend.topics import ConfigFacts, PartitionFacts
 from tenants.console import Console
-from tenants.rules.model import Caller, Instance, Role, spec_of
+from tenants.rules.model import OPERATORS, Caller, Instance, spec_of
+from tenants.rules.permissions import PERMISSIONS, Permission, Role
 from tenants.store.access_keys import AccessKey
-from tenants.store.accounts import Key, User
+from tenants.store.accounts import Key
 from tenants.store.audit import Recorded
+from tenants.store.members import User
 
 
 async def instance_view(plane: Console, instance: Instance) -> models.InstanceView:
@@ -49,6 +52,7 @@ def _instance_view(plane: Console, instance: Instance, usage: QuotaView | None) 
         tenant=instance.tenant,
         state=models.ConsoleState(instance.state.value),
         state_reason=instance.state_reason,
+        cluster_trouble=None if (ill := plane.illness(instance.cluster_id)) is None else ill.cause.sentence,
         bootstrap_servers=endpoints[0].bootstrap_servers if endpoints else "",
         produce_rate_bytes_per_s=instance.produce_rate_bytes_per_s,
         consume_rate_bytes_per_s=instance.consume_rate_bytes_per_s,
@@ -185,13 +189,29 @@ def committed_view(facts: OffsetFacts) -> topic_models.CommittedOffset:
 
 def session_view(who: User | Caller, token: str) -> models.SessionView:
     """Whoever has the session of a token."""
-    csrf_token = credentials.csrf_token(token)
-    return models.SessionView(user=who.name, role=Role(who.role), tenant=who.tenant, csrf_token=csrf_token)
+    role = Role(who.role)
+    return models.SessionView(
+        user=who.name,
+        role=role,
+        tenant=who.tenant,
+        permissions=permissions_of(role),
+        csrf_token=credentials.csrf_token(token),
+    )
+
+
+def permissions_of(role: Role) -> list[Permission]:
+    """What a role may do, in the table's order."""
+    return [one for one in Permission if one in PERMISSIONS[role]]
 
 
 def key_view(key: Key) -> models.KeyView:
     """A key without its secret."""
-    return models.KeyView(id=key.id, **_credential(key))
+    return models.KeyView(
+        id=key.id,
+        expires_at=_maybe_at(key.expires_at_ms),
+        previous_until=_maybe_at(key.previous_until_ms),
+        **_credential(key),
+    )
 
 
 def access_key_view(key: AccessKey) -> models.AccessKeyView:
@@ -205,10 +225,24 @@ def _credential(key: Key | AccessKey) -> dict[str, Any]:
         "role": Role(key.role),
         "tenant": key.tenant,
         "created_at": at(key.created_at_ms),
-        "last_used_at": None if key.last_used_at_ms is None else at(key.last_used_at_ms),
+        "last_used_at": _maybe_at(key.last_used_at_ms),
     }
 
 
-def audit_view(recorded: Recorded) -> models.AuditView:
-    """An entry of the audit log."""
-    return models.AuditView(id=recorded.id, at=at(recorded.at_ms), **asdict(recorded.entry))
+def _maybe_at(ms: int | None) -> datetime | None:
+    return None if ms is None else at(ms)
+
+
+def actor_for(caller: Caller, actor: str) -> str:
+    """How somebody's doing is told to a caller."""
+    is_hidden = actor.startswith(OPERATORS) and not caller.is_operator
+    return OPERATORS.removesuffix(":") if is_hidden else actor
+
+
+def audit_view(recorded: Recorded, caller: Caller) -> models.AuditView:
+    """An entry of the audit log. Tenants see that an operator did something, not who and from where."""
+    entry = recorded.entry
+    shown = actor_for(caller, entry.actor)
+    if shown != entry.actor:
+        entry = replace(entry, actor=shown, address=None)
+    return models.AuditView(id=recorded.id, at=at(recorded.at_ms), **asdict(entry))

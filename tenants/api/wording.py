@@ -26,7 +26,10 @@ COMMON: Final[dict[str, Word]] = {
     "tenant": Word("the tenant that it belongs to", "acme"),
     "instance_id": Word("the id of the instance", ID),
     "user": Word("the name of the user", "admin"),
-    "role": Word("`owner` changes and reads, `viewer` reads, `operator` acts for every tenant", "owner"),
+    "role": Word("what the member or key may do: see `GET /v1/roles`", "owner"),
+    "permissions": Word("what it may do: see `GET /v1/roles`", ["read"]),
+    "expires_at": Word("until when it is good; null: until it is revoked", TIME),
+    "previous_until": Word("until when the secret before the last rotation is good; null: none is", None),
     "password": Word("the password", "correct horse battery staple"),
     "csrf_token": Word("to be sent as X-CSRF-Token with every write of this session", "f3b1c6"),
     "secret": Word("what is sent as `Authorization: Bearer SECRET`; it is shown this once", "pk_5Jq0"),
@@ -38,6 +41,9 @@ COMMON: Final[dict[str, Word]] = {
     "deleted_at": Word("when it was deleted", TIME),
     "deletion": Word("of a deleted instance; null: it is none", None),
     "state_reason": Word("why it failed, in one sentence; null: it did not", None),
+    "cluster_trouble": Word(
+        "why its brokers cannot be used now, whatever its state; null: nothing is wrong", None
+    ),
     "applied": Word("whether every live gateway serves this revision", True),
     "quota_master": Word("whether the quota master answers", True),
     "absent_instances": Word("held by brokers or gateways, and not known to the database", 0),
@@ -73,6 +79,7 @@ COMMON: Final[dict[str, Word]] = {
     "request_percent": Word("CPU time for requests in percent of one core, over the whole cluster", 100),
     "limits": Word("bounds beside rates and capacity", {}),
     "partitions_max": Word("partitions of all its topics", 300),
+    "partitions_default": Word("partitions of a topic that is made without a number", 1),
     "connections_max": Word("connections at once", 5000),
     "connections_per_ip_max": Word("connections at once from one address", 5000),
     "connection_rate_max": Word("new connections per second", 2000),
@@ -97,6 +104,14 @@ COMMON: Final[dict[str, Word]] = {
         "the names of those that an operator has set; the others are the defaults", ["capacity_bytes"]
     ),
     # how it does
+    "bootstrap": Word("some of its brokers, host:port,...", "kafka-1:9093,kafka-2:9093"),
+    "drained": Word("whether it takes no new instances", False),
+    "security": Word("how it is entered", None),
+    "tls": Word("whether TLS is spoken", True),
+    "has_ca": Word("whether ca.pem says whose certificates are trusted", True),
+    "has_certificate": Word("whether brokers are shown client.pem", False),
+    "mechanism": Word("the SASL mechanism; null: no login", "SCRAM-SHA-512"),
+    "cluster": Word("where it is to be, which operators alone may say; null: where there is room", "far"),
     "bootstrap_servers": Word("where clients connect: host:port", "127.0.0.1:20000"),
     "stored_bytes": Word("what is stored now; null: nobody has told", 1_048_576),
     "blocked": Word("whether producers are blocked, because it is full", False),
@@ -297,6 +312,7 @@ OWN: Final[dict[str, Word]] = {
     "BrokerView.replicas": Word("partitions of which it holds a replica", 300),
     "BrokerView.under_replicated": Word("partitions it leads that lack replicas in sync", 0),
     "DamagedLogView.replicas": Word("of the partition", 3),
+    "ClusterOrder.security": Word("how it is entered", {}),
     "ClusterView.brokers": Word("brokers that are registered with it", 3),
     "AdviceRow.moves": Word("rows of this run in table `moves`", 0),
     "AdviceRow.reason": Word(

@@ -1,26 +1,26 @@
 """Clusters of Apache Kafka: asked like ours, but their brokers know no instances and follow no feed.
 
-A cluster that answers under another name than before is another one: nothing that it lacks is gone, nothing
-is written to it, and nothing of it counts as purged.
+Every connection begins with who answers (`runtime.upstream`). A cluster that answers under another name than
+before is another one: nothing that it lacks is gone, nothing is written to it, and nothing of it counts as
+purged.
 """
 
 import asyncio
-from collections.abc import Iterable
 from functools import partial
 from typing import Final
 
 from kio.schema.metadata.v8.request import MetadataRequestTopic
-from kio.schema.metadata.v8.response import MetadataResponse, MetadataResponseTopic
+from kio.schema.metadata.v8.response import MetadataResponseTopic
 from kio.schema.types import TopicName
 
-from contracts.names import physical_name
-from contracts.specs import Engine
+from contracts.names import client_id_at, physical_name
+from contracts.specs import ClusterSpec, Engine
 from runtime import kafka_listing
 from runtime.clock import monotonic_ms
-from runtime.kafka_client import KafkaUnavailable
+from runtime.kafka_client import KafkaConnection, KafkaUnavailable
+from runtime.upstream import Upstream
 from tenants.backend.cluster import Cluster, ConnectionPool, metadata_request
 from tenants.rules.errors import Unavailable
-from tenants.store.registry import Apache
 
 _SPREAD_MS: Final = 5_000
 _LOOK_S: Final = 0.05
@@ -35,32 +35,14 @@ QUOTAS_NOT_SET: Final = "gateways hold instances to their parts of the static sh
 """Told with the reason why client quotas are not those of the master's leases."""
 
 
-def stranger(told: str | None, known: str | None) -> str | None:
-    """Why what answers is not the cluster that was met before, or None."""
-    if known is None:
-        return "was not met yet"
-    if told != known:
-        return f"calls itself {str(told)[:64]}, and was {known} before: another one answers at its addresses"
-    return None
-
-
 class ApacheCluster(Cluster):
     """One of them, at the addresses where it was seen."""
 
     engine = Engine.APACHE
     tells_client_hosts = False
 
-    def __init__(self, pool: ConnectionPool, kept: Apache) -> None:
-        super().__init__(pool, kept.spec.brokers)
-        self._kafka_cluster_id = kept.kafka_cluster_id
-
-    async def metadata(self, names: Iterable[str] | None) -> MetadataResponse:
-        """Raises: Unavailable, also when another cluster answers."""
-        answer = await super().metadata(names)
-        fault = stranger(answer.cluster_id, self._kafka_cluster_id)
-        if fault is not None:
-            raise Unavailable(f"the cluster {fault}")
-        return answer
+    def __init__(self, pool: ConnectionPool, spec: ClusterSpec, upstream: Upstream | None) -> None:
+        super().__init__(pool, spec.brokers, upstream)
 
     async def topics(
         self, instance_id: str, names: list[str] | None = None
@@ -69,6 +51,11 @@ class ApacheCluster(Cluster):
         if names is None:
             names = sorted(await self._names(instance_id, None))
         return await super().topics(instance_id, names)
+
+    async def connect_for(self, instance_id: str, node_id: int, *, timeout_s: float) -> KafkaConnection:
+        """Client quotas go by the client id (ADR 44)."""
+        payer = client_id_at(instance_id, node_id)
+        return await self._open(self.addresses[node_id], client_id=payer, timeout_s=timeout_s)
 
     async def left_of(self, instance_id: str) -> set[str]:
         """Of every broker's: one that lags behind may not know a topic yet. Raises: Unavailable."""

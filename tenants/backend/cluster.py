@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -12,7 +13,9 @@ from kio.schema.types import TopicName
 from contracts.names import physical_name, tenant_name
 from contracts.specs import BrokerAddress, Engine
 from runtime.clock import monotonic_ms
-from runtime.kafka_client import KafkaConnection, KafkaUnavailable
+from runtime.config import format_host_port
+from runtime.kafka_client import KafkaConnection, KafkaRefused, KafkaUnavailable
+from runtime.upstream import Refused, Upstream
 from tenants.rules.errors import Unavailable
 
 _IDLE_MAX: Final = 4
@@ -38,30 +41,64 @@ class ConnectionPool:
     def __init__(self, secret: str | None) -> None:
         self._secret = secret
         self._idle: dict[Address, list[KafkaConnection]] = {}
+        self._ways: dict[Address, object] = {}
+        """How kept connections came in: by other credentials than now, they are not kept."""
         self._turns: dict[Address, asyncio.Semaphore] = {}
         self.controllers: set[Address] = set()
         """Controllers of all clusters, as last heard: they know first what changed."""
 
-    async def call(self, address: Address, request: Any, *, read_only: bool, timeout_s: float) -> Any:
-        """Send a request. A read that fails on a kept connection, which the broker may have closed
-        meanwhile, goes out again on a new one; a write always has a new one, so it is sent once.
+    async def call(
+        self,
+        address: Address,
+        request: Any,
+        *,
+        read_only: bool,
+        timeout_s: float,
+        upstream: Upstream | None = None,
+    ) -> Any:
+        """Send a request, by the way that `upstream` says where brokers are not ours. A read that fails on a
+        kept connection, which the broker may have closed meanwhile, goes out again on a new one; a write
+        always has a new one, so it is sent once.
 
         Raises: KafkaUnavailable.
         """
         async with self._turns.setdefault(address, asyncio.Semaphore(_CALLS_MAX)):
+            way = _way(address, upstream)
+            if self._ways.setdefault(address, way) != way:
+                self._drop(address)
+                self._ways[address] = way
             kept = self._take(address) if read_only else None
             if kept is not None:
                 try:
-                    return await self._use(address, kept, request, timeout_s)
+                    return await self._use(address, way, kept, request, timeout_s)
                 except KafkaUnavailable:
                     self._drop(address)
             try:
-                opened = await KafkaConnection.open(
-                    *address, secret=self._secret, client_id=_CLIENT_ID, timeout_s=timeout_s
-                )
+                opened = await self.open(address, upstream=upstream, timeout_s=timeout_s)
+            except KafkaRefused:
+                raise
             except KafkaUnavailable as error:
                 raise _NotConnected(str(error)) from error
-            return await self._use(address, opened, request, timeout_s)
+            return await self._use(address, way, opened, request, timeout_s)
+
+    async def open(
+        self,
+        address: Address,
+        *,
+        client_id: str = _CLIENT_ID,
+        authorization_id: str = "",
+        upstream: Upstream | None,
+        timeout_s: float,
+    ) -> KafkaConnection:
+        """A new connection, which is the caller's to close. Raises: KafkaUnavailable."""
+        return await KafkaConnection.open(
+            *address,
+            secret=self._secret if upstream is None else None,
+            client_id=client_id,
+            authorization_id=authorization_id,
+            upstream=upstream,
+            timeout_s=timeout_s,
+        )
 
     def _take(self, address: Address) -> KafkaConnection | None:
         idle = self._idle.get(address, [])
@@ -76,11 +113,11 @@ class ConnectionPool:
             connection.close()
 
     async def _use(
-        self, address: Address, connection: KafkaConnection, request: Any, timeout_s: float
+        self, address: Address, way: object, connection: KafkaConnection, request: Any, timeout_s: float
     ) -> Any:
         response = await connection.call(request, timeout_s=timeout_s)
         idle = self._idle.setdefault(address, [])
-        if len(idle) < _IDLE_MAX:
+        if len(idle) < _IDLE_MAX and self._ways[address] == way:
             idle.append(connection)
         else:
             connection.close()
@@ -92,6 +129,16 @@ class ConnectionPool:
             self._drop(address)
 
 
+def _way(address: Address, upstream: Upstream | None) -> object:
+    """Raises: KafkaRefused."""
+    if upstream is None:
+        return None
+    try:
+        return upstream.security, upstream.way()
+    except Refused as refused:
+        raise KafkaRefused(f"broker {format_host_port(*address)}: {refused}", refused.trouble) from refused
+
+
 class Cluster:
     """One cluster at its registered addresses. What follows is the same for every engine: all speak Kafka's
     protocol; `ApacheCluster` says what differs."""
@@ -100,7 +147,11 @@ class Cluster:
     tells_client_hosts = True
     """Whether what it takes for a client's address is one, not a gateway's."""
 
-    def __init__(self, pool: ConnectionPool, brokers: tuple[BrokerAddress, ...]) -> None:
+    def __init__(
+        self, pool: ConnectionPool, brokers: tuple[BrokerAddress, ...], upstream: Upstream | None = None
+    ) -> None:
+        self._call = partial(pool.call, upstream=upstream)
+        self._open = partial(pool.open, upstream=upstream)
         self._pool = pool
         self.addresses: dict[int, Address] = {one.node_id: (one.host, one.port) for one in brokers}
 
@@ -116,11 +167,13 @@ class Cluster:
             raise Unavailable("no broker has registered yet. Try again in a few seconds")
         for address in addresses[:-1]:
             try:
-                return await self._pool.call(address, request, read_only=read_only, timeout_s=timeout_s)
+                return await self._call(address, request, read_only=read_only, timeout_s=timeout_s)
             except KafkaUnavailable:
                 continue
         try:
-            return await self._pool.call(addresses[-1], request, read_only=read_only, timeout_s=timeout_s)
+            return await self._call(addresses[-1], request, read_only=read_only, timeout_s=timeout_s)
+        except KafkaRefused as error:
+            raise Unavailable(f"the cluster cannot be used: {error}") from error
         except KafkaUnavailable as error:
             raise Unavailable(_DOWN) from error
 
@@ -137,7 +190,7 @@ class Cluster:
             address = await self._controller()
             if address is not None:
                 try:
-                    answer = await self._pool.call(address, request, read_only=False, timeout_s=timeout_s)
+                    answer = await self._call(address, request, read_only=False, timeout_s=timeout_s)
                 except _NotConnected:
                     pass  # it has died: another one follows
                 except KafkaUnavailable as error:
@@ -157,6 +210,14 @@ class Cluster:
         self._pool.controllers -= set(self.addresses.values())
         if node_id in self.addresses:
             self._pool.controllers.add(self.addresses[node_id])
+
+    async def connect_for(self, instance_id: str, node_id: int, *, timeout_s: float) -> KafkaConnection:
+        """A new connection to a broker, where an instance pays for what it produces and fetches.
+
+        Raises: KafkaUnavailable.
+        """
+        payer = f"{instance_id}/console:0"
+        return await self._open(self.addresses[node_id], authorization_id=payer, timeout_s=timeout_s)
 
     async def metadata(self, names: Iterable[str] | None) -> MetadataResponse:
         """Metadata of topics by physical names, None: of all. Raises: Unavailable."""

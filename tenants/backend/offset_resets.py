@@ -21,7 +21,6 @@ from tenants.rules.errors import Conflict, Invalid, Unavailable
 from tenants.rules.lifecycle import Fault
 from tenants.rules.offset_reset import Known, Planned, Wish
 
-_EARLIEST: Final = i64(-2)
 _NO_MEMBER: Final = ("Empty", "Dead")
 
 
@@ -47,7 +46,7 @@ async def known(
     leaders = await _leaders(
         cluster, instance_id, named, chosen, [t for t, one in asked.items() if one is None]
     )
-    starts = await topics.offsets(cluster, instance_id, leaders, _EARLIEST)
+    starts = await topics.offsets(cluster, instance_id, leaders, topics.EARLIEST)
     ends = await topics.offsets(cluster, instance_id, leaders)
     times: dict[TopicPartition, int] = {}
     if wish.at_ms is not None:

@@ -46,8 +46,8 @@ _ANSWER_S: Final = _TIMEOUT_MS / 1000 + 2
 _TOPIC: Final = i8(2)
 _SET: Final = i8(0)
 _DELETE: Final = i8(1)
-_EARLIEST: Final = i64(-2)
-_LATEST: Final = i64(-1)
+EARLIEST: Final = i64(-2)
+LATEST: Final = i64(-1)
 _ALL_RECORDS: Final = i64(-1)
 _TOPIC_CONFIG_SOURCE: Final = 1
 _FIELD_OF: Final = {
@@ -103,8 +103,8 @@ async def describe(
     topic = await existing(cluster, instance_id, name)
     leaders = {(name, int(one.partition_index)): int(one.leader_id) for one in topic.partitions}
     starts, ends, sizes, configs = await asyncio.gather(
-        offsets(cluster, instance_id, leaders, _EARLIEST),
-        offsets(cluster, instance_id, leaders, _LATEST),
+        offsets(cluster, instance_id, leaders, EARLIEST),
+        offsets(cluster, instance_id, leaders, LATEST),
         log_sizes(cluster, instance_id, list(leaders)),
         _configs(cluster, instance_id, name),
     )
@@ -130,9 +130,15 @@ async def existing(cluster: Cluster, instance_id: str, name: str) -> MetadataRes
 
 
 async def offsets(
-    cluster: Cluster, instance_id: str, leaders: dict[TopicPartition, int], timestamp: i64 = _LATEST
+    cluster: Cluster,
+    instance_id: str,
+    leaders: dict[TopicPartition, int],
+    timestamp: i64 = LATEST,
+    *,
+    read_committed: bool = False,
 ) -> dict[TopicPartition, int]:
-    """Log start (earliest) or high watermark (latest) of partitions whose leader answers."""
+    """Log start (earliest), high watermark (latest), or what is its place to who reads what is committed, of
+    partitions whose leader answers."""
     by_leader: dict[int, list[TopicPartition]] = {}
     for key, leader in leaders.items():
         if leader in cluster.addresses:
@@ -140,7 +146,7 @@ async def offsets(
 
     async def ask(leader: int, keys: list[TopicPartition]) -> dict[TopicPartition, int]:
         try:
-            answer = await cluster.ask(_list_offsets(instance_id, keys, timestamp), leader)
+            answer = await cluster.ask(_list_offsets(instance_id, keys, timestamp, read_committed), leader)
         except Unavailable:
             return {}
         return {
@@ -154,13 +160,15 @@ async def offsets(
     return {key: offset for answer in answers for key, offset in answer.items()}
 
 
-def _list_offsets(instance_id: str, keys: list[TopicPartition], timestamp: i64) -> ListOffsetsRequest:
+def _list_offsets(
+    instance_id: str, keys: list[TopicPartition], timestamp: i64, read_committed: bool
+) -> ListOffsetsRequest:
     partitions: dict[str, list[int]] = {}
     for name, partition in keys:
         partitions.setdefault(name, []).append(partition)
     return ListOffsetsRequest(
         replica_id=BrokerId(-1),
-        isolation_level=i8(0),
+        isolation_level=i8(read_committed),
         topics=tuple(
             ListOffsetsTopic(
                 name=TopicName(physical_name(instance_id, name)),

@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar, get_args, get_type_hints
 from tenants.ckafka.request.params import Params
 from tenants.console import Console
 from tenants.rules.model import Caller
+from tenants.rules.permissions import Permission, operations
 
 P = TypeVar("P", bound=Params)
 
@@ -28,13 +29,19 @@ class Action:
     name: str
     handle: Callable[[Call[Any]], Awaitable[Any]]
     changes: bool = False
-    """Viewers may not, and no signature may twice."""
+    """No signature may twice."""
     rest: str
-    """What the same is in the REST API, for the documentation."""
+    """What the same is in the REST API, by operations; it needs what they need."""
     ignored: tuple[str, ...] = ()
     """Parameters that CKafka has and that mean nothing here."""
     refused: tuple[str, ...] = ()
     """Parameters that ask for something this service does not do."""
+
+    @cached_property
+    def permissions(self) -> frozenset[Permission]:
+        """What a caller needs."""
+        table = dict(operations())
+        return frozenset(table[one] for one in self.rest.split(", ") if one in table)
 
     @cached_property
     def params(self) -> type[Params]:

@@ -12,7 +12,7 @@ _FAMILIES: Final = (listings, orders, topics, access, groups)
 ACTIONS: Final[dict[str, Action]] = {one.name: one for family in _FAMILIES for one in family.ACTIONS}
 
 _WHY_NOT: Final[dict[str, tuple[str, ...]]] = {
-    "users and ACLs are not built yet": (
+    "users and ACLs have routes of their own: /v1/instances/ID/users and /acls": (
         "BatchCreateAcl",
         "CreateAcl",
         "CreateAclRule",

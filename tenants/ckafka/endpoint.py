@@ -28,7 +28,8 @@ from tenants.ckafka.request.replays import Replays
 from tenants.ckafka.request.signature import Authorization, Signable
 from tenants.console import Console
 from tenants.rules.errors import Refused
-from tenants.rules.model import Caller, Role
+from tenants.rules.model import Caller
+from tenants.rules.permissions import Role, refusal
 from tenants.usecases.access_keys import Pair
 
 _log = get_logger(__name__)
@@ -120,8 +121,9 @@ class CkafkaEndpoint:
         self._plane.access_keys.used(pair.key)
 
     def _admit(self, caller: Caller, action: Action, said: Authorization, now_ms: int) -> None:
-        if action.changes and not caller.may_write:
-            raise ApiError(Code.UNAUTHORIZED_OPERATION, "viewers may only read: use an owner's key")
+        for permission in action.permissions:
+            if not caller.may(permission):
+                raise ApiError(Code.UNAUTHORIZED_OPERATION, refusal(caller.role, permission))
         signed = said.signature
         if not self._replays.admits(caller.tenant, signed, action.name, now_ms, changes=action.changes):
             raise ApiError(Code.SIGNATURE_EXPIRE, "this signature has been used before: sign the change anew")

@@ -420,5 +420,5 @@ ACTIONS: Final = (
     Action(name="BatchModifyGroupOffsets", handle=modify_offsets_batch, changes=True, rest=_RESET),
     Action(name="CreateConsumer", handle=create, changes=True, rest=_RESET),
     Action(name="DeleteGroup", handle=delete, changes=True, rest=f"DELETE {_GROUP}"),
-    Action(name="DeleteGroupSubscribeTopic", handle=delete_topic, changes=True, rest=f"GET {_GROUP}"),
+    Action(name="DeleteGroupSubscribeTopic", handle=delete_topic, changes=True, rest=f"DELETE {_GROUP}"),
 )

@@ -164,7 +164,7 @@ def attributes(instance: Instance, numbers: Numbers) -> dict[str, Any]:
         "MsgRetentionTime": instance.limits.retention_ms_max // MINUTE_MS,
         "Config": {
             "AutoCreateTopicsEnable": instance.auto_create_topics,
-            "DefaultNumPartitions": 1,
+            "DefaultNumPartitions": instance.limits.partitions_default,
             "DefaultReplicationFactor": 1,
         },
         "CreatedTopics": topics,

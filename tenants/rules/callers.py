@@ -17,6 +17,12 @@ STREAMS_MAX_PER_CALLER: Final = 20
 """Streams of one key, or one user's sessions."""
 REQUESTS_MAX_PER_TENANT: Final = 48
 """Under way at once, live views aside; operators are not bounded."""
+VIEWS_MAX: Final = 12
+"""Views of messages under way in one console process, of everybody."""
+VIEWS_MAX_PER_TENANT: Final = 4
+"""Views of messages under way, of all a tenant's instances."""
+VIEWS_MAX_PER_INSTANCE: Final = 2
+"""Views of messages under way, of all topics of an instance."""
 _RETRY_S: Final = 2
 
 
@@ -66,6 +72,33 @@ class RequestsUnderWay:
             yield
         finally:
             _less(self._tenants, caller.tenant)
+
+
+class ViewsUnderWay:
+    """Views of messages: each may hold some tens of MiB while it lasts."""
+
+    def __init__(self) -> None:
+        self._instances: Counter[str] = Counter()
+        self._tenants: Counter[str] = Counter()
+
+    @contextmanager
+    def one(self, tenant: str, instance_id: str) -> Iterator[None]:
+        """While one more is under way. Raises: TooMany, Unavailable."""
+        if self._instances[instance_id] >= VIEWS_MAX_PER_INSTANCE:
+            raise TooMany(
+                f"{VIEWS_MAX_PER_INSTANCE} views of this instance's messages are under way", _RETRY_S
+            )
+        if self._tenants[tenant] >= VIEWS_MAX_PER_TENANT:
+            raise TooMany(f"{VIEWS_MAX_PER_TENANT} views of messages of your tenant are under way", _RETRY_S)
+        if self._tenants.total() >= VIEWS_MAX:
+            raise Unavailable("too many messages are looked at now. Try again in a few seconds")
+        self._instances[instance_id] += 1
+        self._tenants[tenant] += 1
+        try:
+            yield
+        finally:
+            _less(self._instances, instance_id)
+            _less(self._tenants, tenant)
 
 
 def _less(counter: Counter[T], key: T) -> None:

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from contracts.specs import Limits
 from contracts.units import counted, format_bytes
 from tenants.rules.model import Instance
 
@@ -103,11 +104,36 @@ def asked(instance: Instance) -> Amounts:
 
 
 def kept(instance: Instance) -> Amounts:
-    """What a deleted instance still takes: its data is there until it is purged. One that was never served
-    has none."""
-    if instance.served_at_ms is None:
-        return Amounts()
-    return Amounts(**{name: getattr(asked(instance), name) for name in _KEPT})
+    """What a deleted instance still takes."""
+    return _of_deleted(asked(instance), were_served=instance.served_at_ms is not None)
+
+
+def several(
+    count: int,
+    produce_rate_bytes_per_s: int,
+    consume_rate_bytes_per_s: int,
+    capacity_bytes: int,
+    limits: Limits,
+    *,
+    are_visible: bool,
+    were_served: bool,
+) -> Amounts:
+    """What instances with the same limits take; rates and capacity are those of all of them, faults are left
+    out."""
+    amounts = Amounts(
+        instances=count,
+        produce_rate_bytes_per_s=produce_rate_bytes_per_s,
+        consume_rate_bytes_per_s=consume_rate_bytes_per_s,
+        capacity_bytes=capacity_bytes,
+        partitions=count * limits.partitions_max,
+        connections=count * limits.connections_max,
+    )
+    return amounts if are_visible else _of_deleted(amounts, were_served=were_served)
+
+
+def _of_deleted(amounts: Amounts, *, were_served: bool) -> Amounts:
+    """Its data is there until it is purged. What was never served has none."""
+    return Amounts(**{name: getattr(amounts, name) for name in _KEPT}) if were_served else Amounts()
 
 
 def total(amounts: Iterable[Amounts]) -> Amounts:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from contracts.specs import GatewayInstanceReport, GatewayReport, RefusedAddress
+from contracts.specs import GatewayClusterReport, GatewayInstanceReport, GatewayReport, RefusedAddress
 from tenants.rules.acknowledgement import SILENT_AFTER_MS
 
 REFUSALS_KEPT: Final = 50
@@ -24,6 +24,7 @@ class _Worker:
     boot_id: str
     seen_ms: int
     instances: dict[str, GatewayInstanceReport] = field(default_factory=dict)
+    clusters: tuple[GatewayClusterReport, ...] = ()
     is_ours: bool = True
     """It reported here last, and not to another control process."""
 
@@ -48,6 +49,7 @@ class GatewayLedger:
             self._workers[report.consumer] = worker
         worker.seen_ms = now_ms
         worker.is_ours = True
+        worker.clusters = report.clusters
         told = {one.instance_id for one in report.instances}
         for instance_id, last in worker.instances.items():
             if instance_id not in told and last.connections:
@@ -68,6 +70,7 @@ class GatewayLedger:
                     boot_id=worker.boot_id,
                     sent_at_ms=0,
                     instances=tuple(self._whole(name, one) for one in worker.instances.values()),
+                    clusters=worker.clusters,
                 ),
                 worker.seen_ms,
             )
@@ -112,6 +115,7 @@ class GatewayLedger:
             boot_id=report.boot_id,
             sent_at_ms=report.sent_at_ms,
             instances=tuple(known),
+            clusters=report.clusters,
         )
         self.receive(told, seen_ms)
         self._workers[report.consumer].is_ours = False
@@ -134,6 +138,16 @@ class GatewayLedger:
             name: sum(one.connections for one in worker.instances.values())
             for name, worker in self._workers.items()
             if now_ms - worker.seen_ms <= SILENT_AFTER_MS
+        }
+
+    def troubles(self, cluster_id: str, now_ms: int) -> dict[str, GatewayClusterReport]:
+        """Of the workers that report, those that cannot use a cluster, and why."""
+        return {
+            name: one
+            for name, worker in self._workers.items()
+            if now_ms - worker.seen_ms <= SILENT_AFTER_MS
+            for one in worker.clusters
+            if one.cluster_id == cluster_id
         }
 
     def closed(self, instance_id: str) -> dict[str, int]:

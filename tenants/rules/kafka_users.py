@@ -4,8 +4,11 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+import msgspec
+
+from contracts.access_orders import UserCredential, UserMechanism
 from contracts.users import PASSWORD_CHARS_MAX, PASSWORD_CHARS_MIN, KafkaUser, SecurityProtocol
-from tenants.rules.errors import Conflict, Exists, NotFound
+from tenants.rules.errors import Conflict, Exists, Invalid, NotFound
 from tenants.rules.lifecycle import Fault, name_fault
 
 USERS_MAX: Final = 200
@@ -40,16 +43,55 @@ def with_new(users: tuple[KafkaUser, ...], user: KafkaUser) -> tuple[KafkaUser, 
 
 
 def with_changed(users: tuple[KafkaUser, ...], user: KafkaUser) -> tuple[KafkaUser, ...]:
+    """Credentials are exchanged, nothing else of the user is. Raises: NotFound."""
+    before = _named(users, user.name)
+    changed = msgspec.structs.replace(before, credentials=user.credentials)
+    return tuple(changed if one is before else one for one in users)
+
+
+def with_superuser(users: tuple[KafkaUser, ...], name: str, superuser: bool) -> tuple[KafkaUser, ...]:
     """Raises: NotFound."""
-    return tuple(sorted((*without(users, user.name), user), key=lambda one: one.name))
+    before = _named(users, name)
+    changed = msgspec.structs.replace(before, superuser=superuser)
+    return tuple(changed if one is before else one for one in users)
+
+
+def _named(users: tuple[KafkaUser, ...], name: str) -> KafkaUser:
+    found = next((one for one in users if one.name == name), None)
+    if found is None:
+        raise NotFound(f"there is no user '{name[:80]}'")
+    return found
 
 
 def without(users: tuple[KafkaUser, ...], name: str) -> tuple[KafkaUser, ...]:
     """Raises: NotFound."""
-    left = tuple(one for one in users if one.name != name)
-    if len(left) == len(users):
-        raise NotFound(f"there is no user '{name[:80]}'")
-    return left
+    gone = _named(users, name)
+    return tuple(one for one in users if one is not gone)
+
+
+def with_credentials(
+    users: tuple[KafkaUser, ...], given: Iterable[UserCredential], forgotten: Iterable[UserMechanism]
+) -> tuple[KafkaUser, ...]:
+    """What Kafka's own tools change: passwords by mechanism. Raises: NotFound, Conflict, Invalid."""
+    for gone in forgotten:
+        user = _named(users, gone.name)
+        left = tuple(one for one in user.credentials if one.mechanism is not gone.mechanism)
+        if len(left) == len(user.credentials):
+            raise NotFound(f"user '{gone.name}' has no {gone.mechanism} password")
+        changed = KafkaUser(name=gone.name, credentials=left)
+        users = with_changed(users, changed) if left else without(users, gone.name)
+    for new in given:
+        fault = name_fault(new.name, "a user")
+        if fault is not None:
+            raise Invalid([Fault("name", fault)])
+        before = next((one for one in users if one.name == new.name), None)
+        if before is None:
+            users = with_new(users, KafkaUser(name=new.name, credentials=(new.credential,)))
+            continue
+        kept = [one for one in before.credentials if one.mechanism is not new.credential.mechanism]
+        both = sorted((*kept, new.credential), key=lambda one: one.mechanism)
+        users = with_changed(users, KafkaUser(name=new.name, credentials=tuple(both)))
+    return users
 
 
 def protocol_faults(protocols: Iterable[SecurityProtocol], *, serves_tls: bool) -> list[Fault]:

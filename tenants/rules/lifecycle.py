@@ -94,6 +94,7 @@ WHITELIST_ENTRIES_MAX: Final = 512
 """CIDRs of one whitelist, an instance's or a topic's."""
 LIMIT_BOUNDS: Final[dict[str, tuple[int, int]]] = {
     "partitions_max": (1, 100_000),
+    "partitions_default": (1, 1_000),
     "connections_max": (1, 1_000_000),
     "connections_per_ip_max": (1, 1_000_000),
     "connection_rate_max": (1, 1_000_000),
@@ -211,6 +212,10 @@ def limit_faults(limits: Limits) -> list[Fault]:
                 "limits.request_bytes_max",
                 f"must hold one batch of message_bytes_max, {format_bytes(limits.message_bytes_max)}",
             )
+        )
+    if not faults and limits.partitions_default > limits.partitions_max:
+        faults.append(
+            Fault("limits.partitions_default", f"is more than partitions_max, {limits.partitions_max:,}")
         )
     return faults
 

@@ -1,25 +1,20 @@
 """The control plane's nouns as values: instances, tenants, who asks. Pure."""
 
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from typing import Final
 
+from contracts.acls import Acl
 from contracts.injected_faults import InjectedFault
 from contracts.specs import Deletion, FullBehaviour, InstanceSpec, InstanceState, Limits, Listener
 from contracts.users import KafkaUser, SecurityProtocol
 from tenants.rules.lifecycle import State
+from tenants.rules.permissions import PERMISSIONS, Permission, Role
 
 DEFAULT_TENANT: Final = "default"
+OPERATORS: Final = "operator:"
+"""How the names of actors begin that are operators."""
 SYSTEM_TENANT: Final = "system"
 """Owns the system instance; nobody logs in as it."""
-
-
-class Role(StrEnum):
-    """What a user or key may do: viewers read, owners also write, operators act for every tenant."""
-
-    OWNER = "owner"
-    VIEWER = "viewer"
-    OPERATOR = "operator"
 
 
 _SPEC_STATES: Final = {
@@ -57,6 +52,8 @@ class Instance:
     topic_whitelists: dict[str, tuple[str, ...]] = field(default_factory=dict)
     users: tuple[KafkaUser, ...] = ()
     """In order of their names."""
+    acls: tuple[Acl, ...] = ()
+    acls_enforced: bool = False
     security_protocols: tuple[SecurityProtocol, ...] = (SecurityProtocol.PLAIN,)
     """How clients may come in; for each there is a listener for every broker."""
     listeners: tuple[Listener, ...] = ()
@@ -100,6 +97,7 @@ SIZES: Final = ("produce_rate_bytes_per_s", "consume_rate_bytes_per_s", "capacit
 TERMS: Final = (
     *("limits", "request_percent", "full_behaviour", "auto_create_topics", "legacy_clients"),
     *("allow_all", "whitelist", "topic_whitelists", "security_protocols", "users"),
+    *("acls", "acls_enforced"),
 )
 """What else of it stands in its spec by the same name."""
 
@@ -136,14 +134,13 @@ class Caller:
     @property
     def is_operator(self) -> bool:
         """Whether the caller acts for every tenant."""
-        return self.role is Role.OPERATOR
+        return self.may(Permission.EVERY_TENANT)
 
-    @property
-    def may_write(self) -> bool:
-        """Whether the caller may change anything."""
-        return self.role is not Role.VIEWER
+    def may(self, permission: Permission) -> bool:
+        """Whether the caller's role has a permission."""
+        return permission in PERMISSIONS[self.role]
 
     @property
     def actor(self) -> str:
-        """How the audit log names the caller."""
-        return f"{self.kind}:{self.name}"
+        """How the audit log names the caller; tenants are told of operators' doings, not who they are."""
+        return f"{OPERATORS if self.is_operator else ''}{self.kind}:{self.name}"

@@ -7,7 +7,7 @@ who has more than a share of the pool at rest gets its own back, the longest res
 
 import ipaddress
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 REST_MS: Final = 7 * 24 * 3600 * 1000
@@ -38,17 +38,30 @@ class VipPool:
     """What clients are told instead of the bind address; None: the bind address."""
     port_first: int
     port_last: int
+    has_wildcard: bool = False
+    """Whether gateways bind every address, once a port, for all of them (ADR-0050)."""
+
+    _told_apart: frozenset[str] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_told_apart", frozenset(self.hosts))
+
+    @property
+    def size(self) -> int:
+        """How many endpoints there are."""
+        return (self.port_last - self.port_first + 1) * len(self.hosts)
 
     @property
     def resting_max(self) -> int:
         """How many ports one tenant may have at rest."""
-        ports = (self.port_last - self.port_first + 1) * len(self.hosts)
-        return max(1, ports // RESTING_SHARE)
+        return max(1, self.size // RESTING_SHARE)
 
-    def endpoints(self) -> Iterator[Endpoint]:
-        """All of them, one port of every address before the next port."""
-        for port in range(self.port_first, self.port_last + 1):
-            for host in self.hosts:
+    def endpoints(self, *, from_end: bool = False) -> Iterator[Endpoint]:
+        """All of them, one port of every address before the next port. A pool may have hundreds of
+        millions."""
+        ports = range(self.port_first, self.port_last + 1)
+        for port in reversed(ports) if from_end else ports:
+            for host in reversed(self.hosts) if from_end else self.hosts:
                 yield Endpoint(host, port)
 
     def advertised_for(self, bind_host: str) -> str:
@@ -57,17 +70,19 @@ class VipPool:
 
     def __contains__(self, endpoint: Endpoint) -> bool:
         """Whether an endpoint belongs to this pool."""
-        return self.port_first <= endpoint.port <= self.port_last and endpoint.bind_host in self.hosts
+        return self.port_first <= endpoint.port <= self.port_last and endpoint.bind_host in self._told_apart
 
 
 def parse_vip(text: str, port_first: int, port_last: int) -> VipPool:
-    """`ADDRESS`, `BIND=ADVERTISED` or `CIDR`. Raises: ValueError with a sentence."""
+    """`ADDRESS`, `BIND=ADVERTISED`, `CIDR`, or `0.0.0.0=CIDR` and `[::]=CIDR`: a pool whose addresses share a
+    socket a port. Raises: ValueError with a sentence."""
     if not 1 <= port_first <= port_last <= 65_535:
         raise ValueError(f"vports {port_first}-{port_last} are not a range within 1-65535")
-    if "/" in text:
-        return VipPool(_pool_hosts(text), None, port_first, port_last)
     bind, equals, advertised = text.partition("=")
     bind = bind.strip().removeprefix("[").removesuffix("]")
+    if "/" in text:
+        wildcard = wildcard_cidr(text)
+        return VipPool(_pool_hosts(wildcard or text), None, port_first, port_last, wildcard is not None)
     try:
         address = ipaddress.ip_address(bind)
     except ValueError as error:
@@ -78,6 +93,23 @@ def parse_vip(text: str, port_first: int, port_last: int) -> VipPool:
     if not equals and address.is_unspecified:
         raise ValueError(f"vip '{text}' is every address: say which one clients use, {bind}=ADDRESS")
     return VipPool((str(address),), told or None, port_first, port_last)
+
+
+def wildcard_cidr(text: str) -> str | None:
+    """The pool of a vip whose addresses share a socket a port; None: each has its own. Raises: ValueError."""
+    bind, equals, pool = text.partition("=")
+    if not equals or "/" not in pool:
+        return None
+    try:
+        address = ipaddress.ip_address(bind.strip().removeprefix("[").removesuffix("]"))
+        network = ipaddress.ip_network(pool.strip())
+    except ValueError as error:
+        raise ValueError(f"vip '{text}': {error}") from error
+    if not address.is_unspecified or address.version != network.version:
+        raise ValueError(
+            f"vip '{text}': only every address, 0.0.0.0 or [::], can stand before a pool of its kind"
+        )
+    return str(network)
 
 
 def _pool_hosts(text: str) -> tuple[str, ...]:
@@ -100,13 +132,13 @@ def allocate(
     is_free: Callable[[Endpoint], bool],
     *,
     own: Mapping[Endpoint, int] | None = None,
-    from_end: bool = False,
+    in_order: Iterator[Endpoint] | None = None,
 ) -> Endpoint:
     """The endpoint to take. `known` maps every endpoint ever used to when it was freed, None: in use.
 
     `is_free` probes for other programs; what it refuses is skipped. `own` are those at rest that were the
-    same tenant's last, with since when. `from_end`: the last one first, for our own, so that
-    tenants get the ports that people expect.
+    same tenant's last, with since when. `in_order` are the endpoints of the pool in the order that they are
+    looked at, as far as no call before has done so.
     Raises: PortsExhausted.
     """
     resting = _longest_first((since_ms, one) for one, since_ms in (own or {}).items() if one in pool)
@@ -114,7 +146,7 @@ def allocate(
         for endpoint in resting:
             if is_free(endpoint):
                 return endpoint
-    for endpoint in reversed([*pool.endpoints()]) if from_end else pool.endpoints():
+    for endpoint in pool.endpoints() if in_order is None else in_order:
         if endpoint not in known and is_free(endpoint):
             return endpoint
     rested = _longest_first(

@@ -1,20 +1,11 @@
-"""Rows of tenants, users, API keys and sessions. Secrets arrive here hashed."""
+"""Rows of tenants and API keys. Secrets arrive here hashed."""
 
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
 
 from sqlalchemy import Connection, RowMapping, delete, func, insert, select, update
 
 from tenants.store import schema
-
-
-@dataclass(frozen=True, slots=True)
-class User:
-    """A person who logs in."""
-
-    name: str
-    tenant: str
-    role: str
-    password_hash: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +18,9 @@ class Key:
     role: str
     created_at_ms: int
     last_used_at_ms: int | None
+    expires_at_ms: int | None = None
+    previous_until_ms: int | None = None
+    """Until when the secret before the last rotation is good; None: there is none."""
 
 
 def tenant_names(connection: Connection, after: str | None, limit: int) -> list[tuple[str, int]]:
@@ -48,76 +42,22 @@ def add_tenant(connection: Connection, name: str, now_ms: int) -> None:
     connection.execute(insert(schema.tenants).values(name=name, created_at_ms=now_ms))
 
 
-def user(connection: Connection, name: str) -> User | None:
-    """One user."""
-    row = connection.execute(select(schema.users).where(schema.users.c.name == name)).mappings().first()
-    return None if row is None else User(row["name"], row["tenant"], row["role"], row["password_hash"])
-
-
-def add_user(connection: Connection, new: User, now_ms: int) -> None:
-    """Add a user that does not exist."""
-    connection.execute(insert(schema.users).values(**asdict(new), created_at_ms=now_ms))
-
-
-def set_password_hash(connection: Connection, name: str, password_hash: str) -> list[str]:
-    """Change a password and log the user out everywhere: the tokens, hashed, that have ended."""
-    sessions = schema.sessions
-    rehash_password(connection, name, password_hash)
-    mine = sessions.c.user_name == name
-    ended = list(connection.scalars(select(sessions.c.token_sha256).where(mine)))
-    connection.execute(delete(sessions).where(mine))
-    return ended
-
-
-def rehash_password(connection: Connection, name: str, password_hash: str) -> None:
-    """Store the same password under newer hash parameters."""
-    table = schema.users
-    connection.execute(update(table).where(table.c.name == name).values(password_hash=password_hash))
-
-
-def add_session(
-    connection: Connection, token_sha256: str, owner: User, now_ms: int, expires_at_ms: int
-) -> None:
-    """Log a user in, and drop sessions that ended."""
-    table = schema.sessions
-    connection.execute(delete(table).where(table.c.expires_at_ms <= now_ms))
-    connection.execute(
-        insert(table).values(
-            token_sha256=token_sha256,
-            user_name=owner.name,
-            tenant=owner.tenant,
-            created_at_ms=now_ms,
-            expires_at_ms=expires_at_ms,
-        )
-    )
-
-
-def session(connection: Connection, token_sha256: str, now_ms: int) -> tuple[User, int] | None:
-    """(whose session a token is, when it ends in epoch ms), if it has not ended."""
-    sessions, users = schema.sessions, schema.users
-    row = connection.execute(
-        select(users.c.name, users.c.tenant, users.c.role, users.c.password_hash, sessions.c.expires_at_ms)
-        .join(users, users.c.name == sessions.c.user_name)
-        .where(sessions.c.token_sha256 == token_sha256, sessions.c.expires_at_ms > now_ms)
-    ).first()
-    return None if row is None else (User(*row[:4]), row.expires_at_ms)
-
-
-def end_session(connection: Connection, token_sha256: str) -> None:
-    """Log out."""
-    connection.execute(delete(schema.sessions).where(schema.sessions.c.token_sha256 == token_sha256))
-
-
 def add_key(connection: Connection, new: Key, secret_sha256: str) -> None:
     """Store a key."""
     connection.execute(insert(schema.api_keys).values(**asdict(new), secret_sha256=secret_sha256))
 
 
-def key_by_secret(connection: Connection, secret_sha256: str) -> Key | None:
-    """The key of a secret."""
+def key_by_secret(connection: Connection, secret_sha256: str, now_ms: int) -> tuple[Key, int | None] | None:
+    """(the key of a secret, until when the secret is good), if it is."""
     table = schema.api_keys
-    row = connection.execute(select(table).where(table.c.secret_sha256 == secret_sha256)).mappings().first()
-    return None if row is None else _key(row)
+    either = (table.c.secret_sha256 == secret_sha256) | (table.c.previous_sha256 == secret_sha256)
+    row = connection.execute(select(table).where(either)).mappings().first()
+    if row is None:
+        return None
+    is_previous = row["previous_sha256"] == secret_sha256
+    ends = (row["expires_at_ms"], row["previous_until_ms"] if is_previous else None)
+    until_ms = min((end for end in ends if end is not None), default=None)
+    return None if until_ms is not None and until_ms <= now_ms else (_key(row), until_ms)
 
 
 def key_by_id(connection: Connection, key_id: str) -> Key | None:
@@ -126,10 +66,13 @@ def key_by_id(connection: Connection, key_id: str) -> Key | None:
     return None if row is None else _key(row)
 
 
-def keys(connection: Connection, tenant: str, after: str | None, limit: int) -> list[Key]:
-    """The keys of a tenant, by id."""
+def keys(
+    connection: Connection, tenant: str, roles: Collection[str], after: str | None, limit: int
+) -> list[Key]:
+    """The keys of a tenant that have one of some roles, by id."""
     table = schema.api_keys
-    query = select(table).where(table.c.tenant == tenant).order_by(table.c.id).limit(limit)
+    mine = (table.c.tenant == tenant) & table.c.role.in_(roles)
+    query = select(table).where(mine).order_by(table.c.id).limit(limit)
     if after is not None:
         query = query.where(table.c.id > after)
     return [_key(row) for row in connection.execute(query).mappings()]
@@ -141,12 +84,31 @@ def touch_key(connection: Connection, key_id: str, now_ms: int) -> None:
     connection.execute(update(table).where(table.c.id == key_id).values(last_used_at_ms=now_ms))
 
 
+def rotate_key(connection: Connection, key_id: str, secret_sha256: str, previous_until_ms: int) -> list[str]:
+    """Give a key another secret; the one it had is good until a time. The secrets, hashed, that have to be
+    looked up anew."""
+    table = schema.api_keys
+    mine = table.c.id == key_id
+    had = connection.execute(select(table.c.secret_sha256, table.c.previous_sha256).where(mine)).one()
+    connection.execute(
+        update(table)
+        .where(mine)
+        .values(
+            secret_sha256=secret_sha256,
+            previous_sha256=had.secret_sha256,
+            previous_until_ms=previous_until_ms,
+        )
+    )
+    return [one for one in had if one is not None]
+
+
 def delete_key(connection: Connection, key_id: str) -> list[str]:
     """Revoke a key: the secrets, hashed, that have ended."""
     table = schema.api_keys
-    ended = list(connection.scalars(select(table.c.secret_sha256).where(table.c.id == key_id)))
-    connection.execute(delete(table).where(table.c.id == key_id))
-    return ended
+    mine = table.c.id == key_id
+    had = connection.execute(select(table.c.secret_sha256, table.c.previous_sha256).where(mine)).first()
+    connection.execute(delete(table).where(mine))
+    return [one for one in had or () if one is not None]
 
 
 def drop_local_keys(connection: Connection, prefix: str, unused_since_ms: int, *, but: str) -> list[str]:
@@ -161,6 +123,4 @@ def drop_local_keys(connection: Connection, prefix: str, unused_since_ms: int, *
 
 
 def _key(row: RowMapping) -> Key:
-    values = dict(row)
-    del values["secret_sha256"]
-    return Key(**values)
+    return Key(**{name: row[name] for name in Key.__slots__})

@@ -2,18 +2,20 @@
 
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, select, update
+import msgspec
+from sqlalchemy import ColumnElement, Connection, Text, cast, func, select, update
 
+from contracts.specs import Engine, Limits
 from tenants.rules.ceilings import (
     TENANT_DEFAULT,
     Amounts,
     Room,
-    asked,
     cluster_default,
-    kept,
     overridden,
+    several,
     total,
 )
+from tenants.rules.lifecycle import State
 from tenants.rules.model import SYSTEM_TENANT
 from tenants.store import instances, registry, schema
 
@@ -51,12 +53,36 @@ def room_of_tenant(connection: Connection, tenant: str) -> Room:
 def room_of_cluster(connection: Connection, cluster_id: str, disk_bytes: int | None) -> Room:
     """A cluster's ceilings and what it has sold; the system instance is not sold."""
     spec = registry.cluster(connection, cluster_id)
-    default = cluster_default(0 if spec is None else len(spec.brokers), disk_bytes)
+    is_ours = spec is None or spec.engine is Engine.BUILTIN
+    brokers = 0 if spec is None else len(spec.brokers)
+    default = cluster_default(brokers, disk_bytes if is_ours else None)
     table = schema.instances
     is_sold = (table.c.cluster_id == cluster_id) & (table.c.tenant != SYSTEM_TENANT)
     return Room(overridden(default, of_cluster(connection, cluster_id)), _sold(connection, is_sold))
 
 
 def _sold(connection: Connection, which: ColumnElement[Any]) -> Amounts:
-    found = instances.not_purged_where(connection, which)
-    return total(asked(one) if one.is_visible else kept(one) for one in found)
+    """Added up by the database: of thousands of instances few differ in their limits, and none is loaded."""
+    table = schema.instances
+    is_visible, was_served = table.c.state.not_in(instances.GONE), table.c.served_at_ms.is_not(None)
+    alike = (is_visible, was_served, cast(table.c.limits, Text))
+    sums = (table.c.produce_rate_bytes_per_s, table.c.consume_rate_bytes_per_s, table.c.capacity_bytes)
+    query = select(*alike, func.count(), *map(func.sum, sums))
+    rows = connection.execute(query.where(table.c.state != State.PURGED.value, which).group_by(*alike))
+    sold = [
+        several(
+            int(count),
+            int(produce),
+            int(consume),
+            int(capacity),
+            msgspec.json.decode(limits, type=Limits),
+            are_visible=bool(visible),
+            were_served=bool(served),
+        )
+        for visible, served, limits, count, produce, consume, capacity in rows
+    ]
+    theirs = select(table.c.id).where(is_visible, which)
+    told = select(func.count()).where(
+        schema.injected_faults.c.ended_at_ms.is_(None), schema.injected_faults.c.instance_id.in_(theirs)
+    )
+    return total([*sold, Amounts(faults=connection.scalar(told) or 0)])

@@ -38,7 +38,11 @@ def since(connection: Connection, position: Position) -> FeedResponse:
                 key=lambda spec: spec.revision,
             )
         ),
-        clusters=tuple(one for one in registry.clusters(connection) if one.cluster_id in wanted_clusters),
+        clusters=tuple(
+            one
+            for one in registry.clusters(connection, also_removed=True)
+            if one.cluster_id in wanted_clusters
+        ),
     )
 
 

@@ -1,7 +1,7 @@
 """The control plane's rows as values that any database takes: out of one snapshot, into an empty database.
 
 What was only true of running processes stays behind: sessions, what followers acknowledged, who runs, answers
-that may be asked for again.
+that may be asked for again. So do invitations: one that was used since would be good again.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,7 +16,9 @@ from tenants.store.engine import feed_position
 Row = Mapping[str, Any]
 """A table's row: texts, numbers, booleans, None, and what JSON holds."""
 
-_OF_PROCESSES: Final = frozenset({"sessions", "followers", "control_processes", "idempotency_keys"})
+_OF_PROCESSES: Final = frozenset(
+    {"sessions", "invitations", "followers", "control_processes", "idempotency_keys"}
+)
 """The last: answers to be repeated for a day, new keys among them."""
 _ROWS_PER_READ: Final = 500
 

@@ -6,7 +6,9 @@ and revisions become visible in order. A reader sees one state from its first st
 """
 
 import secrets
+import sqlite3
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
@@ -18,12 +20,14 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from tenants.rules.errors import Unavailable
 from tenants.store import migrating, postgres, schema
+from tenants.store.database_url import DatabaseUrl
 from tenants.store.migrating import SchemaIsNewer
 
 _WRITE_OPTION: Final = "portico_write"
 _WRITER_LOCK: Final = 7_274_001
 """Writers of several control planes on one Postgres take turns by this advisory lock."""
 _TURN_S: Final = 6.0
+_WAL_RETRY_S: Final = 0.01
 """A writer waits so long for the other writers of its process."""
 _READ_ONLY: Final = "25006"
 """Postgres' code for a write to a server that only reads: a standby, after its primary was exchanged."""
@@ -88,7 +92,7 @@ class Store:
     def attach(cls, url: str) -> "Store":
         """A database as it is: whoever asks looks at its schema first. A SQLite file is made if there is
         none."""
-        return cls(postgres.make_engine(url) if postgres.is_postgres(url) else _sqlite(url))
+        return cls(postgres.make_engine(url) if DatabaseUrl(url).is_postgres else _sqlite(url))
 
     @property
     def engine(self) -> Engine:
@@ -162,7 +166,7 @@ def _prepare_sqlite(engine: Engine) -> None:
         connection.isolation_level = None  # we say BEGIN ourselves: the driver would begin too late
         cursor = connection.cursor()
         cursor.execute("PRAGMA busy_timeout = 5000")
-        cursor.execute("PRAGMA journal_mode = WAL")
+        _write_ahead(cursor)
         cursor.execute("PRAGMA synchronous = FULL")
         cursor.execute("PRAGMA foreign_keys = ON")
         cursor.close()
@@ -172,6 +176,23 @@ def _prepare_sqlite(engine: Engine) -> None:
         writes = connection.get_execution_options().get(_WRITE_OPTION, False)
         # A reader that turns writer half-way fails with "database is locked" whatever the timeout.
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def _write_ahead(cursor: sqlite3.Cursor) -> None:
+    """SQLite does not wait `busy_timeout` here: of several that open a new file at once, the others fail.
+
+    Raises: sqlite3.OperationalError where somebody holds the file for longer than writers may.
+    """
+    deadline = time.monotonic() + _TURN_S
+    while True:
+        try:
+            cursor.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(_WAL_RETRY_S)
+        else:
+            return
 
 
 def _first_settings(connection: Connection) -> None:

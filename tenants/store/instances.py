@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import msgspec
 from sqlalchemy import ColumnElement, Connection, RowMapping, delete, func, insert, select, tuple_, update
 
+from contracts.acls import Acl
 from contracts.specs import Deletion, FullBehaviour, Limits, Listener
 from contracts.users import KafkaUser, SecurityProtocol
 from tenants.rules.lifecycle import State
@@ -76,6 +77,7 @@ def _values(instance: Instance) -> dict[str, Any]:
         "whitelist": list(instance.whitelist),
         "topic_whitelists": {topic: list(cidrs) for topic, cidrs in instance.topic_whitelists.items()},
         "users": msgspec.to_builtins(instance.users),
+        "acls": msgspec.to_builtins(instance.acls),
         "security_protocols": ",".join(instance.security_protocols),
         "deletion": None if instance.deletion is None else msgspec.to_builtins(instance.deletion),
     }
@@ -213,12 +215,6 @@ def not_purged(connection: Connection) -> list[Instance]:
     return _load(connection, select(table).where(table.c.state != State.PURGED.value).order_by(table.c.id))
 
 
-def not_purged_where(connection: Connection, which: ColumnElement[bool]) -> list[Instance]:
-    """Some of them."""
-    table = schema.instances
-    return _load(connection, select(table).where(table.c.state != State.PURGED.value, which))
-
-
 def names(connection: Connection) -> dict[str, tuple[str, str]]:
     """Instance id -> (tenant, name), of visible ones."""
     table = schema.instances
@@ -296,6 +292,7 @@ def _instance(row: RowMapping, listeners: tuple[Listener, ...], told: Iterable[R
         "whitelist": tuple(row["whitelist"]),
         "topic_whitelists": {topic: tuple(cidrs) for topic, cidrs in row["topic_whitelists"].items()},
         "users": msgspec.convert(row["users"], tuple[KafkaUser, ...]),
+        "acls": msgspec.convert(row["acls"], tuple[Acl, ...]),
         "security_protocols": tuple(map(SecurityProtocol, row["security_protocols"].split(","))),
         "deletion": None if row["deletion"] is None else msgspec.convert(row["deletion"], Deletion),
     }

@@ -46,6 +46,19 @@ def current(connection: Connection) -> str | None:
     return None if found is None else str(found)
 
 
+class SchemaIsOther(Exception):  # noqa: N818 - a state of the database
+    """The database has not the schema that this release uses."""
+
+
+def check(connection: Connection) -> None:
+    """For who uses a database and does not migrate it. Raises: SchemaIsOther."""
+    found = current(connection)
+    if found != head():
+        raise SchemaIsOther(
+            f"the console's database has schema {found or 'none'}, this release knows {head()}"
+        )
+
+
 def contract(connection: Connection, version: str) -> None:
     """Called by a migration that takes away what releases before schema `version` use."""
     for statement in (

@@ -4,12 +4,11 @@ import select
 from typing import Any, Final
 
 import psycopg
-from sqlalchemy import URL, Engine, create_engine, event, make_url
-from sqlalchemy.exc import ArgumentError, InvalidatePoolError
+from sqlalchemy import URL, Engine, create_engine, event
+from sqlalchemy.exc import InvalidatePoolError
 
 from runtime.clock import monotonic_ms
 
-DRIVER: Final = "postgresql+psycopg"
 CONNECT_TIMEOUT_S: Final = 5
 POOL_TIMEOUT_S: Final = 5.0
 """A request waits so long for one of the process's connections."""
@@ -27,29 +26,6 @@ it says so. When one turns out lost, all are made anew."""
 _USED_MS: Final = "used_ms"
 _IDLE_IN_TRANSACTION_MS: Final = 15_000
 """A writer that stopped half-way (a paused process) gives its turn up after so long."""
-
-
-def parse_database_url(text: str) -> str:
-    """A database's URL as SQLAlchemy takes it: `sqlite:////path`, or `postgresql://user:password@host/name`.
-
-    Raises: ValueError with a sentence.
-    """
-    try:
-        url = make_url(text)
-    except ArgumentError as error:
-        raise ValueError("it is no URL such as postgresql://USER:PASSWORD@HOST:PORT/DATABASE") from error
-    if url.drivername in ("postgres", "postgresql", DRIVER):
-        if not url.database:
-            raise ValueError("the URL names no database: postgresql://USER:PASSWORD@HOST:PORT/DATABASE")
-        url = url.set(drivername=DRIVER)
-    elif url.drivername != "sqlite" or not url.database:
-        raise ValueError("the database is a Postgres (postgresql://...) or a SQLite file (sqlite:////PATH)")
-    return url.render_as_string(hide_password=False)
-
-
-def is_postgres(url: str) -> bool:
-    """Whether a URL names a Postgres."""
-    return make_url(url).get_backend_name() == "postgresql"
 
 
 def session_arguments(**settings: int | str) -> dict[str, Any]:

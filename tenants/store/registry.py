@@ -3,17 +3,20 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from sqlalchemy import Connection, delete, select, update
+import msgspec
+from sqlalchemy import Connection, delete, func, select, update
 
 from contracts.specs import BrokerAddress, ClusterSpec, Engine
+from contracts.upstream import UpstreamSecurity
 from contracts.users import SecurityProtocol
+from tenants.rules.lifecycle import State
 from tenants.rules.vports import Endpoint
 from tenants.store import schema
 from tenants.store.engine import next_revision, put
 from tenants.store.instances import GONE, OUTBOX_CLUSTER, append_outbox
 
 
-def clusters(connection: Connection) -> list[ClusterSpec]:
+def clusters(connection: Connection, *, also_removed: bool = False) -> list[ClusterSpec]:
     """Every cluster with its brokers, in order of id."""
     nodes: dict[str, list[BrokerAddress]] = {}
     table = schema.brokers
@@ -28,8 +31,11 @@ def clusters(connection: Connection) -> list[ClusterSpec]:
             brokers=tuple(nodes.get(row["id"], ())),
             engine=Engine(row["engine"]),
             kafka_cluster_id=row["kafka_cluster_id"],
+            security=msgspec.convert(row["security"] or {}, UpstreamSecurity),
+            is_removed=row["removed_at_ms"] is not None,
         )
         for row in rows
+        if also_removed or row["removed_at_ms"] is None
     ]
 
 
@@ -71,6 +77,43 @@ def apache(connection: Connection, cluster_id: str) -> Apache:
     return next(one for one in apaches(connection) if one.spec.cluster_id == cluster_id)
 
 
+def drained(connection: Connection) -> frozenset[str]:
+    """Clusters that take no new instances."""
+    table = schema.clusters
+    return frozenset(connection.scalars(select(table.c.id).where(table.c.is_drained)))
+
+
+def set_drained(connection: Connection, cluster_id: str, is_drained: bool) -> None:
+    """Whether a cluster takes new instances; nobody but placement asks."""
+    table = schema.clusters
+    connection.execute(update(table).where(table.c.id == cluster_id).values(is_drained=is_drained))
+
+
+def set_security(connection: Connection, cluster_id: str, security: UpstreamSecurity, now_ms: int) -> None:
+    """How a cluster is reached from now on."""
+    touch_cluster(connection, cluster_id, now_ms)
+    table = schema.clusters
+    values = {"security": msgspec.to_builtins(security)}
+    connection.execute(update(table).where(table.c.id == cluster_id).values(values))
+
+
+def occupants(connection: Connection, cluster_id: str) -> int:
+    """Instances on a cluster, deleted ones that were not purged among them."""
+    table = schema.instances
+    is_there = (table.c.cluster_id == cluster_id) & (table.c.state != State.PURGED.value)
+    return connection.scalar(select(func.count()).select_from(table).where(is_there)) or 0
+
+
+def remove_cluster(connection: Connection, cluster_id: str, now_ms: int) -> None:
+    """Forget where it is and who it was; its row stays, since purged instances say where they were."""
+    touch_cluster(connection, cluster_id, now_ms)
+    connection.execute(delete(schema.brokers).where(schema.brokers.c.cluster_id == cluster_id))
+    table = schema.clusters
+    gone = {"bootstrap": None, "kafka_cluster_id": None, "security": None, "ceilings": None}
+    values = {**gone, "is_drained": False, "removed_at_ms": now_ms}
+    connection.execute(update(table).where(table.c.id == cluster_id).values(values))
+
+
 def set_bootstrap(connection: Connection, cluster_id: str, bootstrap: str, now_ms: int) -> None:
     """Make a cluster one of Apache Kafka, at these addresses."""
     table = schema.clusters
@@ -78,7 +121,7 @@ def set_bootstrap(connection: Connection, cluster_id: str, bootstrap: str, now_m
     if known is not None and known.bootstrap == bootstrap:
         return
     touch_cluster(connection, cluster_id, now_ms)
-    values = {"engine": Engine.APACHE.value, "bootstrap": bootstrap}
+    values = {"engine": Engine.APACHE.value, "bootstrap": bootstrap, "removed_at_ms": None}
     connection.execute(update(table).where(table.c.id == cluster_id).values(values))
 
 
@@ -128,15 +171,11 @@ def at_rest(connection: Connection, tenant: str) -> dict[Endpoint, int]:
     """Endpoints that were a tenant's last and serve nobody, with when that began: freed ones, and those of
     deleted instances, which get them back while they may be taken back."""
     ports, owners = schema.ports, schema.instances
-    query = select(
-        ports.c.bind_host, ports.c.port, ports.c.freed_at_ms, owners.c.state, owners.c.updated_at_ms
-    )
-    rows = connection.execute(query.join_from(ports, owners).where(ports.c.tenant == tenant))
-    return {
-        Endpoint(host, port): deleted_at_ms if freed_at_ms is None else freed_at_ms
-        for host, port, freed_at_ms, state, deleted_at_ms in rows
-        if freed_at_ms is not None or state in GONE
-    }
+    since_ms = func.coalesce(ports.c.freed_at_ms, owners.c.updated_at_ms)
+    rests = ports.c.freed_at_ms.is_not(None) | owners.c.state.in_(GONE)
+    query = select(ports.c.bind_host, ports.c.port, since_ms).join_from(ports, owners)
+    rows = connection.execute(query.where(ports.c.tenant == tenant, rests))
+    return {Endpoint(host, port): resting_since_ms for host, port, resting_since_ms in rows}
 
 
 def free_endpoints(

@@ -54,7 +54,23 @@ users = Table(
     Column("role", String(16), nullable=False),
     Column("password_hash", Text, nullable=False),
     Column("created_at_ms", BigInteger, nullable=False),
+    Column("last_login_at_ms", BigInteger),
 )
+"""People. `name` is what one logs in with: NAME@TENANT, in the default tenant NAME."""
+
+invitations = Table(
+    "invitations",
+    metadata,
+    Column("id", String(16), primary_key=True),
+    Column("tenant", String(64), ForeignKey("tenants.name"), nullable=False, index=True),
+    Column("user_name", String(128), nullable=False, unique=True),
+    Column("role", String(16), nullable=False),
+    Column("secret_sha256", String(64), nullable=False, unique=True),
+    Column("invited_by", String(160), nullable=False),
+    Column("created_at_ms", BigInteger, nullable=False),
+    Column("expires_at_ms", BigInteger, nullable=False, index=True),
+)
+"""Members to be. A row is gone once its link has been used."""
 
 api_keys = Table(
     "api_keys",
@@ -66,7 +82,11 @@ api_keys = Table(
     Column("secret_sha256", String(64), nullable=False, unique=True),
     Column("created_at_ms", BigInteger, nullable=False),
     Column("last_used_at_ms", BigInteger),
+    Column("expires_at_ms", BigInteger),
+    Column("previous_sha256", String(64), unique=True),
+    Column("previous_until_ms", BigInteger),
 )
+"""`previous_...`: the secret before the last rotation, and until when it is still good."""
 
 access_keys = Table(
     "access_keys",
@@ -91,7 +111,11 @@ sessions = Table(
     Column("tenant", String(64), ForeignKey("tenants.name"), nullable=False),
     Column("created_at_ms", BigInteger, nullable=False),
     Column("expires_at_ms", BigInteger, nullable=False, index=True),
+    Column("last_used_at_ms", BigInteger),
+    Column("address", String(64)),
+    Column("agent", String(200)),
 )
+"""`address` and `agent`: where and by which browser the user logged in."""
 
 clusters = Table(
     "clusters",
@@ -102,9 +126,12 @@ clusters = Table(
     Column("engine", String(16), nullable=False, server_default="builtin"),
     Column("bootstrap", Text),
     Column("kafka_cluster_id", String(64)),
+    Column("security", JSON),
+    Column("is_drained", Boolean, nullable=False, server_default=false()),
+    Column("removed_at_ms", BigInteger),
 )
 """Of an Apache Kafka: `bootstrap` is where its operators say that it is, HOST:PORT,...; `kafka_cluster_id`
-what it called itself when it was met first."""
+what it called itself when it was met first; `security` an `UpstreamSecurity`, null: it asks for nothing."""
 
 brokers = Table(
     "brokers",
@@ -137,6 +164,8 @@ instances = Table(
     Column("whitelist", JSON, nullable=False),
     Column("topic_whitelists", JSON, nullable=False),
     Column("users", JSON, nullable=False, server_default="[]"),
+    Column("acls", JSON, nullable=False, server_default="[]"),
+    Column("acls_enforced", Boolean, nullable=False, server_default=false()),
     Column("security_protocols", String(64), nullable=False, server_default="plain"),
     Column("listeners_withheld", Boolean, nullable=False),
     Column("deletion", JSON),
@@ -304,3 +333,23 @@ pipeline_jobs = Table(
     Column("heard_at_ms", BigInteger, nullable=False),
 )
 """What is counted over all runs of a job, also those that are forgotten."""
+
+pipeline_schedules = Table(
+    "pipeline_schedules",
+    metadata,
+    Column("name", String(64), primary_key=True),
+    Column("job", String(16), nullable=False),
+    Column("instance_id", String(64)),
+    Column("cron", String(100), nullable=False),
+    Column("is_paused", Boolean, nullable=False),
+    Column("since_ms", BigInteger, nullable=False),
+    Column("done_until_ms", BigInteger, nullable=False),
+    Column("asked_at_ms", BigInteger),
+    Column("state", String(16)),
+    Column("runner", String(64)),
+    Column("started_at_ms", BigInteger),
+    Column("heard_at_ms", BigInteger),
+    Column("ended_at_ms", BigInteger),
+    Column("error", Text),
+)
+"""When pipeline jobs run by themselves; from `state` on, how the last run went: null before the first."""

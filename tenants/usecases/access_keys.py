@@ -10,7 +10,8 @@ from runtime.logs import get_logger
 from tenants import credentials
 from tenants.rules.errors import Conflict, Forbidden, Invalid, NotFound
 from tenants.rules.lifecycle import Fault, name_fault
-from tenants.rules.model import Caller, Role
+from tenants.rules.model import Caller
+from tenants.rules.permissions import STAFF, Role
 from tenants.store import access_keys, audit
 from tenants.store.access_keys import AccessKey
 from tenants.store.audit import Entry
@@ -47,8 +48,8 @@ class AccessKeys:
         fault = name_fault(name, "an access key")
         if fault is not None:
             raise Invalid([Fault("name", fault)])
-        if role is Role.OPERATOR:
-            raise Forbidden("an access key acts for its tenant alone: choose owner or viewer")
+        if role in STAFF:
+            raise Forbidden("an access key acts for its tenant alone: choose owner, developer or viewer")
         if self._secret is None:
             raise Conflict("this control plane has no deployment secret, from which secret keys follow")
         with self._store.write() as connection:

@@ -2,12 +2,15 @@
 
 import copy
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
+from sqlalchemy import Connection
 
+from contracts.access_orders import AccessAnswer, AccessOrder
+from contracts.acls import Acl, AclFilter
 from contracts.names import SYSTEM_INSTANCE_ID, is_instance_id, topic_name_fault
 from contracts.request_time import default_request_percent
 from contracts.specs import Deletion, FullBehaviour, Limits
@@ -15,10 +18,11 @@ from contracts.users import KafkaUser, SecurityProtocol
 from runtime.clock import epoch_ms
 from tenants import credentials
 from tenants.credentials import new_id
-from tenants.rules import cidrs, kafka_users, lifecycle
-from tenants.rules.errors import Conflict, Exists, Invalid, Stale, no_instance
+from tenants.rules import cidrs, kafka_acls, kafka_users, lifecycle
+from tenants.rules.errors import Conflict, Exists, Invalid, Refused, Stale, no_instance
 from tenants.rules.lifecycle import Event, Fault, State
 from tenants.rules.model import DEFAULT_TENANT, SYSTEM_TENANT, Caller, Instance
+from tenants.rules.permissions import Role
 from tenants.store import audit, instances, operations, registry
 from tenants.store.engine import Store, feed_position
 from tenants.store.instances import Named
@@ -27,6 +31,8 @@ from tenants.usecases.placement import Placement
 
 TOPIC_WHITELISTS_MAX: Final = 1_000
 """Topics of an instance that have a whitelist of their own."""
+_RECORDED: Final = 10
+"""The audit log names so many of one request."""
 NEITHER: Final = (
     "say who may connect: give whitelist (CIDRs) or set allow_all to true (--whitelist CIDR, --allow-all)"
 )
@@ -48,6 +54,8 @@ class NewInstance:
     auto_create_topics: bool = False
     legacy_clients: bool = False
     security_protocols: list[SecurityProtocol] = field(default_factory=lambda: [SecurityProtocol.PLAIN])
+    cluster: str | None = None
+    """Where an operator wants it; None: where there is room."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +176,7 @@ class Instances:
                 created_at_ms=now_ms,
                 updated_at_ms=now_ms,
             )
-            instance = self._placed(connection, instance)
+            instance = self._placed(connection, caller, instance, order.cluster)
             self._ceilings.check(connection, caller, instance)
             saved = instances.save(connection, instance, now_ms, new=True)
             self._placement.give_listeners(connection, saved, now_ms)
@@ -178,11 +186,23 @@ class Instances:
         self._changed()
         return saved
 
-    def _placed(self, connection: Any, instance: Instance) -> Instance:
+    def _placed(
+        self, connection: Connection, caller: Caller, instance: Instance, wanted: str | None
+    ) -> Instance:
+        """Raises: Invalid, Unavailable."""
+
         def fits(cluster_id: str) -> bool:
             return self._ceilings.fits(connection, instance.with_(cluster_id=cluster_id))
 
-        return instance.with_(cluster_id=self._placement.choose_cluster(connection, fits))
+        if wanted is None:
+            return instance.with_(cluster_id=self._placement.choose_cluster(connection, fits))
+        if not caller.is_operator:
+            raise Invalid([Fault("cluster", "operators choose it")])
+        if registry.cluster(connection, wanted) is None:
+            raise Invalid([Fault("cluster", f"there is no cluster '{wanted[:80]}'")])
+        if wanted in registry.drained(connection):
+            raise Invalid([Fault("cluster", f"cluster '{wanted}' is drained: it takes no new instances")])
+        return instance.with_(cluster_id=wanted)
 
     def change(self, caller: Caller, reference: str, wanted: Change, usage: Usage) -> Instance:
         """Resize and switches. Raises: NotFound, Invalid, Conflict, LimitReached."""
@@ -255,10 +275,12 @@ class Instances:
 
     # --- users ----------------------------------------------------------------------------------
 
-    def add_user(self, caller: Caller, reference: str, name: str, password: str) -> Instance:
+    def add_user(
+        self, caller: Caller, reference: str, name: str, password: str, superuser: bool = False
+    ) -> Instance:
         """Raises: NotFound, Invalid, Conflict."""
         _check(kafka_users.user_faults(name, password))
-        user = credentials.new_user(name, password)
+        user = credentials.new_user(name, password, superuser=superuser)
 
         def edit(users: tuple[KafkaUser, ...]) -> tuple[KafkaUser, ...]:
             return kafka_users.with_new(users, user)
@@ -283,6 +305,26 @@ class Instances:
 
         return self._edit_users(caller, reference, "user.delete", name, edit)
 
+    def set_superuser(self, caller: Caller, reference: str, name: str, superuser: bool) -> Instance:
+        """Raises: NotFound."""
+
+        def edit(users: tuple[KafkaUser, ...]) -> tuple[KafkaUser, ...]:
+            return kafka_users.with_superuser(users, name, superuser)
+
+        detail = f"{name}: {superuser}"
+        return self._edit_users(caller, reference, "user.superuser", detail, edit)
+
+    def set_credentials(self, caller: Caller, order: AccessOrder) -> Instance:
+        """Passwords as Kafka's own tools tell them, salted. Raises: NotFound, Conflict, Invalid."""
+
+        def edit(users: tuple[KafkaUser, ...]) -> tuple[KafkaUser, ...]:
+            return kafka_users.with_credentials(users, order.credentials, order.forgotten)
+
+        set_ = [f"{one.name} {one.credential.mechanism}" for one in order.credentials]
+        gone = [f"without {one.name} {one.mechanism}" for one in order.forgotten]
+        detail = "; ".join((*set_, *gone)[:_RECORDED])
+        return self._edit_users(caller, order.instance_id, "user.credentials", detail, edit)
+
     def _edit_users(
         self,
         caller: Caller,
@@ -298,6 +340,62 @@ class Instances:
             lambda _connection, instance: instance.with_(users=edit(instance.users)),
             detail=name,
         )
+
+    # --- ACLs -----------------------------------------------------------------------------------
+
+    def add_acls(self, caller: Caller, reference: str, acls: Sequence[Acl]) -> Instance:
+        """Those that are there already change nothing. Raises: NotFound, Invalid, Conflict."""
+        kept, faults = kafka_acls.all_checked(acls, "items")
+        _check(faults)
+
+        def edit(_connection: object, instance: Instance) -> Instance:
+            return instance.with_(acls=kafka_acls.with_added(instance.acls, kept))
+
+        detail = "; ".join(map(kafka_acls.described, kept[:_RECORDED]))
+        return self._edit(caller, reference, "acl.create", edit, detail=f"{len(kept)}: {detail}")
+
+    def delete_acls(
+        self, caller: Caller, reference: str, filters: Sequence[AclFilter]
+    ) -> tuple[Instance, tuple[tuple[Acl, ...], ...]]:
+        """The instance, and what was deleted by each filter. Raises: NotFound."""
+        meant: tuple[tuple[Acl, ...], ...] = ()
+
+        def edit(_connection: object, instance: Instance) -> Instance:
+            nonlocal meant
+            left, meant = kafka_acls.without(instance.acls, filters)
+            return instance.with_(acls=left)
+
+        detail = "; ".join(str(msgspec.to_builtins(one)) for one in filters[:_RECORDED])
+        changed = self._edit(caller, reference, "acl.delete", edit, detail=detail)
+        return changed, meant
+
+    def enforce_acls(self, caller: Caller, reference: str, enforced: bool) -> Instance:
+        """Raises: NotFound, Conflict where nobody could undo it by Kafka's own tools."""
+
+        def edit(_connection: object, instance: Instance) -> Instance:
+            fault = kafka_acls.enforcement_fault(instance.users) if enforced else None
+            if fault is not None and not instance.acls_enforced:
+                raise Conflict(fault)
+            return instance.with_(acls_enforced=enforced)
+
+        return self._edit(caller, reference, "acl.enforce", edit, detail=str(enforced))
+
+    def ordered_by_user(self, order: AccessOrder) -> AccessAnswer:
+        """What a user of an instance asks for at a gateway, which has looked whether he may."""
+        try:
+            with self._store.read() as connection:
+                instance = instances.by_id(connection, order.instance_id)
+            if instance is None:
+                raise no_instance(order.instance_id)
+            caller = Caller("kafka", order.principal, instance.tenant, Role.OWNER, order.address)
+            if order.filters:
+                changed, deleted = self.delete_acls(caller, order.instance_id, order.filters)
+                return AccessAnswer(revision=changed.revision, deleted=deleted)
+            if order.credentials or order.forgotten:
+                return AccessAnswer(revision=self.set_credentials(caller, order).revision)
+            return AccessAnswer(revision=self.add_acls(caller, order.instance_id, order.acls).revision)
+        except Refused as refusal:
+            return AccessAnswer(refusal=refusal.detail)
 
     # --- whitelists -----------------------------------------------------------------------------
 

@@ -3,7 +3,8 @@
 import errno
 import socket
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
+from secrets import SystemRandom
 from typing import Final
 
 from sqlalchemy import Connection
@@ -52,21 +53,37 @@ class Placement:
         is_free: Callable[[Endpoint], bool] = port_is_free,
         *,
         reserved: Callable[[], Iterable[Endpoint]] = tuple,
+        unreachable: Callable[[], Container[str]] = tuple,
+        draw: Callable[[list[str], int], list[str]] = SystemRandom().sample,
     ) -> None:
-        """`reserved` are endpoints of instances that may be taken back: nobody else gets them."""
+        """`reserved` are endpoints of instances that may be taken back: nobody else gets them. Nothing new is
+        put on `unreachable` clusters. `draw` chooses so many of several."""
+        self._unreachable = unreachable
+        self._draw = draw
         self._pool = pool
         self._default_cluster_id = default_cluster_id
         self._is_free = is_free
         self._reserved = reserved
 
     def choose_cluster(self, connection: Connection, fits: Callable[[str], bool]) -> str:
-        """The cluster with the fewest instances among those with brokers, else the default one; one with
-        room for the order goes before those without."""
+        """Of two drawn clusters the one with fewer instances: not all that look at once choose the same.
+        Those with room go before those without, which say what they lack.
+
+        Raises: Unavailable when none takes new instances.
+        """
+        drained = registry.drained(connection)
         with_brokers = [one.cluster_id for one in registry.clusters(connection) if one.brokers]
-        if len(with_brokers) < 2:
-            return with_brokers[0] if with_brokers else self._default_cluster_id
+        if not with_brokers and self._default_cluster_id not in drained:
+            return self._default_cluster_id
+        takers = [one for one in with_brokers if one not in drained]
+        if not takers:
+            raise Unavailable("no cluster takes new instances: all are drained")
+        unreachable = self._unreachable()
+        reachable = [one for one in takers if one not in unreachable] or takers
+        roomy = [one for one in reachable if fits(one)] or reachable
         load = Counter(one.cluster_id for one in instances.not_purged(connection) if one.is_visible)
-        return min(with_brokers, key=lambda cluster_id: (not fits(cluster_id), load[cluster_id], cluster_id))
+        drawn = self._draw(sorted(roomy), min(2, len(roomy)))
+        return min(drawn, key=lambda cluster_id: (load[cluster_id], cluster_id))
 
     def give_listeners(self, connection: Connection, instance: Instance, now_ms: int) -> bool:
         """Give an instance the bootstrap listener and one per broker it lacks, for each way of coming in;
@@ -86,10 +103,12 @@ class Placement:
         for endpoint in self._reserved():
             known.setdefault(endpoint, None)
         own = registry.at_rest(connection, instance.tenant)
-        is_system = instance.id == SYSTEM_INSTANCE_ID
+        is_free = self._probe(known)
+        # our own from the end, so that tenants get the ports that people expect
+        in_order = self._pool.endpoints(from_end=instance.id == SYSTEM_INSTANCE_ID)
         for protocol, node_id in missing:
             try:
-                endpoint = allocate(self._pool, known, now_ms, self._is_free, own=own, from_end=is_system)
+                endpoint = allocate(self._pool, known, now_ms, is_free, own=own, in_order=in_order)
             except PortsExhausted as error:
                 raise Unavailable(str(error)) from error
             known[endpoint] = None
@@ -100,12 +119,21 @@ class Placement:
             )
         return True
 
+    def _probe(self, known: Iterable[Endpoint]) -> Callable[[Endpoint], bool]:
+        """Whether nobody else listens. A port of a wildcard that was given out before is our gateways': for
+        them no address of it is free."""
+        if not self._pool.has_wildcard:
+            return self._is_free
+        ours = {endpoint.port for endpoint in known}
+        return lambda endpoint: endpoint.port in ours or self._is_free(endpoint)
+
     def take_back(self, connection: Connection, instance: Instance, listeners: Iterable[Listener]) -> None:
         """Give an instance the endpoints it had, those that nobody else has been given or uses."""
         known = registry.known_endpoints(connection)
+        is_free = self._probe(known)
         for listener in listeners:
             endpoint = Endpoint(listener.bind_host, listener.port)
-            if endpoint in known or endpoint not in self._pool or not self._is_free(endpoint):
+            if endpoint in known or endpoint not in self._pool or not is_free(endpoint):
                 continue
             advertised = self._pool.advertised_for(endpoint.bind_host)
             registry.take_endpoint(
@@ -213,6 +241,8 @@ class Placement:
         """Why gateways could not bind an instance's listeners, or None."""
         for listener in instance.listeners:
             endpoint = Endpoint(listener.bind_host, listener.port)
+            if self._pool.has_wildcard and endpoint in self._pool:
+                continue  # no probe tells our gateways from others: theirs to say, and to try again
             try:
                 if not self._is_free(endpoint):
                     return f"{PORT_IN_USE}: another program listens on {endpoint.bind_host}:{endpoint.port}"

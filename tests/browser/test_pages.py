@@ -285,8 +285,64 @@ def test_key_is_shown_once(page: Page) -> None:
     assert secret not in page.content()
 
 
+def test_messages_are_seen_filtered_followed_and_sent(page: Page) -> None:
+    bootstrap = create_instance(page, fresh("messages"))
+    tab(page, "Topics")
+    create_topic(page, "orders", 2)
+    markup = '<img src="x" onerror="document.title=1">'
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for number in range(60):
+        producer.produce("orders", f'{{"number": {number}, "kind": "new"}}', key=f"order-{number}")
+    producer.produce("orders", markup, key=markup, headers=[("<b>", b"\xff")])
+    assert producer.flush(20) == 0
+
+    page.get_by_role("link", name="orders", exact=True).click()
+    page.get_by_role("button", name="Messages", exact=True).click()
+    rows = page.locator("tbody tr")
+    expect(page.get_by_role("status").filter(has_text="50 messages shown")).to_be_visible()
+    hostile = rows.filter(has_text=markup)
+    expect(hostile).to_be_visible()
+    hostile.get_by_role("button").focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_label("Value", exact=True)).to_have_text(markup)
+    assert page.locator("tbody img").count() == 0
+    page.get_by_role("button", name="Older").click()
+    expect(page.get_by_role("status").filter(has_text="61 messages shown")).to_be_visible()
+
+    page.get_by_label("JSON").fill("@.number >")
+    page.get_by_role("button", name="Show", exact=True).click()
+    expect(page.get_by_text("is no RFC 9535 expression")).to_be_visible()
+    page.get_by_label("JSON").fill("@.number > 57")
+    page.keyboard.press("Enter")
+    expect(rows).to_have_count(2)
+    page.get_by_role("button", name="Follow").click()
+    producer.produce("orders", '{"number": 1000}', key="live")
+    assert producer.flush(20) == 0
+    expect(rows).to_have_count(3)
+    expect(rows.first).to_contain_text("live")
+    page.get_by_role("button", name="Stop following").click()
+
+    page.get_by_role("button", name="Send a message").click()
+    form = page.get_by_role("dialog")
+    form.get_by_label("Key", exact=True).fill("sent")
+    form.get_by_label("Value", exact=True).fill('{"number": 2000, "large": 12345678901234567890}')
+    form.get_by_label("Headers").fill("source: console")
+    form.get_by_role("button", name="Send", exact=True).click()
+    sent = rows.filter(has_text="sent")
+    expect(sent).to_be_visible()
+    sent.get_by_role("button", name="Message").click()
+    expect(page.get_by_label("Value", exact=True)).to_contain_text('"large": 12345678901234567890')
+    page.set_viewport_size({"width": 390, "height": 844})
+    expect(sent.first).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
 @pytest.mark.parametrize(
-    "path", ["instances", "dashboard", "brokers", "pipeline", "bills", "tenants", "keys", "audit"]
+    "path",
+    [
+        *("instances", "dashboard", "brokers", "pipeline", "bills"),
+        *("tenants", "keys", "audit", "members", "account"),
+    ],
 )
 def test_pages_fit_a_phone(page: Page, path: str) -> None:
     page.set_viewport_size({"width": 390, "height": 844})

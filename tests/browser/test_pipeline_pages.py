@@ -161,6 +161,33 @@ def test_before_anything_has_run(page: Page, stack: Stack) -> None:
     expect(page.get_by_text("No advice yet")).to_be_visible()
 
 
+def test_schedules_are_made_paused_asked_for_and_removed(page: Page, stack: Stack) -> None:
+    new = stack.create_instance("scheduled")
+    stack.api("PUT", "pipeline/schedules/meter", {"job": "meter", "cron": "*/5 * * * *"})
+    page.goto("/#/pipeline")
+    rows = page.get_by_test_id("schedules").get_by_role("row")
+    page.get_by_role("button", name="Add schedule").click()
+    page.get_by_label("Name").fill("lake")
+    page.get_by_label("Instance id").fill("nobody")
+    page.get_by_label("When").fill("61 * * * *")
+    page.get_by_role("dialog").get_by_role("button", name="Add schedule").click()
+    expect(page.get_by_text("there is no such instance").or_(page.get_by_text("Bad minute"))).to_be_visible()
+    page.get_by_label("Instance id").fill(str(new["id"]))
+    page.get_by_label("When").fill("0 0 1 1 *")
+    page.get_by_role("dialog").get_by_role("button", name="Add schedule").click()
+    mine = rows.filter(has_text="lake")
+    expect(mine).to_contain_text(f"load {new['id']}")
+    page.get_by_role("button", name="Pause lake").click()
+    expect(mine).to_contain_text("paused")
+    page.get_by_role("button", name="Run lake now").click()
+    expect(mine).to_contain_text("due since")
+    picture(page, "schedules")
+    expect(page.get_by_role("button", name="Remove meter")).to_have_count(0)
+    page.get_by_role("button", name="Remove lake").click()
+    page.get_by_role("dialog").get_by_role("button", name="Remove", exact=True).click()
+    expect(mine).to_have_count(0)
+
+
 def test_a_run_is_followed_live_to_its_end(page: Page, stack: Stack) -> None:
     tell(stack, "run-live-1", planned=2_000_000, done=500_000, figures={"lag_records": 1_500_000})
     tell(stack, "run-fails-1", job="mirror", state="failed", error="the target does not answer: is it up?")

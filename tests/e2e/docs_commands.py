@@ -50,6 +50,10 @@ ELSEWHERE: Final = (
         r"\./portico up --backend", "needs a Kafka", "tests/integration/apache/conftest.py", '"--backend"'
     ),
     Elsewhere(
+        r"\./portico (cluster (add|drain|undrain|remove)\b|instance create .*--cluster)",
+        "needs a Kafka beside the stack",
+    ),
+    Elsewhere(
         r"\./portico kafka\b",
         "needs Java and Maven",
         "tests/integration/apache/test_kafka_command.py",

@@ -55,7 +55,9 @@ def test_life_of_an_instance(stack: Stack) -> None:
 
 
 def test_topics_whitelist_groups_and_quota(stack: Stack) -> None:
-    answer(stack, "instance", "create", "cli-things", *RATES, "--allow-all", "--partitions-max", "5")
+    limits = ("--partitions-max", "5", "--partitions-default", "2", "--message-bytes-max", "2000000")
+    made = answer(stack, "instance", "create", "cli-things", *RATES, "--allow-all", *limits)
+    assert (made["limits"]["partitions_default"], made["limits"]["message_bytes_max"]) == (2, 2_000_000)
     topic = answer(
         stack,
         "topic",
@@ -81,6 +83,20 @@ def test_topics_whitelist_groups_and_quota(stack: Stack) -> None:
     )
     assert bad.returncode in (1, 2)
     assert "unclean.leader.election.enable" in bad.stderr
+    sending = ("message", "send", "cli-things", "orders", "--partition", "1", "--key", "k")
+    hostile = "[red]\x9b31m[/nothing]"
+    assert answer(stack, *sending, "--value", '{"amount": 120}', "--header", "a=b")["offset"] == 0
+    assert answer(stack, *sending, "--value", hostile)["offset"] == 1
+    assert answer(stack, *sending, "--tombstone")["offset"] == 2
+    found = answer(stack, "message", "list", "cli-things", "orders", "--where", "@.amount > 100")
+    assert [one["offset"] for one in found["messages"]] == [0]
+    shown = portico(stack, "message", "list", "cli-things", "orders")
+    assert [line.split("  ")[0] for line in shown.stdout.splitlines()] == ["1:2", "1:1", "1:0"]
+    assert [line.split("  ")[3] for line in shown.stdout.splitlines()] == [
+        "-",
+        "hex:" + hostile.encode().hex(),
+        '{"amount": 120}',
+    ]
     answer(stack, "topic", "delete-records", "cli-things", "orders")
     shown = answer(stack, "whitelist", "set", "cli-things", "10.0.0.0/8")
     assert shown == {"allow_all": False, "cidrs": ["10.0.0.0/8"]}

@@ -20,7 +20,14 @@ def own_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 def test_nothing_is_lost_and_nothing_committed_is_repeated(own_stack: Stack) -> None:
     bootstrap = own_stack.create_instance("groups")["bootstrap_servers"]
     create_topic(bootstrap, "t", PARTITIONS)
-    with group_of_members(bootstrap, "mixed", "t", PARTITIONS) as group, Feeder(bootstrap, "t") as feeder:
+    with (
+        group_of_members(bootstrap, "mixed", "t", PARTITIONS) as group,
+        group_of_members(bootstrap, "new", "t", PARTITIONS) as new,
+        Feeder(bootstrap, "t") as feeder,
+    ):
+        for _ in range(2):
+            new.start("confluent", "--strategy", "consumer")
+        new.settle(2)
         for client in ("confluent", "kafka-python", "aiokafka"):
             group.start(client)
         group.settle(3)
@@ -30,12 +37,19 @@ def test_nothing_is_lost_and_nothing_committed_is_repeated(own_stack: Stack) -> 
         group.settle(3)
         group.members[0].die()
         group.settle(2)
+        new.start("confluent", "--strategy", "consumer")
+        new.settle(3)
+        new.members[0].leave()
+        new.settle(2)
         for process in ("gateways", "brokers"):
             killed = own_stack.kill(process)
             own_stack.wait_for_restart(process, killed)
         group.start("confluent")
         group.settle(3)
+        new.start("confluent", "--strategy", "consumer")
+        new.settle(3)
         nothing_lost_or_repeated(group, feeder)
-        for member in group.members:
+        nothing_lost_or_repeated(new, feeder)
+        for member in (*group.members, *new.members):
             if member.is_alive:
                 member.leave()

@@ -4,8 +4,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaException, Producer
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 
 from tests.e2e.test_commands import RATES, answer, portico
 from tests.integration.broker.fake_control import wait_until
@@ -72,3 +83,91 @@ def test_a_password_file_without_a_password_is_refused(stack: Stack, tmp_path: P
     stack.create_instance(f"users-{len(text)}")
     made = portico(stack, "user", "create", f"users-{len(text)}", "app", "--password-file", str(file))
     assert made.returncode in (1, 2) and "password" in made.stderr
+
+
+ALLOW_APP = AclBinding(
+    ResourceType.TOPIC,
+    "t",
+    ResourcePatternType.LITERAL,
+    "User:app",
+    "*",
+    AclOperation.WRITE,
+    AclPermissionType.ALLOW,
+)
+ALL = AclBindingFilter(
+    ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
+)
+
+
+def _produced(settings: dict[str, Any]) -> KafkaError | None:
+    came: list[KafkaError | None] = []
+    producer = Producer(settings)
+    producer.produce("t", b"v", on_delivery=lambda error, _: came.append(error))
+    assert producer.flush(60) == 0
+    return came[0]
+
+
+def test_acls_are_made_by_kafkas_client_and_by_command_on_one_store(stack: Stack) -> None:
+    ways = ("--listener", "plain", "--listener", "sasl_plaintext")
+    made = answer(stack, "instance", "create", "with-acls", *RATES, "--whitelist", "127.0.0.1/32", *ways)
+    other = stack.create_instance("without-acls")
+    (bootstrap,) = [
+        one["bootstrap_servers"] for one in made["endpoints"] if one["security_protocol"] == "sasl_plaintext"
+    ]
+    stack.api("POST", f"instances/{made['id']}/topics", {"name": "t", "partitions": 1})
+    plain = AdminClient({"bootstrap.servers": made["bootstrap_servers"]})
+    with pytest.raises(KafkaException) as disabled:
+        plain.create_acls([ALLOW_APP])[ALLOW_APP].result(60)
+    assert disabled.value.args[0].code() == KafkaError.SECURITY_DISABLED
+    root = answer(stack, "user", "create", "with-acls", "root", "--superuser")
+    app = answer(stack, "user", "create", "with-acls", "app")
+    wait_until(
+        lambda: all(one["applied"] for one in stack.api("GET", f"instances/{made['id']}/users")["items"])
+    )
+    admin = AdminClient(_settings(bootstrap, root, root["password"]))
+    as_app = _settings(bootstrap, app, app["password"])
+
+    # another password, by Kafka's own request
+    sha_512 = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 8192)
+    chosen = UserScramCredentialUpsertion("app", sha_512, b"chosen by kafka")
+    admin.alter_user_scram_credentials([chosen])["app"].result(60)
+    told = admin.describe_user_scram_credentials(["app"])["app"].result(60)
+    assert {one.mechanism: one.iterations for one in told.scram_credential_infos} == {
+        ScramMechanism.SCRAM_SHA_256: 4096,
+        ScramMechanism.SCRAM_SHA_512: 8192,
+    }
+    wait_until(
+        lambda: all(one["applied"] for one in stack.api("GET", f"instances/{made['id']}/users")["items"])
+    )
+    assert _is_in({**as_app, "sasl.mechanism": "SCRAM-SHA-512", "sasl.password": "chosen by kafka"})
+    nobody = AdminClient(as_app)
+    with pytest.raises(KafkaException) as refused:
+        nobody.alter_user_scram_credentials([chosen])["app"].result(60)
+    assert refused.value.args[0].code() == KafkaError.CLUSTER_AUTHORIZATION_FAILED
+
+    admin.create_acls([ALLOW_APP])[ALLOW_APP].result(60)
+    (shown,) = answer(stack, "acl", "list", "with-acls")["items"]
+    assert (shown["principal"], shown["operation"], shown["resource_name"]) == ("User:app", "write", "t")
+    assert list(admin.describe_acls(ALL).result(60)) == [ALLOW_APP]
+    with pytest.raises(KafkaException) as refused:
+        plain.create_acls([ALLOW_APP])[ALLOW_APP].result(60)
+    assert refused.value.args[0].code() == KafkaError.CLUSTER_AUTHORIZATION_FAILED
+    assert "t" in plain.list_topics(timeout=60).topics, "the first ACL cuts nobody"
+
+    assert answer(stack, "acl", "enforce", "with-acls", "--yes")["enforced"]
+    wait_until(lambda: "t" not in plain.list_topics(timeout=60).topics)
+    wait_until(lambda: stack.api("GET", f"instances/{made['id']}/acls")["applied"])
+    assert _produced(as_app) is None
+    assert list(admin.delete_acls([ALL])[ALL].result(60)) == [ALLOW_APP]
+    wait_until(lambda: stack.api("GET", f"instances/{made['id']}/acls")["applied"])
+    error = _produced(as_app)
+    assert error is not None and error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+    assert answer(stack, "acl", "list", "with-acls")["items"] == []
+
+    granted = ("--user", "app", "--topic", "t", "--operation", "all")
+    assert len(answer(stack, "acl", "create", "with-acls", *granted)["items"]) == 1
+    wait_until(lambda: _produced(as_app) is None)
+    assert len(answer(stack, "acl", "delete", "with-acls", "--user", "app", "--yes")) == 1
+    assert not answer(stack, "acl", "relax", "with-acls", "--yes")["enforced"]
+    wait_until(lambda: "t" in plain.list_topics(timeout=60).topics)
+    assert stack.api("GET", f"instances/{other['id']}/acls")["items"] == []

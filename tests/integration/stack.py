@@ -50,7 +50,7 @@ class Stack:
         starts = 1
         while not self._starts(output):  # a stack of the tests beside these may have drawn the same port
             said = output.read_text()
-            assert "Address already in use" in said and starts < _STARTS_MAX, f"no stack:\n{said}"
+            assert "address already in use" in said.lower() and starts < _STARTS_MAX, f"no stack:\n{said}"
             starts += 1
         while "Ctrl-C stops" not in output.read_text():
             time.sleep(0.02)

@@ -20,6 +20,7 @@ from broker.log.payload import records_of
 from broker.log.results import AppendOrigin
 from broker.storage.manager import LogManager
 from ctl.bench.apache_kafka import kafka_cluster
+from ctl.kafka.cluster import Wish
 from tests.integration.kafka_jars import VERSION
 from tests.unit.broker_log.builders import NOW_MS, append, batch, idempotent, read_all, values
 from wire.batch import TRANSACTIONAL_BIT, Record, build_batch, iterate_batches
@@ -42,7 +43,7 @@ class Kafka:
     @contextmanager
     def running(self) -> Iterator[str]:
         """Its bootstrap address; stopped cleanly at the end."""
-        with kafka_cluster(self.directory, 1, VERSION, _FEW_PARTITIONS, "512m") as [broker]:
+        with kafka_cluster(self.directory, Wish(1, VERSION), _FEW_PARTITIONS, "512m") as [broker]:
             yield f"127.0.0.1:{broker.port}"
             os.kill(broker.pid, signal.SIGTERM)
             broker.until_ended()

@@ -185,3 +185,36 @@ def test_the_systemd_unit_is_one(tmp_path: Path) -> None:
         path.write_text(unit.stdout)
         checked = subprocess.run([verify, "verify", str(path)], text=True, capture_output=True, timeout=60)
         assert "portico.service" not in checked.stderr, checked.stderr
+
+
+def test_gateways_are_exchanged_under_a_producer(own: Stack) -> None:
+    """`portico gateway upgrade`: another process serves, the one before ends by itself, nothing is lost."""
+    instance = own.create_instance("goes-on")
+    servers = own.wait_for_state(instance["id"], "running")["bootstrap_servers"]
+    admin = AdminClient({"bootstrap.servers": servers})
+    admin.create_topics([NewTopic("t", 1, 1)])["t"].result(20)
+    failed: list[object] = []
+    producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True})
+    [before] = own.facts["pids"]["gateways"]
+    ours = (sys.executable, "-m", "runtime.start", "ctl.main")
+    upgrade = subprocess.Popen(
+        [*ours, "gateway", "upgrade", "--data-dir", str(own.data_dir)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    sent = 0
+    while upgrade.poll() is None or before in own.facts["pids"]["gateways"]:
+        producer.produce("t", b"x", on_delivery=lambda error, _: failed.append(error) if error else None)
+        producer.poll(0.01)
+        sent += 1
+    assert upgrade.returncode == 0, upgrade.communicate()[1]
+    assert producer.flush(60) == 0 and not failed
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": "g"})
+    low, high = consumer.get_watermark_offsets(TopicPartition("t", 0), timeout=20)
+    consumer.close()
+    assert (low, high) == (0, sent)
+    assert [name for name in own.facts["metrics"] if name.startswith("gateway")] == ["gateway-1"]
+    own.wait_for_restart("gateways", own.kill("gateways"), within_s=_WITHIN_S)
+    assert AdminClient({"bootstrap.servers": servers}).list_topics(timeout=20).brokers

@@ -1,13 +1,16 @@
 """One Spark session for all tests of the tier: a second one costs ten seconds."""
 
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from shutil import rmtree
 
 import pytest
 from pyspark.sql import SparkSession
 
 from pipeline.layout import PipelineLayout
 from pipeline.session import spark_session
+from pipeline.spark_at import SparkAt
 
 _HERE = Path(__file__).parent
 _SECONDS_MAX = 900
@@ -24,7 +27,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    session = spark_session(tmp_path_factory.mktemp("spark"))
+    small = SparkAt("local[2]", {"spark.driver.memory": "2g"})
+    session = spark_session(tmp_path_factory.mktemp("spark"), at=small)
     yield session
     session.stop()
 
@@ -32,3 +36,13 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 @pytest.fixture
 def layout(tmp_path: Path) -> PipelineLayout:
     return PipelineLayout(tmp_path)
+
+
+@pytest.fixture
+def elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+    """A path that is another place for Spark's JVM than for us, as local disks of a cluster are."""
+    name = f"elsewhere-{uuid.uuid4().hex}"
+    spark_is_in = Path.cwd()
+    monkeypatch.chdir(tmp_path)
+    yield Path("/proc/self/cwd") / name
+    rmtree(spark_is_in / name)

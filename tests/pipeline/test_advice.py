@@ -163,7 +163,7 @@ def test_growth_fills_the_capacity_on_the_day_it_does(advised: Advised) -> None:
     assert row.days_to_full == pytest.approx(left, abs=0.1)
     assert row.days_to_full_low == pytest.approx(left, abs=0.1)
     assert row.growth_bytes_per_day == pytest.approx(240 * MB, rel=0.001)
-    assert row.urgency is Urgency.SOON and "more each day, full in 14 days" in row.reason
+    assert row.urgency is Urgency.SOON and "are free: full in 14 days" in row.reason
     assert forecast_of(advised, "filling", Metric.STORED).model is Model.SEASONAL_TREND
 
 

@@ -17,7 +17,7 @@ from pipeline.layout import PipelineLayout
 from pipeline.metering.amounts import bills as decide
 from pipeline.metering.amounts.calendar import end_ms
 from pipeline.metering.amounts.quantities import p95
-from pipeline.metering.billing import close_month, make_bills
+from pipeline.metering.billing import GRACE_MS, close_month, make_bills, months_to_close
 from pipeline.metering.ledger import Ledger
 from pipeline.metering.price_book import set_prices
 from pipeline.metering.rollup import roll_up
@@ -77,6 +77,10 @@ def test_a_month_is_billed_closed_and_corrected(spark: SparkSession, layout: Pip
     assert (made.months, made.bills) == (("2026-11", "2026-12"), 4)
     assert make_bills(spark, layout, now_ms=END + 1).bills == 0
 
+    grace_end = END + GRACE_MS
+    assert months_to_close(layout, grace_end - 1) == []
+    assert months_to_close(layout, grace_end) == [MONTH]
+    assert months_to_close(layout, grace_end + 40 * 24 * HOUR_MS) == [MONTH, "2026-12"], "none is passed over"
     with pytest.raises(PipelineError, match="is not over"):
         close_month(spark, layout, now_ms=END - 1, month=MONTH)
     closed = close_month(spark, layout, now_ms=END + HOUR_MS, month=MONTH)
@@ -91,6 +95,7 @@ def test_a_month_is_billed_closed_and_corrected(spark: SparkSession, layout: Pip
     assert first.gaps == "2026-11-30T22:00Z/2026-11-30T23:00Z 300 s"
     again = close_month(spark, layout, now_ms=END + 9 * HOUR_MS, month=MONTH)
     assert (again.closed, again.closed_before) == (0, 2)
+    assert months_to_close(layout, grace_end) == []
     kept = (ledger.all_bills(), ledger.lines_of(MONTH))
 
     put_usage(layout, [rows[5] | {"produce_bytes": 3 * GIB}], batch=1)

@@ -90,6 +90,24 @@ def test_rows_that_change_are_not_committed(
     assert len(content(lake.table.path)) == 10
 
 
+def test_files_that_another_program_has_joined_are_not_joined_again(
+    spark: SparkSession, layout: PipelineLayout
+) -> None:
+    """delta-rs' own compaction would: every row would be there twice (docs/adr/0058)."""
+    lake = LakeWriter(layout)
+    lake.load(records(0, 10))
+    lake.load(records(10, 10))
+    before = content(lake.table.path)
+
+    def while_it_is_joined() -> SparkSession:
+        DeltaTable(str(lake.table.path)).optimize.compact()
+        return spark
+
+    with pytest.raises(ConflictError, match="removed already meanwhile"):
+        compact(while_it_is_joined, layout, lake.table.path, now(), Silent())
+    assert content(lake.table.path) == before
+
+
 def test_whole_hours_expire_and_are_not_loaded_again(spark: SparkSession, layout: PipelineLayout) -> None:
     lake = LakeWriter(layout)
     lake.load(records(0, 20))

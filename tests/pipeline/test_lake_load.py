@@ -105,6 +105,18 @@ def no_reading() -> NoReturn:
     raise AssertionError("there was nothing to read")
 
 
+def test_executors_that_write_elsewhere_advance_no_position(
+    instance: dict[str, Any], topics: Topics, spark: SparkSession, elsewhere: Path
+) -> None:
+    """What they wrote is not below our path: that is no empty batch."""
+    topics.create("written-elsewhere")
+    topics.produce("written-elsewhere", numbered(5))
+    load = Lake(instance, spark, PipelineLayout(elsewhere)).load("written-elsewhere")["written-elsewhere"]
+    assert "Spark wrote 5 rows" in load.failure and "there are 0 when looked at from here" in load.failure
+    again = IngestTable.open(load.path, TableSpec(LAKE, LAKE_PARTITION_BY))
+    assert (again.version, again.batch(load.app), again.positions(load.app, [0])) == (0, -1, {})
+
+
 def test_records_are_kept_as_they_are(lake: Lake, topics: Topics, spark: SparkSession) -> None:
     late_ms = int(time.time() - 86_400) * 1000 + 123
     records = [

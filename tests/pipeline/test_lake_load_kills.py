@@ -27,11 +27,11 @@ TOPICS: Final = ("kills-a", "kills-b")
 class KilledLoad(KilledJob):
     """`portico pipeline load` of one instance."""
 
-    def __init__(self, stack: Stack, instance: dict[str, Any], rows_per_batch: int) -> None:
+    def __init__(self, stack: Stack, instance: dict[str, Any], rows_per_batch: int, *options: str) -> None:
         topics = (part for topic in TOPICS for part in ("--topic", topic))
         batches = ("--max-records-per-batch", str(rows_per_batch))
         tables = f"pipeline/lake/{instance['id']}/kills-*"
-        super().__init__(stack.data_dir, tables, "load", instance["id"], *topics, *batches)
+        super().__init__(stack.data_dir, tables, "load", instance["id"], *topics, *batches, *options)
 
 
 def fill(topics: Topics, records: int, value_bytes: int) -> None:
@@ -112,6 +112,7 @@ def test_gateways_and_the_broker_are_killed_beneath_a_load(own_stack: Stack) -> 
     must_hold_everything_once(load, records)
 
 
+@pytest.mark.long  # until a hundred runs beside other load have shown that its last hang is mended
 def test_a_signal_to_the_process_group_is_no_traceback(stack: Stack) -> None:
     """As a terminal, systemd and Kubernetes send it: Spark's JVM does not die under the job."""
     instance = stack.create_instance("term")

@@ -6,9 +6,11 @@ no reply at all.
 """
 
 import asyncio
+import ssl
 import struct
 from collections.abc import Callable
 from typing import Any, NamedTuple
+from uuid import NAMESPACE_OID, UUID, uuid5
 
 from kio.schema.errors import ErrorCode
 
@@ -24,10 +26,18 @@ from wire.codec import (
 )
 
 NODE_ID = 1
+_BY_ID_FROM = 12
 _OURS_FROM = 20_000
 """Keys of requests that are not Kafka's."""
+_FRAME_BYTES_MAX = 256 * 1024 * 1024
+"""No request is so large: something else than Kafka's protocol."""
 GATEWAY_CLIENT_ID = "portico-gateway"
 _OWN_APIS = (ApiKey.METADATA, ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
+
+
+def topic_id_of(name: str) -> UUID:
+    """The id of a fake broker's topic."""
+    return uuid5(NAMESPACE_OID, name)
 
 
 class Received(NamedTuple):
@@ -87,9 +97,9 @@ class FakeBroker:
         """The requests of one API, the gateway's own control requests left out."""
         return [one for one in self.received if one.api_key == api_key and not one.is_own]
 
-    async def start(self) -> None:
+    async def start(self, tls: ssl.SSLContext | None = None) -> None:
         """Listen."""
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, limit=2**24)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, limit=2**24, ssl=tls)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
@@ -110,6 +120,8 @@ class FakeBroker:
         try:
             while True:
                 (size,) = struct.unpack(">i", await reader.readexactly(4))
+                if size > _FRAME_BYTES_MAX:
+                    break
                 frame = await reader.readexactly(size)
                 reply = self._answer(frame)
                 if reply is not None:
@@ -158,8 +170,16 @@ class FakeBroker:
 
     def _metadata(self, received: Received) -> Any:
         asked = received.request.topics
-        names = list(self.topics) if asked is None else [topic.name for topic in asked]
+        names = list(self.topics) if asked is None else []
         topics = []
+        known = {topic_id_of(name): name for name in self.topics}
+        for topic in asked or ():
+            topic_id = topic.topic_id if received.api_version >= _BY_ID_FROM else None
+            name = topic.name if topic_id is None else known.get(topic_id)
+            if name is not None:
+                names.append(name)
+            else:
+                topics.append({"name": None, "topic_id": topic_id, "error_code": ErrorCode.unknown_topic_id})
         for name in names:
             present = name in self.topics
             error = ErrorCode.none if present else ErrorCode.unknown_topic_or_partition
@@ -172,7 +192,8 @@ class FakeBroker:
                 }
                 for index in range(self.topics.get(name, 0))
             ]
-            topics.append({"name": name, "error_code": error, "partitions": partitions})
+            topic_id = topic_id_of(name) if present else None
+            topics.append({"name": name, "topic_id": topic_id, "error_code": error, "partitions": partitions})
         return response(
             received.api_key,
             received.api_version,

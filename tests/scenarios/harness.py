@@ -2,8 +2,9 @@
 
 import asyncio
 import struct
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -56,13 +57,14 @@ def instance_spec(instance_id: str, **changes: Any) -> InstanceSpec:
 class RunningGateway:
     """A gateway whose specs a test changes at will."""
 
-    def __init__(self, gateway: Gateway, broker_port: int) -> None:
+    def __init__(self, gateway: Gateway, broker_port: int, cluster: Mapping[str, Any]) -> None:
         self.gateway = gateway
         self.specs: dict[str, InstanceSpec] = {}
         self._cluster = ClusterSpec(
             revision=1,
             cluster_id=CLUSTER_ID,
             brokers=(BrokerAddress(node_id=NODE_ID, host="127.0.0.1", port=broker_port),),
+            **cluster,
         )
 
     def serve(self, *specs: InstanceSpec) -> None:
@@ -98,12 +100,14 @@ async def running_gateway(
     *specs: InstanceSpec,
     name: str = "gateway-0",
     machine: Machine = THIS_MACHINE,
+    cluster: Mapping[str, Any] = MappingProxyType({}),
     **settings: Any,
 ) -> AsyncIterator[RunningGateway]:
-    """A gateway that serves `specs` while the block runs. `settings` are those of `GatewayConfig`."""
+    """A gateway that serves `specs` while the block runs. `settings` are those of `GatewayConfig`, `cluster`
+    says what differs in the cluster's spec."""
     gateway = Gateway(GatewayConfig(name=name, **settings), machine)
     gateway.start()
-    running = RunningGateway(gateway, broker_port)
+    running = RunningGateway(gateway, broker_port, cluster)
     running.serve(*specs)
     try:
         yield running

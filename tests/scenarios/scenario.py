@@ -118,6 +118,8 @@ def differences(expected: Any, message: Any, message_class: Any, at: str = "") -
                 continue
             for index, (want, got) in enumerate(zip(value, actual, strict=True)):
                 found += differences(want, got, field.value_type, f"{where}[{index}]")
+        elif field.kafka_type == "entity" and value is not None and actual is not None:
+            found += differences(value, actual, field.value_type, where)
         else:
             wanted = _in(field, value)
             wanted = tuple(wanted) if isinstance(wanted, list) else wanted

@@ -1,1 +1,1 @@
-"""Produce and Fetch, the messages that carry records, by hand. Pure; no version here is flexible."""
+"""Produce and Fetch, the messages that carry records, as brokers read and write them. Pure."""

@@ -1,27 +1,29 @@
-"""Fetch v0-11, from both ends. Pure.
+"""Fetch v0-12, from both ends. Pure.
 
 The response is a header part, then per partition a header part and the record slice, so that records can
 leave by sendfile. Source: Kafka FetchRequest.json, FetchResponse.json.
 """
 
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple, Protocol
 
 from wire.api_table import ApiKey
-from wire.faults import MalformedFrame, TooManyEntries
-from wire.hot.values import framed, packed_string, read_count, read_name, read_string
+from wire.codec import request_class
+from wire.faults import MalformedFrame
+from wire.hot.values import framed, packed_string, read_name
+from wire.layout import layout_of
+from wire.read_compile import Read, Rows, Wanted, compile_read
 from wire.request_bounds import bound_of
+from wire.uvarint import pack_uvarint
 
+FLEXIBLE_FROM: Final = 12
 _I16: Final = struct.Struct(">h")
 _I32: Final = struct.Struct(">i")
-_HEAD_V0: Final = struct.Struct(">iii")
-_HEAD_V3: Final = struct.Struct(">iiii")
 _HEAD_V4: Final = struct.Struct(">iiiib")
 _SESSION: Final = struct.Struct(">ii")
 _ERROR_SESSION: Final = struct.Struct(">hi")
-_PARTITION_V4: Final = struct.Struct(">iqi")
-_PARTITION_V5: Final = struct.Struct(">iqqi")
 _PARTITION_V9: Final = struct.Struct(">iiqqi")
 _ANSWER_V0: Final = struct.Struct(">ihq")
 _ANSWER_V4: Final = struct.Struct(">ihqq")
@@ -31,11 +33,11 @@ _REPLY_V4: Final = struct.Struct(">ihqqi")
 _REPLY_V5: Final = struct.Struct(">ihqqqi")
 """Index, error code, high watermark, last stable offset, log start offset (v5), aborted transactions."""
 NULL: Final = _I32.pack(-1)
-EMPTY: Final = _I32.pack(0)
+NO_TAGS: Final = b"\0"
+_COMPACT_NULL: Final = b"\0"
 NO_PREFERRED_REPLICA: Final = _I32.pack(-1)
 PREFERRED_REPLICA_FROM: Final = 11
 FOLLOWER_VERSION: Final = 11
-_NO_LIMIT: Final = 2**31 - 1
 CLIENT_ENTRIES_MAX: Final = bound_of(ApiKey.FETCH).entries_max
 """Topics and partitions of one request of a consumer, and partitions of one of its sessions."""
 _OF_REPLICA_MAX: Final = 20_000
@@ -64,7 +66,7 @@ class FetchPartition(NamedTuple):
     fetch_offset: int
     max_bytes: int
     log_start_offset: int = -1
-    """Of the replica that fetches (v9 and later here); consumers have none."""
+    """Of the replica that fetches; consumers have none."""
 
 
 class FetchedPartition(NamedTuple):
@@ -96,100 +98,61 @@ class FetchScan(NamedTuple):
     forgotten: list[tuple[str, int]]
 
 
+_REQUEST: Final = Wanted(
+    FetchScan,
+    "FetchScan(replica_id, max_wait, min_bytes, max_bytes, isolation_level, session_id, session_epoch,"
+    " found, gone)",
+    names={"FetchScan": FetchScan, "FetchPartition": FetchPartition},
+    absent={
+        "max_bytes": 2**31 - 1,
+        "isolation_level": 0,
+        "session_id": 0,
+        "session_epoch": -1,
+        "current_leader_epoch": -1,
+        "log_start_offset": -1,
+        "found": [],
+        "gone": [],
+    },
+    rows={
+        "topics.partitions": Rows(
+            "found.append(FetchPartition(topic, partition, current_leader_epoch, fetch_offset,"
+            " partition_max_bytes, log_start_offset))"
+        ),
+        "forgotten_topics_data": Rows("pass", is_counted=False),
+        "forgotten_topics_data.partitions": Rows("gone.append((topic, partitions))", is_counted=False),
+    },
+    entries_max=f"{_OF_REPLICA_MAX} if replica_id >= 0 else {CLIENT_ENTRIES_MAX}",
+)
+
+
+@lru_cache(maxsize=32)
+def _request_reader(api_version: int) -> Read[FetchScan]:
+    return compile_read(layout_of(request_class(ApiKey.FETCH, api_version)), _REQUEST)
+
+
 def scan_fetch(frame: memoryview, at: int, api_version: int) -> FetchScan:
     """Scan the body that begins at `at`. Raises: MalformedFrame."""
     try:
-        return _scan(frame, at, api_version)
-    except struct.error as error:
+        return _request_reader(api_version)(frame, at)
+    except (struct.error, IndexError) as error:
         raise MalformedFrame(f"a Fetch request ends early: {error}") from error
 
 
-def _scan(frame: memoryview, at: int, api_version: int) -> FetchScan:
-    max_bytes, isolation_level = _NO_LIMIT, 0
-    if api_version >= 4:
-        replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level = _HEAD_V4.unpack_from(frame, at)
-        at += _HEAD_V4.size
-    elif api_version == 3:
-        replica_id, max_wait_ms, min_bytes, max_bytes = _HEAD_V3.unpack_from(frame, at)
-        at += _HEAD_V3.size
-    else:
-        replica_id, max_wait_ms, min_bytes = _HEAD_V0.unpack_from(frame, at)
-        at += _HEAD_V0.size
-    session_id, session_epoch = 0, -1
-    if api_version >= 7:
-        session_id, session_epoch = _SESSION.unpack_from(frame, at)
-        at += _SESSION.size
-    entries_max = _OF_REPLICA_MAX if replica_id >= 0 else CLIENT_ENTRIES_MAX
-    partitions, at = _scan_partitions(frame, at, api_version, entries_max)
-    forgotten: list[tuple[str, int]] = []
-    if api_version >= 7:
-        forgotten, at = _scan_forgotten(frame, at)
-    if api_version >= 11:
-        _rack, at = read_string(frame, at)
-    if at != len(frame):
-        raise MalformedFrame(f"{len(frame) - at} bytes behind a Fetch request")
-    return FetchScan(
-        replica_id,
-        max_wait_ms,
-        min_bytes,
-        max_bytes,
-        isolation_level,
-        session_id,
-        session_epoch,
-        partitions,
-        forgotten,
-    )
-
-
-def _scan_partitions(
-    frame: memoryview, at: int, api_version: int, entries_max: int
-) -> tuple[list[FetchPartition], int]:
-    found: list[FetchPartition] = []
-    topic_count = read_count(frame, at, 6)
-    at += 4
-    shape = _PARTITION_V9 if api_version >= 9 else _PARTITION_V5 if api_version >= 5 else _PARTITION_V4
-    for _ in range(topic_count):
-        topic, at = read_name(frame, at)
-        partition_count = read_count(frame, at, shape.size)
-        if topic_count + len(found) + partition_count > entries_max:
-            raise TooManyEntries("more topics and partitions than one Fetch may have")
-        at += 4
-        for _ in range(partition_count):
-            values = shape.unpack_from(frame, at)
-            at += shape.size
-            if api_version >= 9:
-                index, leader_epoch, offset, start, max_bytes = values
-            else:
-                index, offset, max_bytes, leader_epoch, start = values[0], values[1], values[-1], -1, -1
-            found.append(FetchPartition(topic, index, leader_epoch, offset, max_bytes, start))
-    return found, at
-
-
-def _scan_forgotten(frame: memoryview, at: int) -> tuple[list[tuple[str, int]], int]:
-    found = []
-    topic_count = read_count(frame, at, 6)
-    at += 4
-    for _ in range(topic_count):
-        topic, at = read_name(frame, at)
-        count = read_count(frame, at, 4)
-        at += 4
-        found += [(topic, int(index)) for index in struct.unpack_from(f">{count}i", frame, at)]
-        at += 4 * count
-    return found, at
-
-
 def response_head(api_version: int, throttle_time_ms: int, error_code: int, session_id: int) -> bytes:
-    """Everything between the response header and the topics."""
+    """Everything between the correlation id and the topics: of flexible versions the header's tagged fields,
+    which are none, too."""
     head = _I32.pack(throttle_time_ms) if api_version >= 1 else b""
+    if api_version >= FLEXIBLE_FROM:
+        head = NO_TAGS + head
     if api_version >= 7:
         head += _ERROR_SESSION.pack(error_code, session_id)
     return head
 
 
-def topic_head(topic: str, partition_count: int) -> bytes:
-    """A topic's name and the number of its partitions."""
-    encoded = topic.encode()
-    return _I16.pack(len(encoded)) + encoded + _I32.pack(partition_count)
+RESPONSE_HEAD_BYTES: Final = tuple(
+    len(response_head(version, 0, 0, 0)) for version in range(FLEXIBLE_FROM + 1)
+)
+"""How long it is, by version."""
 
 
 def partition_head(
@@ -209,6 +172,9 @@ def partition_head(
         head = _ANSWER_V4.pack(index, error_code, high_watermark, last_stable_offset)
     else:
         return _ANSWER_V0.pack(index, error_code, high_watermark) + _I32.pack(records_bytes)
+    if api_version >= FLEXIBLE_FROM:
+        head += _COMPACT_NULL if aborted is None else _compact_aborted(aborted)
+        return head + NO_PREFERRED_REPLICA + pack_uvarint(records_bytes + 1)
     if aborted is None:
         head += NULL
     else:
@@ -220,13 +186,51 @@ def partition_head(
     return head + _I32.pack(records_bytes)
 
 
-def count(number: int) -> bytes:
-    """An array's count."""
+def _compact_aborted(aborted: Sequence[AbortedTransaction]) -> bytes:
+    each = b"".join(_ABORTED.pack(one.producer_id, one.first_offset) + NO_TAGS for one in aborted)
+    return pack_uvarint(len(aborted) + 1) + each
+
+
+def _count(number: int) -> bytes:
     return _I32.pack(number)
 
 
+def _compact_count(number: int) -> bytes:
+    return pack_uvarint(number + 1)
+
+
+def _topic_head(topic: str, partition_count: int) -> bytes:
+    encoded = topic.encode()
+    return _I16.pack(len(encoded)) + encoded + _I32.pack(partition_count)
+
+
+def _compact_topic_head(topic: str, partition_count: int) -> bytes:
+    encoded = topic.encode()
+    return pack_uvarint(len(encoded) + 1) + encoded + pack_uvarint(partition_count + 1)
+
+
+class Form(NamedTuple):
+    """How an answer says what stands between its partitions."""
+
+    packed_count: Callable[[int], bytes]
+    """An array's count."""
+    topic_head: Callable[[str, int], bytes]
+    """A topic's name and the number of its partitions."""
+    end: bytes
+    """What ends a partition, a topic and the answer: tagged fields, which are none."""
+
+
+_PLAIN: Final = Form(_count, _topic_head, b"")
+_COMPACT: Final = Form(_compact_count, _compact_topic_head, NO_TAGS)
+
+
+def form_of(api_version: int) -> Form:
+    """The form of a version's answers."""
+    return _COMPACT if api_version >= FLEXIBLE_FROM else _PLAIN
+
+
 def frame_head(body_bytes: int, correlation_id: int) -> bytes:
-    """Length prefix and response header (v0: Fetch below 12 is not flexible)."""
+    """Length prefix and correlation id; `body_bytes` are all behind them."""
     return _SESSION.pack(body_bytes + 4, correlation_id)
 
 

@@ -1,25 +1,36 @@
-"""Produce v0-8: requests are scanned without touching record bytes. Pure.
+"""Produce v0-11: requests are scanned without touching record bytes. Pure.
 
 Request: transactional_id (from v3 on), acks, timeout_ms, topics of (name, partitions of (index, records)).
 Source: Kafka ProduceRequest.json, ProduceResponse.json.
 """
 
 import struct
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from wire.api_table import ApiKey
-from wire.faults import MalformedFrame, TooManyEntries
-from wire.hot.values import packed_string, read_count, read_name, read_string
+from wire.codec import request_class, response_class
+from wire.faults import MalformedFrame
+from wire.hot.values import packed_compact_string, packed_string
+from wire.layout import layout_of
+from wire.read_compile import Read, Rows, Wanted, compile_read
 from wire.request_bounds import bound_of
+from wire.scope import COMPACT_GROWTH, SCOPE_BYTES
+from wire.tags import skip_tags
+from wire.uvarint import pack_uvarint
 
+FLEXIBLE_FROM: Final = 9
 _I16: Final = struct.Struct(">h")
 _I32: Final = struct.Struct(">i")
 _ACKS_TIMEOUT_COUNT: Final = struct.Struct(">hii")
-_INDEX_SIZE: Final = struct.Struct(">ii")
 ONE_HEAD: Final = struct.Struct(">hhiih")
 """Size of the transactional id, acks, timeout, topics, size of the first one's name."""
 ONE_PARTITION: Final = struct.Struct(">iii")
 """Partitions, index, size of the records."""
+_NO_TAGS: Final = b"\0"
+_NO_ERRORS: Final = b"\1\0"
+"""No record_errors, and a null message."""
+_MESSAGE_BYTES_MAX: Final = 1000
 _V0: Final = struct.Struct(">ihq")
 _V2: Final = struct.Struct(">ihqq")
 _V5: Final = struct.Struct(">ihqqq")
@@ -28,7 +39,6 @@ _SINGLE_TAIL: Final = struct.Struct(">iihqqqi")
 _SINGLE_TAIL_V8: Final = struct.Struct(">iihqqqihi")
 _V8_TAIL: Final = struct.Struct(">ih")
 _ALL: Final = -1
-_ENTRIES_MAX: Final = bound_of(ApiKey.PRODUCE).entries_max
 
 
 class ProducePartition(NamedTuple):
@@ -61,11 +71,44 @@ class PartitionAnswer(NamedTuple):
     """Records that are named one by one, by their place in the batch (v8, KIP-467)."""
 
 
+_REQUEST: Final = Wanted(
+    ProduceScan,
+    "ProduceScan(transactional_id, acks, timeout, topics)",
+    names={"ProduceScan": ProduceScan, "ProducePartition": ProducePartition},
+    absent={"transactional_id": None, "topics": []},
+    rows={
+        "topic_data": Rows("topics.append((name, partitions))"),
+        "topic_data.partition_data": Rows(
+            "partitions.append(ProducePartition(index, records_start, records_end))",
+            before="partitions = []",
+        ),
+    },
+    entries_max=str(bound_of(ApiKey.PRODUCE).entries_max),
+)
+_THROTTLE_TIME_PLACE: Final = Wanted(int, "throttle_time_at", names={}, absent={}, rows={})
+
+
+def name_growth(api_version: int) -> int:
+    """Bytes that a gateway adds to each name of a request."""
+    return COMPACT_GROWTH if api_version >= FLEXIBLE_FROM else SCOPE_BYTES
+
+
+@lru_cache(maxsize=32)
+def _request_reader(api_version: int) -> Read[ProduceScan]:
+    return compile_read(layout_of(request_class(ApiKey.PRODUCE, api_version)), _REQUEST)
+
+
+@lru_cache(maxsize=32)
+def _place_reader(api_version: int) -> Read[int]:
+    return compile_read(layout_of(response_class(ApiKey.PRODUCE, api_version)), _THROTTLE_TIME_PLACE)
+
+
 def scan_produce(frame: memoryview, at: int, api_version: int) -> ProduceScan:
     """Scan the body that begins at `at`. Raises: MalformedFrame."""
     try:
-        return (_scan_one(frame, at) if api_version >= 3 else None) or _scan(frame, at, api_version)
-    except struct.error as error:
+        one = _scan_one(frame, at) if 3 <= api_version < FLEXIBLE_FROM else None
+        return one or _request_reader(api_version)(frame, at)
+    except (struct.error, IndexError) as error:
         raise MalformedFrame(f"a Produce request ends early: {error}") from error
 
 
@@ -87,40 +130,6 @@ def _scan_one(frame: memoryview, at: int) -> ProduceScan | None:
     return ProduceScan(None, acks, timeout_ms, [(name, [ProducePartition(index, start, start + size)])])
 
 
-def _scan(frame: memoryview, at: int, api_version: int) -> ProduceScan:
-    transactional_id = None
-    if api_version >= 3:
-        transactional_id, at = read_string(frame, at)
-    acks, timeout_ms, _ = _ACKS_TIMEOUT_COUNT.unpack_from(frame, at)
-    topic_count = read_count(frame, at + 6, 6)
-    at += 10
-    topics: list[tuple[str, list[ProducePartition]]] = []
-    total = len(frame)
-    named = topic_count
-    for _ in range(topic_count):
-        name, at = read_name(frame, at)
-        partition_count = read_count(frame, at, 8)
-        named += partition_count
-        if named > _ENTRIES_MAX:
-            raise TooManyEntries("more topics and partitions than one Produce may have")
-        at += 4
-        partitions = []
-        for _ in range(partition_count):
-            index, size = _INDEX_SIZE.unpack_from(frame, at)
-            at += 8
-            if size < -1 or at + size > total:
-                raise MalformedFrame("records run past the end")
-            if size == -1:
-                partitions.append(ProducePartition(index, at, -1))
-                continue
-            partitions.append(ProducePartition(index, at, at + size))
-            at += size
-        topics.append((name, partitions))
-    if at != total:
-        raise MalformedFrame(f"{total - at} bytes behind a Produce request")
-    return ProduceScan(transactional_id, acks, timeout_ms, topics)
-
-
 def request_head(
     transactional_id: str | None, timeout_ms: int, topic: str, partition: int, records_size: int
 ) -> bytes:
@@ -137,6 +146,8 @@ def produce_response(
     throttle_time_ms: int,
 ) -> bytes:
     """The framed response."""
+    if api_version >= FLEXIBLE_FROM:
+        return _flexible_response(correlation_id, topics, throttle_time_ms)
     if len(topics) == 1 and len(topics[0][1]) == 1 and api_version >= 5:
         name, (answer,) = topics[0]
         if answer.error_message is None:
@@ -176,11 +187,51 @@ def _single_response(
     return head + name + _SINGLE_TAIL_V8.pack(1, *answer[:5], 0, -1, throttle_time_ms)
 
 
+def _flexible_response(
+    correlation_id: int, topics: list[tuple[str, list[PartitionAnswer]]], throttle_time_ms: int
+) -> bytes:
+    """v9-11, without tagged fields: where leaders are is for Metadata to tell."""
+    out = bytearray(8)
+    _I32.pack_into(out, 4, correlation_id)
+    out += _NO_TAGS + pack_uvarint(len(topics) + 1)
+    for name, answers in topics:
+        out += packed_compact_string(name) + pack_uvarint(len(answers) + 1)
+        for answer in answers:
+            out += _V5.pack(*answer[:5])
+            out += _flexible_errors(answer.record_indexes, answer.error_message) + _NO_TAGS
+        out += _NO_TAGS
+    out += _I32.pack(throttle_time_ms) + _NO_TAGS
+    _I32.pack_into(out, 0, len(out) - 4)
+    return bytes(out)
+
+
+def _flexible_errors(record_indexes: tuple[int, ...], message: str | None) -> bytes:
+    """record_errors, each with the message of them all, and error_message."""
+    if message is None:
+        return _NO_ERRORS
+    text = packed_compact_string(_readable_start(message))
+    errors = b"".join(_I32.pack(index) + text + _NO_TAGS for index in record_indexes)
+    return pack_uvarint(len(record_indexes) + 1) + errors + text
+
+
+def _readable_start(message: str) -> str:
+    return message.encode()[:_MESSAGE_BYTES_MAX].decode(errors="ignore")
+
+
+def throttle_place(frame: memoryview, api_version: int) -> int:
+    """Where throttle_time_ms stands in a flexible response with its length prefix: behind the topics and
+    before tagged fields. Raises: MalformedFrame."""
+    try:
+        return _place_reader(api_version)(frame, skip_tags(frame, 8)[0])
+    except (struct.error, IndexError) as error:
+        raise MalformedFrame(f"a Produce response ends early: {error}") from error
+
+
 def _v8_tail(record_indexes: tuple[int, ...], message: str | None) -> bytes:
     """record_errors, each with the message of them all, and error_message."""
     if message is None:
         return _V8_TAIL.pack(0, -1)
-    encoded = message.encode()[:1000]
+    encoded = message.encode()[:_MESSAGE_BYTES_MAX]
     text = _I16.pack(len(encoded)) + encoded
     errors = b"".join(_I32.pack(index) + text for index in record_indexes)
     return _I32.pack(len(record_indexes)) + errors + text

@@ -1,10 +1,11 @@
-"""Strings and counts of messages that are not flexible."""
+"""Strings and counts, plain and compact."""
 
 import struct
 from typing import Final
 
 from wire.faults import MalformedFrame
 from wire.readable import readable
+from wire.uvarint import pack_uvarint
 
 I16: Final = struct.Struct(">h")
 I32: Final = struct.Struct(">i")
@@ -40,12 +41,10 @@ def read_string(frame: memoryview, at: int) -> tuple[str | None, int]:
         return readable(frame[at:end]), end
 
 
-def read_count(frame: memoryview, at: int, element_bytes: int) -> int:
-    """The count of an array whose elements take at least `element_bytes`."""
-    (count,) = I32.unpack_from(frame, at)
-    if not 0 <= count <= (len(frame) - at - 4) // element_bytes:
-        raise MalformedFrame(f"an array of {count} elements does not fit its frame")
-    return int(count)
+def packed_compact_string(text: str) -> bytes:
+    """A string behind its compact length."""
+    encoded = text.encode()
+    return pack_uvarint(len(encoded) + 1) + encoded
 
 
 def read_name(frame: memoryview, at: int) -> tuple[str, int]:

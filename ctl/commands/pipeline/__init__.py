@@ -12,6 +12,7 @@ from ctl.commands.pipeline import (
     lake_upkeep,
     meter,
     mirror,
+    schedule,
 )
 
 app = Commands()
@@ -26,3 +27,4 @@ for command in (
 app.add_typer(bill.prices, name="prices")
 app.add_typer(activity.activity, name="activity")
 app.add_typer(meter.meter, name="meter")
+app.add_typer(schedule.schedule, name="schedule")

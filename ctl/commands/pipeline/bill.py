@@ -11,8 +11,9 @@ import typer
 
 from contracts.billing import Adjustment, Bill, BillLine
 from contracts.names import is_instance_id
+from contracts.units import counted
 from ctl.command import Commands
-from ctl.errors import EXIT_FAILED, CommandError, usage
+from ctl.errors import CommandError, usage
 from ctl.options import DEFAULT_DATA_DIR, DataDir, parse_duration
 from ctl.output import Answer, Shortfall, in_facts, print_facts, print_table
 from ctl.pipeline.run import JobRun, OperatorJob, TenantJob, say, sentences
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from pipeline.metering.reconcile import Check
 
 _MONTH_HELP = "A month of UTC, such as 2026-11."
-Month = Annotated[str, typer.Option(metavar="YYYY-MM", help=_MONTH_HELP)]
 AnyMonth = Annotated[str | None, typer.Option(metavar="YYYY-MM", help=f"{_MONTH_HELP} Default: all.")]
 Instance = Annotated[
     str | None, typer.Option(metavar="ID", help="Only this instance: its id, also of a deleted one, or name.")
@@ -124,7 +124,10 @@ def bill(start_job: TenantJob, month: AnyMonth = None, instance: Instance = None
 
 def close(
     start_job: TenantJob,
-    month: Month,
+    month: Annotated[
+        str | None,
+        typer.Option(metavar="YYYY-MM", help=f"{_MONTH_HELP} Default: all whose grace period is over."),
+    ] = None,
     grace: Annotated[
         float,
         typer.Option(
@@ -139,27 +142,40 @@ def close(
     instance: Instance = None,
 ) -> Answer:
     """Close the bills of a month that is over, for good; what comes later is an adjustment."""
-    from pipeline.metering.billing import close_month
+    from pipeline.metering.billing import close_month, months_to_close
+    from pipeline.metering.billing_run import CloseFigures
 
     _must_be_month(month)
-    with start_job("close", month) as run:
-        figures = close_month(
-            run.spark,
-            run.layout,
-            run.progress,
-            now_ms=epoch_ms(),
-            month=month,
-            grace_ms=round(grace * 1000),
-            force_with_gaps=force_with_gaps,
-            instance_id=_instance_id(run, instance),
+    now_ms, grace_ms = epoch_ms(), round(grace * 1000)
+    with start_job("close", month or "") as run:
+        months = [month] if month else months_to_close(run.layout, now_ms, grace_ms)
+        only = _instance_id(run, instance)
+        closed = [
+            close_month(
+                run.spark,
+                run.layout,
+                run.progress,
+                now_ms=now_ms,
+                month=each,
+                grace_ms=grace_ms,
+                force_with_gaps=force_with_gaps,
+                instance_id=only,
+            )
+            for each in months
+        ]
+    figures = CloseFigures.of(closed)
+    answer = Answer(msgspec.to_builtins(figures), lambda: _show_closed(figures))
+    if figures.waiting:
+        subject, why = figures.waiting[0]
+        raise Shortfall(
+            f"{counted(len(figures.waiting), 'bill')} not closed, such as {subject}'s: {why}", answer
         )
-    code = EXIT_FAILED if figures.waiting else 0
-    return Answer(msgspec.to_builtins(figures), lambda: _show_closed(figures), code)
+    return answer
 
 
 def _show_closed(figures: "CloseFigures") -> None:
     print_facts([("Closed now", figures.closed), ("Closed before", figures.closed_before)])
-    print_table(["NOT CLOSED", "WHY"], figures.waiting, empty="All bills of the month are closed.")
+    print_table(["NOT CLOSED", "WHY"], figures.waiting, empty="No bill of a month that is over is open.")
 
 
 def reconcile(start_job: OperatorJob, month: AnyMonth = None) -> Answer:

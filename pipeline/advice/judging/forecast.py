@@ -28,6 +28,9 @@ _TAIL: Final = 0.995
 _ERROR_GRID: Final = np.linspace(0.0, 1.0, 101)
 _FULL_WITHIN_H: Final = 2 * 365 * _DAY_H
 _NOTHING: Final = np.empty(0)
+_CLEAN_UP_SHARE: Final = 0.1
+_JITTER_H: Final = 2
+"""What recurs each week need not come in the very same hour."""
 
 
 class Forecast(NamedTuple):
@@ -125,6 +128,54 @@ def season_slopes(series: Series, season: int) -> Series:
         rise = (table[apart:] - table[:-apart]) / (apart * season)
         found.append(rise[~np.isnan(rise)])
     return np.concatenate(found) if found else _NOTHING
+
+
+def without_clean_ups(stored: Series) -> Series:
+    """The hours before a clean-up brought down to the level after it: growth and swings as without it.
+
+    A clean-up is a fall by more than a tenth of what was stored, in one hour or some that follow each other,
+    which no other week has at that time: what retention takes each night or each Sunday is none.
+    """
+    rebased = stored.copy()
+    known = np.flatnonzero(~np.isnan(stored))
+    for first, last in _falls(stored[known]):
+        start, end = int(known[first]), int(known[last])
+        fall = stored[start] - stored[end]
+        if fall > _CLEAN_UP_SHARE * stored[start] and not _recurs(stored, start, end, fall):
+            rebased[: start + 1] -= max(fall - _usual_fall(stored, start, end), 0.0)
+            inside = rebased[start + 1 : end]
+            inside[~np.isnan(inside)] = stored[end]
+    return rebased
+
+
+def _falls(values: Series) -> list[tuple[int, int]]:
+    """From the hour before each run of falling hours to its last one."""
+    is_falling = np.concatenate([[False], np.diff(values) < 0, [False]])
+    edges = np.flatnonzero(is_falling[1:] != is_falling[:-1])
+    return list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))
+
+
+def _usual_fall(stored: Series, start: int, end: int) -> float:
+    """Between the same hours of the other weeks, in the median; negative where they rise."""
+    other = [(start + shift, end + shift) for shift in _other_weeks(stored)]
+    falls = np.array([stored[a] - stored[b] for a, b in other if a >= 0 and b < len(stored)])
+    falls = falls[~np.isnan(falls)]
+    return float(np.median(falls)) if len(falls) else 0.0
+
+
+def _recurs(stored: Series, start: int, end: int, fall: float) -> bool:
+    """Whether another week has half of the fall at about that time."""
+    for shift in _other_weeks(stored):
+        around = stored[max(start + shift - _JITTER_H, 0) : max(end + shift + _JITTER_H + 1, 0)]
+        around = around[~np.isnan(around)]
+        if len(around) and np.max(np.maximum.accumulate(around) - around) >= fall / 2:
+            return True
+    return False
+
+
+def _other_weeks(stored: Series) -> list[int]:
+    weeks = len(stored) // WEEK_H + 1
+    return [WEEK_H * week for week in range(-weeks, weeks + 1) if week]
 
 
 def days_to_full(stored: Series, capacity_bytes: float) -> DaysToFull:

@@ -8,7 +8,16 @@ import pandas as pd
 
 from contracts.advice import Metric, Model
 from contracts.billing import HOUR_MS
-from pipeline.advice.judging.forecast import DaysToFull, Forecast, Series, days_to_full, forecast
+from pipeline.advice.judging.forecast import (
+    DaysToFull,
+    Forecast,
+    Series,
+    days_to_full,
+    forecast,
+    trend_per_hour,
+    trimmed,
+    without_clean_ups,
+)
 
 HISTORY_H: Final = 28 * 24
 _DAY_H: Final = 24
@@ -47,8 +56,11 @@ def forecast_rows(
         series = on_grid(starts, usage[column].to_numpy(dtype=np.float64), reported)
         found = forecast(series)
         full = _NEVER
-        if metric is Metric.STORED and found.model is not Model.NONE and instance_id in capacities:
-            full = days_to_full(series, float(capacities[instance_id]))
+        if metric is Metric.STORED:
+            kept = without_clean_ups(series)
+            found = found._replace(trend_per_h=trend_per_hour(trimmed(kept)))
+            if found.model is not Model.NONE and instance_id in capacities:
+                full = days_to_full(kept, float(capacities[instance_id]))
         start_ms = (reported[-1] if reported else int(starts.max())) + HOUR_MS
         rows.append(_row(instance_id, metric, found, start_ms, peaks[metric], full))
     return rows

@@ -147,7 +147,7 @@ def _capacity_reason(kept: Kept, bought: int, fits: int, action: Action) -> str:
     if kept.stored_bytes >= bought:
         told += ", the capacity is full"
     elif kept.days_to_full is not None:
-        told += f", full in {_band(kept)}"
+        told += f", {format_bytes(bought - kept.stored_bytes)} are free: full in {_band(kept)}"
     if kept.blocked_ms:
         told += f", produce was refused for {duration(kept.blocked_ms)} in the last 24 h"
     if action is Action.GROW:

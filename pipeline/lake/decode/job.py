@@ -15,7 +15,7 @@ from typing import Any, Final
 from pyspark.sql import SparkSession
 
 from pipeline.errors import PipelineError
-from pipeline.ingest.staging import StagedFile, staged_file, staging_area
+from pipeline.ingest.staging import StagedFile, must_be_whole, staged_file, staging_area
 from pipeline.lake.decode.lake_files import lake_source
 from pipeline.lake.decode.schema import RecordSchema
 from pipeline.lake.decode.source import OfBatches, Selection, Slice, bundles
@@ -199,7 +199,7 @@ def run_tasks(
 def _files(report: Sequence[Any], kind: str, folder: Path) -> list[StagedFile]:
     told = {Path(row["name"]): row["count"] for row in report if row["kind"] == kind}
     files = [staged_file(path, folder / kind, _TIMES) for path in sorted(told)]
-    assert all(each.rows == told[each.path] for each in files), "a file has what its task wrote"
+    must_be_whole(files, sum(told.values()), folder)
     return files
 
 

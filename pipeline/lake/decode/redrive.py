@@ -2,7 +2,7 @@
 
 What will be in both tables is staged first. The decoded table's commit is when records have moved; the
 dead-letter table is replaced right after it. A record is a dead letter as long as the decoded table does not
-have it (`open_letters`), so it is always in exactly one, also when a kill came between the two commits: the
+have it, so it is always in exactly one, also when a kill came between the two commits: the
 next decode or re-drive then removes what has moved.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from deltalake import DeltaTable
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from pipeline.errors import PipelineError
@@ -20,13 +20,7 @@ from pipeline.lake.decode.job import DecodeResult, Outcome, run_tasks
 from pipeline.lake.decode.schema import RecordSchema
 from pipeline.lake.decode.source import OfLetters, log_files, slices_of
 from pipeline.lake.decode.steps import REDRIVEN
-from pipeline.lake.decode.target_tables import (
-    DEAD_KIND,
-    DECODED_KIND,
-    JOB_REDRIVE,
-    DecodeTables,
-    without_decoded,
-)
+from pipeline.lake.decode.target_tables import JOB_REDRIVE, DecodeTables
 from pipeline.lake.lake_tables import LakeTable
 from pipeline.layout import PipelineLayout
 from pipeline.progress import Progress
@@ -88,10 +82,3 @@ def _commit(
     document = tables.document(JOB_REDRIVE, (moved,), schema, figures, outcome.errors)
     tables.add_decoded(outcome.decoded, document)
     tables.replace_letters([*outcome.dead, *others], document)
-
-
-def open_letters(spark: SparkSession, layout: PipelineLayout, lake: LakeTable) -> DataFrame:
-    """The dead letters there are, also while a decode or re-drive is under way or after it was killed."""
-    letters = spark.read.format("delta").load(str(lake.derived(layout, DEAD_KIND)))
-    decoded = spark.read.format("delta").load(str(lake.derived(layout, DECODED_KIND)))
-    return without_decoded(letters, decoded)

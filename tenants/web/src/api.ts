@@ -7,6 +7,8 @@ type Schemas = components['schemas'];
 
 export type { paths };
 export type Role = Schemas['Role'];
+export type Permission = Schemas['Permission'];
+export type RoleList = Schemas['RoleList'];
 export type InstanceState = Schemas['ConsoleState'];
 /** What went wrong; also what never reached the API, which has fewer fields. */
 export type Problem = Omit<Schemas['Problem'], 'instance'>;
@@ -21,6 +23,10 @@ export type Tenant = Schemas['TenantView'];
 export type Amounts = Schemas['AmountsView'];
 export type DeletedInstance = Schemas['DeletedView'];
 export type AbsentInstance = Schemas['AbsentView'];
+export type Member = Schemas['TenantMember'];
+export type Invitation = Schemas['InvitationView'];
+export type InvitationShown = Schemas['InvitationShown'];
+export type SessionSummary = Schemas['SessionSummary'];
 export type Key = Schemas['KeyView'];
 export type KeyCreated = Schemas['KeyCreated'];
 
@@ -38,6 +44,13 @@ export type WhitelistChange = Schemas['WhitelistChange'];
 export type TopicSummary = Schemas['TopicSummary'];
 export type TopicConfig = Schemas['ConfigView'];
 export type Topic = Schemas['TopicView'];
+export type Payload = Schemas['Payload'];
+export type Message = Schemas['MessageView'];
+export type MessageList = Schemas['MessageList'];
+export type MessageSent = Schemas['MessageSent'];
+export type MessageQuery = NonNullable<
+  paths['/v1/instances/{instance}/topics/{topic}/messages']['get']['parameters']['query']
+>;
 export type GroupSummary = Schemas['GroupSummary'];
 export type CommittedOffset = Schemas['CommittedOffset'];
 export type Group = Schemas['GroupView'];
@@ -65,6 +78,8 @@ export type QuotaOverview = Schemas['InstanceQuotas'];
 
 export type RunState = Schemas['RunState'];
 export type Run = Schemas['RunView'];
+export type Schedule = Schemas['ScheduleView'];
+export type ScheduledJob = Schemas['ScheduledJob'];
 export type UsagePeriod = Schemas['UsagePeriod'];
 export type Resolution = Schemas['Resolution'];
 export type Usage = Schemas['UsageView'];

@@ -17,7 +17,7 @@ FEW = {
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[KafkaBroker]]:
     """Its brokers."""
-    with kafka_cluster(tmp_path_factory.mktemp("kafka"), 3, settings=FEW, heap="512m") as brokers:
+    with kafka_cluster(tmp_path_factory.mktemp("kafka"), settings=FEW, heap="512m") as brokers:
         yield brokers
 
 

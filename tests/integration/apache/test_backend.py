@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, Ne
 
 from ctl.bench.apache_kafka import KafkaBroker
 from ctl.stack.layout import free_port
+from tests.integration.broker.raw import RawClient, request
 from tests.integration.stack import ROOT, Stack
 from tests.vports import Vports
 
@@ -133,6 +134,52 @@ def test_limits_are_written_into_topics(stack: Stack) -> None:
     assert refused[0].name() == "MSG_SIZE_TOO_LARGE"
 
 
+def test_tools_meet_the_kafka_they_know(stack: Stack) -> None:
+    """Topics by a cursor, resources of configs, groups' configs and features, all of this instance only."""
+    one, two = made(stack), made(stack)
+    for instance, topics in ((one, ("a", "b")), (two, ("a", "theirs"))):
+        admin = admin_of(instance)
+        for made_of in admin.create_topics([NewTopic(topic, 2) for topic in topics]).values():
+            made_of.result(60)
+    kept = {"message.timestamp.after.max.ms": "9223372036854775807", "flush.messages": "1"}
+    admin = admin_of(one)
+    admin.create_topics([NewTopic("kept", 1, config=kept)])["kept"].result(60)
+    admin.create_topics([NewTopic("a_b", 1)])["a_b"].result(60)
+    with pytest.raises(KafkaException, match="collides with existing topic: a_b"):
+        admin.create_topics([NewTopic("a.b", 1)])["a.b"].result(60)
+    host, _, port = one["bootstrap_servers"].rpartition(":")
+    assert host == "127.0.0.1"
+    with RawClient(int(port)) as raw:
+        found, cursor = [], None
+        while True:
+            asked = request(75, 0, topics=[], response_partition_limit=1, cursor=cursor)
+            answer = raw.call(asked)
+            found += [(topic.name, len(topic.partitions)) for topic in answer.topics]
+            if answer.next_cursor is None:
+                break
+            at = answer.next_cursor
+            cursor = {"topic_name": at.topic_name, "partition_index": at.partition_index}
+        assert found == [("a", 1), ("a", 1), ("a_b", 1), ("b", 1), ("b", 1), ("kept", 1)]
+        listed = raw.call(request(74, 1, resource_types=(2, 32))).config_resources
+        assert [each.resource_name for each in listed] == ["a", "a_b", "b", "kept"]
+        resources = [
+            {"resource_type": kind, "resource_name": name, "configuration_keys": None}
+            for kind, name in ((2, "kept"), (32, "readers"))
+        ]
+        of_topic, of_group = raw.call(request(32, 4, resources=resources)).results
+        values = {each.name: each.value for each in of_topic.configs}
+        assert values["message.timestamp.after.max.ms"] == kept["message.timestamp.after.max.ms"]
+        assert values["flush.messages"] == "9223372036854775807", "it would be an fsync per write"
+        assert of_group.resource_name == "readers"
+        assert "consumer.session.timeout.ms" in {each.name for each in of_group.configs}
+        (feature,) = raw.call(
+            request(18, 4, client_software_name="raw", client_software_version="1")
+        ).finalized_features
+        assert (feature.name, feature.max_version_level) == ("group.version", 1)
+        transactions = request(66, 2, duration_filter=-1, transactional_id_pattern=".*")
+        assert raw.call(transactions).error_code.value == 0
+
+
 def test_partitions_are_counted_without_a_controller_that_would(stack: Stack) -> None:
     instance = made(stack, limits={"partitions_max": 5}, auto_create_topics=True)
     admin = admin_of(instance)
@@ -157,11 +204,23 @@ def test_transactions_and_their_aborts(stack: Stack) -> None:
     for number in range(4):
         producer.begin_transaction()
         producer.produce("t", b"%d" % number)
+        assert producer.flush(60) == 0
         if number % 2:
             producer.abort_transaction(60)
         else:
             producer.commit_transaction(60)
     assert consumed(instance, "t", "g", 2) == [b"0", b"2"]
+
+    path = f"instances/{instance['id']}/topics/t/messages"
+    sent = stack.api("POST", path, {"value": "sent"})["offset"]
+
+    def seen(**asked: Any) -> list[str]:
+        return [one["value"]["text"] for one in stack.api("GET", path, **asked)["messages"]]
+
+    until(lambda: seen() == ["sent", "2", "0"], "the console sees what was committed, the newest first")
+    assert seen(offset=0) == ["0", "2", "sent"]
+    assert seen(offset=0, uncommitted=True) == ["0", "1", "2", "3", "sent"]
+    assert seen(offset=sent) == ["sent"]
 
 
 def test_a_deleted_instance_leaves_nothing_and_takes_nothing_with_it(stack: Stack, backend: str) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.integration.stack import ROOT
@@ -102,9 +102,25 @@ def test_a_cluster_survives_the_kill_of_a_node_and_of_its_supervisor(data_dir: P
 
 @pytest.mark.timeout(400)
 def test_an_older_release_serves(data_dir: Path) -> None:
-    started = kafka("start", "--version", "3.9.1", "--detach", "--data-dir", str(data_dir))
+    option = ("--data-dir", str(data_dir))
+    started = kafka("start", "--version", "3.9.1", "--tls", "--sasl", "PLAIN", "--detach", *option)
     assert started.returncode == 0, started.stderr
     assert "Apache Kafka 3.9.1 serves" in started.stdout
+    told = json.loads(kafka("status", *option, "--json").stdout)
+    assert (told["entry"], told["brokers"][0]["known"]) == ("SASL_SSL", 1)
+    credentials = data_dir / "credentials"
+    assert f"--password-file {credentials / 'password'}" in started.stdout
+    client = {
+        "bootstrap.servers": told["secured_bootstrap"],
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "portico",
+        "ssl.ca.location": str(credentials / "ca.pem"),
+    }
+    right = (credentials / "password").read_text().strip()
+    assert AdminClient(client | {"sasl.password": right}).list_topics(timeout=60).cluster_id
+    with pytest.raises(KafkaException):
+        AdminClient(client | {"sasl.password": "wrong"}).list_topics(timeout=10)
 
 
 def test_nothing_there_has_no_status(tmp_path: Path) -> None:

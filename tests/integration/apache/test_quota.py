@@ -16,6 +16,7 @@ from contracts.specs import BrokerAddress, ClusterSpec
 from ctl.bench.apache_kafka import KafkaBroker
 from master.kafka_survey import KafkaCluster
 from master.quota.client_quotas import Entity, Rates
+from runtime.upstream import Upstreams
 from tests.integration.apache.test_backend import made, until
 from tests.integration.stack import Stack
 
@@ -117,7 +118,7 @@ def asked(kafka: list[KafkaBroker], ask: Callable[[KafkaCluster], Any]) -> Any:
     """What the cluster itself says."""
 
     async def run() -> Any:
-        cluster = KafkaCluster()
+        cluster = KafkaCluster(Upstreams(None))
         brokers = tuple(BrokerAddress(node_id=one.node_id, host="127.0.0.1", port=one.port) for one in kafka)
         cluster.follow(ClusterSpec(revision=1, cluster_id="c", brokers=brokers))
         try:

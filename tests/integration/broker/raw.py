@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from wire.batch import Record, build_batch
-from wire.codec import decode_response, encode, framed_request, request_class
+from wire.codec import decode_response, duration, encode, framed_request, request_class
 
 
 class RawClient:
@@ -93,6 +93,8 @@ def build(cls: Any, values: dict[str, Any]) -> Any:
             value = tuple(build(_element(fields[name].type), each) for each in value)
         elif isinstance(value, list):
             value = tuple(value)
+        elif isinstance(value, dict):
+            value = build(_element(fields[name].type), value)
         arguments[name] = value
     switches = {name: False for name, field in fields.items() if field.type in (bool, "bool")}
     return cls(**(switches | arguments))
@@ -106,6 +108,9 @@ def _element(annotation: Any) -> Any:
             return candidate
         candidates += getattr(candidate, "__args__", ())
     raise AssertionError(f"no element in {annotation}")
+
+
+_FLEXIBLE_FROM = 9
 
 
 def batch(*values: bytes, **changes: Any) -> bytes:
@@ -134,8 +139,14 @@ def produce(
     client: RawClient, topic: str, records: bytes, *, partition: int = 0, version: int = 8, acks: int = -1
 ) -> Any:
     """Produce one batch; the partition's answer."""
-    client.send_frame(0, version, produce_body(topic, partition, records, acks=acks))
-    _, response = decode_response(client.receive_frame(), 0, version)
+    if version >= _FLEXIBLE_FROM:
+        data = [{"name": topic, "partition_data": [{"index": partition, "records": records}]}]
+        timeout = duration(5_000)
+        asked = {"transactional_id": None, "acks": acks, "timeout": timeout, "topic_data": data}
+        response = client.call(request(0, version, **asked))
+    else:
+        client.send_frame(0, version, produce_body(topic, partition, records, acks=acks))
+        _, response = decode_response(client.receive_frame(), 0, version)
     return response.responses[0].partition_responses[0]
 
 

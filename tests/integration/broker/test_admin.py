@@ -203,6 +203,62 @@ def test_describing_configs(raw: RawClient) -> None:
     assert not read_only["log.retention.ms"]
     assert _describe(raw, "2", kind=4).error_code.name == "invalid_request"
     assert _describe(raw, "x", kind=99).error_code.name == "invalid_request"
+    assert _describe(raw, "", kind=32).error_code.name == "invalid_request"
+    of_group = {each.name: (each.value, each.read_only) for each in _describe(raw, "any", kind=32).configs}
+    assert of_group["consumer.session.timeout.ms"] == ("45000", True)
+
+
+def test_resources_of_configs_are_listed(raw: RawClient) -> None:
+    create_topic(raw, "resource")
+
+    def listed(version: int, *types: int) -> Any:
+        return raw.call(request(74, version, resource_types=types))
+
+    found = {(each.resource_type, each.resource_name) for each in listed(1).config_resources}
+    assert {(2, "resource"), (4, "1")} <= found and {kind for kind, _ in found} == {2, 4}
+    assert {each.resource_type for each in listed(1, 4, 32).config_resources} == {4}
+    assert listed(1, 3).error_code.name == "unsupported_version"
+    assert listed(0).config_resources == ()
+
+
+def _parts(client: RawClient, limit: int, at: tuple[str, int] | None = None, names: Any = ()) -> Any:
+    topics = [{"name": name} for name in names]
+    cursor = at and {"topic_name": at[0], "partition_index": at[1]}
+    return client.call(request(75, 0, topics=topics, response_partition_limit=limit, cursor=cursor))
+
+
+def test_partitions_are_described_from_a_cursor_on(raw: RawClient) -> None:
+    create_topic(raw, "cursor.a", 3)
+    create_topic(raw, "cursor.b", 2)
+    names = ("cursor.b", "cursor.none", "cursor.a", "cursor.a", "a b")
+    found: list[tuple[str, str, tuple[int, ...]]] = []
+    at: tuple[str, int] | None = None
+    for _ in range(4):
+        answer = _parts(raw, 2, at, names)
+        found += [
+            (topic.name, topic.error_code.name, tuple(each.partition_index for each in topic.partitions))
+            for topic in answer.topics
+        ]
+        if answer.next_cursor is None:
+            break
+        at = answer.next_cursor.topic_name, answer.next_cursor.partition_index
+    assert found == [
+        ("a b", "invalid_topic_exception", ()),
+        ("cursor.a", "none", (0,)),
+        ("cursor.a", "none", (1, 2)),
+        ("cursor.b", "none", (0, 1)),
+        ("cursor.none", "unknown_topic_or_partition", ()),
+    ]
+    assert answer.next_cursor is None
+    (topic,) = _parts(raw, 2_000, ("cursor.a", 9), ["cursor.a"]).topics
+    assert topic.partitions == ()
+    (topic,) = _parts(raw, -5, None, ["cursor.a"]).topics
+    (first,) = topic.partitions
+    assert (first.leader_id, first.replica_nodes, first.isr_nodes) == (1, (1,), (1,))
+    (topic,) = _parts(raw, 5, ("a", -1), ["cursor.a"]).topics
+    assert topic.error_code.name == "invalid_request"
+    everything = [topic.name for topic in _parts(raw, 2_000, ("cursor.a", 0)).topics]
+    assert everything[:2] == ["cursor.a", "cursor.b"] and everything == sorted(everything)
 
 
 def _values(client: RawClient, name: str) -> dict[str, str]:

@@ -78,6 +78,12 @@ _ASKED: dict[ApiKey, dict[str, Any]] = {
     ApiKey.ELECT_LEADERS: {"election_type": 0, "topic_partitions": None, "timeout": _TIMEOUT},
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: {"timeout": _TIMEOUT, "topics": []},
     ApiKey.LIST_PARTITION_REASSIGNMENTS: {"timeout": _TIMEOUT, "topics": None},
+    ApiKey.LIST_CONFIG_RESOURCES: {"resource_types": (2, 4, 32)},
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: {
+        "topics": [{"name": _TOPIC}],
+        "response_partition_limit": 1,
+        "cursor": {"topic_name": "a", "partition_index": 0},
+    },
     ApiKey.DESCRIBE_CLUSTER: {"include_cluster_authorized_operations": True, "endpoint_type": 1},
 }
 
@@ -102,7 +108,7 @@ def test_every_version_is_answered(raw: RawClient, topic: str, key: ApiKey, vers
     raw.call(request(key, version, **_ASKED[key]))  # raises when the answer does not decode to its end
 
 
-@pytest.mark.parametrize("version", range(3, 9))
+@pytest.mark.parametrize("version", range(3, 12))
 def test_every_version_of_produce_is_answered(raw: RawClient, topic: str, version: int) -> None:
     answer = produce(raw, topic, batch(b"one", b"two"), partition=1, version=version)
     assert answer.error_code.value == 0
@@ -117,7 +123,7 @@ def test_zstd_is_refused_before_the_version_that_has_it(
     assert produce(raw, topic, records, version=version).error_code.value == error_code
 
 
-@pytest.mark.parametrize("version", range(4, 12))
+@pytest.mark.parametrize("version", range(4, 13))
 def test_every_version_of_fetch_is_answered(raw: RawClient, topic: str, version: int) -> None:
     produce(raw, topic, batch(b"one"))
     answer = raw.call(fetch_request(topic, 0, version=version))
@@ -128,19 +134,21 @@ def test_every_version_of_fetch_is_answered(raw: RawClient, topic: str, version:
 
 
 def test_api_versions_answers_the_table(raw: RawClient) -> None:
-    answer = raw.call(request(18, 3, client_software_name="raw", client_software_version="1"))
+    answer = raw.call(request(18, 4, client_software_name="raw", client_software_version="1"))
     found = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
     assert found == {
         int(key): (api.versions.advertised_min, api.versions.highest)
         for key, api in APIS.items()
         if not api.is_ours
     }
+    (finalized,), (supported,) = answer.finalized_features, answer.supported_features
+    assert (finalized.name, finalized.max_version_level, supported.min_version) == ("group.version", 1, 0)
     assert not {4, 5, 6, 7} & found.keys(), "what brokers tell each other is nobody else's business"
-    assert found[0] == (0, 8), "librdkafka turns compression off without Produce v0 (KAFKA-18659)"
+    assert found[0] == (0, 11), "librdkafka turns compression off without Produce v0 (KAFKA-18659)"
     assert found[11][0] == 0, "librdkafka gates Kerberos on JoinGroup v0 (KAFKA-19444)"
 
 
-@pytest.mark.parametrize("version", [4, 99, -1])
+@pytest.mark.parametrize("version", [5, 99, -1])
 def test_unknown_api_versions_version_gets_the_v0_body_and_error_35(raw: RawClient, version: int) -> None:
     raw.send_frame(18, version, b"\xff\xff nonsense")
     _, answer = decode_response(raw.receive_frame(), 18, 0)
@@ -151,7 +159,7 @@ def test_unknown_api_versions_version_gets_the_v0_body_and_error_35(raw: RawClie
 
 @pytest.mark.parametrize(
     ("api_key", "version", "cause"),
-    [(0, 9, "unsupported_version"), (1, 12, "unsupported_version"), (71, 0, "unknown_api"),
+    [(0, 12, "unsupported_version"), (1, 13, "unsupported_version"), (71, 0, "unknown_api"),
      (-5, 0, "unknown_api"), (4, 0, "unknown_api"), (7, 0, "unknown_api")],
 )  # fmt: skip
 def test_what_the_table_does_not_name_closes_the_connection(

@@ -57,6 +57,17 @@ class GatewayProcess:
             time.sleep(0.01)
 
     @property
+    def pid(self) -> int:
+        """The running process's."""
+        assert self._process is not None
+        return self._process.pid
+
+    def wait(self) -> int:
+        """Until it has ended by itself; the exit code."""
+        assert self._process is not None
+        return self._process.wait(60)
+
+    @property
     def metrics_url(self) -> str:
         """Where its metrics are."""
         return f"http://127.0.0.1:{json.loads(self._run_file.read_text())['metrics_port']}/metrics"

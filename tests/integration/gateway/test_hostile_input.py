@@ -28,6 +28,61 @@ def head(api_key: int, api_version: int, body: bytes = b"", *, size: int | None 
     return struct.pack(">i", len(content) if size is None else size) + content
 
 
+PRODUCE_9 = b"\0\0" + struct.pack(">hi", 1, 1)
+"""No tagged fields in the header, no transactional id, acks, timeout."""
+FETCH_12 = b"\0" + struct.pack(">iiiibii", -1, 1, 1, 1, 0, 0, -1)
+NEVER_ENDS = b"\xff" * 30
+TWO_TO_31 = b"\x81\x80\x80\x80\x08"
+LARGEST = b"\xff\xff\xff\xff\x7f"
+THOUSANDS_OF_TAGS = b"\x90\x4e" + b"\5\0" * 10_000
+COMPACT = {
+    f"{name} {what}": (
+        head(key, version, start + bytes_),
+        "request_too_large" if "partitions" in what else "malformed_request",
+    )
+    for name, key, version, start in (
+        ("Produce 9", ApiKey.PRODUCE, 9, PRODUCE_9),
+        ("Produce 11", ApiKey.PRODUCE, 11, PRODUCE_9),
+        ("Fetch 12", ApiKey.FETCH, 12, FETCH_12),
+    )
+    for what, bytes_ in {
+        "cut short": b"",
+        "with a varint without end": NEVER_ENDS,
+        "with 2^31 topics": TWO_TO_31,
+        "with the largest count": LARGEST,
+        "with a name of 2^31 bytes": b"\2" + TWO_TO_31,
+        "with a name of the largest size": b"\2" + LARGEST,
+        "with a null name": b"\2\0",
+        "with 2^31 partitions": b"\2\2o" + TWO_TO_31,
+        "with the largest number of partitions": b"\2\2o" + LARGEST,
+        "with thousands of tags of a topic": b"\2\2o\1" + THOUSANDS_OF_TAGS,
+        "with a tag beyond the frame": b"\2\2o\1\1\5" + TWO_TO_31,
+        "with a tag without size": b"\2\2o\1\1\5",
+    }.items()
+} | {
+    "Produce 9 with thousands of tags in the header": (
+        head(ApiKey.PRODUCE, 9, THOUSANDS_OF_TAGS),
+        "malformed_request",
+    ),
+    "Fetch 12 with a tag of the header beyond the frame": (
+        head(ApiKey.FETCH, 12, b"\1\1" + LARGEST),
+        "malformed_request",
+    ),
+    "Produce 9 with records beyond the frame": (
+        head(ApiKey.PRODUCE, 9, PRODUCE_9 + b"\2\2o\2" + bytes(4) + TWO_TO_31),
+        "malformed_request",
+    ),
+    "streamed Produce 9 with a tag beyond the frame": (
+        head(ApiKey.PRODUCE, 9, PRODUCE_9 + b"\2\2o\2" + bytes(4) + b"\1\1\5" + LARGEST, size=3_000_000)
+        + bytes(3_000_000),
+        "malformed_request",
+    ),
+    "streamed Produce 9 of two topics, cut short": (
+        head(ApiKey.PRODUCE, 9, PRODUCE_9 + b"\3\2o\1\0\2o\1\0", size=300_000) + bytes(300_000),
+        "malformed_request",
+    ),
+}
+
 FRAMES = {
     "negative length": (struct.pack(">i", -1) + bytes(20), "bad_frame_length"),
     "most negative length": (struct.pack(">i", -(2**31)) + bytes(20), "bad_frame_length"),
@@ -40,8 +95,9 @@ FRAMES = {
     "negative API": (head(-1, 0), "unsupported_api"),
     "controller API": (head(4, 0), "unsupported_api"),
     "Produce 2": (head(ApiKey.PRODUCE, 2), "unsupported_version"),
-    "Produce 9": (head(ApiKey.PRODUCE, 9), "unsupported_version"),
-    "Fetch 12": (head(ApiKey.FETCH, 12), "unsupported_version"),
+    "Produce 12": (head(ApiKey.PRODUCE, 12), "unsupported_version"),
+    "Fetch 13": (head(ApiKey.FETCH, 13), "unsupported_version"),
+    **COMPACT,
     "negative version": (head(ApiKey.METADATA, -1), "unsupported_version"),
     "empty Metadata": (head(ApiKey.METADATA, 1), "malformed_request"),
     "client id past the end": (
@@ -127,6 +183,8 @@ async def test_mutated_requests_never_harm(broker: FakeBroker, gateway: RunningG
         framed_request(build(request_class(key, version), known), 1, "c")
         for key, version, known in (
             (ApiKey.PRODUCE, 7, {"acks": -1, "topic_data": topics}),
+            (ApiKey.PRODUCE, 9, {"acks": -1, "topic_data": topics}),
+            (ApiKey.FETCH, 12, {"topics": [{"topic": "orders", "partitions": [{"partition": 0}]}]}),
             (ApiKey.FETCH, 11, {"topics": [{"topic": "orders", "partitions": [{"partition": 0}]}]}),
             (ApiKey.METADATA, 9, {"topics": [{"name": "orders"}]}),
             (

@@ -3,14 +3,16 @@
 import asyncio
 import re
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from gateway.apis import APIS, SERVED
 from tests.integration.gateway.filling import filled
-from tests.scenarios.fake_broker import FakeBroker
+from tests.scenarios.fake_broker import FakeBroker, topic_id_of
 from tests.scenarios.harness import A, B, RunningGateway
 from wire.api_table import ApiKey
+from wire.build import build
 from wire.classify import FieldClass
 from wire.codec import framed_response, request_class, response_class
 
@@ -85,9 +87,50 @@ async def test_nothing_of_a_neighbour_or_the_cluster_comes_down(
     for secret in (B, f"{A}.", "physical"):
         assert secret.encode() not in reply, reply
     if namers == [own] and key not in (ApiKey.FIND_COORDINATOR, ApiKey.LIST_GROUPS):
-        names_topics = any("topic" in name for name in dir(answer)) and broker.of(key)
+        names_topics = f"{A}.orders".encode() in framed_response(answer, 0) and broker.of(key)
         assert not names_topics or b"orders" in reply
 
 
 def test_the_walk_covers_the_table() -> None:
     assert {key for key, _ in SERVED} == set(APIS)
+
+
+BY_ID = [
+    (ApiKey.METADATA, 12, {"topics": [{"name": None, "topic_id": None}]}),
+    (ApiKey.DELETE_TOPICS, 6, {"topics": [{"name": None, "topic_id": None}]}),
+    (
+        ApiKey.OFFSET_COMMIT,
+        10,
+        {"group_id": "g", "topics": [{"topic_id": None, "partitions": [{"partition_index": 0}]}]},
+    ),
+    (
+        ApiKey.OFFSET_FETCH,
+        10,
+        {"groups": [{"group_id": "g", "topics": [{"topic_id": None, "partition_indexes": [0]}]}]},
+    ),
+]
+
+
+def _with_id(values: Any, topic_id: UUID) -> Any:
+    if isinstance(values, dict):
+        return {
+            name: topic_id if name == "topic_id" else _with_id(value, topic_id)
+            for name, value in values.items()
+        }
+    return [_with_id(value, topic_id) for value in values] if isinstance(values, list) else values
+
+
+@pytest.mark.parametrize(("key", "version", "asked_by_id"), BY_ID)
+async def test_a_neighbours_topic_id_is_nobodys(
+    broker: FakeBroker, gateway: RunningGateway, key: int, version: int, asked_by_id: dict[str, Any]
+) -> None:
+    broker.topics = {NEIGHBOUR: 3}
+    client = await gateway.client(A)
+    answers = []
+    for topic_id in (topic_id_of(NEIGHBOUR), UUID(int=0xAA)):
+        client.send(build(request_class(key, version), _with_id(asked_by_id, topic_id)))
+        answers.append((await client.frame())[4:].replace(topic_id.bytes, b"its id"))
+    assert answers[0] == answers[1]
+    assert b"its id" in answers[0]
+    sent = [one for one in broker.received if topic_id_of(NEIGHBOUR).bytes in one.frame]
+    assert {one.api_key for one in sent} == {int(ApiKey.METADATA)}

@@ -9,6 +9,7 @@ from broker.config import BrokerConfig
 from contracts.specs import BrokerAddress, ClusterSpec
 from gateway.backend import Backend
 from runtime.kafka_client import KafkaConnection
+from runtime.upstream import Upstreams
 from wire.build import build
 from wire.codec import request_class
 
@@ -21,7 +22,7 @@ async def test_an_instance_is_counted_by_its_own_topics(tmp_path: Path, may_not_
     broker = Broker(BrokerConfig(node_id=1, cluster_id="c", data_dir=tmp_path, listen_port=0, secret=_SECRET))
     port = await broker.start()
     address = BrokerAddress(node_id=1, host="127.0.0.1", port=port)
-    backend = Backend(ClusterSpec(revision=1, cluster_id="c", brokers=(address,)), _SECRET)
+    backend = Backend(ClusterSpec(revision=1, cluster_id="c", brokers=(address,)), _SECRET, Upstreams(None))
     try:
         connection = await KafkaConnection.open("127.0.0.1", port, secret=_SECRET)
         topics = [(f"{OWN}.a", 1), (f"{OWN}.b", 3), *((f"{OTHER}.{number}", 1) for number in range(150))]

@@ -9,11 +9,13 @@ from typing import Any, Final
 import msgspec
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.errors import TopicAuthorizationFailedError
 from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer, KafkaProducer
 from kio.schema.errors import ErrorCode
 
+from contracts.acls import Acl, Operation, PatternType, Permission, ResourceType
 from contracts.specs import InstanceSpec, Listener
 from contracts.users import SCRAM_MECHANISMS, KafkaUser, SecurityProtocol, credential
 from tests.integration.broker.fake_control import wait_until
@@ -185,15 +187,27 @@ def closed(gateway: GatewayProcess, instance_id: str, cause: str) -> float:
     return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(name))
 
 
-async def authenticated(gateway: GatewayProcess, name: str, password: str) -> ErrorCode:
-    """What a new client is told."""
+async def tries(gateway: GatewayProcess, name: str, password: str) -> tuple[FrameClient, ErrorCode]:
+    """A new client, and what it is told."""
     client = await FrameClient.connect(int(address(gateway).rpartition(":")[2]))
     await client.call(build(request_class(ApiKey.SASL_HANDSHAKE, 1), {"mechanism": "PLAIN"}))
     auth_bytes = f"\0{name}\0{password}".encode()
     answer = await client.call(build(request_class(ApiKey.SASL_AUTHENTICATE, 2), {"auth_bytes": auth_bytes}))
+    return client, answer.error_code
+
+
+async def authenticated(gateway: GatewayProcess, name: str, password: str) -> ErrorCode:
+    """What a new client is told, which leaves then."""
+    client, told = await tries(gateway, name, password)
     client.close()
-    told: ErrorCode = answer.error_code
     return told
+
+
+async def logged_in(gateway: GatewayProcess, name: str, password: str = PASSWORD) -> FrameClient:
+    """A client that is in and stays: librdkafka's may have no connection for a moment."""
+    client, told = await tries(gateway, name, password)
+    assert told is ErrorCode.none
+    return client
 
 
 def test_wrong_passwords_and_names_are_told_as_kafka_tells_them(gateway: GatewayProcess) -> None:
@@ -217,32 +231,99 @@ async def test_who_does_not_log_in_is_cut_by_name(gateway: GatewayProcess) -> No
     await asyncio.to_thread(wait_until, lambda: closed(gateway, A, "not_authenticated") > 0)
 
 
-def test_a_user_that_is_deleted_or_gets_another_password_is_cut_and_others_are_not(
+async def test_a_user_that_is_deleted_or_gets_another_password_is_cut_and_others_are_not(
     gateway: GatewayProcess,
 ) -> None:
     def serve(*users: KafkaUser) -> None:
         gateway.serve(msgspec.structs.replace(gateway.specs[A], users=users))
 
-    def client(name: str, password: str = PASSWORD) -> AdminClient:
-        """One that stays connected."""
-        admin = AdminClient(
-            settings(gateway, "SCRAM-SHA-512", **{"sasl.username": name, "sasl.password": password})
-        )
-        assert "orders" in admin.list_topics(timeout=30).topics
-        return admin
-
-    stays, goes = client("app"), client("other")
     before = closed(gateway, A, "user_changed")
+    stays, goes = await logged_in(gateway, "app"), await logged_in(gateway, "other")
     serve(user("app"), user("other", "another-password"))
-    wait_until(lambda: closed(gateway, A, "user_changed") > before)
-    del goes  # it tries again and again
-    assert asyncio.run(authenticated(gateway, "other", PASSWORD)) is ErrorCode.sasl_authentication_failed
-    again = client("other", "another-password")
-    before = closed(gateway, A, "user_changed")
+    assert await goes.ended(60)
+    assert await authenticated(gateway, "other", PASSWORD) is ErrorCode.sasl_authentication_failed
+    again = await logged_in(gateway, "other", "another-password")
     serve(user("app"))
-    wait_until(lambda: closed(gateway, A, "user_changed") > before)
-    told = asyncio.run(authenticated(gateway, "other", "another-password"))
-    assert told is ErrorCode.sasl_authentication_failed
-    assert "orders" in stays.list_topics(timeout=30).topics
-    assert asyncio.run(authenticated(gateway, "app", PASSWORD)) is ErrorCode.none
-    del again
+    assert await again.ended(60)
+    assert await authenticated(gateway, "other", "another-password") is ErrorCode.sasl_authentication_failed
+    listed = await stays.call(build(request_class(ApiKey.METADATA, 4), {"topics": None}))
+    assert [topic.name for topic in listed.topics] == ["orders"]
+    assert await authenticated(gateway, "app", PASSWORD) is ErrorCode.none
+    assert closed(gateway, A, "user_changed") == before + 2
+    stays.close()
+
+
+def acl(kind: ResourceType, name: str, operation: Operation, principal: str = "User:app") -> Acl:
+    return Acl(kind, PatternType.LITERAL, name, principal, "*", operation, Permission.ALLOW)
+
+
+@pytest.fixture
+def enforcing(gateway: GatewayProcess) -> Iterator[GatewayProcess]:
+    """`app` may write and read `orders` in group `readers`, `other` and who comes without a login nothing."""
+    before = gateway.specs[A]
+    acls = (
+        acl(ResourceType.TOPIC, "orders", Operation.READ),
+        acl(ResourceType.TOPIC, "orders", Operation.WRITE),
+        acl(ResourceType.GROUP, "readers", Operation.READ),
+    )
+    users = (user("app"), user("other"))
+    gateway.serve(msgspec.structs.replace(before, users=users, acls=acls, acls_enforced=True))
+    plain = AdminClient({"bootstrap.servers": gateway.bootstrap(A)})
+    wait_until(lambda: "orders" not in plain.list_topics(timeout=30).topics)
+    yield gateway
+    gateway.serve(before)
+    wait_until(lambda: "orders" in plain.list_topics(timeout=30).topics)
+
+
+def produced(settings: dict[str, Any]) -> KafkaError | None:
+    """What becomes of a record."""
+    came: list[KafkaError | None] = []
+    producer = Producer(settings)
+    producer.produce("orders", b"allowed", on_delivery=lambda error, _: came.append(error))
+    assert producer.flush(60) == 0
+    return came[0]
+
+
+def test_acls_say_what_a_user_may_do(enforcing: GatewayProcess) -> None:
+    app = settings(enforcing, "SCRAM-SHA-256")
+    other = settings(enforcing, "SCRAM-SHA-512", **{"sasl.username": "other"})
+    assert produced(app) is None
+    for refused_one in (other, {"bootstrap.servers": enforcing.bootstrap(A)}):
+        error = produced(refused_one)
+        assert error is not None and error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+    assert list(AdminClient(app).list_topics(timeout=30).topics) == ["orders"]
+    assert not AdminClient(other).list_topics(timeout=30).topics
+    neighbour = AdminClient({"bootstrap.servers": enforcing.bootstrap(B)})
+    assert "orders" in neighbour.list_topics(timeout=30).topics, "another instance enforces nothing"
+
+    consumer = Consumer({**app, "group.id": "readers", "auto.offset.reset": "earliest"})
+    consumer.subscribe(["orders"])
+    wait_until(lambda: any(one.value() == b"allowed" for one in consumer.consume(500, 0.5)))
+    consumer.commit(asynchronous=False)
+    consumer.close()
+    stranger = Consumer({**app, "group.id": "strangers", "auto.offset.reset": "earliest"})
+    stranger.subscribe(["orders"])
+    errors: list[int] = []
+
+    def refused_group() -> bool:
+        message = stranger.poll(0.5)
+        if message is not None and message.error() is not None:
+            errors.append(message.error().code())
+        return KafkaError.GROUP_AUTHORIZATION_FAILED in errors
+
+    wait_until(refused_group)
+    stranger.close()
+
+
+async def test_acls_with_aiokafka(enforcing: GatewayProcess) -> None:
+    common: dict[str, Any] = {
+        "bootstrap_servers": address(enforcing),
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "SCRAM-SHA-256",
+        "sasl_plain_password": PASSWORD,
+    }
+    async with AIOKafkaProducer(**common, sasl_plain_username="app", enable_idempotence=True) as producer:
+        await producer.send_and_wait("orders", b"allowed")
+    async with AIOKafkaProducer(**common, sasl_plain_username="other") as producer:
+        with pytest.raises(TopicAuthorizationFailedError):
+            await producer.send_and_wait("orders", b"refused")

@@ -14,6 +14,8 @@ from typing import Any
 _SESSION_MS = 6_000
 _HEARTBEAT_MS = 500
 _COMMIT_EVERY_S = 0.2
+_NEW_PROTOCOL = "consumer"
+"""Instead of a strategy: the group's coordinator assigns (KIP-848)."""
 
 
 class Report:
@@ -52,13 +54,16 @@ def run_confluent(options: argparse.Namespace, report: Report) -> None:
     config: dict[str, Any] = {
         "bootstrap.servers": options.address,
         "group.id": options.group,
-        "session.timeout.ms": _SESSION_MS,
-        "heartbeat.interval.ms": _HEARTBEAT_MS,
         "auto.offset.reset": "earliest",
         "enable.auto.commit": False,
-        "partition.assignment.strategy": options.strategy,
         "reconnect.backoff.max.ms": 500,
     }
+    if options.strategy == _NEW_PROTOCOL:
+        config["group.protocol"] = "consumer"
+    else:
+        config["session.timeout.ms"] = _SESSION_MS
+        config["heartbeat.interval.ms"] = _HEARTBEAT_MS
+        config["partition.assignment.strategy"] = options.strategy
     if options.instance:
         config["group.instance.id"] = options.instance
     consumer = ck.Consumer(config)
@@ -77,7 +82,7 @@ def run_confluent(options: argparse.Namespace, report: Report) -> None:
         report.committed({one.partition: one.offset for one in done if one.error is None})
 
     def on_assign(_consumer: object, partitions: list[Any]) -> None:
-        if options.strategy != "cooperative-sticky":
+        if options.strategy not in ("cooperative-sticky", _NEW_PROTOCOL):
             owned.clear()
         owned.update(one.partition for one in partitions)
         report.assigned(list(owned))

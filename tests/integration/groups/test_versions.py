@@ -3,6 +3,7 @@
 import datetime
 import time
 from typing import Any
+from uuid import UUID
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -14,6 +15,12 @@ from tests.unit.groups.world import subscription
 from wire.api_table import ApiKey
 
 _TOPIC = "group-versions"
+_NOBODYS = UUID(int=0xAA)
+
+
+def _name(topic: Any) -> Any:
+    """What an answer calls a topic."""
+    return topic.name if hasattr(topic, "name") else topic.topic_id
 
 
 def _ms(value_ms: int) -> i32Timedelta:
@@ -81,17 +88,33 @@ def _commit(client: RawClient, version: int, group: str, offset: int, **changes:
         "member_id": "",
         "group_instance_id": None,
         "retention_time": i64Timedelta.parse(datetime.timedelta(milliseconds=-1)),
-        "topics": [{"name": _TOPIC, "partitions": [partition]}],
+        "topics": [_named(client, version, 10, _TOPIC) | {"partitions": [partition]}],
     }
     return client.call(request(ApiKey.OFFSET_COMMIT, version, **(values | changes)))
 
 
+def _named(client: RawClient, version: int, ids_from: int, name: str) -> dict[str, Any]:
+    """A topic as a version names it."""
+    if version < ids_from:
+        return {"name": name}
+    asked = request(ApiKey.METADATA, 12, topics=[{"topic_id": None, "name": name}])
+    (topic,) = client.call(asked).topics
+    return {"topic_id": topic.topic_id or _NOBODYS}
+
+
 def _fetch(client: RawClient, version: int, group: str, topics: Any = None) -> Any:
+    """The only group of an answer, or the answer of a version that has no groups."""
     if topics is None and version < 2:
         topics = [{"name": _TOPIC, "partition_indexes": (1,)}]
-    return client.call(
-        request(ApiKey.OFFSET_FETCH, version, group_id=group, topics=topics, require_stable=True)
-    )
+    if version < 8:
+        return client.call(
+            request(ApiKey.OFFSET_FETCH, version, group_id=group, topics=topics, require_stable=True)
+        )
+    member = {"member_id": "whoever", "member_epoch": 5} if version >= 9 else {}
+    groups = [{"group_id": group, "topics": topics, **member}]
+    (only,) = client.call(request(ApiKey.OFFSET_FETCH, version, groups=groups, require_stable=True)).groups
+    assert only.group_id == group
+    return only
 
 
 @pytest.mark.parametrize("version", range(10))
@@ -179,19 +202,19 @@ def test_leave_group(raw: RawClient, topic: str, version: int) -> None:
         assert left.members[0].member_id == joined.member_id
 
 
-@pytest.mark.parametrize("version", range(2, 9))
+@pytest.mark.parametrize("version", range(2, 11))
 def test_offset_commit_and_fetch(raw: RawClient, topic: str, version: int) -> None:
     group = f"commit-{version}"
     answer = _commit(raw, version, group, 40 + version)
     assert answer.topics[0].partitions[0].error_code is ErrorCode.none
-    fetched = _fetch(raw, 7, group)
+    fetched = _fetch(raw, max(7, version), group)
     (partition,) = fetched.topics[0].partitions
     assert (partition.partition_index, partition.committed_offset) == (1, 40 + version)
     assert partition.metadata == f"note {40 + version}"
     assert partition.committed_leader_epoch == (0 if version >= 6 else -1)
 
 
-@pytest.mark.parametrize("version", range(2, 9))
+@pytest.mark.parametrize("version", range(2, 11))
 def test_offset_commit_names_what_does_not_exist(raw: RawClient, topic: str, version: int) -> None:
     def partition(index: int) -> dict[str, Any]:
         return {
@@ -202,37 +225,40 @@ def test_offset_commit_names_what_does_not_exist(raw: RawClient, topic: str, ver
         }
 
     topics = [
-        {"name": "no-such-topic", "partitions": [partition(0)]},
-        {"name": _TOPIC, "partitions": [partition(0), partition(3), partition(-1)]},
+        _named(raw, version, 10, "no-such-topic") | {"partitions": [partition(0)]},
+        _named(raw, version, 10, _TOPIC) | {"partitions": [partition(0), partition(3), partition(-1)]},
     ]
     answer = _commit(raw, version, f"missing-{version}", 0, topics=topics)
     missing = ErrorCode.unknown_topic_or_partition
     found = [[one.error_code for one in each.partitions] for each in answer.topics]
-    assert found == [[missing], [ErrorCode.none, missing, missing]]
+    nobodys = ErrorCode.unknown_topic_id if version >= 10 else missing
+    assert found == [[nobodys], [ErrorCode.none, missing, missing]]
     only = _commit(raw, version, "", 0, topics=topics[:1])
-    assert only.topics[0].partitions[0].error_code is missing
+    assert only.topics[0].partitions[0].error_code is nobodys
 
 
-@pytest.mark.parametrize("version", range(1, 8))
+@pytest.mark.parametrize("version", range(1, 11))
 def test_offset_fetch(raw: RawClient, topic: str, version: int) -> None:
     group = f"fetch-{version}"
     _commit(raw, 8, group, 9)
-    asked = [{"name": _TOPIC, "partition_indexes": (0, 1)}, {"name": "none", "partition_indexes": (4,)}]
+    known, none = _named(raw, version, 10, _TOPIC), _named(raw, version, 10, "none")
+    asked = [known | {"partition_indexes": (0, 1)}, none | {"partition_indexes": (4,)}]
     answer = _fetch(raw, version, group, asked)
     found = {
-        (each.name, one.partition_index): (one.committed_offset, one.metadata, one.error_code)
+        (_name(each), one.partition_index): (one.committed_offset, one.metadata, one.error_code)
         for each in answer.topics
         for one in each.partitions
     }
     nothing = (-1, "", ErrorCode.none)
+    (own,) = known.values()
     assert found == {
-        (_TOPIC, 0): nothing,
-        (_TOPIC, 1): (9, "note 9", ErrorCode.none),
-        ("none", 4): nothing,
+        (own, 0): nothing,
+        (own, 1): (9, "note 9", ErrorCode.none),
+        (*none.values(), 4): (-1, "", ErrorCode.unknown_topic_id) if version >= 10 else nothing,
     }
     if version >= 2:
         everything = _fetch(raw, version, group)
-        assert [(each.name, len(each.partitions)) for each in everything.topics] == [(_TOPIC, 1)]
+        assert [(_name(each), len(each.partitions)) for each in everything.topics] == [(own, 1)]
         assert _fetch(raw, version, "never-seen").topics == ()
 
 
@@ -264,7 +290,7 @@ def test_find_coordinator(broker: BrokerProcess, raw: RawClient, version: int) -
         assert answer.error_code is ErrorCode.invalid_request
 
 
-@pytest.mark.parametrize("version", [4, 5])
+@pytest.mark.parametrize("version", [4, 5, 6])
 def test_find_several_coordinators(broker: BrokerProcess, raw: RawClient, version: int) -> None:
     def asked(key_type: int, *keys: str) -> dict[str, tuple[ErrorCode, int]]:
         wanted = request(ApiKey.FIND_COORDINATOR, version, coordinator_keys=keys, key_type=key_type)

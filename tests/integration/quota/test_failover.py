@@ -142,7 +142,9 @@ async def test_a_paused_master_gives_nothing_when_it_wakes_up(
         assert policy is not None and policy.data == b"fair"
         second.kill()
         await elected(address, masters, other_than=second)
-        told = await http.get(f"{first.url}/internal/v1/policy")
+        async with asyncio.timeout(20):  # it stands in the tree before it serves
+            while (told := await http.get(f"{first.url}/internal/v1/policy")).status_code == 503:
+                await asyncio.sleep(0.05)
         assert told.json() == {"policy": "fair"}, "the operator's choice is for masters to come, too"
 
 

@@ -1,4 +1,4 @@
-"""Topics, groups and purging through the console, with real clients beside it."""
+"""Topics, messages, groups and purging through the console, with real clients beside it."""
 
 import asyncio
 import json
@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 from kio.schema.list_groups.v4.request import ListGroupsRequest
 from kio.schema.metadata.v8.request import MetadataRequest
@@ -295,3 +295,182 @@ def test_a_topic_is_not_changed_over_what_was_not_seen(stack: Stack, instance: d
             f"{path}/seen", json={"partitions": 2}, headers={"If-Match": now.headers["etag"]}
         )
         assert grown.status_code == 200 and len(grown.json()["partitions"]) == 2
+
+
+@pytest.fixture
+def topic(stack: Stack, instance: dict[str, Any]) -> str:
+    """A new one, of two partitions; its path in the API."""
+    name = f"t-{uuid.uuid4().hex[:8]}"
+    stack.api("POST", f"instances/{instance['id']}/topics", {"name": name, "partitions": 2})
+    return name
+
+
+def _producer(instance: dict[str, Any], **more: Any) -> Producer:
+    return Producer({"bootstrap.servers": instance["bootstrap_servers"], **more})
+
+
+def _look(stack: Stack, instance: dict[str, Any], topic: str, **params: Any) -> Any:
+    return stack.api("GET", f"instances/{instance['id']}/topics/{topic}/messages", **params)
+
+
+def _places(found: Any) -> list[tuple[int, int]]:
+    return [(one["partition"], one["offset"]) for one in found["messages"]]
+
+
+def test_what_clients_wrote_is_seen(stack: Stack, instance: dict[str, Any], topic: str) -> None:
+    producer = _producer(instance, **{"compression.type": "zstd"})
+    for number in range(300):
+        producer.produce(
+            topic,
+            value=json.dumps({"number": number, "kind": "new" if number % 2 else "old"}),
+            key=f"key-{number}",
+            headers=[("source", b"test"), ("bytes", bytes([255, number % 256]))],
+            partition=number % 2,
+            timestamp=1_700_000_000_000 + number,
+        )
+    assert producer.flush(20) == 0
+
+    newest = _look(stack, instance, topic, limit=10)
+    assert [json.loads(one["value"]["text"])["number"] for one in newest["messages"]] == [
+        *range(299, 289, -1)
+    ]
+    first = newest["messages"][0]
+    assert (first["key"]["text"], first["value"]["format"], first["key"]["format"]) == (
+        "key-299",
+        "json",
+        "text",
+    )
+    assert first["timestamp"] == "2023-11-14T22:13:20.299000Z"
+    assert [(one["name"]["text"], one["value"]["text"]) for one in first["headers"]] == [
+        ("source", "test"),
+        ("bytes", "ff2b"),
+    ]
+    seen = _places(newest)
+    while newest["next_cursor"]:
+        newest = _look(stack, instance, topic, limit=90, cursor=newest["next_cursor"])
+        seen += _places(newest)
+    assert len(seen) == 300 and len(set(seen)) == 300
+
+    begin = _look(stack, instance, topic, offset=0, partition=1, limit=3)
+    assert _places(begin) == [(1, 0), (1, 1), (1, 2)]
+    assert _places(_look(stack, instance, topic, cursor=begin["next_cursor"], partition=1, limit=2)) == [
+        (1, 3),
+        (1, 4),
+    ]
+    later = _look(stack, instance, topic, at="2023-11-14T22:13:20.250Z", limit=2)
+    assert [one["key"]["text"] for one in later["messages"]] == ["key-250", "key-251"]
+
+    some = _look(stack, instance, topic, json='@.number < 4 && @.kind == "new"', offset=0)
+    assert [one["key"]["text"] for one in some["messages"]] == ["key-1", "key-3"]
+    assert (some["scanned_messages"], some["stopped_by"], some["next_cursor"]) == (300, "end", None)
+    assert _places(_look(stack, instance, topic, key="key-7")) == [(1, 3)]
+    assert len(_look(stack, instance, topic, header="source=test", text="key-29", limit=50)["messages"]) == 11
+
+    assert _look(stack, instance, topic, cursor=some["live_cursor"])["messages"] == []
+    producer.produce(topic, value=b"\xff\x00", partition=0)
+    producer.produce(topic, value=None, key="gone", partition=1)
+    assert producer.flush(20) == 0
+    live = _look(stack, instance, topic, cursor=some["live_cursor"])
+    assert {one["key"] and one["key"]["text"]: one["value"] for one in live["messages"]} == {
+        None: {"format": "hex", "text": "ff00", "size_bytes": 2, "is_cut": False},
+        "gone": None,
+    }
+
+
+def test_only_what_was_committed_is_seen(stack: Stack, instance: dict[str, Any], topic: str) -> None:
+    producer = _producer(instance, **{"transactional.id": f"x-{topic}"})
+    producer.init_transactions(30)
+    for outcome in ("aborted", "committed", "open"):
+        producer.begin_transaction()
+        for number in range(3):
+            producer.produce(topic, value=f"{outcome}-{number}", partition=0)
+        assert producer.flush(20) == 0
+        if outcome == "aborted":
+            producer.abort_transaction(30)
+        if outcome == "committed":
+            producer.commit_transaction(30)
+
+    def values(**params: Any) -> list[str]:
+        return [one["value"]["text"] for one in _look(stack, instance, topic, **params)["messages"]]
+
+    assert values() == ["committed-2", "committed-1", "committed-0"]
+    assert values(offset=0) == ["committed-0", "committed-1", "committed-2"]
+    assert len(values(uncommitted=True)) == 9
+    producer.abort_transaction(30)
+
+
+def test_large_and_odd_messages(stack: Stack, instance: dict[str, Any], topic: str) -> None:
+    producer = _producer(instance, **{"message.max.bytes": 2_000_000})
+    large = b"a" * 900_000
+    for _ in range(12):
+        producer.produce(topic, value=large, partition=0)
+    producer.produce(topic, value="ü" * 10, partition=1, headers=[(f"h{n}", b"x") for n in range(5000)])
+    assert producer.flush(20) == 0
+    found = _look(stack, instance, topic, partition=0, limit=20, value_bytes=9)
+    assert {
+        (one["value"]["text"], one["value"]["size_bytes"], one["value"]["is_cut"])
+        for one in found["messages"]
+    } == {("a" * 9, 900_000, True)}
+    assert found["stopped_by"] == "scanned" and found["next_cursor"]
+    seen = _places(found)
+    while found["next_cursor"]:
+        found = _look(
+            stack, instance, topic, partition=0, limit=20, value_bytes=9, cursor=found["next_cursor"]
+        )
+        seen += _places(found)
+    assert seen == [(0, offset) for offset in range(11, -1, -1)]
+    whole = _look(stack, instance, topic, partition=0, offset=3, limit=1, value_bytes=1_000_000)
+    assert whole["messages"][0]["value"]["text"] == large.decode()
+    [odd] = _look(stack, instance, topic, partition=1, value_bytes=5)["messages"]
+    assert (odd["value"]["text"], odd["header_count"], len(odd["headers"]) < 1000) == ("üü", 5000, True)
+
+
+def test_deleted_ranges_and_topics(stack: Stack, instance: dict[str, Any], topic: str) -> None:
+    producer = _producer(instance)
+    for number in range(20):
+        producer.produce(topic, value=str(number), partition=0)
+    assert producer.flush(20) == 0
+    path = f"instances/{instance['id']}/topics/{topic}"
+    stack.api("POST", f"{path}/delete-records", {"partitions": [{"partition": 0, "before_offset": 15}]})
+    assert _places(_look(stack, instance, topic, offset=0)) == [(0, n) for n in range(15, 20)]
+    assert _places(_look(stack, instance, topic)) == [(0, n) for n in range(19, 14, -1)]
+    stack.api("GET", f"{path}/messages", partition=2, expect=422)
+    stack.api("GET", f"{path}/messages", json="$..a..b", expect=422)
+    stack.api("GET", f"{path}/messages", cursor="bm9uZQ", expect=422)
+    stack.api("DELETE", path)
+    stack.api("GET", f"{path}/messages", expect=404)
+    stack.api("POST", f"{path}/messages", {"value": "x"}, expect=404)
+
+
+def test_what_is_sent_is_read_by_a_consumer(stack: Stack, instance: dict[str, Any], topic: str) -> None:
+    path = f"instances/{instance['id']}/topics/{topic}/messages"
+    body = {"key": "order-17", "value": '{"a": 1}', "headers": [{"name": "source", "value": "console"}]}
+    sent = stack.api("POST", path, body)
+    assert sent["offset"] == 0
+    stack.api("POST", path, {"value": "ff00", "encoding": "hex", "partition": 1 - sent["partition"]})
+    stack.api("POST", path, {"value": "xyz", "encoding": "hex"}, expect=422)
+    stack.api("POST", path, {"value": "a", "partition": 2}, expect=422)
+    consumer = Consumer(
+        {"bootstrap.servers": instance["bootstrap_servers"], "group.id": topic, "enable.auto.commit": False}
+    )
+    consumer.assign([TopicPartition(topic, number, 0) for number in (0, 1)])
+    read = {message.value(): message for message in consumer.consume(2, timeout=30)}
+    consumer.close()
+    assert set(read) == {b'{"a": 1}', b"\xff\x00"}
+    message = read[b'{"a": 1}']
+    assert (message.key(), message.headers()) == (b"order-17", [("source", b"console")])
+    # Kafka's Java client sends this key there, too.
+    producer = _producer(instance, partitioner="murmur2_random")
+    placed: list[int] = []
+    producer.produce(topic, key="order-17", on_delivery=lambda _, made: placed.append(made.partition()))
+    assert producer.flush(20) == 0 and placed == [sent["partition"]]
+
+    rows = [one["action"] for one in stack.api("GET", "audit")["items"] if topic in one["detail"]]
+    assert rows.count("message.send") == 2
+    for _ in range(2):
+        _look(stack, instance, topic)
+    rows = [one["action"] for one in stack.api("GET", "audit")["items"] if topic in one["detail"]]
+    assert rows.count("message.read") == 1
+    stack.api("POST", f"instances/{instance['id']}/suspend")
+    stack.api("GET", path, expect=409)
+    stack.api("POST", f"instances/{instance['id']}/resume")

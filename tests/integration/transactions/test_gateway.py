@@ -96,6 +96,9 @@ def test_tenants_see_their_own_transactions_only(tenants: tuple[Tenant, Tenant])
             request(66, 1, state_filters=["Ongoing"], producer_id_filters=[], duration_filter=-1)
         )
         assert [each.transactional_id for each in listed.transaction_states] == ["mine"]
+        everything = {"state_filters": ["Ongoing"], "producer_id_filters": [], "duration_filter": -1}
+        listed = raw.call(request(66, 2, transactional_id_pattern=".*", **everything))
+        assert [each.transactional_id for each in listed.transaction_states] == ["mine"]
         (state,) = raw.call(request(65, 0, transactional_ids=["mine"])).transaction_states
         assert [topic.topic for topic in state.topics] == ["in"]
         (topic,) = raw.call(request(61, 0, topics=[{"name": "in", "partition_indexes": (0,)}])).topics

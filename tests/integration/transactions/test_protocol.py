@@ -172,6 +172,17 @@ def test_what_is_open_is_listed_and_described(raw: RawClient, new_topic: NewTopi
     (listed,) = answer.transaction_states
     assert answer.unknown_state_filters == ("Odd",)
     assert listed.transactional_id == "described"
+    for pattern, ids, error in (
+        ("desc.*ed", ["described"], ErrorCode.none),
+        ("desc", [], ErrorCode.none),
+        (None, ["described"], ErrorCode.none),
+        ("(", [], ErrorCode.invalid_regular_expression),
+        ("(a{1000}){1000}", [], ErrorCode.invalid_regular_expression),
+    ):
+        asked = request(66, 2, duration_filter=-1, transactional_id_pattern=pattern, **filters)
+        answer = raw.call(asked)
+        assert [each.transactional_id for each in answer.transaction_states] == ids
+        assert answer.error_code is error
     described = raw.call(request(61, 0, topics=[{"name": topic, "partition_indexes": (0, 5)}])).topics[0]
     (active,) = described.partitions[0].active_producers
     assert (active.producer_id, active.current_txn_start_offset) == (producer[0], 0)

@@ -8,6 +8,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from broker.handlers import produce
 from broker.requests.login import Login
 from broker.requests.metrics import BrokerMetrics
@@ -15,7 +17,16 @@ from broker.scanning.messages import Converted
 from tests.integration.broker.raw import batch, produce_body
 from tests.unit.replication.world import CONFIG, TOPIC, Call, Node, World
 from traffic.point import TrafficPoint
-from wire.codec import decode_response
+from wire.build import build
+from wire.codec import (
+    decode_response,
+    framed_request,
+    is_flexible,
+    parse_request_header,
+    request_class,
+)
+from wire.edits import edit_produce_request
+from wire.scope import Scope
 
 _VERSION = 8
 
@@ -139,3 +150,31 @@ def test_nothing_more_of_an_old_clients_frame_is_read_when_the_client_is_gone(tm
     assert len(shell.looks) == 1
     assert node.partition.log.offsets.log_end_offset == 0
     assert not call.answers and not shell.failed
+
+
+@pytest.mark.parametrize("transactional_id", [None, "t"])
+@pytest.mark.parametrize("version", [3, 8, 9, 11])
+def test_what_crossed_the_tenants_socket_is_charged(
+    tmp_path: Path, version: int, transactional_id: str | None
+) -> None:
+    topics = [
+        {"name": name, "partition_data": [{"index": 0, "records": b"r" * 200}]} for name in ("a", "b" * 120)
+    ]
+    fields = {"acks": -1, "transactional_id": transactional_id, "topic_data": topics}
+    frame = framed_request(build(request_class(0, version), fields), 1, "client")
+    world = World(tmp_path)
+    world.elect(1)
+    node = world.nodes[1]
+    edit = edit_produce_request(memoryview(frame), Scope("iaaaaaaaaaaa"))
+    call = _Call(node, b"".join(map(bytes, edit.buffers)))
+    charged: list[int] = []
+    call.channel.login = SimpleNamespace(
+        payer=SimpleNamespace(
+            charge_produce=lambda size_bytes, *_: charged.append(size_bytes) or (0, None),
+            refuse=lambda _reason: None,
+        )
+    )
+    call.header = parse_request_header(call.request, is_flexible(0, version))
+    call.reservation = None
+    produce.handle(call, _Shell(node))  # type: ignore[arg-type]
+    assert charged == [len(frame)]

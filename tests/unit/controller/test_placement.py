@@ -39,6 +39,21 @@ def new(
     return NewTopic("new", ID, partitions, factor, assignment)
 
 
+def test_names_that_metrics_cannot_tell_apart() -> None:
+    clustered = context(1)
+    for name in ("iaaaaaaaaaaa.a.b", "iaaaaaaaaaaa.c", "x_y"):
+        clustered.topics[name] = TopicRecord(name, ID, 0, {}, {})
+    for name, other in (("iaaaaaaaaaaa.a_b", "iaaaaaaaaaaa.a.b"), ("x.y", "x_y")):
+        with pytest.raises(Refused) as refused:
+            Placement(clustered).topic(NewTopic(name, ID))
+        assert refused.value.verdict == (
+            ErrorCode.invalid_topic_exception,
+            f"Topic '{name}' collides with existing topic: {other}",
+        )
+    for name in ("ibbbbbbbbbbb.a_b", "iaaaaaaaaaaa.ab", "iaaaaaaaaaaa.c_"):
+        assert Placement(clustered).topic(NewTopic(name, ID)) == [(1,)]
+
+
 def test_defaults() -> None:
     assert Placement(context(1)).topic(new()) == [(1,)]
     assert Placement(context(1, 2)).topic(new()) == [(1, 2)]

@@ -307,7 +307,7 @@ async def test_records_it_cannot_read_keep_the_partition_from_being_served(disk:
 
 async def test_records_of_newer_coordinators_are_passed_over(disk: Disk) -> None:
     await _start(disk)
-    newer = batch.build_batch((batch.Record(0, 0, bytes.fromhex("0003000167"), b"\x00\x00"),))
+    newer = batch.build_batch((batch.Record(0, 0, bytes.fromhex("00ff000167"), b"\x00\x00"),))
     disk.partition(0).append(newer, now_ms=0, origin=AppendOrigin.COORDINATOR)
     disk.restart()
     assert (await _start(disk)).list_groups(frozenset()) == []

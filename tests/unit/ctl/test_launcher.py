@@ -38,6 +38,7 @@ if [ -n "${{PORTICO_TEST_REAL:-}}" ] && [ "${{venv##*/}}" = .venv ]; then
     PYTHONPATH={bare}:{root} exec {python} "$@"
 fi
 echo "${{venv##*/}} $*"
+echo "${{PYTHONDONTWRITEBYTECODE-written}} ${{PYTHONPYCACHEPREFIX#"$venv"}}" >&2
 END
 chmod +x "$VIRTUAL_ENV/bin/python"
 """
@@ -106,6 +107,12 @@ def test_what_serves_is_installed_once(launch: Launch) -> None:
     assert first.out == ".venv -m runtime.start ctl.main down"
     assert _locks(first) == ["service.lock"]
     assert launch("instance", "list").asked == []
+
+
+def test_compiled_modules_are_kept_where_others_do_not_look(launch: Launch) -> None:
+    first = launch("down", PYTHONDONTWRITEBYTECODE="1")
+    assert first.err.splitlines()[-1] == "written /pycache"
+    assert launch("down", PYTHONPYCACHEPREFIX="/elsewhere").err.splitlines()[-1] == "written /elsewhere"
 
 
 @pytest.mark.parametrize("command", ["loadtest", "pipeline"])

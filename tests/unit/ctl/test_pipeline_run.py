@@ -3,10 +3,11 @@
 import json
 import os
 import signal
+import weakref
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 
 import msgspec
@@ -159,3 +160,47 @@ def test_continuous_metering_goes_on_after_failures_and_says_new_ones(
     assert said[0] == "the vport does not answer (trying again every 0.001 s)"
     assert said[1].startswith("Kafka: ") and len(said) == 2
     assert told[-1].figures == {"failed": 3}
+
+
+def test_a_signal_while_an_object_is_let_go_of_ends_the_job_too(
+    told: list[JobStatus], tmp_path: Path
+) -> None:
+    """Python drops what is raised there, and py4j's finalizers run at any moment."""
+
+    class Let:
+        pass
+
+    gone = Event()
+
+    def finalizer(_reference: object) -> None:
+        gone.set()
+        signal.raise_signal(signal.SIGTERM)
+
+    def body() -> None:
+        thing = Let()
+        kept = weakref.ref(thing, finalizer)
+        del thing
+        assert gone.is_set() and kept() is None, "the first interrupt was dropped"
+        Event().wait(60)
+
+    with pytest.raises(KeyboardInterrupt), job_run("load", "shop orders", tmp_path):
+        body()
+    assert told[-1].state is JobState.STOPPED
+    assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
+
+
+def test_what_spark_says_of_a_call_that_a_signal_cut_short_is_no_failure(
+    told: list[JobStatus], tmp_path: Path
+) -> None:
+    class CutShortError(Exception):
+        __module__ = "py4j.protocol"
+
+    def body() -> None:
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        finally:
+            raise CutShortError  # as a tag that is taken away on the way up
+
+    with pytest.raises(KeyboardInterrupt), job_run("load", "shop orders", tmp_path):
+        body()
+    assert told[-1].state is JobState.STOPPED

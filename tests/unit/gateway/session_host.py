@@ -9,21 +9,25 @@ import struct
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final
+from uuid import UUID
 
+from contracts.access_orders import AccessAnswer, AccessOrder
 from contracts.charging import ChargeRequest
 from contracts.names import physical_name
 from contracts.specs import BrokerAddress, ClusterSpec, InstanceSpec, InstanceState, Limits, Listener
 from contracts.users import KafkaUser, SecurityProtocol
 from gateway.apis import APIS
 from gateway.rules.logins import Logins
+from gateway.rules.topic_ids import TopicIds
 from gateway.served import ServedInstance
 from gateway.session.call import Outcome, Pending
+from gateway.session.conversation import Certificate
 from gateway.session.ordering import Exchange
 from gateway.session.session import Session
 from gateway.session.surroundings import VersionsKey
 from traffic.relayed import RelayedFlows
 from traffic.turns import Turns
-from wire.api_table import ApiKey, VersionRange
+from wire.api_table import GROUP_VERSION, ApiKey, Served
 from wire.build import response
 from wire.codec import decode, framed_response, is_flexible, parse_request_header, request_class
 
@@ -83,13 +87,17 @@ class Surroundings:
         self.charges: list[ChargeRequest] = []
         self.topics: dict[str, int] = {}
         self.time_ms = 0
+        self.topic_ids = TopicIds()
+        """Whatever is asked for is `orders`."""
+        self.access_orders: list[AccessOrder] = []
+        self.access_answer = AccessAnswer(revision=1)
 
     @property
     def cluster(self) -> "Surroundings":
         return self
 
-    def known_versions(self, _node_id: int | None) -> dict[int, VersionRange]:
-        return {key: row.versions for key, row in APIS.items()}
+    def known_versions(self, _node_id: int | None) -> Served:
+        return Served({key: row.versions for key, row in APIS.items()}, {GROUP_VERSION: 1})
 
     def now_ms(self) -> int:
         return self.time_ms
@@ -113,7 +121,14 @@ class Surroundings:
     async def pause(self, wait_ms: int) -> None:
         self.time_ms += wait_ms
 
-    async def versions(self) -> dict[int, VersionRange]:
+    async def look_up_topics(self, topic_ids: Collection[UUID]) -> None:
+        self.topic_ids.learn((each, "orders") for each in topic_ids)
+
+    async def change_access(self, order: AccessOrder) -> AccessAnswer:
+        self.access_orders.append(order)
+        return self.access_answer
+
+    async def versions(self) -> Served:
         return self.known_versions(NODE_ID)
 
     async def ask_any(self, request: Any) -> Any:
@@ -169,9 +184,11 @@ class SessionHost:
         splices: bool = False,
         security_protocol: SecurityProtocol = SecurityProtocol.PLAIN,
         relay: RelayedFlows | None = None,
+        certificate: Certificate | None = None,
     ) -> None:
         self.served = served
         self.around = Surroundings()
+        self.around.topic_ids = served.topic_ids
         self.now_ms = 1
         self.session = Session(
             served,
@@ -181,6 +198,7 @@ class SessionHost:
             now_ms=0,
             security_protocol=security_protocol,
             relay=relay,
+            certificate=certificate,
         )
         self.up = bytearray()
         self.down = bytearray()

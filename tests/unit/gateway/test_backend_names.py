@@ -8,6 +8,7 @@ import pytest
 
 from contracts.specs import BrokerAddress, ClusterSpec
 from gateway.backend import Backend
+from runtime.upstream import Upstreams
 
 NAMES = {"broker-1.kafka": "10.1.1.1", "broker-2.kafka": "10.1.1.2"}
 
@@ -32,7 +33,7 @@ def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 
 
 async def test_a_name_that_moved_is_followed(names: dict[str, str]) -> None:
-    backend = Backend(_cluster("broker-1.kafka"), None)
+    backend = Backend(_cluster("broker-1.kafka"), None, Upstreams(None))
     assert backend.address(1) is None  # never a look-up where a client's bytes wait
     await backend.resolve()
     assert backend.address(1) == ("10.1.1.1", 9092)
@@ -42,7 +43,7 @@ async def test_a_name_that_moved_is_followed(names: dict[str, str]) -> None:
 
 
 async def test_one_unknown_name_keeps_its_address_and_holds_up_no_other(names: dict[str, str]) -> None:
-    backend = Backend(_cluster("broker-1.kafka", "broker-2.kafka"), None)
+    backend = Backend(_cluster("broker-1.kafka", "broker-2.kafka"), None, Upstreams(None))
     await backend.resolve()
     del names["broker-1.kafka"]
     names["broker-2.kafka"] = "10.2.2.2"
@@ -53,7 +54,9 @@ async def test_one_unknown_name_keeps_its_address_and_holds_up_no_other(names: d
 
 async def test_bootstrap_connections_go_to_brokers_that_are_known(names: dict[str, str]) -> None:
     del names["broker-1.kafka"]
-    backend = Backend(_cluster("broker-1.kafka", "broker-2.kafka", "10.9.9.9", "::1", "localhost"), None)
+    backend = Backend(
+        _cluster("broker-1.kafka", "broker-2.kafka", "10.9.9.9", "::1", "localhost"), None, Upstreams(None)
+    )
     await backend.resolve()
     reached = {backend.address(None) for _ in range(10)}
     assert reached == {(host, 9092) for host in ("10.1.1.2", "10.9.9.9", "::1", "127.0.0.1")}
@@ -61,7 +64,7 @@ async def test_bootstrap_connections_go_to_brokers_that_are_known(names: dict[st
 
 
 async def test_what_left_the_cluster_is_forgotten(names: dict[str, str]) -> None:
-    backend = Backend(_cluster("broker-1.kafka"), None)
+    backend = Backend(_cluster("broker-1.kafka"), None, Upstreams(None))
     await backend.resolve()
     backend.apply(_cluster("broker-2.kafka", revision=2))
     await backend.resolve()

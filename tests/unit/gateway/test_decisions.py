@@ -12,12 +12,12 @@ from contracts.topic_policy import partitions_fault
 from gateway.apis import APIS, Mode
 from gateway.causes import DisconnectCause
 from gateway.config import GatewayConfig, Timeouts
-from gateway.handlers.api_versions import offered
+from gateway.handlers.api_versions import features, offered
 from gateway.rules.lifecycle import TRANSITIONS, Event, Phase, next_phase
 from gateway.session.states import Event as Move
 from gateway.session.states import Sides
 from gateway.session.timers import Window
-from wire.api_table import ApiKey, version_range
+from wire.api_table import GROUP_VERSION, ApiKey, Served, version_range
 from wire.build import response, with_entries
 
 
@@ -117,15 +117,40 @@ def _offers(backend: dict[int, Any], *, legacy_clients: bool = False) -> dict[in
     return {offer["api_key"]: (offer["min_version"], offer["max_version"]) for offer in offers}
 
 
+@pytest.mark.parametrize(
+    ("backend", "version", "finalized", "supported"),
+    [
+        ({}, 4, [], []),
+        ({GROUP_VERSION: 0, "transaction.version": 2}, 4, [], []),
+        ({GROUP_VERSION: 1, "transaction.version": 2}, 2, [], []),
+        ({GROUP_VERSION: 1}, 3, [(GROUP_VERSION, 1)], []),
+        ({GROUP_VERSION: 7, "transaction.version": 2}, 4, [(GROUP_VERSION, 1)], [(GROUP_VERSION, 0, 1)]),
+    ],
+)
+def test_features_are_told_as_far_as_they_are_true(
+    backend: dict[str, int],
+    version: int,
+    finalized: list[tuple[str, int]],
+    supported: list[tuple[str, int, int]],
+) -> None:
+    told: Any = response(ApiKey.API_VERSIONS, version, **features(Served({}, backend), version))
+    assert [
+        (each.name, each.max_version_level) for each in getattr(told, "finalized_features", ())
+    ] == finalized
+    assert [
+        (each.name, each.min_version, each.max_version) for each in getattr(told, "supported_features", ())
+    ] == supported
+
+
 def test_what_the_backend_serves_less_is_offered_less() -> None:
     offers = _offers(
         {
             ApiKey.PRODUCE: version_range(0, 12),
             ApiKey.FETCH: version_range(6, 9),
-            ApiKey.METADATA: version_range(12, 13),
+            ApiKey.METADATA: version_range(14, 15),
         }
     )
-    assert offers[ApiKey.PRODUCE] == (0, 8)
+    assert offers[ApiKey.PRODUCE] == (0, 11)
     assert offers[ApiKey.FETCH] == (6, 9)
     assert ApiKey.METADATA not in offers and ApiKey.JOIN_GROUP not in offers
 
@@ -138,12 +163,12 @@ def test_old_versions_are_offered_where_the_instance_has_them() -> None:
     everything = {key: version_range(0, 20) for key in APIS}
     plain, legacy = _offers(everything), _offers(everything, legacy_clients=True)
     assert {key: legacy[key] for key in legacy if legacy[key] != plain[key]} == {
-        ApiKey.FETCH: (0, 11),
+        ApiKey.FETCH: (0, 12),
         ApiKey.LIST_OFFSETS: (0, 11),
     }
     newer = {ApiKey.FETCH: version_range(4, 11), ApiKey.PRODUCE: version_range(3, 9)}
     assert _offers(newer, legacy_clients=True)[ApiKey.FETCH] == (4, 11)
-    assert _offers(newer, legacy_clients=True)[ApiKey.PRODUCE] == (3, 8)
+    assert _offers(newer, legacy_clients=True)[ApiKey.PRODUCE] == (3, 9)
 
 
 def test_produce_0_and_join_group_0_are_advertised() -> None:

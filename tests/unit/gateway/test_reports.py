@@ -1,5 +1,7 @@
 """What a worker tells the control plane."""
 
+import msgspec
+
 from contracts.specs import RefusedAddress
 from gateway.app import Gateway
 from gateway.causes import DisconnectCause
@@ -22,5 +24,8 @@ async def test_refused_addresses_are_told_once_and_counts_always() -> None:
     assert first.closed == second.closed == {"not_whitelisted": 60, "connections_max": 1}
     assert first.refused[-1] == RefusedAddress(address="10.0.0.59", at_ms=59) and len(first.refused) == 50
     assert second.refused == () and second.connections == 0
+    told = msgspec.json.decode(msgspec.json.encode(reporter.report()))
+    assert "clusters" not in told, "older control planes refuse it"
+    assert told["version"] == 1
     await client.aclose()
     await gateway.aclose()

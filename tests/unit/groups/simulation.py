@@ -27,7 +27,7 @@ from broker.groups.messages import (
 )
 from broker.groups.records import GroupRecord
 from tests.unit.groups.memory_log import MemoryLog
-from tests.unit.groups.world import EPOCH_MS, subscription
+from tests.unit.groups.world import EPOCH_MS, FakeTopics, subscription
 
 GROUP = "g"
 PARTITIONS = 6
@@ -95,7 +95,7 @@ class Simulation:
         suffixes = itertools.count()
         self.held.clear()
         self.parked.clear()
-        self.coordinator = GroupCoordinator(CONFIG, lambda: f"{incarnation}-{next(suffixes)}")
+        self.coordinator = GroupCoordinator(CONFIG, lambda: f"{incarnation}-{next(suffixes)}", FakeTopics())
         self.log.replay(self.coordinator)
         self.coordinator.activate(self.now)
         self._group = self.coordinator.group(GROUP)

@@ -141,6 +141,22 @@ def test_offsets_are_deleted_unless_subscribed() -> None:
     assert world.log[-1] == OffsetRecord("g", "old", 0, None)
 
 
+def test_a_group_without_offsets_can_be_deleted_until_the_next_sweep() -> None:
+    world = World()
+    for group in ("g", "swept", "used", "iaaaaaaaaaaa.purged"):
+        world.commit(1, group=group)
+        world.delete_offset("t", group=group)
+        assert world.state(group) == "Empty"
+    assert world.delete_group() is ErrorCode.none
+    assert world.delete_group() is ErrorCode.group_id_not_found
+    world.run(world.coordinator.purge_instance("iaaaaaaaaaaa", world.now))
+    assert world.state("iaaaaaaaaaaa.purged") == "Dead"
+    world.commit(2, group="used")
+    world.run(world.coordinator.sweep(world.now))
+    assert (world.state("swept"), world.state("used")) == ("Dead", "Empty")
+    assert world.offset(group="used") == 2
+
+
 def test_offsets_of_unreadable_or_other_groups_are_not_deleted() -> None:
     world = World()
     world.stable(group="odd", protocols={"range": b"\x00"})

@@ -1,19 +1,32 @@
 """The offsets topic's records: Kafka's bytes, round trips, hostile bytes."""
 
 import contextlib
+from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.coordination.java_hash import java_hash, partition_for
+from broker.groups.consumer_records import (
+    ConsumerGroupRecord,
+    CurrentAssignment,
+    CurrentRecord,
+    GroupEpoch,
+    MemberMetadata,
+    MemberRecord,
+    MemberState,
+    MemberTargetRecord,
+    TargetRecord,
+)
+from broker.groups.record_fields import UnreadableRecord
 from broker.groups.records import (
     GroupMetadata,
     GroupRecord,
     OffsetAndMetadata,
     OffsetRecord,
+    Record,
     StoredMember,
-    UnreadableRecord,
     decode,
     encode_key,
     encode_value,
@@ -80,7 +93,7 @@ def test_tombstones_have_no_value() -> None:
 
 
 def test_keys_of_newer_coordinators_are_left_alone() -> None:
-    assert decode(bytes.fromhex("0003000167"), b"\0\0") is None
+    assert decode(bytes.fromhex("0063000167"), b"\0\0") is None
 
 
 @given(group=_text, topic=_text, partition=_i32, offset=_ms, epoch=_i32, metadata=_text, at=_ms)
@@ -138,3 +151,40 @@ def test_hashes_are_javas(text: str, hashed: int) -> None:
 def test_the_smallest_hash_has_a_partition() -> None:
     assert partition_for("polygenelubricants", 50) == 0
     assert all(0 <= partition_for(str(number), 12) < 12 for number in range(500))
+
+
+_ID = UUID("00000000-0000-0001-0000-000000000002")
+
+
+@pytest.mark.parametrize(
+    ("record", "key", "value"),
+    [
+        (ConsumerGroupRecord("g", GroupEpoch(5, 7)), "0003000167", "0000000000050100080000000000000007"),
+        (TargetRecord("g", 5), "0006000167", "00000000000500"),
+        (
+            MemberTargetRecord("g", "m", {_ID: frozenset({2, 1})}),
+            "000700016700016d",
+            "000002000000000000000100000000000000020300000001000000020000",
+        ),
+        (
+            CurrentRecord("g", "m", CurrentAssignment(5, 4, MemberState.UNRELEASED_PARTITIONS, {}, {})),
+            "000800016700016d",
+            "0000000000050000000402010100",
+        ),
+        (
+            MemberRecord("g", "m", MemberMetadata(None, "r", "c", "/h", frozenset({"t"}), None, 9, "range")),
+            "000500016700016d",
+            "00000002720263032f6802027400000000090672616e676500",
+        ),
+    ],
+)
+def test_consumer_groups_have_kafkas_bytes(record: Record, key: str, value: str) -> None:
+    assert encode_key(record).hex() == key
+    encoded = encode_value(record)
+    assert encoded is not None
+    assert encoded.hex() == value
+    assert decode(encode_key(record), encoded) == record
+    assert decode(encode_key(record), None) == record._replace(value=None)
+    for size in range(len(encoded)):
+        with pytest.raises(UnreadableRecord):
+            decode(encode_key(record), encoded[:size])

@@ -1,12 +1,15 @@
 """A coordinator with a clock and a log in memory, driven call by call; answers land in slots."""
 
 import struct
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
+from uuid import NAMESPACE_URL, UUID, uuid5
 
 from kio.schema.errors import ErrorCode
 
 from broker.coordination.effects import Moment
+from broker.groups.consumer_messages import TopicOfGroup
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.group_config import GroupConfig
 from broker.groups.messages import (
@@ -26,6 +29,7 @@ from broker.groups.messages import (
     SyncResult,
 )
 from broker.groups.records import Record
+from contracts.names import owner_of
 from tests.unit.groups.memory_log import MemoryLog
 
 EPOCH_MS = 1_700_000_000_000
@@ -60,6 +64,36 @@ def subscription(*topics: str) -> bytes:
     return body + struct.pack(">i", 0)
 
 
+class FakeTopics:
+    """Topics of nobody, by their names; ids follow from names."""
+
+    def __init__(self, **partitions: int) -> None:
+        self.partitions = dict(partitions)
+        self.ids: dict[str, UUID] = {}
+        self.changes = 0
+
+    def set(self, name: str, partitions: int) -> None:
+        """A topic comes or grows; of 0 partitions it goes, and would come back as another one."""
+        self.changes += 1
+        self.partitions[name] = partitions
+        if partitions == 0:
+            del self.partitions[name]
+            self.ids.pop(name, None)
+
+    def id_of(self, name: str) -> UUID:
+        return self.ids.setdefault(name, uuid5(NAMESPACE_URL, f"{name}/{self.changes}"))
+
+    def version(self, owner: str | None) -> int:
+        return self.changes
+
+    def topic(self, name: str) -> TopicOfGroup | None:
+        partitions = self.partitions.get(name)
+        return None if partitions is None else TopicOfGroup(self.id_of(name), partitions)
+
+    def names(self, owner: str | None) -> Iterable[str]:
+        return [name for name in self.partitions if owner_of(name) == owner]
+
+
 class World:
     """Appends are committed at once unless `hold` is set; then they wait for `release` or `refuse`."""
 
@@ -68,6 +102,7 @@ class World:
         """Groups of instances that are deleted or absent."""
         self.config = replace(config, **changes)
         self.now_ms = 0
+        self.topics = FakeTopics(t=12)
         self.ids = 0
         self._log = MemoryLog()
         self.hold = False
@@ -76,7 +111,9 @@ class World:
         self.coordinator.activate(self.now)
 
     def _new(self) -> GroupCoordinator:
-        return GroupCoordinator(self.config, self._suffix, is_held=lambda group_id: group_id in self.withheld)
+        return GroupCoordinator(
+            self.config, self._suffix, self.topics, is_held=lambda group_id: group_id in self.withheld
+        )
 
     def _suffix(self) -> str:
         self.ids += 1

@@ -65,3 +65,8 @@ def test_wrong_usage_is_said_before_anything_starts(arguments: list[str], says: 
     sentence, code = failure(portico(tmp_path, *arguments))
     assert says in sentence
     assert code == EXIT_USAGE
+
+
+def test_nothing_is_closed_where_nothing_was_metered(tmp_path: Path) -> None:
+    figures = json.loads(portico(tmp_path, "close", "--json").stdout)
+    assert (figures["closed"], figures["waiting"]) == (0, [])

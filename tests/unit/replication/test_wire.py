@@ -16,11 +16,11 @@ from wire.hot.fetch import (
     FOLLOWER_VERSION,
     FetchPartition,
     fetch_request,
+    form_of,
     partition_head,
     read_answer,
     response_head,
     scan_fetch,
-    topic_head,
 )
 from wire.hot.values import packed_string
 
@@ -70,7 +70,7 @@ def test_epochs_are_asked_as_kio_reads_it() -> None:
 
 def _answer(records: bytes = b"records") -> bytes:
     head = partition_head(11, 3, 0, 50, 40, 7, len(records), aborted=[AbortedTransaction(5, 6, 7, 8)])
-    body = response_head(11, 0, 0, 77) + b"\0\0\0\1" + topic_head("a", 1) + head + records
+    body = response_head(11, 0, 0, 77) + b"\0\0\0\1" + form_of(11).topic_head("a", 1) + head + records
     return b"\0\0\0\x09" + body
 
 

@@ -5,12 +5,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry, generate_latest
 
 from contracts.specs import BrokerAddress, ClusterSpec, Engine
+from contracts.upstream import ClusterTrouble
 from runtime.internal_http import InternalClient
 from tenants.apache_watch import BROKERS_MAX, Seen
 from tenants.config import ConsoleConfig
 from tenants.console import Console
+from tenants.metrics import ConsoleCollector
 from tenants.rules.errors import Unavailable
 from tenants.rules.vports import parse_vip
 from tests.scenarios.fake_broker import FakeBroker, Received
@@ -30,11 +33,11 @@ class Kafka(FakeBroker):
         self.brokers: list[dict[str, Any]] | None = None
         self.apis = [3, 75]
         self.auto_create = "false"
-        self.intercept(ApiKey.METADATA, self._described)
+        self.intercept(ApiKey.METADATA, self.described)
         self.intercept(ApiKey.API_VERSIONS, self._offered)
         self.intercept(ApiKey.DESCRIBE_CONFIGS, self._configured)
 
-    def _described(self, received: Received) -> Any:
+    def described(self, received: Received) -> Any:
         own = [{"node_id": 1, "host": "127.0.0.1", "port": self.port}]
         return response(
             ApiKey.METADATA,
@@ -137,7 +140,24 @@ async def test_garbage_and_silence_have_names(kafka: Kafka, console: Console) ->
     assert "it closed the connection" in str((await looked(console)).trouble)
     await kafka.stop()
     assert "cannot be reached" in str((await looked(console)).trouble)
+    assert console.illness(CLUSTER) == (ClusterTrouble.UNREACHABLE, console.apaches.seen[CLUSTER].trouble)
+    text = generate_latest(_registry(console)).decode()
+    assert f'portico_cluster_up{{cluster="{CLUSTER}"}} 0.0' in text
+    assert f'portico_cluster_trouble{{cause="unreachable",cluster="{CLUSTER}"}} 1.0' in text
     await kafka.start()
+    kafka.intercept(ApiKey.METADATA, kafka.described)
+    await looked(console)
+    text = generate_latest(_registry(console)).decode()
+    assert f'portico_cluster_up{{cluster="{CLUSTER}"}} 1.0' in text
+    assert (
+        text.count("portico_cluster_trouble{") == text.count('cluster="apache-1"} 0.0') == len(ClusterTrouble)
+    )
+
+
+def _registry(console: Console) -> CollectorRegistry:
+    registry = CollectorRegistry()
+    registry.register(ConsoleCollector(console))
+    return registry
 
 
 async def test_another_cluster_at_the_same_address_is_a_stranger(kafka: Kafka, console: Console) -> None:

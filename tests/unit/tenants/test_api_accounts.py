@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import httpx
 import pytest
+from sqlalchemy import ColumnElement
 
 from tenants import credentials
 from tenants.console import Console
@@ -15,7 +16,11 @@ from .conftest import OPERATOR_KEY, ORDER, Caller
 
 @pytest.fixture
 async def password(plane: Console) -> str:
-    return plane.accounts.reset_password("test", "admin", None)
+    return plane.accounts.reset_password("test", "admin")
+
+
+def _is(key_id: str) -> ColumnElement[bool]:
+    return schema.api_keys.c.id == key_id
 
 
 async def _log_in(client: httpx.AsyncClient, password: str) -> dict[str, str]:
@@ -39,7 +44,7 @@ def test_only_the_first_start_draws_a_password(
 
 
 def test_secrets_are_stored_hashed(plane: Console) -> None:
-    password = plane.accounts.reset_password("test", "admin", None)
+    password = plane.accounts.reset_password("test", "admin")
     with plane.store.read() as connection:
         everything = str(
             [list(connection.execute(table.select())) for table in (schema.users, schema.api_keys)]
@@ -54,7 +59,7 @@ async def test_a_session_reads_with_its_cookie_and_writes_with_the_csrf_token(
     client: httpx.AsyncClient, password: str
 ) -> None:
     made = await _log_in(client, password)
-    assert (made["user"], made["role"], made["tenant"]) == ("admin", "operator", "default")
+    assert (made["user"], made["role"], made["tenant"]) == ("admin", "admin", "default")
     assert (await client.get("/v1/session")).json() == made
     assert (await client.get("/v1/me")).json()["kind"] == "session"
     refused = await client.post("/v1/instances", json=ORDER)
@@ -106,11 +111,11 @@ async def test_a_reset_password_ends_sessions(
     client: httpx.AsyncClient, operator: Caller, password: str
 ) -> None:
     await _log_in(client, password)
-    answer = await operator("POST", "users/admin/reset-password")
+    answer = await operator("POST", "members/admin/reset-password")
     assert answer.status_code == 200
     assert (await client.get("/v1/session")).status_code == 401
     await _log_in(client, answer.json()["password"])
-    assert (await operator("POST", "users/nobody/reset-password")).status_code == 404
+    assert (await operator("POST", "members/nobody/reset-password")).status_code == 404
 
 
 async def test_a_wrong_key_is_not_made_up_for_by_a_cookie(client: httpx.AsyncClient, password: str) -> None:
@@ -128,6 +133,41 @@ async def test_a_keys_secret_is_shown_once(operator: Caller) -> None:
     mine = next(one for one in listed if one["id"] == made["id"])
     assert "secret" not in mine
     assert (mine["name"], mine["role"], mine["last_used_at"]) == ("deploy", "viewer", None)
+
+
+async def test_a_keys_time_ends(client: httpx.AsyncClient, operator: Caller, plane: Console) -> None:
+    made = (await operator("POST", "keys", json={"name": "ci", "valid_hours": 1})).json()
+    program = Caller(client, made["secret"])
+    assert (await program("GET", "me")).status_code == 200
+    with plane.store.write() as connection:
+        connection.execute(schema.api_keys.update().values(expires_at_ms=1).where(_is(made["id"])))
+    plane.accounts._memory.end([credentials.sha256(made["secret"])])
+    assert (await program("GET", "me")).status_code == 401
+
+
+async def test_a_rotated_key_is_good_with_either_secret_for_a_while(
+    client: httpx.AsyncClient, operator: Caller
+) -> None:
+    made = (await operator("POST", "keys", json={"name": "ci"})).json()
+    rotate = f"keys/{made['id']}/rotate"
+    second = (await operator("POST", rotate, json={"overlap_hours": 1})).json()
+    assert second["id"] == made["id"]
+    for secret in (made["secret"], second["secret"]):
+        assert (await Caller(client, secret)("GET", "me")).json()["name"] == "ci"
+    third = (await operator("POST", rotate, json={"overlap_hours": 0})).json()
+    answers = [await Caller(client, one["secret"])("GET", "me") for one in (made, second, third)]
+    assert [one.status_code for one in answers] == [401, 401, 200]
+    assert (await operator("DELETE", f"keys/{made['id']}")).status_code == 204
+    assert (await Caller(client, third["secret"])("GET", "me")).status_code == 401
+    assert (await operator("POST", rotate, json={})).status_code == 404
+
+
+async def test_the_machines_own_key_is_not_revoked(operator: Caller) -> None:
+    keys = (await operator("GET", "keys")).json()["items"]
+    [local] = [one for one in keys if one["id"].startswith("local")]
+    assert (await operator("DELETE", f"keys/{local['id']}")).status_code == 409
+    assert (await operator("POST", f"keys/{local['id']}/rotate", json={})).status_code == 409
+    assert (await operator("GET", "me")).json()["role"] == "admin"
 
 
 async def test_a_revoked_key_is_dead_at_once(client: httpx.AsyncClient, operator: Caller) -> None:
@@ -152,8 +192,6 @@ async def test_roles(operator: Caller) -> None:
         ("GET", "quota", None),
         ("GET", "quota/stream", None),
         ("GET", "brokers", None),
-        ("GET", "audit", None),
-        ("POST", "users/admin/reset-password", None),
         ("POST", "keys", {"name": "k", "role": "operator"}),
     ):
         assert (await owner(method, path, json=body)).status_code == 403, path

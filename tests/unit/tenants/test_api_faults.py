@@ -57,7 +57,7 @@ async def test_every_kind_is_started_told_shown_written_down_and_ended(
     made = await operator("POST", f"instances/{instance}/faults", json={"kind": kind, **BODIES[kind]})
     assert made.status_code == 201, made.text
     fault = made.json()
-    assert fault["active"] and fault["ended_at"] is None and fault["started_by"].startswith("key:")
+    assert fault["active"] and fault["ended_at"] is None and fault["started_by"].startswith("operator:key:")
     assert {name: fault[name] for name in BODIES[kind]} == BODIES[kind]
     assert _told(plane, instance) == [kind]
     assert (await operator("GET", f"instances/{instance}")).json()["revision"] > revision

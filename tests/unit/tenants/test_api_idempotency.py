@@ -6,10 +6,18 @@ from typing import Any
 
 import httpx
 import pytest
+from kio.schema.errors import ErrorCode
+from kio.schema.metadata.v8.response import MetadataResponsePartition, MetadataResponseTopic
+from kio.schema.types import BrokerId, TopicName
+from kio.static.primitive import i32
 from sqlalchemy import func, select
 
+from contracts.specs import BrokerAddress
 from tenants.api.idempotency import _SECRETS
+from tenants.backend import messages, topics
+from tenants.backend.cluster import Cluster, ConnectionPool
 from tenants.console import Console
+from tenants.rules.errors import Unavailable
 from tenants.store import schema
 from tenants.store.idempotency import ABANDONED_MS, KEPT_MS
 from tenants.usecases import idempotency
@@ -64,6 +72,46 @@ async def test_what_was_refused_may_be_corrected(client: httpx.AsyncClient) -> N
     wrong = await post(client, "instances", "k", {**ORDER, "capacity_bytes": 1})
     assert wrong.status_code == 422
     assert (await post(client, "instances", "k", ORDER)).status_code == 201
+
+
+async def test_a_message_whose_fate_is_not_known_is_not_sent_again(
+    client: httpx.AsyncClient, plane: Console, operator: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker wrote it, perhaps, and did not answer in time."""
+    made = (await post(client, "instances", "order-1", ORDER)).json()
+    partition = MetadataResponsePartition(
+        error_code=ErrorCode.none,
+        partition_index=i32(0),
+        leader_id=BrokerId(1),
+        leader_epoch=i32(0),
+        replica_nodes=(),
+        isr_nodes=(),
+        offline_replicas=(),
+    )
+    found = MetadataResponseTopic(
+        error_code=ErrorCode.none, name=TopicName("orders"), is_internal=False, partitions=(partition,)
+    )
+    sent: list[str] = []
+
+    async def existing(*_: object) -> MetadataResponseTopic:
+        return found
+
+    async def cluster_of(_: str) -> Cluster:
+        return Cluster(ConnectionPool(None), (BrokerAddress(node_id=1, host="127.0.0.1", port=1),))
+
+    async def produce(*_: object, **__: object) -> int:
+        rows = (await operator("GET", "audit")).json()["items"]
+        sent.append(next(one["detail"] for one in rows if one["action"] == "message.send"))
+        raise Unavailable("no answer in time")
+
+    monkeypatch.setattr(topics, "existing", existing)
+    monkeypatch.setattr(messages, "produce", produce)
+    monkeypatch.setattr(plane.messages, "_cluster_of", cluster_of)
+    path = f"instances/{made['id']}/topics/orders/messages"
+    first = await post(client, path, "k", {"value": "x"})
+    again = await post(client, path, "k", {"value": "x"})
+    assert (first.status_code, again.status_code) == (503, 409)
+    assert sent == ["orders: to partition 0"], "who asks is told before it is sent"
 
 
 @pytest.mark.parametrize("key", ["", " ", "a b", "x" * 256, "\u00e9"])
@@ -127,7 +175,7 @@ def test_every_answer_with_a_secret_is_known_as_such() -> None:
             for name in ("secret", "secret_key", "password")
         )
     } - {"/v1/session"}
-    assert len(with_secrets) == 5
+    assert len(with_secrets) == 7
     assert all(_SECRETS.fullmatch(path) for path in with_secrets)
 
 

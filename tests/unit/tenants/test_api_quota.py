@@ -12,7 +12,7 @@ from tenants.console import Console
 from tenants.rules import callers
 from tenants.rules.errors import TooMany
 from tenants.rules.model import Caller as Asker
-from tenants.rules.model import Role
+from tenants.rules.permissions import Role
 
 from .conftest import Caller, MasterServer
 

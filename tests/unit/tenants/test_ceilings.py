@@ -11,7 +11,7 @@ from tenants.console import Console
 from tenants.rules.ceilings import BROKER_DEFAULT, TENANT_DEFAULT, Amounts, Room, cluster_default
 from tenants.rules.errors import LimitReached, Unavailable
 from tenants.rules.model import Caller as Asker
-from tenants.rules.model import Role
+from tenants.rules.permissions import Role
 from tenants.store import instances
 from tenants.usecases.instances import Change, NewInstance, Usage
 

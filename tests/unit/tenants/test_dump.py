@@ -29,6 +29,7 @@ _PARTICULAR: Final[dict[str, dict[str, Any]]] = {
         "state": State.PURGING.value,
         "security_protocols": "plain,sasl_ssl",
         "users": msgspec.to_builtins([KafkaUser(name="ü", credentials=())]),
+        "acls": [[2, 3, "ü", "User:ü", "*", 3, 3]],
     },
     "ports": {"security_protocol": "sasl_ssl"},
     "injected_faults": {
@@ -36,7 +37,7 @@ _PARTICULAR: Final[dict[str, dict[str, Any]]] = {
     },
 }
 """What is read as more than a column's kind."""
-BEHIND: Final = {"sessions", "followers", "control_processes", "idempotency_keys"}
+BEHIND: Final = {"sessions", "invitations", "followers", "control_processes", "idempotency_keys"}
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -1,7 +1,9 @@
 """Connections, refused addresses and closes, over workers and their restarts."""
 
-from contracts.specs import GatewayInstanceReport, GatewayReport, RefusedAddress
+from contracts.specs import GatewayClusterReport, GatewayInstanceReport, GatewayReport, RefusedAddress
+from contracts.upstream import ClusterTrouble
 from tenants.rules.acknowledgement import SILENT_AFTER_MS
+from tenants.rules.cluster_health import Illness, illness
 from tenants.rules.gateway_reports import REFUSALS_KEPT, GatewayLedger
 
 
@@ -53,3 +55,42 @@ def test_the_last_fifty_refusals_newest_first() -> None:
     assert [one.at_ms for one in kept] == list(range(59, 59 - REFUSALS_KEPT, -1))
     ledger.forget(["i1"])
     assert ledger.refusals("i1") == []
+
+
+def _refused(consumer: str, *cluster_ids: str) -> GatewayReport:
+    refused = tuple(
+        GatewayClusterReport(cluster_id=one, trouble=ClusterTrouble.LOGIN_REFUSED, says="wrong password")
+        for one in cluster_ids
+    )
+    return GatewayReport(consumer=consumer, boot_id="b", sent_at_ms=0, clusters=refused)
+
+
+def test_a_cluster_is_in_trouble_for_as_long_as_a_gateway_says_so() -> None:
+    ledger = GatewayLedger()
+    ledger.receive(_refused("gateway-1", "far"), 0)
+    ledger.receive(_refused("gateway-0", "far", "further"), 0)
+    ledger.receive(_refused("gateway-2"), 0)
+    found = illness(None, ledger.troubles("far", 0))
+    assert found == Illness(
+        ClusterTrouble.LOGIN_REFUSED, "not for gateway-0, gateway-1, which cannot use it: wrong password"
+    )
+    ledger.receive(_refused("gateway-0"), 1)
+    assert list(ledger.troubles("far", 1)) == ["gateway-1"]
+    assert illness(None, ledger.troubles("further", 1)) is None
+    assert not ledger.troubles("far", SILENT_AFTER_MS + 1), "what is silent says nothing"
+
+
+def test_what_the_console_finds_goes_before_what_gateways_do() -> None:
+    own = Illness(ClusterTrouble.UNREACHABLE, "no broker answers")
+    ledger = GatewayLedger()
+    ledger.receive(_refused("gateway-0", "far"), 0)
+    assert illness(own, ledger.troubles("far", 0)) == own
+    assert illness(own, {}) == own
+
+
+def test_troubles_told_to_another_control_process_are_told_here() -> None:
+    there, here = GatewayLedger(), GatewayLedger()
+    there.receive(_refused("gateway-0", "far"), 0)
+    for report, seen_ms in there.reports():
+        here.hear(report, seen_ms)
+    assert list(here.troubles("far", 0)) == ["gateway-0"]

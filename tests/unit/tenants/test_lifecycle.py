@@ -83,6 +83,12 @@ def test_default_limits_are_legal_and_each_bound_is_checked() -> None:
             assert [fault.field for fault in faults] == [f"limits.{name}"]
 
 
+def test_a_new_topic_must_fit() -> None:
+    assert lifecycle.limit_faults(Limits(partitions_max=3, partitions_default=3)) == []
+    [fault] = lifecycle.limit_faults(Limits(partitions_max=3, partitions_default=4))
+    assert fault.field == "limits.partitions_default" and "partitions_max" in fault.message
+
+
 def test_a_request_must_hold_a_batch() -> None:
     [fault] = lifecycle.limit_faults(Limits(request_bytes_max=1_000_000))
     assert fault.field == "limits.request_bytes_max"

@@ -10,7 +10,8 @@ from runtime.clock import epoch_ms
 from tenants.console import Console
 from tenants.rules.errors import Unavailable
 from tenants.rules.lifecycle import State
-from tenants.rules.model import DEFAULT_TENANT, Caller, Instance, Role
+from tenants.rules.model import DEFAULT_TENANT, Caller, Instance
+from tenants.rules.permissions import Role
 from tenants.rules.vports import Endpoint
 from tenants.store import changes
 from tenants.store.lineages import Position
@@ -148,3 +149,19 @@ def test_another_vip_moves_every_listener_and_keeps_its_port(
     third.bootstrap("key")
     assert third.instances.get(_CALLER, before.id).revision == after.revision
     third.close()
+
+
+def test_a_port_that_our_gateways_have_for_all_vips_is_no_strangers(
+    make_console: Callable[..., Console], taken: set[Endpoint]
+) -> None:
+    """Their one socket has the port at every address, so a probe would find each of them taken."""
+    plane = make_console(vip="0.0.0.0=127.0.0.0/30")
+    plane.bootstrap("key")
+    first = _create(plane)
+    [listener] = first.listeners
+    taken.add(Endpoint("127.0.0.2", listener.port))
+    [second] = _create(plane, "other").listeners
+    assert (listener.bind_host, second.bind_host) == ("127.0.0.1", "127.0.0.2")
+    assert second.port == listener.port
+    assert not plane.withhold_taken_ports(), "gateways say it, and try again"
+    plane.close()

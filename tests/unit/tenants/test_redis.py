@@ -17,6 +17,7 @@ from tenants.console import Console
 from tenants.remembered import CallerMemory, Remembered
 from tenants.rules.rate_limit import ApiRates, Quota
 from tenants.shared_limits import RequestRates
+from tenants.usecases.accounts import Browser
 from tests.servers.redis_server import RedisServer, running_redis
 from traffic.login_limit import FAILURES_MAX_PER_PAIR
 
@@ -60,7 +61,7 @@ async def clients(planes: tuple[Console, Console]) -> AsyncIterator[tuple[Client
 
 @pytest.fixture
 def password(planes: tuple[Console, Console]) -> str:
-    return planes[0].accounts.reset_password("test", "admin", None)
+    return planes[0].accounts.reset_password("test", "admin")
 
 
 def _queries(console: Console) -> list[str]:
@@ -154,7 +155,7 @@ async def test_what_is_ended_at_one_is_ended_at_the_other_at_once(
     assert (await clients[0].get("/v1/me", cookies=cookies)).status_code == 401
     again = dict((await _log_in(clients[0], password)).cookies)
     assert (await clients[1].get("/v1/me", cookies=again)).status_code == 200
-    planes[0].accounts.reset_password("test", "admin", None)
+    planes[0].accounts.reset_password("test", "admin")
     assert (await clients[1].get("/v1/me", cookies=again)).status_code == 401
 
 
@@ -221,11 +222,11 @@ async def test_who_writes_to_redis_makes_no_credential(
 
 
 def test_no_secret_is_in_redis(planes: tuple[Console, Console], password: str, server: RedisServer) -> None:
-    session = planes[0].accounts.log_in("admin", password, "10.0.0.1")
+    session = planes[0].accounts.log_in("admin", password, Browser("10.0.0.1", ""))
     planes[0].accounts.caller_of_session(session.token, None)
     planes[0].accounts.caller_of_key(OPERATOR_KEY, None)
     with pytest.raises(Exception, match="wrong"):
-        planes[0].accounts.log_in("my password by mistake", "x", "10.0.0.1")
+        planes[0].accounts.log_in("my password by mistake", "x", Browser("10.0.0.1", ""))
     redis = server.ask()
     names = redis.keys("*")
     assert len(names) >= 3

@@ -1,9 +1,11 @@
 """Migrations, transactions, and what the outbox tells followers."""
 
+import sqlite3
 import threading
 import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,8 @@ from sqlalchemy import Connection, Engine, create_engine, func, select
 
 from tenants.console import Console
 from tenants.rules.lifecycle import State
-from tenants.rules.model import DEFAULT_TENANT, Caller, Role
+from tenants.rules.model import DEFAULT_TENANT, Caller
+from tenants.rules.permissions import Role
 from tenants.store import changes, instances, lineages, migrating, schema
 from tenants.store.engine import Store, StoreUnavailable, feed_position, newest, next_revision
 from tenants.store.lineages import Position, Verdict
@@ -169,6 +172,16 @@ def test_many_that_open_an_empty_database_at_once_migrate_it_once(database_url: 
             feeds.add(feed_position(connection)[0])
         each.close()
     assert len(feeds) == 1
+
+
+def test_a_new_file_that_somebody_else_turns_to_wal_is_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other:
+        other.execute("BEGIN IMMEDIATE")  # SQLite refuses that change at once, whatever the busy timeout
+        release = threading.Timer(0.2, other.execute, ("COMMIT",))
+        release.start()
+        Store.open(f"sqlite:///{path}").close()
+        release.join()
 
 
 def test_a_file_that_is_no_database_is_said_in_a_sentence(tmp_path: Path) -> None:

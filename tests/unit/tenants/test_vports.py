@@ -88,3 +88,25 @@ def test_what_is_no_range() -> None:
     for first, last in ((0, 1), (2, 1), (1, 65_536)):
         with pytest.raises(ValueError, match="range"):
             parse_vip("10.0.0.1", first, last)
+
+
+def test_a_pool_behind_every_address_shares_sockets() -> None:
+    pool = parse_vip("0.0.0.0=10.0.0.0/30", 9092, 9093)
+    assert pool.has_wildcard
+    assert pool.hosts == ("10.0.0.1", "10.0.0.2")
+    assert parse_vip("[::]=fd00::/126", 1, 1).hosts == ("fd00::1", "fd00::2", "fd00::3")
+    assert not parse_vip("10.0.0.0/30", 9092, 9093).has_wildcard
+
+
+@pytest.mark.parametrize(
+    "text", ["10.0.0.1=10.0.0.0/30", "[::]=10.0.0.0/30", "x=10.0.0.0/30", "0.0.0.0=10.0.0.1/8"]
+)
+def test_only_every_address_stands_before_a_pool(text: str) -> None:
+    with pytest.raises(ValueError, match=r"vip '.*'"):
+        parse_vip(text, 1, 1)
+
+
+def test_a_pool_of_hundreds_of_millions_is_walked_and_not_listed() -> None:
+    pool = parse_vip("10.0.0.0/8", 1, 65535)
+    assert allocate(pool, {}, 0, lambda _: True, in_order=pool.endpoints(from_end=True)).port == 65535
+    assert allocate(pool, {}, 0, lambda _: True) == Endpoint("10.0.0.1", 1)

@@ -5,6 +5,10 @@ describe('parseRoute', () => {
   it.each(['', '#', '#/', '#/instances', '#/instances/'])('%s is the list', (hash) =>
     expect(parseRoute(hash)).toEqual({ page: 'instances' }),
   );
+  it('opens an invitation by its secret', () => {
+    expect(parseRoute('#/invitation/s3cret')).toEqual({ page: 'invitation', secret: 's3cret' });
+    expect(parseRoute('#/invitation').page).toBe('missing');
+  });
   it('opens an instance on its overview', () =>
     expect(parseRoute('#/instances/iabc')).toEqual({ page: 'instance', id: 'iabc', tab: 'overview', item: null }));
   it.each([
@@ -17,7 +21,7 @@ describe('parseRoute', () => {
     '#/%E0%A4%A',
   ])('%s is missing', (hash) => expect(parseRoute(hash).page).toBe('missing'));
   it('reads back what hrefOf writes, odd names included', () => {
-    const routes: Exclude<Route, { page: 'missing' }>[] = [
+    const routes: Exclude<Route, { page: 'missing' | 'invitation' }>[] = [
       { page: 'dashboard' },
       { page: 'keys' },
       { page: 'pipeline' },

@@ -10,13 +10,27 @@ export type Route =
   | { page: 'tenants' }
   | { page: 'keys' }
   | { page: 'audit' }
+  | { page: 'members' }
+  | { page: 'account' }
+  | { page: 'invitation'; secret: string }
   | { page: 'missing'; path: string };
 
 export const INSTANCE_TABS = ['overview', 'topics', 'groups', 'whitelist', 'quota', 'usage', 'bill', 'faults'] as const;
 export type InstanceTab = (typeof INSTANCE_TABS)[number];
 /** Tabs that show one thing of several: a topic, a group, a month. */
 const WITH_ITEM: readonly InstanceTab[] = ['topics', 'groups', 'usage', 'bill'];
-const PLAIN = ['instances', 'dashboard', 'brokers', 'bills', 'pipeline', 'tenants', 'keys', 'audit'] as const;
+const PLAIN = [
+  'instances',
+  'dashboard',
+  'brokers',
+  'bills',
+  'pipeline',
+  'tenants',
+  'keys',
+  'audit',
+  'members',
+  'account',
+] as const;
 
 const isTab = (text: string): text is InstanceTab => (INSTANCE_TABS as readonly string[]).includes(text);
 
@@ -41,11 +55,12 @@ export function parseRoute(hash: string): Route {
     if (!isTab(name) || rest.length > 0 || (hasItem && !WITH_ITEM.includes(name))) return missing;
     return { page: 'instance', id, tab: name, item: item ?? null };
   }
+  if (head === 'invitation' && id !== undefined && parts.length === 2) return { page: 'invitation', secret: id };
   const plain = PLAIN.find((name) => name === head);
   return plain && parts.length === 1 ? { page: plain } : missing;
 }
 
-export function hrefOf(route: Exclude<Route, { page: 'missing' }>): string {
+export function hrefOf(route: Exclude<Route, { page: 'missing' | 'invitation' }>): string {
   if (route.page !== 'instance') return `#/${route.page}`;
   const base = `#/instances/${encodeURIComponent(route.id)}/${route.tab}`;
   return route.item === null ? base : `${base}/${encodeURIComponent(route.item)}`;

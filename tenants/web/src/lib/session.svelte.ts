@@ -1,6 +1,6 @@
 // Who is logged in, kept for the life of the page; the cookie is the browser's own.
 
-import type { Session } from '../api';
+import type { Permission, Session } from '../api';
 import { api, ApiProblem, setCsrfToken, told, whenUnauthorized } from './client';
 
 class SessionState {
@@ -11,10 +11,11 @@ class SessionState {
   expired = $state(false);
 
   get isOperator(): boolean {
-    return this.current?.role === 'operator';
+    return this.may('every_tenant');
   }
-  get mayWrite(): boolean {
-    return this.current !== null && this.current.role !== 'viewer';
+
+  may(permission: Permission): boolean {
+    return this.current?.permissions.includes(permission) ?? false;
   }
 
   #set(session: Session | null): void {
@@ -37,6 +38,11 @@ class SessionState {
 
   async logIn(user: string, password: string): Promise<void> {
     this.#set(await told(api.POST('/v1/session', { body: { user, password } })));
+    this.expired = false;
+  }
+
+  async accept(secret: string, password: string): Promise<void> {
+    this.#set(await told(api.POST('/v1/invitation/accept', { body: { secret, password } })));
     this.expired = false;
   }
 

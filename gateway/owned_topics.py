@@ -1,0 +1,24 @@
+"""Topics that a request names by id: only the instance's own go up, whatever a broker would say of others."""
+
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+from uuid import UUID
+
+from gateway.session.call import Call, Later, Outcome
+from gateway.session.deps import Deps
+
+Decision: TypeAlias = Outcome | Later
+
+
+def with_ids_known(call: Call, topic_ids: Iterable[UUID | None], decide: Callable[[], Decision]) -> Decision:
+    """What `decide` says, once all that can be known of these ids stands in the instance's `topic_ids`."""
+    asked = call.instance.topic_ids.to_ask(topic_ids, call.conversation.now_ms)
+    if not asked:
+        return decide()
+
+    async def look_up(deps: Deps) -> Outcome:
+        await deps.look_up_topics(asked)
+        decided = decide()
+        return await decided.work(deps) if isinstance(decided, Later) else decided
+
+    return Later(look_up)

@@ -1,0 +1,65 @@
+"""Which topic ids are an instance's own. Pure: who asks the cluster is `gateway/outside.py`.
+
+An id is never given twice, so what was learned stays true; of a topic that is gone its broker says so.
+Whether an id is somebody else's or nobody's is not told apart: neither is in an answer about this instance.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import Final
+from uuid import UUID
+
+KNOWN_MAX: Final = 10_000
+"""Topic ids of one instance that a worker remembers with their names: more than it has topics."""
+UNKNOWN_MAX: Final = 1_000
+"""Topic ids that a worker remembers as not the instance's own: what is asked of a cluster for nothing."""
+UNKNOWN_MS: Final = 1_000
+"""So long; a topic that was made just now is soon found."""
+ASKED_MAX: Final = 500
+"""Ids that are looked up for one request; the rest of it is unknown until it is asked again."""
+
+
+class TopicIds:
+    """The ids of one instance's topics. Those used longest ago go first."""
+
+    def __init__(self) -> None:
+        self._names: OrderedDict[UUID, str] = OrderedDict()
+        self._unknown_until_ms: OrderedDict[UUID, int] = OrderedDict()
+
+    def name(self, topic_id: UUID | None) -> str | None:
+        """The tenant's name of one of its topics; None: it is not known to be one."""
+        return None if topic_id is None else self._names.get(topic_id)
+
+    def to_ask(self, topic_ids: Iterable[UUID | None], now_ms: int) -> list[UUID]:
+        """Those that nothing is known of, each once."""
+        unknown = self._unknown_until_ms
+        asked: dict[UUID, None] = {}
+        for topic_id in topic_ids:
+            if topic_id is None or topic_id in self._names or unknown.get(topic_id, 0) > now_ms:
+                continue
+            asked[topic_id] = None
+            if len(asked) == ASKED_MAX:
+                break
+        return list(asked)
+
+    def learn(self, names: Iterable[tuple[UUID | None, str | None]]) -> None:
+        """Take in what a broker has said of the instance's own topics."""
+        known = self._names
+        for topic_id, name in names:
+            if topic_id is None or name is None:
+                continue
+            known[topic_id] = name
+            known.move_to_end(topic_id)
+            self._unknown_until_ms.pop(topic_id, None)
+        while len(known) > KNOWN_MAX:
+            known.popitem(last=False)
+
+    def not_found(self, topic_ids: Iterable[UUID], now_ms: int) -> None:
+        """These were asked for, and none of the answer was the instance's."""
+        unknown = self._unknown_until_ms
+        for topic_id in topic_ids:
+            if topic_id not in self._names:
+                unknown[topic_id] = now_ms + UNKNOWN_MS
+                unknown.move_to_end(topic_id)
+        while len(unknown) > UNKNOWN_MAX:
+            unknown.popitem(last=False)

@@ -1,0 +1,91 @@
+"""A standalone Spark cluster of the PySpark distribution: a master, and workers with one core each."""
+
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Final
+
+from pipeline.java import package_dir
+
+_START_TIMEOUT_S: Final = 120.0
+_MASTER: Final = "org.apache.spark.deploy.master.Master"
+_WORKER: Final = "org.apache.spark.deploy.worker.Worker"
+_EXECUTOR: Final = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
+
+
+class Standalone:
+    """A running cluster."""
+
+    def __init__(self, url: str, folder: Path) -> None:
+        self.url = url
+        self.folder = folder
+
+    @property
+    def options(self) -> list[str]:
+        """Of a command whose job is to run here."""
+        settings = ("spark.driver.host=127.0.0.1", "spark.driver.memory=1g", "spark.executor.memory=512m")
+        return ["--master", self.url, *(part for each in settings for part in ("--spark-conf", each))]
+
+    def kill_an_executor(self) -> bool:
+        """Whether there was one. Its worker starts another."""
+        for folder in Path("/proc").iterdir():
+            if folder.name.isdecimal() and self._is_executor(folder):
+                os.kill(int(folder.name), signal.SIGKILL)
+                return True
+        return False
+
+    def _is_executor(self, process: Path) -> bool:
+        try:
+            words = (process / "cmdline").read_bytes().split(b"\0")
+            return _EXECUTOR.encode() in words and (process / "cwd").readlink().is_relative_to(self.folder)
+        except OSError:
+            return False
+
+
+@contextmanager
+def standalone_cluster(folder: Path, workers: int = 2) -> Iterator[Standalone]:
+    """On free ports of 127.0.0.1."""
+    with ExitStack() as running:
+        told = running.enter_context(
+            _daemon(folder / "master.log", _MASTER, r"Starting Spark master at (\S+)")
+        )
+        for number in range(workers):
+            work = folder / f"worker-{number}"
+            size = ("--cores", "1", "--memory", "1g", "--work-dir", str(work))
+            command = (_WORKER, *size, told)
+            log = folder / f"worker-{number}.log"
+            running.enter_context(_daemon(log, *command, r"Successfully registered with master (\S+)"))
+        yield Standalone(told, folder)
+
+
+@contextmanager
+def _daemon(log: Path, kind: str, *rest: str) -> Iterator[str]:
+    """Yields what the log says of it: the last of `rest` is the pattern to wait for."""
+    *options, pattern = rest
+    home = package_dir("pyspark")
+    assert home is not None
+    address = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("w") as out:
+        process = subprocess.Popen(
+            [str(home / "bin" / "spark-class"), kind, *address, *options],
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            env=os.environ
+            | {"SPARK_HOME": str(home), "SPARK_DAEMON_MEMORY": "256m", "SPARK_NO_DAEMONIZE": "1"},
+            cwd=log.parent,
+        )
+    try:
+        deadline = time.monotonic() + _START_TIMEOUT_S
+        while (found := re.search(pattern, log.read_text())) is None:
+            assert process.poll() is None and time.monotonic() < deadline, log.read_text()[-3000:]
+            time.sleep(0.1)
+        yield found[1]
+    finally:
+        process.terminate()
+        process.wait(60)

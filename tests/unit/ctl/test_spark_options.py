@@ -1,0 +1,39 @@
+"""Where Spark runs, as the command line says it."""
+
+import pytest
+
+from ctl.errors import CommandError
+from ctl.pipeline.spark_options import spark_at
+from pipeline.session import driver_memory
+from pipeline.spark_at import SparkAt
+
+GIB = 1024**3
+
+
+def test_settings_are_names_and_values() -> None:
+    given = spark_at("spark://host:7077", ["spark.executor.memory=2g", "spark.x=a=b"])
+    assert given == SparkAt("spark://host:7077", {"spark.executor.memory": "2g", "spark.x": "a=b"})
+    assert not given.is_local
+    assert spark_at(None, None).is_local
+
+
+@pytest.mark.parametrize("wrong", ["spark.executor.memory", "executor.memory=2g", "=x", ""])
+def test_anything_else_is_refused(wrong: str) -> None:
+    with pytest.raises(CommandError, match="NAME=VALUE"):
+        spark_at(None, [wrong])
+
+
+@pytest.mark.parametrize(
+    "name", ["spark.hadoop.fs.s3a.secret.key", "spark.hadoop.fs.s3a.access.key", "spark.ssl.keyPassword"]
+)
+def test_a_secret_is_no_argument(name: str) -> None:
+    with pytest.raises(CommandError, match="SPARK_CONF_DIR") as refused:
+        spark_at(None, [f"{name}=hush"])
+    assert "hush" not in str(refused.value)
+
+
+def test_memory_is_a_part_of_the_machine_or_of_its_container() -> None:
+    assert driver_memory([16 * GIB]) == "4096m"
+    assert driver_memory([64 * GIB, 8 * GIB]) == "2048m"
+    assert driver_memory([2 * GIB]) == "1024m"
+    assert driver_memory([512 * GIB]) == "8192m"

@@ -1,0 +1,78 @@
+"""Questions that depend on which Kafka stands behind, or that it would refuse: what goes up, what is said."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from kio.schema.errors import ErrorCode
+
+from contracts.specs import Engine
+from tests.unit.gateway.session_host import (
+    Frames,
+    SessionHost,
+    Surroundings,
+    decoded_request,
+    served_instance,
+)
+from wire.api_table import ApiKey, Served, version_range
+from wire.build import build, entry_class
+from wire.codec import decode_response, framed_request, request_class
+
+TOPIC, GROUP = 2, 32
+
+
+def _answer(host: SessionHost, api_key: int, version: int) -> Any:
+    [frame] = Frames().take(bytes(host.down))
+    return decode_response(frame, api_key, version)[1]
+
+
+def _asked(host: SessionHost, *resources: tuple[int, str]) -> list[tuple[int, str]]:
+    """Have resources described; those that went up."""
+    named = [{"resource_type": kind, "resource_name": name} for kind, name in resources]
+    request = build(request_class(ApiKey.DESCRIBE_CONFIGS, 4), {"resources": named})
+    host.client_sends(framed_request(request, 5, "admin"))
+    frames = Frames().take(bytes(host.up))
+    return [
+        (each.resource_type, each.resource_name)
+        for one in frames
+        for each in decoded_request(one)[3].resources
+    ]
+
+
+@pytest.mark.parametrize(
+    ("engine", "lowest", "goes_up"),
+    [(Engine.BUILTIN, 0, True), (Engine.APACHE, 1, True), (Engine.APACHE, 0, False)],
+)
+def test_groups_are_asked_about_where_they_have_configs(
+    monkeypatch: pytest.MonkeyPatch, engine: Engine, lowest: int, goes_up: bool
+) -> None:
+    """Apache Kafka 3.9, which serves version 0 still, refuses the whole request for one group."""
+    served = Served({int(ApiKey.DESCRIBE_CONFIGS): version_range(lowest, 4)})
+    monkeypatch.setattr(Surroundings, "known_versions", lambda *_: served)
+    host = SessionHost(served_instance())
+    host.around.spec = msgspec.structs.replace(host.around.spec, engine=engine)
+    up = _asked(host, (TOPIC, "orders"), (GROUP, "workers"))
+    assert [kind for kind, _ in up] == ([TOPIC, GROUP] if goes_up else [TOPIC])
+
+
+def test_a_group_alone_is_an_unknown_type_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    served = Served({int(ApiKey.DESCRIBE_CONFIGS): version_range(0, 4)})
+    monkeypatch.setattr(Surroundings, "known_versions", lambda *_: served)
+    host = SessionHost(served_instance())
+    host.around.spec = msgspec.structs.replace(host.around.spec, engine=Engine.APACHE)
+    assert not _asked(host, (GROUP, "workers"), (GROUP, ""))
+    results = _answer(host, ApiKey.DESCRIBE_CONFIGS, 4).results
+    assert [one.error_code for one in results] == [ErrorCode.invalid_request] * 2
+
+
+@pytest.mark.parametrize("index", [-1, 0])
+def test_all_topics_from_a_partition_that_cannot_be(index: int) -> None:
+    host = SessionHost(served_instance())
+    host.around.topics = {"orders": 1}
+    kind = request_class(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0)
+    cursor = build(entry_class(kind, "cursor"), {"topic_name": "a", "partition_index": index})
+    request = build(kind, {"topics": [], "response_partition_limit": 10, "cursor": cursor})
+    host.client_sends(framed_request(request, 5, "admin"))
+    assert bool(host.up) == (index >= 0)
+    if index < 0:
+        assert _answer(host, ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0).topics == ()
