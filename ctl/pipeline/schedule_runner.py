@@ -18,6 +18,7 @@ from typing import IO, Final, TypedDict
 from urllib.parse import quote
 
 from contracts.pipeline import JobState
+from contracts.units import format_duration
 from ctl.console_client import Console
 from ctl.errors import CommandError
 from ctl.stack.children import die_with_parent
@@ -78,6 +79,8 @@ class ScheduleRunner:
     """Of the jobs' environment, besides ours."""
     say: Callable[[str], None]
     stopping: threading.Event
+    job_limit_ms: int
+    """A job that runs for longer is ended: it hangs, or has so much to do that others wait."""
     name: str = field(default_factory=lambda: str(uuid.uuid4()))
 
     def serve(self) -> None:
@@ -124,6 +127,7 @@ class ScheduleRunner:
     def _run_job(self, job: Sequence[str], goes_on: Callable[[], None]) -> tuple[JobState, str]:
         """How it ended, and its last sentence if it failed. `goes_on` is told again and again."""
         last: list[str] = []
+        ends_at = time.monotonic() + self.job_limit_ms / 1000
         with subprocess.Popen(
             [*self.command, *job],
             env={**environment(), **self.variables},
@@ -137,13 +141,13 @@ class ScheduleRunner:
             reader = threading.Thread(target=_read, args=(process.stderr, last), daemon=True)
             reader.start()
             told = time.monotonic()
-            while process.poll() is None and not self.stopping.wait(_POLL_S):
+            while process.poll() is None and time.monotonic() < ends_at and not self.stopping.wait(_POLL_S):
                 if time.monotonic() - told > _GOES_ON_S:
                     told = time.monotonic()
                     with contextlib.suppress(CommandError):  # a console that is away hears of the end
                         goes_on()
-            was_stopped = process.returncode is None
-            if was_stopped:
+            was_ended = process.returncode is None
+            if was_ended:
                 process.terminate()
                 try:
                     process.wait(_STOP_S)
@@ -151,8 +155,11 @@ class ScheduleRunner:
                     process.kill()
             code = process.wait()
             reader.join(_READ_S)  # what a job left behind may hold the pipe
-        if was_stopped:
+        if was_ended and self.stopping.is_set():
             return JobState.STOPPED, ""
+        if was_ended:
+            limit = format_duration(self.job_limit_ms)
+            return JobState.FAILED, f"it ran for {limit} and was ended: the next run goes on where it came to"
         if code == 0:
             return JobState.SUCCEEDED, ""
         return JobState.FAILED, last[0] if last else f"it ended with code {code}"

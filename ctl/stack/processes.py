@@ -124,8 +124,9 @@ class Processes:
         """The runner of the pipeline's schedules. Raises: CommandError where Spark is not installed."""
         if not is_installed():
             raise CommandError(f"scheduled jobs need Spark: {INSTALL_PIPELINE}")
-        place = ("--data-dir", str(self._layout.data_dir))
-        command = (sys.executable, "-m", "runtime.start", "ctl.main", "pipeline", "schedule", "serve", *place)
+        serve = ("-m", "runtime.start", "ctl.main", "pipeline", "schedule", "serve")
+        limit = f"{self._value('pipeline_job_limit')}ms"
+        command = (sys.executable, *serve, "--data-dir", str(self._layout.data_dir), "--job-limit", limit)
         # A console that somebody's shell names is another one: this is for the stack that it runs beside.
         return ChildSpec("pipeline", command, variables=dict.fromkeys(CONSOLE_VARIABLES, ""))
 

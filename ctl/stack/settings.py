@@ -85,6 +85,13 @@ def _count(low: int, high: int) -> Callable[[str], int]:
     return parse
 
 
+def _minute_or_more(text: str) -> int:
+    duration_ms = parse_duration_ms(text)
+    if duration_ms < 60_000:
+        raise ValueError(f"'{text}' is less than a minute")
+    return duration_ms
+
+
 def _vip(text: str) -> str:
     parse_vip(text, 1, 1)  # raises with the reason
     return text
@@ -243,6 +250,13 @@ SETTINGS: Final = (
         _switch,
         "Whether scheduled pipeline jobs run beside the stack: on or off.",
         _on_off,
+    ),
+    Setting(
+        "pipeline_job_limit",
+        3_600_000,
+        _minute_or_more,
+        "A scheduled pipeline job that runs longer, such as 1h, is ended; its next run goes on.",
+        format_duration,
     ),
     Setting(
         "usage_interval_ms",

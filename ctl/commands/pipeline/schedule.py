@@ -13,7 +13,7 @@ from ctl.confirm import Yes, confirm
 from ctl.console_client import Console, instance_path
 from ctl.console_options import OperatorConsole
 from ctl.errors import CommandError
-from ctl.options import DEFAULT_DATA_DIR, DataDir
+from ctl.options import DEFAULT_DATA_DIR, DataDir, parse_duration
 from ctl.output import Answer, in_table
 from tenants.rules.pipeline_schedules import ScheduledJob
 
@@ -86,7 +86,12 @@ def remove(console: OperatorConsole, name: Name, yes: Yes = False) -> None:
 
 
 @schedule.command("serve")
-def serve(data_dir: DataDir = DEFAULT_DATA_DIR) -> None:
+def serve(
+    data_dir: DataDir = DEFAULT_DATA_DIR,
+    job_limit: Annotated[
+        float, typer.Option(parser=parse_duration, metavar="TIME", help="A job that runs longer is ended.")
+    ] = 3600.0,
+) -> None:
     """Run what is due, until stopped: what `portico up --pipeline` starts. One for each deployment."""
     from ctl.pipeline.run import say
     from ctl.pipeline.schedule_runner import ScheduleRunner
@@ -96,7 +101,8 @@ def serve(data_dir: DataDir = DEFAULT_DATA_DIR) -> None:
         signal.signal(number, lambda *_: stopping.set())
     command = (sys.executable, "-m", "runtime.start", "ctl.main", "pipeline")
     with Console.of(data_dir) as console:
-        ScheduleRunner(console, command, {"PORTICO_DATA_DIR": str(data_dir.resolve())}, say, stopping).serve()
+        variables = {"PORTICO_DATA_DIR": str(data_dir.resolve())}
+        ScheduleRunner(console, command, variables, say, stopping, round(job_limit * 1000)).serve()
 
 
 def _paused(console: Console, name: str, *, is_paused: bool) -> Answer:

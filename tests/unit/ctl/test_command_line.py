@@ -59,6 +59,12 @@ def test_a_size_that_is_none_is_wrong_usage(tmp_path: Path) -> None:
     assert "Traceback" not in result.stderr
 
 
+def test_a_job_limit_that_would_end_every_job_is_wrong_usage(tmp_path: Path) -> None:
+    result = portico("up", "--pipeline-job-limit", "5s", cwd=tmp_path)
+    assert result.returncode == 2
+    assert "'5s' is less than a minute" in result.stderr
+
+
 def test_without_a_stack_the_sentence_says_what_to_do(tmp_path: Path) -> None:
     result = portico("instance", "list", cwd=tmp_path)
     assert result.returncode == 1

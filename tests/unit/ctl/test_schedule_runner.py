@@ -74,9 +74,15 @@ def stopping(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     stop.set()
 
 
-def _runner(console: FakeConsole, stopping: threading.Event, program: str, said: list[str]) -> ScheduleRunner:
+def _runner(
+    console: FakeConsole,
+    stopping: threading.Event,
+    program: str,
+    said: list[str],
+    job_limit_ms: int = 600_000,
+) -> ScheduleRunner:
     command = (sys.executable, "-c", program)
-    return ScheduleRunner(console, command, {}, said.append, stopping)  # type: ignore[arg-type]
+    return ScheduleRunner(console, command, {}, said.append, stopping, job_limit_ms)  # type: ignore[arg-type]
 
 
 def test_what_is_due_runs_once_the_oldest_first(stopping: threading.Event) -> None:
@@ -115,6 +121,24 @@ def test_a_job_ends_with_its_runner_and_stays_due(stopping: threading.Event) -> 
     runner.join()
     assert [state for _, state, _ in console.told] == ["running", "stopped"]
     assert console.items["meter"]["due_at"] == DUE
+
+
+def test_a_job_that_hangs_is_ended_and_holds_up_no_other(
+    stopping: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schedule_runner, "_STOP_S", 0.5)
+    console = FakeConsole(stopping)
+    console.add("hung", "load", "2026-11-22T10:04:00Z", "iabc")
+    console.add("meter", "meter")
+    program = (
+        "import signal, sys, time\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "time.sleep(600 * (sys.argv[1] == 'load'))"
+    )
+    _runner(console, stopping, program, [], job_limit_ms=5_000).serve()
+    ended = {name: (state, error) for name, state, error in console.told if state != "running"}
+    assert ended["meter"] == ("succeeded", "")
+    assert ended["hung"] == ("failed", "it ran for 5s and was ended: the next run goes on where it came to")
 
 
 def test_a_console_that_is_away_is_asked_again(stopping: threading.Event) -> None:
