@@ -36,6 +36,9 @@ Pipeline = Annotated[
     bool | None,
     typer.Option("--pipeline/--no-pipeline", help="Run meter, advise, close and what is scheduled."),
 ]
+JobLimit = Annotated[
+    str | None, typer.Option(metavar="TIME", help="A scheduled job that runs longer is ended; 1h.")
+]
 
 
 def up(
@@ -82,9 +85,7 @@ def up(
         str | None, typer.Option(metavar="MS", help="Restart a process without a sign of life; 0: never.")
     ] = None,
     pipeline: Pipeline = None,
-    pipeline_job_limit: Annotated[
-        str | None, typer.Option(metavar="TIME", help="A scheduled job that runs longer is ended; 1h.")
-    ] = None,
+    pipeline_job_limit: JobLimit = None,
     ready_file: Annotated[Path | None, typer.Option(help="Written when everything serves.")] = None,
     detach: Annotated[
         bool,
