@@ -5,7 +5,7 @@ import logging
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -21,11 +21,13 @@ from ctl.output import Answer, terminal
 from ctl.stack.cluster import OWN, planned, remembered
 from ctl.stack.layout import Layout, is_free
 from ctl.stack.packages import can_install
-from ctl.stack.settings import load
+from ctl.stack.settings import load, of_json
 from ctl.stack.zookeeper import class_path, is_installed, is_serving, java_program, listens
+from ctl.tools.certificate_findings import cluster_findings, gateway_findings
 from ctl.tools.cluster_check import check
 from ctl.tools.findings import Finding
-from runtime.config import ConfigFault, format_host_port, parse_host_port
+from gateway.certificates import TlsFiles
+from runtime.config import ConfigFault, Resolved, format_host_port, parse_host_port
 from runtime.logs import configure
 from runtime.process import OTHERS, raise_file_limit
 from tenants.rules.vports import VipPool, parse_vip
@@ -66,6 +68,7 @@ def doctor(
             *_machine(data_dir),
             *_permissions(data_dir),
             *_settings_and_ports(data_dir),
+            *_certificates(data_dir),
             *_stack(data_dir),
         ]
     code = 1 if any(finding.level == "bad" for finding in findings) else 0
@@ -126,6 +129,39 @@ def _settings_and_ports(data_dir: Path) -> Iterator[Finding]:
     advice = "" if free else "another program listens there: use --console HOST:PORT"
     found = f"{format_host_port(host, port)} is {'free' if free else 'taken'}"
     yield Finding("ok" if free else "bad", "console port", found, advice)
+
+
+def _certificates(data_dir: Path) -> Iterator[Finding]:
+    """Those of the running stack, else those that the next start would have."""
+    try:
+        settings = _settings_of_stack(data_dir) or load(data_dir, {})
+    except ConfigFault:  # a finding of the settings
+        return
+    now = datetime.now(UTC)
+    names = [settings[name].value for name in ("tls_cert", "tls_key", "tls_client_ca")]
+    certificate, key, authority = (Path(name) if name else None for name in names)
+    if certificate is not None and key is not None:
+        yield from gateway_findings(TlsFiles(certificate, key, authority), _told_host(settings), now)
+    yield from cluster_findings(Layout(data_dir).credentials_dir, now)
+
+
+def _settings_of_stack(data_dir: Path) -> Mapping[str, Resolved] | None:
+    """None: no stack runs here, or one of another version."""
+    try:
+        return of_json(json.loads(Layout(data_dir).stack_file.read_text())["settings"])
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+def _vip_pool(settings: Mapping[str, Resolved]) -> VipPool:
+    return parse_vip(settings["vip"].value, *settings["vports"].value)
+
+
+def _told_host(settings: Mapping[str, Resolved]) -> str | None:
+    """The one that clients are told; None: there are several."""
+    pool = _vip_pool(settings)
+    told = {pool.advertised_for(host) for host in pool.hosts}
+    return told.pop() if len(told) == 1 else None
 
 
 def _zookeeper_installed(data_dir: Path, values: dict[str, object]) -> Iterator[Finding]:
@@ -314,11 +350,8 @@ def _instance(item: Any) -> Iterator[Finding]:
 
 def _pool(data_dir: Path) -> VipPool | None:
     """The running stack's; None: another machine's stack is looked at."""
-    try:
-        settings = json.loads(Layout(data_dir).stack_file.read_text())["settings"]
-        return parse_vip(settings["vip"]["value"], *settings["vports"]["value"])
-    except (OSError, ValueError, KeyError):
-        return None
+    settings = _settings_of_stack(data_dir)
+    return None if settings is None else _vip_pool(settings)
 
 
 def vport_findings(pool: VipPool, needed: int) -> Iterator[Finding]:

@@ -130,8 +130,9 @@ def _on_off(value: bool) -> str:
 
 
 def _file(text: str) -> str:
-    """Whether it can be read is for the process to say that reads it, again and again."""
-    return str(Path(text).expanduser().resolve())
+    """Whether it can be read is for the process to say that reads it, again and again. A link is not followed
+    here: who exchanges files often does so by where a link points (certbot, a Secret of Kubernetes)."""
+    return str(Path(text).expanduser().absolute())
 
 
 def workers_default(cores: int | None) -> int:

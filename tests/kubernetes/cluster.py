@@ -9,6 +9,7 @@ import base64
 import os
 import re
 import secrets
+import shutil
 import signal
 import subprocess
 import sys
@@ -148,7 +149,7 @@ class Cluster:
             path = mount["mountPath"]
             if path != "/tmp" and path in text:
                 return text.replace(path, str(self._volume(pod, mount["name"])), 1)
-            above = re.search(r"(?<==)/var/lib/[\w/]+$", text)
+            above = re.search(r"(?<==)/(?:var/lib|etc/portico)/[\w/]+$", text)
             if above and path.startswith(f"{above[0]}/"):
                 return text.replace(above[0], str(self._around(pod, mount, above[0])), 1)
         return self._named(text)
@@ -159,9 +160,36 @@ class Cluster:
         directory = pod.directory / "volumes" / name if claim is None else self.claim(claim)
         directory.mkdir(parents=True, exist_ok=True)
         if "secret" in volume:
-            for key, value in self.secrets[volume["secret"]["secretName"]].items():
-                (directory / key).write_text(value)
+            self._project(directory, volume["secret"])
         return directory
+
+    def _project(self, directory: Path, source: Manifest) -> None:
+        """The keys of a Secret as kubelet writes them: a folder behind a link, which is exchanged."""
+        values = self.secrets[source["secretName"]]
+        paths = {each["key"]: each["path"] for each in source.get("items", ())} or {
+            key: key for key in values
+        }
+        data, new = directory / "..data", directory / f"..{time.time_ns()}"
+        new.mkdir()
+        for key, path in paths.items():
+            (new / path).write_text(values[key])
+            (new / path).chmod(source["defaultMode"])
+            if not (directory / path).is_symlink():
+                (directory / path).symlink_to(f"..data/{path}")
+        old = data.resolve() if data.is_symlink() else None
+        (directory / "..data_tmp").symlink_to(new.name)
+        (directory / "..data_tmp").rename(data)
+        if old is not None:
+            shutil.rmtree(old)
+
+    def change_secret(self, name: str, **values: str) -> None:
+        """Other values, in the Secret and, as after kubelet's next look, on the volumes of all pods."""
+        self.secrets[name] |= values
+        for pod in self.pods:
+            for volume in pod.spec["volumes"]:
+                directory = pod.directory / "volumes" / volume["name"]
+                if volume.get("secret", {}).get("secretName") == name and directory.is_dir():
+                    self._project(directory, volume["secret"])
 
     def claim(self, name: str) -> Path:
         """What a PersistentVolumeClaim stands for; those of a StatefulSet are its pods' own."""

@@ -65,6 +65,12 @@ MATRIX: Final[dict[str, Manifest]] = {
             "headersSecret": "collector",
         }
     },
+    "encrypted": {
+        "gateway": {"tls": {"secret": "kafka-tls", "clientCaSecret": "kafka-clients"}},
+        "clusters": {"far": {"secret": "far-kafka", "ports": [9093]}, "near": {"ports": [9092, 9093]}},
+        "master": {"replicas": 1},
+        "zookeeper": {"mode": "bundled"},
+    },
     "operator of two": {"operator": {"tenants": {"shop": "acme", "billing": "acme"}}},
 }
 OTHERS_KINDS: Final = {"PodMonitor", "PrometheusRule"}
@@ -254,6 +260,9 @@ CONTRADICTIONS: Final[list[tuple[Manifest, str]]] = [
         {"pipeline": {"enabled": True, "jobs": {"A_b": {"schedule": "* * * * *", "args": ["x"]}}}},
         "'A_b' cannot be a job's name",
     ),
+    ({"gateway": {"tls": {"clientCaSecret": "ca"}}}, "gateway.tls.secret is empty"),
+    ({"clusters": {"Far": {"ports": [9093]}}}, "'Far'"),
+    ({"clusters": {"far": {"secret": "far-kafka"}}}, "missing property 'ports'"),
     ({"broker": {"replcas": 3}}, "additional properties 'replcas' not allowed"),
     ({"broker": {"replicas": "3"}}, "got string, want integer"),
     ({"control": {"quotaPolicy": "generous"}}, "value must be one of"),

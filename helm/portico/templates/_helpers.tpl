@@ -199,3 +199,35 @@ annotations: {{- toYaml . | nindent 2 }}
     secretName: {{ include "portico.secretName" . }}
     defaultMode: 0440
 {{- end -}}
+
+
+{{/* Where each cluster of Apache Kafka has a folder of its own. */}}
+{{- define "portico.clustersDir" -}}
+/etc/portico/clusters
+{{- end -}}
+
+{{- define "portico.clusterArgs" -}}
+{{- if .Values.clusters }}
+- --credentials-dir={{ include "portico.clustersDir" . }}
+{{- end }}
+{{- end -}}
+
+{{/* Whole volumes: a file mounted by itself (subPath) would never change. */}}
+{{- define "portico.clusterMounts" -}}
+{{- range $name, $cluster := .Values.clusters }}
+{{- if $cluster.secret }}
+- {name: cluster-{{ $name }}, mountPath: {{ include "portico.clustersDir" $ }}/{{ $name }}, readOnly: true}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{- define "portico.clusterVolumes" -}}
+{{- range $name, $cluster := .Values.clusters }}
+{{- with $cluster.secret }}
+- name: cluster-{{ $name }}
+  secret:
+    secretName: {{ . }}
+    defaultMode: 0440
+{{- end }}
+{{- end }}
+{{- end -}}
