@@ -1,5 +1,6 @@
 """`portico`: the command line (design: Command contract)."""
 
+import os
 import sys
 from importlib import import_module
 from typing import Annotated, Any, Final
@@ -69,7 +70,6 @@ def command_line(name: str | None = None) -> typer.Typer:
     app = Commands(
         name="portico",
         help="Managed Kafka for many tenants.",
-        add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
     )
@@ -106,12 +106,19 @@ def _options(
     """What holds for every command."""
 
 
+def _first_word() -> str | None:
+    """Of the command: the one that runs, or the one that a shell wants completed."""
+    typed = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS")
+    words = typed.split() if typed and "_PORTICO_COMPLETE" in os.environ else sys.argv
+    return next(iter(words[1:]), None)
+
+
 def main() -> None:
     """Run a command: 0 done, 1 the operation failed (one sentence on stderr), 2 wrong usage."""
     own_files_only()
     configure("portico")
     try:
-        code = command_line(next(iter(sys.argv[1:]), None))(prog_name="portico", standalone_mode=False)
+        code = command_line(_first_word())(prog_name="portico", standalone_mode=False)
     except CommandError as error:
         print(f"portico: {error.sentence}", file=sys.stderr)
         sys.exit(error.code)

@@ -59,10 +59,10 @@ def create(
     console: TenantConsole,
     instance: InstanceArgument,
     name: Name,
-    partitions: Partitions = 1,
+    partitions: OptionalPartitions = None,
     config: Configs = None,
 ) -> Answer:
-    """Create a topic."""
+    """Create a topic. Without --partitions it has the instance's default number."""
     body = {"name": name, "partitions": partitions, "configs": pairs(config)}
     return _answer(console.call("POST", instance_path(instance, "topics"), body))
 

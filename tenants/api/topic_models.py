@@ -9,10 +9,10 @@ from tenants.rules.offset_reset import ResetTo
 
 
 class TopicCreate(RequestModel):
-    """POST a topic."""
+    """POST a topic. Without partitions it has as many as the instance gives where none are asked for."""
 
     name: str = Field(examples=["orders"])
-    partitions: int = Field(default=1, ge=1, lt=2**31, examples=[3])
+    partitions: int | None = Field(default=None, ge=1, lt=2**31, examples=[3])
     configs: dict[str, str] = Field(default={}, examples=[{"retention.ms": "86400000"}])
 
 

@@ -35,9 +35,12 @@ class Topics:
         """Partitions are counted and added in turns, per instance."""
 
     async def create(
-        self, caller: Caller, instance: Instance, name: str, partitions: int, configs: dict[str, str]
+        self, caller: Caller, instance: Instance, name: str, asked: int | None, configs: dict[str, str]
     ) -> None:
-        """Raises: Invalid with every fault, Conflict, Unavailable."""
+        """`asked` partitions; None: the instance's number. Raises: Invalid with every fault, Conflict,
+        Unavailable.
+        """
+        partitions = instance.limits.partitions_default if asked is None else asked
         faults = [Fault("name", fault)] if (fault := topic_name_fault(name)) else []
         faults += _config_faults(configs, instance.limits)
         if faults:

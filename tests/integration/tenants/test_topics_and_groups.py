@@ -134,9 +134,10 @@ def test_what_a_topic_may_not_be(stack: Stack, instance: dict[str, Any]) -> None
 
 
 def test_a_topics_defaults_fit_its_instance(stack: Stack, instance: dict[str, Any]) -> None:
-    limits = {"limits": {"message_bytes_max": 4096, "retention_ms_max": 3_600_000}}
-    stack.api("PATCH", f"instances/{instance['id']}", limits)
+    limits = {"message_bytes_max": 4096, "retention_ms_max": 3_600_000, "partitions_default": 2}
+    stack.api("PATCH", f"instances/{instance['id']}", {"limits": limits})
     made = stack.api("POST", f"instances/{instance['id']}/topics", {"name": "t"})
+    assert len(made["partitions"]) == 2
     values = {one["name"]: one["value"] for one in made["configs"]}
     assert values["max.message.bytes"] == "4096"
     assert values["retention.ms"] == "3600000"

@@ -65,6 +65,32 @@ def test_a_job_limit_that_would_end_every_job_is_wrong_usage(tmp_path: Path) -> 
     assert "'5s' is less than a minute" in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        (["insta"], "instance"),
+        (["instance", "cre"], "create"),
+        (["instance", "create", "x", "--partitions-d"], "--partitions-default"),
+    ],
+)
+def test_bash_completes_what_is_typed(typed: list[str], offered: str, tmp_path: Path) -> None:
+    """By the script that is printed for it, in a real bash."""
+    called = tmp_path / "portico"
+    called.write_text(f'#!/bin/sh\nexec {sys.executable} -m runtime.start ctl.main "$@"\n')
+    called.chmod(0o700)
+    script = portico("--show-completion", "bash").stdout
+    words = " ".join(("portico", *typed))
+    asked = f"{script}\nCOMP_WORDS=({words}) COMP_CWORD={len(typed)}; _portico_completion portico"
+    answer = subprocess.run(
+        ["bash", "-c", f'{asked}; printf "%s\\n" "${{COMPREPLY[@]}}"'],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin", "PYTHONPATH": str(Path(__file__).resolve().parents[3])},
+    )
+    assert answer.stdout.split() == [offered], answer.stderr
+
+
 def test_without_a_stack_the_sentence_says_what_to_do(tmp_path: Path) -> None:
     result = portico("instance", "list", cwd=tmp_path)
     assert result.returncode == 1
