@@ -70,7 +70,9 @@ class DisconnectCause(StrEnum):
     TLS_HANDSHAKE_FAILED = "tls_handshake_failed"
     """The two did not agree, or one refused the other's certificate; the log has OpenSSL's words."""
     TLS_HANDSHAKE_TIMEOUT = "tls_handshake_timeout"
-    """No whole handshake within `first_byte_ms`."""
+    """No whole handshake within `first_byte_ms` of being read, or `handshake_ms` of the accept."""
+    TLS_HANDSHAKES_MAX = "tls_handshakes_max"
+    """The oldest handshake of the address that has most, while `HANDSHAKES_MAX` are under way."""
     CERTIFICATE_REFUSED = "certificate_refused"
     """The client's certificate is good, and names no user of the instance."""
 

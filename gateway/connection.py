@@ -281,7 +281,7 @@ class Connection:
         host_waits = self.requests.waits or (self.replies is not None and self.replies.waits)
         reads_client = self.requests.reading
         cause = self.session.overdue(timeouts, now_ms, host_waits=host_waits, reads_client=reads_client)
-        return cause if self.tls is None else self.tls.named(cause)
+        return cause if self.tls is None else self.tls.overdue(cause, timeouts.handshake_ms, now_ms)
 
     def close(self, cause: DisconnectCause, detail: str = "") -> None:
         """End the connection and count its cause. A second call does nothing."""

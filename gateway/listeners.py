@@ -171,7 +171,7 @@ class ListenerSet:
     def _accept(self, sock: socket.socket, served: ServedInstance, listener: Listener) -> None:
         worker = self._worker
         now_ms = worker.now_ms = worker.clock.monotonic_ms()
-        pause_ms = served.strangers.pause_ms(now_ms)
+        pause_ms = served.accept_pause_ms(listener, now_ms)
         if pause_ms > 0:
             self._pause(pause_ms / 1000, sock, served, listener)
             return
@@ -208,7 +208,7 @@ class ListenerSet:
         worker = self._worker
         now_ms = worker.now_ms = worker.clock.monotonic_ms()
         has_own = True
-        if served.at_door >= AT_DOOR_MAX or served.strangers.pause_ms(now_ms) > 0:
+        if served.at_door >= AT_DOOR_MAX or served.accept_pause_ms(listener, now_ms) > 0:
             has_own = self._give_own_socket(served, listener)
         if worker.pacing.may_begin(served.turn):
             self._take(served, listener, client, address)

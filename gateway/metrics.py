@@ -146,7 +146,7 @@ class WorkerCollector(Collector):
         )
         throttled = CounterMetricFamily(
             "portico_gateway_cpu_throttled_seconds",
-            "Time in which an instance, or strangers at its ports, had to wait for their request time",
+            "Time in which an instance, its TLS handshakes or strangers had to wait for their request time",
             labels=["instance", "for"],
         )
         waiting = GaugeMetricFamily(
@@ -159,6 +159,8 @@ class WorkerCollector(Collector):
             spent.add_metric([instance_id, "strangers"], strangers.used / 1e6)
             throttled.add_metric([instance_id, "tenant"], 0 if flow is None else flow.throttled_ms / 1e3)
             throttled.add_metric([instance_id, "strangers"], strangers.throttled_ms / 1e3)
+            handshakes_ms = served.handshakes.flow.throttled_ms
+            throttled.add_metric([instance_id, "handshakes"], handshakes_ms / 1e3)
             waiting.add_metric([instance_id], served.turn.waiting)
         pumped = CounterMetricFamily(
             "portico_gateway_steps_waited", "Steps that had to wait for a turn, whole worker"

@@ -9,6 +9,7 @@ from contracts.injected_faults import FaultKind
 from contracts.specs import InstanceSpec, InstanceState, Listener, RefusedAddress
 from contracts.users import SecurityProtocol
 from gateway.causes import REFUSED_AT_ACCEPT, DisconnectCause
+from gateway.handshakes import Handshakes
 from gateway.kept_answers import KeptAnswers
 from gateway.rules.acls import Authority
 from gateway.rules.injected_faults import ActiveFaults, Taken
@@ -61,6 +62,7 @@ class ServedInstance:
         """Its place in the worker's loop, and what its steps have cost."""
         self.logins: Final = logins
         self.strangers: Final = Strangers()
+        self.handshakes: Final[Handshakes[Served]] = Handshakes()
         self.phase = Phase.INITIALIZING
         self.reason = ""
         """Why the phase is `failed`, in a sentence."""
@@ -181,6 +183,13 @@ class ServedInstance:
         if self.spec.state.is_gone:
             return DisconnectCause.INSTANCE_NOT_SERVED
         return None if self.whitelist.admits(address) else DisconnectCause.NOT_WHITELISTED
+
+    def accept_pause_ms(self, listener: Listener, now_ms: int) -> int:
+        """How long nobody is to be accepted there."""
+        pause_ms = self.strangers.pause_ms(now_ms)
+        if not listener.security_protocol.is_encrypted:
+            return pause_ms
+        return max(pause_ms, self.handshakes.pause_ms(now_ms))
 
     def count_refused(self, cause: DisconnectCause, address: str, at_ms: int) -> None:
         """A client was turned away at accept."""

@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Final, cast
 
 from gateway.causes import DisconnectCause
+from runtime.clock import monotonic_ns
 from wire.framing import Buffer
 
 _SCRATCH: Final = memoryview(bytearray(256 * 1024))
@@ -19,6 +20,14 @@ _ENCRYPTED_AT_ONCE: Final = 256 * 1024
 _RECORD_BYTES_MAX: Final = 17 * 1024
 """Of which a part may have come before, and is OpenSSL's to keep."""
 _HANDSHAKE_RECORD: Final = 0x16
+_RECORD_HEAD_BYTES: Final = 5
+_HELLO_HEAD_BYTES: Final = _RECORD_HEAD_BYTES + 4
+_CLIENT_HELLO: Final = 1
+_VERSION_MAJOR: Final = 3
+HELLO_BYTES_MAX: Final = 16 * 1024
+"""A client's first message of TLS. OpenSSL takes 128 KiB, and sets so much aside as soon as the message says
+that it is so long; here nothing is kept before the first record is whole but what came of it."""
+_TIMEOUTS: Final = (DisconnectCause.FIRST_BYTE_TIMEOUT, DisconnectCause.LOGIN_TIMEOUT)
 _PROTOCOL_BYTES_MAX: Final = 64 * 1024
 """What a client may make us answer before it takes any of it: tickets, key updates, alerts."""
 
@@ -35,16 +44,22 @@ class TlsSocket:
     """What is used of a socket, over one. Every call may raise TlsError where a socket raises OSError."""
 
     __slots__ = (
+        "_clock_ns",
+        "_context",
         "_has_begun",
         "_has_ended",
+        "_hello",
         "_in",
         "_is_user",
         "_out",
         "_pending",
         "_raw",
+        "_since_ms",
+        "_spent",
         "_tls",
         "_unreported",
         "is_open",
+        "opened",
         "user",
     )
 
@@ -54,24 +69,43 @@ class TlsSocket:
         context: ssl.SSLContext,
         is_user: Callable[[str], bool] | None,
         server_name: str | None = None,
+        *,
+        clock_ns: Callable[[], int] = monotonic_ns,
+        spent: Callable[[int], None] | None = None,
     ) -> None:
         """`is_user` is asked about the name in the client's certificate; None: it need show none.
-        `server_name` is the server's at the other end, where we are the client: then `begin` comes first."""
+        `server_name` is the server's at the other end, where we are the client: then `begin` comes first.
+        `spent` is told how long each step of the handshake has taken, in ns."""
         self._raw = raw
-        self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
-        is_server = server_name is None
-        self._tls = context.wrap_bio(self._in, self._out, server_side=is_server, server_hostname=server_name)
+        self._context = context
         self._is_user = is_user
-        self._has_begun = not is_server
+        self._clock_ns = clock_ns
+        self._spent = spent
+        self._since_ms = clock_ns() // 1_000_000
+        self._hello = bytearray()
+        """What has come of the client's first record while it is not whole."""
+        self._has_begun = False
+        """Whether OpenSSL is there: it costs much, and is made when the first record is whole."""
         self._has_ended = False
+        if server_name is not None:
+            self._begins(server_name)
         self.is_open = False
         """Whether the handshake is done."""
+        self.opened: Callable[[], None] | None = None
+        """Called once, when it is."""
         self.user: str | None = None
         """The name in the client's certificate."""
         self._pending: bytes = b""
         """Ciphertext that the kernel has not taken."""
         self._unreported = 0
         """So much of what the caller still has is encrypted already, in `_pending`."""
+
+    def _begins(self, server_name: str | None) -> None:
+        self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = self._context.wrap_bio(
+            self._in, self._out, server_side=server_name is None, server_hostname=server_name
+        )
+        self._has_begun = True
 
     def fileno(self) -> int:
         """Of the socket below."""
@@ -105,10 +139,10 @@ class TlsSocket:
         count = self._raw.recv_into(_SCRATCH[:room])
         if not count:
             return 0
-        if not self._has_begun and _SCRATCH[0] != _HANDSHAKE_RECORD:
-            raise TlsError(DisconnectCause.NOT_TLS, "the first bytes are no handshake")
-        self._has_begun = True
-        self._in.write(_SCRATCH[:count])
+        if self._has_begun:
+            self._in.write(_SCRATCH[:count])
+        elif not self._has_hello(_SCRATCH[:count]):
+            raise BlockingIOError
         if not self.is_open and not self._shake_hands():
             raise BlockingIOError
         filled = self._decrypt(view)
@@ -117,7 +151,36 @@ class TlsSocket:
             raise BlockingIOError
         return filled
 
+    def _has_hello(self, came: memoryview) -> bool:
+        """Whether the client's first record is whole, and OpenSSL has it now."""
+        hello = self._hello
+        hello += came
+        if hello[0] != _HANDSHAKE_RECORD:
+            raise TlsError(DisconnectCause.NOT_TLS, "the first bytes are no handshake")
+        if len(hello) < _HELLO_HEAD_BYTES:
+            return False
+        record_bytes = int.from_bytes(hello[3:_RECORD_HEAD_BYTES], "big")
+        message_bytes = int.from_bytes(hello[6:_HELLO_HEAD_BYTES], "big")
+        is_hello = hello[1] == _VERSION_MAJOR and hello[_RECORD_HEAD_BYTES] == _CLIENT_HELLO
+        if not is_hello or max(record_bytes, message_bytes) > HELLO_BYTES_MAX:
+            raise TlsError(DisconnectCause.TLS_HANDSHAKE_FAILED, "the first record is no hello of a client")
+        if len(hello) < _RECORD_HEAD_BYTES + record_bytes:
+            return False
+        self._begins(None)
+        self._in.write(hello)
+        self._hello = bytearray()
+        return True
+
     def _shake_hands(self) -> bool:
+        """Whether it is done."""
+        began_ns = self._clock_ns()
+        try:
+            return self._handshake_step()
+        finally:
+            if self._spent is not None:
+                self._spent(self._clock_ns() - began_ns)
+
+    def _handshake_step(self) -> bool:
         try:
             self._tls.do_handshake()
         except ssl.SSLWantReadError:
@@ -132,13 +195,19 @@ class TlsSocket:
             if self.user is None or not self._is_user(self.user):
                 raise TlsError(DisconnectCause.CERTIFICATE_REFUSED, f"no user {self.user!r}")
         self.is_open = True
+        if self.opened is not None:
+            self.opened()
+            self.opened = None
         return True
 
-    def named(self, cause: DisconnectCause | None) -> DisconnectCause | None:
-        """Why it is overdue, in more detail."""
-        if cause is DisconnectCause.FIRST_BYTE_TIMEOUT and not self.is_open:
-            return DisconnectCause.TLS_HANDSHAKE_TIMEOUT
-        return cause
+    def overdue(
+        self, cause: DisconnectCause | None, handshake_ms: int, now_ms: int
+    ) -> DisconnectCause | None:
+        """Why it is overdue, `cause` in more detail; None: it is not."""
+        if self.is_open:
+            return cause
+        is_late = now_ms - self._since_ms >= handshake_ms
+        return DisconnectCause.TLS_HANDSHAKE_TIMEOUT if is_late or cause in _TIMEOUTS else cause
 
     @property
     def is_void(self) -> bool:

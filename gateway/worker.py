@@ -6,7 +6,7 @@ import socket
 from functools import partial
 from typing import Final
 
-from contracts.quota import NO_NODE
+from contracts.quota import NO_NODE, Direction
 from contracts.specs import ClusterSpec, Engine, InstanceSpec, Listener
 from gateway.backend import Backend
 from gateway.causes import DisconnectCause
@@ -197,7 +197,21 @@ class Worker:
             name for name in (served.instance_id, by_address) if self._table.opened(name, second)
         )
         served.connections.add(connection)
+        if connection.tls is not None:
+            self._shakes_hands(served, connection, connection.tls)
         return None
+
+    def _shakes_hands(self, served: ServedInstance, connection: Connection, tls: TlsSocket) -> None:
+        tls.opened = partial(served.handshakes.ends, connection)
+        displaced = served.handshakes.begins(connection, connection.address)
+        if displaced is not None:
+            displaced.close(DisconnectCause.TLS_HANDSHAKES_MAX)
+
+    def _shook(self, served: ServedInstance, spent_ns: int) -> None:
+        """A step of a handshake has taken so long."""
+        flow = self.point.flow(served.instance_id, Direction.CPU)
+        if flow is not None:
+            served.handshakes.spent(spent_ns, flow.rate_per_s, self.clock.monotonic_ms())
 
     def lacks_certificate(self, listener: Listener) -> str:
         """Why nobody could be served at a listener, if so."""
@@ -214,7 +228,10 @@ class Worker:
         assert self.certificates is not None, "no listener without a certificate"
         by_certificate = not protocol.asks_for_login and self.certificates.asks_for_certificates
         context = self.certificates.context(by_certificate=by_certificate)
-        return TlsSocket(sock, context, served.logins.knows if by_certificate else None)
+        is_user = served.logins.knows if by_certificate else None
+        return TlsSocket(
+            sock, context, is_user, clock_ns=self.clock.monotonic_ns, spent=partial(self._shook, served)
+        )
 
     def _connection(
         self, served: ServedInstance, listener: Listener, sock: StreamSocket, address: str, port: int
@@ -280,6 +297,7 @@ class Worker:
         """A connection has ended."""
         served = connection.served
         served.connections.discard(connection)
+        served.handshakes.ends(connection)
         served.closed[cause] += 1
         if connection.session.relay is not None:
             connection.session.relay.connections -= 1

@@ -14,6 +14,9 @@ class Timeouts:
 
     first_byte_ms: int = 10_000
     """From accept to the head of the first request: its length, API, version and correlation id."""
+    handshake_ms: int = 30_000
+    """From accept to a whole TLS handshake, whoever kept it waiting: clients have given up by then (Kafka's
+    `socket.connection.setup.timeout.max.ms`)."""
     login_ms: int = 30_000
     """From accept to a login that has succeeded, where one is asked for."""
     frame_ms: int = 30_000

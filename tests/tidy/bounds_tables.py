@@ -44,6 +44,8 @@ CONSTANTS: Final[dict[str, tuple[str, ...]]] = {
     "gateway.session.replies": ("COLLECTED_BYTES_MAX",),
     "gateway.rules.topic_ids": ("KNOWN_MAX", "UNKNOWN_MAX", "ASKED_MAX"),
     "gateway.strangers": ("RATE_US_PER_S",),
+    "gateway.handshakes": ("HANDSHAKES_MAX", "HANDSHAKES_CPU_PERCENT"),
+    "gateway.tls": ("HELLO_BYTES_MAX",),
     "contracts.injected_faults": ("DELAY_MS_MAX", "DURATION_S_MAX"),
     "gateway.session.fault_marks": ("HELD_BACK_BYTES_MAX",),
     "gateway.rules.injected_faults": ("SEQUENCES_HELD_MAX",),

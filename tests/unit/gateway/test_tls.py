@@ -41,7 +41,13 @@ class Pair:
         raw.setblocking(False)
         self.client.settimeout(30)
         context = Certificates(files(client_ca=client_ca)).context(by_certificate=client_ca is not None)
-        self.ours = TlsSocket(raw, context, is_user)
+        self.spent_ns: list[int] = []
+        self.opened: list[bool] = []
+        self.clock_ms = 5_000
+        self.ours = TlsSocket(
+            raw, context, is_user, clock_ns=lambda: self.clock_ms * 1_000_000, spent=self.spent_ns.append
+        )
+        self.ours.opened = lambda: self.opened.append(self.ours.is_open)
         self.errors: list[Exception] = []
         self._thread: threading.Thread | None = None
 
@@ -146,6 +152,62 @@ def test_bytes_that_only_begin_like_a_handshake_end_it(pair: Pair, wrong: bytes)
     assert failed(pair, lambda: pair.client.sendall(wrong)) is DisconnectCause.TLS_HANDSHAKE_FAILED
 
 
+@pytest.mark.parametrize(
+    ("head", "ends"),
+    [
+        (b"\x16\x03\x01\x10\x00\x01\x01\xff\xff", True),  # a message of 128 KiB
+        (b"\x16\x03\x01\x10\x00\x01\x00\x40\x01", True),
+        (b"\x16\x03\x01\x40\x01\x01\x00\x02\x00", True),  # a record of 16 KiB and one
+        (b"\x16\x03\x01\x10\x00\x02\x00\x02\x00", True),  # a server's hello
+        (b"\x16\x02\x01\x10\x00\x01\x00\x02\x00", True),
+        (b"\x16\x03\x01\x40\x00\x01\x00\x40\x00", False),
+    ],
+)
+def test_a_hello_is_refused_by_its_head(pair: Pair, head: bytes, ends: bool) -> None:
+    pair.client.sendall(head)
+    with pytest.raises(TlsError if ends else BlockingIOError) as error:
+        pair.ours.recv_into(memoryview(bytearray(WINDOW)))
+    if isinstance(error.value, TlsError):
+        assert error.value.cause is DisconnectCause.TLS_HANDSHAKE_FAILED
+
+
+def test_a_hello_in_crumbs_is_taken_and_costs_nothing_before_it_is_whole(pair: Pair) -> None:
+    incoming, hello = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = trusting().wrap_bio(incoming, hello, server_hostname="127.0.0.1")
+    with pytest.raises(ssl.SSLWantReadError):
+        client.do_handshake()
+    window = memoryview(bytearray(WINDOW))
+    crumbs = hello.read()
+    pair.client.setblocking(False)
+    for at in range(len(crumbs)):
+        with pytest.raises(BlockingIOError):
+            pair.client.recv(1)
+        assert not pair.spent_ns
+        pair.client.sendall(crumbs[at : at + 1])
+        with pytest.raises(BlockingIOError):
+            pair.ours.recv_into(window)
+    incoming.write(pair.client.recv(WINDOW))
+    client.do_handshake()
+    pair.client.sendall(hello.read())
+    assert not pair.opened
+    with pytest.raises(BlockingIOError):
+        pair.ours.recv_into(window)
+    assert pair.ours.is_open and pair.opened == [True] and len(pair.spent_ns) == 2
+
+
+def test_a_handshake_is_overdue_by_its_own_name_and_at_last_whoever_kept_it_waiting(pair: Pair) -> None:
+    began_ms, late = pair.clock_ms, DisconnectCause.TLS_HANDSHAKE_TIMEOUT
+    for cause in (DisconnectCause.FIRST_BYTE_TIMEOUT, DisconnectCause.LOGIN_TIMEOUT):
+        assert pair.ours.overdue(cause, 30_000, began_ms) is late
+    assert pair.ours.overdue(None, 30_000, began_ms + 29_999) is None
+    assert pair.ours.overdue(None, 30_000, began_ms + 30_000) is late
+    pair.runs(lambda: trusting().wrap_socket(pair.client, server_hostname="127.0.0.1").sendall(b"x"))
+    assert pair.received(1) == b"x"
+    for cause in (None, DisconnectCause.FIRST_BYTE_TIMEOUT):
+        assert pair.ours.overdue(cause, 30_000, began_ms + 30_000) is cause
+    pair.joins()
+
+
 def test_a_client_that_does_not_trust_us_or_is_too_old_ends_it(pair: Pair) -> None:
     context = ssl.create_default_context(cafile=FOLDER / "others.pem")
 
@@ -183,15 +245,6 @@ def test_a_certificate_names_its_user() -> None:
     assert with_certificate("nobody", "app")[1] is DisconnectCause.CERTIFICATE_REFUSED
     for wrong in (None, "impostor", "late_app"):
         assert with_certificate(wrong, "app")[1] is DisconnectCause.TLS_HANDSHAKE_FAILED, wrong
-
-
-def test_who_is_overdue_before_the_handshake_is_so_by_name(pair: Pair) -> None:
-    slow = DisconnectCause.FIRST_BYTE_TIMEOUT
-    assert pair.ours.named(slow) is DisconnectCause.TLS_HANDSHAKE_TIMEOUT
-    assert pair.ours.named(None) is None
-    pair.runs(lambda: trusting().wrap_socket(pair.client, server_hostname="127.0.0.1").sendall(b"x"))
-    assert pair.received(1) == b"x" and pair.ours.named(slow) is slow
-    pair.joins()
 
 
 def test_a_subject_with_several_common_names_is_nobody() -> None:
