@@ -11,6 +11,8 @@ from broker.configs.topic_configs import DEFINITIONS, ConfigDefinition, ConfigSo
 from wire.build import ResponseShape
 
 _LAYERS_KEPT: Final = 256
+_GONE: Final = frozenset({"message.downconversion.enable"})
+"""Kafka 4 has these no longer: still taken from older tools, and shown where they were set."""
 
 
 class ConfigValue(NamedTuple):
@@ -30,6 +32,7 @@ def topic_config_values(layers: ConfigLayers, layer: Mapping[str, str], replicas
     return [
         _value(definition, layers.topic_synonyms(name, layer, replicas))
         for name, definition in sorted(DEFINITIONS.items())
+        if name not in _GONE or name in layer
     ]
 
 

@@ -204,12 +204,11 @@ class Membership:
         self._update(turn, member, request, part, token)
         self._registry.extend_session(group, member_id, turn.now)
         if group.state is State.STABLE and group.select_protocol() == group.protocol_name:
-            # Its assignment is still right. The answer names the leader as it was before, so that a leader
-            # who came back does not compute an assignment nobody would be given (KAFKA-7862).
+            # Its assignment is still right.
             group.refresh_subscribed()
             assignments = {key: one.assignment for key, one in group.members.items()}
             record = GroupRecord(group.group_id, group.to_stored(assignments))
-            then = AfterStaticJoin(group.generation_id, member_id, former_leader)
+            then = AfterStaticJoin(group.generation_id, member_id, former_leader, request.may_skip_assignment)
             turn.append(group.group_id, (record,), then)
         else:
             # While the leader assigns, it does so to the former member id: only a rebalance mends that.
@@ -224,14 +223,14 @@ class Membership:
         if error is not ErrorCode.none:
             self._rebalance.answer_join(turn, member, JoinResult(error, UNKNOWN_MEMBER))
         elif group.state is State.STABLE and group.generation_id == then.generation_id:
-            result = JoinResult(
-                ErrorCode.none,
-                then.member_id,
-                group.generation_id,
-                group.protocol_type,
-                group.protocol_name,
-                then.leader,
-            )
+            told = self._rebalance.joined(group, then.member_id)
+            if then.may_skip_assignment:
+                # A leader has to know that it leads: nobody else would notice new partitions (KIP-814).
+                result = told._replace(skip_assignment=group.is_leader(then.member_id))
+            else:
+                # The leader as it was before, so that a leader who came back does not compute an assignment
+                # nobody would be given (KAFKA-7862).
+                result = told._replace(leader=then.former_leader, members=())
             self._rebalance.answer_join(turn, member, result)
             self._registry.extend_session(group, then.member_id, turn.now)
         # Otherwise a rebalance began meanwhile: the parked answer is its.

@@ -19,7 +19,7 @@ UNKNOWN_MEMBER = ""
 
 
 class JoinRequest(NamedTuple):
-    """JoinGroup. `requires_member_id` is true from v4 on (KIP-394)."""
+    """JoinGroup. `requires_member_id` from v4 on (KIP-394), `may_skip_assignment` from v9 on (KIP-814)."""
 
     group_id: str
     member_id: str
@@ -31,6 +31,7 @@ class JoinRequest(NamedTuple):
     protocol_type: str
     protocols: tuple[tuple[str, bytes], ...]
     requires_member_id: bool
+    may_skip_assignment: bool = False
 
 
 class JoinedMember(NamedTuple):
@@ -42,7 +43,8 @@ class JoinedMember(NamedTuple):
 
 
 class JoinResult(NamedTuple):
-    """The answer to JoinGroup; only the leader gets `members`."""
+    """The answer to JoinGroup; only the leader gets `members`. With `skip_assignment` it assigns nothing now:
+    it is back in the generation that it has assigned."""
 
     error: ErrorCode
     member_id: str
@@ -51,6 +53,7 @@ class JoinResult(NamedTuple):
     protocol_name: str | None = None
     leader: str = ""
     members: tuple[JoinedMember, ...] = ()
+    skip_assignment: bool = False
 
 
 class SyncRequest(NamedTuple):
@@ -211,11 +214,13 @@ class AfterSync(NamedTuple):
 
 
 class AfterStaticJoin(NamedTuple):
-    """Once the new member id of a static member is durable, it learns it; `leader` is the id it is shown."""
+    """Once the new member id of a static member is durable, it learns it. `former_leader` is the id it is
+    shown as the leader's where it cannot be told to skip the assignment."""
 
     generation_id: int
     member_id: str
-    leader: str
+    former_leader: str
+    may_skip_assignment: bool
 
 
 class AfterCommit(NamedTuple):

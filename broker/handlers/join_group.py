@@ -3,9 +3,10 @@
 Behaviour: the answer is parked until the group's join phase completes; v4+ first gets MEMBER_ID_REQUIRED
 (KIP-394), v5+ static members (KIP-345). v0 has no rebalance timeout: the session timeout stands in for it.
 The metadata in a leader's answer is charged.
-Deliberately not done: a member's reason (v8) is not kept; skip_assignment (v9, KIP-814) is never true: a
-static leader that comes back is told its former id, as older versions are, and so does not assign anew.
-Version notes: below v7 the protocol name is not nullable, so it is empty where there is none.
+Deliberately not done: a member's reason (v8) is not kept.
+Version notes: below v7 the protocol name is not nullable, so it is empty where there is none. A static
+leader that comes back to a stable group is told its former id as the leader's, and so does not assign anew;
+from v9 on it is told that it leads and skips the assignment (KIP-814), and so it notices new partitions.
 """
 
 from typing import Final, Protocol
@@ -23,6 +24,7 @@ from wire.codec import duration, milliseconds
 
 _REQUIRES_MEMBER_ID_FROM: Final = 4
 _PROTOCOL_NULLABLE_FROM: Final = 7
+_SKIPS_ASSIGNMENT_FROM: Final = 9
 
 
 class _Deps(Protocol):
@@ -66,6 +68,7 @@ def _request(call: Call) -> JoinRequest:
         protocol_type=request.protocol_type,
         protocols=tuple((protocol.name, protocol.metadata) for protocol in request.protocols),
         requires_member_id=call.api_version >= _REQUIRES_MEMBER_ID_FROM,
+        may_skip_assignment=call.api_version >= _SKIPS_ASSIGNMENT_FROM,
     )
 
 
@@ -81,6 +84,7 @@ def _response(version: int, result: JoinResult) -> Payload:
         protocol_type=result.protocol_type,
         protocol_name=protocol_name,
         leader=result.leader,
+        skip_assignment=result.skip_assignment,
         member_id=result.member_id,
         members=tuple(
             shape.nested(

@@ -18,6 +18,7 @@ TIERS: Final = {
     "go": "franz-go and sarama; the chart's alerts in promtool (needs a Go toolchain)",
     "spark": "the pipeline's jobs (Spark's Kafka and Delta jars come from Maven Central)",
     "release": "a release without its checkout, and upgrades to it (npm's registry; the clone's history)",
+    "apache": "Apache Kafka's own client tests at a vip:vport (needs a Java runtime and Maven)",
     "long": "many seeds, long soak",
 }
 

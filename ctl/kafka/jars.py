@@ -55,28 +55,33 @@ def missing_tools() -> list[str]:
 
 def class_path(version: str) -> str:
     """Kafka and what it needs, fetched once. Raises: CommandError without Java, Maven or the registry."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "portico" / "kafka" / version
+    return f"{fetched(version, _POM.format(version=version))}/*"
+
+
+def fetched(name: str, pom: str) -> Path:
+    """The directory of the jars that a project needs, fetched once and kept under this name. Raises: as
+    `class_path`."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "portico" / "kafka" / name
     library, complete = cache / "lib", cache / "complete"
-    wanted = _POM.format(version=version)
-    if not _is_complete(complete, wanted):
+    if not _is_complete(complete, pom):
         cache.mkdir(parents=True, exist_ok=True)
         with (cache / "lock").open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            if not _is_complete(complete, wanted):
-                (cache / "pom.xml").write_text(wanted)
-                _fetch(version, cache, library)
-                complete.write_text(wanted)
-    return f"{library}/*"
+            if not _is_complete(complete, pom):
+                (cache / "pom.xml").write_text(pom)
+                _fetch(name, cache, library)
+                complete.write_text(pom)
+    return library
 
 
 def _is_complete(mark: Path, wanted: str) -> bool:
     return mark.exists() and mark.read_text() == wanted
 
 
-def _fetch(version: str, cache: Path, library: Path) -> None:
+def _fetch(name: str, cache: Path, library: Path) -> None:
     maven = shutil.which("mvn")
     if maven is None:
-        raise CommandError(f"Apache Kafka {version} is not here yet; fetching it needs Maven (mvn) on PATH")
+        raise CommandError(f"Apache Kafka {name} is not here yet; fetching it needs Maven (mvn) on PATH")
     goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={library}"]
     try:
         fetched = subprocess.run(
@@ -89,9 +94,9 @@ def _fetch(version: str, cache: Path, library: Path) -> None:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise CommandError(f"Maven could not fetch Kafka {version} within {_FETCH_TIMEOUT_S} s") from None
+        raise CommandError(f"Maven could not fetch Kafka {name} within {_FETCH_TIMEOUT_S} s") from None
     if fetched.returncode != 0:
-        raise CommandError(f"Maven could not fetch Kafka {version}:\n{fetched.stdout}{fetched.stderr}")
+        raise CommandError(f"Maven could not fetch Kafka {name}:\n{fetched.stdout}{fetched.stderr}")
 
 
 def _with_java() -> dict[str, str]:

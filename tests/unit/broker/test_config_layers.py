@@ -4,6 +4,7 @@ from broker.configs.config_layers import (
     BROKER_DEFINITIONS,
     ConfigLayers,
 )
+from broker.configs.config_view import topic_config_values
 from broker.configs.topic_configs import DEFINITIONS, ConfigSource
 from contracts.topic_policy import default_min_insync_replicas
 
@@ -48,3 +49,10 @@ def test_how_many_in_sync_replicas_nobody_saying() -> None:
     assert shown[0].value == "2"
     assert _NOTHING.log_config({}).min_insync_replicas == 0, "the partition knows how many it has"
     assert ConfigLayers({}, {}, {"min.insync.replicas": "3"}).log_config({}).min_insync_replicas == 3
+
+
+def test_what_kafka_4_has_no_longer_is_shown_where_it_was_set() -> None:
+    gone = "message.downconversion.enable"
+    assert gone not in {value.name for value in topic_config_values(_NOTHING, {}, 1)}
+    shown = {value.name: value.value for value in topic_config_values(_NOTHING, {gone: "true"}, 1)}
+    assert shown[gone] == "true"

@@ -52,6 +52,31 @@ def test_a_leader_that_restarts_is_not_told_that_it_leads() -> None:
     assert forced.is_parked, "it does lead: joining again rebalances"
 
 
+def test_a_leader_that_restarts_leads_without_assigning_where_it_can_be_told_so() -> None:
+    world = World()
+    _, follower = _stable_pair(world)
+    back = world.join(instance="i1", may_skip=True)
+    assert back.result.skip_assignment
+    assert back.result.leader == back.result.member_id
+    assert [member.group_instance_id for member in back.result.members] == ["i1", "i2"]
+    assert world.sync(back.result, instance="i1").result.assignment == b"1"
+    assert world.state() == "Stable"
+    assert world.heartbeat(follower.member_id, 2, instance="i2") is ErrorCode.none
+    again = world.join(back.result.member_id, instance="i1", may_skip=True)
+    world.join(follower.member_id, instance="i2", may_skip=True)
+    assert again.result.generation_id == 3
+    assert not again.result.skip_assignment, "a new generation wants an assignment"
+
+
+def test_a_follower_that_restarts_has_nothing_to_skip() -> None:
+    world = World()
+    leader, _ = _stable_pair(world)
+    back = world.join(instance="i2", may_skip=True)
+    assert back.result.leader == leader.member_id
+    assert not back.result.skip_assignment
+    assert back.result.members == ()
+
+
 def test_the_former_self_is_fenced_everywhere() -> None:
     world = World()
     _, follower = _stable_pair(world)

@@ -173,6 +173,7 @@ class World:
         session_ms: int = 10_000,
         rebalance_ms: int = 60_000,
         requires_id: bool = False,
+        may_skip: bool = False,
         client: str = "c",
         protocol_type: str = "consumer",
     ) -> Slot:
@@ -189,6 +190,7 @@ class World:
             protocol_type,
             tuple(offered.items()),
             requires_id,
+            may_skip,
         )
         self.run(self.coordinator.join(request, slot, self.now))
         return slot

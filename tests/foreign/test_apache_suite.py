@@ -1,0 +1,79 @@
+"""How a run of Apache's tests is read and held against the list."""
+
+from pathlib import Path
+from typing import Final
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.foreign.apache.suite import Outcome, Verdict, complaints, listed, outcomes
+
+_REPORT: Final = """<testsuite>
+<testcase name="testA(ClusterInstance)[1]" classname="org.apache.kafka.clients.admin.FirstTest"/>
+<testcase name="testA(ClusterInstance)[2]" classname="org.apache.kafka.clients.admin.FirstTest">
+<skipped>org.opentest4j.TestAbortedException: Assumption failed: the same test runs as KRAFT</skipped>
+</testcase>
+<testcase name="testB(ClusterInstance)[1]" classname="org.apache.kafka.clients.admin.FirstTest">
+<skipped>org.opentest4j.TestAbortedException: Assumption failed: needs a broker in this JVM
+\tat some.Place</skipped></testcase>
+<testcase name="testC()" classname="org.apache.kafka.clients.SecondTest">
+<failure message="m" type="t">java.lang.AssertionError: 1 is not 2
+\tat some.Place</failure></testcase>
+<testcase name="testD()" classname="org.apache.kafka.clients.SecondTest">
+<failure message="m" type="t">java.lang.AssertionError: after 15000 ms
+\tat some.Place
+Caused by: org.opentest4j.TestAbortedException: needs a broker in this JVM
+\tat some.Place</failure></testcase>
+</testsuite>"""
+
+
+def test_a_report_is_read_by_test() -> None:
+    assert outcomes(ElementTree.fromstring(_REPORT)) == {
+        "FirstTest.testA[1]": Outcome(Verdict.PASSES),
+        "FirstTest.testB[1]": Outcome(Verdict.NOT_APPLICABLE, "needs a broker in this JVM"),
+        "SecondTest.testC": Outcome(Verdict.DIFFERS, "java.lang.AssertionError: 1 is not 2"),
+        "SecondTest.testD": Outcome(Verdict.NOT_APPLICABLE, "needs a broker in this JVM"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("said", "came"),
+    [
+        (Verdict.PASSES, Verdict.DIFFERS),
+        (Verdict.PASSES, Verdict.NOT_APPLICABLE),
+        (Verdict.DIFFERS, Verdict.PASSES),
+        (Verdict.DIFFERS, Verdict.NOT_APPLICABLE),
+        (Verdict.NOT_APPLICABLE, Verdict.PASSES),
+        (Verdict.PASSES, None),
+        (None, Verdict.PASSES),
+    ],
+)
+def test_what_came_otherwise_is_told(said: Verdict | None, came: Verdict | None) -> None:
+    before = {} if said is None else {"T.test[1]": Outcome(said, "why")}
+    after = {} if came is None else {"T.test[1]": Outcome(came, "now")}
+    told = complaints(before, after)
+    assert len(told) == 1
+    assert told[0].startswith("T.test[1] is ")
+
+
+def test_what_came_as_listed_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "list.toml"
+    path.write_text(
+        'passes = ["T.a[1]"]\n'
+        '[[differs]]\nwhy = "one"\ntests = ["T.b[1]"]\n'
+        '[[not_applicable]]\nwhy = "two"\ntests = ["T.c[1]", "T.d[1]"]\n'
+    )
+    said = listed(path)
+    assert said["T.d[1]"] == Outcome(Verdict.NOT_APPLICABLE, "two")
+    assert (
+        complaints(said, {test: Outcome(one.verdict, "another reason") for test, one in said.items()}) == []
+    )
+
+
+def test_a_test_stands_in_the_list_once(tmp_path: Path) -> None:
+    path = tmp_path / "list.toml"
+    path.write_text(
+        'passes = ["T.a[1]"]\nnot_applicable = []\n[[differs]]\nwhy = "one"\ntests = ["T.a[1]"]\n'
+    )
+    with pytest.raises(AssertionError, match="twice"):
+        listed(path)
