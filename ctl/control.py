@@ -255,6 +255,7 @@ class Control:
             tables_dir=options.data_dir / PIPELINE_DIR / TABLES_DIR,
             redis_url=options.redis_url,
             serves_tls=options.tls_cert is not None,
+            tls_certificate=None if options.tls_cert is None else Path(options.tls_cert),
         )
         self.to_master = InternalClient(lambda: self.internal.master.elected_url, secret)
         self.console = Console(config, self.to_master)

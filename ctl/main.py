@@ -39,6 +39,7 @@ _GROUPS: Final = {
     "bench": ("bench.app", "Measure ratios against a peer in the same run."),
     "instance": ("instance.app", "Instances of a tenant."),
     "member": ("member.app", "People of a tenant, who log in at the console."),
+    "alarm": ("alarm.app", "What is alarming, and why."),
     "fault": ("fault.app", "Faults that a tenant injects into its own instance."),
     "whitelist": ("whitelist.app", "Who may connect."),
     "user": ("user.app", "Users of an instance, whom its clients log in as."),

@@ -50,6 +50,8 @@ class ConsoleConfig:
     """Where the pipeline writes its tables of usage, bills and advice; None: there is no pipeline here."""
     serves_tls: bool = False
     """Whether gateways have a certificate, so that listeners with TLS may be ordered."""
+    tls_certificate: Path | None = None
+    """The gateways' certificate as this machine has it: an alarm tells before it ends."""
     redis_url: RedisUrl | None = None
     """What control processes share for speed; None: each does without."""
     redis_budget_ms: int = BUDGET_MS

@@ -12,6 +12,9 @@ from runtime.internal_http import InternalClient
 from runtime.redis_link import RedisLink, RedisUrl
 from runtime.tasks import Supervised
 from runtime.upstream import Upstreams
+from tenants.alarm_lags import Lags
+from tenants.alarm_runner import AlarmRunner
+from tenants.alarm_sources import AlarmSources, certificate_files
 from tenants.apache_watch import ApacheWatch
 from tenants.backend.apache import ApacheCluster
 from tenants.backend.cluster import Cluster, ConnectionPool
@@ -40,6 +43,7 @@ from tenants.system_topics import SystemTopics
 from tenants.usecases.access_keys import AccessKeys
 from tenants.usecases.accounts import Accounts, Bootstrap
 from tenants.usecases.advice import AdviceReports
+from tenants.usecases.alarms import Alarms
 from tenants.usecases.bills import BillReports
 from tenants.usecases.ceilings import Ceilings
 from tenants.usecases.clusters import Clusters
@@ -134,6 +138,22 @@ class Console:
             ordered=self.feed.notify,
             started_at_ms=epoch_ms(),
         )
+        self.alarms = Alarms(self.store)
+        self.alarm_runner = self._alarm_runner()
+
+    def _alarm_runner(self) -> AlarmRunner:
+        config, lags = self.config, Lags(self.cluster)
+        sources = AlarmSources(
+            self.quota,
+            self.gateways,
+            self.feed,
+            self.bills,
+            lags,
+            clusters=self.clusters,
+            illness=self.illness,
+            certificates=lambda: certificate_files(config.tls_certificate, config.credentials_dir),
+        )
+        return AlarmRunner(self.alarms, sources, lags, self.office)
 
     def illness(self, cluster_id: str) -> Illness | None:
         """Why a cluster cannot be used now, as far as anybody told."""
@@ -209,6 +229,8 @@ class Console:
         tasks.spawn("purge", self.purge.run)
         tasks.spawn("apache", self.apaches.run)
         tasks.spawn("operations", self.operations.run)
+        tasks.spawn("alarms", self.alarm_runner.run)
+        tasks.spawn("lags", self.alarm_runner.run_lags)
         tasks.spawn("system-topics", SystemTopics(self.store, self.cluster, self.office).run)
 
     async def cluster(self, cluster_id: str) -> Cluster:

@@ -8,6 +8,7 @@ from prometheus_client.registry import Collector
 from contracts.upstream import ClusterTrouble
 from runtime.clock import monotonic_ms
 from tenants.console import Console
+from tenants.rules.alarms import AlarmKind
 from tenants.rules.lifecycle import State
 from tenants.store import instances
 from tenants.store.engine import StoreFault
@@ -51,6 +52,16 @@ class ConsoleCollector(Collector):
             by_state.add_metric([state.value], counts.get(state.value, 0))
         yield by_state
         yield _info(named)
+        yield self._alarms()
+
+    def _alarms(self) -> Metric:
+        raised = self._console.alarms.raised_by_kind()
+        family = GaugeMetricFamily(
+            "portico_alarms_raised", "Alarms that are raised, by kind", labels=["kind"]
+        )
+        for kind in AlarmKind:
+            family.add_metric([kind.value], raised.get(kind.value, 0))
+        return family
 
     def _clusters(self) -> Iterator[Metric]:
         """Those of Apache Kafka; brokers of our own tell of themselves."""

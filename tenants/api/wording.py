@@ -308,6 +308,8 @@ COMMON: Final[dict[str, Word]] = {
 }
 
 OWN: Final[dict[str, Word]] = {
+    "AlarmView.rule": Word("when it is raised and cleared", {}),
+    "OperatorRule.rule": Word("as it holds", {}),
     "BillDetailView.lines": Word("one line per dimension", []),
     "BrokerView.replicas": Word("partitions of which it holds a replica", 300),
     "BrokerView.under_replicated": Word("partitions it leads that lack replicas in sync", 0),

@@ -19,7 +19,7 @@ from kio.schema.offset_fetch.v5.request import OffsetFetchRequest
 from kio.schema.types import GroupId, TopicName
 from kio.static.primitive import i8, i32
 
-from contracts.names import physical_name, tenant_name
+from contracts.names import owner_of, physical_name, tenant_name
 from tenants.backend import topics
 from tenants.backend.assignment import assigned_partitions
 from tenants.backend.cluster import Cluster
@@ -76,6 +76,26 @@ async def listing(cluster: Cluster, instance_id: str) -> list[ListedGroup]:
             if name is not None:
                 found.append(ListedGroup(name, one.group_state, one.protocol_type))
     return sorted(found)
+
+
+async def by_instance(cluster: Cluster) -> dict[str, list[str]]:
+    """The names of everybody's groups, by instance. Raises: Unavailable."""
+    request = ListGroupsRequest(states_filter=())
+    nodes: list[int | None] = [*cluster.addresses] or [None]
+    answers = await asyncio.gather(*(_when_loaded(cluster, request, node_id) for node_id in nodes))
+    found: dict[str, list[str]] = {}
+    for one in sorted({str(each.group_id) for answer in answers for each in answer.groups}):
+        instance_id = owner_of(one)
+        name = None if instance_id is None else tenant_name(instance_id, one)
+        if instance_id is not None and name is not None:
+            found.setdefault(instance_id, []).append(name)
+    return found
+
+
+async def offsets_of(cluster: Cluster, instance_id: str, name: str) -> list[OffsetFacts]:
+    """What a group has committed, and how far its partitions are. Raises: Unavailable."""
+    group_id = GroupId(physical_name(instance_id, name))
+    return await _committed(cluster, instance_id, group_id, await coordinator_of(cluster, group_id))
 
 
 async def describe(

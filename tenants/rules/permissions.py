@@ -28,6 +28,7 @@ class Permission(StrEnum):
     READ_MESSAGES = "read_messages"
     SEND_MESSAGES = "send_messages"
     TOPICS = "topics"
+    ALARMS = "alarms"
     INSTANCES = "instances"
     KEYS = "keys"
     MEMBERS = "members"
@@ -41,7 +42,8 @@ MEANINGS: Final = {
     Permission.READ_MESSAGES: "see what is in topics: keys, values and headers of messages",
     Permission.SEND_MESSAGES: "write messages to topics from the console",
     Permission.TOPICS: "create, change and delete topics, and reset groups' offsets",
-    Permission.INSTANCES: "order, change and delete instances; their whitelists, users, ACLs and faults",
+    Permission.ALARMS: "acknowledge and silence alarms",
+    Permission.INSTANCES: "order, change, delete instances; whitelists, users, ACLs, faults, alarm rules",
     Permission.KEYS: "make and revoke keys",
     Permission.MEMBERS: "invite people, change their roles, reset their passwords",
     Permission.AUDIT: "read the audit log",
@@ -49,7 +51,9 @@ MEANINGS: Final = {
     Permission.STAFF: "make operators and admins, of people and of keys",
 }
 _VIEWER: Final = frozenset({Permission.READ})
-_DEVELOPER: Final = _VIEWER | {Permission.READ_MESSAGES, Permission.SEND_MESSAGES, Permission.TOPICS}
+_DEVELOPER: Final = _VIEWER | {
+    *(Permission.READ_MESSAGES, Permission.SEND_MESSAGES, Permission.TOPICS, Permission.ALARMS)
+}
 _OWNER: Final = _DEVELOPER | {
     Permission.INSTANCES,
     Permission.KEYS,
@@ -91,6 +95,9 @@ NEEDED: Final[dict[Permission, tuple[str, ...]]] = {
         f"GET {_INSTANCE}/users",
         f"GET {_INSTANCE}/acls",
         f"GET {_INSTANCE}/faults",
+        f"GET {_INSTANCE}/alarms",
+        f"GET {_INSTANCE}/alarms/history",
+        "GET /v1/alarms",
         f"GET {_INSTANCE}/quota",
         f"GET {_INSTANCE}/quota/stream",
         f"GET {_INSTANCE}/usage",
@@ -118,6 +125,11 @@ NEEDED: Final[dict[Permission, tuple[str, ...]]] = {
         f"POST {_GROUP}/reset-offsets",
         f"DELETE {_GROUP}",
     ),
+    Permission.ALARMS: (
+        f"POST {_INSTANCE}/alarms/{{kind}}/acknowledge",
+        f"PUT {_INSTANCE}/alarms/{{kind}}/silence",
+        f"DELETE {_INSTANCE}/alarms/{{kind}}/silence",
+    ),
     Permission.INSTANCES: (
         "POST /v1/instances",
         f"PATCH {_INSTANCE}",
@@ -135,6 +147,8 @@ NEEDED: Final[dict[Permission, tuple[str, ...]]] = {
         f"POST {_INSTANCE}/acls",
         f"PATCH {_INSTANCE}/acls",
         f"DELETE {_INSTANCE}/acls",
+        f"PUT {_INSTANCE}/alarms/{{kind}}/rule",
+        f"DELETE {_INSTANCE}/alarms/{{kind}}/rule",
         f"POST {_INSTANCE}/faults",
         f"DELETE {_INSTANCE}/faults",
         f"DELETE {_INSTANCE}/faults/{{fault}}",
@@ -168,6 +182,14 @@ NEEDED: Final[dict[Permission, tuple[str, ...]]] = {
         "PATCH /v1/clusters/{name}/ceilings",
         "GET /v1/brokers",
         "GET /v1/cluster/partitions",
+        "GET /v1/alarms/deployment",
+        "GET /v1/alarms/history",
+        "POST /v1/alarms/{kind}/acknowledge",
+        "PUT /v1/alarms/{kind}/silence",
+        "DELETE /v1/alarms/{kind}/silence",
+        "GET /v1/alarms/rules",
+        "PUT /v1/alarms/{kind}/rule",
+        "DELETE /v1/alarms/{kind}/rule",
         "GET /v1/quota",
         "GET /v1/quota/stream",
         "GET /v1/advice",

@@ -222,6 +222,22 @@ def names(connection: Connection) -> dict[str, tuple[str, str]]:
     return {row[0]: (row[1], row[2]) for row in connection.execute(query)}
 
 
+class Place(NamedTuple):
+    """Whose an instance is, how it is called, and where it is."""
+
+    tenant: str
+    name: str
+    cluster_id: str
+
+
+def places(connection: Connection) -> dict[str, Place]:
+    """Instance id -> where it is, of visible ones but the system's."""
+    table = schema.instances
+    query = select(table.c.id, table.c.tenant, table.c.name, table.c.cluster_id)
+    query = query.where(table.c.state.not_in(GONE), table.c.tenant != SYSTEM_TENANT)
+    return {row[0]: Place(*row[1:]) for row in connection.execute(query)}
+
+
 class Named(NamedTuple):
     """How an instance is called, by whom, and whether it is still there."""
 

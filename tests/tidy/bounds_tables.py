@@ -120,6 +120,8 @@ CONSTANTS: Final[dict[str, tuple[str, ...]]] = {
         "HEADERS_BYTES_SHOWN",
         "HEADERS_SHOWN_MAX",
     ),
+    "tenants.rules.alarms": ("HISTORY_MAX",),
+    "tenants.alarm_lags": ("GROUPS_OF_INSTANCE_MAX", "GROUPS_MAX"),
     "tenants.usecases.messages": ("PARTITIONS_MAX", "VIEW_MS_MAX"),
     "wire.record_views": ("HEADERS_SEEN_MAX",),
     "tenants.store.idempotency": ("KEPT_MS", "KEYS_MAX_PER_TENANT", "ABANDONED_MS"),

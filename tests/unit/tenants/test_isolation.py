@@ -18,6 +18,13 @@ _BODIES = {
     ("PUT", "/v1/instances/{instance}/whitelist"): {"cidrs": []},
     ("PATCH", "/v1/instances/{instance}/whitelist"): {"allow_all": True},
     ("PUT", "/v1/instances/{instance}/topics/{topic}/whitelist"): {"cidrs": []},
+    ("PUT", "/v1/instances/{instance}/alarms/{kind}/rule"): {
+        "threshold": 1,
+        "window_minutes": 1,
+        "raise_after": 1,
+        "clear_after": 1,
+    },
+    ("PUT", "/v1/instances/{instance}/alarms/{kind}/silence"): {"until": "2100-01-01T00:00:00Z"},
     ("POST", "/v1/instances/{instance}/topics"): {"name": "orders"},
     ("PATCH", "/v1/instances/{instance}/topics/{topic}"): {"partitions": 2},
     ("POST", "/v1/instances/{instance}/topics/{topic}/delete-records"): {},
@@ -44,7 +51,7 @@ async def _routes(client: httpx.AsyncClient) -> list[tuple[str, str]]:
 
 
 def _filled(path: str, instance: str) -> str:
-    named = path.replace("{instance}", instance).replace("{month}", metered.MONTH)
+    named = path.replace("{instance}", instance).replace("{month}", metered.MONTH).replace("{kind}", "full")
     return re.sub(r"\{\w+\}", "x", named).removeprefix("/v1/")
 
 

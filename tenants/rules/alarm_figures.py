@@ -1,0 +1,214 @@
+"""Figures of alarms over time: windows of samples, and what they say in words. Pure."""
+
+import math
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from contracts.quota_view import DirectionQuota, QuotaView
+from tenants.rules.alarms import LOOK_EVERY_MS, Finding, Rule
+
+_MINUTE_MS: Final = 60_000
+_HOUR_MS: Final = 3_600_000
+_COVERED: Final = 0.7
+"""Of the looks of a window, so many must have told something before it says that all is well."""
+_GROWTH_MS_MIN: Final = 600_000
+"""A growth over less says nothing of the hours to come."""
+NO_MASTER: Final = "the quota master does not tell this instance's figures"
+NO_GATEWAY: Final = "no gateway reports"
+
+
+@dataclass(frozen=True, slots=True)
+class Minute:
+    """Samples of one minute: their sum, how many, and the last."""
+
+    number: int
+    total: float
+    count: int
+    last: float
+
+
+@dataclass(slots=True)
+class Window:
+    """Samples of the last minutes, summed up by the minute."""
+
+    _minutes: deque[Minute] = field(default_factory=deque)
+
+    def add(self, now_ms: int, value: float, minutes: int) -> None:
+        """Take a sample, and let go of what is older than the window."""
+        number = now_ms // _MINUTE_MS
+        if self._minutes and self._minutes[-1].number == number:
+            last = self._minutes.pop()
+            self._minutes.append(Minute(number, last.total + value, last.count + 1, value))
+        else:
+            self._minutes.append(Minute(number, value, 1, value))
+        while self._minutes and self._minutes[0].number < number - minutes:
+            self._minutes.popleft()
+
+    def _within(self, now_ms: int, minutes: int) -> list[Minute]:
+        """The minute that is not over comes on top: each of those before counts whole."""
+        oldest = now_ms // _MINUTE_MS - minutes
+        return [one for one in self._minutes if one.number >= oldest]
+
+    def total(self, now_ms: int, minutes: int) -> float:
+        """The sum of the samples."""
+        return sum(one.total for one in self._within(now_ms, minutes))
+
+    def mean(self, now_ms: int, minutes: int) -> float:
+        """Of the samples that there are; 0 without any."""
+        within = self._within(now_ms, minutes)
+        count = sum(one.count for one in within)
+        return sum(one.total for one in within) / count if count else 0.0
+
+    def is_covered(self, now_ms: int, minutes: int) -> bool:
+        """Whether enough of the window was looked at to say that nothing happened in it."""
+        wanted = _COVERED * minutes * _MINUTE_MS / LOOK_EVERY_MS
+        return sum(one.count for one in self._within(now_ms, minutes)) >= wanted
+
+    def growth_per_hour(self, now_ms: int, minutes: int) -> float | None:
+        """Of the last sample over the first; None: over too little time to say."""
+        within = self._within(now_ms, minutes)
+        if len(within) < 2 or (within[-1].number - within[0].number) * _MINUTE_MS < min(
+            _GROWTH_MS_MIN, minutes * _MINUTE_MS * _COVERED
+        ):
+            return None
+        hours = (within[-1].number - within[0].number) * _MINUTE_MS / _HOUR_MS
+        return (within[-1].last - within[0].last) / hours
+
+
+@dataclass(slots=True)
+class Counted:
+    """A counter that grows until who counts starts again, as samples of its growth."""
+
+    window: Window = field(default_factory=Window)
+    _last: int | None = None
+
+    def add(self, now_ms: int, count: int, minutes: int) -> None:
+        """Take the counter's value; the first says nothing of what was before."""
+        if self._last is not None:
+            self.window.add(now_ms, max(0, count - self._last), minutes)
+        self._last = count
+
+
+def throttled(
+    window: Window, told: QuotaView | None, direction: DirectionQuota | None, rule: Rule, now_ms: int
+) -> Finding:
+    """The share of the time in which clients were held back."""
+    if told is None or direction is None:
+        return Finding(None, NO_MASTER)
+    minutes = rule.window_minutes
+    window.add(now_ms, direction.throttled_ms_per_s / 10, minutes)
+    share = window.mean(now_ms, minutes)
+    if not window.is_covered(now_ms, minutes):
+        return Finding(None, f"not looked at for {minutes} min yet")
+    return Finding(
+        round(share, 1),
+        f"throttled {share:.0f} % of the last {minutes} min; {_rate(direction.rate_per_s)} now, "
+        f"{_rate(direction.purchased_per_s)} are bought. {direction.explanation}",
+    )
+
+
+def full(window: Window, told: QuotaView | None, rule: Rule, now_ms: int) -> Finding:
+    """Hours until an instance is full, at the growth of the last minutes."""
+    if told is None:
+        return Finding(None, NO_MASTER)
+    window.add(now_ms, told.stored_bytes, rule.window_minutes)
+    stored = f"{_size(told.stored_bytes)} of {_size(told.capacity_bytes)} are stored"
+    if told.blocked:
+        return Finding(0, f"producers are blocked: {stored}")
+    growth = window.growth_per_hour(now_ms, rule.window_minutes)
+    if growth is None:
+        return Finding(None, f"{stored}; too little is known of its growth yet")
+    if growth <= 0:
+        return Finding(math.inf, f"{stored}, and it does not grow")
+    hours = max(0, told.capacity_bytes - told.stored_bytes) / growth
+    grows = f"it grows by {_size(round(growth))} an hour and is full in {hours:.1f} h"
+    return Finding(round(hours, 1), f"{stored}; {grows}")
+
+
+def counted(
+    counter: Counted, count: int | None, what: str, rule: Rule, now_ms: int, example: str = ""
+) -> Finding:
+    """How often something happened. Enough of it alarms at once; that nothing did is known only when all of
+    the window was looked at."""
+    if count is None:
+        return Finding(None, NO_GATEWAY)
+    minutes = rule.window_minutes
+    counter.add(now_ms, count, minutes)
+    found = round(counter.window.total(now_ms, minutes))
+    says = f"{found} {what} in the last {minutes} min{example}"
+    if found < rule.threshold and not counter.window.is_covered(now_ms, minutes):
+        return Finding(None, f"not looked at for {minutes} min yet")
+    return Finding(found, says)
+
+
+def silent_brokers(told: QuotaView | None) -> Finding:
+    """Of the brokers that lead partitions of an instance."""
+    if told is None:
+        return Finding(None, NO_MASTER)
+    silent = [one for one in told.brokers if one.silent]
+    if not silent:
+        return Finding(0, "all brokers that lead its partitions report")
+    words = ", ".join(
+        f"broker {one.node_id}, which led {one.partitions_led} partitions, for {one.report_age_ms // 1000} s"
+        for one in silent
+    )
+    return Finding(len(silent), f"silent: {words}")
+
+
+class GroupLag(NamedTuple):
+    """How far a group is behind, over all its partitions."""
+
+    group: str
+    records: int
+    seconds: float | None = None
+    """By the log's own times; None: nobody told."""
+
+
+@dataclass(slots=True)
+class LagSeen:
+    """Lags of an instance's groups at the last look that could ask for them."""
+
+    lags: dict[str, GroupLag] = field(default_factory=dict)
+    at_ms: int | None = None
+    worst: GroupLag | None = None
+    """The largest of those that did not shrink since the look before."""
+
+    def take(self, found: list[GroupLag], now_ms: int) -> None:
+        """Take a look's lags."""
+        stays = [one for one in found if one.records >= self.lags.get(one.group, one).records]
+        self.worst = max(stays, key=lambda one: one.records, default=None)
+        self.lags = {one.group: one for one in found}
+        self.at_ms = now_ms
+
+
+def lag_growing(seen: LagSeen | None, looks_every_ms: int, now_ms: int) -> Finding:
+    """Records that the worst group is behind which does not catch up."""
+    if seen is None or seen.at_ms is None or now_ms - seen.at_ms > 3 * looks_every_ms:
+        return Finding(None, "its groups' lags could not be asked for lately")
+    if seen.worst is None or seen.worst.records == 0:
+        return Finding(0, f"{len(seen.lags)} groups, all catch up or have nothing to do")
+    worst = seen.worst
+    seconds = "" if worst.seconds is None else f" ({worst.seconds:.0f} s)"
+    behind = f"group {worst.group[:100]} is {worst.records} records behind{seconds}"
+    return Finding(worst.records, f"{behind}, and does not catch up")
+
+
+def bill_above(total_minor: int | None, currency: str, digits: int) -> Finding:
+    """The bill of this month so far."""
+    if total_minor is None:
+        return Finding(None, "there is no bill of this month yet: nothing has metered usage")
+    return Finding(
+        total_minor, f"this month's bill is {total_minor / 10**digits:.{digits}f} {currency} so far"
+    )
+
+
+def _rate(per_s: int) -> str:
+    return f"{_size(per_s)}/s"
+
+
+def _size(count: int) -> str:
+    for unit, factor in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if abs(count) >= factor:
+            return f"{count / factor:.1f} {unit}"
+    return f"{count} B"
