@@ -138,11 +138,11 @@ class Console:
             ordered=self.feed.notify,
             started_at_ms=epoch_ms(),
         )
-        self.alarms = Alarms(self.store)
-        self.alarm_runner = self._alarm_runner()
+        self._watch_alarms()
 
-    def _alarm_runner(self) -> AlarmRunner:
+    def _watch_alarms(self) -> None:
         config, lags = self.config, Lags(self.cluster)
+        self.alarms = Alarms(self.store)
         sources = AlarmSources(
             self.quota,
             self.gateways,
@@ -153,7 +153,7 @@ class Console:
             illness=self.illness,
             certificates=lambda: certificate_files(config.tls_certificate, config.credentials_dir),
         )
-        return AlarmRunner(self.alarms, sources, lags, self.office)
+        self.alarm_runner = AlarmRunner(self.alarms, sources, lags, self.office)
 
     def illness(self, cluster_id: str) -> Illness | None:
         """Why a cluster cannot be used now, as far as anybody told."""
