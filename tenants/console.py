@@ -118,8 +118,7 @@ class Console:
         self.messages = Messages(self.store, self.cluster, self.quota.is_full)
         self.facts = FactsSource(self.cluster)
         self.hashing = HashingLine()
-        self.streams = OpenStreams()
-        self.requests = RequestsUnderWay()
+        self.streams, self.requests = OpenStreams(), RequestsUnderWay()
         self.closing = asyncio.Event()
         """Set when the process stops: live streams end by themselves."""
         self._pool = ConnectionPool(config.secret)

@@ -16,6 +16,11 @@ _COUNTER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 def upgrade() -> None:
     """Nothing is alarming before somebody has looked."""
+    _add_alarms()
+    _add_webhooks()
+
+
+def _add_alarms() -> None:
     op.create_table(
         "alarm_rules",
         sa.Column("instance_id", sa.String(length=12), nullable=False),
@@ -59,6 +64,9 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_alarm_history")),
     )
     op.create_index(op.f("ix_alarm_history_instance_id"), "alarm_history", ["instance_id"])
+
+
+def _add_webhooks() -> None:
     op.create_table(
         "webhooks",
         sa.Column("id", sa.String(length=16), nullable=False),
