@@ -1,7 +1,7 @@
 """`portico alarm`: what is raised and why, and what people do about it."""
 
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any
+from typing import Annotated, TypedDict
 
 import typer
 
@@ -26,6 +26,18 @@ Duration = Annotated[
 ]
 Over = Annotated[bool, typer.Option("--over", help="Have people told again.")]
 _HOUR_S = 3600.0
+
+
+class _Told(TypedDict):
+    """An alarm as the API tells it."""
+
+    kind: str
+    subject: str
+    state: str
+    says: str
+    raised_at: str | None
+    acknowledged_by: str | None
+    silenced_until: str | None
 
 
 @app.command("list")
@@ -77,7 +89,7 @@ def _place(kind: str, instance: str | None, subject: str | None) -> tuple[str, d
     return f"{base}/{kind}", {} if subject is None else {"subject": subject}
 
 
-def _shown(one: dict[str, Any]) -> Answer:
+def _shown(one: _Told) -> Answer:
     facts = [("alarm", one["kind"]), ("state", one["state"]), ("why", one["says"])]
     if one["acknowledged_by"]:
         facts.append(("seen by", one["acknowledged_by"]))
@@ -86,7 +98,7 @@ def _shown(one: dict[str, Any]) -> Answer:
     return in_facts(one, facts)
 
 
-def _row(one: dict[str, Any]) -> list[str]:
+def _row(one: _Told) -> list[str]:
     return [
         *(one["kind"], one["subject"], one["state"], _time(one["raised_at"]), one["says"]),
         *(one["acknowledged_by"] or "-", _time(one["silenced_until"])),

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from sqlalchemy import (
     ColumnElement,
@@ -219,7 +219,7 @@ def history(connection: Connection, instance_id: str) -> list[Entry]:
     ]
 
 
-def _of_entry(each: Entry) -> dict[str, Any]:
+def _of_entry(each: Entry) -> dict[str, object]:
     return {
         **{name: getattr(each, name) for name in ("at_ms", "instance_id", "subject", "says", "by")},
         "kind": each.kind.value,
@@ -242,11 +242,11 @@ def _is(key: Key) -> ColumnElement[bool]:
     return and_(*(column == value for column, value in _pairs(key)))
 
 
-def _pairs(key: Key) -> Iterator[tuple[Any, str]]:
+def _pairs(key: Key) -> Iterator[tuple[ColumnElement[str], str]]:
     return zip(_PLACES, (key[0], key[1].value, key[2]), strict=True)
 
 
-def _looked(alarm: Alarm) -> dict[str, Any]:
+def _looked(alarm: Alarm) -> dict[str, object]:
     values = {name: getattr(alarm, name) for name in _LOOKED_AT}
     value = alarm.value
     # Infinity is no number of JSON: what is never reached is not shown.
