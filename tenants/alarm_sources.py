@@ -264,7 +264,9 @@ def _days_left(path: Path, now_ms: int) -> Finding:
 def certificate_files(tls_certificate: Path | None, credentials_dir: Path | None) -> dict[str, Path]:
     """The certificates on this machine: what gateways show clients, and what clusters are entered with.
     Blocks."""
-    found = {} if tls_certificate is None else {"gateways": tls_certificate}
+    found: dict[str, Path] = {}
+    if tls_certificate is not None and tls_certificate.is_file():  # gateways alone may have it
+        found["gateways"] = tls_certificate
     if credentials_dir is not None and credentials_dir.is_dir():
         for each in sorted(credentials_dir.iterdir()):
             if (each / CERTIFICATE_FILE).is_file():
