@@ -49,7 +49,7 @@ def handler_named(name: str | None) -> ModuleType | None:
 
 _ROWS: Final = (
     Row(ApiKey.PRODUCE, version_range(3, 11, advertised_min=0), Mode.PRODUCE, "produce", legacy_lowest=0),
-    Row(ApiKey.FETCH, version_range(4, 12), Mode.FETCH, "fetch", legacy_lowest=0),
+    Row(ApiKey.FETCH, version_range(4, 18), Mode.FETCH, "fetch", legacy_lowest=0),
     Row(ApiKey.LIST_OFFSETS, version_range(1, 11), Mode.MAPPED, "topic_partitions", legacy_lowest=0),
     Row(ApiKey.METADATA, version_range(0, 13), Mode.MAPPED, "metadata"),
     Row(ApiKey.OFFSET_COMMIT, version_range(2, 10), Mode.MAPPED, "groups"),

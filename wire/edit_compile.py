@@ -15,14 +15,15 @@ from typing import Any, Final, TypeAlias
 from wire.classify import FieldClass
 from wire.faults import EmptyName, ForeignName, MalformedFrame, NameTooLong, NotMappable, TooManyEntries
 from wire.framing import Buffer
-from wire.layout import Array, Blob, Fixed, Layout, Tags, Text
+from wire.layout import TOPIC_ID, Array, Blob, Fixed, Layout, Tags, Text, is_of_topic
 from wire.scope import COMPACT_GROWTH, SCOPE_BYTES, STRING_BYTES_MAX, Scope
 from wire.tags import TAGGED_FIELDS_MAX, skip_tags
 from wire.texts import tenant_text
 from wire.uvarint import pack_uvarint, padded_uvarint, read_uvarint
 
 Scan: TypeAlias = Callable[[memoryview, int, Scope], tuple[Any, ...]]
-"""scan(frame, body offset, scope) -> (pieces behind the length prefix, growth, names, *captured)."""
+"""scan(frame, body offset, scope) -> (pieces behind the length prefix, growth, names, *captured). The names
+are a request's topics, or the ids of a message's where it has those instead."""
 
 NAMES: Final = frozenset({FieldClass.TOPIC_NAME, FieldClass.GROUP_ID, FieldClass.TRANSACTIONAL_ID})
 _NEVER_EMPTY: Final = {FieldClass.GROUP_ID: "group_id", FieldClass.TRANSACTIONAL_ID: "transactional_id"}
@@ -53,8 +54,8 @@ def edited_text(raw: memoryview, scope: Scope) -> bytes | None:
     return None if mapped == text else mapped.encode()
 
 
-def kept_tags(frame: memoryview, at: int, rule: Tags) -> tuple[int, bytes]:
-    """(the offset behind a section of tagged fields, the section as it goes on).
+def kept_tags(frame: memoryview, at: int, rule: Tags) -> tuple[int, bytes, int]:
+    """(the offset behind a section of tagged fields, the section as it goes on, how many it had).
 
     Raises: MalformedFrame, NotMappable.
     """
@@ -73,7 +74,7 @@ def kept_tags(frame: memoryview, at: int, rule: Tags) -> tuple[int, bytes]:
             raise MalformedFrame("a tagged field runs past the end")
         if tag not in rule.removed:
             kept.append(frame[start:at])
-    return at, b"".join((pack_uvarint(len(kept)), *kept))
+    return at, b"".join((pack_uvarint(len(kept)), *kept)), count
 
 
 class _Source:
@@ -107,7 +108,7 @@ class _Source:
         """Jump over a run of fixed size, capture what is wanted of it, and read the length behind it."""
         names, codes = [], []
         for name, code in run.parts if run is not None else ():
-            wanted = depth == 1 and name in self.captured
+            wanted = name in self.captured if depth == 1 else name == TOPIC_ID
             codes.append(code if wanted else f"{struct.calcsize('>' + code)}x")
             names += [name] if wanted else []
         if length_code:
@@ -119,6 +120,8 @@ class _Source:
             self.constants[reader] = struct.Struct(">" + "".join(codes)).unpack_from
             self.add(depth, f"{', '.join(names)}, = {reader}(frame, at)")
         self.add(depth, f"at += {size}")
+        if TOPIC_ID in names:
+            self.add(depth, f"names.append({TOPIC_ID})")
 
     def compact_length(self, depth: int) -> None:
         """Read a compact length, which begins at `begun`."""
@@ -130,7 +133,7 @@ class _Source:
     def tags(self, depth: int, step: Tags) -> None:
         if step.removed or step.refused:
             self.add(depth, "if frame[at]:")
-            self.add(depth + 1, f"end, kept = kept_tags(frame, at, {self.constant(step)})")
+            self.add(depth + 1, f"end, kept, count = kept_tags(frame, at, {self.constant(step)})")
             self.add(
                 depth + 1, "if len(kept) != end - at: out.append(frame[cut:at]); out.append(kept); cut = end"
             )
@@ -138,9 +141,9 @@ class _Source:
         else:
             self.add(depth, "if frame[at]:")
             self.add(depth + 1, "at, count = skip_tags(frame, at)")
-            if self.entries_max is not None:
-                self.add(depth + 1, "seen += count")
-                self.check_entries(depth + 1)
+        if self.entries_max is not None:
+            self.add(depth + 1, "seen += count")
+            self.check_entries(depth + 1)
         self.add(depth, "else: at += 1")
 
     def constant(self, value: object) -> str:
@@ -189,7 +192,8 @@ class _Source:
             self.add(depth, f"if n > 0: at += n * {step.element_size}{counted}")
             return
         self.loops += 1
-        if any(isinstance(inner, Text) and inner.what in NAMES for inner in step.element):
+        is_named = any(isinstance(inner, Text) and inner.what in NAMES for inner in step.element)
+        if is_named or is_of_topic(step.element):
             self.add(depth, f"if n > {NAMED_ENTRIES_MAX}: raise MalformedFrame(f'{{n}} names in one list')")
         if counted:
             self.add(depth, "if n > 0: seen += n")

@@ -1,6 +1,7 @@
-"""Fetch 0-12, edited as whole frames: topic names, and the fetch session that a gateway has to watch."""
+"""Fetch 0-18, edited as whole frames: topic names or (13) ids, and the fetch session, which is watched."""
 
 import struct
+from collections.abc import Container
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -8,7 +9,7 @@ from wire.api_table import ApiKey
 from wire.codec import payload_class
 from wire.edit_compile import Scan, assembled, compile_scan, with_client_id
 from wire.edit_stream import AddedTopics, FrameEditor, fetch_response_editor
-from wire.faults import MalformedFrame, NotMappable
+from wire.faults import ForeignName, MalformedFrame, NotMappable
 from wire.framing import Buffer
 from wire.hot.fetch import FLEXIBLE_FROM
 from wire.layout import Fixed, layout_of
@@ -36,7 +37,7 @@ class FetchRequestEdit(NamedTuple):
     session_epoch: int
     max_wait_ms: int
     topics: list[bytes]
-    """The tenant's topic names as they stood in the frame, forgotten ones too."""
+    """The tenant's topic names as they stood in the frame, or the ids, forgotten ones too."""
 
 
 class FetchResponseEdit(NamedTuple):
@@ -132,21 +133,28 @@ def edit_fetch_request(
 
 
 def edit_fetch_response(
-    frame: memoryview, version: int, scope: Scope, added: AddedTopics | None = None
+    frame: memoryview,
+    version: int,
+    scope: Scope,
+    added: AddedTopics | None = None,
+    topic_ids: Container[bytes] = (),
 ) -> FetchResponseEdit:
     """Take the scope out of one whole Fetch response; `frame` begins with its length prefix. `added` comes
-    behind its last topic.
+    behind its last topic; `topic_ids` are those that it may tell of.
 
     Raises: MalformedFrame, ForeignName.
     """
     if added is not None:
-        return _edit_with(frame, fetch_response_editor(version, scope, added))
+        return _edit_with(frame, fetch_response_editor(version, scope, added, topic_ids))
     try:
         _, correlation_id = _RESPONSE_HEAD(frame)
         body_at = 8 if version < FLEXIBLE_FROM else skip_tags(frame, 8)[0]
-        pieces, grown, _, session_id, error_code = _scan(version, True)(frame, body_at, scope)
+        pieces, grown, ids, session_id, error_code = _scan(version, True)(frame, body_at, scope)
     except (struct.error, IndexError) as error:
         raise MalformedFrame("a Fetch response ends early") from error
+    for topic_id in ids:
+        if topic_id not in topic_ids:
+            raise ForeignName("a topic id of another instance in a response")
     return FetchResponseEdit(assembled(frame, pieces, grown), correlation_id, error_code, session_id)
 
 

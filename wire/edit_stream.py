@@ -3,10 +3,12 @@
 The new length prefix leaves first. It is known as soon as the number of topics is: every topic grows or
 shrinks the frame by 13 bytes, a transactional id by 13 more; in flexible versions it grows by 14, as a length
 gets one byte wider whether it has to or not. Memory stays constant: what is kept between two pieces is the
-state and at most one unfinished name, record bytes are never looked at.
+state and at most one unfinished name, record bytes are never looked at. Topics that are named by ids grow by
+nothing; each id is looked up before anything of its topic leaves.
 """
 
 import struct
+from collections.abc import Container
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -18,7 +20,18 @@ from wire.faults import EmptyName, ForeignName, MalformedFrame, NameTooLong, Too
 from wire.framing import Buffer
 from wire.hot.fetch import FLEXIBLE_FROM as FETCH_FLEXIBLE_FROM
 from wire.hot.produce import FLEXIBLE_FROM as PRODUCE_FLEXIBLE_FROM
-from wire.layout import Array, Blob, Fixed, Step, Tags, Text, layout_of, least_size
+from wire.layout import (
+    TOPIC_ID_BYTES,
+    Array,
+    Blob,
+    Fixed,
+    Step,
+    Tags,
+    Text,
+    is_of_topic,
+    layout_of,
+    least_size,
+)
 from wire.request_bounds import bound_of
 from wire.scope import COMPACT_GROWTH, SCOPE_BYTES, STRING_BYTES_MAX, Scope
 from wire.tags import TAGGED_FIELDS_MAX
@@ -35,6 +48,8 @@ JOIN_BYTES: Final = 128 * 1024
 NO_BOUND: Final = 1 << 62
 TOPICS_SEEN_MAX: Final = 1000
 _SHORT_BYTES: Final = 512
+_BLANK_TAG: Final = 127
+"""Of a tagged field that is blanked where its length has left: no message has it, so readers skip it."""
 
 
 class _CutShort(struct.error):
@@ -60,12 +75,14 @@ def _uvarint(view: memoryview, at: int) -> tuple[int, int]:
 
 
 class _Op(NamedTuple):
-    """One step of the body, flattened. `size`: of an entry; `jump`: behind a loop or to its start."""
+    """One step of the body, flattened. `size`: of an entry; `jump`: behind a loop or to its start; `blanked`:
+    tagged fields that do not pass."""
 
     code: str
     nullable: bool = False
     size: int = 0
     jump: int = 0
+    blanked: frozenset[int] = frozenset()
 
 
 class _Facts(NamedTuple):
@@ -80,6 +97,8 @@ class _Program(NamedTuple):
     """The top-level fields before the topics."""
     ops: tuple[_Op, ...]
     """The topics and what follows them. The first one is their array."""
+    is_by_id: bool
+    """Whether topics are named by ids."""
 
 
 def _flattened(steps: tuple[Step, ...], ops: list[_Op]) -> None:
@@ -87,7 +106,7 @@ def _flattened(steps: tuple[Step, ...], ops: list[_Op]) -> None:
         if isinstance(step, Fixed):
             ops.append(_Op("skip", size=step.size))
         elif isinstance(step, Tags):
-            ops.append(_Op("tags"))
+            ops.append(_Op("tags", blanked=step.removed))
         elif isinstance(step, Blob):
             ops.append(_Op("blob", step.nullable))
         elif isinstance(step, Text):
@@ -98,7 +117,12 @@ def _flattened(steps: tuple[Step, ...], ops: list[_Op]) -> None:
         else:
             start = len(ops)
             ops.append(_Op("array"))
-            _flattened(step.element, ops)
+            if is_of_topic(step.element):
+                assert least_size(step.element[:1]) == TOPIC_ID_BYTES
+                ops.append(_Op("id"))
+                _flattened(step.element[1:], ops)
+            else:
+                _flattened(step.element, ops)
             ops.append(_Op("next", jump=start + 1))
             ops[start] = _Op("array", step.nullable, least_size(step.element), len(ops))
 
@@ -109,7 +133,8 @@ def _program(api_key: int, version: int, response: bool) -> _Program:
     first_array = next(at for at, step in enumerate(layout) if isinstance(step, Array))
     ops: list[_Op] = []
     _flattened(layout[first_array:], ops)
-    return _Program(tuple(map(_head_step, layout[:first_array])), tuple(ops))
+    head = tuple(map(_head_step, layout[:first_array]))
+    return _Program(head, tuple(ops), any(op.code == "id" for op in ops))
 
 
 def _head_step(step: Step) -> _Facts | Text:
@@ -140,9 +165,12 @@ class FrameEditor:
         added: AddedTopics | None = None,
         entries_max: int = NO_BOUND,
         client_id: bytes | None = None,
+        topic_ids: Container[bytes] = (),
     ) -> None:
         self._head = program.head
         self._ops = program.ops
+        self._is_by_id = program.is_by_id
+        self._topic_ids = topic_ids
         self._scope = scope
         self._response = response
         self._added = added
@@ -417,7 +445,8 @@ class CompactFrameEditor(FrameEditor):
             at = behind + max(coded - 1, 0)
         coded, behind = _uvarint(view, at)
         topics = coded - 1
-        grown += topics * (-SCOPE_BYTES if self._response else COMPACT_GROWTH)
+        if not self._is_by_id:
+            grown += topics * (-SCOPE_BYTES if self._response else COMPACT_GROWTH)
         return topics, at, behind, cut, grown
 
     def _behind_header_tags(self, view: memoryview, at: int) -> int:
@@ -448,6 +477,8 @@ class CompactFrameEditor(FrameEditor):
         op = self._ops[self._at_op]
         if op.code in ("skip", "next"):
             return super()._step(view, at, out)
+        if op.code == "id":
+            return self._topic_id(view, at)
         try:
             if op.code == "tags":
                 return self._tags(view, at, out)
@@ -477,15 +508,30 @@ class CompactFrameEditor(FrameEditor):
             if self._entries_left < 0:
                 raise TooManyEntries("more tagged fields than one request of this API may have")
         elif self._tags_left:
-            _, behind = _uvarint(view, at)
-            size, behind = _uvarint(view, behind)
+            tag, behind_tag = _uvarint(view, at)
+            size, behind = _uvarint(view, behind_tag)
             self._check_room(behind, size)
+            if tag in self._ops[self._at_op].blanked:
+                if behind + size > len(view):
+                    raise _CutShort
+                out += (view[self._cut : at], padded_uvarint(_BLANK_TAG, behind_tag - at))
+                out += (view[behind_tag:behind], bytes(size))
+                self._cut = behind = behind + size
+                size = 0
             self._tags_left -= 1
             self._skip, at = size, behind
         if not self._tags_left:
             self._tags_left = -1
             self._at_op += 1
         return at
+
+    def _topic_id(self, view: memoryview, at: int) -> int:
+        self._check_room(at, TOPIC_ID_BYTES)
+        if len(view) - at < TOPIC_ID_BYTES:
+            return -1
+        if bytes(view[at : at + TOPIC_ID_BYTES]) not in self._topic_ids:
+            raise ForeignName("a topic id of another instance in a response")
+        return self._jump(at, TOPIC_ID_BYTES, 0)
 
     def _compact_name(self, view: memoryview, at: int, width: int, size: int, out: list[Buffer]) -> int:
         self._check_room(at + width, size)
@@ -540,7 +586,11 @@ def produce_request_editor(version: int, scope: Scope, client_id: bytes | None =
     )
 
 
-def fetch_response_editor(version: int, scope: Scope, added: AddedTopics | None = None) -> FrameEditor:
-    """An editor of one Fetch response, version 0-12. `added` comes behind its last topic."""
+def fetch_response_editor(
+    version: int, scope: Scope, added: AddedTopics | None = None, topic_ids: Container[bytes] = ()
+) -> FrameEditor:
+    """An editor of one Fetch response, version 0-18. `added` comes behind its last topic; `topic_ids` are
+    those that it may tell of."""
     editor = CompactFrameEditor if version >= FETCH_FLEXIBLE_FROM else FrameEditor
-    return editor(_program(ApiKey.FETCH, version, True), scope, response=True, added=added)
+    program = _program(ApiKey.FETCH, version, True)
+    return editor(program, scope, response=True, added=added, topic_ids=topic_ids)

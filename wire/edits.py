@@ -9,8 +9,8 @@ edited whole.
 
     Produce request   0-11   edit_produce_request    produce_request_editor
     Produce response  0-11   edit_produce_response
-    Fetch request     0-12   edit_fetch_request
-    Fetch response    0-12   edit_fetch_response     fetch_response_editor
+    Fetch request     0-18   edit_fetch_request
+    Fetch response    0-18   edit_fetch_response     fetch_response_editor
 
 Raises everywhere: MalformedFrame (ForeignName included) for bytes that no right peer sends, NameFault for
 names that cannot be mapped. Both mean that nothing of the frame may be sent any more.
@@ -35,12 +35,14 @@ from wire.edit_produce import (
 )
 from wire.edit_stream import AddedTopics, FrameEditor, fetch_response_editor, produce_request_editor
 from wire.framing import Buffer, frame_size
+from wire.hot.fetch import BY_ID_FROM as FETCH_BY_ID_FROM
 
-EDITED: Final = {ApiKey.PRODUCE: range(12), ApiKey.FETCH: range(13)}
+EDITED: Final = {ApiKey.PRODUCE: range(12), ApiKey.FETCH: range(19)}
 """The versions of the hot APIs that are edited instead of decoded."""
 
 __all__ = (
     "EDITED",
+    "FETCH_BY_ID_FROM",
     "AddedTopics",
     "Buffer",
     "FetchRequestEdit",

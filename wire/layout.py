@@ -13,6 +13,9 @@ from wire.classify import FieldClass, classify
 from wire.schema import FORMATS, MessageKind, fields_of, kind_of
 
 _REMOVED: Final = ("node_endpoints", "cluster_id")
+TOPIC_ID: Final = "topic_id"
+"""The field that names a topic where no name does."""
+TOPIC_ID_BYTES: Final = 16
 
 
 class Fixed(NamedTuple):
@@ -131,6 +134,12 @@ def _tags(kind: MessageKind, tagged: Mapping[str, int], *, is_top: bool) -> Tags
 def layout_of(message_class: Any) -> Layout:
     """The layout of a message class."""
     return _layout(message_class, kind_of(message_class), "")
+
+
+def is_of_topic(element: Layout) -> bool:
+    """Whether an entry of a list is a topic that is named by its id."""
+    first = element[0]
+    return isinstance(first, Fixed) and first.parts[0][0] == TOPIC_ID
 
 
 def least_size(layout: Layout) -> int:

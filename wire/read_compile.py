@@ -117,7 +117,7 @@ class _Source:
                 continue
             if isinstance(step, Tags):
                 self.read(depth, run)
-                self.tags(depth)
+                self.tags(depth, step)
             else:
                 self.length(depth, run, step)
                 self.variable(depth, step)
@@ -136,9 +136,10 @@ class _Source:
         lowest = -1 if step.nullable else 0
         self.add(depth, f"if n < {lowest}: raise MalformedFrame(f'a length of {{n}}')")
 
-    def tags(self, depth: int) -> None:
+    def tags(self, depth: int, step: Tags) -> None:
+        refused = f", {self.constant(step.refused)}" if step.refused else ""
         self.add(depth, "if frame[at]:")
-        self.add(depth + 1, "at, n = skip_tags(frame, at)")
+        self.add(depth + 1, f"at, n = skip_tags(frame, at{refused})")
         self.count(depth + 1)
         self.add(depth, "else: at += 1")
 

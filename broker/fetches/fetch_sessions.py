@@ -2,7 +2,8 @@
 
 A full fetch (epoch 0) opens a session; each later request carries the next epoch and only what changed; the
 answer names only partitions that have something new. The cache is bounded like Kafka's: a session gives way
-when it was idle for two minutes, or when it is older than that and smaller than the newcomer.
+when it was idle for two minutes, or when it is older than that and smaller than the newcomer. A session calls
+its topics by names or by ids, and goes on as it began (KIP-516).
 """
 
 from collections import OrderedDict
@@ -11,7 +12,7 @@ from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from wire.hot.fetch import CLIENT_ENTRIES_MAX, FetchPartition, FetchScan
+from wire.hot.fetch import CLIENT_ENTRIES_MAX, FetchPartition, FetchScan, TopicKey
 
 NO_SESSION: Final = 0
 _INITIAL_EPOCH: Final = 0
@@ -21,7 +22,17 @@ PARTITIONS_CACHED_MAX: Final = 100_000
 """Of all sessions together: their memory is bounded whatever clients ask for."""
 _EPOCH_MAX: Final = 2**31 - 1
 
-Key = tuple[str, int]
+Key = tuple[TopicKey, int]
+NameOf = Callable[[bytes], str]
+"""The name of a topic by its id; empty: there is none."""
+
+
+def named(wanted: FetchPartition, name_of: NameOf) -> FetchPartition:
+    """With the topic's name, where the request has but its id."""
+    if wanted.topic or not wanted.topic_id:
+        return wanted
+    name = name_of(wanted.topic_id)
+    return wanted._replace(topic=name) if name else wanted
 
 
 class CachedPartition:
@@ -53,21 +64,25 @@ class CachedPartition:
 class FetchSession:
     """A consumer's partitions in the order in which they are served."""
 
-    __slots__ = ("created_ms", "epoch", "partitions", "session_id", "used_ms")
+    __slots__ = ("created_ms", "epoch", "is_by_id", "partitions", "session_id", "used_ms")
 
-    def __init__(self, session_id: int, wanted: Iterable[FetchPartition], now_ms: int) -> None:
+    def __init__(
+        self, session_id: int, wanted: Iterable[FetchPartition], now_ms: int, *, is_by_id: bool
+    ) -> None:
         self.session_id = session_id
+        self.is_by_id = is_by_id
+        """Whether its topics are called by their ids."""
         self.epoch = 1
         """What the next request must carry."""
         self.created_ms = self.used_ms = now_ms
         self.partitions: OrderedDict[Key, CachedPartition] = OrderedDict(
-            ((each.topic, each.partition), CachedPartition(each)) for each in wanted
+            ((each.topic_key, each.partition), CachedPartition(each)) for each in wanted
         )
 
     def update(self, scan: FetchScan) -> None:
         """Take what the request changes."""
         for wanted in scan.partitions:
-            key = (wanted.topic, wanted.partition)
+            key = (wanted.topic_key, wanted.partition)
             cached = self.partitions.get(key)
             if cached is None:
                 self.partitions[key] = CachedPartition(wanted)
@@ -75,6 +90,15 @@ class FetchSession:
                 cached.wanted = wanted
         for key in scan.forgotten:
             self.partitions.pop(key, None)
+
+    def wanted(self, name_of: NameOf) -> list[FetchPartition]:
+        """All of it, with the names that are known now."""
+        found = []
+        for cached in self.partitions.values():
+            if not cached.wanted.topic:
+                cached.wanted = named(cached.wanted, name_of)
+            found.append(cached.wanted)
+        return found
 
     def served(self, key: Key) -> None:
         """A partition had records: others come first next time."""
@@ -98,6 +122,10 @@ class SessionError(Exception):
         self.error_code = error_code
 
 
+def _no_name(_topic_id: bytes) -> str:
+    return ""
+
+
 class FetchSessionCache:
     """All sessions of the broker. `draw_id` gives random numbers in 1..2**31-1."""
 
@@ -111,19 +139,25 @@ class FetchSessionCache:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def context(self, scan: FetchScan, now_ms: int) -> FetchContext:
-        """What a request means. Raises: SessionError."""
+    def context(
+        self, scan: FetchScan, now_ms: int, *, is_by_id: bool = False, name_of: NameOf = _no_name
+    ) -> FetchContext:
+        """What a request means. `is_by_id`: it calls topics by their ids. Raises: SessionError."""
         if scan.session_epoch in (_INITIAL_EPOCH, _FINAL_EPOCH):
             if scan.session_id != NO_SESSION:
                 self._forget(scan.session_id)
-            session = self._open(scan, now_ms) if scan.session_epoch == _INITIAL_EPOCH else None
+            wanted = [named(each, name_of) for each in scan.partitions] if is_by_id else scan.partitions
+            opens = scan.session_epoch == _INITIAL_EPOCH
+            session = self._open(wanted, now_ms, is_by_id=is_by_id) if opens else None
             session_id = session.session_id if session is not None else NO_SESSION
-            return FetchContext(scan.partitions, session, session_id, is_incremental=False)
+            return FetchContext(wanted, session, session_id, is_incremental=False)
         session = self._sessions.get(scan.session_id)
         if session is None:
             raise SessionError(ErrorCode.fetch_session_id_not_found)
         if session.epoch != scan.session_epoch:
             raise SessionError(ErrorCode.invalid_fetch_session_epoch)
+        if session.is_by_id != is_by_id:
+            raise SessionError(ErrorCode.fetch_session_topic_id_error)
         before = len(session.partitions)
         session.update(scan)
         self.partitions_cached += len(session.partitions) - before
@@ -137,16 +171,15 @@ class FetchSessionCache:
         if not session.partitions:
             self._forget(scan.session_id)
             return FetchContext([], session, NO_SESSION, is_incremental=True)
-        wanted = [cached.wanted for cached in session.partitions.values()]
-        return FetchContext(wanted, session, session.session_id, is_incremental=True)
+        return FetchContext(session.wanted(name_of), session, session.session_id, is_incremental=True)
 
     def _forget(self, session_id: int) -> None:
         session = self._sessions.pop(session_id, None)
         if session is not None:
             self.partitions_cached -= len(session.partitions)
 
-    def _open(self, scan: FetchScan, now_ms: int) -> FetchSession | None:
-        count = len(scan.partitions)
+    def _open(self, wanted: list[FetchPartition], now_ms: int, *, is_by_id: bool) -> FetchSession | None:
+        count = len(wanted)
         if count == 0 or not self._make_room(count, now_ms):
             return None
         if self.partitions_cached + count > PARTITIONS_CACHED_MAX:
@@ -154,7 +187,7 @@ class FetchSessionCache:
         session_id = self._draw_id()
         while session_id in self._sessions or session_id == NO_SESSION:
             session_id = self._draw_id()
-        session = FetchSession(session_id, scan.partitions, now_ms)
+        session = FetchSession(session_id, wanted, now_ms, is_by_id=is_by_id)
         self._sessions[session_id] = session
         self.partitions_cached += len(session.partitions)
         return session

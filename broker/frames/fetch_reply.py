@@ -8,7 +8,7 @@ from broker.log.results import LogSlice
 from broker.log.txn_index import AbortedTransaction
 from broker.requests.call import ReplyPart
 from wire.hot import fetch as fetch_wire
-from wire.hot.fetch import FetchPartition
+from wire.hot.fetch import FetchPartition, TopicKey
 
 _COPIED_BYTES_MAX: Final = 256 * 1024
 """Of one answer: a client that does not read it must not hold much memory."""
@@ -39,7 +39,7 @@ class PartitionRead(NamedTuple):
 class FetchReply:
     """An answer being built. Raises: OSError, from its constructor, when records cannot be read."""
 
-    __slots__ = ("_parts", "_version", "body_bytes", "topics")
+    __slots__ = ("_parts", "_version", "body_bytes", "names")
 
     def __init__(
         self,
@@ -49,9 +49,9 @@ class FetchReply:
         sendfile_bytes_min: int,
     ) -> None:
         self._version = api_version
-        topics: dict[str, list[PartitionRead]] = {}
+        topics: dict[TopicKey, list[PartitionRead]] = {}
         for read in reads:
-            topics.setdefault(read.wanted.topic, []).append(read)
+            topics.setdefault(read.wanted.topic_key, []).append(read)
         packed_count, topic_head, end = fetch_wire.form_of(api_version)
         parts: list[bytes | LogSlice] = [b"", packed_count(len(topics))]
         copied = 0
@@ -76,8 +76,8 @@ class FetchReply:
         if end:
             parts.append(end)
         self._parts = parts
-        self.topics = len(topics)
-        """How many names it has."""
+        self.names = len(topics) if api_version < fetch_wire.BY_ID_FROM else 0
+        """How many names of topics it has."""
         self.body_bytes = fetch_wire.RESPONSE_HEAD_BYTES[api_version] + sum(
             len(part) if isinstance(part, bytes) else part.size_bytes for part in parts
         )

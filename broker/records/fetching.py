@@ -5,6 +5,7 @@ from collections.abc import Callable
 from functools import partial
 from time import perf_counter_ns
 from typing import Final, Protocol
+from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
@@ -14,8 +15,10 @@ from broker.fetches.purgatory import Purgatory, Waiting
 from broker.frames.fetch_reply import FetchReply, PartitionRead
 from broker.log.errors import LogError
 from broker.log.partition_log import PartitionLog
+from broker.log.partition_metadata import NO_TOPIC_ID
 from broker.log.results import LogSlice
 from broker.log.txn_index import AbortedTransaction
+from broker.metadata.metadata_cache import MetadataCache
 from broker.net.later import Later
 from broker.replication.partition import Partition
 from broker.replication.replicas import Replicas
@@ -152,6 +155,7 @@ class FetchDeps(Protocol):
     later: Later
     metrics: BrokerMetrics
     now_ms: Callable[[], int]
+    metadata: MetadataCache
     replicas: Replicas
     traffic: TrafficPoint
 
@@ -232,7 +236,8 @@ class Fetch:
         try:
             partition = self._partition(wanted)
         except LogError as error:
-            return PartitionRead(wanted, int(error.error_code.value), owner_of(wanted.topic))
+            code = int(self._id_fault(wanted, error).value)
+            return PartitionRead(wanted, code, owner_of(wanted.topic))
         log = partition.log
         instance_id = None if self._is_debugging else partition.instance_id
         max_bytes = min(wanted.max_bytes, left)
@@ -257,7 +262,18 @@ class Fetch:
         replicas = self._deps.replicas
         if self._is_debugging:
             return replicas.replica(wanted.topic, wanted.partition)
+        if wanted.topic_id:
+            found = replicas.replica(wanted.topic, wanted.partition).topic_id
+            if found.bytes not in (wanted.topic_id, NO_TOPIC_ID.bytes):
+                raise LogError(ErrorCode.inconsistent_topic_id, f"{wanted.topic} is another topic by now")
         return replicas.leader(wanted.topic, wanted.partition, wanted.current_leader_epoch)
+
+    def _id_fault(self, wanted: FetchPartition, error: LogError) -> ErrorCode:
+        """What is said where a topic is called by its id: of one that is gone, that."""
+        if not wanted.topic_id or error.error_code is ErrorCode.inconsistent_topic_id:
+            return error.error_code
+        is_known = self._deps.metadata.topic_by_id(UUID(bytes=wanted.topic_id)) is not None
+        return error.error_code if is_known else ErrorCode.unknown_topic_id
 
     def _aborted(
         self, log: PartitionLog, records: LogSlice | None, up_to: int
@@ -289,7 +305,7 @@ class Fetch:
         )
         frame_bytes = reply.body_bytes + 8
         if payer is not None:
-            throttled = self._pay(payer, frame_bytes - reply.topics * SCOPE_LENGTH, now_ms)
+            throttled = self._pay(payer, frame_bytes - reply.names * SCOPE_LENGTH, now_ms)
         else:
             sizes = self._sizes(reads, frame_bytes)
             throttled = charge(self._deps.traffic, Direction.CONSUME, sizes, now_ms)
@@ -341,7 +357,7 @@ class Fetch:
             return reads
         chosen = []
         for read in reads:
-            key = (read.wanted.topic, read.wanted.partition)
+            key = (read.wanted.topic_key, read.wanted.partition)
             cached = session.partitions.get(key)
             if cached is None:
                 continue

@@ -108,7 +108,9 @@ class ReplicaSessions:
         return session
 
     def _take(self, session: ReplicaSession, scan: FetchScan) -> None:
-        for key in scan.forgotten:
+        for topic, partition in scan.forgotten:
+            assert isinstance(topic, str), "followers call topics by their names"
+            key = (topic, partition)
             if session.partitions.pop(key, None) is not None:
                 session.ready.pop(key, None)
                 self._unwatch(session, key, gives_up=True)

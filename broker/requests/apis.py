@@ -65,7 +65,7 @@ _ROWS: Final = (
         raw=True,
         charged=Charged.PRODUCE,
     ),
-    Api(ApiKey.FETCH, version_range(0, 12), "fetch", raw=True, charged=Charged.CONSUME),
+    Api(ApiKey.FETCH, version_range(0, 18), "fetch", raw=True, charged=Charged.CONSUME),
     Api(ApiKey.LIST_OFFSETS, version_range(0, 11), "list_offsets"),
     Api(ApiKey.METADATA, version_range(0, 13), "metadata"),
     _between_brokers(ApiKey.LEADER_AND_ISR, "cluster_command"),

@@ -26,6 +26,7 @@ _FETCH_BYTES_MAX_FROM: Final = 3
 _ISOLATION_FROM: Final = 4
 _SESSIONS_FROM: Final = 7
 _FLEXIBLE_FROM: Final = {_PRODUCE: 9, _FETCH: 12}
+_FETCH_BY_ID_FROM: Final = 13
 
 
 def operation_of(api_key: int) -> str | None:
@@ -74,6 +75,8 @@ def _only_topic(frame: memoryview, api_key: int, api_version: int, at: int) -> s
     if api_key == _PRODUCE:
         at += 2 + 4  # acks, timeout
     elif api_key == _FETCH:
+        if api_version >= _FETCH_BY_ID_FROM:
+            return None  # an id is nothing that anybody looks for
         at += 4 + 4 + 4  # replica, wait, least bytes
         at += 4 if api_version >= _FETCH_BYTES_MAX_FROM else 0
         at += 1 if api_version >= _ISOLATION_FROM else 0

@@ -5,7 +5,7 @@ Whether an id is somebody else's or nobody's is not told apart: neither is in an
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Final
 from uuid import UUID
 
@@ -23,19 +23,29 @@ class TopicIds:
     """The ids of one instance's topics. Those used longest ago go first."""
 
     def __init__(self) -> None:
-        self._names: OrderedDict[UUID, str] = OrderedDict()
+        self._names: OrderedDict[bytes, str] = OrderedDict()
+        """By the 16 bytes of an id, as frames have it that are not decoded."""
         self._unknown_until_ms: OrderedDict[UUID, int] = OrderedDict()
 
     def name(self, topic_id: UUID | None) -> str | None:
         """The tenant's name of one of its topics; None: it is not known to be one."""
-        return None if topic_id is None else self._names.get(topic_id)
+        return None if topic_id is None else self._names.get(topic_id.bytes)
+
+    @property
+    def known(self) -> Container[bytes]:
+        """The ids that are known to be its topics', as frames have them."""
+        return self._names
+
+    def knows(self, topic_ids: Iterable[bytes]) -> bool:
+        """Whether all of these are."""
+        return all(topic_id in self._names for topic_id in topic_ids)
 
     def to_ask(self, topic_ids: Iterable[UUID | None], now_ms: int) -> list[UUID]:
         """Those that nothing is known of, each once."""
         unknown = self._unknown_until_ms
         asked: dict[UUID, None] = {}
         for topic_id in topic_ids:
-            if topic_id is None or topic_id in self._names or unknown.get(topic_id, 0) > now_ms:
+            if topic_id is None or topic_id.bytes in self._names or unknown.get(topic_id, 0) > now_ms:
                 continue
             asked[topic_id] = None
             if len(asked) == ASKED_MAX:
@@ -48,8 +58,8 @@ class TopicIds:
         for topic_id, name in names:
             if topic_id is None or name is None:
                 continue
-            known[topic_id] = name
-            known.move_to_end(topic_id)
+            known[topic_id.bytes] = name
+            known.move_to_end(topic_id.bytes)
             self._unknown_until_ms.pop(topic_id, None)
         while len(known) > KNOWN_MAX:
             known.popitem(last=False)
@@ -58,7 +68,7 @@ class TopicIds:
         """These were asked for, and none of the answer was the instance's."""
         unknown = self._unknown_until_ms
         for topic_id in topic_ids:
-            if topic_id not in self._names:
+            if topic_id.bytes not in self._names:
                 unknown[topic_id] = now_ms + UNKNOWN_MS
                 unknown.move_to_end(topic_id)
         while len(unknown) > UNKNOWN_MAX:

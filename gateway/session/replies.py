@@ -94,7 +94,9 @@ class Replies:
                 self._note_throttle(conversation.relay, exchange, chunk[at:])
             if exchange.trace is not None:
                 exchange.trace.replied()
-            self.editor = fetch_response_editor(exchange.api_version, instance.scope, exchange.notes)
+            self.editor = fetch_response_editor(
+                exchange.api_version, instance.scope, exchange.notes, instance.topic_ids.known
+            )
         elif size > COLLECTED_BYTES_MAX:
             raise ConnectionStop(DisconnectCause.UPSTREAM_MALFORMED, f"a reply of {size} bytes")
         else:
@@ -164,7 +166,9 @@ class Replies:
         if conversation.relay is not None:
             self._note_throttle(conversation.relay, exchange, frame)
         if mode is Mode.FETCH:
-            fetched = edit_fetch_response(frame, exchange.api_version, instance.scope, exchange.notes)
+            fetched = edit_fetch_response(
+                frame, exchange.api_version, instance.scope, exchange.notes, instance.topic_ids.known
+            )
             self._session_begins(fetched.session_id)
             if conversation.relay is not None:
                 self._count_fetched(exchange, sum(map(len, fetched.buffers)))

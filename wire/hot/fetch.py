@@ -1,4 +1,4 @@
-"""Fetch v0-12, from both ends. Pure.
+"""Fetch v0-18, from both ends. Pure.
 
 The response is a header part, then per partition a header part and the record slice, so that records can
 leave by sendfile. Source: Kafka FetchRequest.json, FetchResponse.json.
@@ -7,7 +7,7 @@ leave by sendfile. Source: Kafka FetchRequest.json, FetchResponse.json.
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from wire.api_table import ApiKey
 from wire.codec import request_class
@@ -19,6 +19,9 @@ from wire.request_bounds import bound_of
 from wire.uvarint import pack_uvarint
 
 FLEXIBLE_FROM: Final = 12
+BY_ID_FROM: Final = 13
+"""From here on topics are named by ids."""
+HIGHEST: Final = 18
 _I16: Final = struct.Struct(">h")
 _I32: Final = struct.Struct(">i")
 _HEAD_V4: Final = struct.Struct(">iiiib")
@@ -56,10 +59,15 @@ class AbortedTransaction(Protocol):
         """From where on."""
 
 
+TopicKey: TypeAlias = str | bytes
+"""What a request calls a topic: its name, or the 16 bytes of its id."""
+
+
 class FetchPartition(NamedTuple):
     """What a request asks of one partition."""
 
     topic: str
+    """Empty where the request has an id that nobody has put a name to."""
     partition: int
     current_leader_epoch: int
     """-1: not checked."""
@@ -67,6 +75,13 @@ class FetchPartition(NamedTuple):
     max_bytes: int
     log_start_offset: int = -1
     """Of the replica that fetches; consumers have none."""
+    topic_id: bytes = b""
+    """Of 16 bytes from version 13 on."""
+
+    @property
+    def topic_key(self) -> TopicKey:
+        """What the request calls the topic."""
+        return self.topic_id or self.topic
 
 
 class FetchedPartition(NamedTuple):
@@ -95,7 +110,7 @@ class FetchScan(NamedTuple):
     session_id: int
     session_epoch: int
     partitions: list[FetchPartition]
-    forgotten: list[tuple[str, int]]
+    forgotten: list[tuple[TopicKey, int]]
 
 
 _REQUEST: Final = Wanted(
@@ -123,15 +138,27 @@ _REQUEST: Final = Wanted(
     },
     entries_max=f"{_OF_REPLICA_MAX} if replica_id >= 0 else {CLIENT_ENTRIES_MAX}",
 )
+_REQUEST_BY_ID: Final = _REQUEST._replace(
+    absent={**_REQUEST.absent, "replica_id": -1},
+    rows={
+        "topics.partitions": Rows(
+            "found.append(FetchPartition('', partition, current_leader_epoch, fetch_offset,"
+            " partition_max_bytes, log_start_offset, topic_id))"
+        ),
+        "forgotten_topics_data": Rows("pass", is_counted=False),
+        "forgotten_topics_data.partitions": Rows("gone.append((topic_id, partitions))", is_counted=False),
+    },
+)
 
 
 @lru_cache(maxsize=32)
 def _request_reader(api_version: int) -> Read[FetchScan]:
-    return compile_read(layout_of(request_class(ApiKey.FETCH, api_version)), _REQUEST)
+    wanted = _REQUEST if api_version < BY_ID_FROM else _REQUEST_BY_ID
+    return compile_read(layout_of(request_class(ApiKey.FETCH, api_version)), wanted)
 
 
 def scan_fetch(frame: memoryview, at: int, api_version: int) -> FetchScan:
-    """Scan the body that begins at `at`. Raises: MalformedFrame."""
+    """Scan the body that begins at `at`. Raises: MalformedFrame, from version 15 on for a replica's, too."""
     try:
         return _request_reader(api_version)(frame, at)
     except (struct.error, IndexError) as error:
@@ -149,9 +176,7 @@ def response_head(api_version: int, throttle_time_ms: int, error_code: int, sess
     return head
 
 
-RESPONSE_HEAD_BYTES: Final = tuple(
-    len(response_head(version, 0, 0, 0)) for version in range(FLEXIBLE_FROM + 1)
-)
+RESPONSE_HEAD_BYTES: Final = tuple(len(response_head(version, 0, 0, 0)) for version in range(HIGHEST + 1))
 """How long it is, by version."""
 
 
@@ -199,12 +224,19 @@ def _compact_count(number: int) -> bytes:
     return pack_uvarint(number + 1)
 
 
-def _topic_head(topic: str, partition_count: int) -> bytes:
+def _topic_head(topic: TopicKey, partition_count: int) -> bytes:
+    assert isinstance(topic, str)
     encoded = topic.encode()
     return _I16.pack(len(encoded)) + encoded + _I32.pack(partition_count)
 
 
-def _compact_topic_head(topic: str, partition_count: int) -> bytes:
+def _topic_id_head(topic: TopicKey, partition_count: int) -> bytes:
+    assert isinstance(topic, bytes)
+    return topic + pack_uvarint(partition_count + 1)
+
+
+def _compact_topic_head(topic: TopicKey, partition_count: int) -> bytes:
+    assert isinstance(topic, str)
     encoded = topic.encode()
     return pack_uvarint(len(encoded) + 1) + encoded + pack_uvarint(partition_count + 1)
 
@@ -214,18 +246,21 @@ class Form(NamedTuple):
 
     packed_count: Callable[[int], bytes]
     """An array's count."""
-    topic_head: Callable[[str, int], bytes]
-    """A topic's name and the number of its partitions."""
+    topic_head: Callable[[TopicKey, int], bytes]
+    """A topic's name or id, and the number of its partitions."""
     end: bytes
     """What ends a partition, a topic and the answer: tagged fields, which are none."""
 
 
 _PLAIN: Final = Form(_count, _topic_head, b"")
 _COMPACT: Final = Form(_compact_count, _compact_topic_head, NO_TAGS)
+_BY_ID: Final = Form(_compact_count, _topic_id_head, NO_TAGS)
 
 
 def form_of(api_version: int) -> Form:
     """The form of a version's answers."""
+    if api_version >= BY_ID_FROM:
+        return _BY_ID
     return _COMPACT if api_version >= FLEXIBLE_FROM else _PLAIN
 
 

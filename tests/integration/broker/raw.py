@@ -5,8 +5,10 @@ import struct
 import time
 from types import TracebackType
 from typing import Any, Self
+from uuid import UUID
 
 from wire.batch import Record, build_batch
+from wire.build import build as build_known
 from wire.codec import decode_response, duration, encode, framed_request, request_class
 
 
@@ -222,6 +224,33 @@ def fetch_request(
         "rack_id": "",
     }
     return request(1, version, **(values | changes))
+
+
+def topic_id_of(client: RawClient, name: str) -> UUID:
+    """The id of a topic."""
+    (topic,) = client.call(request(3, 12, topics=[{"topic_id": None, "name": name}])).topics
+    found: UUID = topic.topic_id
+    return found
+
+
+def fetch_by_id(
+    version: int,
+    *topic_ids: UUID,
+    session: tuple[int, int] = (0, -1),
+    forgotten: tuple[UUID, ...] = (),
+    max_wait_ms: int = 0,
+) -> Any:
+    """A Fetch of the first partitions of topics that are called by their ids, from their beginnings."""
+    partition = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
+    known: dict[str, Any] = {
+        "max_wait": duration(max_wait_ms),
+        "min_bytes": 1,
+        "session_id": session[0],
+        "session_epoch": session[1],
+        "topics": [{"topic_id": each, "partitions": [partition]} for each in topic_ids],
+        "forgotten_topics_data": [{"topic_id": each, "partitions": [0]} for each in forgotten],
+    }
+    return build_known(request_class(1, version), known | ({"replica_id": -1} if version < 15 else {}))
 
 
 __all__ = ["RawClient", "batch", "build", "create_topic", "encode", "fetch", "produce", "request"]

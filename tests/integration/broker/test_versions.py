@@ -9,7 +9,16 @@ from kio.static.primitive import i32Timedelta
 
 from broker.requests.apis import APIS
 from tests.integration.broker.process import BrokerProcess
-from tests.integration.broker.raw import RawClient, batch, create_topic, fetch_request, produce, request
+from tests.integration.broker.raw import (
+    RawClient,
+    batch,
+    create_topic,
+    fetch_by_id,
+    fetch_request,
+    produce,
+    request,
+    topic_id_of,
+)
 from tests.unit.wire.malformed import batch_of, record
 from wire.api_table import ApiKey
 from wire.batch import CODEC_ZSTD
@@ -129,6 +138,17 @@ def test_every_version_of_fetch_is_answered(raw: RawClient, topic: str, version:
     answer = raw.call(fetch_request(topic, 0, version=version))
     (partition,) = answer.responses[0].partitions
     assert partition.error_code.value == 0
+    assert partition.high_watermark > 0
+    assert len(partition.records) > 61
+
+
+@pytest.mark.parametrize("version", range(13, 19))
+def test_every_version_of_fetch_by_id_is_answered(raw: RawClient, topic: str, version: int) -> None:
+    produce(raw, topic, batch(b"one"))
+    topic_id = topic_id_of(raw, topic)
+    (answer,) = raw.call(fetch_by_id(version, topic_id)).responses
+    (partition,) = answer.partitions
+    assert (answer.topic_id, partition.error_code.value) == (topic_id, 0)
     assert partition.high_watermark > 0
     assert len(partition.records) > 61
 

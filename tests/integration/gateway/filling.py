@@ -22,7 +22,7 @@ NUMBERS = {
     "replication_factor": -1,
 }
 NUMBERS |= {"resource_pattern_type": 3, "pattern_type_filter": 3, "node_id": 1, "broker_id": 1, "port": 9092}
-NUMBERS |= {"num_partitions": 1, "session_epoch": 0, "controller_id": 1}
+NUMBERS |= {"num_partitions": 1, "session_epoch": 0, "controller_id": 1, "replica_epoch": -1}
 
 
 def filled(message_class: Any, namers: list[Namer], **numbers: int) -> Any:

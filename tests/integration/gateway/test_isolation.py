@@ -6,10 +6,11 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from kio.schema.errors import ErrorCode
 
 from gateway.apis import APIS, SERVED
 from tests.integration.gateway.filling import filled
-from tests.scenarios.fake_broker import FakeBroker, topic_id_of
+from tests.scenarios.fake_broker import FakeBroker, Received, topic_id_of
 from tests.scenarios.harness import A, B, RunningGateway
 from wire.api_table import ApiKey
 from wire.build import build
@@ -108,6 +109,10 @@ BY_ID = [
         10,
         {"groups": [{"group_id": "g", "topics": [{"topic_id": None, "partition_indexes": [0]}]}]},
     ),
+    *(
+        (ApiKey.FETCH, version, {"session_epoch": 0, "topics": [{"topic_id": None, "partitions": [{}]}]})
+        for version in range(13, 19)
+    ),
 ]
 
 
@@ -134,3 +139,62 @@ async def test_a_neighbours_topic_id_is_nobodys(
     assert b"its id" in answers[0]
     sent = [one for one in broker.received if topic_id_of(NEIGHBOUR).bytes in one.frame]
     assert {one.api_key for one in sent} == {int(ApiKey.METADATA)}
+
+
+@pytest.mark.parametrize("version", range(13, 19))
+async def test_a_neighbours_topic_id_never_comes_down(
+    broker: FakeBroker, gateway: RunningGateway, version: int
+) -> None:
+    own_topic, theirs = topic_id_of(f"{A}.orders"), topic_id_of(NEIGHBOUR)
+    broker.topics = {f"{A}.orders": 1, NEIGHBOUR: 3}
+    told = [own_topic]
+
+    def answer(one: Received) -> bytes:
+        topics = [{"topic_id": each, "partitions": [{"records": b"r"}]} for each in told]
+        known: dict[str, Any] = {"responses": topics}
+        if version >= 16:
+            known["node_endpoints"] = [{"node_id": 1, "host": "physical.internal", "port": 9092}]
+        return framed_response(build(response_class(ApiKey.FETCH, version), known), one.correlation_id)
+
+    broker.intercept(ApiKey.FETCH, answer)
+    asked_for = [{"topic_id": own_topic, "partitions": [{"partition": 0}]}]
+    request = build(request_class(ApiKey.FETCH, version), {"session_epoch": -1, "topics": asked_for})
+    client = await gateway.client(A)
+    client.send(request)
+    reply = await client.frame()
+    assert own_topic.bytes in reply and b"physical" not in reply
+    told.append(theirs)
+    client.send(request)
+    assert await client.ended()
+    assert gateway.closed(A) == {"upstream_malformed": 1}
+
+
+async def test_a_session_goes_on_by_ids_of_its_own(broker: FakeBroker, gateway: RunningGateway) -> None:
+    version = 17
+    names = {f"{A}.{each}": 1 for each in ("orders", "payments")}
+    broker.topics = {**names, NEIGHBOUR: 3}
+    ids = [topic_id_of(each) for each in names]
+    shape = response_class(ApiKey.FETCH, version)
+    answer = build(shape, {"session_id": 77, "responses": []})
+    broker.intercept(ApiKey.FETCH, lambda _received: answer)
+    client = await gateway.client(A)
+
+    async def fetch(epoch: int, wanted: list[UUID], forgotten: list[UUID]) -> Any:
+        known = {
+            "session_id": 77 if epoch else 0,
+            "session_epoch": epoch,
+            "topics": [{"topic_id": each, "partitions": [{"partition": 0}]} for each in wanted],
+            "forgotten_topics_data": [{"topic_id": each, "partitions": [0]} for each in forgotten],
+        }
+        return await client.call(build(request_class(ApiKey.FETCH, version), known))
+
+    await fetch(0, ids[:1], [])
+    await fetch(1, ids[1:], [])
+    await fetch(2, [], ids[:1])
+    gone_up = [(one.request.session_id, one.request.session_epoch) for one in broker.of(ApiKey.FETCH)]
+    assert gone_up == [(0, 0), (77, 1), (77, 2)]
+    looked_up = [one for one in broker.received if one.api_key == ApiKey.METADATA]
+    assert [sum(each.bytes in one.frame for one in looked_up) for each in ids] == [1, 1]
+    refused = await fetch(3, [topic_id_of(NEIGHBOUR)], [])
+    assert refused.error_code is ErrorCode.fetch_session_id_not_found
+    assert len(broker.of(ApiKey.FETCH)) == 3

@@ -19,7 +19,10 @@ def _partition(index: int, offset: int = 0) -> FetchPartition:
 
 
 def _scan(
-    session_id: int, epoch: int, *partitions: FetchPartition, forgotten: list[tuple[str, int]] | None = None
+    session_id: int,
+    epoch: int,
+    *partitions: FetchPartition,
+    forgotten: list[tuple[str | bytes, int]] | None = None,
 ) -> FetchScan:
     return FetchScan(-1, 0, 1, 1000, 0, session_id, epoch, list(partitions), forgotten or [])
 
@@ -46,6 +49,37 @@ def test_a_session_remembers_adds_updates_and_forgets() -> None:
     fewer = cache.context(_scan(1, 2, forgotten=[("topic", 0)]), 2)
     assert _wanted(fewer) == [1, 2]
     assert cache.partitions_cached == 2
+
+
+def _by_id(index: int, topic_id: bytes) -> FetchPartition:
+    return FetchPartition("", index, -1, 0, 1000, -1, topic_id)
+
+
+def test_a_session_of_topic_ids_takes_names_as_they_become_known() -> None:
+    cache, names = _cache(), {b"a": "x"}
+
+    def context(scan: FetchScan) -> FetchContext:
+        return cache.context(scan, 0, is_by_id=True, name_of=lambda topic_id: names.get(topic_id, ""))
+
+    opened = context(_scan(0, 0, _by_id(0, b"a"), _by_id(0, b"b")))
+    assert [(each.topic, each.topic_id) for each in opened.wanted] == [("x", b"a"), ("", b"b")]
+    names[b"b"] = "y"
+    names[b"a"] = "what has the name now"
+    went_on = context(_scan(1, 1))
+    assert [(each.topic, each.topic_id) for each in went_on.wanted] == [("x", b"a"), ("y", b"b")]
+    names[b"c"] = "x"
+    replaced = context(_scan(1, 2, _by_id(0, b"c"), forgotten=[(b"a", 0)]))
+    assert [(each.topic, each.topic_id) for each in replaced.wanted] == [("y", b"b"), ("x", b"c")]
+
+
+@pytest.mark.parametrize("began_by_id", [True, False])
+def test_a_session_goes_on_as_it_began(began_by_id: bool) -> None:
+    cache = _cache()
+    cache.context(_scan(0, 0, _partition(0)), 0, is_by_id=began_by_id)
+    with pytest.raises(SessionError) as other:
+        cache.context(_scan(1, 1), 0, is_by_id=not began_by_id)
+    assert other.value.error_code is ErrorCode.fetch_session_topic_id_error
+    assert cache.context(_scan(1, 1), 0, is_by_id=began_by_id).is_incremental
 
 
 def test_errors() -> None:

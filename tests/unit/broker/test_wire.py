@@ -2,6 +2,7 @@
 
 import datetime
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
@@ -10,9 +11,10 @@ from kio.static.primitive import i32Timedelta
 
 from broker.log.txn_index import AbortedTransaction
 from tests.integration.broker.raw import request
-from wire.codec import MalformedFrame, decode_response, encode, framed_request
+from wire.build import build
+from wire.codec import MalformedFrame, decode_response, encode, framed_request, request_class
 from wire.hot import fetch as fetch_wire
-from wire.hot.fetch import scan_fetch
+from wire.hot.fetch import FetchPartition, scan_fetch
 from wire.hot.produce import PartitionAnswer, produce_response, scan_produce
 
 _names = st.text("abc.-_é", min_size=1, max_size=12)
@@ -168,7 +170,7 @@ def test_a_scanned_fetch_is_what_was_encoded(version: int, numbers: Any, topics:
         for name, parts in topics
         for partition, epoch, offset, size in parts
     ]
-    assert [tuple(each) for each in scan.partitions] == expected
+    assert [tuple(each) for each in scan.partitions] == [(*each, b"") for each in expected]
     if version >= 7:
         assert scan.forgotten == [(name, partition) for name, parts in forgotten for partition in parts]
     for end in range(len(frame)):
@@ -176,9 +178,67 @@ def test_a_scanned_fetch_is_what_was_encoded(version: int, numbers: Any, topics:
             scan_fetch(frame[:end], 0, version)
 
 
+@settings(max_examples=60, deadline=None)
+@given(
+    version=st.integers(13, 18),
+    topics=st.lists(
+        st.tuples(st.uuids(), st.lists(st.tuples(_i32, _i32, _i64, _i32), max_size=3)), max_size=3
+    ),
+    forgotten=st.lists(st.tuples(st.uuids(), st.lists(_i32, max_size=3)), max_size=2),
+)
+def test_a_scanned_fetch_by_id_is_what_was_encoded(version: int, topics: Any, forgotten: Any) -> None:
+    entity = request(
+        1,
+        version,
+        max_wait=_ms(500),
+        min_bytes=1,
+        session_id=5,
+        session_epoch=3,
+        topics=[
+            {
+                "topic_id": topic_id,
+                "partitions": [
+                    {
+                        "partition": partition,
+                        "current_leader_epoch": epoch,
+                        "fetch_offset": offset,
+                        "log_start_offset": 7,
+                        "partition_max_bytes": size,
+                        "replica_directory_id": UUID(int=9),
+                        "high_watermark": 77,
+                    }
+                    for partition, epoch, offset, size in parts
+                ],
+            }
+            for topic_id, parts in topics
+        ],
+        forgotten_topics_data=[{"topic_id": topic_id, "partitions": parts} for topic_id, parts in forgotten],
+    )
+    frame = memoryview(encode(entity))
+    scan = scan_fetch(frame, 0, version)
+    assert (scan.replica_id, scan.max_wait_ms, scan.session_id, scan.session_epoch) == (-1, 500, 5, 3)
+    assert scan.partitions == [
+        FetchPartition("", partition, epoch, offset, size, 7, topic_id.bytes)
+        for topic_id, parts in topics
+        for partition, epoch, offset, size in parts
+    ]
+    assert scan.forgotten == [(topic_id.bytes, index) for topic_id, parts in forgotten for index in parts]
+    for end in range(len(frame)):
+        with pytest.raises(MalformedFrame):
+            scan_fetch(frame[:end], 0, version)
+
+
+@pytest.mark.parametrize("version", range(15, 19))
+def test_no_replica_fetches_by_a_tagged_field(version: int) -> None:
+    state = {"replica_id": 2, "replica_epoch": 1}
+    frame = encode(build(request_class(1, version), {"replica_state": state}))
+    with pytest.raises(MalformedFrame):
+        scan_fetch(memoryview(frame), 0, version)
+
+
 @settings(max_examples=100, deadline=None)
 @given(
-    version=st.integers(4, 12),
+    version=st.integers(4, 18),
     records=st.binary(max_size=50),
     offsets=st.tuples(_i64, _i64, _i64),
     aborted=st.none() | st.lists(st.builds(AbortedTransaction, _i64, _i64, _i64, _i64), max_size=3),
@@ -188,7 +248,7 @@ def test_kio_reads_a_fetch_response(version: int, records: bytes, offsets: Any, 
     body = (
         fetch_wire.response_head(version, 99, 0, 5)
         + form.packed_count(1)
-        + form.topic_head("topic", 1)
+        + form.topic_head("topic" if version < 13 else UUID(int=4).bytes, 1)
         + fetch_wire.partition_head(version, 3, 0, *offsets, len(records), aborted=aborted)
         + records
         + 3 * form.end
@@ -197,7 +257,9 @@ def test_kio_reads_a_fetch_response(version: int, records: bytes, offsets: Any, 
     assert int.from_bytes(framed[:4], "big") == len(framed) - 4
     correlation_id, response = decode_response(framed[4:], 1, version)
     assert correlation_id == 12
-    (partition,) = response.responses[0].partitions
+    topic = response.responses[0]
+    assert topic.topic == "topic" if version < 13 else topic.topic_id == UUID(int=4)
+    (partition,) = topic.partitions
     assert bytes(partition.records or b"") == records
     assert (partition.high_watermark, partition.last_stable_offset) == offsets[:2]
     if version >= 5:

@@ -30,7 +30,7 @@ TABLE: dict[str, dict[str, str]] = json.loads(
 
 SERVED: dict[str, range] = {
     "produce": range(3, 10),
-    "fetch": range(4, 13),
+    "fetch": range(4, 19),
     "list_offsets": range(1, 12),
     "metadata": range(12),
     "offset_commit": range(2, 9),
@@ -99,6 +99,7 @@ _PLAIN: dict[str, st.SearchStrategy[Any]] = {
 
 _FIXED_NAMES: dict[str, st.SearchStrategy[Any]] = {
     "replica_id": st.just(-1),
+    "replica_epoch": st.just(-1),
     "protocol_type": st.sampled_from(["consumer", "connect"]),
 }
 

@@ -79,6 +79,9 @@ def test_responses_come_down_without_it(api: str, data: st.DataObject) -> None:
         ids = "node_id" if api == "metadata" else "broker_id"
         visible = tuple(each for each in tenants.brokers if getattr(each, ids) in VIEW.brokers)
         tenants = replace(tenants, brokers=visible)
+    if api == "fetch" and hasattr(tenants, "node_endpoints"):
+        visible = tuple(each for each in tenants.node_endpoints if each.node_id in VIEW.brokers)
+        tenants = replace(tenants, node_endpoints=visible)
     if api == "find_coordinator" and version < 4:
         tenants = replace(tenants, node_id=1)
     elif api == "find_coordinator":
