@@ -163,7 +163,7 @@ def test_old_versions_are_offered_where_the_instance_has_them() -> None:
     everything = {key: version_range(0, 20) for key in APIS}
     plain, legacy = _offers(everything), _offers(everything, legacy_clients=True)
     assert {key: legacy[key] for key in legacy if legacy[key] != plain[key]} == {
-        ApiKey.FETCH: (0, 12),
+        ApiKey.FETCH: (0, 18),
         ApiKey.LIST_OFFSETS: (0, 11),
     }
     newer = {ApiKey.FETCH: version_range(4, 11), ApiKey.PRODUCE: version_range(3, 9)}
