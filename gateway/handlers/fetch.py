@@ -51,7 +51,8 @@ def take_frame(call: Call, frame: memoryview) -> Edited | None:
     edit = edit_fetch_request(frame, scope, session_id=replacement, client_id=client_id)
     if call.api_version >= FETCH_BY_ID_FROM and not call.instance.topic_ids.knows(edit.topics):
         return None
-    _close(call, session_id, epoch)
+    if epoch == _NO_SESSION:
+        _close(call, session_id)
     return edit.buffers
 
 
@@ -64,10 +65,10 @@ def _owns(call: Call, session_id: int) -> bool:
     return session_id == 0 or (owned is not None and session_id in owned)
 
 
-def _close(call: Call, session_id: int, epoch: int) -> None:
-    """A request with this epoch closes its session; the id may become somebody else's."""
+def _close(call: Call, session_id: int) -> None:
+    """The request closes its session; the id may become somebody else's."""
     owned = call.conversation.fetch_sessions
-    if epoch == _NO_SESSION and owned is not None:
+    if owned is not None:
         owned.discard(session_id)
 
 
@@ -100,7 +101,8 @@ def _decided(call: Call, request: FetchRequest) -> Decision:
     if is_own and (is_incremental or not call.instance.tells_clients_apart):
         if not _owns(call, session_id):
             request = replace(request, session_id=i32(0))
-        _close(call, session_id, epoch)
+        if epoch == _NO_SESSION:
+            _close(call, session_id)
         return Forward(request)
     if is_incremental:
         error = ErrorCode.fetch_session_id_not_found

@@ -24,17 +24,13 @@ class TopicIds:
 
     def __init__(self) -> None:
         self._names: OrderedDict[bytes, str] = OrderedDict()
-        """By the 16 bytes of an id, as frames have it that are not decoded."""
+        self.known: Final[Container[bytes]] = self._names
+        """The ids that are known to be its topics', by their 16 bytes, as frames have them."""
         self._unknown_until_ms: OrderedDict[UUID, int] = OrderedDict()
 
     def name(self, topic_id: UUID | None) -> str | None:
         """The tenant's name of one of its topics; None: it is not known to be one."""
         return None if topic_id is None else self._names.get(topic_id.bytes)
-
-    @property
-    def known(self) -> Container[bytes]:
-        """The ids that are known to be its topics', as frames have them."""
-        return self._names
 
     def knows(self, topic_ids: Iterable[bytes]) -> bool:
         """Whether all of these are."""

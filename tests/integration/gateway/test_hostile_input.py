@@ -31,6 +31,7 @@ def head(api_key: int, api_version: int, body: bytes = b"", *, size: int | None 
 PRODUCE_9 = b"\0\0" + struct.pack(">hi", 1, 1)
 """No tagged fields in the header, no transactional id, acks, timeout."""
 FETCH_12 = b"\0" + struct.pack(">iiiibii", -1, 1, 1, 1, 0, 0, -1)
+FETCH_15 = b"\0" + struct.pack(">iiibii", 1, 1, 1, 0, 0, -1)
 NEVER_ENDS = b"\xff" * 30
 TWO_TO_31 = b"\x81\x80\x80\x80\x08"
 LARGEST = b"\xff\xff\xff\xff\x7f"
@@ -83,6 +84,25 @@ COMPACT = {
     ),
 }
 
+BY_ID = {
+    f"Fetch {version} {what}": (
+        head(ApiKey.FETCH, version, start + bytes_),
+        "request_too_large" if "number of partitions" in what else "malformed_request",
+    )
+    for version, start in ((13, FETCH_12), (15, FETCH_15), (18, FETCH_15))
+    for what, bytes_ in {
+        "with an id cut short": b"\2" + bytes(15),
+        "with 2^31 topics": TWO_TO_31,
+        "with a null list of topics": b"\0",
+        "with the largest number of partitions": b"\2" + bytes(16) + LARGEST,
+        "with thousands of tags of a topic": b"\2" + bytes(16) + b"\1" + THOUSANDS_OF_TAGS,
+        "with a tag beyond the frame": b"\2" + bytes(16) + b"\1\1\5" + TWO_TO_31,
+        "that forgets an id cut short": b"\1\2" + bytes(15),
+        "with a replica's tag": b"\1\1\1" + b"\1\1\x0d" + bytes(13),
+    }.items()
+    if version > 13 or "replica" not in what
+}
+
 FRAMES = {
     "negative length": (struct.pack(">i", -1) + bytes(20), "bad_frame_length"),
     "most negative length": (struct.pack(">i", -(2**31)) + bytes(20), "bad_frame_length"),
@@ -96,8 +116,9 @@ FRAMES = {
     "controller API": (head(4, 0), "unsupported_api"),
     "Produce 2": (head(ApiKey.PRODUCE, 2), "unsupported_version"),
     "Produce 12": (head(ApiKey.PRODUCE, 12), "unsupported_version"),
-    "Fetch 13": (head(ApiKey.FETCH, 13), "unsupported_version"),
+    "Fetch 19": (head(ApiKey.FETCH, 19), "unsupported_version"),
     **COMPACT,
+    **BY_ID,
     "negative version": (head(ApiKey.METADATA, -1), "unsupported_version"),
     "empty Metadata": (head(ApiKey.METADATA, 1), "malformed_request"),
     "client id past the end": (
