@@ -68,7 +68,7 @@ class ProduceResponse(_Payload):
     responses: tuple[TopicProduceResponse, ...]
     throttle_time: i32Timedelta
     """v1-11"""
-    node_endpoints: tuple[NodeEndpoint, ...]
+    node_endpoints: tuple[ProduceResponseNodeEndpoint, ...]
     """v10-11"""
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +86,7 @@ class ProduceResponseLeaderIdAndEpoch(_Entity):
     """v10-11"""
 
 @dataclass(frozen=True, kw_only=True)
-class NodeEndpoint(_Entity):
+class ProduceResponseNodeEndpoint(_Entity):
     node_id: BrokerId
     """v10-11"""
     host: str
@@ -102,44 +102,63 @@ class FetchPartition(_Entity):
     fetch_offset: i64
     partition_max_bytes: i32
     log_start_offset: i64
-    """v5-12"""
+    """v5-18"""
     current_leader_epoch: i32
-    """v9-12"""
+    """v9-18"""
     last_fetched_epoch: i32
-    """v12"""
+    """v12-18"""
+    replica_directory_id: UUID | None
+    """v17-18"""
+    high_watermark: i64
+    """v18"""
 
 @dataclass(frozen=True, kw_only=True)
 class FetchTopic(_Entity):
     topic: TopicName
+    """v0-12"""
     partitions: tuple[FetchPartition, ...]
+    topic_id: UUID | None
+    """v13-18"""
 
 @dataclass(frozen=True, kw_only=True)
 class FetchRequest(_Payload):
     replica_id: BrokerId
+    """v0-14"""
     max_wait: i32Timedelta
     min_bytes: i32
     topics: tuple[FetchTopic, ...]
     max_bytes: i32
-    """v3-12"""
+    """v3-18"""
     isolation_level: i8
-    """v4-12"""
+    """v4-18"""
     session_id: i32
-    """v7-12"""
+    """v7-18"""
     session_epoch: i32
-    """v7-12"""
+    """v7-18"""
     forgotten_topics_data: tuple[ForgottenTopic, ...]
-    """v7-12"""
+    """v7-18"""
     rack_id: str
-    """v11-12"""
+    """v11-18"""
     cluster_id: str | None
-    """v12"""
+    """v12-18"""
+    replica_state: ReplicaState
+    """v15-18"""
 
 @dataclass(frozen=True, kw_only=True)
 class ForgottenTopic(_Entity):
     topic: TopicName
     """v7-12"""
     partitions: tuple[i32, ...]
-    """v7-12"""
+    """v7-18"""
+    topic_id: UUID | None
+    """v13-18"""
+
+@dataclass(frozen=True, kw_only=True)
+class ReplicaState(_Entity):
+    replica_id: BrokerId
+    """v15-18"""
+    replica_epoch: i64
+    """v15-18"""
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionData(_Entity):
@@ -148,62 +167,78 @@ class PartitionData(_Entity):
     high_watermark: i64
     records: Records | None
     last_stable_offset: i64
-    """v4-12"""
+    """v4-18"""
     aborted_transactions: tuple[AbortedTransaction, ...] | None
-    """v4-12"""
+    """v4-18"""
     log_start_offset: i64
-    """v5-12"""
+    """v5-18"""
     preferred_read_replica: BrokerId
-    """v11-12"""
+    """v11-18"""
     diverging_epoch: FetchResponseEpochEndOffset
-    """v12"""
+    """v12-18"""
     current_leader: FetchResponseLeaderIdAndEpoch
-    """v12"""
+    """v12-18"""
     snapshot_id: SnapshotId
-    """v12"""
+    """v12-18"""
 
 @dataclass(frozen=True, kw_only=True)
 class FetchableTopicResponse(_Entity):
     topic: TopicName
+    """v0-12"""
     partitions: tuple[PartitionData, ...]
+    topic_id: UUID | None
+    """v13-18"""
 
 @dataclass(frozen=True, kw_only=True)
 class FetchResponse(_Payload):
     responses: tuple[FetchableTopicResponse, ...]
     throttle_time: i32Timedelta
-    """v1-12"""
+    """v1-18"""
     error_code: ErrorCode
-    """v7-12"""
+    """v7-18"""
     session_id: i32
-    """v7-12"""
+    """v7-18"""
+    node_endpoints: tuple[FetchResponseNodeEndpoint, ...]
+    """v16-18"""
 
 @dataclass(frozen=True, kw_only=True)
 class AbortedTransaction(_Entity):
     producer_id: ProducerId
-    """v4-12"""
+    """v4-18"""
     first_offset: i64
-    """v4-12"""
+    """v4-18"""
 
 @dataclass(frozen=True, kw_only=True)
 class FetchResponseEpochEndOffset(_Entity):
     epoch: i32
-    """v12"""
+    """v12-18"""
     end_offset: i64
-    """v12"""
+    """v12-18"""
 
 @dataclass(frozen=True, kw_only=True)
 class FetchResponseLeaderIdAndEpoch(_Entity):
     leader_id: BrokerId
-    """v12"""
+    """v12-18"""
     leader_epoch: i32
-    """v12"""
+    """v12-18"""
 
 @dataclass(frozen=True, kw_only=True)
 class SnapshotId(_Entity):
     end_offset: i64
-    """v12"""
+    """v12-18"""
     epoch: i32
-    """v12"""
+    """v12-18"""
+
+@dataclass(frozen=True, kw_only=True)
+class FetchResponseNodeEndpoint(_Entity):
+    node_id: BrokerId
+    """v16-18"""
+    host: str
+    """v16-18"""
+    port: i32
+    """v16-18"""
+    rack: str | None
+    """v16-18"""
 
 @dataclass(frozen=True, kw_only=True)
 class ListOffsetsPartition(_Entity):

@@ -13,7 +13,7 @@ made to fetch in full, and gets that answer without one.
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
@@ -80,7 +80,7 @@ def on_request(call: Call, request: FetchRequest) -> Decision:
     return with_ids_known(call, _ids(request), partial(_decided, call, request))
 
 
-def _ids(request: Any) -> Iterator[UUID | None]:
+def _ids(request: FetchRequest) -> Iterator[UUID | None]:
     for topics in (request.topics, request.forgotten_topics_data):
         for topic in topics:
             yield topic.topic_id
@@ -115,11 +115,11 @@ def _decided(call: Call, request: FetchRequest) -> Decision:
     return Later(partial(_charged, call, request, refused)) if refused else Forward(request)
 
 
-def _session(request: Any) -> tuple[int, int]:
+def _session(request: FetchRequest) -> tuple[int, int]:
     return getattr(request, "session_id", 0), getattr(request, "session_epoch", _NO_SESSION)
 
 
-def _knows_forgotten(call: Call, request: Any) -> bool:
+def _knows_forgotten(call: Call, request: FetchRequest) -> bool:
     if call.api_version < FETCH_BY_ID_FROM:
         return True
     ids = call.instance.topic_ids
@@ -166,7 +166,7 @@ def _added(call: Call, refused: list[_Refused]) -> AddedTopics:
     return AddedTopics(len(refused), b"".join(encoded))
 
 
-def _answered(topic: Any, error_code: ErrorCode) -> dict[str, object]:
+def _answered(topic: FetchTopic, error_code: ErrorCode) -> dict[str, object]:
     """A response's entry of a topic that is not read, with one error for all partitions asked for."""
     name = {"topic_id": topic.topic_id} if hasattr(topic, "topic_id") else {"topic": topic.topic}
     return {
