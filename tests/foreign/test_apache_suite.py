@@ -44,6 +44,8 @@ def test_a_report_is_read_by_test() -> None:
         (Verdict.DIFFERS, Verdict.PASSES),
         (Verdict.DIFFERS, Verdict.NOT_APPLICABLE),
         (Verdict.NOT_APPLICABLE, Verdict.PASSES),
+        (Verdict.BY_CHANCE, Verdict.NOT_APPLICABLE),
+        (Verdict.BY_CHANCE, None),
         (Verdict.PASSES, None),
         (None, Verdict.PASSES),
     ],
@@ -68,6 +70,12 @@ def test_what_came_as_listed_is_not(tmp_path: Path) -> None:
     assert (
         complaints(said, {test: Outcome(one.verdict, "another reason") for test, one in said.items()}) == []
     )
+
+
+@pytest.mark.parametrize("came", [Verdict.PASSES, Verdict.DIFFERS])
+def test_what_chance_decides_may_pass_or_fail(came: Verdict) -> None:
+    said = {"T.test[1]": Outcome(Verdict.BY_CHANCE, "why")}
+    assert complaints(said, {"T.test[1]": Outcome(came, "now")}) == []
 
 
 def test_a_test_stands_in_the_list_once(tmp_path: Path) -> None:

@@ -49,6 +49,8 @@ class Verdict(Enum):
     PASSES = "passes"
     DIFFERS = "differs"
     NOT_APPLICABLE = "not_applicable"
+    BY_CHANCE = "by_chance"
+    """Passes or fails by when something of the cluster's own comes in between; only the list says so."""
 
 
 class Outcome(NamedTuple):
@@ -62,8 +64,8 @@ def listed(path: Path) -> dict[str, Outcome]:
     """What a list says, by test."""
     tables = tomllib.loads(path.read_text())
     said = dict.fromkeys(tables["passes"], Outcome(Verdict.PASSES))
-    for verdict in (Verdict.DIFFERS, Verdict.NOT_APPLICABLE):
-        for group in tables[verdict.value]:
+    for verdict in (Verdict.DIFFERS, Verdict.NOT_APPLICABLE, Verdict.BY_CHANCE):
+        for group in tables.get(verdict.value, ()):
             for test in group["tests"]:
                 assert test not in said, f"{test} is listed twice"
                 said[test] = Outcome(verdict, group["why"])
@@ -75,7 +77,7 @@ def complaints(said: Mapping[str, Outcome], ran: Mapping[str, Outcome]) -> list[
     found = []
     for test in sorted(said.keys() | ran.keys()):
         here, now = said.get(test), ran.get(test)
-        if here is None or now is None or here.verdict is not now.verdict:
+        if here is None or now is None or not _fits(here.verdict, now.verdict):
             wanted = "not listed" if here is None else f"listed as {here.verdict.value}"
             came = "was not there" if now is None else f"{now.verdict.value} now: {now.why}"
             found.append(f"{test} is {wanted}, {came}")
@@ -87,6 +89,10 @@ class Clusters(NamedTuple):
 
     makes_topics: str
     strict: str
+
+
+def _fits(said: Verdict, came: Verdict) -> bool:
+    return said is came or (said is Verdict.BY_CHANCE and came in (Verdict.PASSES, Verdict.DIFFERS))
 
 
 def run(clusters: Clusters, directory: Path, left_out: Iterable[str], *selectors: str) -> dict[str, Outcome]:
