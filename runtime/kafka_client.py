@@ -11,6 +11,7 @@ from contracts.upstream import ClusterTrouble
 from runtime.network import KERNEL_NETWORK, Network
 from runtime.upstream import Refused, Upstream, judged
 from wire.client import (
+    RESPONSE_BYTES_MAX,
     ClientSession,
     LoginRefused,
     SpeaksTls,
@@ -120,11 +121,16 @@ class KafkaConnection:
             raise
         upstream.entered(address)
 
-    async def call(self, request: Any, *, timeout_s: float = 10.0) -> Any:
-        """Send a kio request, return its response. Raises: KafkaUnavailable, and the connection is closed."""
+    async def call(
+        self, request: Any, *, timeout_s: float = 10.0, response_bytes_max: int | None = None
+    ) -> Any:
+        """Send a kio request, return its response.
+
+        Raises: KafkaUnavailable, also for a response of more bytes, and the connection is closed.
+        """
         async with self._turn:
             return await self._exchange(
-                lambda: self._session.request(request), self._session.response, timeout_s
+                lambda: self._session.request(request), self._session.response, timeout_s, response_bytes_max
             )
 
     async def call_message(
@@ -146,7 +152,11 @@ class KafkaConnection:
         return frame[4:]
 
     async def _exchange(
-        self, framed: Callable[[], bytes], decoded: Callable[[bytes], Response], timeout_s: float
+        self,
+        framed: Callable[[], bytes],
+        decoded: Callable[[bytes], Response],
+        timeout_s: float,
+        response_bytes_max: int | None = None,
     ) -> Response:
         if self.is_closed:  # by the failure of a call before this one, which waited for its turn
             raise KafkaUnavailable("the connection to the broker is closed")
@@ -154,7 +164,8 @@ class KafkaConnection:
             async with asyncio.timeout(timeout_s):
                 self._writer.write(framed())
                 await self._writer.drain()
-                size = response_size(await self._reader.readexactly(4))
+                prefix = await self._reader.readexactly(4)
+                size = response_size(prefix, bytes_max=response_bytes_max or RESPONSE_BYTES_MAX)
                 frame = await self._reader.readexactly(size)
             return decoded(frame)
         except (OSError, TimeoutError, asyncio.IncompleteReadError, MalformedFrame) as error:

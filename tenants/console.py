@@ -19,6 +19,7 @@ from tenants.apache_watch import ApacheWatch
 from tenants.backend.apache import ApacheCluster
 from tenants.backend.cluster import Cluster, ConnectionPool
 from tenants.backend.facts import FactsSource
+from tenants.backend.group_lags import GroupLags
 from tenants.config import ConsoleConfig
 from tenants.feed import Feed
 from tenants.found import Found, FoundLedger
@@ -117,6 +118,7 @@ class Console:
         self.topics = Topics(self.store, self.cluster)
         self.messages = Messages(self.store, self.cluster, self.quota.is_full)
         self.facts = FactsSource(self.cluster)
+        self.lags = GroupLags()
         self.hashing = HashingLine()
         self.streams, self.requests = OpenStreams(), RequestsUnderWay()
         self.closing = asyncio.Event()
@@ -271,6 +273,7 @@ class Console:
         self.apaches.close()
         self._tables.close()
         self.messages.close()
+        self.lags.times.close()
         if self.redis is not None:
             self.redis.close()
         self.store.close()

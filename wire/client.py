@@ -17,7 +17,7 @@ from wire.framing import frame_size
 
 SASL_USER: Final = "portico"
 _RESPONSE_BYTES_MIN: Final = 4
-_RESPONSE_BYTES_MAX: Final = 256 * 1024 * 1024
+RESPONSE_BYTES_MAX: Final = 256 * 1024 * 1024
 _TLS_ALERT: Final = b"\x15\x03"
 """How a record begins in which a peer says that it expected TLS; no response is as large as that."""
 _I32: Final = struct.Struct(">i")
@@ -44,7 +44,7 @@ def expect_login(answer: Any) -> None:
         raise LoginRefused(f"the broker refused the deployment's secret: {answer.error_message}")
 
 
-def response_size(prefix: bytes | bytearray, *, bytes_max: int = _RESPONSE_BYTES_MAX) -> int:
+def response_size(prefix: bytes | bytearray, *, bytes_max: int = RESPONSE_BYTES_MAX) -> int:
     """The size of a response from its 4-byte length prefix. Raises: MalformedFrame."""
     if prefix[:2] == _TLS_ALERT:
         raise SpeaksTls("it speaks TLS at that port")

@@ -24,25 +24,47 @@ Name = Annotated[str, typer.Argument(metavar="GROUP")]
 def list_groups(console: TenantConsole, instance: InstanceArgument) -> Answer:
     """List groups."""
     items = console.all_items(instance_path(instance, "groups"))
-    rows = ([item["group"], item["state"], item["protocol_type"]] for item in items)
-    return in_table(items, ["GROUP", "STATE", "TYPE"], rows, empty="No groups.")
+    rows = (
+        [item["group"], item["state"], item["protocol_type"], _known(item["lag"]), _age(item["lag_seconds"])]
+        for item in items
+    )
+    return in_table(items, ["GROUP", "STATE", "TYPE", "LAG", "LAG S"], rows, empty="No groups.")
 
 
 @app.command()
 def describe(console: TenantConsole, instance: InstanceArgument, name: Name) -> Answer:
-    """Show members, offsets and lag of a group."""
+    """Show members, offsets and lag of a group, in records and in seconds."""
     group = console.get(instance_path(instance, "groups", name))
     return Answer(group, lambda: _show(group))
 
 
 def _show(group: Any) -> None:
-    print_facts([("group", group["group"]), ("state", group["state"]), ("lag", group["lag"])])
+    print_facts(
+        [
+            ("group", group["group"]),
+            ("state", group["state"]),
+            ("lag", group["lag"]),
+            ("lag seconds", _age(group["lag_seconds"])),
+        ]
+    )
     names = ("topic", "partition", "committed_offset", "log_end_offset", "lag")
-    rows = (["-" if offset[name] is None else offset[name] for name in names] for offset in group["offsets"])
-    columns = ["TOPIC", "PARTITION", "COMMITTED OFFSET", "LOG END OFFSET", "LAG"]
+    rows = (
+        [*(_known(offset[name]) for name in names), _age(offset["lag_seconds"])]
+        for offset in group["offsets"]
+    )
+    columns = ["TOPIC", "PARTITION", "COMMITTED OFFSET", "LOG END OFFSET", "LAG", "LAG S"]
     print_table(columns, rows, empty="No committed offsets.")
     members = ([m["member_id"], m["client_id"], m["client_host"]] for m in group["members"])
     print_table(["MEMBER", "CLIENT ID", "HOST"], members, empty="No members.")
+
+
+def _known(value: object) -> object:
+    return "-" if value is None else value
+
+
+def _age(seconds: float | None) -> str:
+    """Not known, or not yet: a dash, never 0."""
+    return "-" if seconds is None else f"{seconds:.1f}"
 
 
 @app.command("reset-offsets")

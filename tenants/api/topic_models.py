@@ -108,6 +108,10 @@ class GroupSummary(ViewModel):
     group: str
     state: str
     protocol_type: str
+    members: int | None
+    topics: list[str] | None
+    lag: int | None
+    lag_seconds: float | None
 
 
 class GroupList(ViewModel):
@@ -142,6 +146,7 @@ class CommittedOffset(ViewModel):
     committed_offset: int
     log_end_offset: int | None
     lag: int | None
+    lag_seconds: float | None
     metadata: str | None
 
 
@@ -155,6 +160,7 @@ class GroupView(ViewModel):
     members: list[MemberView]
     offsets: list[CommittedOffset]
     lag: int = Field(description="sum of the known lags")
+    lag_seconds: float | None
 
 
 class ResetTopic(RequestModel):

@@ -15,6 +15,7 @@ from tenants.rules.errors import Invalid
 from tenants.rules.lifecycle import Fault, first_repeated
 from tenants.rules.model import Instance
 from tenants.rules.offset_reset import Wish, wish_faults
+from tenants.rules.record_time import largest
 
 router = APIRouter(prefix="/v1/instances/{instance}", tags=["topics"])
 Topic = Annotated[str, Path(max_length=249, description="the name of the topic", examples=["orders"])]
@@ -109,14 +110,13 @@ async def delete_records(
 
 @router.get("/groups", tags=["groups"])
 async def groups(plane: Plane, found: Found, page: Paging) -> topic_models.GroupList:
-    """The consumer groups, by name."""
+    """The consumer groups, by name, each with how far it is behind."""
     after = after_key(page, str) or ""
-    every = await group_backend.listing(await plane.cluster(found.cluster_id), found.id)
+    cluster = await plane.cluster(found.cluster_id)
+    every = await group_backend.listing(cluster, found.id)
     shown = [one for one in every if one.name > after][: page.limit]
-    items = [
-        topic_models.GroupSummary(group=one.name, state=one.state, protocol_type=one.protocol_type)
-        for one in shown
-    ]
+    facts = await plane.lags.of_page(cluster, found.id, shown)
+    items = [views.group_summary(one, facts.get(one.name)) for one in shown]
     cursor = page.next_cursor(len(items), [shown[-1].name] if shown else None)
     return topic_models.GroupList(items=items, next_cursor=cursor)
 
@@ -126,7 +126,8 @@ async def group(plane: Plane, found: Found, group: Group) -> topic_models.GroupV
     """One group: members with what they are assigned, committed offsets with lag."""
     cluster = await plane.cluster(found.cluster_id)
     described, members, offsets = await group_backend.describe(cluster, found.id, group)
-    committed = [views.committed_view(one) for one in offsets]
+    seconds = await plane.lags.of_group(cluster, found.id, offsets)
+    committed = [views.committed_view(one, seconds[one.key]) for one in offsets]
     return topic_models.GroupView(
         group=group,
         state=described.group_state,
@@ -135,6 +136,7 @@ async def group(plane: Plane, found: Found, group: Group) -> topic_models.GroupV
         members=[views.member_view(one) for one in members],
         offsets=committed,
         lag=sum(one.lag or 0 for one in committed),
+        lag_seconds=largest(one.lag_seconds for one in committed),
     )
 
 

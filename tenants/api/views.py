@@ -16,7 +16,8 @@ from runtime.config import format_host_port
 from tenants import credentials
 from tenants.api import models, topic_models
 from tenants.api.context import at
-from tenants.backend.groups import MemberFacts, OffsetFacts
+from tenants.backend.group_lags import GroupFacts
+from tenants.backend.groups import ListedGroup, MemberFacts, OffsetFacts
 from tenants.backend.topics import ConfigFacts, PartitionFacts
 from tenants.console import Console
 from tenants.rules.model import OPERATORS, Caller, Instance, spec_of
@@ -174,7 +175,20 @@ def member_view(facts: MemberFacts) -> topic_models.MemberView:
     )
 
 
-def committed_view(facts: OffsetFacts) -> topic_models.CommittedOffset:
+def group_summary(listed: ListedGroup, facts: GroupFacts | None) -> topic_models.GroupSummary:
+    """A group of a listing, with what is known of it."""
+    return topic_models.GroupSummary(
+        group=listed.name,
+        state=listed.state,
+        protocol_type=listed.protocol_type,
+        members=None if facts is None else facts.members,
+        topics=None if facts is None else facts.topics,
+        lag=None if facts is None else facts.lag,
+        lag_seconds=None if facts is None else facts.lag_seconds,
+    )
+
+
+def committed_view(facts: OffsetFacts, seconds: float | None) -> topic_models.CommittedOffset:
     """A committed offset with its lag."""
     end = facts.log_end_offset
     return topic_models.CommittedOffset(
@@ -183,6 +197,7 @@ def committed_view(facts: OffsetFacts) -> topic_models.CommittedOffset:
         committed_offset=facts.committed_offset,
         log_end_offset=end,
         lag=None if end is None else max(0, end - facts.committed_offset),
+        lag_seconds=seconds,
         metadata=facts.metadata,
     )
 

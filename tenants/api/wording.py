@@ -155,6 +155,11 @@ COMMON: Final[dict[str, Word]] = {
     "offsets": Word("committed offsets by partition", []),
     "committed_offset": Word("the offset that the group goes on from; null: none is committed", 1200),
     "lag": Word("records that the group has not read yet; null: not known", 300),
+    "lag_seconds": Word(
+        "the age of the first record that the group has not read; of a group, of all its partitions. 0: it "
+        "has read everything. null: not known, or not yet: it is looked up, ask again",
+        12.5,
+    ),
     "metadata": Word("what the client said with its commit", ""),
     "new_offset": Word("the offset that is, or would be, set; null: none, see `note`", 0),
     "note": Word("why there is no new offset, or what it would have been", None),
@@ -361,6 +366,8 @@ OWN: Final[dict[str, Word]] = {
     "ForecastRow.peak": Word("the largest of the history", 3_000_000),
     "GatewayView.connections": Word("connections open at it now", 12),
     "GroupView.state": Word("Kafka's name of the state", "Stable"),
+    "GroupSummary.members": Word("how many are in the group now; null: not known", 2),
+    "GroupSummary.topics": Word("topics that it has committed, 20 at most; null: not known", ["orders"]),
     "GroupSummary.state": Word("Kafka's name of the state", "Stable"),
     "GroupView.protocol": Word("the assignor the members agreed on", "range"),
     "History.blocked": Word("whether it was full", [False]),

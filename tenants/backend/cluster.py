@@ -55,6 +55,7 @@ class ConnectionPool:
         read_only: bool,
         timeout_s: float,
         upstream: Upstream | None = None,
+        response_bytes_max: int | None = None,
     ) -> Any:
         """Send a request, by the way that `upstream` says where brokers are not ours. A read that fails on a
         kept connection, which the broker may have closed meanwhile, goes out again on a new one; a write
@@ -70,7 +71,7 @@ class ConnectionPool:
             kept = self._take(address) if read_only else None
             if kept is not None:
                 try:
-                    return await self._use(address, way, kept, request, timeout_s)
+                    return await self._use(address, way, kept, request, timeout_s, response_bytes_max)
                 except KafkaUnavailable:
                     self._drop(address)
             try:
@@ -79,7 +80,7 @@ class ConnectionPool:
                 raise
             except KafkaUnavailable as error:
                 raise _NotConnected(str(error)) from error
-            return await self._use(address, way, opened, request, timeout_s)
+            return await self._use(address, way, opened, request, timeout_s, response_bytes_max)
 
     async def open(
         self,
@@ -113,9 +114,15 @@ class ConnectionPool:
             connection.close()
 
     async def _use(
-        self, address: Address, way: object, connection: KafkaConnection, request: Any, timeout_s: float
+        self,
+        address: Address,
+        way: object,
+        connection: KafkaConnection,
+        request: Any,
+        timeout_s: float,
+        response_bytes_max: int | None,
     ) -> Any:
-        response = await connection.call(request, timeout_s=timeout_s)
+        response = await connection.call(request, timeout_s=timeout_s, response_bytes_max=response_bytes_max)
         idle = self._idle.setdefault(address, [])
         if len(idle) < _IDLE_MAX and self._ways[address] == way:
             idle.append(connection)
@@ -156,9 +163,18 @@ class Cluster:
         self.addresses: dict[int, Address] = {one.node_id: (one.host, one.port) for one in brokers}
 
     async def ask(
-        self, request: Any, node_id: int | None = None, *, read_only: bool = True, timeout_s: float = 5.0
+        self,
+        request: Any,
+        node_id: int | None = None,
+        *,
+        read_only: bool = True,
+        timeout_s: float = 5.0,
+        response_bytes_max: int | None = None,
     ) -> Any:
-        """Ask one broker, or any that answers. Raises: Unavailable."""
+        """Ask one broker, or any that answers. Raises: Unavailable, also for a larger answer."""
+        call = partial(
+            self._call, read_only=read_only, timeout_s=timeout_s, response_bytes_max=response_bytes_max
+        )
         addresses = [self.addresses[node_id]] if node_id in self.addresses else []
         if node_id is None:
             controllers = self._pool.controllers
@@ -167,11 +183,11 @@ class Cluster:
             raise Unavailable("no broker has registered yet. Try again in a few seconds")
         for address in addresses[:-1]:
             try:
-                return await self._call(address, request, read_only=read_only, timeout_s=timeout_s)
+                return await call(address, request)
             except KafkaUnavailable:
                 continue
         try:
-            return await self._call(addresses[-1], request, read_only=read_only, timeout_s=timeout_s)
+            return await call(addresses[-1], request)
         except KafkaRefused as error:
             raise Unavailable(f"the cluster cannot be used: {error}") from error
         except KafkaUnavailable as error:

@@ -41,6 +41,8 @@ class ListedGroup(NamedTuple):
     name: str
     state: str
     protocol_type: str
+    coordinator: int | None
+    """The broker that told of it."""
 
 
 class MemberFacts(NamedTuple):
@@ -70,12 +72,12 @@ async def listing(cluster: Cluster, instance_id: str) -> list[ListedGroup]:
     nodes: list[int | None] = [*cluster.addresses] or [None]
     answers = await asyncio.gather(*(_when_loaded(cluster, request, node_id) for node_id in nodes))
     found = []
-    for answer in answers:
+    for node_id, answer in zip(nodes, answers, strict=True):
         for one in answer.groups:
             name = tenant_name(instance_id, one.group_id)
             if name is not None:
-                found.append(ListedGroup(name, one.group_state, one.protocol_type))
-    return sorted(found)
+                found.append(ListedGroup(name, one.group_state, one.protocol_type, node_id))
+    return sorted(found, key=lambda each: each.name)
 
 
 async def by_instance(cluster: Cluster) -> dict[str, list[str]]:
@@ -210,16 +212,17 @@ async def _committed(
     cluster: Cluster, instance_id: str, group_id: GroupId, coordinator: int
 ) -> list[OffsetFacts]:
     offsets = await _committed_offsets(cluster, instance_id, group_id, coordinator)
-    ends = await _log_ends(cluster, instance_id, list(offsets))
+    ends = await log_ends(cluster, instance_id, list(offsets))
     return [
         OffsetFacts(key, committed, metadata, ends.get(key))
         for key, (committed, metadata) in sorted(offsets.items())
     ]
 
 
-async def _log_ends(
+async def log_ends(
     cluster: Cluster, instance_id: str, keys: list[TopicPartition]
 ) -> dict[TopicPartition, int]:
+    """High watermarks of partitions whose leader answers. Raises: Unavailable."""
     if not keys:
         return {}
     metadata = await cluster.topics(instance_id, sorted({name for name, _ in keys}))

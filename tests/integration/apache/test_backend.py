@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, Ne
 
 from ctl.bench.apache_kafka import KafkaBroker
 from ctl.stack.layout import free_port
+from tests.integration import lag_truth
 from tests.integration.broker.raw import RawClient, request
 from tests.integration.stack import ROOT, Stack
 from tests.vports import Vports
@@ -333,3 +334,10 @@ def test_a_backend_that_is_not_there_ends_the_start_with_its_reason(tmp_path: Pa
     assert told.returncode == 1
     assert f"no broker answers: broker 127.0.0.1:{port} cannot be reached" in told.stderr
     assert "Portico serves" not in told.stdout
+
+
+def test_lag_in_seconds_is_that_of_the_first_record_not_consumed(stack: Stack) -> None:
+    instance = made(stack)
+    stack.api("POST", f"instances/{instance['id']}/topics", {"name": "orders", "partitions": 1})
+    log, end = lag_truth.mixed_log(instance, "orders")
+    lag_truth.check(stack, instance, log, end)

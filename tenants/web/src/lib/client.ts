@@ -98,11 +98,12 @@ export type GroupPlace = { instance: string; group: string };
 export async function everything<T>(
   page: (query: { limit: number; cursor?: string }) => Promise<{ data?: Page<T> }>,
   max = 5000,
+  limit = 200,
 ): Promise<T[]> {
   const items: T[] = [];
   let cursor: string | null | undefined;
   do {
-    const found: Page<T> = await told(page(cursor ? { limit: 200, cursor } : { limit: 200 }));
+    const found: Page<T> = await told(page(cursor ? { limit, cursor } : { limit }));
     items.push(...found.items);
     cursor = found.next_cursor;
   } while (cursor && items.length < max);

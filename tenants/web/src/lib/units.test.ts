@@ -5,6 +5,7 @@ import {
   formatAgo,
   formatBytes,
   formatDuration,
+  formatLag,
   formatMoney,
   formatPercent,
   formatQuantity,
@@ -75,6 +76,13 @@ describe('durations', () => {
     ['500ms', 500],
   ])('%s', (text, value) => expect(parseDuration(text)).toEqual({ value }));
   it('refuses a bare number', () => expect(parseDuration('7')).toHaveProperty('problem'));
+  it('says how long a group is behind, and never 0 for what is not known', () => {
+    expect(formatLag(null)).toBe('…');
+    expect(formatLag(0)).toBe('0 s');
+    expect(formatLag(0.25)).toBe('250 ms');
+    expect(formatLag(3_725.5)).toBe('1 h 2 min');
+  });
+
   it('says how long ago', () => {
     expect(formatAgo(1000, 2000)).toBe('just now');
     expect(formatAgo(0, 65_000)).toBe('1 min ago');

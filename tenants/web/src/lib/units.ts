@@ -101,6 +101,11 @@ export function formatDuration(ms: number): string {
   return sign + parts.join(' ');
 }
 
+/** How long a group is behind; null: not known, or not yet. Not known is never 0. */
+export function formatLag(seconds: number | null): string {
+  return seconds === null ? '…' : seconds === 0 ? '0 s' : formatDuration(seconds * 1000);
+}
+
 /** Milliseconds of `7d`, `12 h`, `30 min`, `90s`, `500 ms`. */
 export function parseDuration(text: string): Parsed {
   const match = /^\s*(\d+(?:\.\d+)?)\s*(d|days?|h|hours?|min|minutes?|s|seconds?|ms)\s*$/i.exec(text);
