@@ -98,13 +98,8 @@ class Console:
             deletion_grace_ms=config.deletion_grace_ms,
             serves_tls=config.serves_tls,
         )
-        self.deletions = Deletions(
-            self.store,
-            self.placement,
-            self.ceilings,
-            self.feed.notify,
-            deletion_grace_ms=config.deletion_grace_ms,
-        )
+        parts = self.store, self.placement, self.ceilings, self.feed.notify
+        self.deletions = Deletions(*parts, deletion_grace_ms=config.deletion_grace_ms)
         self.registry = Clusters(self.store, self.feed.notify)
         self.faults = InjectedFaults(self.store, self.ceilings, self.feed.notify)
         self.pipeline_runs = PipelineRuns(self.store)
