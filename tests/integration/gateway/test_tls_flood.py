@@ -31,6 +31,8 @@ LIMITS: Final = Limits(connection_rate_max=1_000_000)
 """Nobody is refused at accept, however fast they come: what is looked at here comes behind it."""
 PLAIN, SASL_SSL = SecurityProtocol.PLAIN, SecurityProtocol.SASL_SSL
 FLOOD: Final = 2_000
+AT_ONCE: Final = 2 * HANDSHAKES_MAX
+"""So many come without a pause: three of four do not finish, too many before the first is late."""
 FLOODER: Final = "127.0.0.2"
 """Clients that mean it come from another address."""
 HALF_A_HELLO: Final = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(200)
@@ -181,7 +183,7 @@ def test_two_thousand_that_do_not_finish(gateway: GatewayProcess) -> None:
                         sock.sendall(GARBAGE)
                     case 2:
                         dripping.append(sock)
-            if number % 250 == 0:
+            if number > AT_ONCE and number % 250 == 0:
                 assert gauge(gateway, "portico_gateway_connections", A) <= HANDSHAKES_MAX + 20
                 go_on(*others)
         newcomer = AdminClient(others[-1].settings)
