@@ -179,7 +179,7 @@ def test_unknown_api_versions_version_gets_the_v0_body_and_error_35(raw: RawClie
 
 @pytest.mark.parametrize(
     ("api_key", "version", "cause"),
-    [(0, 12, "unsupported_version"), (1, 13, "unsupported_version"), (71, 0, "unknown_api"),
+    [(0, 12, "unsupported_version"), (1, 19, "unsupported_version"), (71, 0, "unknown_api"),
      (-5, 0, "unknown_api"), (4, 0, "unknown_api"), (7, 0, "unknown_api")],
 )  # fmt: skip
 def test_what_the_table_does_not_name_closes_the_connection(
