@@ -84,6 +84,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     parser.add_argument("--redis-url", type=redis_url_argument, default=redis_url_of_environment())
     parser.add_argument("--database-url", type=_database_url, default=environment().get(DATABASE_URL))
     parser.add_argument("--trusted-proxies", type=parse_proxies, default=(), metavar="CIDR,...")
+    parser.add_argument("--webhook-allow", type=parse_proxies, default=(), metavar="CIDR,...")
     parser.add_argument("--ckafka-region", type=parse_region, default=REGION)
     parser.add_argument(
         "--tls-cert", metavar="FILE", help="the gateways' certificate: without one no TLS can be ordered"
@@ -254,6 +255,7 @@ class Control:
             region=options.ckafka_region,
             tables_dir=options.data_dir / PIPELINE_DIR / TABLES_DIR,
             redis_url=options.redis_url,
+            webhook_ranges=options.webhook_allow,
             serves_tls=options.tls_cert is not None,
             tls_certificate=None if options.tls_cert is None else Path(options.tls_cert),
         )

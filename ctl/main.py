@@ -40,6 +40,7 @@ _GROUPS: Final = {
     "instance": ("instance.app", "Instances of a tenant."),
     "member": ("member.app", "People of a tenant, who log in at the console."),
     "alarm": ("alarm.app", "What is alarming, and why."),
+    "webhook": ("webhook.app", "Who is told of alarms, by signed messages."),
     "fault": ("fault.app", "Faults that a tenant injects into its own instance."),
     "whitelist": ("whitelist.app", "Who may connect."),
     "user": ("user.app", "Users of an instance, whom its clients log in as."),

@@ -127,7 +127,7 @@ def parse_proxies(text: str) -> tuple[str, ...]:
         try:
             ipaddress.ip_network(one)
         except ValueError as error:
-            raise ValueError(f"'{one}' is not an address or CIDR of a proxy: {error}") from error
+            raise ValueError(f"'{one}' is not an address or CIDR: {error}") from error
     return given
 
 

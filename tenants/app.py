@@ -34,6 +34,7 @@ from tenants.api import (
     sessions,
     topics,
     usage,
+    webhooks,
     whitelist,
 )
 from tenants.api.conditional import NotModified
@@ -75,6 +76,7 @@ _ROUTERS: Final = (
     kafka_acls.router,
     faults.router,
     alarms.router,
+    webhooks.router,
     quota.router,
     operations.router,
     clusters.router,

@@ -52,6 +52,8 @@ class ConsoleConfig:
     """Whether gateways have a certificate, so that listeners with TLS may be ordered."""
     tls_certificate: Path | None = None
     """The gateways' certificate as this machine has it: an alarm tells before it ends."""
+    webhook_ranges: tuple[str, ...] = ()
+    """CIDRs that webhooks may call though they are not of the public internet."""
     redis_url: RedisUrl | None = None
     """What control processes share for speed; None: each does without."""
     redis_budget_ms: int = BUDGET_MS

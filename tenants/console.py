@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from ipaddress import ip_network
 
 from sqlalchemy import Connection
 
@@ -60,7 +61,10 @@ from tenants.usecases.pipeline_schedules import PipelineSchedules
 from tenants.usecases.placement import Placement, port_is_free
 from tenants.usecases.topics import Topics
 from tenants.usecases.usage import UsageReports
+from tenants.usecases.webhooks import Webhooks
 from tenants.wakeups import WakeUps
+from tenants.webhook_runner import WebhookRunner
+from tenants.webhook_sink import WebhookSink
 
 
 class Console:
@@ -150,6 +154,9 @@ class Console:
             certificates=lambda: certificate_files(config.tls_certificate, config.credentials_dir),
         )
         self.alarm_runner = AlarmRunner(self.alarms, sources, lags, self.office)
+        self.webhooks = Webhooks(self.store, config.secret)
+        self._sink = WebhookSink([ip_network(one) for one in config.webhook_ranges])
+        self.webhook_runner = WebhookRunner(self.webhooks, self._sink, self.office)
 
     def illness(self, cluster_id: str) -> Illness | None:
         """Why a cluster cannot be used now, as far as anybody told."""
@@ -227,6 +234,7 @@ class Console:
         tasks.spawn("operations", self.operations.run)
         tasks.spawn("alarms", self.alarm_runner.run)
         tasks.spawn("lags", self.alarm_runner.run_lags)
+        tasks.spawn("webhooks", self.webhook_runner.run)
         tasks.spawn("system-topics", SystemTopics(self.store, self.cluster, self.office).run)
 
     async def cluster(self, cluster_id: str) -> Cluster:
@@ -269,6 +277,7 @@ class Console:
         self._tables.close()
         self.messages.close()
         self.lags.times.close()
+        self._sink.close()
         if self.redis is not None:
             self.redis.close()
         self.store.close()

@@ -54,6 +54,12 @@ def access_secret_key(deployment_secret: str, secret_id: str, salt: str) -> str:
     return "".join(letters)
 
 
+def webhook_key(deployment_secret: str, webhook_id: str, salt: str) -> bytes:
+    """What signs a webhook's messages, 256 bits: none is stored, as with access keys."""
+    said = f"portico/webhook/1/{webhook_id}/{salt}".encode()
+    return hmac.new(deployment_secret.encode(), said, hashlib.sha256).digest()
+
+
 def new_user(name: str, password: str, *, superuser: bool = False) -> KafkaUser:
     """A user of an instance with what its password is checked by. Takes some ms."""
     made = [credential(one, password, secrets.token_bytes(SALT_BYTES)) for one in SCRAM_MECHANISMS]

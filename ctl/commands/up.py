@@ -39,14 +39,19 @@ Pipeline = Annotated[
 JobLimit = Annotated[
     str | None, typer.Option(metavar="TIME", help="A scheduled job that runs longer is ended; 1h.")
 ]
+TrustedProxies = Annotated[
+    str | None, typer.Option(metavar="CIDR,...", help="Proxies before the console that are believed.")
+]
+WebhookAllow = Annotated[
+    str | None, typer.Option(metavar="CIDR,...", help="Private ranges that webhooks may call.")
+]
 
 
 def up(
     data_dir: Annotated[Path, typer.Option(envvar="PORTICO_DATA_DIR")] = DEFAULT_DATA_DIR,
     console: Annotated[str | None, typer.Option(metavar="HOST:PORT")] = None,
-    trusted_proxies: Annotated[
-        str | None, typer.Option(metavar="CIDR,...", help="Proxies before the console that are believed.")
-    ] = None,
+    trusted_proxies: TrustedProxies = None,
+    webhook_allow: WebhookAllow = None,
     ckafka_region: Annotated[str | None, typer.Option(metavar="NAME", help="Named by Tencent's SDK.")] = None,
     database_url: DatabaseUrl = None,
     vip: Annotated[str | None, typer.Option(metavar="ADDRESS")] = None,

@@ -81,6 +81,7 @@ class Processes:
             "vports": f"{first}-{last}",
             "deletion_grace_ms": self._value("deletion_grace"),
             "trusted_proxies": ",".join(self._value("trusted_proxies")),
+            "webhook_allow": ",".join(self._value("webhook_allow")),
             "zookeeper": self._zookeeper,
             "tls_cert": self._value("tls_cert"),
         }

@@ -188,6 +188,13 @@ SETTINGS: Final = (
         ",".join,
     ),
     Setting(
+        "webhook_allow",
+        (),
+        parse_proxies,
+        "Ranges that webhooks may call though they are not of the public internet: addresses, CIDRs.",
+        ",".join,
+    ),
+    Setting(
         "proxy_protocol_from",
         (),
         parse_proxies,

@@ -21,7 +21,7 @@ REPLAYED: Final = "Idempotency-Replayed"
 _GIVEN: Final = re.compile(r'"?([\x21\x23-\x7e]{1,255})"?')
 _KEPT_HEADERS: Final = ("content-type", "location", "operation-location", "etag", "retry-after")
 _SECRETS: Final = re.compile(
-    r"/v1/(keys(/[^/]+/rotate)?|access-keys|invitations|members/[^/]+/reset-password|instances/[^/]+/users(/[^/]+/password)?)"
+    r"/v1/(webhooks|keys(/[^/]+/rotate)?|access-keys|invitations|members/[^/]+/reset-password|instances/[^/]+/users(/[^/]+/password)?)"
 )
 """Paths whose answers hold a secret, which is stored nowhere."""
 _SHOWN_AT: Final = {"/v1/instances": "/v1/instances/"}

@@ -27,6 +27,7 @@ from tenants.store.alarms import Entry, Kept, Key
 from tenants.store.engine import Store
 from tenants.store.instances import Place
 from tenants.store.shared_session import Office
+from tenants.usecases import webhooks
 
 SILENCE_MS_MAX = 30 * 24 * 3600 * 1000
 """How far ahead an alarm may be silenced: one that is never heard again is a rule to be turned off."""
@@ -200,7 +201,8 @@ class Alarms:
         with self._store.write() as connection:
             if not office.holds(connection):
                 return False
-            present = instances.places(connection).keys() | {DEPLOYMENT}
+            places = instances.places(connection)
+            present = places.keys() | {DEPLOYMENT}
             steps = [one for one in steps if one.alarm.instance_id in present]  # the others went meanwhile
             changed = [one.alarm for one in steps]
             alarms.save(
@@ -216,6 +218,13 @@ class Alarms:
             entries += [_entry(one, AlarmEvent.CLEARED, now_ms) for one in cleared]
             alarms.record(connection, [one for one in entries if one.instance_id in present])
             alarms.forget(connection, [one.key for one in gone])
+            notices = [
+                (one.alarm, one.notice, places.get(one.alarm.instance_id)) for one in steps if one.notice
+            ]
+            notices += [
+                (one, AlarmEvent.CLEARED, None) for one in cleared if one.is_told and not one.instance_id
+            ]
+            webhooks.tell(connection, notices, now_ms)
             alarms.looked(connection, now_ms)
         return True
 

@@ -121,6 +121,17 @@ CONSTANTS: Final[dict[str, tuple[str, ...]]] = {
         "HEADERS_SHOWN_MAX",
     ),
     "tenants.rules.alarms": ("HISTORY_MAX",),
+    "tenants.rules.webhooks": (
+        *(
+            "WEBHOOKS_MAX",
+            "PENDING_MAX",
+            "LOG_MAX",
+            "URL_CHARACTERS_MAX",
+            "ANSWER_BYTES_MAX",
+            "ATTEMPT_MS_MAX",
+        ),
+    ),
+    "tenants.webhook_runner": ("ATTEMPTS_MAX", "ATTEMPTS_MAX_PER_TENANT"),
     "tenants.alarm_lags": ("GROUPS_OF_INSTANCE_MAX", "GROUPS_MAX"),
     "tenants.usecases.messages": ("PARTITIONS_MAX", "VIEW_MS_MAX"),
     "wire.record_views": ("HEADERS_SEEN_MAX",),

@@ -1,0 +1,188 @@
+"""Webhooks: who is told of alarms, and the queue of what they are told."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+from sqlalchemy import Connection
+
+from runtime.clock import epoch_ms
+from tenants import credentials
+from tenants.rules.alarms import MEANINGS, Alarm, AlarmEvent
+from tenants.rules.errors import Conflict, Invalid, NotFound
+from tenants.rules.lifecycle import Fault, name_fault
+from tenants.rules.model import Caller
+from tenants.rules.webhooks import WEBHOOKS_MAX, DeliveryState, fault_of_url, next_try_ms, secret_of
+from tenants.store import audit, webhooks
+from tenants.store.engine import Store
+from tenants.store.instances import Place
+from tenants.store.shared_session import Office
+from tenants.store.webhooks import OPERATORS, Delivery, Webhook
+
+OTHER_SECRET = "the deployment's secret is another than when the webhook was made: make it anew"
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A webhook with its secret, which no log shows."""
+
+    webhook: Webhook
+    secret: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A message, where it goes, and what signs it; None: the secret it was made with is gone."""
+
+    delivery: Delivery
+    webhook: Webhook
+    key: bytes | None = field(repr=False)
+
+
+class Webhooks:
+    """The use cases. Calls block. `secret` is the deployment's, from which and a salt secrets follow."""
+
+    def __init__(self, store: Store, secret: str | None) -> None:
+        self._store = store
+        self._secret = secret
+
+    def of_tenant(self, tenant: str) -> list[Webhook]:
+        """By name, without their secrets."""
+        with self._store.read() as connection:
+            return webhooks.of_tenant(connection, tenant)
+
+    def create(self, caller: Caller, tenant: str, name: str, url: str) -> Made:
+        """A new one. Raises: Invalid, Conflict."""
+        faults = [Fault("name", fault)] if (fault := name_fault(name, "a webhook")) else []
+        if (wrong := fault_of_url(url)) is not None:
+            faults.append(Fault("url", wrong))
+        if faults:
+            raise Invalid(faults)
+        if self._secret is None:
+            raise Conflict("this control plane has no deployment secret, from which secrets follow")
+        with self._store.write() as connection:
+            known = webhooks.of_tenant(connection, tenant)
+            if len(known) >= WEBHOOKS_MAX:
+                raise Conflict(f"there are {WEBHOOKS_MAX} webhooks, which is as many as there may be")
+            webhook_id, salt = credentials.new_id("w"), credentials.new_salt()
+            key = credentials.webhook_key(self._secret, webhook_id, salt)
+            now_ms = epoch_ms()
+            checked = credentials.sha256(secret_of(key))
+            made = Webhook(webhook_id, tenant, name, url, salt, checked, now_ms, caller.actor[:160])
+            webhooks.add(connection, made)
+            _audit(connection, caller, made, "webhook.create")
+        return Made(made, secret_of(key))
+
+    def delete(self, caller: Caller, webhook_id: str) -> None:
+        """With its queue and log. Raises: NotFound."""
+        with self._store.write() as connection:
+            found = _existing(connection, caller, webhook_id)
+            webhooks.remove(connection, found.id)
+            _audit(connection, caller, found, "webhook.delete")
+
+    def test(self, caller: Caller, webhook_id: str) -> Delivery:
+        """Send a message that says it is one. Raises: NotFound."""
+        with self._store.write() as connection:
+            found = _existing(connection, caller, webhook_id)
+            now_ms = epoch_ms()
+            data: dict[str, object] = {"webhook": found.id, "says": "this is a test"}
+            new = _message(found, "webhook.test", data, now_ms)
+            webhooks.enqueue(connection, new)
+            _audit(connection, caller, found, "webhook.test")
+            return new
+
+    def log(self, caller: Caller, webhook_id: str) -> list[Delivery]:
+        """What was sent and how it went, newest first. Raises: NotFound."""
+        with self._store.read() as connection:
+            return webhooks.log(connection, _existing(connection, caller, webhook_id).id)
+
+    # --- by themselves --------------------------------------------------------------------------
+
+    def due(self, now_ms: int) -> list[Due]:
+        """What is to be sent now: of each webhook the oldest that is due."""
+        with self._store.read() as connection:
+            waiting = webhooks.due(connection, now_ms)
+            known = {one.id: one for one in webhooks.every(connection)} if waiting else {}
+        return [
+            Due(one, known[one.webhook_id], self._key(known[one.webhook_id]))
+            for one in waiting
+            if one.webhook_id in known
+        ]
+
+    def _key(self, webhook: Webhook) -> bytes | None:
+        if self._secret is None:
+            return None
+        key = credentials.webhook_key(self._secret, webhook.id, webhook.salt)
+        return key if credentials.same(credentials.sha256(secret_of(key)), webhook.secret_sha256) else None
+
+    def tried(self, office: Office, sent: Delivery, status: int | None, error: str, now_ms: int) -> None:
+        """How an attempt went. Nothing is written once another process sends: it tries the same message."""
+        attempts = sent.attempts + 1
+        after = replace(sent, attempts=attempts, tried_at_ms=now_ms, status=status, error=error)
+        again_ms = None if not error else next_try_ms(attempts, now_ms)
+        if not error:
+            after = replace(after, state=DeliveryState.DELIVERED)
+        elif again_ms is None or error == OTHER_SECRET:
+            after = replace(after, state=DeliveryState.FAILED)
+        else:
+            after = replace(after, next_at_ms=again_ms)
+        with self._store.write() as connection:
+            if office.holds(connection):
+                webhooks.tried(connection, after)
+
+
+def tell(
+    connection: Connection, notices: Sequence[tuple[Alarm, AlarmEvent, Place | None]], now_ms: int
+) -> None:
+    """Put what happened to alarms into the queues of those who are told, in a write transaction."""
+    if not notices:
+        return
+    by_tenant: dict[str, list[Webhook]] = {}
+    for one in webhooks.every(connection):
+        by_tenant.setdefault(one.tenant, []).append(one)
+    for alarm, event, place in notices:
+        told = [*by_tenant.get(OPERATORS, ()), *(() if place is None else by_tenant.get(place.tenant, ()))]
+        for webhook in told:
+            data = _data(alarm, place)
+            webhooks.enqueue(connection, _message(webhook, f"alarm.{event}", data, now_ms))
+
+
+def _data(alarm: Alarm, place: Place | None) -> dict[str, object]:
+    meaning = MEANINGS[alarm.kind]
+    return {
+        "kind": alarm.kind.value,
+        "subject": alarm.subject,
+        "instance_id": alarm.instance_id or None,
+        "instance_name": None if place is None else place.name,
+        "tenant": None if place is None else place.tenant,
+        "title": meaning.title,
+        "says": alarm.says,
+        "remedy": meaning.remedy,
+        "raised_at": None if alarm.raised_at_ms is None else _time(alarm.raised_at_ms),
+    }
+
+
+def _message(webhook: Webhook, event: str, data: dict[str, object], now_ms: int) -> Delivery:
+    body = json.dumps({"type": event, "timestamp": _time(now_ms), "data": data})
+    return Delivery(
+        credentials.new_id("msg_"), webhook.id, event, body, now_ms, DeliveryState.PENDING, 0, now_ms
+    )
+
+
+def _time(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _existing(connection: Connection, caller: Caller, webhook_id: str) -> Webhook:
+    """Raises: NotFound, also when it is another tenant's."""
+    found = webhooks.by_id(connection, webhook_id) if webhook_id.isprintable() else None
+    if found is None or not (caller.is_operator or found.tenant == caller.tenant):
+        raise NotFound(f"there is no webhook '{webhook_id[:80]}'")
+    return found
+
+
+def _audit(connection: Connection, caller: Caller, webhook: Webhook, action: str) -> None:
+    detail = f"{webhook.name} {webhook.url.partition('?')[0]}"
+    entry = audit.Entry(caller.actor, webhook.tenant or None, action, webhook.id, detail, caller.address)
+    audit.record(connection, entry, epoch_ms())

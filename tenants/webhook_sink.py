@@ -1,0 +1,146 @@
+"""One attempt to hand a message to a sink: a name is resolved once, and what was checked is connected to.
+
+No redirect is followed, no proxy and no environment is asked, and whatever the sink does is bounded in time
+and bytes. Names are looked up in threads of their own: a resolver that hangs holds up no other work.
+"""
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, NamedTuple
+from urllib.parse import urlsplit
+
+import h11
+
+from tenants.rules.webhooks import (
+    ANSWER_BYTES_MAX,
+    ATTEMPT_MS_MAX,
+    Network,
+    fault_of_url,
+    is_delivered,
+    refusal_of,
+)
+
+_PORTS: Final = {"http": 80, "https": 443}
+_CHUNK_BYTES: Final = 4096
+_RESOLVERS: Final = 16
+
+
+class Outcome(NamedTuple):
+    """How an attempt went."""
+
+    status: int | None
+    """None: there was no answer."""
+    error: str
+    """Empty: it was taken."""
+
+
+class _NotSent(Exception):  # noqa: N818 - an outcome
+    """The sentence says why."""
+
+
+class WebhookSink:
+    """Sends to whatever URL, within the ranges that may be called."""
+
+    def __init__(self, allowed: Sequence[Network]) -> None:
+        self._allowed = tuple(allowed)
+        self._tls = ssl.create_default_context()
+        self._resolvers = ThreadPoolExecutor(_RESOLVERS, thread_name_prefix="webhook-names")
+
+    async def post(self, url: str, headers: Sequence[tuple[str, str]], body: bytes) -> Outcome:
+        """One attempt; never raises for what a sink does."""
+        fault = fault_of_url(url)
+        if fault is not None:
+            return Outcome(None, f"the URL {fault}")
+        try:
+            async with asyncio.timeout(ATTEMPT_MS_MAX / 1000):
+                status = await self._post(url, headers, body)
+        except TimeoutError:
+            return Outcome(None, f"no answer within {ATTEMPT_MS_MAX // 1000} s")
+        except _NotSent as error:
+            return Outcome(None, str(error))
+        except (OSError, ssl.SSLError, h11.ProtocolError) as error:
+            return Outcome(None, f"{type(error).__name__}: {error}"[:300])
+        if is_delivered(status):
+            return Outcome(status, "")
+        is_redirect = 300 <= status < 400
+        return Outcome(
+            status, f"answered {status}{', and redirects are not followed' if is_redirect else ''}"
+        )
+
+    async def _post(self, url: str, headers: Sequence[tuple[str, str]], body: bytes) -> int:
+        """Raises: _NotSent, OSError, h11.ProtocolError."""
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+        port = parts.port or _PORTS[parts.scheme]
+        address = await self._checked(host, port)
+        tls = self._tls if parts.scheme == "https" else None
+        reader, writer = await asyncio.open_connection(
+            address, port, ssl=tls, server_hostname=host if tls else None, limit=ANSWER_BYTES_MAX
+        )
+        try:
+            own, peer = writer.get_extra_info("sockname"), writer.get_extra_info("peername")
+            if own[0] == peer[0] and refusal_of("127.0.0.1", self._allowed) is not None:
+                raise _NotSent(f"{address} is this machine itself")
+            connection = h11.Connection(h11.CLIENT, max_incomplete_event_size=ANSWER_BYTES_MAX)
+            named = f"[{host}]" if ":" in host else host
+            target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+            request = h11.Request(
+                method="POST",
+                target=target,
+                headers=[
+                    ("Host", named if parts.port is None else f"{named}:{port}"),
+                    ("Content-Length", str(len(body))),
+                    ("Connection", "close"),
+                    *headers,
+                ],
+            )
+            for event in (request, h11.Data(data=body), h11.EndOfMessage()):
+                writer.write(connection.send(event) or b"")
+            await writer.drain()
+            return await _status(connection, reader)
+        finally:
+            writer.transport.abort()  # what else the sink says is not read
+
+    async def _checked(self, host: str, port: int) -> str:
+        """The address to connect to: each that the name has is one that may be called. Raises: _NotSent."""
+        loop = asyncio.get_running_loop()
+        try:
+            found = await loop.run_in_executor(
+                self._resolvers, lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            )
+        except (OSError, UnicodeError) as error:
+            raise _NotSent(f"the name {host} is not found: {error}") from error
+        addresses = list(dict.fromkeys(str(one[4][0]) for one in found))
+        for one in addresses:
+            refusal = refusal_of(one, self._allowed)
+            if refusal is not None:
+                raise _NotSent(f"{host} may not be called: {refusal}")
+        if not addresses:
+            raise _NotSent(f"the name {host} has no address")
+        return addresses[0]
+
+    def close(self) -> None:
+        """Let go of the threads."""
+        self._resolvers.shutdown(wait=False, cancel_futures=True)
+
+
+async def _status(connection: h11.Connection, reader: asyncio.StreamReader) -> int:
+    """Of the answer whose head comes first that is final. Raises: _NotSent, h11.ProtocolError."""
+    read = 0
+    while True:
+        event = connection.next_event()
+        if isinstance(event, h11.Response):
+            return int(event.status_code)
+        if event is h11.NEED_DATA:
+            data = await reader.read(_CHUNK_BYTES)
+            read += len(data)
+            if read > ANSWER_BYTES_MAX:
+                raise _NotSent(f"the head of the answer is larger than {ANSWER_BYTES_MAX} bytes")
+            if not data:
+                raise _NotSent("the sink closed the connection without an answer")
+            connection.receive_data(data)
+        elif not isinstance(event, h11.InformationalResponse):
+            raise _NotSent("the sink's answer is no HTTP")

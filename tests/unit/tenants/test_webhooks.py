@@ -1,0 +1,359 @@
+"""Webhooks with real sinks over HTTP: signed, tried again, bounded, and nobody else's business."""
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import json
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from ipaddress import ip_network
+from typing import Any
+
+import pytest
+
+from runtime.clock import epoch_ms
+from tenants.console import Console
+from tenants.rules.alarms import Alarm, AlarmEvent, AlarmKind
+from tenants.rules.webhooks import BACKOFF_MS, PENDING_MAX
+from tenants.store.instances import Place
+from tenants.store.shared_session import SoleOffice
+from tenants.usecases import webhooks
+from tenants.webhook_runner import ATTEMPTS_MAX_PER_TENANT, WebhookRunner
+from tenants.webhook_sink import WebhookSink
+from tests.unit.tenants.conftest import Caller
+
+Answering = Callable[[asyncio.StreamWriter], Awaitable[None]]
+LOOPBACK = [ip_network("127.0.0.0/8")]
+
+
+def says(text: str) -> Answering:
+    async def answer(writer: asyncio.StreamWriter) -> None:
+        writer.write(text.encode())
+        await writer.drain()
+
+    return answer
+
+
+OK = says("HTTP/1.1 204 No Content\r\n\r\n")
+
+
+class Sink:
+    """An HTTP server of a tenant: what came, and an answer as a test wants it."""
+
+    def __init__(self) -> None:
+        self.came: list[tuple[dict[str, str], bytes]] = []
+        self.answer = OK
+        self.url = ""
+        self._server: asyncio.Server | None = None
+
+    async def start(self) -> None:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/hook?token=t"
+
+    def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+            headers = dict(line.lower().split(": ", 1) for line in head[1:] if line)
+            exact = {line.split(": ", 1)[0].lower(): line.split(": ", 1)[1] for line in head[1:] if line}
+            body = await reader.readexactly(int(headers["content-length"]))
+            self.came.append(({"request": head[0], **exact}, body))
+            await self.answer(writer)
+        except (OSError, asyncio.IncompleteReadError):
+            pass  # the console hung up
+        finally:
+            writer.close()
+
+
+@pytest.fixture
+async def sink() -> AsyncIterator[Sink]:
+    made = Sink()
+    await made.start()
+    yield made
+    made.close()
+
+
+@pytest.fixture(autouse=True)
+def by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tasks of the console do nothing while a test sends."""
+
+    async def idle(_self: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr("tenants.webhook_runner.WebhookRunner.run", idle)
+    monkeypatch.setattr("tenants.alarm_runner.AlarmRunner.run", idle)
+
+
+@pytest.fixture
+def runner(plane: Console) -> WebhookRunner:
+    return WebhookRunner(plane.webhooks, WebhookSink(LOOPBACK), SoleOffice())
+
+
+async def send(runner: WebhookRunner, now_ms: int | None = None) -> None:
+    await runner.begin(epoch_ms() if now_ms is None else now_ms)
+    await runner.settled()
+
+
+async def made(caller: Caller, url: str, name: str = "pager") -> dict[str, Any]:
+    answer = await caller("POST", "webhooks", json={"name": name, "url": url})
+    assert answer.status_code == 201, answer.text
+    return answer.json()  # type: ignore[no-any-return]
+
+
+async def log(caller: Caller, webhook: dict[str, Any]) -> list[dict[str, Any]]:
+    return (await caller("GET", f"webhooks/{webhook['id']}/deliveries")).json()["items"]  # type: ignore[no-any-return]
+
+
+def verified(secret: str, headers: dict[str, str], body: bytes) -> bool:
+    """As libraries of Standard Webhooks do it."""
+    key = base64.b64decode(secret.removeprefix("whsec_"))
+    said = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.{body.decode()}".encode()
+    expected = base64.b64encode(hmac.new(key, said, hashlib.sha256).digest()).decode()
+    return headers["webhook-signature"] == f"v1,{expected}"
+
+
+async def test_a_test_message_arrives_signed(operator: Caller, runner: WebhookRunner, sink: Sink) -> None:
+    hook = await made(operator, sink.url)
+    sent = await operator("POST", f"webhooks/{hook['id']}/test")
+    assert (sent.status_code, sent.json()["state"]) == (202, "pending")
+    await send(runner)
+    [(headers, body)] = sink.came
+    assert headers["request"] == "POST /hook?token=t HTTP/1.1"
+    assert headers["webhook-id"] == sent.json()["id"]
+    assert verified(hook["signing_secret"], headers, body)
+    assert json.loads(body)["type"] == "webhook.test"
+    [told] = await log(operator, hook)
+    assert (told["state"], told["http_status"], told["attempts"], told["reason"]) == ("delivered", 204, 1, "")
+    listed = (await operator("GET", "webhooks")).text
+    assert "whsec_" not in listed and hook["signing_secret"] not in listed
+    await send(runner)
+    assert len(sink.came) == 1, "what was delivered is not sent again"
+
+
+async def test_what_fails_is_tried_again_and_then_given_up(
+    operator: Caller, runner: WebhookRunner, sink: Sink
+) -> None:
+    hook = await made(operator, sink.url)
+    await operator("POST", f"webhooks/{hook['id']}/test")
+    sink.answer = says("HTTP/1.1 500 Sorry\r\n\r\n")
+    now_ms = epoch_ms()
+    await send(runner, now_ms)
+    await send(runner, now_ms)
+    assert len(sink.came) == 1, "not before its time"
+    for number in range(len(BACKOFF_MS) + 2):
+        await send(runner, now_ms + (number + 1) * 10 * BACKOFF_MS[-1])
+    assert len(sink.came) == len(BACKOFF_MS) + 1
+    assert len({headers["webhook-id"] for headers, _ in sink.came}) == 1
+    [told] = await log(operator, hook)
+    assert (told["state"], told["reason"], told["next_at"]) == ("failed", "answered 500", None)
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (
+            says("HTTP/1.1 302 Found\r\nLocation: http://169.254.169.254/\r\n\r\n"),
+            "redirects are not followed",
+        ),
+        (says("HTTP/1.1 200 OK\r\n" + "X-A: " + "a" * 100_000), "ProtocolError|larger"),
+        (says("SSH-2.0-OpenSSH_9.0\r\n\r\n"), "ProtocolError"),
+        (says(""), "without an answer"),
+    ],
+)
+async def test_hostile_answers_are_failures(
+    operator: Caller, runner: WebhookRunner, sink: Sink, answer: Answering, why: str
+) -> None:
+    hook = await made(operator, sink.url)
+    await operator("POST", f"webhooks/{hook['id']}/test")
+    sink.answer = answer
+    await send(runner)
+    [told] = await log(operator, hook)
+    assert told["state"] == "pending"
+    assert any(part in told["reason"] for part in why.split("|")), told["reason"]
+
+
+async def test_an_endless_answer_is_not_read_and_a_silent_sink_is_given_up(
+    operator: Caller, runner: WebhookRunner, sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def endless(writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        while not writer.is_closing():
+            writer.write(b"1000\r\n" + b"a" * 4096 + b"\r\n")
+            await writer.drain()
+
+    async def silent(_writer: asyncio.StreamWriter) -> None:
+        await asyncio.Event().wait()
+
+    hook = await made(operator, sink.url)
+    await operator("POST", f"webhooks/{hook['id']}/test")
+    sink.answer = endless
+    await send(runner)
+    assert [one["state"] for one in await log(operator, hook)] == ["delivered"]
+    monkeypatch.setattr("tenants.webhook_sink.ATTEMPT_MS_MAX", 300)
+    sink.answer = silent
+    await operator("POST", f"webhooks/{hook['id']}/test")
+    await send(runner)
+    assert (await log(operator, hook))[0]["reason"].startswith("no answer within")
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "127.0.0.1",
+        "2130706433",
+        "0x7f000001",
+        "0177.0.0.1",
+        "127.1",
+        "localhost",
+        "[::1]",
+        "[::ffff:7f00:1]",
+        "0",
+    ],
+)
+async def test_nothing_is_sent_to_where_tenants_may_not_reach(
+    operator: Caller, plane: Console, sink: Sink, host: str
+) -> None:
+    """Whatever the name looks like: what it resolves to is looked at, and connected to."""
+    port = sink.url.rpartition(":")[2].partition("/")[0]
+    runner = WebhookRunner(plane.webhooks, WebhookSink([]), SoleOffice())
+    hook = await made(operator, f"http://{host}:{port}/")
+    await operator("POST", f"webhooks/{hook['id']}/test")
+    await send(runner)
+    [told] = await log(operator, hook)
+    assert "may not be called" in told["reason"] or "is not found" in told["reason"]
+    assert sink.came == []
+
+
+async def test_a_name_is_resolved_once_and_all_it_says_must_be_allowed(
+    operator: Caller, plane: Console, sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+    port = int(sink.url.rpartition(":")[2].partition("/")[0])
+    answers = [["127.0.0.1"], ["10.0.0.1"]]  # the second time it leads elsewhere: nobody asks
+
+    def resolve(host: str, port: int, **_more: object) -> list[Any]:
+        asked.append(host)
+        found = answers[min(len(asked), len(answers)) - 1]
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (one, port)) for one in found]
+
+    monkeypatch.setattr("tenants.webhook_sink.socket.getaddrinfo", resolve)
+    runner = WebhookRunner(plane.webhooks, WebhookSink(LOOPBACK), SoleOffice())
+    hook = await made(operator, f"http://rebound.example:{port}/")
+    await operator("POST", f"webhooks/{hook['id']}/test")
+    await send(runner)
+    assert [one["state"] for one in await log(operator, hook)] == ["delivered"]
+    assert asked.count("rebound.example") == 1 and sink.came[0][0]["host"] == f"rebound.example:{port}"
+    answers[:] = [["127.0.0.1", "10.0.0.1"]]
+    await operator("POST", f"webhooks/{hook['id']}/test")
+    await send(runner)
+    assert "10.0.0.1 is no address" in (await log(operator, hook))[0]["reason"]
+
+
+async def test_slow_sinks_of_one_tenant_hold_up_no_other(
+    operator: Caller, runner: WebhookRunner, sink: Sink
+) -> None:
+    slow, quick = await operator.tenant("slow"), await operator.tenant("quick")
+    release, hanging = asyncio.Event(), Sink()
+
+    async def hang(writer: asyncio.StreamWriter) -> None:
+        await release.wait()
+        await OK(writer)
+
+    await hanging.start()
+    hanging.answer = hang
+    for number in range(ATTEMPTS_MAX_PER_TENANT + 2):
+        hook = await made(slow, hanging.url, f"h{number}")
+        await slow("POST", f"webhooks/{hook['id']}/test")
+    await runner.begin(epoch_ms())
+    theirs = await made(quick, sink.url)
+    await quick("POST", f"webhooks/{theirs['id']}/test")
+    await runner.begin(epoch_ms())
+    async with asyncio.timeout(30):
+        while not sink.came or len(hanging.came) < ATTEMPTS_MAX_PER_TENANT:
+            await asyncio.sleep(0.01)
+    assert len(hanging.came) == ATTEMPTS_MAX_PER_TENANT
+    release.set()
+    await runner.settled()
+    hanging.close()
+
+
+async def test_a_queue_is_bounded_and_what_is_lost_is_said(
+    operator: Caller, runner: WebhookRunner, plane: Console, sink: Sink
+) -> None:
+    hook = await made(operator, sink.url)
+    alarm = Alarm("", AlarmKind.FULL, raised_at_ms=1, says="full")
+    for number in range(PENDING_MAX + 150):
+        with plane.store.write() as connection:
+            notice = (alarm, AlarmEvent.RAISED, Place("default", "shop", "c"))
+            webhooks.tell(connection, [notice], 1_000 + number)
+    items = await log(operator, hook)
+    assert [one["state"] for one in items].count("pending") == PENDING_MAX
+    assert len(items) <= 2 * PENDING_MAX + 1
+    assert "too many messages waited" in items[0]["reason"]
+
+
+async def test_who_is_told_of_what(
+    operator: Caller, plane: Console, runner: WebhookRunner, sink: Sink
+) -> None:
+    owner, other = await operator.tenant("acme"), await operator.tenant("other")
+    await made(owner, sink.url.replace("token=t", "acme"))
+    await made(other, sink.url.replace("token=t", "other"))
+    everybodys = await operator("POST", "webhooks?tenant=*", json={"name": "all", "url": sink.url})
+    assert everybodys.json()["tenant"] is None
+    with plane.store.write() as connection:
+        theirs = Alarm("iabcdefghijk", AlarmKind.FULL, raised_at_ms=1, says="full")
+        own = Alarm("", AlarmKind.GATEWAY_SILENT, "gateway-0", raised_at_ms=1, says="silent")
+        told = [(theirs, AlarmEvent.RAISED, Place("acme", "shop", "c")), (own, AlarmEvent.RAISED, None)]
+        webhooks.tell(connection, told, epoch_ms())
+    await send(runner)
+    await send(runner)
+    came = [(headers["request"].split("?")[1].split()[0], json.loads(body)) for headers, body in sink.came]
+    came.sort(key=lambda one: one[0])
+    assert [(where, body["data"]["kind"]) for where, body in came if where != "token=t"] == [("acme", "full")]
+    assert len(came) == 3
+    assert came[0][1]["data"]["instance_name"] == "shop" and came[0][1]["type"] == "alarm.raised"
+
+
+async def test_a_restart_goes_on_where_it_was_and_two_do_not_send_twice(
+    operator: Caller, plane: Console, make_console: Callable[..., Console], sink: Sink
+) -> None:
+    class Nobody:
+        since_ms = None
+
+        def holds(self, _connection: object) -> bool:
+            return False
+
+    hook = await made(operator, sink.url)
+    await operator("POST", f"webhooks/{hook['id']}/test")
+    sink.answer = says("HTTP/1.1 503 Later\r\n\r\n")
+    now_ms = epoch_ms()
+    await send(WebhookRunner(plane.webhooks, WebhookSink(LOOPBACK), SoleOffice()), now_ms)
+    again = make_console()
+    try:
+        lost = WebhookRunner(again.webhooks, WebhookSink(LOOPBACK), Nobody())
+        sink.answer = OK
+        await send(lost, now_ms + 60_000)
+        assert [one["attempts"] for one in await log(operator, hook)] == [1], "its office was lost meanwhile"
+        await send(WebhookRunner(again.webhooks, WebhookSink(LOOPBACK), SoleOffice()), now_ms + 60_000)
+    finally:
+        again.close()
+    [told] = await log(operator, hook)
+    assert (told["state"], told["attempts"]) == ("delivered", 2)
+    assert all(verified(hook["signing_secret"], headers, body) for headers, body in sink.came)
+
+
+async def test_anothers_webhook_is_not_there(operator: Caller, sink: Sink) -> None:
+    owner, stranger = await operator.tenant("acme"), await operator.tenant("other")
+    hook = await made(owner, sink.url)
+    for method, path in (("DELETE", ""), ("POST", "/test"), ("GET", "/deliveries")):
+        assert (await stranger(method, f"webhooks/{hook['id']}{path}")).status_code == 404
+    assert (await stranger("GET", "webhooks")).json()["items"] == []
+    viewer = await operator.tenant("acme", "viewer")
+    assert (await viewer("GET", "webhooks")).status_code == 403, "URLs may hold tokens"
+    assert (await owner("DELETE", f"webhooks/{hook['id']}")).status_code == 204
+    wrong = await owner("POST", "webhooks", json={"name": "a b", "url": "file:///etc/passwd"})
+    assert {one["field"] for one in wrong.json()["errors"]} == {"name", "url"}
