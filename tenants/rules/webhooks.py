@@ -13,6 +13,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 URL_CHARACTERS_MAX: Final = 1024
+"""A webhook's URL."""
 WEBHOOKS_MAX: Final = 10
 """Webhooks of one tenant."""
 PENDING_MAX: Final = 100
