@@ -112,7 +112,6 @@ def test_gateways_and_the_broker_are_killed_beneath_a_load(own_stack: Stack) -> 
     must_hold_everything_once(load, records)
 
 
-@pytest.mark.long  # until a hundred runs beside other load have shown that its last hang is mended
 def test_a_signal_to_the_process_group_is_no_traceback(stack: Stack) -> None:
     """As a terminal, systemd and Kubernetes send it: Spark's JVM does not die under the job."""
     instance = stack.create_instance("term")
