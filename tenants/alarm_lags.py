@@ -1,19 +1,20 @@
 """How far consumer groups are behind, asked of the clusters once a minute and in bounds.
 
-Only who holds the office asks. Lags in seconds belong into `GroupLag.seconds` where somebody tells them.
+Only who holds the office asks.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from runtime.clock import epoch_ms
 from runtime.logs import get_logger
 from tenants.backend import groups
 from tenants.backend.cluster import Cluster
+from tenants.backend.group_lags import GroupLags
+from tenants.backend.groups import ListedGroup
 from tenants.rules.alarm_figures import GroupLag, LagSeen
-from tenants.rules.errors import Refused
-from tenants.store.instances import Place
+from tenants.rules.errors import Unavailable
 
 _log = get_logger(__name__)
 LAGS_EVERY_MS: Final = 60_000
@@ -21,54 +22,74 @@ GROUPS_OF_INSTANCE_MAX: Final = 20
 """Groups of one instance whose lag is looked at, the first by name."""
 GROUPS_MAX: Final = 600
 """Groups that are asked for in one look, over all instances; the others' turn comes with the next looks."""
+COMMITTED_OF_INSTANCE_MAX: Final = 5_000
+"""Committed offsets of one instance that a look asks for, but for the first group's, which are all asked."""
+_PAUSE_S: Final = 0.05
+"""Between two instances: looks are spread, and pages go first."""
+
+
+class Asked(NamedTuple):
+    """An instance whose lags are wanted."""
+
+    cluster_id: str
+    threshold: int
+    """Records behind from which on seconds are wanted, too."""
 
 
 class Lags:
     """Lags by instance."""
 
-    def __init__(self, cluster_of: Callable[[str], Awaitable[Cluster]]) -> None:
+    def __init__(self, cluster_of: Callable[[str], Awaitable[Cluster]], lags: GroupLags) -> None:
         self.seen: dict[str, LagSeen] = {}
         self._cluster_of = cluster_of
+        self._lags = lags
         self._next = ""
         """Whose turn it is: instances take turns by their ids."""
         self._failing = False
 
-    async def look(self, places: Mapping[str, Place]) -> None:
+    async def look(self, asked: Mapping[str, Asked]) -> None:
         """Ask for the groups of these instances, as many as one look may."""
-        for gone in self.seen.keys() - places.keys():
+        for gone in self.seen.keys() - asked.keys():
             del self.seen[gone]
         left = GROUPS_MAX
-        listed: dict[str, dict[str, list[str]]] = {}
-        ids = sorted(places)
+        listed: dict[str, dict[str, list[ListedGroup]]] = {}
+        failed: set[str] = set()
+        """Clusters that did not answer: the last lags of their instances grow old, and are unknown then."""
+        ids = sorted(asked)
         start = next((at for at, one in enumerate(ids) if one >= self._next), 0)
+        self._next = ""
         for instance_id in (*ids[start:], *ids[:start]):
             if left <= 0:
                 self._next = instance_id
-                return
-            cluster_id = places[instance_id].cluster_id
+                break
+            one = asked[instance_id]
+            if one.cluster_id in failed:
+                continue
             try:
-                cluster = await self._cluster_of(cluster_id)
-                if cluster_id not in listed:
-                    listed[cluster_id] = await groups.by_instance(cluster)
-                names = listed[cluster_id].get(instance_id, [])[:GROUPS_OF_INSTANCE_MAX]
-                left -= len(names)
-                found = [await _lag(cluster, instance_id, name) for name in names]
-            except Refused as error:
+                cluster = await self._cluster_of(one.cluster_id)
+                if one.cluster_id not in listed:
+                    listed[one.cluster_id] = await groups.by_instance(cluster)
+                shown = listed[one.cluster_id].get(instance_id, [])[:GROUPS_OF_INSTANCE_MAX]
+                await self._take(cluster, instance_id, shown, one.threshold)
+            except Unavailable as error:
+                failed.add(one.cluster_id)
                 if not self._failing:
-                    _log.warning("lags cannot be asked for", cluster=cluster_id, error=error.detail)
-                self._failing = True
-                listed.setdefault(cluster_id, {})
-                continue  # its last lags grow old, and are unknown then
-            self._failing = False
-            self.seen.setdefault(instance_id, LagSeen()).take(found, epoch_ms())
-            await asyncio.sleep(0)
-        self._next = ""
+                    _log.warning("lags cannot be asked for", cluster=one.cluster_id, error=error.detail)
+                continue
+            left -= len(shown)
+            await asyncio.sleep(_PAUSE_S if shown else 0)
+        self._failing = bool(failed)
 
-
-async def _lag(cluster: Cluster, instance_id: str, name: str) -> GroupLag:
-    """Raises: Unavailable."""
-    behind = 0
-    for one in await groups.offsets_of(cluster, instance_id, name):
-        if one.log_end_offset is not None:
-            behind += max(0, one.log_end_offset - one.committed_offset)
-    return GroupLag(name, behind)
+    async def _take(
+        self, cluster: Cluster, instance_id: str, shown: list[ListedGroup], threshold: int
+    ) -> None:
+        """Raises: Unavailable."""
+        behind = await self._lags.behind(cluster, instance_id, shown, COMMITTED_OF_INSTANCE_MAX)
+        found = [GroupLag(name, one.records) for name, one in behind.items() if one.is_whole]
+        seen = self.seen.setdefault(instance_id, LagSeen())
+        untold = {one.name for one in shown} - {one.group for one in found}
+        seen.take(found, frozenset(untold), epoch_ms())
+        worst = seen.worst
+        if worst is not None and worst.records >= threshold and worst.group not in untold:
+            seconds = await self._lags.age(cluster, instance_id, behind[worst.group])
+            seen.worst = worst._replace(seconds=seconds)

@@ -7,7 +7,7 @@ from typing import Final
 
 from runtime.clock import epoch_ms
 from runtime.logs import get_logger
-from tenants.alarm_lags import LAGS_EVERY_MS, Lags
+from tenants.alarm_lags import LAGS_EVERY_MS, Asked, Lags
 from tenants.alarm_sources import AlarmSources
 from tenants.purge_rule import FORGET_AFTER_MS
 from tenants.rules.alarms import (
@@ -66,8 +66,13 @@ class AlarmRunner:
             except StoreFault:  # the other task tells of it
                 continue
             kind = AlarmKind.LAG_GROWING
+            own = {key: rule_of(kind, key, rules) for key in places}
             await self._lags.look(
-                {key: one for key, one in places.items() if rule_of(kind, key, rules).enabled}
+                {
+                    key: Asked(place.cluster_id, own[key].threshold)
+                    for key, place in places.items()
+                    if own[key].enabled
+                }
             )
 
     async def look(self, now_ms: int) -> None:

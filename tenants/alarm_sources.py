@@ -19,7 +19,7 @@ from tenants.feed import Feed
 from tenants.purge_rule import FORGET_AFTER_MS
 from tenants.quota import QuotaSource
 from tenants.rules import alarm_figures
-from tenants.rules.alarm_figures import Counted, Window
+from tenants.rules.alarm_figures import Count, Counted, Window
 from tenants.rules.alarms import DEPLOYMENT, OF_INSTANCES, AlarmKind, Finding, rule_of
 from tenants.rules.cluster_health import Illness
 from tenants.rules.errors import Unavailable
@@ -53,6 +53,8 @@ class Told(NamedTuple):
     quota: Mapping[str, QuotaView]
     bills: Mapping[str, Bill] | None
     gateways_report: bool
+    heard: frozenset[str]
+    """Gateway workers that had told of themselves at the look before."""
     ill: Mapping[str, Illness]
     """By cluster."""
 
@@ -83,6 +85,7 @@ class AlarmSources:
         self._illness = illness
         self._certificates = certificates
         self._series: dict[str, _Series] = {}
+        self._heard: frozenset[str] = frozenset()
         self._bills_of: Mapping[str, Bill] | None = None
         self._bills_asked_ms: int | None = None
 
@@ -92,7 +95,9 @@ class AlarmSources:
         ills = {one.cluster_id: self._illness(one.cluster_id) for one in clusters}
         ill = {cluster_id: one for cluster_id, one in ills.items() if one is not None}
         wants_bills = any(rule_of(AlarmKind.BILL_ABOVE, instance_id, rules).enabled for instance_id in places)
+        heard, self._heard = self._heard, self._gateways.workers()
         told = Told(
+            heard=heard,
             quota=await self._quota.usage(),
             bills=await self._month_bills(now_ms) if wants_bills else None,
             gateways_report=bool(self._gateways.connections_by_worker(monotonic_ms())),
@@ -131,9 +136,14 @@ class AlarmSources:
         rule = {kind: rule_of(kind, instance_id, rules) for kind in OF_INSTANCES}
         view = told.quota.get(instance_id)
         produce, consume = (None, None) if view is None else (view.produce, view.consume)
-        closed = self._gateways.closed(instance_id) if told.gateways_report else None
+        closed = self._gateways.closed_by_worker(instance_id) if told.gateways_report else None
         refused, wrong = (
-            None if closed is None else sum(closed.get(cause, 0) for cause in causes)
+            None
+            if closed is None
+            else {
+                worker: Count(one.boot_id, sum(one.causes.get(cause, 0) for cause in causes))
+                for worker, one in closed.items()
+            }
             for causes in (_REFUSED, _WRONG)
         )
         ill = told.ill.get(place.cluster_id)
@@ -151,13 +161,14 @@ class AlarmSources:
             kinds.UNKNOWN_ADDRESS: alarm_figures.counted(
                 series.refused,
                 refused,
+                told.heard,
                 "refused connections",
                 of(kinds.UNKNOWN_ADDRESS),
                 now_ms,
                 self._last_refused(instance_id),
             ),
             kinds.WRONG_PASSWORDS: alarm_figures.counted(
-                series.wrong, wrong, "failed logins", of(kinds.WRONG_PASSWORDS), now_ms
+                series.wrong, wrong, told.heard, "failed logins", of(kinds.WRONG_PASSWORDS), now_ms
             ),
             kinds.LAG_GROWING: alarm_figures.lag_growing(
                 self._lags.seen.get(instance_id), LAGS_EVERY_MS, now_ms

@@ -138,11 +138,15 @@ class Console:
             ordered=self.feed.notify,
             started_at_ms=epoch_ms(),
         )
-        self._watch_alarms()
-
-    def _watch_alarms(self) -> None:
-        config, lags = self.config, Lags(self.cluster)
         self.alarms = Alarms(self.store)
+        self.alarm_runner = self.alarm_runner_of(self.office)
+        self.webhooks = Webhooks(self.store, config.secret)
+        self._sink = WebhookSink([ip_network(one) for one in config.webhook_ranges])
+        self.webhook_runner = WebhookRunner(self.webhooks, self._sink, self.office)
+
+    def alarm_runner_of(self, office: Office) -> AlarmRunner:
+        """Looks at alarms, and writes while `office` is held."""
+        config, lags = self.config, Lags(self.cluster, self.lags)
         sources = AlarmSources(
             self.quota,
             self.gateways,
@@ -153,10 +157,7 @@ class Console:
             illness=self.illness,
             certificates=lambda: certificate_files(config.tls_certificate, config.credentials_dir),
         )
-        self.alarm_runner = AlarmRunner(self.alarms, sources, lags, self.office)
-        self.webhooks = Webhooks(self.store, config.secret)
-        self._sink = WebhookSink([ip_network(one) for one in config.webhook_ranges])
-        self.webhook_runner = WebhookRunner(self.webhooks, self._sink, self.office)
+        return AlarmRunner(self.alarms, sources, lags, office)
 
     def illness(self, cluster_id: str) -> Illness | None:
         """Why a cluster cannot be used now, as far as anybody told."""

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Iterable
 
 from contracts.specs import GatewayClusterReport, GatewayReport
-from tenants.rules.gateway_reports import GatewayLedger, Refusal
+from tenants.rules.gateway_reports import Closed, GatewayLedger, Refusal
 
 
 class SharedLedger:
@@ -48,6 +48,16 @@ class SharedLedger:
         """Closed connections by cause, since this control plane started."""
         with self._turn:
             return self._ledger.closed(instance_id)
+
+    def workers(self) -> frozenset[str]:
+        """Every worker that was heard of."""
+        with self._turn:
+            return self._ledger.workers()
+
+    def closed_by_worker(self, instance_id: str) -> dict[str, Closed]:
+        """Closed connections by cause, of each worker since its boot."""
+        with self._turn:
+            return self._ledger.closed_by_worker(instance_id)
 
     def refusals(self, instance_id: str) -> list[Refusal]:
         """The last refused addresses, newest first."""

@@ -110,7 +110,7 @@ class GroupSummary(ViewModel):
     protocol_type: str
     members: int | None
     topics: list[str] | None
-    lag: int | None
+    lag: int | None = Field(description="sum of the known lags; null: it was not looked at", examples=[120])
     lag_seconds: float | None
 
 

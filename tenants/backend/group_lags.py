@@ -21,12 +21,12 @@ from tenants.backend.topics import TopicPartition
 from tenants.rules.errors import Unavailable
 from tenants.rules.record_time import lag_seconds, largest
 
-COMMITTED_MAX: Final = 50_000
+COMMITTED_MAX: Final = 10_000
 """Committed offsets that one page of groups looks at; groups beyond them are told without lag."""
 PAGE_MS_MAX: Final = 600
 """How long one page of groups collects offsets; groups that are not reached by then are told without lag."""
 _WITHIN_S: Final = 0.25
-_GROUPS_FIRST: Final = 4
+_GROUPS_FIRST: Final = 1
 _GROUPS_MAX: Final = 100
 _OFFSETS_AT_ONCE: Final = 4_000
 TOPICS_SHOWN_MAX: Final = 20
@@ -48,6 +48,16 @@ class GroupFacts(NamedTuple):
     topics: list[str]
     lag: int | None
     lag_seconds: float | None
+
+
+class Behind(NamedTuple):
+    """How far a group is behind."""
+
+    records: int
+    """Over the partitions whose log end is known."""
+    is_whole: bool
+    """Whether it is known of every partition."""
+    offsets: list[GroupOffset]
 
 
 class GroupLags:
@@ -98,61 +108,90 @@ class GroupLags:
         found = await self.seconds(cluster, instance_id, committed)
         return {one.key: found[one.key, one.committed_offset] for one in committed}
 
+    async def behind(
+        self, cluster: Cluster, instance_id: str, shown: Sequence[ListedGroup], committed_max: int
+    ) -> dict[str, Behind]:
+        """In records, of groups of a listing, without those that it did not come to, or whose coordinator is
+        away. Raises: Unavailable."""
+        committed = await _collected(cluster, instance_id, shown, committed_max, None)
+        return await _behind(cluster, instance_id, committed)
+
+    async def age(self, cluster: Cluster, instance_id: str, behind: Behind) -> float | None:
+        """In seconds, of one of them; None: not known now. Raises: Unavailable."""
+        return largest((await self.seconds(cluster, instance_id, behind.offsets)).values())
+
     async def of_page(
         self, cluster: Cluster, instance_id: str, shown: Sequence[ListedGroup]
     ) -> dict[str, GroupFacts]:
-        """Of groups of a listing, without those that it did not come to, or whose coordinator is away."""
-        committed: dict[str, dict[TopicPartition, int]] = {}
-        members: dict[str, int] = {}
-        deadline_ms = monotonic_ms() + PAGE_MS_MAX
-        by_coordinator: defaultdict[int | None, list[str]] = defaultdict(list)
-        for one in shown:
-            by_coordinator[one.coordinator].append(one.name)
-        room = COMMITTED_MAX
-        for coordinator, names in by_coordinator.items():
-            at, width = 0, _GROUPS_FIRST
-            while at < len(names) and room > 0 and monotonic_ms() < deadline_ms:
-                asked = names[at : at + width]
-                try:
-                    found = await _committed(cluster, instance_id, asked, coordinator)
-                    members |= await _members(cluster, instance_id, asked, coordinator)
-                except Unavailable:
-                    break
-                committed |= found
-                size = sum(map(len, found.values()))
-                room -= size
-                at += width
-                width = max(1, min(_GROUPS_MAX, 4 * width, _OFFSETS_AT_ONCE * width // max(size, 1)))
-        return await self._facts(cluster, instance_id, committed, members)
+        """Of groups of a listing, without those that it did not come to, or whose coordinator is away.
 
-    async def _facts(
-        self,
-        cluster: Cluster,
-        instance_id: str,
-        committed: Mapping[str, Mapping[TopicPartition, int]],
-        members: Mapping[str, int],
-    ) -> dict[str, GroupFacts]:
-        keys = sorted({key for offsets in committed.values() for key in offsets})
-        ends = await groups.log_ends(cluster, instance_id, keys)
-        seconds = await self.seconds(
-            cluster,
-            instance_id,
-            (
-                GroupOffset(key, offset, ends.get(key))
-                for offsets in committed.values()
-                for key, offset in offsets.items()
-            ),
-        )
-        found = {}
-        for name, offsets in committed.items():
-            is_known = all(key in ends for key in offsets)
-            found[name] = GroupFacts(
+        Raises: Unavailable.
+        """
+        members: dict[str, int] = {}
+        committed = await _collected(cluster, instance_id, shown, COMMITTED_MAX, members)
+        behind = await _behind(cluster, instance_id, committed)
+        every = (offset for one in behind.values() for offset in one.offsets)
+        seconds = await self.seconds(cluster, instance_id, every)
+        return {
+            name: GroupFacts(
                 members.get(name, 0),
-                sorted({topic for topic, _ in offsets})[:TOPICS_SHOWN_MAX],
-                sum(max(0, ends[key] - offset) for key, offset in offsets.items()) if is_known else None,
-                largest(seconds[at] for at in offsets.items()),
+                sorted({one.key[0] for one in group.offsets})[:TOPICS_SHOWN_MAX],
+                group.records,
+                largest(seconds[one.key, one.committed_offset] for one in group.offsets),
             )
-        return found
+            for name, group in behind.items()
+        }
+
+
+async def _collected(
+    cluster: Cluster,
+    instance_id: str,
+    shown: Sequence[ListedGroup],
+    committed_max: int,
+    members: dict[str, int] | None,
+) -> dict[str, dict[TopicPartition, int]]:
+    """What groups have committed, and into `members` how many they have. The first is told whatever it has
+    committed, the others within the bounds."""
+    committed: dict[str, dict[TopicPartition, int]] = {}
+    deadline_ms = monotonic_ms() + PAGE_MS_MAX
+    by_coordinator: defaultdict[int | None, list[str]] = defaultdict(list)
+    for one in shown:
+        by_coordinator[one.coordinator].append(one.name)
+    room = committed_max
+    for coordinator, names in by_coordinator.items():
+        at, width = 0, _GROUPS_FIRST
+        while at < len(names) and room > 0 and monotonic_ms() < deadline_ms:
+            asked = names[at : at + width]
+            try:
+                found = await _committed(cluster, instance_id, asked, coordinator)
+                if members is not None:
+                    members |= await _members(cluster, instance_id, asked, coordinator)
+            except Unavailable:
+                break
+            for name, offsets in found.items():
+                if len(offsets) <= room or not committed:
+                    committed[name] = offsets
+                room -= len(offsets)
+            size = sum(map(len, found.values()))
+            at += width
+            width = max(1, min(_GROUPS_MAX, 4 * width, _OFFSETS_AT_ONCE * width // max(size, 1)))
+    return committed
+
+
+async def _behind(
+    cluster: Cluster, instance_id: str, committed: Mapping[str, Mapping[TopicPartition, int]]
+) -> dict[str, Behind]:
+    """Raises: Unavailable."""
+    keys = sorted({key for offsets in committed.values() for key in offsets})
+    ends = await groups.log_ends(cluster, instance_id, keys)
+    found = {}
+    for name, offsets in committed.items():
+        its = [GroupOffset(key, offset, ends.get(key)) for key, offset in offsets.items()]
+        lags = [
+            max(0, one.log_end_offset - one.committed_offset) for one in its if one.log_end_offset is not None
+        ]
+        found[name] = Behind(sum(lags), len(lags) == len(its), its)
+    return found
 
 
 async def _leaders(

@@ -1,6 +1,7 @@
 """Consumer groups of an instance: list, describe with members and lag, delete."""
 
 import asyncio
+from collections import defaultdict
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
@@ -80,24 +81,23 @@ async def listing(cluster: Cluster, instance_id: str) -> list[ListedGroup]:
     return sorted(found, key=lambda each: each.name)
 
 
-async def by_instance(cluster: Cluster) -> dict[str, list[str]]:
-    """The names of everybody's groups, by instance. Raises: Unavailable."""
+async def by_instance(cluster: Cluster) -> dict[str, list[ListedGroup]]:
+    """Everybody's groups by instance, by name. Raises: Unavailable."""
     request = ListGroupsRequest(states_filter=())
     nodes: list[int | None] = [*cluster.addresses] or [None]
     answers = await asyncio.gather(*(_when_loaded(cluster, request, node_id) for node_id in nodes))
-    found: dict[str, list[str]] = {}
-    for one in sorted({str(each.group_id) for answer in answers for each in answer.groups}):
-        instance_id = owner_of(one)
-        name = None if instance_id is None else tenant_name(instance_id, one)
-        if instance_id is not None and name is not None:
-            found.setdefault(instance_id, []).append(name)
-    return found
 
+    def sorted_out() -> dict[str, list[ListedGroup]]:
+        found: defaultdict[str, list[ListedGroup]] = defaultdict(list)
+        for node_id, answer in zip(nodes, answers, strict=True):
+            for one in answer.groups:
+                instance_id = owner_of(one.group_id)
+                name = None if instance_id is None else tenant_name(instance_id, one.group_id)
+                if instance_id is not None and name is not None:
+                    found[instance_id].append(ListedGroup(name, one.group_state, one.protocol_type, node_id))
+        return {key: sorted(names, key=lambda each: each.name) for key, names in found.items()}
 
-async def offsets_of(cluster: Cluster, instance_id: str, name: str) -> list[OffsetFacts]:
-    """What a group has committed, and how far its partitions are. Raises: Unavailable."""
-    group_id = GroupId(physical_name(instance_id, name))
-    return await _committed(cluster, instance_id, group_id, await coordinator_of(cluster, group_id))
+    return await asyncio.to_thread(sorted_out)
 
 
 async def describe(

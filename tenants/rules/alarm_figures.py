@@ -2,6 +2,7 @@
 
 import math
 from collections import deque
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -76,18 +77,31 @@ class Window:
         return (within[-1].last - within[0].last) / hours
 
 
+class Count(NamedTuple):
+    """A counter of somebody that grows from 0 in each of its boots."""
+
+    boot_id: str
+    count: int
+
+
 @dataclass(slots=True)
 class Counted:
-    """A counter that grows until who counts starts again, as samples of its growth."""
+    """Counters of several, as samples of their growth."""
 
     window: Window = field(default_factory=Window)
-    _last: int | None = None
+    _last: Mapping[str, Count] = field(default_factory=dict)
 
-    def add(self, now_ms: int, count: int, minutes: int) -> None:
-        """Take the counter's value; the first says nothing of what was before."""
-        if self._last is not None:
-            self.window.add(now_ms, max(0, count - self._last), minutes)
-        self._last = count
+    def add(self, now_ms: int, counts: Mapping[str, Count], heard: Set[str], minutes: int) -> None:
+        """Take counters by whose they are. What somebody counted who was not `heard` of before is from
+        any time: nothing is said of it."""
+        grown = 0
+        for name in counts.keys() & heard:
+            boot_id, count = counts[name]
+            last = self._last.get(name)
+            grown += max(0, count - (last.count if last is not None and last.boot_id == boot_id else 0))
+        self._last = counts
+        if heard:
+            self.window.add(now_ms, grown, minutes)
 
 
 def throttled(
@@ -127,14 +141,20 @@ def full(window: Window, told: QuotaView | None, rule: Rule, now_ms: int) -> Fin
 
 
 def counted(
-    counter: Counted, count: int | None, what: str, rule: Rule, now_ms: int, example: str = ""
+    counter: Counted,
+    counts: Mapping[str, Count] | None,
+    heard: Set[str],
+    what: str,
+    rule: Rule,
+    now_ms: int,
+    example: str = "",
 ) -> Finding:
     """How often something happened. Enough of it alarms at once; that nothing did is known only when all of
-    the window was looked at."""
-    if count is None:
+    the window was looked at. `heard`: who told anything at the look before, though of others."""
+    if counts is None:
         return Finding(None, NO_GATEWAY)
     minutes = rule.window_minutes
-    counter.add(now_ms, count, minutes)
+    counter.add(now_ms, counts, heard, minutes)
     found = round(counter.window.total(now_ms, minutes))
     says = f"{found} {what} in the last {minutes} min{example}"
     if found < rule.threshold and not counter.window.is_covered(now_ms, minutes):
@@ -162,7 +182,7 @@ class GroupLag(NamedTuple):
     group: str
     records: int
     seconds: float | None = None
-    """By the log's own times; None: nobody told."""
+    """The age of the first record that it has not consumed; None: not known, or not asked for."""
 
 
 @dataclass(slots=True)
@@ -171,14 +191,20 @@ class LagSeen:
 
     lags: dict[str, GroupLag] = field(default_factory=dict)
     at_ms: int | None = None
+    is_compared: bool = False
+    """Whether there was a look before: one alone does not say who catches up."""
     worst: GroupLag | None = None
     """The largest of those that did not shrink since the look before."""
 
-    def take(self, found: list[GroupLag], now_ms: int) -> None:
-        """Take a look's lags."""
-        stays = [one for one in found if one.records >= self.lags.get(one.group, one).records]
+    def take(self, found: list[GroupLag], untold: frozenset[str], now_ms: int) -> None:
+        """Take a look's lags. Of groups that are there and `untold` what was known holds."""
+        kept = [one for one in self.lags.values() if one.group in untold]
+        every = [*found, *kept]
+        before = self.lags
+        stays = [one for one in every if one.group in before and one.records >= before[one.group].records]
         self.worst = max(stays, key=lambda one: one.records, default=None)
-        self.lags = {one.group: one for one in found}
+        self.lags = {one.group: one for one in every}
+        self.is_compared = self.at_ms is not None
         self.at_ms = now_ms
 
 
@@ -186,11 +212,15 @@ def lag_growing(seen: LagSeen | None, looks_every_ms: int, now_ms: int) -> Findi
     """Records that the worst group is behind which does not catch up."""
     if seen is None or seen.at_ms is None or now_ms - seen.at_ms > 3 * looks_every_ms:
         return Finding(None, "its groups' lags could not be asked for lately")
+    if not seen.is_compared:
+        return Finding(
+            None, "its groups' lags were asked for once: whether they catch up is known at the next"
+        )
     if seen.worst is None or seen.worst.records == 0:
         return Finding(0, f"{len(seen.lags)} groups, all catch up or have nothing to do")
     worst = seen.worst
-    seconds = "" if worst.seconds is None else f" ({worst.seconds:.0f} s)"
-    behind = f"group {worst.group[:100]} is {worst.records} records behind{seconds}"
+    seconds = "" if worst.seconds is None else f", {worst.seconds:.0f} s"
+    behind = f"group {worst.group[:100]} is {worst.records} records{seconds} behind"
     return Finding(worst.records, f"{behind}, and does not catch up")
 
 

@@ -1,7 +1,7 @@
 """What gateway workers report of instances: connections, refused addresses, closes by cause. Pure."""
 
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -17,6 +17,13 @@ class Refusal(NamedTuple):
     at_ms: int
     address: str
     gateway: str
+
+
+class Closed(NamedTuple):
+    """Closed connections of an instance at a worker."""
+
+    boot_id: str
+    causes: Mapping[str, int]
 
 
 @dataclass(slots=True)
@@ -157,6 +164,18 @@ class GatewayLedger:
             if instance_id in worker.instances:
                 total.update(worker.instances[instance_id].closed)
         return dict(sorted(total.items()))
+
+    def workers(self) -> frozenset[str]:
+        """Every worker that was heard of."""
+        return frozenset(self._workers)
+
+    def closed_by_worker(self, instance_id: str) -> dict[str, Closed]:
+        """Closed connections by cause, of each worker since its boot."""
+        return {
+            name: Closed(worker.boot_id, worker.instances[instance_id].closed)
+            for name, worker in self._workers.items()
+            if instance_id in worker.instances
+        }
 
     def refusals(self, instance_id: str) -> list[Refusal]:
         """The last refused addresses, newest first."""

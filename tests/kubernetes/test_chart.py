@@ -338,6 +338,21 @@ def test_traces_are_told_to_every_process_and_have_a_way_out() -> None:
         assert [{"protocol": "TCP", "port": port}] in outgoing, endpoint
 
 
+def test_webhooks_have_a_way_out_and_ranges_that_they_may_call() -> None:
+    def told(values: Manifest) -> tuple[list[str], set[int]]:
+        manifests = render(values)
+        control = one(manifests, "Deployment", "-control")["spec"]["template"]["spec"]["containers"][0]
+        policy = one(manifests, "NetworkPolicy", "-control")
+        outgoing = [rule for rule in policy["spec"]["egress"] if "to" not in rule]
+        arguments = [each for each in control["args"] if each.startswith("--webhook-allow")]
+        return arguments, {port["port"] for rule in outgoing for port in rule["ports"]}
+
+    assert told({}) == ([], {443})
+    ranges = {"webhookAllow": ["10.20.0.0/16", "192.0.2.7"], "webhookPorts": [443, 8443]}
+    assert told({"control": ranges}) == (["--webhook-allow=10.20.0.0/16,192.0.2.7"], {443, 8443})
+    assert told({"control": {"webhookPorts": []}})[1] == set()
+
+
 def test_notes_tell_how_to_log_in() -> None:
     with helm_python.Chart.load(CHART) as chart:
         notes = next(

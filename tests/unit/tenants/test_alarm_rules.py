@@ -8,6 +8,7 @@ import pytest
 
 from contracts.quota_view import BrokerQuota, PointFlow, QuotaView
 from tenants.rules.alarm_figures import (
+    Count,
     Counted,
     GroupLag,
     LagSeen,
@@ -199,20 +200,51 @@ def test_what_is_older_than_the_window_does_not_count() -> None:
 KNOCKS = replace(DEFAULTS[AlarmKind.UNKNOWN_ADDRESS], threshold=5, window_minutes=10)
 
 
+def knocks(
+    counter: Counted, look: int, counts: dict[str, int] | None, heard: set[str], threshold: int = 5
+) -> Finding:
+    """Of workers by their boots: `name/boot`."""
+    of = {one.split("/")[0]: Count(one, count) for one, count in (counts or {}).items()}
+    told = None if counts is None else of
+    return counted(
+        counter, told, heard, "refused connections", replace(KNOCKS, threshold=threshold), look * 10_000
+    )
+
+
 def test_enough_knocks_alarm_at_once_and_none_only_when_all_was_seen() -> None:
     counter = Counted()
-    first = counted(counter, 1_000, "refused connections", KNOCKS, 0)
+    first = knocks(counter, 0, {"g/1": 1_000}, set())
     assert first.value is None, "what was before nobody knows when"
-    assert counted(counter, 1_004, "refused connections", KNOCKS, 10_000).value is None
-    assert counted(counter, 1_005, "refused connections", KNOCKS, 20_000).value == 5
-    assert counted(counter, None, "refused connections", KNOCKS, 30_000).value is None
+    assert knocks(counter, 1, {"g/1": 1_004}, {"g"}).value is None
+    assert knocks(counter, 2, {"g/1": 1_005}, {"g"}).value == 5
+    assert knocks(counter, 3, None, {"g"}).value is None
 
 
-def test_a_counter_that_starts_again_counts_nothing_twice() -> None:
+def test_workers_that_report_one_after_the_other_after_a_restart_count_nothing_of_before() -> None:
     counter = Counted()
-    for number, count in enumerate((100, 103, 1, 2)):
-        last = counted(counter, count, "refused connections", replace(KNOCKS, threshold=1), number * 10_000)
-    assert last.value == 4
+    for look, (counts, heard) in enumerate(
+        (
+            ({"g/1": 100}, set()),
+            ({"g/1": 100, "h/1": 100}, {"g"}),
+            ({"g/1": 100, "h/1": 101}, {"g", "h"}),
+            ({"g/1": 100, "h/1": 101, "new/1": 7}, {"g", "h"}),
+        )
+    ):
+        last = knocks(counter, look, counts, heard, threshold=1)
+    assert last.value == 1
+
+
+def test_the_first_knocks_at_a_worker_that_is_known_count() -> None:
+    counter = Counted()
+    knocks(counter, 0, {}, set())
+    assert knocks(counter, 1, {"g/1": 5}, {"g"}).value == 5
+
+
+def test_a_worker_that_starts_again_counts_nothing_twice() -> None:
+    counter = Counted()
+    for look, counts in enumerate(({"g/1": 100}, {"g/1": 103}, {"g/2": 104}, {"g/2": 105})):
+        last = knocks(counter, look, counts, {"g"} if look else set(), threshold=1)
+    assert last.value == 3 + 104 + 1
 
 
 FULL = DEFAULTS[AlarmKind.FULL]
@@ -268,15 +300,28 @@ def test_brokers_that_are_silent_are_named() -> None:
 
 
 def test_a_group_that_does_not_catch_up_is_the_worst_that_grew() -> None:
-    seen = LagSeen()
-    seen.take([GroupLag("a", 10), GroupLag("b", 500), GroupLag("c", 20)], 0)
-    seen.take([GroupLag("a", 30), GroupLag("b", 400), GroupLag("c", 20)], 60_000)
+    seen, told = LagSeen(), frozenset[str]()
+    seen.take([GroupLag("a", 10), GroupLag("b", 500), GroupLag("c", 20)], told, 0)
+    assert lag_growing(seen, 60_000, 0).value is None, (
+        "one look, as after a restart, does not say who catches up"
+    )
+    seen.take([GroupLag("a", 30), GroupLag("b", 400), GroupLag("c", 20), GroupLag("new", 900)], told, 60_000)
     found = lag_growing(seen, 60_000, 60_000)
     assert found.value == 30 and "group a" in found.says, "b is further behind, and catches up"
-    seen.take([GroupLag("a", 0), GroupLag("b", 0)], 120_000)
+    seen.take([GroupLag("a", 0), GroupLag("b", 0)], told, 120_000)
     assert lag_growing(seen, 60_000, 120_000).value == 0
     assert lag_growing(seen, 60_000, 120_000 + 180_001).value is None, "nobody could ask for so long"
     assert lag_growing(None, 60_000, 0).value is None
+
+
+def test_a_group_whose_lag_nobody_tells_stays_as_it_was() -> None:
+    seen, told = LagSeen(), frozenset[str]()
+    for number in range(2):
+        seen.take([GroupLag("a", 500), GroupLag("b", 5)], told, number * 60_000)
+    seen.take([GroupLag("b", 5)], frozenset({"a"}), 120_000)
+    assert lag_growing(seen, 60_000, 120_000).value == 500, "its coordinator is away"
+    seen.take([GroupLag("b", 5)], told, 180_000)
+    assert lag_growing(seen, 60_000, 180_000).value == 5, "it was deleted"
 
 
 def test_no_bill_is_not_a_bill_of_nothing() -> None:

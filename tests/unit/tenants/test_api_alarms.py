@@ -236,9 +236,9 @@ async def test_what_was_raised_is_raised_after_a_restart(
 ) -> None:
     instance = await raised(operator, looks, master)
     again = make_console()
-    again.alarm_runner._office = SoleOffice()  # on Postgres the first one is still there
+    runner = again.alarm_runner_of(SoleOffice())  # on Postgres the first one is still there
     try:
-        await again.alarm_runner.look(looks.now_ms + LOOK_EVERY_MS)
+        await runner.look(looks.now_ms + LOOK_EVERY_MS)
     finally:
         again.close()
     told = await one(operator, instance, "throttled_produce")
@@ -250,16 +250,17 @@ async def test_who_does_not_hold_the_office_writes_nothing(
     operator: Caller, looks: Looks, master: MasterServer
 ) -> None:
     class Nobody:
-        since_ms = None
+        since_ms = 0  # the office is lost between the look and its writing down
 
         def holds(self, _connection: object) -> bool:
             return False
 
     made = await operator.order()
     throttle(master, str(made["id"]), 970)
-    runner = looks.plane.alarm_runner
-    runner._office = Nobody()  # the office is lost between the look and its writing down
-    await looks(10)
+    runner = looks.plane.alarm_runner_of(Nobody())
+    for _ in range(10):
+        looks.now_ms += LOOK_EVERY_MS
+        await runner.look(looks.now_ms)
     assert (await operator("GET", f"instances/{made['id']}/alarms")).json()["looked_at"] is None
 
 
