@@ -81,7 +81,7 @@ class Count(NamedTuple):
     """A counter of somebody that grows from 0 in each of its boots."""
 
     boot_id: str
-    count: int
+    value: int
 
 
 @dataclass(slots=True)
@@ -98,7 +98,7 @@ class Counted:
         for name in counts.keys() & heard:
             boot_id, count = counts[name]
             last = self._last.get(name)
-            grown += max(0, count - (last.count if last is not None and last.boot_id == boot_id else 0))
+            grown += max(0, count - (last.value if last is not None and last.boot_id == boot_id else 0))
         self._last = counts
         if heard:
             self.window.add(now_ms, grown, minutes)
