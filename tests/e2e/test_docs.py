@@ -7,10 +7,13 @@ made.
 """
 
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import repeat
 from pathlib import Path
-from typing import Final
+from threading import Thread
+from typing import Any, Final
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -37,7 +40,8 @@ Replacements = list[tuple[str, Iterable[str]]]
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """Their own: an operator's first day sets what the cluster may sell."""
-    with running_stack(tmp_path_factory.mktemp("docs") / "data") as stack:
+    allowed = ("--webhook-allow", "127.0.0.0/8")
+    with running_stack(tmp_path_factory.mktemp("docs") / "data", *allowed) as stack:
         yield stack
 
 
@@ -69,6 +73,45 @@ def _shop(stack: Stack) -> Replacements:
     shop = stack.create_instance("shop")
     stack.api("POST", f"instances/{shop['id']}/topics", {"name": "orders", "partitions": 3})
     return []
+
+
+class _Hook(BaseHTTPRequestHandler):
+    """Takes whatever it is told."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        self.send_response(204)
+        self.end_headers()
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+def _alarms(stack: Stack) -> Replacements:
+    """A shop that is full, which is an alarm, and a webhook with somebody who answers."""
+    shop = stack.create_instance("shop", capacity_bytes=1_000_000)
+    stack.api("POST", f"instances/{shop['id']}/topics", {"name": "orders"})
+    rule = {"threshold": 24, "window_minutes": 60, "raise_after": 1, "clear_after": 6}
+    stack.api("PUT", f"instances/{shop['id']}/alarms/full/rule", rule)
+    producer = Producer({"bootstrap.servers": shop["bootstrap_servers"], "delivery.timeout.ms": 30_000})
+    deadline = time.monotonic() + 120
+    while not any(
+        one["state"] == "raised" for one in stack.api("GET", f"instances/{shop['id']}/alarms")["items"]
+    ):
+        assert time.monotonic() < deadline, "no alarm is raised"
+        producer.produce("orders", bytes(100_000))
+        producer.flush(1)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Hook)
+    Thread(target=server.serve_forever, daemon=True).start()
+    url = f"http://127.0.0.1:{server.server_port}/"
+    hook = stack.api("POST", "webhooks", {"name": "made", "url": url})
+    return [
+        (r"\bw0a1b2c3d4e5f\b", repeat(hook["id"])),
+        (r"https://example\.com/hook", repeat(url)),
+        (r"\$PORTICO_URL\b", repeat(stack.console_url)),
+        (r"\$PORTICO_API_KEY\b", repeat(stack.api_key)),
+        (r"curl -X PUT", repeat("curl -sf -X PUT")),
+    ]
 
 
 def _api(stack: Stack) -> Replacements:
@@ -139,6 +182,7 @@ def _committed(bootstrap_servers: str) -> None:
 
 
 PREPARE: Final[dict[str, Callable[[Stack], Replacements]]] = {
+    "docs/alarms.md": _alarms,
     "docs/api.md": _api,
     "docs/backup.md": _backups,
     "docs/clients.md": _shop,

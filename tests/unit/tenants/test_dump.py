@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 import pytest
-from sqlalchemy import JSON, BigInteger, Boolean, Column, Integer, Table, insert, select
+from sqlalchemy import JSON, BigInteger, Boolean, Column, Float, Integer, Table, insert, select
 
 from contracts.injected_faults import InjectedFault
 from contracts.specs import Limits
@@ -73,6 +73,8 @@ def _value(column: "Column[Any]", number: int) -> Any:
         return LARGE + number
     if isinstance(column.type, Integer):
         return number + 1
+    if isinstance(column.type, Float):
+        return number + 0.1
     return f"{number}-ü\u2028"[: getattr(column.type, "length", None) or 20]
 
 
