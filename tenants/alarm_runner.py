@@ -53,6 +53,8 @@ class AlarmRunner:
                 await self.look(epoch_ms())
             except StoreFault as fault:
                 _log.warning("alarms are not looked at: the database does not work", error=fault.reason)
+            except Exception:  # noqa: BLE001 - a look that fails must not be the last
+                _log.exception("a look at alarms failed")
             await asyncio.sleep(LOOK_EVERY_MS / 1000)
 
     async def run_lags(self) -> None:
@@ -99,11 +101,15 @@ class AlarmRunner:
         steps, after, gone = await asyncio.to_thread(self._steps, places, rules, handled, found, now_ms)
         known = self._known
         new = frozenset(one.alarm.key for one in steps) - known.keys()
-        if not await asyncio.to_thread(self._alarms.settle, self._office, steps, new, gone, now_ms):
+        failed = await asyncio.to_thread(self._alarms.settle, self._office, steps, new, gone, now_ms)
+        if failed is None:
             self._office_since_ms = None  # read anew, should the office come back
             return
+        if failed:
+            after = {key: one for key, one in after.items() if key[0] not in failed}
+            after |= {key: one for key, one in self._known.items() if key[0] in failed}
         self._known = after
-        for one in steps:
+        for one in (each for each in steps if each.alarm.instance_id not in failed):
             self._written_ms[one.alarm.key] = now_ms
             if one.event is not None:
                 alarm = one.alarm

@@ -20,7 +20,7 @@ from tenants.purge_rule import FORGET_AFTER_MS
 from tenants.quota import QuotaSource
 from tenants.rules import alarm_figures
 from tenants.rules.alarm_figures import Count, Counted, Window
-from tenants.rules.alarms import DEPLOYMENT, OF_INSTANCES, AlarmKind, Finding, rule_of
+from tenants.rules.alarms import DEPLOYMENT, OF_INSTANCES, AlarmKind, Finding, printable, rule_of
 from tenants.rules.cluster_health import Illness
 from tenants.rules.errors import Unavailable
 from tenants.shared_ledger import SharedLedger
@@ -126,7 +126,7 @@ class AlarmSources:
             *self._of_gateways(),
             *self._of_certificates(now_ms),
         ]:
-            found[DEPLOYMENT, kind, subject] = finding
+            found[DEPLOYMENT, kind, printable(subject)] = finding
         return found
 
     def _of_instance(

@@ -244,9 +244,15 @@ class Step(NamedTuple):
     """For sinks."""
 
 
+def printable(text: str) -> str:
+    """A text that tenants had a word in, as every store and every reader can take it: a group's name may have
+    a NUL, which Postgres refuses, half a surrogate, or turn the direction of what follows."""
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+
+
 def step(before: Alarm, rule: Rule, found: Finding, handling: Handling, now_ms: int) -> Step:
     """What a look makes of an alarm. `now_ms` is epoch time."""
-    after, event = _judged(before, rule, found, now_ms)
+    after, event = _judged(before, rule, replace(found, says=printable(found.says)), now_ms)
     notice = None
     if event is AlarmEvent.CLEARED:
         notice = AlarmEvent.CLEARED if before.is_told else None

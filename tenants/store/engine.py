@@ -149,6 +149,16 @@ def _faults() -> Iterator[None]:
         raise
 
 
+@contextmanager
+def part(connection: Connection) -> Iterator[None]:
+    """A part of a write transaction: where it fails it leaves no trace, and the others may go on.
+
+    Raises: StoreFault, after which none can; what the database said of the part itself.
+    """
+    with _faults(), connection.begin_nested():
+        yield
+
+
 def sentence(error: Exception) -> str:
     """The first line of what a database said."""
     return str(getattr(error, "orig", None) or error).strip().partition("\n")[0]

@@ -4,8 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
+from sqlalchemy.exc import SQLAlchemyError
 
 from runtime.clock import epoch_ms
+from runtime.logs import get_logger
 from tenants.rules.alarms import (
     DEPLOYMENT,
     OF_DEPLOYMENTS,
@@ -24,11 +26,12 @@ from tenants.rules.lifecycle import Fault
 from tenants.rules.model import Caller, Instance
 from tenants.store import alarms, audit, instances
 from tenants.store.alarms import Entry, Kept, Key
-from tenants.store.engine import Store
+from tenants.store.engine import Store, part, sentence
 from tenants.store.instances import Place
 from tenants.store.shared_session import Office
 from tenants.usecases import webhooks
 
+_log = get_logger(__name__)
 SILENCE_MS_MAX = 30 * 24 * 3600 * 1000
 """How far ahead an alarm may be silenced: one that is never heard again is a rule to be turned off."""
 Rules = Mapping[tuple[str, AlarmKind], Rule]
@@ -196,47 +199,91 @@ class Alarms:
         new: frozenset[Key],
         gone: Sequence[Alarm],
         now_ms: int,
-    ) -> bool:
-        """Write down what a look led to; False: another process looks now, and nothing was written."""
+    ) -> frozenset[str] | None:
+        """Write down what a look led to; None: another process looks now, and nothing was written.
+
+        Else whose could not be written, and are as they were: one instance stops no other.
+        """
         with self._store.write() as connection:
             if not office.holds(connection):
-                return False
+                return None
             places = instances.places(connection)
             present = places.keys() | {DEPLOYMENT}
             steps = [one for one in steps if one.alarm.instance_id in present]  # the others went meanwhile
-            changed = [one.alarm for one in steps]
-            alarms.save(
-                connection,
-                [one for one in changed if one.key in new],
-                [one for one in changed if one.key not in new],
-            )
-            for one in steps:
-                if one.event is not None:
-                    self._unacknowledge(connection, one.alarm.key)
-            entries = [_entry(one.alarm, one.event, now_ms) for one in steps if one.event is not None]
-            cleared = [replace(one, says=FORGOTTEN) for one in gone if one.raised_at_ms is not None]
-            entries += [_entry(one, AlarmEvent.CLEARED, now_ms) for one in cleared]
-            alarms.record(connection, [one for one in entries if one.instance_id in present])
-            alarms.forget(connection, [one.key for one in gone])
-            notices = [
-                (one.alarm, one.notice, places.get(one.alarm.instance_id)) for one in steps if one.notice
-            ]
-            notices += [
-                (one, AlarmEvent.CLEARED, None) for one in cleared if one.is_told and not one.instance_id
-            ]
-            webhooks.tell(connection, notices, now_ms)
+            failed = frozenset[str]()
+            if not _is_written(connection, steps, new, gone, places, now_ms):
+                owners = {one.alarm.instance_id for one in steps} | {one.instance_id for one in gone}
+                failed = frozenset(
+                    owner
+                    for owner in owners
+                    if not _is_written(
+                        connection,
+                        [one for one in steps if one.alarm.instance_id == owner],
+                        new,
+                        [one for one in gone if one.instance_id == owner],
+                        places,
+                        now_ms,
+                    )
+                )
             alarms.looked(connection, now_ms)
-        return True
-
-    @staticmethod
-    def _unacknowledge(connection: Connection, key: Key) -> None:
-        """Whoever has seen it has seen what was before."""
-        kept = alarms.one(connection, key)
-        if kept is not None and kept.handling.acked_at_ms is not None:
-            alarms.handle(connection, key, replace(kept.handling, acked_at_ms=None, acked_by=None))
+        return failed
 
 
 FORGOTTEN = "nobody tells of it any more: it is gone"
+
+
+def _is_written(
+    connection: Connection,
+    steps: Sequence[Step],
+    new: frozenset[Key],
+    gone: Sequence[Alarm],
+    places: Mapping[str, Place],
+    now_ms: int,
+) -> bool:
+    """All of it, or none: what the database does not take is logged. Raises: StoreFault."""
+    try:
+        with part(connection):
+            _write(connection, steps, new, gone, places, now_ms)
+    except (SQLAlchemyError, ValueError) as error:  # a text that no database, or no encoding, takes
+        owners = sorted({one.alarm.instance_id for one in steps} | {one.instance_id for one in gone})
+        _log.error("alarms are not written down", of=owners[:3], count=len(owners), error=sentence(error))
+        return False
+    return True
+
+
+def _write(
+    connection: Connection,
+    steps: Sequence[Step],
+    new: frozenset[Key],
+    gone: Sequence[Alarm],
+    places: Mapping[str, Place],
+    now_ms: int,
+) -> None:
+    changed = [one.alarm for one in steps]
+    alarms.save(
+        connection,
+        [one for one in changed if one.key in new],
+        [one for one in changed if one.key not in new],
+    )
+    for one in steps:
+        if one.event is not None:
+            _unacknowledge(connection, one.alarm.key)
+    entries = [_entry(one.alarm, one.event, now_ms) for one in steps if one.event is not None]
+    cleared = [replace(one, says=FORGOTTEN) for one in gone if one.raised_at_ms is not None]
+    entries += [_entry(one, AlarmEvent.CLEARED, now_ms) for one in cleared]
+    is_there = places.keys() | {DEPLOYMENT}
+    alarms.record(connection, [one for one in entries if one.instance_id in is_there])
+    alarms.forget(connection, [one.key for one in gone])
+    notices = [(one.alarm, one.notice, places.get(one.alarm.instance_id)) for one in steps if one.notice]
+    notices += [(one, AlarmEvent.CLEARED, None) for one in cleared if one.is_told and not one.instance_id]
+    webhooks.tell(connection, notices, now_ms)
+
+
+def _unacknowledge(connection: Connection, key: Key) -> None:
+    """Whoever has seen it has seen what was before."""
+    kept = alarms.one(connection, key)
+    if kept is not None and kept.handling.acked_at_ms is not None:
+        alarms.handle(connection, key, replace(kept.handling, acked_at_ms=None, acked_by=None))
 
 
 def _entry(alarm: Alarm, event: AlarmEvent, now_ms: int) -> Entry:

@@ -1,6 +1,7 @@
 """Alarms by the API, with figures that sources tell: raised, seen, silenced, ruled; by whom, and of whom."""
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -9,7 +10,10 @@ import pytest
 
 from contracts.specs import GatewayInstanceReport, GatewayReport, RefusedAddress
 from runtime.clock import epoch_ms, monotonic_ms
+from tenants.alarm_runner import AlarmRunner
 from tenants.console import Console
+from tenants.rules import alarm_figures
+from tenants.rules.alarm_figures import GroupLag, LagSeen
 from tenants.rules.alarms import HISTORY_MAX, LOOK_EVERY_MS, AlarmEvent, AlarmKind
 from tenants.store import alarms
 from tenants.store.alarms import Entry
@@ -17,6 +21,7 @@ from tenants.store.shared_session import SoleOffice
 from tests.unit.tenants.conftest import Caller, MasterServer
 
 AT_ONCE = {"threshold": 50, "window_minutes": 1, "raise_after": 1, "clear_after": 1}
+RUN = AlarmRunner.run
 
 
 @pytest.fixture
@@ -272,3 +277,68 @@ async def test_a_deleted_instance_has_no_alarm(operator: Caller, looks: Looks, m
     with looks.plane.store.read() as connection:
         assert alarms.of_instance(connection, instance) == []
     assert looks.plane.alarms.raised_by_kind() == {}
+
+
+@pytest.fixture
+def evil_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every instance has a group that falls behind, whose name no database takes as it is."""
+    real = alarm_figures.lag_growing
+
+    def growing(_seen: LagSeen | None, looks_every_ms: int, now_ms: int) -> object:
+        group = GroupLag("evil\0\ud800\u202e", 10**6)
+        return real(LagSeen({group.group: group}, now_ms, True, group), looks_every_ms, now_ms)
+
+    monkeypatch.setattr("tenants.rules.alarm_figures.lag_growing", growing)
+
+
+@pytest.mark.usefixtures("evil_group")
+async def test_a_groups_name_is_no_obstacle(operator: Caller, looks: Looks, master: MasterServer) -> None:
+    instance = await raised(operator, looks, master)
+    await operator(
+        "PUT", f"instances/{instance}/alarms/lag_growing/rule", json={**AT_ONCE, "window_minutes": 0}
+    )
+    await looks(2)
+    told = await one(operator, instance, "lag_growing")
+    assert told["state"] == "raised"
+    assert "group evil\\x00\\ud800\\u202e is 1000000 records behind" in told["says"]
+
+
+async def test_an_instance_that_cannot_be_written_stops_no_other(
+    operator: Caller, looks: Looks, master: MasterServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evil = await operator.order("evil")
+    real = alarm_figures.silent_brokers
+    lines = iter(["broker \ud800", *["broker \udfff"] * 100])
+
+    def silent(told: Any) -> Any:
+        found = real(told)
+        return found if told is None or told.instance_id != evil["id"] else replace(found, says=next(lines))
+
+    master.knows(str(evil["id"]))
+    monkeypatch.setattr("tenants.rules.alarm_figures.silent_brokers", silent)
+    with monkeypatch.context() as unescaped:
+        unescaped.setattr("tenants.rules.alarms.printable", lambda text: text)
+        other = await raised(operator, looks, master)
+        assert (await one(operator, other, "throttled_produce"))["state"] == "raised"
+        assert (await one(operator, evil["id"], "broker_silent"))["says"] == "not looked at yet"
+        assert (await operator("GET", "alarms")).json()["looked_at"] is not None
+    await looks()
+    assert (await one(operator, evil["id"], "broker_silent"))["says"] == "broker \\udfff", "it is tried again"
+
+
+async def test_a_look_that_fails_is_not_the_last(plane: Console, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked, again = [], asyncio.Event()
+
+    async def look(_now_ms: int) -> None:
+        looked.append(None)
+        if len(looked) == 1:
+            raise ValueError("what nobody thought of")
+        again.set()
+
+    monkeypatch.setattr("tenants.alarm_runner.LOOK_EVERY_MS", 1)
+    monkeypatch.setattr(plane.alarm_runner, "look", look)
+    task = asyncio.create_task(RUN(plane.alarm_runner))
+    async with asyncio.timeout(30):
+        await again.wait()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
