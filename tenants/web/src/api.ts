@@ -38,6 +38,12 @@ export type FaultKind = Schemas['FaultKind'];
 export type FaultStart = Schemas['FaultStart'];
 export type Fault = Schemas['FaultView'];
 
+export type Alarm = Schemas['AlarmView'];
+export type AlarmList = Schemas['AlarmList'];
+export type AlarmRule = Schemas['AlarmRuleView'];
+export type AlarmRuleOrder = Schemas['AlarmRuleOrder'];
+export type AlarmHistory = Schemas['AlarmHistory'];
+
 export type Whitelist = Schemas['WhitelistView'];
 export type WhitelistChange = Schemas['WhitelistChange'];
 

@@ -15,7 +15,17 @@ export type Route =
   | { page: 'invitation'; secret: string }
   | { page: 'missing'; path: string };
 
-export const INSTANCE_TABS = ['overview', 'topics', 'groups', 'whitelist', 'quota', 'usage', 'bill', 'faults'] as const;
+export const INSTANCE_TABS = [
+  'overview',
+  'topics',
+  'groups',
+  'alarms',
+  'whitelist',
+  'quota',
+  'usage',
+  'bill',
+  'faults',
+] as const;
 export type InstanceTab = (typeof INSTANCE_TABS)[number];
 /** Tabs that show one thing of several: a topic, a group, a month. */
 const WITH_ITEM: readonly InstanceTab[] = ['topics', 'groups', 'usage', 'bill'];
