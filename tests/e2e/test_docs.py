@@ -7,7 +7,6 @@ made.
 """
 
 import re
-import time
 from collections.abc import Callable, Iterable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import repeat
@@ -28,6 +27,7 @@ from tests.e2e.docs_commands import (
     run,
     run_here,
 )
+from tests.integration.alarming import full_instance
 from tests.integration.stack import ROOT, Stack, running_stack
 
 _ADDRESS: Final = "127.0.0.1:20000"
@@ -89,18 +89,7 @@ class _Hook(BaseHTTPRequestHandler):
 
 def _alarms(stack: Stack) -> Replacements:
     """A shop that is full, which is an alarm, and a webhook with somebody who answers."""
-    shop = stack.create_instance("shop", capacity_bytes=1_000_000)
-    stack.api("POST", f"instances/{shop['id']}/topics", {"name": "orders"})
-    rule = {"threshold": 24, "window_minutes": 60, "raise_after": 1, "clear_after": 6}
-    stack.api("PUT", f"instances/{shop['id']}/alarms/full/rule", rule)
-    producer = Producer({"bootstrap.servers": shop["bootstrap_servers"], "delivery.timeout.ms": 30_000})
-    deadline = time.monotonic() + 120
-    while not any(
-        one["state"] == "raised" for one in stack.api("GET", f"instances/{shop['id']}/alarms")["items"]
-    ):
-        assert time.monotonic() < deadline, "no alarm is raised"
-        producer.produce("orders", bytes(100_000))
-        producer.flush(1)
+    full_instance(stack, "shop")
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Hook)
     Thread(target=server.serve_forever, daemon=True).start()
     url = f"http://127.0.0.1:{server.server_port}/"
