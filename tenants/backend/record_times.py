@@ -188,39 +188,46 @@ class RecordTimes:
         for key in (*keys[1:], keys[0]):
             one.wanted.move_to_end(key)
         asked = {(one.wanted[key].where.topic, key[1]): key for key in keys}
+        # Others may be wanted while it is under way: this answer does not say what is in front of its beginning.
+        looked = {key: dict(one.wanted[key].offsets) for key in keys}
         try:
             self.fetches += 1
             request = _request([(one.wanted[key], key[1]) for key in keys], not first.is_uncommitted)
             answer: FetchResponse = await cluster.ask(request, leader, response_bytes_max=BATCH_BYTES_MAX)
         except Unavailable:
-            self._give_up(one, keys[0])
+            self._give_up(one, keys[0], looked[keys[0]])
             return 0, _ROUND_S
         size_bytes, cpu_s = 0, _ROUND_S
         for topic in answer.responses:
             for part in topic.partitions:
-                found = asked.get((topic.topic, int(part.partition_index)))
+                found = asked.pop((topic.topic, int(part.partition_index)), None)
                 if found is not None:
                     size_bytes += len(part.records or b"")
-                    cpu_s += await self._take(one, found, part, is_first=found == keys[0])
+                    cpu_s += await self._take(one, found, looked[found], part, is_first=found == keys[0])
         return size_bytes, cpu_s
 
     async def _take(
-        self, one: _Instance, key: tuple[UUID, int], part: PartitionData, *, is_first: bool
+        self,
+        one: _Instance,
+        key: tuple[UUID, int],
+        looked: Mapping[int, int],
+        part: PartitionData,
+        *,
+        is_first: bool,
     ) -> float:
-        """What a broker says of one partition; the CPU time (s) that it took to read it."""
-        wanted = one.wanted.get(key)
-        if wanted is None:
-            return 0.0
+        """What a broker says of one partition, for the offsets that it was asked for (`looked`, as
+        `_Wanted.offsets`); the CPU time (s) that it took to read it."""
+        wanted = one.wanted[key]
         if part.error_code is not ErrorCode.none:
-            self._give_up(one, key)
+            self._give_up(one, key, looked)
             return 0.0
         if not part.records:
-            self._took_nothing(one, key, int(part.last_stable_offset), is_first=is_first)
+            self._took_nothing(one, key, looked, int(part.last_stable_offset), is_first=is_first)
             return 0.0
         aborted = [
             (int(each.first_offset), int(each.producer_id)) for each in part.aborted_transactions or ()
         ]
-        goes_on = sorted(set(wanted.offsets.values()))
+        goes_on = sorted(set(looked.values()))
 
         def read() -> tuple[dict[int, int], int, int]:
             begun_ns = cpu_ns()
@@ -229,7 +236,7 @@ class RecordTimes:
 
         found, position, spent_ns = await asyncio.get_running_loop().run_in_executor(self._reader, read)
         kept_ms = _FLEETING_MS if wanted.is_uncommitted else _FRESH_MS
-        for offset, at in list(wanted.offsets.items()):
+        for offset, at in looked.items():
             if at in found:
                 self._keep(one, key, offset, _kept(found[at], position, kept_ms))
             elif at < position:
@@ -239,31 +246,36 @@ class RecordTimes:
                     wanted.offsets[offset] = position
         wanted.is_uncommitted = False
         if is_first and not found and position <= goes_on[0]:
-            self._give_up(one, key)
+            self._give_up(one, key, looked)
         return spent_ns / 1e9
 
     def _took_nothing(
-        self, one: _Instance, key: tuple[UUID, int], last_stable_offset: int, *, is_first: bool
+        self,
+        one: _Instance,
+        key: tuple[UUID, int],
+        looked: Mapping[int, int],
+        last_stable_offset: int,
+        *,
+        is_first: bool,
     ) -> None:
         """There is nothing: at the end, behind an open transaction, or because what is there is large."""
         wanted = one.wanted[key]
-        at = min(wanted.offsets.values())
+        at = min(looked.values())
         if at >= wanted.where.end:
-            for offset, position in list(wanted.offsets.items()):
+            for offset, position in looked.items():
                 self._keep(one, key, offset, _kept(None, position, _FRESH_MS))
         elif not wanted.is_uncommitted and at >= last_stable_offset >= 0:
             wanted.is_uncommitted = True
             one.wanted.move_to_end(key, last=False)
         elif is_first:
-            self._give_up(one, key)
+            self._give_up(one, key, looked)
 
-    def _give_up(self, one: _Instance, key: tuple[UUID, int]) -> None:
-        wanted = one.wanted.get(key)
-        if wanted is not None:
-            at = min(wanted.offsets.values())
-            for offset, position in list(wanted.offsets.items()):
-                if position == at:
-                    self._keep(one, key, offset, _kept(UNKNOWN_MS, position, _FLEETING_MS))
+    def _give_up(self, one: _Instance, key: tuple[UUID, int], looked: Mapping[int, int]) -> None:
+        """What the question began with is not to be had."""
+        at = min(looked.values())
+        for offset, position in looked.items():
+            if position == at:
+                self._keep(one, key, offset, _kept(UNKNOWN_MS, position, _FLEETING_MS))
 
     def _keep(self, one: _Instance, key: tuple[UUID, int], offset: int, kept: _Kept) -> None:
         """What was looked for of one offset is known."""

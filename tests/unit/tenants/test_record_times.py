@@ -1,6 +1,7 @@
 """Times of offsets, looked up: how often brokers are asked, and what is told of what is not known."""
 
 import asyncio
+import threading
 from typing import Any
 from uuid import UUID
 
@@ -154,3 +155,51 @@ async def test_instances_wait_for_a_turn_and_all_have_one() -> None:
         *(times.times(each, f"i{at}", each.places([5]), 10) for at, each in enumerate(brokers))
     )
     assert found == [{Place(_ID, 0, 5): _T + 5_000}] * 12
+
+
+class Held(Broker):
+    """Its first answer leaves when it is let go."""
+
+    def __init__(self, batches: list[bytes]) -> None:
+        super().__init__(batches)
+        self.was_asked, self.may_answer = asyncio.Event(), asyncio.Event()
+
+    async def ask(self, request: Any, node_id: int | None = None, **more: Any) -> FetchResponse:
+        self.was_asked.set()
+        await self.may_answer.wait()
+        return await super().ask(request, node_id, **more)
+
+
+async def test_an_offset_asked_for_while_a_later_one_is_looked_up_gets_its_own_time() -> None:
+    broker, times = Held(batches(100)), RecordTimes()
+    later, earlier = broker.places([905]), broker.places([5])
+    first = asyncio.create_task(known(times, broker, later))
+    await broker.was_asked.wait()
+    assert await times.times(broker, "i", earlier, 0) == {}
+    broker.may_answer.set()
+    assert await known(times, broker, earlier | later) == {
+        place: _T + 1_000 * place.offset for place in earlier | later
+    }
+    await first
+
+
+async def test_an_offset_asked_for_while_an_answer_is_read_gets_its_own_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broker, times = Broker(batches(100)), RecordTimes()
+    later, earlier = broker.places([905]), broker.places([5])
+    is_read, may_go_on = threading.Event(), threading.Event()
+    look = record_times.first_times
+
+    def held(*asked: Any) -> Any:
+        is_read.set()
+        assert may_go_on.wait(60)
+        return look(*asked)
+
+    monkeypatch.setattr(record_times, "first_times", held)
+    first = asyncio.create_task(known(times, broker, later))
+    assert await asyncio.to_thread(is_read.wait, 60)
+    assert await times.times(broker, "i", earlier, 0) == {}
+    may_go_on.set()
+    assert await known(times, broker, earlier) == {place: _T + 1_000 * place.offset for place in earlier}
+    assert await first == {place: _T + 1_000 * place.offset for place in later}
