@@ -88,4 +88,8 @@ class WebhookRunner:
             ("webhook-timestamp", str(timestamp_s)),
             ("webhook-signature", signature(due.key, due.delivery.id, timestamp_s, body)),
         ]
-        return await self._sink.post(due.webhook.url, headers, body)
+        try:
+            return await self._sink.post(due.webhook.url, headers, body)
+        except Exception as error:  # noqa: BLE001 - an attempt that is not counted is made for ever
+            _log.exception("an attempt failed in a way nobody thought of", webhook=due.webhook.id)
+            return Outcome(None, f"it could not be sent: {type(error).__name__}")

@@ -82,6 +82,8 @@ class WebhookSink:
         )
         try:
             own, peer = writer.get_extra_info("sockname"), writer.get_extra_info("peername")
+            if peer is None:
+                raise _NotSent("the sink closed the connection without an answer")
             if own[0] == peer[0] and refusal_of("127.0.0.1", self._allowed) is not None:
                 raise _NotSent(f"{address} is this machine itself")
             connection = h11.Connection(h11.CLIENT, max_incomplete_event_size=ANSWER_BYTES_MAX)

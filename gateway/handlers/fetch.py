@@ -18,7 +18,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 from kio.schema.types import BrokerId
-from kio.static.primitive import i32
+from kio.static.primitive import i32, i64
 from kio.static.protocol import Payload
 
 from contracts.acls import Operation
@@ -37,6 +37,7 @@ from wire.messages import FetchRequest, FetchTopic
 _FULL_FETCH: Final = 0
 _NO_SESSION: Final = i32(-1)
 _CONSUMER: Final = BrokerId(-1)
+_NO_EPOCH: Final = i64(-1)
 _Refused = tuple[FetchTopic, ErrorCode]
 
 
@@ -86,7 +87,16 @@ def _ids(request: FetchRequest) -> Iterator[UUID | None]:
             yield topic.topic_id
 
 
+def _as_consumer(request: FetchRequest) -> FetchRequest:
+    """A client's request, for whomever it says that it asks: a replica reads what consumers may not yet."""
+    if hasattr(request, "replica_state"):
+        state = replace(request.replica_state, replica_id=_CONSUMER, replica_epoch=_NO_EPOCH)
+        return replace(request, replica_state=state)
+    return replace(request, replica_id=_CONSUMER)
+
+
 def _decided(call: Call, request: FetchRequest) -> Decision:
+    request = _as_consumer(request)
     kept: list[FetchTopic] = []
     refused: list[_Refused] = []
     for topic in request.topics:
@@ -108,8 +118,6 @@ def _decided(call: Call, request: FetchRequest) -> Decision:
         error = ErrorCode.fetch_session_id_not_found
         return Later(partial(_charged_answer, call, call.response(error_code=error), error))
     request = replace(request, topics=tuple(kept))
-    if hasattr(request, "replica_id"):
-        request = replace(request, replica_id=_CONSUMER)
     if hasattr(request, "session_id"):
         request = replace(request, session_id=i32(0), session_epoch=_NO_SESSION, forgotten_topics_data=())
     return Later(partial(_charged, call, request, refused)) if refused else Forward(request)

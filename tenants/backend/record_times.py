@@ -188,7 +188,7 @@ class RecordTimes:
         for key in (*keys[1:], keys[0]):
             one.wanted.move_to_end(key)
         asked = {(one.wanted[key].where.topic, key[1]): key for key in keys}
-        # Others may be wanted while it is under way: this answer does not say what is in front of its beginning.
+        # Others may be wanted while it is under way: its answer does not say what is in front of its begin.
         looked = {key: dict(one.wanted[key].offsets) for key in keys}
         try:
             self.fetches += 1

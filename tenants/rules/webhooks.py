@@ -31,6 +31,13 @@ Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 _SCHEMES: Final = ("http", "https")
 _NAT64: Final = IPv6Network("64:ff9b::/96")
+_REFUSED: Final = (
+    *(IPv4Network("192.0.0.0/24"), IPv4Network("192.88.99.0/24"), IPv6Network("3fff::/20")),
+    *(IPv6Network("fec0::/10"), IPv6Network("::/96"), IPv6Network("::ffff:0:0:0/96")),
+    IPv4Network("168.63.129.16/32"),
+)
+"""What Python takes for global and is not: of protocols, of documents, of sites; what holds an IPv4 address
+in ways that are no longer used; and where Azure answers its own machines."""
 
 
 class DeliveryState(StrEnum):
@@ -67,7 +74,8 @@ def refusal_of(address: str, allowed: Sequence[Network]) -> str | None:
     found = _meant(ip_address(address.partition("%")[0]))
     if any(found.version == network.version and found in network for network in allowed):
         return None
-    if not found.is_global or found.is_multicast or found.is_reserved or found.is_unspecified:
+    is_refused = any(found.version == network.version and found in network for network in _REFUSED)
+    if is_refused or not found.is_global or found.is_multicast or found.is_reserved or found.is_unspecified:
         return f"{found} is no address of the public internet"
     return None
 
