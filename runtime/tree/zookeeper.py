@@ -90,7 +90,7 @@ class ZooKeeperTree:
         self._mailbox = mailbox
         self._pipeline = Pipeline(self._client, mailbox)
         self._arming = Arming(self._pipeline.call, self._watches, self._chroot)
-        self._client.add_listener(self._listen)
+        self._client.add_listener(partial(self._listen, self._client, mailbox))
         self._client.start_async()
         try:
             async with asyncio.timeout(_START_TIMEOUT_S):
@@ -114,11 +114,13 @@ class ZooKeeperTree:
         self._closing = True
         self._fail_outstanding("the tree is closed")
         stopped = asyncio.Event()
+        # a server that does not answer holds this thread for longer than a tree stays closed
+        client, mailbox = self._client, self._mailbox
 
         def stop() -> None:
-            self._client.stop()
-            self._client.close()
-            self._mailbox.post(stopped.set)
+            client.stop()
+            client.close()
+            mailbox.post(stopped.set)
 
         # not one of the loop's threads: those are waited for at the process's end
         threading.Thread(target=stop, daemon=True, name="tree-stop").start()
@@ -216,15 +218,15 @@ class ZooKeeperTree:
         self._pipeline.call(request, done)
         return future
 
-    def _listen(self, state: str) -> None:
+    def _listen(self, client: KazooClient, mailbox: Mailbox, state: str) -> None:
         """kazoo's connection changed; runs in its thread."""
-        client_id = self._client.client_id
+        client_id = client.client_id
         session_id = client_id[0] if client_id else 0
-        self._mailbox.post(self._on_kazoo, state, self._client.client_state, session_id)
+        mailbox.post(self._on_kazoo, client, state, client.client_state, session_id)
 
-    def _on_kazoo(self, state: str, detail: str, session_id: int) -> None:
+    def _on_kazoo(self, client: KazooClient, state: str, detail: str, session_id: int) -> None:
         """Takes kazoo's state on the loop, in order with answers and watches."""
-        if self._closing:
+        if self._closing or client is not self._client:  # an earlier start's, still ending
             return
         if state == KazooState.CONNECTED:
             self._connected(session_id)

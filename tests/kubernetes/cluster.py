@@ -23,6 +23,7 @@ import httpx
 import yaml
 
 from ctl.stack.zookeeper import class_path, is_serving, java_program
+from tests.integration.zookeeper.server import NO_FSYNC
 from tests.kubernetes.chart import NAMESPACE, ROOT, Manifest, one, pods
 
 _READY_TIMEOUT_S: Final = 120.0
@@ -287,7 +288,7 @@ class Cluster:
         with pod.log(container["name"]).open("ab") as log:
             pod.processes[container["name"]] = subprocess.Popen(
                 [
-                    *(java_program(), "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
+                    *(java_program(), "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", NO_FSYNC),
                     *("-cp", class_path(), "org.apache.zookeeper.server.ZooKeeperServerMain", "zoo.cfg"),
                 ],
                 cwd=pod.directory,

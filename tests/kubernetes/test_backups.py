@@ -82,8 +82,21 @@ def _instance(cluster: Cluster, name: str) -> dict[str, Any]:
     with _api(cluster) as api:
         made = api.post("instances", json=order).raise_for_status().json()["id"]
         shown = _until_running(cluster, made)
-        api.post(f"instances/{made}/topics", json={"name": "orders", "partitions": 3}).raise_for_status()
+        _make_topic(api, made)
     return shown
+
+
+def _make_topic(api: httpx.Client, instance_id: str) -> None:
+    """As a tenant would: a 503 says to try again, and that what was asked for may come all the same."""
+    deadline = time.monotonic() + _PATIENCE_S
+    done = {201}
+    while True:
+        answer = api.post(f"instances/{instance_id}/topics", json={"name": "orders", "partitions": 3})
+        if answer.status_code in done:
+            return
+        assert answer.status_code == 503 and time.monotonic() < deadline, answer.text
+        done.add(409)
+        time.sleep(1)
 
 
 def _produce(bootstrap: str, first: int, count: int) -> None:

@@ -17,6 +17,8 @@ from ctl.stack.layout import free_port
 from ctl.stack.zookeeper import is_serving, server_command
 
 EXTERNAL: Final = os.environ.get("ZOOKEEPER")
+NO_FSYNC: Final = "-Dzookeeper.forceSync=no"
+"""Tests kill processes, not machines: a disk that stands still for half a minute is nothing to them."""
 _START_TIMEOUT_S: Final = 120.0
 _numbers = count(1)
 
@@ -46,7 +48,8 @@ class ZooKeeperServer:
         """Start and wait until it answers."""
         if not EXTERNAL:
             log = (self._directory.parent / f"{self._directory.name}.log").open("ab")
-            command = server_command(self._directory, self.port)
+            java, *arguments = server_command(self._directory, self.port)
+            command = (java, NO_FSYNC, *arguments)
             self._process = subprocess.Popen(
                 command, cwd=self._directory, stdout=log, stderr=log, start_new_session=True
             )

@@ -1,9 +1,11 @@
 """Sessions at a real ZooKeeper: loss, reconnect, expiry, restarts of the server, lost answers."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -15,6 +17,8 @@ from tests.integration.zookeeper.proxy import Proxy, proxied
 from tests.integration.zookeeper.server import ZooKeeperServer, running_zookeeper
 from tests.tree_conformance import eventually
 
+_STARTS: Final = 4
+"""How often a tree is started on a machine that stands still, as the processes that have one do."""
 CONNECTED, SUSPENDED, EXPIRED = SessionState.CONNECTED, SessionState.SUSPENDED, SessionState.EXPIRED
 
 
@@ -26,7 +30,13 @@ async def session(
     tree = ZooKeeperTree(hosts, timeout_ms, None)
     states: list[SessionState] = []
     tree.on_session(states.append)
-    await tree.start()
+    for left in reversed(range(_STARTS)):
+        try:
+            await tree.start()
+            break
+        except TreeUnavailable:
+            if left == 0:
+                raise
     try:
         yield tree, states
     finally:
@@ -48,6 +58,30 @@ async def test_a_start_that_found_nobody_is_tried_again(
         await proxy.start()
         await tree.start()
         assert tree.session_id
+        await tree.aclose()
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
+async def test_a_start_that_nobody_answered_leaves_nothing_to_the_next(
+    zookeeper: ZooKeeperServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("runtime.tree.zookeeper._START_TIMEOUT_S", 0.5)
+    monkeypatch.setattr("runtime.tree.zookeeper._STOP_TIMEOUT_S", 0.2)
+    async with proxied(zookeeper.port) as proxy:
+        proxy.hold()
+        tree = ZooKeeperTree(f"127.0.0.1:{proxy.port}", 10 * SESSION_TIMEOUT_MS, None)
+        states: list[SessionState] = []
+        tree.on_session(states.append)
+        with pytest.raises(TreeUnavailable, match="no ZooKeeper answers"):
+            await tree.start()
+        (ending,) = [thread for thread in threading.enumerate() if thread.name == "tree-stop"]
+        monkeypatch.setattr("runtime.tree.zookeeper._START_TIMEOUT_S", 60)
+        proxy.release()
+        await tree.start()
+        await asyncio.to_thread(ending.join, 60)
+        assert not ending.is_alive()
+        assert states == [CONNECTED], "the first start's session came and went unnoticed"
+        await tree.commit([Create("/still", ephemeral=True)])
         await tree.aclose()
 
 
