@@ -13,6 +13,7 @@ from runtime.logs import get_logger
 from tenants.rules.webhooks import signature
 from tenants.store.engine import StoreFault
 from tenants.store.shared_session import Office
+from tenants.store.webhooks import Resting
 from tenants.usecases.webhooks import OTHER_SECRET, Due, Webhooks
 from tenants.webhook_sink import Outcome, WebhookSink
 
@@ -51,12 +52,17 @@ class WebhookRunner:
     async def begin(self, now_ms: int) -> None:
         """Begin what is due and may begin. Raises: StoreFault."""
         busy = Counter(tenant for tenant, _ in self._under_way.values())
-        for due in await asyncio.to_thread(self._webhooks.due, now_ms):
+        free = ATTEMPTS_MAX - len(self._under_way)
+        if free <= 0:
+            return
+        full = frozenset(tenant for tenant, count in busy.items() if count >= ATTEMPTS_MAX_PER_TENANT)
+        resting = Resting(frozenset(self._under_way), full)
+        for due in await asyncio.to_thread(
+            self._webhooks.due, now_ms, resting, ATTEMPTS_MAX_PER_TENANT, free
+        ):
             webhook = due.webhook
-            if webhook.id in self._under_way or busy[webhook.tenant] >= ATTEMPTS_MAX_PER_TENANT:
+            if busy[webhook.tenant] >= ATTEMPTS_MAX_PER_TENANT:
                 continue
-            if len(self._under_way) >= ATTEMPTS_MAX:
-                return
             busy[webhook.tenant] += 1
             task = asyncio.create_task(self._attempt(due))
             self._under_way[webhook.id] = (webhook.tenant, task)
@@ -89,7 +95,7 @@ class WebhookRunner:
             ("webhook-signature", signature(due.key, due.delivery.id, timestamp_s, body)),
         ]
         try:
-            return await self._sink.post(due.webhook.url, headers, body)
+            return await self._sink.post(due.webhook.tenant, due.webhook.url, headers, body)
         except Exception as error:  # noqa: BLE001 - an attempt that is not counted is made for ever
             _log.exception("an attempt failed in a way nobody thought of", webhook=due.webhook.id)
             return Outcome(None, f"it could not be sent: {type(error).__name__}")

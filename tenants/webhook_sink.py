@@ -1,19 +1,24 @@
 """One attempt to hand a message to a sink: a name is resolved once, and what was checked is connected to.
 
 No redirect is followed, no proxy and no environment is asked, and whatever the sink does is bounded in time
-and bytes. Names are looked up in threads of their own: a resolver that hangs holds up no other work.
+and bytes. Names are looked up in threads of their own, of which a tenant has a few: a resolver that hangs for
+one tenant's names holds up no other work. What a tenant is told names no address: it would map our networks.
 """
 
 import asyncio
+import os
 import socket
 import ssl
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 import h11
 
+from runtime.logs import get_logger
 from tenants.rules.webhooks import (
     ANSWER_BYTES_MAX,
     ATTEMPT_MS_MAX,
@@ -23,9 +28,16 @@ from tenants.rules.webhooks import (
     refusal_of,
 )
 
+_log = get_logger(__name__)
 _PORTS: Final = {"http": 80, "https": 443}
 _CHUNK_BYTES: Final = 4096
-_RESOLVERS: Final = 16
+LOOKUPS_MAX: Final = 256
+"""Names of webhooks that are looked up at once, over all tenants: a thread each."""
+LOOKUPS_MAX_PER_TENANT: Final = 3
+"""Names of one tenant's webhooks that are looked up at once, also those that nobody waits for any more."""
+LOOKUP_MS_MAX: Final = 5_000
+"""How long an attempt waits for its name; the thread is the resolver's until that gives up."""
+_HANGING: Final = "names of this tenant's webhooks have been looked up for long without an answer"
 
 
 class Outcome(NamedTuple):
@@ -47,22 +59,26 @@ class WebhookSink:
     def __init__(self, allowed: Sequence[Network]) -> None:
         self._allowed = tuple(allowed)
         self._tls = ssl.create_default_context()
-        self._resolvers = ThreadPoolExecutor(_RESOLVERS, thread_name_prefix="webhook-names")
+        self._resolvers = ThreadPoolExecutor(LOOKUPS_MAX, thread_name_prefix="webhook-names")
+        self._looked_up: Counter[str] = Counter()
+        """By tenant: look-ups under way, waited for or not."""
 
-    async def post(self, url: str, headers: Sequence[tuple[str, str]], body: bytes) -> Outcome:
+    async def post(self, tenant: str, url: str, headers: Sequence[tuple[str, str]], body: bytes) -> Outcome:
         """One attempt; never raises for what a sink does."""
         fault = fault_of_url(url)
         if fault is not None:
             return Outcome(None, f"the URL {fault}")
         try:
             async with asyncio.timeout(ATTEMPT_MS_MAX / 1000):
-                status = await self._post(url, headers, body)
+                status = await self._post(tenant, url, headers, body)
         except TimeoutError:
             return Outcome(None, f"no answer within {ATTEMPT_MS_MAX // 1000} s")
         except _NotSent as error:
             return Outcome(None, str(error))
-        except (OSError, ssl.SSLError, h11.ProtocolError) as error:
+        except (ssl.SSLError, h11.ProtocolError) as error:
             return Outcome(None, f"{type(error).__name__}: {error}"[:300])
+        except OSError as error:  # its own words name the address
+            return Outcome(None, os.strerror(error.errno) if error.errno else type(error).__name__)
         if is_delivered(status):
             return Outcome(status, "")
         is_redirect = 300 <= status < 400
@@ -70,12 +86,12 @@ class WebhookSink:
             status, f"answered {status}{', and redirects are not followed' if is_redirect else ''}"
         )
 
-    async def _post(self, url: str, headers: Sequence[tuple[str, str]], body: bytes) -> int:
+    async def _post(self, tenant: str, url: str, headers: Sequence[tuple[str, str]], body: bytes) -> int:
         """Raises: _NotSent, OSError, h11.ProtocolError."""
         parts = urlsplit(url)
         host = parts.hostname or ""
         port = parts.port or _PORTS[parts.scheme]
-        address = await self._checked(host, port)
+        address = await self._checked(tenant, host, port)
         tls = self._tls if parts.scheme == "https" else None
         reader, writer = await asyncio.open_connection(
             address, port, ssl=tls, server_hostname=host if tls else None, limit=ANSWER_BYTES_MAX
@@ -85,7 +101,7 @@ class WebhookSink:
             if peer is None:
                 raise _NotSent("the sink closed the connection without an answer")
             if own[0] == peer[0] and refusal_of("127.0.0.1", self._allowed) is not None:
-                raise _NotSent(f"{address} is this machine itself")
+                raise _refused(tenant, host, f"{address} is this machine itself")
             connection = h11.Connection(h11.CLIENT, max_incomplete_event_size=ANSWER_BYTES_MAX)
             named = f"[{host}]" if ":" in host else host
             target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
@@ -106,27 +122,56 @@ class WebhookSink:
         finally:
             writer.transport.abort()  # what else the sink says is not read
 
-    async def _checked(self, host: str, port: int) -> str:
+    async def _checked(self, tenant: str, host: str, port: int) -> str:
         """The address to connect to: each that the name has is one that may be called. Raises: _NotSent."""
-        loop = asyncio.get_running_loop()
         try:
-            found = await loop.run_in_executor(
-                self._resolvers, lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-            )
+            addresses = await self._addresses(tenant, host, port)
         except (OSError, UnicodeError) as error:
-            raise _NotSent(f"the name {host} is not found: {error}") from error
-        addresses = list(dict.fromkeys(str(one[4][0]) for one in found))
+            raise _refused(tenant, host, f"it is not found: {error}") from error
         for one in addresses:
             refusal = refusal_of(one, self._allowed)
             if refusal is not None:
-                raise _NotSent(f"{host} may not be called: {refusal}")
+                raise _refused(tenant, host, refusal)
         if not addresses:
-            raise _NotSent(f"the name {host} has no address")
+            raise _refused(tenant, host, "it has no address")
         return addresses[0]
+
+    async def _addresses(self, tenant: str, host: str, port: int) -> list[str]:
+        """What the resolver says. Raises: OSError, UnicodeError, _NotSent."""
+        if self._looked_up[tenant] >= LOOKUPS_MAX_PER_TENANT:
+            raise _NotSent(_HANGING)
+        loop = asyncio.get_running_loop()
+        asked = self._resolvers.submit(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+        self._looked_up[tenant] += 1
+        asked.add_done_callback(lambda _: _call(loop, self._ended, tenant))
+        try:
+            async with asyncio.timeout(LOOKUP_MS_MAX / 1000):
+                found = await asyncio.wrap_future(asked)
+        except TimeoutError:
+            raise _NotSent(f"the name {host} is not found within {LOOKUP_MS_MAX // 1000} s") from None
+        return list(dict.fromkeys(str(one[4][0]) for one in found))
+
+    def _ended(self, tenant: str) -> None:
+        self._looked_up[tenant] -= 1
+        if not self._looked_up[tenant]:
+            del self._looked_up[tenant]
 
     def close(self) -> None:
         """Let go of the threads."""
         self._resolvers.shutdown(wait=False, cancel_futures=True)
+
+
+def _call(loop: asyncio.AbstractEventLoop, act: Callable[[str], None], tenant: str) -> None:
+    """From a resolver's thread, which may outlive the loop."""
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(act, tenant)
+
+
+def _refused(tenant: str, host: str, why: str) -> _NotSent:
+    """One sentence for all reasons, as they tell which names and addresses are in use behind us; operators
+    find the reason in the log."""
+    _log.info("a webhook is not called", tenant=tenant, host=host, why=why)
+    return _NotSent(f"{host} is or has no address that may be called")
 
 
 async def _status(connection: h11.Connection, reader: asyncio.StreamReader) -> int:

@@ -1,6 +1,7 @@
 """Rows of webhooks and of what is delivered to them."""
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from sqlalchemy import Connection, RowMapping, delete, func, insert, select, update
 
@@ -103,15 +104,53 @@ def log(connection: Connection, webhook_id: str) -> list[Delivery]:
     return [_delivery(row) for row in connection.execute(query).mappings()]
 
 
-def due(connection: Connection, now_ms: int) -> list[Delivery]:
-    """The oldest that is due of each webhook: a sink gets its messages one after the other."""
-    table = schema.webhook_deliveries
+class Resting(NamedTuple):
+    """Whose messages wait although they are due."""
+
+    webhooks: frozenset[str]
+    """With an attempt under way: a sink gets its messages one after the other."""
+    tenants: frozenset[str]
+    """With as many attempts under way as they may have."""
+
+
+def due(
+    connection: Connection, now_ms: int, resting: Resting, per_tenant: int, limit: int
+) -> list[tuple[Delivery, Webhook]]:
+    """The oldest that is due of each webhook, at most so many of a tenant and so many in all.
+
+    First one of each tenant, who waits longest before the others, then the second of each. Bodies are read of
+    what is answered alone.
+    """
+    table, owners = schema.webhook_deliveries, schema.webhooks
     is_due = (table.c.state == DeliveryState.PENDING.value) & (table.c.next_at_ms <= now_ms)
-    query = select(table).where(is_due).order_by(table.c.created_at_ms, table.c.id)
-    first: dict[str, Delivery] = {}
-    for row in connection.execute(query).mappings():
-        first.setdefault(row["webhook_id"], _delivery(row))
-    return list(first.values())
+    oldest = func.row_number().over(
+        partition_by=table.c.webhook_id, order_by=(table.c.created_at_ms, table.c.id)
+    )
+    waiting = (
+        select(table.c.id, table.c.webhook_id, table.c.next_at_ms, owners.c.tenant, oldest.label("place"))
+        .join(owners, owners.c.id == table.c.webhook_id)
+        .where(is_due, owners.c.id.not_in(resting.webhooks), owners.c.tenant.not_in(resting.tenants))
+        .subquery()
+    )
+    turn = func.row_number().over(
+        partition_by=waiting.c.tenant, order_by=(waiting.c.next_at_ms, waiting.c.id)
+    )
+    turns = (
+        select(waiting.c.id, waiting.c.webhook_id, waiting.c.next_at_ms, turn.label("turn"))
+        .where(waiting.c.place == 1)
+        .subquery()
+    )
+    query = select(turns.c.id, turns.c.webhook_id).where(turns.c.turn <= per_tenant)
+    rows = connection.execute(query.order_by(turns.c.turn, turns.c.next_at_ms, turns.c.id).limit(limit)).all()
+    bodies = select(table).where(table.c.id.in_([row.id for row in rows]))
+    messages = {row["id"]: _delivery(row) for row in connection.execute(bodies).mappings()}
+    sinks = select(owners).where(owners.c.id.in_([row.webhook_id for row in rows]))
+    known = {row["id"]: Webhook(**row) for row in connection.execute(sinks).mappings()}
+    return [
+        (messages[row.id], known[row.webhook_id])
+        for row in rows
+        if row.id in messages and row.webhook_id in known  # the others were deleted meanwhile
+    ]
 
 
 def tried(connection: Connection, after: Delivery) -> None:

@@ -18,7 +18,7 @@ from tenants.store import audit, webhooks
 from tenants.store.engine import Store
 from tenants.store.instances import Place
 from tenants.store.shared_session import Office
-from tenants.store.webhooks import OPERATORS, Delivery, Webhook
+from tenants.store.webhooks import OPERATORS, Delivery, Resting, Webhook
 
 OTHER_SECRET = "the deployment's secret is another than when the webhook was made: make it anew"
 
@@ -99,16 +99,11 @@ class Webhooks:
 
     # --- by themselves --------------------------------------------------------------------------
 
-    def due(self, now_ms: int) -> list[Due]:
-        """What is to be sent now: of each webhook the oldest that is due."""
+    def due(self, now_ms: int, resting: Resting, per_tenant: int, limit: int) -> list[Due]:
+        """What is to be sent now: of each webhook the oldest that is due, of each tenant a few."""
         with self._store.read() as connection:
-            waiting = webhooks.due(connection, now_ms)
-            known = {one.id: one for one in webhooks.every(connection)} if waiting else {}
-        return [
-            Due(one, known[one.webhook_id], self._key(known[one.webhook_id]))
-            for one in waiting
-            if one.webhook_id in known
-        ]
+            found = webhooks.due(connection, now_ms, resting, per_tenant, limit)
+        return [Due(delivery, webhook, self._key(webhook)) for delivery, webhook in found]
 
     def _key(self, webhook: Webhook) -> bytes | None:
         if self._secret is None:

@@ -6,6 +6,8 @@ import hashlib
 import hmac
 import json
 import socket
+import threading
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from ipaddress import ip_network
 from typing import Any
@@ -18,9 +20,11 @@ from tenants.rules.alarms import Alarm, AlarmEvent, AlarmKind
 from tenants.rules.webhooks import BACKOFF_MS, PENDING_MAX
 from tenants.store.instances import Place
 from tenants.store.shared_session import SoleOffice
+from tenants.store.webhooks import Resting, Webhook
+from tenants.store.webhooks import due as due_of
 from tenants.usecases import webhooks
 from tenants.webhook_runner import ATTEMPTS_MAX_PER_TENANT, WebhookRunner
-from tenants.webhook_sink import WebhookSink
+from tenants.webhook_sink import LOOKUPS_MAX_PER_TENANT, WebhookSink
 from tests.unit.tenants.conftest import Caller
 
 Answering = Callable[[asyncio.StreamWriter], Awaitable[None]]
@@ -224,7 +228,7 @@ async def test_nothing_is_sent_to_where_tenants_may_not_reach(
     await operator("POST", f"webhooks/{hook['id']}/test")
     await send(runner)
     [told] = await log(operator, hook)
-    assert "may not be called" in told["reason"] or "is not found" in told["reason"]
+    assert told["reason"] == f"{host.strip('[]')} is or has no address that may be called"
     assert sink.came == []
 
 
@@ -254,7 +258,98 @@ async def test_a_name_is_resolved_once_and_all_it_says_must_be_allowed(
     answers[:] = [["127.0.0.1", "10.0.0.1"]]
     await operator("POST", f"webhooks/{hook['id']}/test")
     await send(runner)
-    assert "10.0.0.1 is no address" in (await log(operator, hook))[0]["reason"]
+    reason = (await log(operator, hook))[0]["reason"]
+    assert reason == "rebound.example is or has no address that may be called", "not which it has"
+
+
+async def test_nothing_tells_where_a_name_leads(
+    operator: Caller, runner: WebhookRunner, sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither whether it exists behind us, nor the address in a range that operators allow."""
+    known = {"there.internal": "10.1.2.3", "allowed.internal": "127.0.0.77"}
+    really = socket.getaddrinfo
+
+    def resolve(host: str, port: int, *more: Any, **named: Any) -> list[Any]:
+        if not str(host).endswith(".internal"):
+            return really(host, port, *more, **named)
+        if host not in known:
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (known[host], port))]
+
+    monkeypatch.setattr("tenants.webhook_sink.socket.getaddrinfo", resolve)
+    port = sink.url.rpartition(":")[2].partition("/")[0]
+    sink.close()
+    told = {}
+    for name in ("there", "absent", "allowed"):
+        hook = await made(operator, f"http://{name}.internal:{port}/", name)
+        await operator("POST", f"webhooks/{hook['id']}/test")
+        await send(runner)
+        told[name] = (await log(operator, hook))[0]["reason"]
+    assert told["there"].replace("there", "absent") == told["absent"]
+    assert told["allowed"] == "Connection refused"
+    assert not any(one in text for one in known.values() for text in told.values())
+
+
+async def test_names_that_hang_for_some_tenants_hold_up_no_other(
+    operator: Caller, runner: WebhookRunner, sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Threads of a resolver cannot be ended: each tenant has a few, however often it is tried again."""
+    release, asked = threading.Event(), Counter[str]()
+    really = socket.getaddrinfo
+
+    def resolve(host: str, port: int, *more: Any, **named: Any) -> list[Any]:
+        if str(host).endswith(".hangs.example"):
+            asked[host.partition(".")[0]] += 1
+            release.wait()
+        return really(host, port, *more, **named)
+
+    monkeypatch.setattr("tenants.webhook_sink.socket.getaddrinfo", resolve)
+    monkeypatch.setattr("tenants.webhook_sink.LOOKUP_MS_MAX", 50)
+    hooks = {}
+    for number in range(8):
+        hostile = await operator.tenant(f"t{number}")
+        for which in range(ATTEMPTS_MAX_PER_TENANT):
+            hook = await made(hostile, f"http://t{number}.hangs.example/", f"h{which}")
+            hooks[hook["id"]] = (hostile, hook)
+            await hostile("POST", f"webhooks/{hook['id']}/test")
+    quick = await operator.tenant("quick")
+    theirs = await made(quick, sink.url.replace("127.0.0.1", "localhost"))
+    now_ms = epoch_ms()
+    try:
+        for turn in range(len(BACKOFF_MS)):
+            await quick("POST", f"webhooks/{theirs['id']}/test")
+            await send(runner, now_ms + (turn + 1) * 10 * BACKOFF_MS[-1])
+        assert len(sink.came) == len(BACKOFF_MS), [one["reason"] for one in await log(quick, theirs)]
+        assert dict(asked) == {f"t{number}": LOOKUPS_MAX_PER_TENANT for number in range(8)}
+        reasons = {(await log(*one))[0]["reason"] for one in hooks.values()}
+        assert len(reasons) == 1 and "without an answer" in reasons.pop()
+    finally:
+        release.set()
+
+
+async def test_what_is_due_is_read_by_turns_and_not_all(
+    operator: Caller, plane: Console, runner: WebhookRunner, sink: Sink
+) -> None:
+    """A tenant with many messages is one of several; a page is what may be begun."""
+    many, few = await operator.tenant("many"), await operator.tenant("few")
+    of_many = [await made(many, sink.url, f"h{number}") for number in range(5)]
+    for hook in of_many:
+        for _ in range(20):
+            await many("POST", f"webhooks/{hook['id']}/test")
+    of_few = await made(few, sink.url)
+    await few("POST", f"webhooks/{of_few['id']}/test")
+    now_ms, nobody = epoch_ms() + 1, Resting(frozenset(), frozenset())
+    with plane.store.read() as connection:
+
+        def due(resting: Resting, limit: int) -> list[Webhook]:
+            return [webhook for _, webhook in due_of(connection, now_ms, resting, 3, limit)]
+
+        assert [one.tenant for one in due(nobody, 100)] == ["many", "few", "many", "many"]
+        assert len({one.id for one in due(nobody, 100)}) == 4, "of a webhook one at a time"
+        assert [one.tenant for one in due(nobody, 2)] == ["many", "few"]
+        assert [one.tenant for one in due(Resting(frozenset(), frozenset({"many"})), 100)] == ["few"]
+        busy = frozenset(one["id"] for one in [*of_many[:4], of_few])
+        assert [one.id for one in due(Resting(busy, frozenset()), 100)] == [of_many[4]["id"]]
 
 
 async def test_slow_sinks_of_one_tenant_hold_up_no_other(
