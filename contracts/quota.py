@@ -156,14 +156,18 @@ class RelayedLease(msgspec.Struct, frozen=True, kw_only=True):
     cluster_id: str
     node_id: int
     lease_ms: int
-    """So long after it was received the broker's own quotas are trusted to limit the instance. 0: they are
-    not set, the gateway limits it to its part of F_i."""
+    """So long after it was received the worker's parts hold. 0: there are none, F_i is to be applied."""
     partitions_led: int
     partitions_total: int
     """n_i and sum(n), as last known: F_i = T * n_i / sum(n)."""
     blocked: bool
     stored_bytes: int
     """Bytes of the whole instance, for the refusal's message."""
+    produce_rate_bytes_per_s: int = 0
+    """The worker's part of q_i; 0: none."""
+    consume_rate_bytes_per_s: int = 0
+    quotas_stand: bool = False
+    """Whether the broker's own quotas, somewhat above q_i, bound all workers together."""
 
 
 class ReportAnswer(msgspec.Struct, frozen=True, kw_only=True):

@@ -24,7 +24,6 @@ from gateway.stops import ConnectionStop
 from runtime.internal_http import InternalError
 from runtime.kafka_client import KafkaUnavailable
 from runtime.logs import get_logger
-from traffic.flow import REPORTED_THROTTLE_MS_MAX
 from traffic.relayed import RelayedFlows
 from wire.api_table import Served
 from wire.rewrite import rewrite_request, rewrite_response
@@ -109,7 +108,7 @@ class Outside:
         if request.consume_bytes:
             relay.consume.charge(request.consume_bytes, self._now_ms())
         direction = Direction.CONSUME if request.consume_bytes else Direction.PRODUCE
-        return min(relay.wait_ms(direction, self._now_ms()), REPORTED_THROTTLE_MS_MAX)
+        return relay.told_ms(direction, self._now_ms())
 
     async def change_access(self, order: AccessOrder) -> AccessAnswer:
         """Ask the control plane, one order of an instance at a time."""

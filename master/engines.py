@@ -13,7 +13,7 @@ from contracts.names import owner_of
 from contracts.specs import Engine
 from master.kafka_survey import KafkaCluster, Partitions, QuotasRefused, chunks, led_by_node
 from master.metering import Specs
-from master.quota.client_quotas import SetQuotas, leftovers
+from master.quota.client_quotas import SetQuotas, backstop, leftovers
 from master.quota.stand_ins import Led
 from master.service import MasterService
 from runtime.clock import monotonic_ms
@@ -141,7 +141,8 @@ class ApacheEngine:
             self.quotas.learn(await self._cluster.quotas())
             self._described_ms = now_ms
         specs = self._specs.instances
-        wanted = self._service.stand_ins.wanted(self.cluster_id, specs)
+        shares = self._service.stand_ins.shares(self.cluster_id, specs)
+        wanted = {entity: backstop(rates) for entity, rates in shares.items()}
         served = {each for each, spec in specs.items() if not spec.state.is_gone}
         due = self.quotas.due(wanted, now_ms)
         due += leftovers(self.quotas.known, served, self._with_topics, nodes)

@@ -23,7 +23,7 @@ from master.kept_series import KeptSeries
 from master.metering import Metering
 from master.metrics import MasterCollector
 from master.quota.capacity import Fill
-from master.quota.client_quotas import Entity, SetQuotas
+from master.quota.client_quotas import SetQuotas
 from master.quota.cpu_decision import CpuDecision, Topology, topology
 from master.quota.cpu_shares import GONE_PERIODS, CpuShares
 from master.quota.decision import InstanceDecision, decide
@@ -81,8 +81,6 @@ class MasterService:
         """Reports by outcome."""
         self.refusals: Counter[str] = Counter()
         """Refused reports by reason."""
-        self.stand_ins = StandIns(f"{term}-{wall_ms()}")
-        """In place of brokers that report nothing."""
         self.engines: dict[str, SetQuotas] = {}
         """What is set in clusters whose own quotas limit instances; whoever sets it puts it here."""
         self._history: dict[str, InstanceHistory] = {}
@@ -93,6 +91,8 @@ class MasterService:
         lease_ms, renew_after_ms = self.settings.lease_periods * period_ms, period_ms * 3 // 2
         self._leases = LeaseBook(byte_terms, term=term, lease_ms=lease_ms, renew_after_ms=renew_after_ms)
         self._cpu_leases = LeaseBook(cpu_terms, term=term, lease_ms=lease_ms, renew_after_ms=renew_after_ms)
+        self.stand_ins = StandIns(f"{term}-{wall_ms()}", lease_ms)
+        """In place of brokers that report nothing."""
         self.later_term: int | None = None
         """A term of which points have newer leases than this run's, which they ignore (ADR 36)."""
         self._cpu = CpuShares(
@@ -154,7 +154,7 @@ class MasterService:
         return ReportAnswer(
             allocations=tuple(self._grant(report.point, receipt, now_ms)),
             cpu=tuple(self._grant_cpu(report.point, receipt, now_ms)),
-            relayed=tuple(self._grant_relayed(report, now_ms)),
+            relayed=tuple(self._grant_relayed(report, receipt, now_ms)),
             gateways=self._ledger.gateways(),
             want_full=receipt.want_full,
             period_ms=self.settings.period_ms,
@@ -182,25 +182,27 @@ class MasterService:
         for point, report, receipt in zip(points, reports, receipts, strict=True):
             point.apply(self._answer(report, receipt, now_ms), now_ms)
 
-    def _grant_relayed(self, report: TrafficReport, now_ms: int) -> Iterator[RelayedLease]:
-        """What a gateway worker may rely on, at the brokers that it has told of."""
-        for broker in report.relayed:
-            quotas = self.engines.get(broker.cluster_id)
-            for traffic in broker.instances:
-                entity = Entity(traffic.instance_id, broker.node_id)
-                fill = self._fills.get(traffic.instance_id) or Fill()
-                led, total = self.stand_ins.led(broker.cluster_id, entity)
-                stand = quotas is not None and quotas.stands(entity, now_ms)
-                yield RelayedLease(
-                    instance_id=traffic.instance_id,
-                    cluster_id=broker.cluster_id,
-                    node_id=broker.node_id,
-                    lease_ms=self.settings.lease_periods * self.settings.period_ms if stand else 0,
-                    partitions_led=led,
-                    partitions_total=total,
-                    blocked=fill.blocked,
-                    stored_bytes=fill.stored_bytes,
-                )
+    def _grant_relayed(self, report: TrafficReport, receipt: Receipt, now_ms: int) -> Iterator[RelayedLease]:
+        """What a gateway worker may carry to and from brokers that are not ours, once for each report."""
+        if report.node_id != NO_NODE or receipt.outcome is not Outcome.ACCEPTED:
+            return
+        for part in self.stand_ins.parts(report, now_ms):
+            quotas = self.engines.get(part.cluster_id)
+            fill = self._fills.get(part.entity.instance_id) or Fill()
+            led, total = self.stand_ins.led(part.cluster_id, part.entity)
+            yield RelayedLease(
+                instance_id=part.entity.instance_id,
+                cluster_id=part.cluster_id,
+                node_id=part.entity.node_id,
+                lease_ms=part.lease_ms,
+                produce_rate_bytes_per_s=part.rates.produce_bytes_per_s,
+                consume_rate_bytes_per_s=part.rates.consume_bytes_per_s,
+                quotas_stand=quotas is not None and quotas.stands(part.entity, now_ms),
+                partitions_led=led,
+                partitions_total=total,
+                blocked=fill.blocked,
+                stored_bytes=fill.stored_bytes,
+            )
 
     def _compare_epochs(self, report: TrafficReport) -> None:
         """Our own leases are never newer than what we gave last: those are of a journal that was lost."""

@@ -1,7 +1,7 @@
 """What a gateway worker carries to and from brokers that hold no traffic point of ours (ADR 0044).
 
-The brokers limit each instance themselves, by client quotas that the master sets; here bytes are counted.
-While no lease says that the quotas stand, the worker limits the instance itself, to F_i of the spec it knows.
+It is counted here, and limited to the worker's part of q_i while a lease of it holds, then by F_i of the spec
+that is known. Behind that stand the brokers' own client quotas, which the master sets somewhat higher.
 """
 
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from typing import Final
 
 from contracts.quota import Direction, InstanceTraffic, RelayedBroker, RelayedLease
 from contracts.specs import InstanceSpec, InstanceState
-from traffic.flow import UNLIMITED, Flow
+from traffic.flow import REPORTED_THROTTLE_MS_MAX, Flow
 from traffic.verdict import Full, full_message
 
 RATE_MIN_BYTES_PER_S: Final = 1
@@ -19,13 +19,15 @@ _NEVER_MS: Final = -1
 class RelayedFlows:
     """One instance at one broker.
 
-    Invariant: without a lease that holds, both flows are limited; never to nothing.
+    Invariant: once the spec is known both flows are limited, and never to nothing.
     """
 
     __slots__ = (
+        "_alike",
         "_lease_ends_at_ms",
         "_others_led",
         "_own_led",
+        "_parts",
         "_quotas_stand",
         "_throttled_until_ms",
         "_told",
@@ -34,6 +36,7 @@ class RelayedFlows:
         "consume",
         "instance_id",
         "node_id",
+        "on_lease",
         "produce",
         "refusals",
     )
@@ -49,7 +52,12 @@ class RelayedFlows:
         """Open ones: while there are any, each report asks for a lease."""
         self.acknowledged: tuple[object, ...] | None = None
         """What the master is known to have, see `state`."""
+        self.on_lease = False
         self._throttled_until_ms = {Direction.PRODUCE: 0, Direction.CONSUME: 0}
+        self._alike = {Direction.PRODUCE: 0, Direction.CONSUME: 0}
+        """F_i, divided among all workers."""
+        self._parts = 0, 0
+        """Of produce and consume, as leased last; 0: it never was."""
         self._lease_ends_at_ms = _NEVER_MS
         self._quotas_stand = False
         """Whether the last word was that the broker's quotas are set: they stay set when nobody is there to
@@ -58,18 +66,20 @@ class RelayedFlows:
         self._own_led = 0
         self._others_led = 0
 
-    @property
-    def is_limited(self) -> bool:
-        """Whether this worker's own buckets hold the instance."""
-        return self.produce.rate_per_s != UNLIMITED
-
     def flow(self, direction: Direction) -> Flow:
         """The meter and bucket of produce or consume."""
         return self.produce if direction is Direction.PRODUCE else self.consume
 
-    def wait_ms(self, direction: Direction, now_ms: int) -> int:
-        """How long the next request has to wait for what was carried before."""
-        return max(0, self.flow(direction).unmute_at_ms(now_ms) - now_ms) if self.is_limited else 0
+    def wait_ms(self, direction: Direction, now_ms: int, ticket: int | None = None) -> int:
+        """How long until everything charged up to `ticket` (None: so far) is paid."""
+        return max(0, self.flow(direction).unmute_at_ms(now_ms, ticket) - now_ms)
+
+    def told_ms(self, direction: Direction, now_ms: int) -> int:
+        """The throttle time that clients are told. They wait that long whatever changes meanwhile: where the
+        worker has little yet, it is what an equal part of F_i would take."""
+        rate_per_s = self.flow(direction).rate_per_s
+        wait_ms = self.wait_ms(direction, now_ms) * rate_per_s // max(1, rate_per_s, self._alike[direction])
+        return min(wait_ms, REPORTED_THROTTLE_MS_MAX)
 
     def broker_throttles(self, direction: Direction, throttle_ms: int, now_ms: int) -> None:
         """A reply said so: time that several connections wait at once counts once."""
@@ -90,27 +100,34 @@ class RelayedFlows:
         self._told = True
         self._own_led = max(1, lease.partitions_led)
         self._others_led = max(0, lease.partitions_total - lease.partitions_led)
-        self._quotas_stand = lease.lease_ms > 0
-        self._lease_ends_at_ms = now_ms + lease.lease_ms if lease.lease_ms else _NEVER_MS
+        self._quotas_stand = lease.quotas_stand
+        parts = lease.produce_rate_bytes_per_s, lease.consume_rate_bytes_per_s
+        if lease.lease_ms > 0 and all(parts):
+            self._parts = parts
+            self._lease_ends_at_ms = now_ms + lease.lease_ms
+        else:
+            self._lease_ends_at_ms = _NEVER_MS
 
     def keep_time(self, spec: InstanceSpec, workers: int, now_ms: int) -> None:
         """Once a period, and when something changed: who limits, and to what."""
-        if now_ms < self._lease_ends_at_ms:
-            rates = UNLIMITED, UNLIMITED
-        else:
-            produce = self._share(spec, spec.produce_rate_bytes_per_s, workers)
-            rates = produce, self._share(spec, spec.consume_rate_bytes_per_s, workers)
-        for flow, rate in zip((self.produce, self.consume), rates, strict=True):
-            flow.set_rate(rate, now_ms)
+        self.on_lease = now_ms < self._lease_ends_at_ms
+        for direction, part, purchased in (
+            (Direction.PRODUCE, self._parts[0], spec.produce_rate_bytes_per_s),
+            (Direction.CONSUME, self._parts[1], spec.consume_rate_bytes_per_s),
+        ):
+            share = self._share(spec, purchased)
+            alike = self._alike[direction] = max(RATE_MIN_BYTES_PER_S, share // max(1, workers))
+            # Who had more than the others goes on with it where the broker bounds all of them together.
+            unleased = max(alike, min(part, share)) if self._quotas_stand else alike
+            flow = self.flow(direction)
+            flow.set_rate(part if self.on_lease else unleased, now_ms)
             flow.settle(now_ms)
 
-    def _share(self, spec: InstanceSpec, purchased: int, workers: int) -> int:
-        """F_i. Where no quota at the broker bounds all workers together, each has its part of it."""
+    def _share(self, spec: InstanceSpec, purchased: int) -> int:
+        """F_i."""
         if self._told:
-            share = purchased * self._own_led // (self._own_led + self._others_led)
-        else:
-            share = purchased // max(1, sum(one.node_id is not None for one in spec.listeners))
-        return max(RATE_MIN_BYTES_PER_S, share if self._quotas_stand else share // max(1, workers))
+            return purchased * self._own_led // (self._own_led + self._others_led)
+        return purchased // max(1, sum(one.node_id is not None for one in spec.listeners))
 
     # -- reports ------------------------------------------------------------------------------------
 
@@ -131,9 +148,72 @@ class RelayedFlows:
             consume=self.consume.counters(),
             partitions_led=0,
             stored_bytes=0,
-            on_lease=not self.is_limited,
+            on_lease=self.on_lease,
             refusals=dict(self.refusals),
         )
+
+
+class Place:
+    """Where one connection stands among those of its instance that wait for what was carried.
+
+    A Produce is charged when it begins, and carried when what was charged before it is paid. What a Fetch
+    costs is known when it is answered: the next one waits until that is paid, and one that comes later than
+    that for all that is owed.
+    """
+
+    __slots__ = ("_awaited", "_fetched", "_reserved", "flows")
+
+    def __init__(self, flows: RelayedFlows) -> None:
+        self.flows = flows
+        self._reserved: tuple[int, int] | None = None
+        """Of the Produce that begins or is carried: its ticket, and what was charged."""
+        self._fetched: int | None = None
+        """What the last answer was charged with; None: there was none."""
+        self._awaited: int | None = None
+        """What the Fetch that waits waits for."""
+
+    def produce_wait_ms(self, frame_bytes: int, now_ms: int) -> int:
+        """How long a Produce of this size has to wait; 0: it is carried now. The first time it is charged."""
+        produce = self.flows.produce
+        if self._reserved is None:
+            ticket = produce.reserve(frame_bytes, now_ms)
+            if ticket is None:
+                return 0
+            self._reserved = ticket, frame_bytes
+        return self.flows.wait_ms(Direction.PRODUCE, now_ms, self._reserved[0])
+
+    def produced(self, frame_bytes: int, now_ms: int) -> None:
+        """It was carried."""
+        produce, reserved = self.flows.produce, self._reserved
+        self._reserved = None
+        if reserved is None:
+            produce.charge(frame_bytes, now_ms)
+        else:
+            produce.carry(*reserved, frame_bytes, now_ms)
+
+    def cut(self, carried_bytes: int, now_ms: int) -> None:
+        """The connection ends, with so much of a Produce carried."""
+        reserved, self._reserved = self._reserved, None
+        if reserved is not None:
+            self.flows.produce.release(reserved[1], now_ms)
+        if carried_bytes:
+            self.flows.produce.spend(carried_bytes, now_ms)
+
+    def fetch_wait_ms(self, now_ms: int) -> int:
+        """How long a Fetch has to wait; 0: it is carried now."""
+        consume = self.flows.consume
+        if self._awaited is None:
+            late = self._fetched is None or not self.flows.wait_ms(Direction.CONSUME, now_ms, self._fetched)
+            self._awaited = consume.ticket if late else self._fetched
+        wait_ms = self.flows.wait_ms(Direction.CONSUME, now_ms, self._awaited)
+        if not wait_ms:
+            self._awaited = None
+        return wait_ms
+
+    def fetched(self, size_bytes: int, now_ms: int) -> None:
+        """So much of an answer goes to the client."""
+        self.flows.consume.charge(size_bytes, now_ms)
+        self._fetched = self.flows.consume.ticket
 
 
 class Relays:

@@ -11,7 +11,7 @@ from gateway.session.ordering import ReplyQueue
 from gateway.session.states import Sides
 from gateway.session.surroundings import Host, Instance, Traces
 from gateway.session.tenant_login import TenantLogin
-from traffic.relayed import RelayedFlows
+from traffic.relayed import Place, RelayedFlows
 from wire.edits import client_id_field
 
 
@@ -37,6 +37,7 @@ class Conversation:
         "login",
         "node_id",
         "now_ns",
+        "place",
         "queue",
         "relay",
         "rows",
@@ -78,6 +79,8 @@ class Conversation:
         """What is served now, by API and version."""
         self.relay = relay
         """The account of what goes to a broker that has none of ours; None: the broker has one."""
+        self.place = None if relay is None else Place(relay)
+        """The connection's in that account."""
         self.client_id: bytes | None = None
         """The field that Produce and Fetch go up with in place of the client's own."""
         if relay is not None:

@@ -12,7 +12,6 @@ from gateway.session.mapped import decoding_work, kept_reply, mapped_reply
 from gateway.session.ordering import Exchange
 from gateway.session.states import Event
 from gateway.stops import ConnectionStop
-from traffic.flow import REPORTED_THROTTLE_MS_MAX
 from traffic.relayed import RelayedFlows
 from traffic.turns import Hold
 from wire.api_table import ApiKey
@@ -211,22 +210,20 @@ class Replies:
         raise_in(frame, exchange.api_key, exchange.api_version, throttle_ms)
 
     def _note_throttle(self, relay: RelayedFlows, exchange: Exchange, frame: memoryview) -> None:
-        """A broker that is not ours says how long it throttles; where we do, too, the longer time is told."""
+        """A broker that is not ours says how long it throttles: its time or ours is told, the longer one."""
         direction = Direction.CONSUME if exchange.api_key == _FETCH else Direction.PRODUCE
         now_ms = self._conversation.host.now_ms()
         throttle_ms = told_in(frame, exchange.api_key, exchange.api_version)
         if throttle_ms:
             relay.broker_throttles(direction, throttle_ms, now_ms)
-        if relay.is_limited:
-            own_ms = min(relay.wait_ms(direction, now_ms), REPORTED_THROTTLE_MS_MAX)
-            raise_in(frame, exchange.api_key, exchange.api_version, own_ms)
+        raise_in(frame, exchange.api_key, exchange.api_version, relay.told_ms(direction, now_ms))
 
     def _count_fetched(self, exchange: Exchange | None, size_bytes: int) -> None:
         """So much of an answer goes to the client; what was added here is charged where it was added."""
-        relay = self._conversation.relay
-        if relay is not None and exchange is not None:
+        place = self._conversation.place
+        if place is not None and exchange is not None:
             added = 0 if exchange.notes is None else len(exchange.notes.encoded)
-            relay.consume.charge(size_bytes - added, self._conversation.host.now_ms())
+            place.fetched(size_bytes - added, self._conversation.host.now_ms())
 
     def _session_begins(self, session_id: int) -> None:
         """The backend has given this connection a fetch session."""

@@ -3,7 +3,6 @@
 import struct
 from typing import Final, NamedTuple, TypeAlias
 
-from contracts.quota import Direction
 from gateway.apis import APIS, BEFORE_LOGIN, LEGACY, Mode, Row, handler_named
 from gateway.causes import DisconnectCause
 from gateway.session.call import Call, Later, Outcome, Pending
@@ -12,6 +11,7 @@ from gateway.session.injection import hold_back_ms, let_go
 from gateway.session.mapped import decoding_work, settle, take_request
 from gateway.session.ordering import UNANSWERED_MAX, Exchange, Trace
 from gateway.stops import ConnectionStop
+from traffic.relayed import Place
 from wire.api_table import ApiKey
 from wire.edits import FrameEditor, edit_produce_request, produce_request_editor
 from wire.faults import NameFault
@@ -33,7 +33,6 @@ ANSWERS_AT_ONCE_BYTES: Final = 64 * 1024
 
 _PRODUCE: Final = int(ApiKey.PRODUCE)
 _FETCH: Final = int(ApiKey.FETCH)
-_BYTE_DIRECTIONS: Final = {_PRODUCE: Direction.PRODUCE, _FETCH: Direction.CONSUME}
 _LOOK_AGAIN_MS: Final = 500
 """A request that waits for its instance's bucket is looked at so often: a lease may come."""
 _FETCH_LOOK_MS: Final = 100
@@ -160,12 +159,12 @@ class Requests:
         instance = conversation.instance
         if not _SIZE_MIN <= size <= instance.request_bytes_max:
             self._check_size(size)
-        if instance.faults is not None or conversation.relay is not None:
-            wait_ms = self._wait_ms(api_key, len(chunk) - at)
+        row = conversation.rows.get((api_key, api_version)) or self._row_of_others(api_key, api_version)
+        if instance.faults is not None or conversation.place is not None:
+            wait_ms = self._wait_ms(api_key, 4 + size, len(chunk) - at)
             if wait_ms:
                 self.waits = HeldBack(wait_ms)
                 return at
-        row = conversation.rows.get((api_key, api_version)) or self._row_of_others(api_key, api_version)
         self.frames += 1
         instance.requests[api_key] += 1
         if self.waiting_since_ns:
@@ -188,20 +187,27 @@ class Requests:
         self._missing = self.frame_bytes = 4 + size
         return at
 
-    def _wait_ms(self, api_key: int, read_bytes: int) -> int:
+    def _wait_ms(self, api_key: int, frame_bytes: int, read_bytes: int) -> int:
         """How long the next request is kept waiting, with the `read_bytes` that are here."""
         conversation = self._conversation
-        relay, direction = conversation.relay, _BYTE_DIRECTIONS.get(api_key)
-        if relay is not None and relay.is_limited and direction is not None:
-            wait_ms = relay.wait_ms(direction, conversation.host.now_ms())
+        if conversation.place is not None:
+            wait_ms = self._payment_wait_ms(conversation.place, api_key, frame_bytes)
             if wait_ms:
-                return min(wait_ms, _LOOK_AGAIN_MS)
-            waiting = conversation.queue.waiting or ()
-            if api_key == _FETCH and any(each.api_key == _FETCH for each in waiting):
-                return _FETCH_LOOK_MS  # what the answers under way cost is not known yet
+                return wait_ms
         if conversation.instance.faults is None:
             return 0
         return hold_back_ms(conversation, api_key, self.bytes_in, read_bytes)
+
+    def _payment_wait_ms(self, place: Place, api_key: int, frame_bytes: int) -> int:
+        """How long until what was carried before is paid."""
+        conversation = self._conversation
+        if api_key == _PRODUCE:
+            return min(_LOOK_AGAIN_MS, place.produce_wait_ms(frame_bytes, conversation.host.now_ms()))
+        if api_key != _FETCH:
+            return 0
+        if any(each.api_key == _FETCH for each in conversation.queue.waiting or ()):
+            return _FETCH_LOOK_MS  # what the answers under way cost is not known yet
+        return min(_LOOK_AGAIN_MS, place.fetch_wait_ms(conversation.host.now_ms()))
 
     def _continue(self, chunk: memoryview, at: int, behind: int, up: list[Buffer], down: list[Buffer]) -> int:
         """Take bytes `at:behind` of the current frame."""
@@ -277,8 +283,8 @@ class Requests:
         if editor.done:
             self.editor = None
             conversation = self._conversation
-            if conversation.relay is not None:
-                conversation.relay.produce.charge(self.frame_bytes, conversation.host.now_ms())
+            if conversation.place is not None:
+                conversation.place.produced(self.frame_bytes, conversation.host.now_ms())
             if editor.facts["acks"]:
                 conversation.queue.forwarded(
                     Exchange(
@@ -291,8 +297,8 @@ class Requests:
     def _whole(self, row: Row, frame: memoryview, up: list[Buffer], down: list[Buffer]) -> None:
         """Handle one complete frame, length prefix included."""
         conversation = self._conversation
-        if row.mode is Mode.PRODUCE and conversation.relay is not None:
-            conversation.relay.produce.charge(len(frame), conversation.host.now_ms())
+        if row.mode is Mode.PRODUCE and conversation.place is not None:
+            conversation.place.produced(len(frame), conversation.host.now_ms())
         if row.mode is Mode.PRODUCE and conversation.instance.passes_produce:
             try:
                 edit = edit_produce_request(frame, conversation.instance.scope, conversation.client_id)
@@ -365,9 +371,10 @@ class Requests:
     def discard(self) -> None:
         """The connection is gone."""
         instance = self._conversation.instance
-        relay = self._conversation.relay
-        if relay is not None and self.editor is not None:
-            relay.produce.spend(self.frame_bytes - self._missing, self._conversation.host.now_ms())
+        place = self._conversation.place
+        if place is not None:
+            carried_bytes = 0 if self.editor is None else self.frame_bytes - self._missing
+            place.cut(carried_bytes, self._conversation.host.now_ms())
         if self._collected:
             instance.release(len(self._collected))
         self._collected = self.editor = None

@@ -9,9 +9,14 @@ from typing import Final, NamedTuple
 from contracts.names import client_id_at, is_instance_id
 
 CHANGE_PART: Final = 20
-"""A rate is changed at once when it differs by more than one twentieth: each change is a metadata record."""
+"""A rate is changed when it differs by more than one twentieth: each change is a metadata record."""
 CHANGED_EVERY_MS: Final = 5_000
-"""No entity is changed more often."""
+"""No entity is changed more often, but for a rise that would be in the way."""
+ROOM_PART: Final = 4
+"""Quotas are a fourth above the rates that gateways hold to: Kafka judges by windows of seconds, in which
+eight connections of an even rate look like more than that."""
+RISE_PART: Final = 8
+"""A rise of more than an eighth is at once: otherwise what is set would be what holds clients back."""
 SETTLED_AFTER_MS: Final = 20_000
 """An entity that was left alone for so long gets its exact rates."""
 BATCH_MAX: Final = 300
@@ -44,6 +49,11 @@ class Change(NamedTuple):
     rates: Rates | None
 
 
+def backstop(shares: Rates) -> Rates:
+    """The quotas that stand behind what gateways hold to."""
+    return Rates(*(share + share // ROOM_PART for share in shares))
+
+
 def entity_of(client_id: str) -> Entity | None:
     """The entity of a client id; None: somebody else's."""
     instance_id, _, node = client_id.partition("@")
@@ -72,10 +82,14 @@ def changes(
 
 
 def _is_due(wanted: Rates, known: Rates, unchanged_ms: int) -> bool:
-    if wanted == known or unchanged_ms < CHANGED_EVERY_MS:
+    if wanted == known:
         return False
-    differs = any(CHANGE_PART * abs(new - old) > old for new, old in zip(wanted, known, strict=True))
-    return differs or unchanged_ms >= SETTLED_AFTER_MS
+    pairs = list(zip(wanted, known, strict=True))
+    if any(RISE_PART * (new - old) > old for new, old in pairs):
+        return True
+    if unchanged_ms < CHANGED_EVERY_MS:
+        return False
+    return unchanged_ms >= SETTLED_AFTER_MS or any(CHANGE_PART * abs(new - old) > old for new, old in pairs)
 
 
 def leftovers(

@@ -5,12 +5,14 @@ and both are reported as if by the broker itself. The leases that are answered b
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
 import msgspec
 
 from contracts.quota import (
+    BYTE_DIRECTIONS,
     Direction,
     FlowCounters,
     InstanceTraffic,
@@ -18,10 +20,13 @@ from contracts.quota import (
 )
 from contracts.specs import InstanceSpec, InstanceState
 from master.quota.client_quotas import Entity, Rates
+from master.quota.parts import Parts
 from traffic.flow import Flow
 from traffic.point import TrafficPoint
 
 _ZERO = FlowCounters()
+_SURVEY_HOLDS_MS: Final = 30_000
+"""So long after a look at a cluster what it said is taken to be so."""
 _Key = tuple[str, int, str]
 """Cluster, node, instance."""
 Led = Mapping[str, Mapping[int, tuple[int, int]]]
@@ -40,16 +45,28 @@ class _Sender:
     """Of what was said for bills, by broker."""
 
 
+class Part(NamedTuple):
+    """What one worker may carry for an instance to and from one broker."""
+
+    cluster_id: str
+    entity: Entity
+    rates: Rates
+    lease_ms: int
+    """0: it has none, for nobody knows the broker's rates."""
+
+
 class StandIns:
     """Those of one run of the master."""
 
-    def __init__(self, run: str) -> None:
+    def __init__(self, run: str, lease_ms: int) -> None:
         """`run` is no earlier run's."""
         self._run = run
+        self._parts = Parts(lease_ms)
         self._points: dict[tuple[str, int], TrafficPoint] = {}
         self._senders: dict[str, _Sender] = {}
         self._leaders: dict[tuple[str, str], Mapping[int, int]] = {}
         self._surveys = 0
+        self._surveyed_ms: dict[str, int] = {}
         self._specs: dict[tuple[str, int, str], InstanceSpec] = {}
 
     # -- what gateways carry ------------------------------------------------------------------------------
@@ -61,6 +78,7 @@ class StandIns:
         if sender is None or sender.boot_id != report.boot_id:
             sender = _Sender(report.boot_id, is_complete=report.sequence == 1)
             self._senders[report.point] = sender
+            self._parts.forget_worker(report.point)
         for broker in report.relayed:
             # From zero on, unless it was told of before this master heard of the worker.
             sender.sequences.setdefault((broker.cluster_id, broker.node_id), 0 if sender.is_complete else 1)
@@ -69,14 +87,38 @@ class StandIns:
             for traffic in broker.instances:
                 key = broker.cluster_id, broker.node_id, traffic.instance_id
                 base = sender.told.get(key)
+                if base is None and sender.is_complete:
+                    base = _nothing(traffic.instance_id)
                 sender.told[key] = traffic
-                if base is not None or sender.is_complete:
+                if base is not None:
                     _advance(point, base, traffic)
+                place = broker.cluster_id, Entity(traffic.instance_id, broker.node_id)
+                self._parts.take(report.point, place, traffic, base, report.window_ms, now_ms)
         sender.is_complete = sender.is_complete or report.full
         return [_for_bill(report, sender, key) for key in sender.sequences]
 
+    def parts(self, report: TrafficReport, now_ms: int) -> Iterator[Part]:
+        """What a worker that was heard now may carry, and what it has to let go."""
+        told = [
+            (broker.cluster_id, Entity(traffic.instance_id, broker.node_id))
+            for broker in report.relayed
+            for traffic in broker.instances
+        ]
+        for place in [*told, *self._parts.rest(report.point, told, now_ms)]:
+            cluster_id, entity = place
+            rates = self._rates(cluster_id, entity)
+            if (
+                rates is None
+                or now_ms - self._surveyed_ms.get(cluster_id, -_SURVEY_HOLDS_MS) >= _SURVEY_HOLDS_MS
+            ):
+                yield Part(cluster_id, entity, Rates(0, 0), 0)
+                continue
+            granted = self._parts.grant(report.point, place, rates, now_ms)
+            yield Part(cluster_id, entity, granted, self._parts.left_ms(report.point, place, now_ms))
+
     def forget_sender(self, name: str) -> list[str]:
         """The worker is gone for good. The answer is what bills know it by."""
+        self._parts.forget_worker(name)
         sender = self._senders.pop(name, None)
         return [] if sender is None else [_bill_point(name, key) for key in sender.sequences]
 
@@ -97,6 +139,7 @@ class StandIns:
     def survey(self, cluster_id: str, node_ids: Iterable[int], led: Led, now_ms: int) -> None:
         """Who leads and stores what in the whole cluster, and which brokers are registered."""
         self._surveys += 1
+        self._surveyed_ms[cluster_id] = now_ms
         points = [self._point(cluster_id, node_id, now_ms) for node_id in node_ids]
         for point in points:
             point.broker_count = len(points)
@@ -145,16 +188,25 @@ class StandIns:
         """Whether a point is one of these."""
         return any(each.point == point for each in self._points.values())
 
-    def wanted(self, cluster_id: str, specs: Mapping[str, InstanceSpec]) -> dict[Entity, Rates]:
-        """The quotas that the leases ask for: of every instance at every broker, whatever it leads."""
-        return {
-            Entity(instance_id, point.node_id): Rates(produce.rate_per_s, consume.rate_per_s)
+    def shares(self, cluster_id: str, specs: Mapping[str, InstanceSpec]) -> dict[Entity, Rates]:
+        """The rates of every instance at every broker, whatever that leads."""
+        found = {
+            Entity(instance_id, point.node_id): self._rates(cluster_id, Entity(instance_id, point.node_id))
             for point in self.points(cluster_id)
             for instance_id, spec in specs.items()
             if spec.cluster_id == cluster_id and not spec.state.is_gone
-            for produce, consume in [_flows(point, instance_id)]
-            if produce.rate_per_s and consume.rate_per_s
         }
+        return {entity: rates for entity, rates in found.items() if rates is not None}
+
+    def _rates(self, cluster_id: str, entity: Entity) -> Rates | None:
+        """q_i of an instance at a broker; None: neither is known here."""
+        point = self._points.get((cluster_id, entity.node_id))
+        if point is None:
+            return None
+        produce, consume = (point.flow(entity.instance_id, each) for each in BYTE_DIRECTIONS)
+        if produce is None or consume is None or not (produce.rate_per_s and consume.rate_per_s):
+            return None
+        return Rates(produce.rate_per_s, consume.rate_per_s)
 
     def led(self, cluster_id: str, entity: Entity) -> tuple[int, int]:
         """(n_i, sum(n)) as of the last survey."""
@@ -174,24 +226,28 @@ def _flows(point: TrafficPoint, instance_id: str) -> tuple[Flow, Flow]:
     )
 
 
-def _advance(point: TrafficPoint, base: InstanceTraffic | None, traffic: InstanceTraffic) -> None:
+def _nothing(instance_id: str) -> InstanceTraffic:
+    return InstanceTraffic(
+        instance_id=instance_id, produce=_ZERO, consume=_ZERO, partitions_led=0, stored_bytes=0
+    )
+
+
+def _advance(point: TrafficPoint, base: InstanceTraffic, traffic: InstanceTraffic) -> None:
     """Add what a worker has counted since it was heard last."""
     flows = _flows(point, traffic.instance_id)
     for flow, old, new in (
-        (flows[0], _ZERO if base is None else base.produce, traffic.produce),
-        (flows[1], _ZERO if base is None else base.consume, traffic.consume),
+        (flows[0], base.produce, traffic.produce),
+        (flows[1], base.consume, traffic.consume),
     ):
         flow.used += new.used - old.used
         flow.overhead += new.overhead - old.overhead
         flow.requests += new.requests - old.requests
         flow.throttled_ms += new.throttled_ms - old.throttled_ms
         flow.refused += new.refused - old.refused
-    old_refusals = {} if base is None else base.refusals
     for reason, count in traffic.refusals.items():
-        point.refuse(traffic.instance_id, reason, count - old_refusals.get(reason, 0))
-    if traffic.produce.refused == (0 if base is None else base.produce.refused):
-        produced = traffic.produce.used - (0 if base is None else base.produce.used)
-        point.count_appended(traffic.instance_id, produced)
+        point.refuse(traffic.instance_id, reason, count - base.refusals.get(reason, 0))
+    if traffic.produce.refused == base.produce.refused:
+        point.count_appended(traffic.instance_id, traffic.produce.used - base.produce.used)
 
 
 # -- bills ------------------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ LACKS: Final = (
 )
 """What instances on our own brokers have, and not yet on an Apache Kafka. Doctor and console tell."""
 
-QUOTAS_NOT_SET: Final = "gateways hold instances to their parts of the static share: {}"
+QUOTAS_NOT_SET: Final = "no client quotas of its own stand behind the rates of instances: {}"
 """Told with the reason why client quotas are not those of the master's leases."""
 
 

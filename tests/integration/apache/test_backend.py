@@ -256,7 +256,9 @@ def test_what_this_engine_lacks_is_told(stack: Stack) -> None:
     [cluster] = told["clusters"]
     assert (cluster["engine"], cluster["trouble"], cluster["brokers"]) == ("apache", None, 3)
     assert any("request time" in lack for lack in cluster["lacks"])
-    assert not any("static share" in lack for lack in cluster["lacks"]), "its client quotas follow the leases"
+    assert not any("client quotas" in lack for lack in cluster["lacks"]), (
+        "its client quotas follow the leases"
+    )
     assert [broker["live"] for broker in told["items"]] == [True] * 3
     assert all(broker["log_bytes"] is not None for broker in told["items"])
     assert stack.api("GET", "health")["brokers_live"] == 3

@@ -24,9 +24,13 @@ from tests.integration.stack import Stack
 pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
 T = 1_000_000
 RECORD = b"r" * 16_000
+BATCH_BYTES = 65_000
+"""A whole batch of four records is more than a consumer asks for, so each answer is one of them."""
 SETTLES_S = 8.0
-"""Kafka lets a new client burst for as long as its windows last."""
+"""For shares to follow what is carried, and for the bursts of the beginning."""
 MEASURED_S = 15.0
+MOST = T * (MEASURED_S + 0.25) / MEASURED_S + 8 * 64_000 / MEASURED_S
+"""What a bucket holds when full, and a request of each connection that was begun before."""
 
 
 class Clients:
@@ -151,8 +155,8 @@ def test_rates_hold_on_one_connection_and_on_eight_and_a_neighbour_notices_nothi
             instance = with_topic(stack)
             clients.append(Clients(instance, kind, count))
             if kind == "consume":
-                direct = Producer({"bootstrap.servers": backend, "batch.size": 64_000})
-                for _ in range(500):
+                direct = Producer({"bootstrap.servers": backend, "batch.size": BATCH_BYTES, "linger.ms": 100})
+                for _ in range(2_000):
                     direct.produce(f"{instance['id']}.t", RECORD)
                 assert direct.flush(60) == 0
     for one in clients:
@@ -168,7 +172,7 @@ def test_rates_hold_on_one_connection_and_on_eight_and_a_neighbour_notices_nothi
             lambda: any(is_throttled(stack, one) for one in clients[:2]),
             "the engine does not say that it throttles",
         )
-    assert all(0.6 * T < rate < 1.25 * T for rate in carried), carried
+    assert all(0.85 * T < rate < MOST for rate in carried), carried
     assert beside > 2 * T and free["produce"]["throttled_ms_per_s"] == 0
     assert not any(one.failed for one in clients)
 
@@ -192,7 +196,7 @@ def test_a_killed_master_leaves_nobody_unlimited_and_another_rate_needs_no_recon
         time.sleep(SETTLES_S)
         stack.kill("control")
         [rate] = rates([clients], MEASURED_S)
-        assert 0 < rate < 1.2 * T
+        assert 0.4 * T < rate < MOST, "no less than one worker's equal part, no more than what was bought"
         until(lambda: answers(stack), "no control plane is back")
         path = f"instances/{clients.instance['id']}"
         stack.api("PATCH", path, {"produce_rate_bytes_per_s": 4 * T})

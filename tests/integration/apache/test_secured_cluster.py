@@ -131,7 +131,7 @@ def test_its_life_beside_a_cluster_of_our_own(beside: Stack, far: KafkaBroker, t
     assert {f"{there['id']}.first", f"{here['id']}.first"} & {one["topic"] for one in listed} == {
         f"{there['id']}.first"
     }
-    assert not any("static share" in lack for lack in shown(beside)["lacks"]), "its quotas can be set"
+    assert not any("client quotas" in lack for lack in shown(beside)["lacks"]), "its quotas can be set"
 
     impostor = tmp_path / "password"
     impostor.write_text("somebody else's\n")

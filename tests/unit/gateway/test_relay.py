@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from contracts.charging import ChargeRequest
 from contracts.quota import Direction
 from contracts.specs import FullBehaviour
+from contracts.users import SecurityProtocol
 from gateway.causes import DisconnectCause
 from gateway.session.requests import HeldBack
 from gateway.stops import ConnectionStop
@@ -68,6 +69,9 @@ def test_produce_and_fetch_go_up_under_the_name_of_their_quota_and_are_counted_w
             new = frames.take(up)
             went += new
             cut(host.broker_sends, b"".join(map(brokers_reply, new)), size)
+            if isinstance(host.session.requests.waits, HeldBack):  # behind another Fetch
+                host.session.requests.let_go()
+                host.client_sends(b"")
         for frame in went:
             (api_key,) = struct.unpack_from(">h", frame)
             expected = f"{INSTANCE}@{NODE_ID}" if api_key in OF_DATA else CLIENT_ID
@@ -102,13 +106,33 @@ def test_a_worker_that_limits_lets_nothing_up_until_what_was_carried_is_paid() -
     assert len(Frames().take(bytes(host.up))) == 1
     waits = host.session.requests.waits
     assert isinstance(waits, HeldBack) and host.session.requests.is_held_back
-    debt_ms = relay.wait_ms(Direction.PRODUCE, 0)
-    assert debt_ms > 1_000
+    assert relay.produce.used == len(frame), "the one that waits is not carried yet"
+    debt_ms = (len(frame) - RATE // 4) * 1000 // RATE + 1
     for now_ms in (debt_ms - 1, debt_ms):
         host.around.time_ms = now_ms
         host.session.requests.let_go()
         host.client_sends(b"")
         assert len(Frames().take(bytes(host.up))) == (1 if now_ms < debt_ms else 2)
+
+
+def test_a_client_that_leaves_while_its_request_waits_has_cost_nothing() -> None:
+    relay = relayed(RATE)
+    host = SessionHost(served_instance(), relay=relay)
+    frame = framed_request(produce(7, b"r" * RATE), 1, None)
+    host.client_sends(frame + frame)
+    host.session.closes()
+    assert (relay.produce.used, relay.produce.overhead) == (len(frame), 0)
+    assert relay.produce.debt == len(frame) - RATE // 4
+
+
+def test_who_has_not_logged_in_holds_nobody_up() -> None:
+    relay = relayed(RATE)
+    relay.produce.charge(RATE, 0)
+    owed = relay.produce.debt
+    host = SessionHost(served_instance(), relay=relay, security_protocol=SecurityProtocol.SASL_PLAINTEXT)
+    with pytest.raises(ConnectionStop) as stopped:
+        host.client_sends(framed_request(produce(7, b"r" * 5_000), 1, None))
+    assert stopped.value.cause is DisconnectCause.NOT_AUTHENTICATED and relay.produce.debt == owed
 
 
 def test_what_is_no_data_does_not_wait() -> None:

@@ -8,6 +8,7 @@ from master.quota.client_quotas import (
     Entity,
     Rates,
     SetQuotas,
+    backstop,
     changes,
     entity_of,
     leftovers,
@@ -39,6 +40,17 @@ def test_a_twentieth_is_changed_at_once_and_less_when_it_has_settled() -> None:
     assert due(1_051, CHANGED_EVERY_MS) and due(949, CHANGED_EVERY_MS)
     assert not due(1_050, SETTLED_AFTER_MS - 1)
     assert due(1_001, SETTLED_AFTER_MS) and not due(1_000, SETTLED_AFTER_MS)
+
+
+def test_a_rise_that_would_be_in_the_way_does_not_wait_and_a_fall_does() -> None:
+    known = {AT_ONE: Rates(800, 800)}
+    for wanted, due in (((901, 800), True), ((800, 901), True), ((900, 1), False), ((1, 1), False)):
+        assert bool(changes({AT_ONE: Rates(*wanted)}, known, {AT_ONE: 0}, 1)) is due
+
+
+def test_quotas_stand_a_fourth_above_what_gateways_hold_to() -> None:
+    assert backstop(Rates(1_000_000, 4)) == Rates(1_250_000, 5)
+    assert backstop(Rates(1, 3)) == Rates(1, 3), "never less"
 
 
 def test_one_request_has_a_bound_and_the_rest_follows() -> None:

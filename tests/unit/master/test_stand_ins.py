@@ -71,14 +71,14 @@ class Relayed(Harness):
         found = {ID: led} if led else {}
         self.service.stand_ins.survey(CLUSTER, NODES, found, self.now_ms)
         self.service.report_stand_ins(CLUSTER)
-        return self.service.stand_ins.wanted(CLUSTER, self.specs)
+        return self.service.stand_ins.shares(CLUSTER, self.specs)
 
     def hears(self, report: TrafficReport) -> ReportAnswer:
         return self.service.receive(report)
 
     def sets(self) -> None:
         """The cluster takes all that is wanted."""
-        for change in self.quotas.due(self.service.stand_ins.wanted(CLUSTER, self.specs), self.now_ms):
+        for change in self.quotas.due(self.service.stand_ins.shares(CLUSTER, self.specs), self.now_ms):
             self.quotas.done(change, self.now_ms)
         self.quotas.trust(self.now_ms + 30_000)
 
@@ -123,19 +123,42 @@ def test_a_worker_or_master_that_starts_anew_makes_no_traffic(master: Relayed) -
     assert sum(point.charged_flow(ID, Direction.PRODUCE).used for point in points) == 15
 
 
-def test_a_lease_is_given_when_the_quota_stands(master: Relayed) -> None:
+def test_a_worker_gets_its_part_when_the_cluster_was_looked_at_and_is_told_whether_quotas_stand(
+    master: Relayed,
+) -> None:
     [lease] = master.hears(relayed(1, (1, carried(1)))).relayed
     assert (lease.instance_id, lease.cluster_id, lease.node_id) == (ID, CLUSTER, 1)
-    assert lease.lease_ms == 0, "nothing is set"
+    assert lease.lease_ms == 0, "nobody knows who leads what"
     master.look()
-    master.sets()
     [lease] = master.hears(relayed(2, (1, carried(1)))).relayed
     assert (lease.lease_ms, lease.partitions_led, lease.partitions_total) == (5_000, 2, 3)
-    [lease] = master.hears(relayed(3, (9, carried(1)))).relayed
-    assert lease.lease_ms == 0, "a broker that nobody has registered"
+    assert lease.produce_rate_bytes_per_s == lease.consume_rate_bytes_per_s == 2 * T // 3
+    assert not lease.quotas_stand, "a cluster that lets nobody set quotas has exact rates, too"
+    master.sets()
+    [lease, left] = master.hears(relayed(3, (9, carried(1)))).relayed
+    assert lease.lease_ms == 0 and not lease.quotas_stand, "a broker that nobody has registered"
+    assert (left.node_id, left.produce_rate_bytes_per_s) == (1, 2 * T // 3 // 20), (
+        "what it no longer asks for"
+    )
+    [lease, _] = master.hears(relayed(4, (1, carried(1)))).relayed
+    assert lease.lease_ms == 5_000 and lease.quotas_stand
+    assert not master.hears(relayed(4, (1, carried(1)))).relayed, "a report counts once"
     master.now_ms += 30_000
-    [lease] = master.hears(relayed(4, (1, carried(1)))).relayed
+    [lease] = master.hears(relayed(5, (1, carried(1)))).relayed
     assert lease.lease_ms == 0, "nobody has heard of the cluster for long"
+
+
+def test_two_workers_at_one_broker_have_its_rate_together(master: Relayed) -> None:
+    master.look({1: (1, 0)})
+    held = {"gateway-0": 0, "gateway-1": 0}
+    for sequence in range(1, 5):
+        for worker in held:
+            told = carried(sequence * T, throttled_ms=sequence * 1_000, rate_per_s=held[worker])
+            [lease] = master.hears(relayed(sequence, (1, told), worker=worker)).relayed
+            held[worker] = lease.produce_rate_bytes_per_s
+        master.look({1: (1, 0)})
+        master.now_ms += 1_000
+    assert set(held.values()) == {T // 2}
 
 
 def test_an_instance_at_capacity_is_blocked_at_every_broker_before_the_next_look(master: Relayed) -> None:
@@ -181,7 +204,7 @@ def test_every_byte_is_billed_once_whoever_restarts() -> None:
     specs = {ID: a_spec()}
     at_ms = 10**12
     for sequences in ((1, 2, 3), (90, 91, 92)):
-        stand_ins, bills = StandIns(f"run {sequences}"), UsageAggregator(lambda: specs, 60_000)
+        stand_ins, bills = StandIns(f"run {sequences}", 5_000), UsageAggregator(lambda: specs, 60_000)
         for sequence in sequences:
             traffic = () if sequence % 3 == 0 else ((1, carried(70 * sequence, 7 * sequence)),)
             for report in stand_ins.receive(relayed(sequence, *traffic), sequence * 1_000):
