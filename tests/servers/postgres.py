@@ -10,9 +10,11 @@ import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Mapping
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 import psycopg
@@ -37,7 +39,9 @@ _SETTINGS: Final = {
 class PostgresServer:
     """One server on a directory and port of its own. Databases are made and dropped while it runs."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: Mapping[str, str] = MappingProxyType({})) -> None:
+        """`settings` beside those that all have."""
+        self._settings = {**_SETTINGS, **settings}
         self.port = free_port()
         self.directory = Path(tempfile.mkdtemp(prefix="portico-postgres-"))
         self._run_as = _NOBODY if os.geteuid() == 0 else None
@@ -65,7 +69,7 @@ class PostgresServer:
 
     def start(self) -> "PostgresServer":
         """Start it and wait until it answers."""
-        settings = [f"-c{name}={value}" for name, value in _SETTINGS.items()]
+        settings = [f"-c{name}={value}" for name, value in self._settings.items()]
         with (self.directory / "postgres.log").open("ab") as log:
             self._process = subprocess.Popen(
                 [

@@ -4,42 +4,77 @@ Kafka's tests start brokers in their own JVM, through one class. The class of ou
 (`java/`) hands them a bootstrap address instead; they are those of the jar, as Apache compiled them.
 """
 
-import os
 import re
 import subprocess
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
 from typing import Final, NamedTuple
 from xml.etree import ElementTree
 
-from ctl.kafka.jars import DEFAULT_VERSION, fetched, java_program
+from ctl.bench.apache_kafka import kafka_cluster
+from ctl.kafka.cluster import Wish
+from ctl.kafka.jars import DEFAULT_VERSION, java_program
+from tests.foreign.maven import COMPILER, KAFKA, Artifact, class_path, compile_classes, library
 
 _HERE: Final = Path(__file__).parent
-_LEFT_OUT: Final = r".*\.(ShareConsumer|SaslPlain|ConsumerBounce|ClientRebootstrap)\w*(\$.*)?"
-"""Whole classes: of share groups, which are not offered; of another listener; of brokers that are stopped."""
 _JUPITER: Final = "5.13.1"
 _PLATFORM: Final = "1.13.1"
-_COMPILER: Final = "3.33.0"
-"""Of Eclipse's compiler, which needs a Java runtime and no JDK; later ones need Java 21."""
 _THREADS: Final = "-Djava.util.concurrent.ForkJoinPool.common.parallelism=4"
 """On two CPUs a test's future would have a thread of its own, which counts as one that it leaves behind."""
 _TEST_TIMEOUT_S: Final = 120
 _RUN_TIMEOUT_S: Final = 3600
 _LACKING: Final = re.compile(r"Caused by: org\.opentest4j\.TestAbortedException: (.*)")
 _AGAIN: Final = "the same test runs as KRAFT"
-_ARTIFACTS: Final = (
-    ("org.apache.kafka", "kafka-clients-integration-tests", DEFAULT_VERSION, "test"),
-    ("org.apache.kafka", "kafka-test-common-runtime", DEFAULT_VERSION, None),
-    ("org.apache.kafka", "kafka_2.13", DEFAULT_VERSION, None),
-    ("org.apache.kafka", "kafka_2.13", DEFAULT_VERSION, "test"),
-    ("org.apache.kafka", "kafka-clients", DEFAULT_VERSION, None),
-    ("org.apache.kafka", "kafka-clients", DEFAULT_VERSION, "test"),
-    ("org.apache.kafka", "kafka-server-common", DEFAULT_VERSION, "test"),
-    ("org.junit.jupiter", "junit-jupiter", _JUPITER, None),
-    ("org.junit.platform", "junit-platform-console", _PLATFORM, None),
-    ("org.eclipse.jdt", "ecj", _COMPILER, None),
+_LAUNCHER: Final = (
+    Artifact(KAFKA, "kafka-test-common-runtime"),
+    Artifact(KAFKA, "kafka_2.13"),
+    Artifact(KAFKA, "kafka_2.13", classifier="test"),
+    Artifact(KAFKA, "kafka-clients"),
+    Artifact(KAFKA, "kafka-clients", classifier="test"),
+    Artifact(KAFKA, "kafka-server-common", classifier="test"),
+    Artifact("org.junit.jupiter", "junit-jupiter", _JUPITER),
+    Artifact("org.junit.platform", "junit-platform-console", _PLATFORM),
+    COMPILER,
+)
+
+
+class Suite(NamedTuple):
+    """Tests of one jar. `sources` stands in front of it; `classes` are JUnit's patterns of what is run."""
+
+    jar: str
+    sources: Path
+    artifacts: tuple[Artifact, ...]
+    classes: tuple[str, ...]
+
+
+CLIENTS: Final = Suite(
+    "kafka-clients-integration-tests",
+    _HERE / "java",
+    _LAUNCHER,
+    (r"--exclude-classname=.*\.(ShareConsumer|SaslPlain|ConsumerBounce|ClientRebootstrap)\w*(\$.*)?",),
+)
+"""Not of share groups, which are not offered; of another listener; of brokers that are stopped."""
+STREAMS: Final = Suite(
+    "kafka-streams-integration-tests",
+    _HERE / "streams_java",
+    (
+        *_LAUNCHER,
+        Artifact(KAFKA, "kafka-streams"),
+        Artifact(KAFKA, "kafka-streams", classifier="test"),
+        Artifact(KAFKA, "kafka-streams-test-utils"),
+        Artifact(KAFKA, "kafka-tools"),
+        Artifact("org.hamcrest", "hamcrest", "3.0"),
+        Artifact("org.mockito", "mockito-junit-jupiter", "5.14.2"),
+    ),
+    (
+        r"--include-classname=.*\.(Eos|EOSUnclean|GlobalKTable|InternalTopic|KStreamAggregation|KStreamRepartition"
+        r"|PurgeRepartition|RegexSource|FineGrainedAutoReset|ResetPartitionTime|SuppressionInt|StandbyTaskEOSInt"
+        r"|TaskMetadata|RebalanceInt|LagFetch|OptimizedKTable|EmitOnChange|StreamsUncaught|SwallowUnknown|JoinGrace"
+        r"|TimeWindowed|SlidingWindowed|KTableKTableForeignKeyJoinDist)\w*",
+    ),
 )
 
 
@@ -84,6 +119,28 @@ def complaints(said: Mapping[str, Outcome], ran: Mapping[str, Outcome]) -> list[
     return found
 
 
+def at_the_control(said: Mapping[str, Outcome]) -> dict[str, Outcome]:
+    """What is a difference of ours passes at an Apache Kafka."""
+    return {
+        test: Outcome(Verdict.PASSES) if outcome.verdict is Verdict.DIFFERS else outcome
+        for test, outcome in said.items()
+    }
+
+
+@contextmanager
+def one_kafka(directory: Path, makes_topics: str) -> Iterator[str]:
+    """Where it is, with what most tests ask of theirs: one partition of offsets, quick heartbeats."""
+    settings = {
+        "auto.create.topics.enable": makes_topics,
+        "offsets.topic.num.partitions": "1",
+        "transaction.state.log.num.partitions": "1",
+        "group.consumer.heartbeat.interval.ms": "500",
+        "group.consumer.min.heartbeat.interval.ms": "500",
+    }
+    with kafka_cluster(directory, Wish(brokers=1), settings=settings, heap="512m") as brokers:
+        yield f"127.0.0.1:{brokers[0].port}"
+
+
 class Clusters(NamedTuple):
     """Bootstrap addresses. A broker's property that tests ask for is whether first use makes a topic."""
 
@@ -95,20 +152,20 @@ def _fits(said: Verdict, came: Verdict) -> bool:
     return said is came or (said is Verdict.BY_CHANCE and came in (Verdict.PASSES, Verdict.DIFFERS))
 
 
-def run(clusters: Clusters, directory: Path, left_out: Iterable[str], *selectors: str) -> dict[str, Outcome]:
-    """Run the tests in this directory; all that the jar has, or those that JUnit's selectors name.
+def run(suite: Suite, clusters: Clusters, directory: Path, left_out: Iterable[str]) -> dict[str, Outcome]:
+    """Run a suite in this directory.
 
     Raises: CommandError without Java, Maven or the registry.
     """
-    library = fetched(f"{DEFAULT_VERSION}-client-tests", _pom())
+    wanted = (Artifact(KAFKA, suite.jar, classifier="test"), *suite.artifacts)
+    jars = library(f"{DEFAULT_VERSION}-{suite.jar}", wanted)
     classes, reports, names = directory / "classes", directory / "reports", directory / "left-out"
-    _compile(library, classes)
+    compile_classes(jars, suite.sources, classes)
     names.write_text("".join(f"{test}\n" for test in left_out))
-    jar = library / f"kafka-clients-integration-tests-{DEFAULT_VERSION}-test.jar"
-    chosen = selectors or (f"--scan-classpath={jar}", f"--exclude-classname={_LEFT_OUT}")
+    chosen = (f"--scan-classpath={jars / f'{suite.jar}-{DEFAULT_VERSION}-test.jar'}", *suite.classes)
     command = [java_program(), "-Xmx1g", _THREADS, f"-Dportico.bootstrap={clusters.makes_topics}"]
     command += [f"-Dportico.bootstrap.strict={clusters.strict}", f"-Dportico.left.out={names}"]
-    command += ["-Dlog4j2.level=WARN", "-cp", os.pathsep.join((str(classes), f"{library}/*"))]
+    command += ["-Dlog4j2.level=WARN", "-cp", class_path(classes, jars)]
     command += ["org.junit.platform.console.ConsoleLauncher", "execute", *chosen]
     command += ["--disable-banner", "--details=testfeed", "--disable-ansi-colors", f"--reports-dir={reports}"]
     settings = {
@@ -158,35 +215,3 @@ def _said(text: str) -> str:
     """The first line, without the exception of an assumption."""
     first = text.strip().partition("\n")[0]
     return first.removeprefix("org.opentest4j.TestAbortedException: ").removeprefix("Assumption failed: ")
-
-
-def _compile(library: Path, classes: Path) -> None:
-    jars = sorted(map(str, library.glob("*.jar")))
-    compiler = str(library / f"ecj-{_COMPILER}.jar")
-    arguments = ["--release", "17", "-proc:none", "-nowarn", "-d", str(classes), "-cp", os.pathsep.join(jars)]
-    done = subprocess.run(
-        [java_program(), "-jar", compiler, *arguments, str(_HERE / "java")],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-def _pom() -> str:
-    wanted = "".join(map(_dependency, _ARTIFACTS))
-    return (
-        '<project xmlns="http://maven.apache.org/POM/4.0.0">\n<modelVersion>4.0.0</modelVersion>'
-        "<groupId>portico</groupId><artifactId>kafka-client-tests</artifactId><version>1</version>\n"
-        f"<dependencies>\n{wanted}</dependencies></project>\n"
-    )
-
-
-def _dependency(artifact: tuple[str, str, str, str | None]) -> str:
-    group, name, version, classifier = artifact
-    kind = "" if classifier is None else f"<classifier>{classifier}</classifier>"
-    return (
-        f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId>"
-        f"<version>{version}</version>{kind}</dependency>\n"
-    )
