@@ -48,7 +48,7 @@ def handler_named(name: str | None) -> ModuleType | None:
 
 
 _ROWS: Final = (
-    Row(ApiKey.PRODUCE, version_range(3, 11, advertised_min=0), Mode.PRODUCE, "produce", legacy_lowest=0),
+    Row(ApiKey.PRODUCE, version_range(3, 13, advertised_min=0), Mode.PRODUCE, "produce", legacy_lowest=0),
     Row(ApiKey.FETCH, version_range(4, 18), Mode.FETCH, "fetch", legacy_lowest=0),
     Row(ApiKey.LIST_OFFSETS, version_range(1, 11), Mode.MAPPED, "topic_partitions", legacy_lowest=0),
     Row(ApiKey.METADATA, version_range(0, 13), Mode.MAPPED, "metadata"),
@@ -70,8 +70,8 @@ _ROWS: Final = (
     Row(ApiKey.OFFSET_FOR_LEADER_EPOCH, version_range(2, 4), Mode.MAPPED, "topic_partitions"),
     Row(ApiKey.ADD_PARTITIONS_TO_TXN, version_range(0, 3), Mode.MAPPED, "transactions"),
     Row(ApiKey.ADD_OFFSETS_TO_TXN, version_range(0, 4), Mode.MAPPED, "transactions"),
-    Row(ApiKey.END_TXN, version_range(0, 4), Mode.MAPPED, "transactions"),
-    Row(ApiKey.TXN_OFFSET_COMMIT, version_range(0, 4), Mode.MAPPED, "transactions"),
+    Row(ApiKey.END_TXN, version_range(0, 5), Mode.MAPPED, "transactions"),
+    Row(ApiKey.TXN_OFFSET_COMMIT, version_range(0, 5), Mode.MAPPED, "transactions"),
     Row(ApiKey.DESCRIBE_ACLS, version_range(1, 3), Mode.LOCAL, "acls"),
     Row(ApiKey.CREATE_ACLS, version_range(1, 3), Mode.LOCAL, "acls"),
     Row(ApiKey.DELETE_ACLS, version_range(1, 3), Mode.LOCAL, "acls"),

@@ -90,6 +90,8 @@ def version_range(lowest: int, highest: int, advertised_min: int | None = None) 
 
 GROUP_VERSION: Final = "group.version"
 """Kafka's feature: 1 is the consumer protocol of KIP-848."""
+TRANSACTION_VERSION: Final = "transaction.version"
+"""Kafka's feature: 2 are transactions with an epoch each, of KIP-890."""
 
 
 class Served(NamedTuple):

@@ -1,22 +1,27 @@
-"""Produce 0-11, edited as whole frames: topic names, the transactional id, error texts, addresses."""
+"""Produce 0-13, edited as whole frames: topic names or (13) ids, the transactional id, error texts,
+addresses."""
 
 import struct
+from collections.abc import Container
 from functools import lru_cache
 from typing import Final, NamedTuple
 
 from wire.api_table import ApiKey
 from wire.codec import payload_class
-from wire.edit_compile import Scan, assembled, compile_scan, with_client_id
-from wire.faults import MalformedFrame
+from wire.edit_compile import CLIENT_ID_AT, Scan, assembled, compile_scan, with_client_id
+from wire.faults import ForeignName, MalformedFrame
 from wire.framing import Buffer
 from wire.hot.produce import FLEXIBLE_FROM, ONE_HEAD, ONE_PARTITION
-from wire.layout import layout_of
+from wire.layout import TOPIC_ID_BYTES, layout_of
 from wire.request_bounds import bound_of
 from wire.scope import SCOPE_BYTES, STRING_BYTES_MAX, Scope
 from wire.tags import skip_tags
+from wire.uvarint import read_uvarint
 
 _REQUEST_HEAD: Final = struct.Struct(">ihhih").unpack_from
 _RESPONSE_HEAD: Final = struct.Struct(">ii").unpack_from
+_I16: Final = struct.Struct(">h")
+_ACKS_TIMEOUT: Final = struct.Struct(">hi")
 _ONE_FROM: Final = 3
 _ONE_HEAD: Final = ONE_HEAD.unpack_from
 _ONE_PARTITION: Final = ONE_PARTITION.unpack_from
@@ -31,7 +36,7 @@ class ProduceRequestEdit(NamedTuple):
     acks: int
     """-1, 0 or 1 of a right client; any i16 of a wrong one. 0 has no reply."""
     topics: list[bytes]
-    """The tenant's topic names as they stood in the frame."""
+    """The tenant's topic names as they stood in the frame, or the ids."""
 
 
 class ProduceResponseEdit(NamedTuple):
@@ -94,15 +99,35 @@ def _scan_one(frame: memoryview, at: int, scope: Scope) -> tuple[list[Buffer], i
     return pieces, SCOPE_BYTES, [bytes(frame[name_at:name_end])], acks
 
 
-def edit_produce_response(frame: memoryview, version: int, scope: Scope) -> ProduceResponseEdit:
-    """Take the scope out of one whole Produce response; `frame` begins with its length prefix.
+def only_topic_id(begun: memoryview) -> bytes | None:
+    """Of a request by ids, of which perhaps only the beginning is here: the id of its topic, if it is for
+    one. None: it is for several, or too little is here to say."""
+    try:
+        (client_id_bytes,) = _I16.unpack_from(begun, CLIENT_ID_AT)
+        at, _ = skip_tags(begun, CLIENT_ID_AT + _I16.size + max(client_id_bytes, 0))
+        coded, at = read_uvarint(begun, at)
+        count, at = read_uvarint(begun, at + max(coded - 1, 0) + _ACKS_TIMEOUT.size)
+    except (struct.error, IndexError, MalformedFrame):
+        return None
+    topic_id = bytes(begun[at : at + TOPIC_ID_BYTES])
+    return topic_id if count == 2 and len(topic_id) == TOPIC_ID_BYTES else None
+
+
+def edit_produce_response(
+    frame: memoryview, version: int, scope: Scope, topic_ids: Container[bytes] = ()
+) -> ProduceResponseEdit:
+    """Take the scope out of one whole Produce response; `frame` begins with its length prefix. `topic_ids`
+    are those that it may tell of.
 
     Raises: MalformedFrame, ForeignName.
     """
     try:
         _, correlation_id = _RESPONSE_HEAD(frame)
         body_at = 8 if version < FLEXIBLE_FROM else skip_tags(frame, 8)[0]
-        pieces, grown, _ = _scan(version, True)(frame, body_at, scope)
+        pieces, grown, ids = _scan(version, True)(frame, body_at, scope)
     except (struct.error, IndexError) as error:
         raise MalformedFrame("a Produce response ends early") from error
+    for topic_id in ids:
+        if topic_id not in topic_ids:
+            raise ForeignName("a topic id of another instance in a response")
     return ProduceResponseEdit(assembled(frame, pieces, grown), correlation_id)

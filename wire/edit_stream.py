@@ -530,7 +530,7 @@ class CompactFrameEditor(FrameEditor):
         if len(view) - at < TOPIC_ID_BYTES:
             return -1
         if bytes(view[at : at + TOPIC_ID_BYTES]) not in self._topic_ids:
-            raise ForeignName("a topic id of another instance in a response")
+            raise ForeignName("a topic id of another instance in a frame")
         return self._jump(at, TOPIC_ID_BYTES, 0)
 
     def _compact_name(self, view: memoryview, at: int, width: int, size: int, out: list[Buffer]) -> int:
@@ -573,9 +573,11 @@ def _compact(out: list[Buffer]) -> list[Buffer]:
     return compact
 
 
-def produce_request_editor(version: int, scope: Scope, client_id: bytes | None = None) -> FrameEditor:
-    """An editor of one Produce request, version 0-11. `client_id`, a field of the header, replaces the
-    client's."""
+def produce_request_editor(
+    version: int, scope: Scope, client_id: bytes | None = None, topic_ids: Container[bytes] = ()
+) -> FrameEditor:
+    """An editor of one Produce request, version 0-13. `client_id`, a field of the header, replaces the
+    client's; `topic_ids` are those that it may be for."""
     editor = CompactFrameEditor if version >= PRODUCE_FLEXIBLE_FROM else FrameEditor
     return editor(
         _program(ApiKey.PRODUCE, version, False),
@@ -583,6 +585,7 @@ def produce_request_editor(version: int, scope: Scope, client_id: bytes | None =
         response=False,
         entries_max=bound_of(ApiKey.PRODUCE).entries_max,
         client_id=client_id,
+        topic_ids=topic_ids,
     )
 
 

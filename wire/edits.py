@@ -7,8 +7,8 @@ arrives in pieces, in constant memory (`produce_request_editor`, `fetch_response
 and Produce responses are small, and what they grow by is not known from their first bytes, so they are
 edited whole.
 
-    Produce request   0-11   edit_produce_request    produce_request_editor
-    Produce response  0-11   edit_produce_response
+    Produce request   0-13   edit_produce_request    produce_request_editor
+    Produce response  0-13   edit_produce_response
     Fetch request     0-18   edit_fetch_request
     Fetch response    0-18   edit_fetch_response     fetch_response_editor
 
@@ -32,17 +32,20 @@ from wire.edit_produce import (
     ProduceResponseEdit,
     edit_produce_request,
     edit_produce_response,
+    only_topic_id,
 )
 from wire.edit_stream import AddedTopics, FrameEditor, fetch_response_editor, produce_request_editor
 from wire.framing import Buffer, frame_size
 from wire.hot.fetch import BY_ID_FROM as FETCH_BY_ID_FROM
+from wire.hot.produce import BY_ID_FROM as PRODUCE_BY_ID_FROM
 
-EDITED: Final = {ApiKey.PRODUCE: range(12), ApiKey.FETCH: range(19)}
+EDITED: Final = {ApiKey.PRODUCE: range(14), ApiKey.FETCH: range(19)}
 """The versions of the hot APIs that are edited instead of decoded."""
 
 __all__ = (
     "EDITED",
     "FETCH_BY_ID_FROM",
+    "PRODUCE_BY_ID_FROM",
     "AddedTopics",
     "Buffer",
     "FetchRequestEdit",
@@ -58,5 +61,6 @@ __all__ = (
     "fetch_response_editor",
     "fetch_session",
     "frame_size",
+    "only_topic_id",
     "produce_request_editor",
 )

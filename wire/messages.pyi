@@ -30,7 +30,10 @@ class PartitionProduceData(_Entity):
 @dataclass(frozen=True, kw_only=True)
 class TopicProduceData(_Entity):
     name: TopicName
+    """v0-12"""
     partition_data: tuple[PartitionProduceData, ...]
+    topic_id: UUID | None
+    """v13"""
 
 @dataclass(frozen=True, kw_only=True)
 class ProduceRequest(_Payload):
@@ -38,7 +41,7 @@ class ProduceRequest(_Payload):
     timeout: i32Timedelta
     topic_data: tuple[TopicProduceData, ...]
     transactional_id: TransactionalId | None
-    """v3-11"""
+    """v3-13"""
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionProduceResponse(_Entity):
@@ -48,53 +51,56 @@ class PartitionProduceResponse(_Entity):
     log_append_time_ms: i64
     """v2"""
     log_append_time: TZAware | None
-    """v3-11"""
+    """v3-13"""
     log_start_offset: i64
-    """v5-11"""
+    """v5-13"""
     record_errors: tuple[BatchIndexAndErrorMessage, ...]
-    """v8-11"""
+    """v8-13"""
     error_message: str | None
-    """v8-11"""
+    """v8-13"""
     current_leader: ProduceResponseLeaderIdAndEpoch
-    """v10-11"""
+    """v10-13"""
 
 @dataclass(frozen=True, kw_only=True)
 class TopicProduceResponse(_Entity):
     name: TopicName
+    """v0-12"""
     partition_responses: tuple[PartitionProduceResponse, ...]
+    topic_id: UUID | None
+    """v13"""
 
 @dataclass(frozen=True, kw_only=True)
 class ProduceResponse(_Payload):
     responses: tuple[TopicProduceResponse, ...]
     throttle_time: i32Timedelta
-    """v1-11"""
+    """v1-13"""
     node_endpoints: tuple[ProduceResponseNodeEndpoint, ...]
-    """v10-11"""
+    """v10-13"""
 
 @dataclass(frozen=True, kw_only=True)
 class BatchIndexAndErrorMessage(_Entity):
     batch_index: i32
-    """v8-11"""
+    """v8-13"""
     batch_index_error_message: str | None
-    """v8-11"""
+    """v8-13"""
 
 @dataclass(frozen=True, kw_only=True)
 class ProduceResponseLeaderIdAndEpoch(_Entity):
     leader_id: BrokerId
-    """v10-11"""
+    """v10-13"""
     leader_epoch: i32
-    """v10-11"""
+    """v10-13"""
 
 @dataclass(frozen=True, kw_only=True)
 class ProduceResponseNodeEndpoint(_Entity):
     node_id: BrokerId
-    """v10-11"""
+    """v10-13"""
     host: str
-    """v10-11"""
+    """v10-13"""
     port: i32
-    """v10-11"""
+    """v10-13"""
     rack: str | None
-    """v10-11"""
+    """v10-13"""
 
 @dataclass(frozen=True, kw_only=True)
 class FetchPartition(_Entity):
@@ -952,20 +958,20 @@ class AddPartitionsToTxnRequest(_Payload):
     v3_and_below_topics: tuple[AddPartitionsToTxnTopic, ...]
     """v0-3"""
     transactions: tuple[AddPartitionsToTxnTransaction, ...]
-    """v4"""
+    """v4-5"""
 
 @dataclass(frozen=True, kw_only=True)
 class AddPartitionsToTxnTransaction(_Entity):
     transactional_id: TransactionalId
-    """v4"""
+    """v4-5"""
     producer_id: ProducerId
-    """v4"""
+    """v4-5"""
     producer_epoch: i16
-    """v4"""
+    """v4-5"""
     verify_only: bool
-    """v4"""
+    """v4-5"""
     topics: tuple[AddPartitionsToTxnTopic, ...]
-    """v4"""
+    """v4-5"""
 
 @dataclass(frozen=True, kw_only=True)
 class AddPartitionsToTxnPartitionResult(_Entity):
@@ -983,16 +989,16 @@ class AddPartitionsToTxnResponse(_Payload):
     results_by_topic_v3_and_below: tuple[AddPartitionsToTxnTopicResult, ...]
     """v0-3"""
     error_code: ErrorCode
-    """v4"""
+    """v4-5"""
     results_by_transaction: tuple[AddPartitionsToTxnResult, ...]
-    """v4"""
+    """v4-5"""
 
 @dataclass(frozen=True, kw_only=True)
 class AddPartitionsToTxnResult(_Entity):
     transactional_id: TransactionalId
-    """v4"""
+    """v4-5"""
     topic_results: tuple[AddPartitionsToTxnTopicResult, ...]
-    """v4"""
+    """v4-5"""
 
 @dataclass(frozen=True, kw_only=True)
 class AddOffsetsToTxnRequest(_Payload):
@@ -1017,6 +1023,10 @@ class EndTxnRequest(_Payload):
 class EndTxnResponse(_Payload):
     throttle_time: i32Timedelta
     error_code: ErrorCode
+    producer_id: ProducerId
+    """v5"""
+    producer_epoch: i16
+    """v5"""
 
 @dataclass(frozen=True, kw_only=True)
 class WritableTxnMarkerTopic(_Entity):
@@ -1060,7 +1070,7 @@ class TxnOffsetCommitRequestPartition(_Entity):
     committed_offset: i64
     committed_metadata: str | None
     committed_leader_epoch: i32
-    """v2-4"""
+    """v2-5"""
 
 @dataclass(frozen=True, kw_only=True)
 class TxnOffsetCommitRequestTopic(_Entity):
@@ -1075,11 +1085,11 @@ class TxnOffsetCommitRequest(_Payload):
     producer_epoch: i16
     topics: tuple[TxnOffsetCommitRequestTopic, ...]
     generation_id: i32
-    """v3-4"""
+    """v3-5"""
     member_id: str
-    """v3-4"""
+    """v3-5"""
     group_instance_id: str | None
-    """v3-4"""
+    """v3-5"""
 
 @dataclass(frozen=True, kw_only=True)
 class TxnOffsetCommitResponsePartition(_Entity):

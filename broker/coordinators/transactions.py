@@ -20,6 +20,8 @@ from broker.transactions.coordinator import TransactionCoordinator
 from broker.transactions.id_totals import IdTotals
 from broker.transactions.messages import (
     DrawProducerId,
+    EndRequest,
+    EndResult,
     InitResult,
     ListedTransaction,
     Producer,
@@ -92,6 +94,20 @@ class TransactionCoordinators(CoordinatorRuntime[TransactionCoordinator]):
         producer, partition = Producer(producer_id, producer_epoch), TopicPartition(topic, index)
         self._verifier.verify(transactional_id, producer, partition, tell)
 
+    def add(
+        self,
+        topic: str,
+        index: int,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        tell: Callable[[ErrorCode], None],
+    ) -> None:
+        """Have a transaction's coordinator, here or elsewhere, take a partition in as its first batch comes
+        (transactions of version 2). `tell` is called once, later, as by `verify`."""
+        producer, partition = Producer(producer_id, producer_epoch), TopicPartition(topic, index)
+        self._verifier.add(transactional_id, producer, partition, tell)
+
     def close(self) -> None:
         """Stop; parked calls end with their connections."""
         super().close()
@@ -114,9 +130,15 @@ def _written(
 
 def _drawn(shard: Shard[TransactionCoordinator], command: DrawProducerId, producer_id: int | None) -> None:
     request, token = command
-    if shard.error is not None:
-        token(InitResult(shard.error))
-    elif producer_id is None:
-        token(InitResult(ErrorCode.coordinator_not_available))
+    error = shard.error
+    if error is None and producer_id is None:
+        error = ErrorCode.coordinator_not_available
+    if isinstance(request, EndRequest):
+        if error is not None:
+            token(EndResult(error))
+        else:
+            shard.submit(shard.core.end_with_bump(request, token, shard.now(), producer_id))
+    elif error is not None:
+        token(InitResult(error))
     else:
         shard.submit(shard.core.init(request, token, shard.now(), producer_id))

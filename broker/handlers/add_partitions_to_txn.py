@@ -1,14 +1,16 @@
-"""AddPartitionsToTxn (24), v0-4.
+"""AddPartitionsToTxn (24), v0-5.
 
 Behaviour: v0-3 is what producers ask before they write to a partition; answered when the coordinator's record
 is committed. If any partition does not exist none is added: the others are OPERATION_NOT_ATTEMPTED. Internal
-topics are TOPIC_AUTHORIZATION_FAILED. v4 is spoken between brokers only (several transactions, KIP-890), and
-here only to verify.
-Deliberately not done: v4 that adds; v5 (transactions of version 2).
-Versions: v2 PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH; v3 flexible.
+topics are TOPIC_AUTHORIZATION_FAILED. From v4 on it is spoken between brokers only (several transactions,
+KIP-890): to verify, or to take in what a broker that leads it is about to get the first batch of, internal
+topics and all.
+Versions: v2 PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH; v3 flexible; v5 TRANSACTION_ABORTABLE, which
+is not answered here.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final, Protocol
 
 from kio.schema.errors import ErrorCode
@@ -20,11 +22,11 @@ from broker.metadata.metadata_cache import MetadataCache
 from broker.metadata.topic_names import INTERNAL_TOPICS
 from broker.requests.call import Call
 from broker.transactions.messages import Producer
-from broker.transactions.state import TopicPartition
+from broker.transactions.state import BUMPS_EPOCH_FROM, TopicPartition
 from wire.api_table import ApiKey
 from wire.build import ResponseShape, response_shape
 from wire.codec import duration
-from wire.messages import AddPartitionsToTxnTopic
+from wire.messages import AddPartitionsToTxnTopic, AddPartitionsToTxnTransaction
 
 _FENCED_FROM: Final = 2
 _BETWEEN_BROKERS_FROM: Final = 4
@@ -38,7 +40,7 @@ class _Deps(Protocol):
 
 def handle(call: Call, deps: _Deps) -> None:
     if call.api_version >= _BETWEEN_BROKERS_FROM:
-        _verify(deps, call)
+        _for_brokers(deps, call)
     else:
         _add(deps, call)
 
@@ -84,34 +86,59 @@ def _faults(deps: _Deps, wanted: tuple[TopicPartition, ...]) -> _Errors:
     return faults
 
 
-def _verify(deps: _Deps, call: Call) -> None:
+def _for_brokers(deps: _Deps, call: Call) -> None:
     shape = response_shape(ApiKey.ADD_PARTITIONS_TO_TXN, call.api_version)
     if call.peer_broker is None:
         error = ErrorCode.cluster_authorization_failed
         call.reply(shape.make(throttle_time=duration(0), error_code=error, results_by_transaction=()))
         return
-    results = []
-    for each in call.request.transactions:
-        wanted = _partitions(each.topics)
-        producer = Producer(each.producer_id, each.producer_epoch)
-        shard = deps.transactions.of(each.transactional_id)
-        if isinstance(shard, ErrorCode):
-            errors = dict.fromkeys(wanted, shard)
-        elif not each.verify_only:
-            errors = dict.fromkeys(wanted, ErrorCode.unsupported_version)
-        else:
-            errors = shard.core.known.verify(each.transactional_id, producer, wanted)
-        results.append(
-            shape.nested(
-                "AddPartitionsToTxnResult",
-                transactional_id=each.transactional_id,
-                topic_results=_topics(shape, errors),
+    transactions = call.request.transactions
+    answer = answering(call, lambda found: _results(shape, found))
+    found: dict[int, tuple[str, _Errors]] = {}
+
+    def told(number: int, each: AddPartitionsToTxnTransaction, errors: _Errors) -> None:
+        found[number] = (each.transactional_id, errors)
+        if len(found) == len(transactions):
+            answer([found[number] for number in range(len(found))])
+
+    for number, each in enumerate(transactions):
+        _decide(deps, each, partial(told, number, each))
+    if not transactions:
+        answer([])
+
+
+def _decide(deps: _Deps, each: AddPartitionsToTxnTransaction, tell: Callable[[_Errors], None]) -> None:
+    wanted = _partitions(each.topics)
+    producer = Producer(each.producer_id, each.producer_epoch)
+    shard = deps.transactions.of(each.transactional_id)
+    if isinstance(shard, ErrorCode):
+        tell(dict.fromkeys(wanted, shard))
+    elif each.verify_only:
+        tell(shard.core.known.verify(each.transactional_id, producer, wanted))
+    else:
+
+        def added(error: ErrorCode) -> None:
+            tell(dict.fromkeys(wanted, error))
+
+        partitions, version = frozenset(wanted), BUMPS_EPOCH_FROM
+        shard.submit(
+            shard.core.add_partitions(
+                each.transactional_id, producer, partitions, added, shard.now(), version
             )
         )
-    call.reply(
-        shape.make(
-            throttle_time=duration(0), error_code=ErrorCode.none, results_by_transaction=tuple(results)
+
+
+def _results(shape: ResponseShape, found: list[tuple[str, _Errors]]) -> Payload:
+    results = [
+        shape.nested(
+            "AddPartitionsToTxnResult",
+            transactional_id=transactional_id,
+            topic_results=_topics(shape, errors),
         )
+        for transactional_id, errors in found
+    ]
+    return shape.make(
+        throttle_time=duration(0), error_code=ErrorCode.none, results_by_transaction=tuple(results)
     )
 
 

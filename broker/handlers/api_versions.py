@@ -3,8 +3,8 @@
 Behaviour: answers the table of `broker.requests.apis` without what only brokers are served. A version we
 do not know gets the v0 body with error 35 and the table, so that the client can step down. The response
 header is always v0.
-Features: group.version, which is always on; it can be off in Kafka, and versions below 4 are not told of
-supported features that can (KIP-584).
+Features: group.version and transaction.version, which are always on; they can be off in Kafka, and versions
+below 4 are not told of supported features that can (KIP-584).
 Deliberately not done: throttling.
 Versions: v1 throttle_time_ms; v3 client software name, flexible (KIP-511), features; v4 all of them.
 """
@@ -17,11 +17,13 @@ from kio.static.protocol import Entity
 
 from broker.requests.apis import APIS
 from broker.requests.call import Call
-from wire.api_table import GROUP_VERSION, ApiKey
+from wire.api_table import GROUP_VERSION, TRANSACTION_VERSION, ApiKey
 from wire.build import response_shape
 from wire.codec import duration
 
 _ALL_FEATURES_FROM: Final = 4
+_FEATURES: Final = ((GROUP_VERSION, 1), (TRANSACTION_VERSION, 2))
+"""Each with its level."""
 
 
 @lru_cache
@@ -39,13 +41,16 @@ def _answer(api_version: int, error_code: ErrorCode) -> Entity:
     )
     features: dict[str, object] = {}
     if shape.has("FinalizedFeatureKey"):
-        finalized = shape.nested(
-            "FinalizedFeatureKey", name=GROUP_VERSION, max_version_level=1, min_version_level=1
+        features["finalized_features_epoch"] = 0
+        features["finalized_features"] = tuple(
+            shape.nested("FinalizedFeatureKey", name=name, max_version_level=level, min_version_level=level)
+            for name, level in _FEATURES
         )
-        features = {"finalized_features": (finalized,), "finalized_features_epoch": 0}
     if api_version >= _ALL_FEATURES_FROM:
-        supported = shape.nested("SupportedFeatureKey", name=GROUP_VERSION, min_version=0, max_version=1)
-        features["supported_features"] = (supported,)
+        features["supported_features"] = tuple(
+            shape.nested("SupportedFeatureKey", name=name, min_version=0, max_version=level)
+            for name, level in _FEATURES
+        )
     return shape.make(error_code=error_code, api_keys=keys, throttle_time=duration(0), **features)
 
 

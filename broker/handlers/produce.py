@@ -1,4 +1,4 @@
-"""Produce (0), v0-11.
+"""Produce (0), v0-13.
 
 Behaviour: batches are checked, get their offsets in place in the received buffer, and are written; the answer
 says where. acks=0 has no answer, and an error closes the connection. acks=all is answered once the records
@@ -7,14 +7,15 @@ too few replicas in sync refuse it before (NOT_ENOUGH_REPLICAS) or after (NOT_EN
 With flush.messages=1 the answer waits for the leader's fdatasync too. Every frame is charged, refused ones
 included; an instance at capacity is refused or stalled (quota.md). Duplicates of idempotent producers get
 their original offset. Messages of formats v0 and v1 (v0-2) become one record batch per partition. The first
-batch of a transaction waits until its coordinator has confirmed the partition (KIP-890). Records of compacted
-topics, of one compressed batch in many of others, and of batches of very many are looked at one by one,
-elsewhere when that takes long (`broker.scanning`); a large request lets others have their turn between its
-partitions.
+batch of a transaction waits until its coordinator has confirmed the partition, or taken it in (KIP-890).
+Records of compacted topics, of one compressed batch in many of others, and of batches of very many are looked
+at one by one, elsewhere when that takes long (`broker.scanning`); a large request lets others have their turn
+between its partitions. An id that no topic has is UNKNOWN_TOPIC_ID, one of a topic whose name another has by
+now INCONSISTENT_TOPIC_ID.
 Versions: v1 throttle time; v2 log append time; v3 record batches; v5 log start offset; v7 zstd; v8 error
 messages and the records they are about (KIP-467); v9 flexible; v10 may tell leaders (KIP-951), which is left
-to Metadata; v11 TRANSACTION_ABORTABLE instead of INVALID_TXN_STATE (KIP-890).
-Deliberately not done: v12, where partitions join a transaction by themselves.
+to Metadata; v11 TRANSACTION_ABORTABLE instead of INVALID_TXN_STATE; v12 partitions join a transaction by
+themselves (KIP-890); v13 topics are named by ids (KIP-516).
 """
 
 from asyncio import TimerHandle
@@ -24,14 +25,17 @@ from itertools import islice
 from operator import attrgetter
 from time import perf_counter_ns
 from typing import Final, Protocol
+from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
 from broker.coordinators.transactions import TransactionCoordinators
 from broker.log.errors import AppendRefused, LogError, StorageFailed
 from broker.log.partition_log import PartitionLog
+from broker.log.partition_metadata import NO_TOPIC_ID
 from broker.log.payload import Look
 from broker.log.results import AppendOrigin
+from broker.metadata.metadata_cache import MetadataCache
 from broker.net.later import Later
 from broker.replication.partition import ACKS_ALL, Partition
 from broker.replication.replicas import Replicas
@@ -51,8 +55,9 @@ from wire.batch import CODEC_MASK, CODEC_NONE, CODEC_ZSTD, HEADER_SIZE, BatchErr
 from wire.hot.produce import (
     PartitionAnswer,
     ProducePartition,
-    name_growth,
+    TopicKey,
     produce_response,
+    request_growth,
     scan_produce,
 )
 from wire.record_lengths import WALKED_HERE_MAX
@@ -64,6 +69,7 @@ _LEGACY_BELOW: Final = 3
 _STORAGE_ERROR_FROM_VERSION: Final = 4
 _ZSTD_FROM_VERSION: Final = 7
 _ABORTABLE_FROM_VERSION: Final = 11
+_ADDS_FROM_VERSION: Final = 12
 _ATTRIBUTES_LOW_BYTE: Final = 22
 """Of a batch of magic 2."""
 _MANY_BYTES_MIN: Final = HEADER_SIZE + RECORD_BYTES_MIN * WALKED_HERE_MAX
@@ -79,6 +85,7 @@ class _Deps(Protocol):
     epoch_ms: Callable[[], int]
     flusher: Flusher
     later: Later
+    metadata: MetadataCache
     metrics: BrokerMetrics
     now_ms: Callable[[], int]
     replicas: Replicas
@@ -92,6 +99,11 @@ class _Deps(Protocol):
 def handle(call: Call, deps: _Deps) -> None:
     """Decode, append what may be appended, charge, wait for what the client wants to wait for, answer."""
     _Produce(call, deps).append_all()
+
+
+def _name_of(metadata: MetadataCache, topic_id: bytes) -> str:
+    topic = metadata.topic_by_id(UUID(bytes=topic_id))
+    return "" if topic is None else topic.name
 
 
 class _PartitionData:
@@ -108,10 +120,14 @@ class _PartitionData:
         "partition",
         "start",
         "topic",
+        "topic_id",
     )
 
-    def __init__(self, topic: str, place: ProducePartition) -> None:
+    def __init__(self, topic: str, topic_id: bytes, place: ProducePartition) -> None:
         self.topic = topic
+        """Empty where nothing has the id."""
+        self.topic_id = topic_id
+        """Where the request calls the topic by it."""
         self.index, self.start, self.end = place
         self.partition: Partition
         """Ours to lead, once that is known."""
@@ -135,6 +151,7 @@ class _Produce:
         "_data",
         "_deps",
         "_frame",
+        "_names",
         "_next",
         "_refused",
         "_scan",
@@ -152,9 +169,14 @@ class _Produce:
         self._frame: memoryview = call.request
         self._scan = scan_produce(self._frame, call.header.body_at, call.header.api_version)
         self._data: list[_PartitionData] = []
-        for topic, partitions in self._scan.topics:
+        self._names: list[str] = []
+        """Of the topics, in the request's order."""
+        for key, partitions in self._scan.topics:
+            topic_id = b"" if isinstance(key, str) else key
+            topic = key if isinstance(key, str) else _name_of(deps.metadata, key)
+            self._names.append(topic)
             for each in partitions:
-                self._data.append(_PartitionData(topic, each))
+                self._data.append(_PartitionData(topic, topic_id, each))
         self._next = 0
         """The first that is not decided."""
         self._verdicts: dict[str, Full | None] = {}
@@ -216,7 +238,11 @@ class _Produce:
         """What can be told without the records. Raises: LogError."""
         if self._scan.acks not in _ACKS:
             raise LogError(ErrorCode.invalid_required_acks)
+        if one.topic_id and not one.topic:
+            raise LogError(ErrorCode.unknown_topic_id)
         one.partition = partition = self._deps.replicas.leader(one.topic, one.index)
+        if one.topic_id and partition.topic_id.bytes not in (one.topic_id, NO_TOPIC_ID.bytes):
+            raise LogError(ErrorCode.inconsistent_topic_id, f"{one.topic} is another topic by now")
         if partition.is_internal:
             raise LogError(ErrorCode.invalid_topic_exception, f"Cannot append to internal topic {one.topic}")
         if one.end < 0:
@@ -327,17 +353,21 @@ class _Produce:
         once. Raises: BatchError, LogError.
         """
         if one.confirmed is None:
+            adds = self._call.header.api_version >= _ADDS_FROM_VERSION
             header = parse_header(records)
             producer = (header.producer_id, header.producer_epoch)
             if header.is_transactional:
                 producers, now_ms = one.partition.log.producers, self._deps.epoch_ms()
-                one.guard = producers.begin_verification(*producer, header.base_sequence, now_ms)
+                one.guard = producers.begin_verification(
+                    *producer, header.base_sequence, now_ms, starts_at_zero=adds
+                )
             if one.guard is None:
                 return True
             transactional_id = self._scan.transactional_id
             assert transactional_id is not None
             tell = partial(self._confirmed, one)
-            self._deps.transactions.verify(*one.partition.key, transactional_id, *producer, tell)
+            ask = self._deps.transactions.add if adds else self._deps.transactions.verify
+            ask(*one.partition.key, transactional_id, *producer, tell)
         if one.confirmed is None:
             one.kept = bytearray(records)
             self._awaited += 1
@@ -384,8 +414,8 @@ class _Produce:
         frame_bytes = len(self._frame) + 4
         payer = call.channel.login.payer
         if payer is not None:
-            names = len(self._scan.topics) + (self._scan.transactional_id is not None)
-            growth = names * name_growth(call.header.api_version)
+            version, scan = call.header.api_version, self._scan
+            growth = request_growth(version, len(scan.topics), scan.transactional_id)
             size_bytes = frame_bytes - growth  # what crossed the tenant's own socket
             throttled = payer.charge_produce(size_bytes, call.reservation, deps.now_ms())
         else:
@@ -399,10 +429,10 @@ class _Produce:
     def _sizes(self, frame_bytes: int) -> Iterable[tuple[str, int]]:
         """Each instance's part of a frame that may name several: records, and the rest to the first."""
         sizes: dict[str, int] = {}
-        if len(self._scan.topics) == 1:
-            owner = owner_of(self._scan.topics[0][0])
+        if len(self._names) == 1:
+            owner = owner_of(self._names[0])
             return () if owner is None else ((owner, frame_bytes),)
-        for name, partitions in self._scan.topics:
+        for name, (_, partitions) in zip(self._names, self._scan.topics, strict=True):
             owner = owner_of(name)
             if owner is not None:
                 records = sum(each.end - each.start for each in partitions if each.end >= 0)
@@ -481,13 +511,10 @@ class _Produce:
         throttle_time_ms, mute = self._throttled
         if self._scan.acks != 0:
             throttle_time_ms = max(throttle_time_ms, call.channel.request_throttle_ms())
-            topics: list[tuple[str, list[PartitionAnswer]]] = []
-            if len(self._data) == 1:
-                topics.append((self._data[0].topic, [self._data[0].answer]))
-            else:
-                answers = iter(self._data)
-                for name, partitions in self._scan.topics:
-                    topics.append((name, list(map(_ANSWER, islice(answers, len(partitions))))))
+            topics: list[tuple[TopicKey, list[PartitionAnswer]]] = []
+            answers = iter(self._data)
+            for key, partitions in self._scan.topics:
+                topics.append((key, list(map(_ANSWER, islice(answers, len(partitions))))))
             header = call.header
             reply = produce_response(header.correlation_id, header.api_version, topics, throttle_time_ms)
             call.reply_parts([reply], mute=mute)

@@ -1,10 +1,11 @@
-"""TxnOffsetCommit (28), v0-4.
+"""TxnOffsetCommit (28), v0-5.
 
 Behaviour: offsets that take effect when the producer's transaction commits; answered when their records are
 committed. The first ones of a transaction are verified with its coordinator (KIP-890). Partitions that do not
 exist are refused one by one.
 Versions: v2 leader epoch; v3 flexible, with the member's generation, which must be current (KIP-447);
-v4 TRANSACTION_ABORTABLE instead of INVALID_TXN_STATE.
+v4 TRANSACTION_ABORTABLE instead of INVALID_TXN_STATE; v5 takes the group's partition into the transaction by
+itself (transactions of version 2).
 """
 
 from collections.abc import Callable
@@ -24,7 +25,9 @@ from broker.metadata.metadata_cache import MetadataCache
 from broker.requests.call import Call
 
 _ABORTABLE_FROM: Final = 4
+_ADDS_FROM: Final = 5
 _FIRST_SEQUENCE: Final = 0
+_PASSING: Final = (ErrorCode.not_enough_replicas, ErrorCode.concurrent_transactions)
 
 
 class _Deps(Protocol):
@@ -62,13 +65,17 @@ def _verify(
     token: Token,
 ) -> None:
     log = shard.partition.log
-    guard = log.producers.begin_verification(*commit.producer, _FIRST_SEQUENCE, deps.epoch_ms())
+    adds = call.api_version >= _ADDS_FROM
+    guard = log.producers.begin_verification(
+        *commit.producer, _FIRST_SEQUENCE, deps.epoch_ms(), starts_at_zero=adds
+    )
     if guard is None:
         shard.submit(shard.core.commit_in_transaction(commit, token, shard.now()))
         return
     verified = partial(_verified, shard, call.api_version, commit._replace(verification=guard), token)
     offsets, transactional_id = shard.partition, call.request.transactional_id
-    deps.transactions.verify(offsets.topic, offsets.index, transactional_id, *commit.producer, verified)
+    ask = deps.transactions.add if adds else deps.transactions.verify
+    ask(offsets.topic, offsets.index, transactional_id, *commit.producer, verified)
 
 
 def _verified(
@@ -90,4 +97,4 @@ def _told(error: ErrorCode, api_version: int) -> ErrorCode:
     group is no part of the transaction."""
     if error is ErrorCode.invalid_txn_state and api_version >= _ABORTABLE_FROM:
         return ErrorCode.transaction_abortable
-    return ErrorCode.coordinator_load_in_progress if error is ErrorCode.not_enough_replicas else error
+    return ErrorCode.coordinator_load_in_progress if error in _PASSING else error

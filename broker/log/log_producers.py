@@ -50,15 +50,24 @@ class LogProducers:
         return not self.states.is_ongoing(producer_id, producer_epoch)
 
     def begin_verification(
-        self, producer_id: int, producer_epoch: int, base_sequence: int, now_ms: int
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        base_sequence: int,
+        now_ms: int,
+        *,
+        starts_at_zero: bool = False,
     ) -> int | None:
         """The guard to show to `append` once the coordinator has confirmed; None when none is needed.
 
-        A marker that is appended meanwhile makes it void.
+        A marker that is appended meanwhile makes it void. `starts_at_zero`: the transaction has an epoch of
+        its own, so that its first batch here has sequence 0.
         """
         if not self.needs_verification(producer_id, producer_epoch):
             return None
-        return self.states.verifications.begin(producer_id, producer_epoch, base_sequence, now_ms)
+        return self.states.verifications.begin(
+            producer_id, producer_epoch, base_sequence, now_ms, starts_at_zero=starts_at_zero
+        )
 
     def describe(self) -> list[ActiveProducer]:
         """Every producer that the log remembers (DescribeProducers, find-hanging)."""

@@ -34,9 +34,20 @@ class Verifications:
         self._pending: dict[int, _Pending] = {}
         self._guards = count(1)
 
-    def begin(self, producer_id: int, producer_epoch: int, base_sequence: int, now_ms: int) -> int:
-        """The guard that the append must show."""
+    def begin(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        base_sequence: int,
+        now_ms: int,
+        *,
+        starts_at_zero: bool = False,
+    ) -> int:
+        """The guard that the append must show. `starts_at_zero`: no batch but that of sequence 0 comes
+        first."""
         pending = self._pending.get(producer_id)
+        if starts_at_zero:
+            base_sequence = 0
         if pending is None or pending.producer_epoch < producer_epoch:
             pending = _Pending(next(self._guards), producer_epoch, base_sequence, now_ms)
             self._pending[producer_id] = pending

@@ -60,7 +60,7 @@ def _between_brokers(key: ApiKey, module: str) -> Api:
 _ROWS: Final = (
     Api(
         ApiKey.PRODUCE,
-        version_range(0, 11),
+        version_range(0, 13),
         "produce",
         raw=True,
         charged=Charged.PRODUCE,
@@ -115,13 +115,13 @@ _ROWS: Final = (
     Api(ApiKey.LIST_GROUPS, version_range(0, 5), "list_groups"),
     Api(ApiKey.DELETE_GROUPS, version_range(0, 2), "delete_groups", charged=Charged.INTERNAL),
     Api(ApiKey.OFFSET_DELETE, version_range(0, 0), "offset_delete", charged=Charged.INTERNAL),
-    Api(ApiKey.ADD_PARTITIONS_TO_TXN, version_range(0, 4), "add_partitions_to_txn", charged=Charged.INTERNAL),
+    Api(ApiKey.ADD_PARTITIONS_TO_TXN, version_range(0, 5), "add_partitions_to_txn", charged=Charged.INTERNAL),
     Api(ApiKey.ADD_OFFSETS_TO_TXN, version_range(0, 4), "add_offsets_to_txn", charged=Charged.INTERNAL),
-    Api(ApiKey.END_TXN, version_range(0, 4), "end_txn", charged=Charged.INTERNAL),
+    Api(ApiKey.END_TXN, version_range(0, 5), "end_txn", charged=Charged.INTERNAL),
     Api(ApiKey.WRITE_TXN_MARKERS, version_range(1, 1), "write_txn_markers"),
     Api(
         ApiKey.TXN_OFFSET_COMMIT,
-        version_range(0, 4),
+        version_range(0, 5),
         "txn_offset_commit",
         charged=Charged.INTERNAL,
     ),

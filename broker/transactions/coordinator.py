@@ -4,7 +4,7 @@ The contract with the shard around it is `broker.coordination.effects`. A transa
 Prepare record is committed; from then on its markers are written until every partition has one, by this
 coordinator or the next, and the Complete record says so. While a record of an id is on its way, others must
 come again (CONCURRENT_TRANSACTIONS).
-Source: Kafka TransactionCoordinator, TransactionStateManager (3.9), KIP-98, KIP-360, KIP-890 part 1.
+Source: Kafka TransactionCoordinator, TransactionStateManager (3.9, 4.3), KIP-98, KIP-360, KIP-890.
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,10 +15,12 @@ from kio.schema.errors import ErrorCode
 from broker.coordination.effects import Batch, Moment, Reply, Token
 from broker.coordination.timers import Timers
 from broker.transactions.batches import encode_batch
+from broker.transactions.ending import Step as EndStep
+from broker.transactions.ending import decide_with_bump, ended, told_with
 from broker.transactions.failures import failure_of, failure_replies
 from broker.transactions.id_totals import IdTotals
 from broker.transactions.initialization import Step, begin_anew
-from broker.transactions.knowledge import NO_PARTITIONS, Knowledge
+from broker.transactions.knowledge import Knowledge
 from broker.transactions.messages import (
     AfterAdd,
     AfterDecision,
@@ -29,6 +31,8 @@ from broker.transactions.messages import (
     Continuation,
     DrawProducerId,
     Effects,
+    EndRequest,
+    EndResult,
     InitRequest,
     InitResult,
     Producer,
@@ -133,8 +137,10 @@ class TransactionCoordinator:
         partitions: frozenset[TopicPartition],
         token: Token,
         now: Moment,
+        version: int = 0,
     ) -> Effects:
-        """AddPartitionsToTxn and AddOffsetsToTxn; answered with an ErrorCode."""
+        """AddPartitionsToTxn and AddOffsetsToTxn, or what stands for them in transactions of version 2;
+        answered with an ErrorCode."""
         turn = Turn(now)
         found = self.known.current(transactional_id, producer, must_rest=True)
         if isinstance(found, ErrorCode):
@@ -152,6 +158,7 @@ class TransactionCoordinator:
                 partitions=value.partitions | partitions if ongoing else partitions,
                 start_ms=value.start_ms if ongoing else now.epoch_ms,
                 last_update_ms=now.epoch_ms,
+                version=version,
             )
             self._write(turn, transactional_id, entry, grown, AfterAdd(token))
         return turn.effects
@@ -168,7 +175,7 @@ class TransactionCoordinator:
         entry, value = found
         if value.state is State.ONGOING:
             reply = Reply(token, ErrorCode.none)
-            self._decide(turn, transactional_id, entry, value, is_commit, reply)
+            self._decide(turn, transactional_id, entry, value._replace(version=0), is_commit, reply)
             return turn.effects
         complete = State.COMPLETE_COMMIT if is_commit else State.COMPLETE_ABORT
         prepare = State.PREPARE_COMMIT if is_commit else State.PREPARE_ABORT
@@ -178,6 +185,32 @@ class TransactionCoordinator:
             turn.reply(token, ErrorCode.concurrent_transactions)
         else:
             turn.reply(token, ErrorCode.invalid_txn_state)
+        return turn.effects
+
+    def end_with_bump(
+        self, request: EndRequest, token: Token, now: Moment, fresh_producer_id: int | None = None
+    ) -> Effects:
+        """EndTxn of a transaction of version 2; answered with an EndResult as soon as the decision is
+        durable. May command to draw a producer id first."""
+        turn = Turn(now)
+        entry = self._registry.get(request.transactional_id)
+        if request.transactional_id == "":
+            turn.reply(token, EndResult(ErrorCode.invalid_request))
+            return turn.effects
+        if entry is None or entry.value is None:
+            turn.reply(token, EndResult(ErrorCode.invalid_producer_id_mapping))
+            return turn.effects
+        if entry.is_busy:
+            turn.reply(token, EndResult(ErrorCode.concurrent_transactions))
+            return turn.effects
+        outcome = decide_with_bump(entry.value, request, now.epoch_ms, fresh_producer_id)
+        if isinstance(outcome, EndResult):
+            turn.reply(token, outcome)
+        elif isinstance(outcome, EndStep):
+            turn.command(DrawProducerId(request, token))
+        else:
+            then = AfterDecision(Reply(token, told_with(outcome)))
+            self._write(turn, request.transactional_id, entry, outcome, then)
         return turn.effects
 
     # -- the end of a transaction
@@ -239,14 +272,8 @@ class TransactionCoordinator:
 
     def _complete(self, turn: Turn, transactional_id: str, entry: Entry) -> None:
         value = entry.value
-        assert value is not None and value.state in ENDING and not entry.awaited
-        committed = value.state is State.PREPARE_COMMIT
-        ended = value._replace(
-            state=State.COMPLETE_COMMIT if committed else State.COMPLETE_ABORT,
-            partitions=NO_PARTITIONS,
-            last_update_ms=turn.now.epoch_ms,
-        )
-        self._write(turn, transactional_id, entry, ended, AfterEnd())
+        assert value is not None and not entry.awaited
+        self._write(turn, transactional_id, entry, ended(value, turn.now.epoch_ms), AfterEnd())
 
     # -- what happens without a request
 

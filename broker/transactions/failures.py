@@ -5,7 +5,7 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from broker.coordination.effects import Reply
-from broker.transactions.messages import AfterAdd, AfterDecision, AfterInit, Append, InitResult
+from broker.transactions.messages import AfterAdd, AfterDecision, AfterInit, Append, EndResult, InitResult
 
 _ERRORS: Final = {
     ErrorCode.unknown_topic_or_partition: ErrorCode.coordinator_not_available,
@@ -32,6 +32,8 @@ def failure_replies(append: Append, error: ErrorCode) -> list[Reply]:
     if isinstance(then, AfterAdd):
         return [Reply(then.token, error)]
     if isinstance(then, AfterDecision) and then.reply is not None:
-        fenced = isinstance(then.reply.result, InitResult)
-        return [then.reply._replace(result=InitResult(error) if fenced else error)]
+        result = then.reply.result
+        if isinstance(result, InitResult | EndResult):
+            return [then.reply._replace(result=type(result)(error))]
+        return [then.reply._replace(result=error)]
     return []

@@ -53,8 +53,8 @@ def begin_anew(
 
 
 def _is_ours(value: Transaction, expected: Producer) -> bool:
-    """Whether the producer id is the current one, or the one before it was exhausted."""
-    if expected.producer_id == value.producer_id:
+    """Whether the producer id is the current one, the one after it, or the one before it was exhausted."""
+    if expected.producer_id in (value.producer_id, value.next_producer_id):
         return True
     return expected.producer_id == value.last_producer_id and expected.producer_epoch >= LAST_USABLE_EPOCH
 

@@ -7,7 +7,15 @@ from kio.schema.errors import ErrorCode
 
 from broker.transactions.messages import DescribedTransaction, ListedTransaction, Producer
 from broker.transactions.registry import Entry, Registry
-from broker.transactions.state import AT_REST, ENDING, NO_TIMESTAMP, State, TopicPartition, Transaction
+from broker.transactions.state import (
+    AT_REST,
+    ENDING,
+    EPOCH_MAX,
+    NO_TIMESTAMP,
+    State,
+    TopicPartition,
+    Transaction,
+)
 
 NO_PARTITIONS: Final[frozenset[TopicPartition]] = frozenset()
 
@@ -26,10 +34,13 @@ class Knowledge:
             return ErrorCode.invalid_request
         entry = self._registry.get(transactional_id)
         value = None if entry is None else entry.value
-        if entry is None or value is None or value.producer_id != producer.producer_id:
+        if entry is None or value is None:
             return ErrorCode.invalid_producer_id_mapping
-        if value.producer_epoch != producer.producer_epoch:
-            return ErrorCode.producer_fenced
+        if value.producer_id != producer.producer_id:
+            comes = value.state in ENDING and value.next_producer_id == producer.producer_id
+            return ErrorCode.concurrent_transactions if comes else ErrorCode.invalid_producer_id_mapping
+        if value.producer_epoch != producer.producer_epoch or producer.producer_epoch >= EPOCH_MAX:
+            return ErrorCode.producer_fenced  # the last epoch fences, and is nobody's
         if must_rest and entry.is_busy:
             return ErrorCode.concurrent_transactions
         return entry, value

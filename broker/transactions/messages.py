@@ -36,6 +36,21 @@ class InitResult(NamedTuple):
     producer: Producer = NO_PRODUCER
 
 
+class EndRequest(NamedTuple):
+    """EndTxn of a transaction that has an epoch of its own (version 2)."""
+
+    transactional_id: str
+    producer: Producer
+    is_commit: bool
+
+
+class EndResult(NamedTuple):
+    """The answer to it: what the producer goes on as."""
+
+    error: ErrorCode
+    producer: Producer = NO_PRODUCER
+
+
 class DescribedTransaction(NamedTuple):
     """One transactional id as DescribeTransactions shows it."""
 
@@ -105,9 +120,9 @@ class SendMarkers(NamedTuple):
 
 
 class DrawProducerId(NamedTuple):
-    """Command: draw a producer id, then call `init` again with it."""
+    """Command: draw a producer id, then call `init`, or `end_with_bump`, again with it."""
 
-    request: InitRequest
+    request: InitRequest | EndRequest
     token: Token
 
 

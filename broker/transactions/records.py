@@ -1,22 +1,22 @@
 """Records of `__transaction_state` in Kafka's own formats, so that Kafka's `--transaction-log-decoder` reads
 them.
 
-Key v0: transactional id. Value v0 written: producer id i64, epoch i16, timeout i32, state i8, partitions as
-nullable array {topic, [i32]}, last update i64, start i64. Values v0 and v1 (flexible, KIP-890) are read.
+Key v0: transactional id. Value v0: producer id i64, epoch i16, timeout i32, state i8, partitions as nullable
+array {topic, [i32]}, last update i64, start i64. v1 is the same, flexible, and says in tagged fields what
+only transactions of version 2 have (KIP-890): it is written for these.
 Source: Kafka TransactionLogKey.json, TransactionLogValue.json, TransactionLog.scala.
 """
 
 import struct
 from typing import Final, NamedTuple
 
-from broker.transactions.state import State, TopicPartition, Transaction
+from broker.transactions.state import NO_PRODUCER_ID, State, TopicPartition, Transaction
 from wire.faults import MalformedFrame
-from wire.uvarint import read_uvarint
+from wire.uvarint import pack_uvarint, read_uvarint
 
 TRANSACTIONS_TOPIC: Final = "__transaction_state"
 KEY_VERSION: Final = 0
 STRING_BYTES_MAX: Final = 32_767
-_VALUE_VERSION: Final = 0
 _FLEXIBLE_FROM: Final = 1
 _VALUE_VERSION_MAX: Final = 1
 _EPOCH_FENCE: Final = 7
@@ -24,6 +24,11 @@ _EPOCH_FENCE: Final = 7
 _HEAD: Final = struct.Struct(">hqhib")
 _I16: Final = struct.Struct(">h")
 _I32: Final = struct.Struct(">i")
+_I64: Final = struct.Struct(">q")
+_LAST_PRODUCER_ID: Final = 0
+_NEXT_PRODUCER_ID: Final = 1
+_CLIENT_VERSION: Final = 2
+"""Tags of a value's own section."""
 _TIMES: Final = struct.Struct(">qq")
 
 
@@ -54,27 +59,59 @@ def encode_value(record: TransactionRecord) -> bytes | None:
     if value is None:
         return None
     assert value.state is not State.DEAD, "what is dead is a tombstone"
+    assert value.state is not State.EMPTY or not value.partitions, "an empty transaction has no partitions"
+    tagged = _tagged(value)
+    version = _FLEXIBLE_FROM if tagged else 0
     parts = [
-        _HEAD.pack(
-            _VALUE_VERSION, value.producer_id, value.producer_epoch, value.timeout_ms, int(value.state)
-        ),
-        _partitions(value),
+        _HEAD.pack(version, value.producer_id, value.producer_epoch, value.timeout_ms, int(value.state)),
+        _flexible_partitions(value) if tagged else _partitions(value),
         _TIMES.pack(value.last_update_ms, value.start_ms),
     ]
+    if tagged:
+        parts.append(pack_uvarint(len(tagged)))
+        parts += (pack_uvarint(tag) + pack_uvarint(len(data)) + data for tag, data in tagged)
     return b"".join(parts)
+
+
+def _tagged(value: Transaction) -> list[tuple[int, bytes]]:
+    """What is not what it is by default, in the order of tags."""
+    tagged = []
+    if value.last_producer_id not in (NO_PRODUCER_ID, value.producer_id):
+        tagged.append((_LAST_PRODUCER_ID, _I64.pack(value.last_producer_id)))
+    if value.next_producer_id != NO_PRODUCER_ID:
+        tagged.append((_NEXT_PRODUCER_ID, _I64.pack(value.next_producer_id)))
+    if value.version:
+        tagged.append((_CLIENT_VERSION, _I16.pack(value.version)))
+    return tagged
+
+
+def _by_topic(value: Transaction) -> dict[str, list[int]]:
+    by_topic: dict[str, list[int]] = {}
+    for topic, partition in sorted(value.partitions):
+        by_topic.setdefault(topic, []).append(partition)
+    return by_topic
 
 
 def _partitions(value: Transaction) -> bytes:
     """Null where Kafka's decoder expects none: without a transaction."""
     if value.state is State.EMPTY:
-        assert not value.partitions, "an empty transaction has no partitions"
         return _I32.pack(-1)
-    by_topic: dict[str, list[int]] = {}
-    for topic, partition in sorted(value.partitions):
-        by_topic.setdefault(topic, []).append(partition)
+    by_topic = _by_topic(value)
     parts = [_I32.pack(len(by_topic))]
     for topic, indexes in by_topic.items():
         parts += (_string(topic), struct.pack(f">i{len(indexes)}i", len(indexes), *indexes))
+    return b"".join(parts)
+
+
+def _flexible_partitions(value: Transaction) -> bytes:
+    if value.state is State.EMPTY:
+        return pack_uvarint(0)
+    by_topic = _by_topic(value)
+    parts = [pack_uvarint(len(by_topic) + 1)]
+    for topic, indexes in by_topic.items():
+        encoded = topic.encode()
+        parts += (pack_uvarint(len(encoded) + 1), encoded, pack_uvarint(len(indexes) + 1))
+        parts += (struct.pack(f">{len(indexes)}i", *indexes), pack_uvarint(0))
     return b"".join(parts)
 
 
@@ -102,9 +139,24 @@ def _decode_value(data: bytes) -> Transaction:
     read = _read_flexible if version >= _FLEXIBLE_FROM else _read_plain
     partitions, at = read(data, _HEAD.size)
     last_update_ms, start_ms = _TIMES.unpack_from(data, at)
-    return Transaction(
+    value = Transaction(
         producer_id, producer_epoch, timeout_ms, State(state), partitions, last_update_ms, start_ms
     )
+    if version < _FLEXIBLE_FROM:
+        return value
+    tagged = _read_tags(data, at + _TIMES.size)
+    return value._replace(
+        last_producer_id=_number(_I64, tagged, _LAST_PRODUCER_ID, NO_PRODUCER_ID),
+        next_producer_id=_number(_I64, tagged, _NEXT_PRODUCER_ID, NO_PRODUCER_ID),
+        version=_number(_I16, tagged, _CLIENT_VERSION, 0),
+    )
+
+
+def _number(form: struct.Struct, tagged: dict[int, bytes], tag: int, absent: int) -> int:
+    if tag not in tagged:
+        return absent
+    (number,) = form.unpack(tagged[tag])
+    return int(number)
 
 
 def _read_plain(data: bytes, at: int) -> tuple[frozenset[TopicPartition], int]:
@@ -138,6 +190,17 @@ def _skip_tags(data: bytes, at: int) -> int:
         size, at = read_uvarint(data, at)
         at += size
     return at
+
+
+def _read_tags(data: bytes, at: int) -> dict[int, bytes]:
+    count, at = read_uvarint(data, at)
+    found = {}
+    for _ in range(count):
+        tag, at = read_uvarint(data, at)
+        size, at = read_uvarint(data, at)
+        found[tag] = data[at : at + size]
+        at += size
+    return found
 
 
 def _string(text: str) -> bytes:

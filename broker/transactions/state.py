@@ -9,6 +9,8 @@ NO_TIMESTAMP: Final = -1
 EPOCH_MAX: Final = 2**15 - 1
 LAST_USABLE_EPOCH: Final = EPOCH_MAX - 1
 """A producer with this epoch gets a new id with its next epoch: the last one is left for fencing."""
+BUMPS_EPOCH_FROM: Final = 2
+"""Transactions of this version have an epoch of their own each (KIP-890)."""
 
 
 class State(IntEnum):
@@ -34,15 +36,16 @@ class State(IntEnum):
 
 
 TRANSITIONS: Final[dict[State, frozenset[State]]] = {
-    State.EMPTY: frozenset({State.EMPTY, State.ONGOING, State.DEAD}),
+    State.EMPTY: frozenset({State.EMPTY, State.ONGOING, State.PREPARE_ABORT, State.DEAD}),
     State.ONGOING: frozenset({State.ONGOING, State.PREPARE_COMMIT, State.PREPARE_ABORT, State.DEAD}),
     State.PREPARE_COMMIT: frozenset({State.COMPLETE_COMMIT, State.DEAD}),
     State.PREPARE_ABORT: frozenset({State.COMPLETE_ABORT, State.DEAD}),
-    State.COMPLETE_COMMIT: frozenset({State.EMPTY, State.ONGOING, State.DEAD}),
-    State.COMPLETE_ABORT: frozenset({State.EMPTY, State.ONGOING, State.DEAD}),
+    State.COMPLETE_COMMIT: frozenset({State.EMPTY, State.ONGOING, State.PREPARE_ABORT, State.DEAD}),
+    State.COMPLETE_ABORT: frozenset({State.EMPTY, State.ONGOING, State.PREPARE_ABORT, State.DEAD}),
     State.DEAD: frozenset(),
 }
-"""From each state, where it may go. Dead comes by expiry, or when the id's instance is deleted."""
+"""From each state, where it may go. Dead comes by expiry, or when the id's instance is deleted. What has no
+partitions is aborted for its epoch alone."""
 ENDING: Final = frozenset({State.PREPARE_COMMIT, State.PREPARE_ABORT})
 AT_REST: Final = frozenset({State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT})
 
@@ -55,7 +58,7 @@ class TopicPartition(NamedTuple):
 
 
 class Transaction(NamedTuple):
-    """What the log says of a transactional id, and two fields that it does not keep."""
+    """What the log says of a transactional id, and an epoch that it does not keep."""
 
     producer_id: int
     producer_epoch: int
@@ -66,9 +69,14 @@ class Transaction(NamedTuple):
     start_ms: int = NO_TIMESTAMP
     """When the first partition was added."""
     last_producer_id: int = NO_PRODUCER_ID
+    """What the producer had before its epochs were used up."""
     last_producer_epoch: int = NO_PRODUCER_EPOCH
-    """What the producer had before InitProducerId bumped it, so that its retry is recognized (KIP-360). Not
-    in the log: a retry that meets another coordinator is fenced, as with Kafka."""
+    """What it had before InitProducerId bumped it, so that its retry is recognized (KIP-360). Not in the log:
+    a retry that meets another coordinator is fenced, as with Kafka."""
+    next_producer_id: int = NO_PRODUCER_ID
+    """While a transaction ends that used up the epochs: what the producer was told to go on with."""
+    version: int = 0
+    """Of the last transaction, as its client sees it (`transaction.version`)."""
 
     @property
     def is_epoch_exhausted(self) -> bool:

@@ -2,8 +2,8 @@
 
 A version we do not know is answered in version 0 with UNSUPPORTED_VERSION and the list (KIP-511), so it is
 looked at before anything is decoded. The list differs per listener: each stands for one broker.
-Of features, group.version is told where the backend has it; clients would make use of the backend's others
-by versions that are not offered here.
+Of features, group.version and transaction.version are told as the backend has them; clients would make use of
+its others by versions that are not offered here.
 """
 
 import re
@@ -17,14 +17,15 @@ from gateway.apis import APIS, Mode
 from gateway.session.call import Answer, Call, Encoded, Later
 from gateway.session.deps import AsksVersions
 from gateway.session.surroundings import VersionsKey
-from wire.api_table import GROUP_VERSION, ApiKey, Served, VersionRange
+from wire.api_table import GROUP_VERSION, TRANSACTION_VERSION, ApiKey, Served, VersionRange
 from wire.codec import decode, encode, parse_request_header, request_class
 from wire.messages import ApiVersionsRequest
 
 _API_VERSIONS: Final = int(ApiKey.API_VERSIONS)
 _FEATURES_FROM: Final = 3
 _ALL_FEATURES_FROM: Final = 4
-_GROUP_VERSION_MAX: Final = 1
+_FEATURES: Final = {GROUP_VERSION: 1, TRANSACTION_VERSION: 2}
+"""Each with the highest level that is known here."""
 _NAMED_SOFTWARE: Final = 3
 """From this version on clients say what they are."""
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
@@ -50,15 +51,19 @@ def offered(backend: Mapping[int, VersionRange], *, legacy_clients: bool) -> lis
 
 def features(served: Served, api_version: int) -> dict[str, object]:
     """The features of a response; what can be off in Kafka is told as supported from version 4 on."""
-    level = min(_GROUP_VERSION_MAX, served.features.get(GROUP_VERSION, 0))
-    if api_version < _FEATURES_FROM or level == 0:
+    told = {name: min(most, served.features.get(name, 0)) for name, most in _FEATURES.items()}
+    levels = {name: level for name, level in told.items() if level}
+    if api_version < _FEATURES_FROM or not levels:
         return {}
-    finalized = {"name": GROUP_VERSION, "max_version_level": level, "min_version_level": level}
-    supported = {"name": GROUP_VERSION, "min_version": 0, "max_version": level}
+    finalized = [
+        {"name": name, "max_version_level": level, "min_version_level": level}
+        for name, level in levels.items()
+    ]
+    supported = [{"name": name, "min_version": 0, "max_version": level} for name, level in levels.items()]
     return {
         "finalized_features_epoch": 0,
-        "finalized_features": [finalized],
-        "supported_features": [supported] if api_version >= _ALL_FEATURES_FROM else [],
+        "finalized_features": finalized,
+        "supported_features": supported if api_version >= _ALL_FEATURES_FROM else [],
     }
 
 

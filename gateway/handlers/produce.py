@@ -1,9 +1,10 @@
-"""Produce 0-11 beside the usual way, which is edited in place and never gets here: requests whose names
-cannot be mapped, instances where topics have address lists, that enforce ACLs, or that are full at brokers
-which do not know it, and injected faults.
+"""Produce 0-13 beside the usual way, which is edited in place and never gets here: requests whose names
+cannot be mapped or whose ids are not known, instances where topics have address lists, that enforce ACLs, or
+that are full at brokers which do not know it, and injected faults.
 
 An empty transactional id is INVALID_REQUEST, a name that no physical one can hold INVALID_TOPIC_EXCEPTION, a
-topic whose list lacks the client TOPIC_AUTHORIZATION_FAILED. With acks=0 nothing can be answered: the
+topic whose list lacks the client TOPIC_AUTHORIZATION_FAILED, an id that is nobody's or somebody else's
+UNKNOWN_TOPIC_ID. With acks=0 nothing can be answered: the
 connection is closed, as Kafka does for any error of such a request.
 """
 
@@ -11,6 +12,7 @@ import struct
 from dataclasses import replace
 from functools import partial
 from typing import Final
+from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 from kio.static.primitive import Records
@@ -19,16 +21,18 @@ from contracts.acls import Operation, ResourceType
 from contracts.charging import ChargeRequest
 from contracts.specs import FullBehaviour
 from gateway.causes import DisconnectCause
+from gateway.owned_topics import Decision, with_ids_known
 from gateway.session.call import Answer, Call, Edited, Forward, Later, Outcome, Unanswered
 from gateway.session.deps import Charges, RefusesProduce
-from gateway.session.injection import produce_errors
+from gateway.session.injection import produce_errors, topic_called
 from gateway.stops import ConnectionStop
+from gateway.topic_access import topic_fault
 from traffic.verdict import Full, stall_ms
 from wire.build import throttled, with_entries
 from wire.codec import encode
-from wire.edits import edit_produce_request
-from wire.faults import NameFault
-from wire.hot.produce import name_growth
+from wire.edits import PRODUCE_BY_ID_FROM, edit_produce_request
+from wire.faults import ForeignName, NameFault
+from wire.hot.produce import request_growth
 from wire.messages import ProduceRequest, ProduceResponse, TopicProduceData
 from wire.rewrite import rewrite_request
 from wire.scope import SCOPE_BYTES, STRING_BYTES_MAX
@@ -39,6 +43,8 @@ _IDS_FROM: Final = 3
 _FLEXIBLE_FROM: Final = 9
 _I16: Final = struct.Struct(">h")
 _CLIENT_ID_AT: Final = 12
+_WIDENED_BYTES: Final = 1
+"""A length that is edited in place gets a byte wider, one that is encoded anew need not."""
 _NO_RECORDS: Final = Records.parse(b"")
 _NAME_BYTES_MAX: Final = STRING_BYTES_MAX - SCOPE_BYTES
 
@@ -51,9 +57,18 @@ def take_frame(call: Call, frame: memoryview) -> Edited | Unanswered | None:
         edit = edit_produce_request(frame, call.instance.scope, call.conversation.client_id)
     except NameFault:
         return None
-    if any(call.refuses_topic(topic.decode(errors="replace"), Operation.WRITE) for topic in edit.topics):
+    if any(map(partial(_is_refused, call), edit.topics)):
         return None
     return edit.buffers if edit.acks else Unanswered(edit.buffers)
+
+
+def _is_refused(call: Call, topic: bytes) -> bool:
+    """Whether a topic of the frame, by its name or its id, is nothing for this client, or is not known."""
+    if call.api_version < PRODUCE_BY_ID_FROM:
+        name: str | None = topic.decode(errors="replace")
+    else:
+        name = call.instance.topic_ids.name(UUID(bytes=topic))
+    return name is None or call.refuses_topic(name, Operation.WRITE)
 
 
 def _names_transaction(call: Call, frame: memoryview) -> bool:
@@ -73,8 +88,16 @@ def _refuses_id(call: Call, transactional_id: str | None) -> bool:
     )
 
 
-def on_request(call: Call, request: ProduceRequest) -> Later:
-    """What is refused is charged first."""
+def on_request(call: Call, request: ProduceRequest) -> Decision:
+    """What is refused is charged first; whose topics ids are of is asked before."""
+    if call.api_version < PRODUCE_BY_ID_FROM:
+        return _decided(call, request)
+    return with_ids_known(
+        call, (topic.topic_id for topic in request.topic_data), partial(_decided, call, request)
+    )
+
+
+def _decided(call: Call, request: ProduceRequest) -> Decision:
     full = call.instance.full
     if full is not None:
         return Later(partial(_refused_as_full, call, request, full))
@@ -109,6 +132,8 @@ async def _passed_in_part(call: Call, request: ProduceRequest, size_bytes: int, 
             reason = error_code
             entries.append(_entry(topic, error_code))
     passed = replace(request, topic_data=tuple(kept))
+    if not entries:
+        return await _passed_whole(call, request, size_bytes, deps)
     passed_bytes = _charged_above(call, passed) if kept and request.acks != 0 else 0
     charged = ChargeRequest(produce_bytes=size_bytes - passed_bytes, reason=reason.name)
     throttle_time_ms = await deps.charge(charged)
@@ -120,6 +145,14 @@ async def _passed_in_part(call: Call, request: ProduceRequest, size_bytes: int, 
     return Forward(passed)
 
 
+async def _passed_whole(call: Call, request: ProduceRequest, size_bytes: int, deps: Charges) -> Outcome:
+    """Its ids are known by now. What its client's form had more, tagged fields nobody knows, ends here."""
+    ended_bytes = size_bytes - _charged_above(call, request)
+    if ended_bytes > _WIDENED_BYTES:
+        await deps.charge(ChargeRequest(produce_bytes=ended_bytes, reason=ErrorCode.unknown_topic_id.name))
+    return Forward(request, is_answered=request.acks != 0)
+
+
 def _charged_above(call: Call, request: ProduceRequest) -> int:
     """What a broker of ours charges of a request that is encoded anew. We charge the rest: what was refused,
     and what the client's form of the same had more."""
@@ -129,8 +162,9 @@ def _charged_above(call: Call, request: ProduceRequest) -> int:
     body_bytes = len(encode(rewrite_request(bare, call.instance.scope))) + sum(records)
     if call.api_version >= _FLEXIBLE_FROM:
         body_bytes += sum(len(pack_uvarint(size + 1)) - 1 for size in records)
-    names = len(request.topic_data) + (getattr(request, "transactional_id", None) is not None)
-    return 4 + call.exchange.head_bytes + body_bytes - names * name_growth(call.api_version)
+    transactional_id = getattr(request, "transactional_id", None)
+    growth = request_growth(call.api_version, len(request.topic_data), transactional_id)
+    return 4 + call.exchange.head_bytes + body_bytes - growth
 
 
 def _without_records(topic: TopicProduceData) -> TopicProduceData:
@@ -143,17 +177,16 @@ def _error(call: Call, request: ProduceRequest, topic: TopicProduceData) -> Erro
         return ErrorCode.invalid_request
     if _refuses_id(call, getattr(request, "transactional_id", None)):
         return ErrorCode.transactional_id_authorization_failed
-    if len(topic.name.encode()) > _NAME_BYTES_MAX:
+    if hasattr(topic, "name") and len(topic.name.encode()) > _NAME_BYTES_MAX:
         return ErrorCode.invalid_topic_exception
-    if call.refuses_topic(topic.name, Operation.WRITE):
-        return ErrorCode.topic_authorization_failed
-    return ErrorCode.none
+    return topic_fault(call, topic, Operation.WRITE) or ErrorCode.none
 
 
 def _entry(topic: TopicProduceData, error_code: ErrorCode, message: str | None = None) -> dict[str, object]:
     """A response's entry of a topic that is refused; versions that have no message leave it out."""
+    called = {"topic_id": topic.topic_id} if hasattr(topic, "topic_id") else {"name": topic.name}
     return {
-        "name": topic.name,
+        **called,
         "partition_responses": [
             {
                 "index": partition.index,
@@ -182,7 +215,7 @@ async def _refused_by_fault(
     for topic in request.topic_data:
         passes = []
         for partition in topic.partition_data:
-            error_code = errors.get((topic.name, partition.index))
+            error_code = errors.get((topic_called(topic), partition.index))
             if error_code is None:
                 passes.append(partition)
                 continue
@@ -207,5 +240,9 @@ async def _refused_by_fault(
 
 
 def on_response(call: Call, response: ProduceResponse) -> ProduceResponse:
-    """Add what was refused."""
+    """Add what was refused; nothing is told of another's topics."""
+    if call.api_version >= PRODUCE_BY_ID_FROM:
+        ids = call.instance.topic_ids
+        if any(ids.name(topic.topic_id) is None for topic in response.responses):
+            raise ForeignName("a topic id of another instance in a response")
     return with_entries(response, "responses", call.exchange.notes or ())

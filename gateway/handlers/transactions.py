@@ -1,10 +1,10 @@
-"""The transaction APIs: AddPartitionsToTxn 0-3, AddOffsetsToTxn 0-4, EndTxn 0-4, TxnOffsetCommit 0-4,
+"""The transaction APIs: AddPartitionsToTxn 0-3, AddOffsetsToTxn 0-4, EndTxn 0-5, TxnOffsetCommit 0-5,
 DescribeTransactions 0.
 
 Beside the rewrite: empty transactional and group ids are refused here, because the scope would make them
 legal ones; so are ids that no ACL allows, and topics that this client may not use. Partitions of internal
 topics that a transaction writes to are not shown.
-Deliberately not served: WriteTxnMarkers, and AddPartitionsToTxn 4, which brokers speak among themselves.
+Deliberately not served: WriteTxnMarkers, and AddPartitionsToTxn 4-5, which brokers speak among themselves.
 """
 
 from dataclasses import replace

@@ -23,6 +23,8 @@ class Forward(NamedTuple):
     """The request goes up, perhaps changed. Names in it are the tenant's; the rewrite follows."""
 
     request: Payload
+    is_answered: bool = True
+    """A Produce with acks=0 is not."""
 
 
 class Answer(NamedTuple):

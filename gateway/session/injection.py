@@ -14,7 +14,7 @@ from gateway.session.call import Call
 from gateway.session.conversation import Conversation
 from gateway.stops import ConnectionStop
 from wire.batch import HEADER_SIZE, MAGIC_V2, NO_PRODUCER_ID, parse_header
-from wire.messages import ProduceRequest
+from wire.messages import ProduceRequest, TopicProduceData
 
 _ANSWERED_EARLY: Final = (Mode.LOCAL, Mode.FETCH)
 """The answer of a Fetch may leave before all of it is here."""
@@ -81,17 +81,22 @@ def produce_errors(call: Call, request: ProduceRequest) -> dict[tuple[str, int],
     for topic in request.topic_data:
         for partition in topic.partition_data:
             records = partition.records or b""
-            sent, sequence = _sent(topic.name, partition.index, records)
+            sent, sequence = _sent(topic_called(topic), partition.index, records)
             follows = None if sent is None else held.error(sent, sequence)
             error_code = of_request or follows
             if error_code is None and faults.is_too_large(len(records), now_ms):
                 error_code = ErrorCode.message_too_large
             if error_code is None:
                 continue
-            errors[topic.name, partition.index] = error_code
+            errors[topic_called(topic), partition.index] = error_code
             if sent is not None and follows is None and not held.hold(sent, sequence, error_code):
                 raise ConnectionStop(DisconnectCause.FAULT_INJECTED, "too many batches were refused")
     return errors
+
+
+def topic_called(topic: TopicProduceData) -> str:
+    """What the request calls a topic, as one text: its name, or its id."""
+    return topic.name if hasattr(topic, "name") else str(topic.topic_id)
 
 
 def _sent(topic: str, partition: int, records: bytes) -> tuple[Sent | None, int]:

@@ -117,7 +117,8 @@ def settle(
     """Do what the handler decided; `head` is the request's header as it goes up."""
     if isinstance(outcome, Forward):
         body = encode(rewrite_request(outcome.request, conversation.instance.scope))
-        _go_up(conversation, exchange, (_I32.pack(len(head) + len(body)) + head + body,), up)
+        go_up = _go_up if outcome.is_answered else _go_up_unanswered
+        go_up(conversation, exchange, (_I32.pack(len(head) + len(body)) + head + body,), up)
     elif isinstance(outcome, Answer):
         answer_here(conversation, exchange, framed_response(outcome.response, exchange.correlation_id), down)
         if outcome.ends is not None:

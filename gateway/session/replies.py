@@ -174,7 +174,10 @@ class Replies:
             down += fetched.buffers
         else:
             assert mode is Mode.PRODUCE
-            down += edit_produce_response(frame, exchange.api_version, instance.scope).buffers
+            produced = edit_produce_response(
+                frame, exchange.api_version, instance.scope, instance.topic_ids.known
+            )
+            down += produced.buffers
         self._finish_head(exchange, down, answered)
 
     def _login_answered(self, frame: memoryview) -> None:

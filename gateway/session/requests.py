@@ -13,7 +13,13 @@ from gateway.session.ordering import UNANSWERED_MAX, Exchange, Trace
 from gateway.stops import ConnectionStop
 from traffic.relayed import Place
 from wire.api_table import ApiKey
-from wire.edits import FrameEditor, edit_produce_request, produce_request_editor
+from wire.edits import (
+    PRODUCE_BY_ID_FROM,
+    FrameEditor,
+    edit_produce_request,
+    only_topic_id,
+    produce_request_editor,
+)
 from wire.faults import NameFault
 from wire.framing import Buffer
 
@@ -176,8 +182,10 @@ class Requests:
         if behind <= len(chunk):
             self._whole(row, chunk[at:behind], up, down)
             return behind
-        if api_key == _PRODUCE and instance.passes_produce:
-            self.editor = produce_request_editor(api_version, instance.scope, conversation.client_id)
+        if api_key == _PRODUCE and instance.passes_produce and self._may_stream(api_version, chunk[at:]):
+            self.editor = produce_request_editor(
+                api_version, instance.scope, conversation.client_id, instance.topic_ids.known
+            )
             self._api_version = api_version
             if self._trace is not None:
                 self._trace.forwarded(up, takes_traces=conversation.takes_traces)
@@ -186,6 +194,13 @@ class Requests:
             self._collected = bytearray()
         self._missing = self.frame_bytes = 4 + size
         return at
+
+    def _may_stream(self, api_version: int, begun: memoryview) -> bool:
+        """Whether a Produce may go up before it is whole: all that can be wrong with its topics is known."""
+        if api_version < PRODUCE_BY_ID_FROM:
+            return True
+        topic_id = only_topic_id(begun)
+        return topic_id is not None and topic_id in self._conversation.instance.topic_ids.known
 
     def _wait_ms(self, api_key: int, frame_bytes: int, read_bytes: int) -> int:
         """How long the next request is kept waiting, with the `read_bytes` that are here."""
@@ -299,28 +314,35 @@ class Requests:
         conversation = self._conversation
         if row.mode is Mode.PRODUCE and conversation.place is not None:
             conversation.place.produced(len(frame), conversation.host.now_ms())
-        if row.mode is Mode.PRODUCE and conversation.instance.passes_produce:
-            try:
-                edit = edit_produce_request(frame, conversation.instance.scope, conversation.client_id)
-            except NameFault:
-                pass  # answered in its own form by the handler
-            else:
-                if self._trace is not None:
-                    self._trace.forwarded(up, takes_traces=conversation.takes_traces)
-                if edit.acks:
-                    _, _, api_version, correlation_id = _HEAD.unpack_from(frame)
-                    conversation.queue.forwarded(
-                        Exchange(_PRODUCE, api_version, correlation_id, conversation.now_ns, self._trace)
-                    )
-                else:
-                    self._sent_unanswered()
-                up += edit.buffers
-                return
+        if row.mode is Mode.PRODUCE and conversation.instance.passes_produce and self._passes_on(frame, up):
+            return
         _check_frame_bytes(row, len(frame) - 4)
         self.decoding_work += decoding_work(len(frame))
         self.waits = take_request(conversation, row, frame, self._trace, up, down)
         if conversation.host.turn_is_over():
             self.decoding_work += WORK_AT_ONCE  # others have their turn now
+
+    def _passes_on(self, frame: memoryview, up: list[Buffer]) -> bool:
+        """Pass one whole Produce on as it came, but for names. False: its handler answers, or asks first."""
+        conversation = self._conversation
+        instance = conversation.instance
+        try:
+            edit = edit_produce_request(frame, instance.scope, conversation.client_id)
+        except NameFault:
+            return False
+        _, _, api_version, correlation_id = _HEAD.unpack_from(frame)
+        if api_version >= PRODUCE_BY_ID_FROM and not instance.topic_ids.knows(edit.topics):
+            return False
+        if self._trace is not None:
+            self._trace.forwarded(up, takes_traces=conversation.takes_traces)
+        if edit.acks:
+            conversation.queue.forwarded(
+                Exchange(_PRODUCE, api_version, correlation_id, conversation.now_ns, self._trace)
+            )
+        else:
+            self._sent_unanswered()
+        up += edit.buffers
+        return True
 
     def _sent_unanswered(self) -> None:
         """A Produce request with acks=0 went up."""

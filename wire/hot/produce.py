@@ -1,12 +1,14 @@
-"""Produce v0-11: requests are scanned without touching record bytes. Pure.
+"""Produce v0-13: requests are scanned without touching record bytes. Pure.
 
-Request: transactional_id (from v3 on), acks, timeout_ms, topics of (name, partitions of (index, records)).
+Request: transactional_id (from v3 on), acks, timeout_ms, topics of (name, or from v13 on id, partitions of
+(index, records)).
 Source: Kafka ProduceRequest.json, ProduceResponse.json.
 """
 
 import struct
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from wire.api_table import ApiKey
 from wire.codec import request_class, response_class
@@ -20,6 +22,8 @@ from wire.tags import skip_tags
 from wire.uvarint import pack_uvarint
 
 FLEXIBLE_FROM: Final = 9
+BY_ID_FROM: Final = 13
+"""From here on topics are named by ids."""
 _I16: Final = struct.Struct(">h")
 _I32: Final = struct.Struct(">i")
 _ACKS_TIMEOUT_COUNT: Final = struct.Struct(">hii")
@@ -41,6 +45,10 @@ _V8_TAIL: Final = struct.Struct(">ih")
 _ALL: Final = -1
 
 
+TopicKey: TypeAlias = str | bytes
+"""What a request calls a topic: its name, or the 16 bytes of its id."""
+
+
 class ProducePartition(NamedTuple):
     """One partition's records: where they stand in the frame. `end` < 0: null."""
 
@@ -55,7 +63,7 @@ class ProduceScan(NamedTuple):
     transactional_id: str | None
     acks: int
     timeout_ms: int
-    topics: list[tuple[str, list[ProducePartition]]]
+    topics: list[tuple[TopicKey, list[ProducePartition]]]
 
 
 class PartitionAnswer(NamedTuple):
@@ -85,17 +93,22 @@ _REQUEST: Final = Wanted(
     },
     entries_max=str(bound_of(ApiKey.PRODUCE).entries_max),
 )
+_REQUEST_BY_ID: Final = _REQUEST._replace(
+    rows={**_REQUEST.rows, "topic_data": Rows("topics.append((topic_id, partitions))")}
+)
 _THROTTLE_TIME_PLACE: Final = Wanted(int, "throttle_time_at", names={}, absent={}, rows={})
 
 
-def name_growth(api_version: int) -> int:
-    """Bytes that a gateway adds to each name of a request."""
-    return COMPACT_GROWTH if api_version >= FLEXIBLE_FROM else SCOPE_BYTES
+def request_growth(api_version: int, topics: int, transactional_id: str | None) -> int:
+    """Bytes that a gateway adds to a request of so many topics: to each name in it."""
+    names = (topics if api_version < BY_ID_FROM else 0) + (transactional_id is not None)
+    return names * (COMPACT_GROWTH if api_version >= FLEXIBLE_FROM else SCOPE_BYTES)
 
 
 @lru_cache(maxsize=32)
 def _request_reader(api_version: int) -> Read[ProduceScan]:
-    return compile_read(layout_of(request_class(ApiKey.PRODUCE, api_version)), _REQUEST)
+    wanted = _REQUEST if api_version < BY_ID_FROM else _REQUEST_BY_ID
+    return compile_read(layout_of(request_class(ApiKey.PRODUCE, api_version)), wanted)
 
 
 @lru_cache(maxsize=32)
@@ -142,20 +155,22 @@ def request_head(
 def produce_response(
     correlation_id: int,
     api_version: int,
-    topics: list[tuple[str, list[PartitionAnswer]]],
+    topics: Sequence[tuple[TopicKey, list[PartitionAnswer]]],
     throttle_time_ms: int,
 ) -> bytes:
-    """The framed response."""
+    """The framed response; topics are called what the request called them."""
     if api_version >= FLEXIBLE_FROM:
         return _flexible_response(correlation_id, topics, throttle_time_ms)
     if len(topics) == 1 and len(topics[0][1]) == 1 and api_version >= 5:
         name, (answer,) = topics[0]
+        assert isinstance(name, str)
         if answer.error_message is None:
             return _single_response(correlation_id, api_version, name.encode(), answer, throttle_time_ms)
     out = bytearray(8)
     _I32.pack_into(out, 4, correlation_id)
     out += _I32.pack(len(topics))
     for name, answers in topics:
+        assert isinstance(name, str)
         encoded = name.encode()
         out += _I16.pack(len(encoded))
         out += encoded
@@ -188,14 +203,15 @@ def _single_response(
 
 
 def _flexible_response(
-    correlation_id: int, topics: list[tuple[str, list[PartitionAnswer]]], throttle_time_ms: int
+    correlation_id: int, topics: Sequence[tuple[TopicKey, list[PartitionAnswer]]], throttle_time_ms: int
 ) -> bytes:
-    """v9-11, without tagged fields: where leaders are is for Metadata to tell."""
+    """v9-13, without tagged fields: where leaders are is for Metadata to tell."""
     out = bytearray(8)
     _I32.pack_into(out, 4, correlation_id)
     out += _NO_TAGS + pack_uvarint(len(topics) + 1)
-    for name, answers in topics:
-        out += packed_compact_string(name) + pack_uvarint(len(answers) + 1)
+    for key, answers in topics:
+        out += packed_compact_string(key) if isinstance(key, str) else key
+        out += pack_uvarint(len(answers) + 1)
         for answer in answers:
             out += _V5.pack(*answer[:5])
             out += _flexible_errors(answer.record_indexes, answer.error_message) + _NO_TAGS

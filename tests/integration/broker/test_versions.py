@@ -161,10 +161,13 @@ def test_api_versions_answers_the_table(raw: RawClient) -> None:
         for key, api in APIS.items()
         if not api.is_ours
     }
-    (finalized,), (supported,) = answer.finalized_features, answer.supported_features
-    assert (finalized.name, finalized.max_version_level, supported.min_version) == ("group.version", 1, 0)
+    finalized = [(each.name, each.max_version_level) for each in answer.finalized_features]
+    assert finalized == [("group.version", 1), ("transaction.version", 2)]
+    assert [(each.name, each.min_version) for each in answer.supported_features] == [
+        (name, 0) for name, _ in finalized
+    ]
     assert not {4, 5, 6, 7} & found.keys(), "what brokers tell each other is nobody else's business"
-    assert found[0] == (0, 11), "librdkafka turns compression off without Produce v0 (KAFKA-18659)"
+    assert found[0] == (0, 13), "librdkafka turns compression off without Produce v0 (KAFKA-18659)"
     assert found[11][0] == 0, "librdkafka gates Kerberos on JoinGroup v0 (KAFKA-19444)"
 
 
@@ -179,7 +182,7 @@ def test_unknown_api_versions_version_gets_the_v0_body_and_error_35(raw: RawClie
 
 @pytest.mark.parametrize(
     ("api_key", "version", "cause"),
-    [(0, 12, "unsupported_version"), (1, 19, "unsupported_version"), (71, 0, "unknown_api"),
+    [(0, 14, "unsupported_version"), (1, 19, "unsupported_version"), (71, 0, "unknown_api"),
      (-5, 0, "unknown_api"), (4, 0, "unknown_api"), (7, 0, "unknown_api")],
 )  # fmt: skip
 def test_what_the_table_does_not_name_closes_the_connection(

@@ -43,7 +43,7 @@ COMPACT = {
     )
     for name, key, version, start in (
         ("Produce 9", ApiKey.PRODUCE, 9, PRODUCE_9),
-        ("Produce 11", ApiKey.PRODUCE, 11, PRODUCE_9),
+        ("Produce 12", ApiKey.PRODUCE, 12, PRODUCE_9),
         ("Fetch 12", ApiKey.FETCH, 12, FETCH_12),
     )
     for what, bytes_ in {
@@ -101,6 +101,20 @@ BY_ID = {
         "with a replica's tag": b"\1\1\1" + b"\1\1\x0d" + bytes(13),
     }.items()
     if version > 13 or "replica" not in what
+} | {
+    f"Produce 13 {what}": (
+        head(ApiKey.PRODUCE, 13, PRODUCE_9 + bytes_),
+        "request_too_large" if "number of partitions" in what else "malformed_request",
+    )
+    for what, bytes_ in {
+        "with an id cut short": b"\2" + bytes(15),
+        "with 2^31 topics": TWO_TO_31,
+        "with a null list of topics": b"\0",
+        "with the largest number of partitions": b"\2" + bytes(16) + LARGEST,
+        "with thousands of tags of a topic": b"\2" + bytes(16) + b"\1" + THOUSANDS_OF_TAGS,
+        "with a tag beyond the frame": b"\2" + bytes(16) + b"\1\1\5" + TWO_TO_31,
+        "with records beyond the frame": b"\2" + bytes(16) + b"\2" + bytes(4) + TWO_TO_31,
+    }.items()
 }
 
 FRAMES = {
@@ -115,7 +129,7 @@ FRAMES = {
     "negative API": (head(-1, 0), "unsupported_api"),
     "controller API": (head(4, 0), "unsupported_api"),
     "Produce 2": (head(ApiKey.PRODUCE, 2), "unsupported_version"),
-    "Produce 12": (head(ApiKey.PRODUCE, 12), "unsupported_version"),
+    "Produce 14": (head(ApiKey.PRODUCE, 14), "unsupported_version"),
     "Fetch 19": (head(ApiKey.FETCH, 19), "unsupported_version"),
     **COMPACT,
     **BY_ID,

@@ -74,6 +74,47 @@ def test_a_scanned_produce_is_what_was_encoded(
             scan_produce(frame[:end], 4, version)
 
 
+@settings(max_examples=60, deadline=None)
+@given(
+    topics=st.lists(
+        st.tuples(st.uuids(), st.lists(st.tuples(_i32, st.none() | st.binary(max_size=9)), max_size=3)),
+        max_size=3,
+    )
+)
+def test_a_scanned_produce_by_id_is_what_was_encoded(topics: Any) -> None:
+    entity = request(
+        0,
+        13,
+        transactional_id="t",
+        acks=1,
+        timeout=_ms(7),
+        topic_data=[
+            {
+                "topic_id": topic_id,
+                "partition_data": [{"index": index, "records": records} for index, records in parts],
+            }
+            for topic_id, parts in topics
+        ],
+    )
+    frame = memoryview(encode(entity))
+    scan = scan_produce(frame, 0, 13)
+    assert (scan.transactional_id, scan.acks, scan.timeout_ms) == ("t", 1, 7)
+    assert [
+        (
+            key,
+            [(one.partition, None if one.end < 0 else bytes(frame[one.start : one.end])) for one in found],
+        )
+        for key, found in scan.topics
+    ] == [(topic_id.bytes, parts) for topic_id, parts in topics]
+    answers = [(topic_id.bytes, [PartitionAnswer(3, 100)]) for topic_id, _ in topics]
+    _, response = decode_response(produce_response(77, 13, answers, 5)[4:], 0, 13)
+    told = [(each.topic_id or UUID(int=0), each.partition_responses[0].index) for each in response.responses]
+    assert told == [(topic_id, 3) for topic_id, _ in topics]
+    for end in range(len(frame)):
+        with pytest.raises(MalformedFrame):
+            scan_produce(frame[:end], 0, 13)
+
+
 @settings(max_examples=100, deadline=None)
 @given(
     version=st.integers(3, 12),

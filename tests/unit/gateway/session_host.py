@@ -297,11 +297,15 @@ def decoded_request(frame: bytes) -> tuple[int, int, int, Any]:
     return api_key, version, correlation_id, decode(request_class(api_key, version), frame, header.body_at)
 
 
+def _called(topic: Any) -> dict[str, Any]:
+    return {"name": topic.name} if hasattr(topic, "name") else {"topic_id": topic.topic_id}
+
+
 def _produced(request: Any) -> dict[str, Any]:
     return {
         "responses": [
             {
-                "name": topic.name,
+                **_called(topic),
                 "partition_responses": [
                     {"index": one.index, "base_offset": 7} for one in topic.partition_data
                 ],

@@ -11,7 +11,7 @@ from tests.unit.gateway.session_host import Frames, SessionHost, decoded_request
 from wire.api_table import ApiKey
 from wire.build import build
 from wire.codec import framed_request, request_class
-from wire.hot.produce import name_growth
+from wire.hot.produce import request_growth
 
 SIZES = (1, 113, 114, 126, 127, 200)
 """Of names: a compact length gets wider at some of them."""
@@ -33,8 +33,8 @@ def _charged(host: SessionHost) -> int:
     total = sum(one.produce_bytes for one in host.around.charges)
     for frame in Frames().take(bytes(host.up)):
         _, version, _, request = decoded_request(frame)
-        names = len(request.topic_data) + (request.transactional_id is not None)
-        total += 4 + len(frame) - names * name_growth(version)
+        growth = request_growth(version, len(request.topic_data), request.transactional_id)
+        total += 4 + len(frame) - growth
     return total
 
 

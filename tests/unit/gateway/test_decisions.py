@@ -17,7 +17,7 @@ from gateway.rules.lifecycle import TRANSITIONS, Event, Phase, next_phase
 from gateway.session.states import Event as Move
 from gateway.session.states import Sides
 from gateway.session.timers import Window
-from wire.api_table import GROUP_VERSION, ApiKey, Served, version_range
+from wire.api_table import GROUP_VERSION, TRANSACTION_VERSION, ApiKey, Served, version_range
 from wire.build import response, with_entries
 
 
@@ -121,10 +121,12 @@ def _offers(backend: dict[int, Any], *, legacy_clients: bool = False) -> dict[in
     ("backend", "version", "finalized", "supported"),
     [
         ({}, 4, [], []),
-        ({GROUP_VERSION: 0, "transaction.version": 2}, 4, [], []),
-        ({GROUP_VERSION: 1, "transaction.version": 2}, 2, [], []),
+        ({GROUP_VERSION: 0, "metadata.version": 29}, 4, [], []),
+        ({GROUP_VERSION: 1, TRANSACTION_VERSION: 2}, 2, [], []),
         ({GROUP_VERSION: 1}, 3, [(GROUP_VERSION, 1)], []),
-        ({GROUP_VERSION: 7, "transaction.version": 2}, 4, [(GROUP_VERSION, 1)], [(GROUP_VERSION, 0, 1)]),
+        ({GROUP_VERSION: 7, "share.version": 1}, 4, [(GROUP_VERSION, 1)], [(GROUP_VERSION, 0, 1)]),
+        ({TRANSACTION_VERSION: 1}, 4, [(TRANSACTION_VERSION, 1)], [(TRANSACTION_VERSION, 0, 1)]),
+        ({TRANSACTION_VERSION: 3}, 4, [(TRANSACTION_VERSION, 2)], [(TRANSACTION_VERSION, 0, 2)]),
     ],
 )
 def test_features_are_told_as_far_as_they_are_true(
@@ -145,12 +147,12 @@ def test_features_are_told_as_far_as_they_are_true(
 def test_what_the_backend_serves_less_is_offered_less() -> None:
     offers = _offers(
         {
-            ApiKey.PRODUCE: version_range(0, 12),
+            ApiKey.PRODUCE: version_range(0, 14),
             ApiKey.FETCH: version_range(6, 9),
             ApiKey.METADATA: version_range(14, 15),
         }
     )
-    assert offers[ApiKey.PRODUCE] == (0, 11)
+    assert offers[ApiKey.PRODUCE] == (0, 13)
     assert offers[ApiKey.FETCH] == (6, 9)
     assert ApiKey.METADATA not in offers and ApiKey.JOIN_GROUP not in offers
 

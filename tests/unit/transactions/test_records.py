@@ -40,12 +40,38 @@ def test_an_empty_one_has_no_partitions_at_all() -> None:
     assert decode(_KEY, encoded) == record
 
 
-def test_the_flexible_version_is_read_and_its_tags_passed_over() -> None:
+def test_what_only_version_2_has_is_in_tagged_fields() -> None:
+    value = Transaction(
+        producer_id=7,
+        producer_epoch=3,
+        timeout_ms=60_000,
+        state=State.PREPARE_COMMIT,
+        partitions=frozenset({TopicPartition("a", 2), TopicPartition("a", 0)}),
+        last_update_ms=5,
+        start_ms=4,
+        last_producer_id=6,
+        next_producer_id=8,
+        version=2,
+    )
     encoded = bytes.fromhex(
         "0001 0000000000000007 0003 0000ea60 02"
         "02 02 61 03 00000000 00000002 00"
         "0000000000000005 0000000000000004"
-        "02 00 08 0000000000000006 02 02 0002"
+        "03 00 08 0000000000000006 01 08 0000000000000008 02 02 0002"
+    )
+    assert encode_value(TransactionRecord("t", value)) == encoded
+    assert decode(_KEY, encoded) == TransactionRecord("t", value)
+    empty = value._replace(state=State.EMPTY, partitions=frozenset())
+    encoded = encode_value(TransactionRecord("t", empty)) or b""
+    assert decode(_KEY, encoded) == TransactionRecord("t", empty)
+
+
+def test_the_flexible_version_is_read_and_tags_nobody_knows_passed_over() -> None:
+    encoded = bytes.fromhex(
+        "0001 0000000000000007 0003 0000ea60 02"
+        "02 02 61 03 00000000 00000002 00"
+        "0000000000000005 0000000000000004"
+        "02 03 02 0006 09 01 00"
     )
     found = decode(_KEY, encoded)
     assert found is not None and found.value is not None
@@ -68,6 +94,7 @@ def test_tombstones_and_keys_of_newer_coordinators() -> None:
         "0000 0000000000000007 0003 0000ea60 09 00000000 0000000000000005 0000000000000004",
         "0000 0000000000000007 0003 0000ea60 01 00000001 7fff 61",
         "0001 0000000000000007 0003 0000ea60 01 ff",
+        "0001 0000000000000007 0003 0000ea60 01 01 0000000000000005 0000000000000004 01 01 02 0000",
     ],
 )
 def test_what_it_cannot_read_it_says(value: str) -> None:

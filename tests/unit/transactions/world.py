@@ -12,12 +12,14 @@ from broker.transactions.messages import (
     DescribedTransaction,
     DrawProducerId,
     Effects,
+    EndRequest,
+    EndResult,
     InitRequest,
     InitResult,
     Producer,
     SendMarkers,
 )
-from broker.transactions.state import State, TopicPartition
+from broker.transactions.state import BUMPS_EPOCH_FROM, State, TopicPartition
 from broker.transactions.transaction_config import TransactionConfig
 from tests.unit.groups.world import EPOCH_MS, Slot
 from wire import batch
@@ -53,7 +55,12 @@ class World:
             if isinstance(command, DrawProducerId):
                 self.next_producer_id += 1
                 request, token = command
-                self.run(self.coordinator.init(request, token, self.now, self.next_producer_id))
+                again = (
+                    self.coordinator.end_with_bump
+                    if isinstance(request, EndRequest)
+                    else self.coordinator.init
+                )
+                self.run(again(request, token, self.now, self.next_producer_id))
             else:
                 self.markers.append(command)
         while self.held and not self.hold:
@@ -142,6 +149,25 @@ class World:
         slot = Slot()
         self.run(self.coordinator.end(transactional_id, producer, is_commit, slot, self.now))
         return slot
+
+    def join(self, producer: Producer, *partitions: TopicPartition) -> ErrorCode:
+        """Partitions come in with their first batch (version 2)."""
+        slot = Slot()
+        wanted = frozenset(partitions or (A,))
+        self.run(self.coordinator.add_partitions("t", producer, wanted, slot, self.now, BUMPS_EPOCH_FROM))
+        return slot.error
+
+    def bump_parked(self, producer: Producer, is_commit: bool, transactional_id: str = "t") -> Slot:
+        slot = Slot()
+        request = EndRequest(transactional_id, producer, is_commit)
+        self.run(self.coordinator.end_with_bump(request, slot, self.now))
+        return slot
+
+    def bump(self, producer: Producer, *, commit: bool = True) -> EndResult:
+        """The end of a transaction of version 2."""
+        result = self.bump_parked(producer, commit).result
+        assert isinstance(result, EndResult)
+        return result
 
     def commit(self, producer: Producer) -> ErrorCode:
         return self.end_parked(producer, True).error

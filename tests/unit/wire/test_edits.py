@@ -17,6 +17,7 @@ from wire.api_table import ApiKey
 from wire.build import build
 from wire.edits import (
     EDITED,
+    PRODUCE_BY_ID_FROM,
     FrameEditor,
     client_id_field,
     edit_fetch_request,
@@ -68,13 +69,13 @@ def edited_request(key: ApiKey, frame: bytes, replacement: str | None = None) ->
 
 def edited_response(key: ApiKey, version: int, frame: bytes) -> bytes:
     if key is ApiKey.PRODUCE:
-        return joined(edit_produce_response(memoryview(frame), version, OWN).buffers)
+        return joined(edit_produce_response(memoryview(frame), version, OWN, ANY_ID).buffers)
     return joined(edit_fetch_response(memoryview(frame), version, OWN, topic_ids=ANY_ID).buffers)
 
 
 def editor_of(key: ApiKey, version: int) -> FrameEditor:
     if key is ApiKey.PRODUCE:
-        return produce_request_editor(version, OWN)
+        return produce_request_editor(version, OWN, topic_ids=ANY_ID)
     return fetch_response_editor(version, OWN, topic_ids=ANY_ID)
 
 
@@ -153,13 +154,14 @@ def test_streamed_requests(
     request = data.draw(messages(codec.request_class(key, version)))
     frame = codec.framed_request(request, 77, client_id)
     field = None if replacement is None else client_id_field(replacement)
-    editor = produce_request_editor(version, OWN, field)
+    editor = produce_request_editor(version, OWN, field, ANY_ID)
     expected = edited_request(key, frame, replacement)
     assert streamed(editor, frame, cuts) == expected
     assert (editor.frame_bytes, editor.grown) == (len(frame), len(expected) - len(frame))
     assert editor.correlation_id == 77
     assert editor.facts["acks"] == request.acks
-    assert editor.topics == [topic.name.encode() for topic in request.topic_data]
+    named = [] if version >= PRODUCE_BY_ID_FROM else [topic.name.encode() for topic in request.topic_data]
+    assert editor.topics == named
 
 
 @pytest.mark.parametrize(("key", "version"), STREAMED_RESPONSES)
