@@ -17,7 +17,7 @@ from xml.etree import ElementTree
 from ctl.bench.apache_kafka import kafka_cluster
 from ctl.kafka.cluster import Wish
 from ctl.kafka.jars import DEFAULT_VERSION, java_program
-from tests.foreign.maven import COMPILER, KAFKA, Artifact, class_path, compile_classes, library
+from tests.foreign.maven import COMPILER, KAFKA, SIMPLE_LOGGER, Artifact, class_path, compile_classes, library
 
 _HERE: Final = Path(__file__).parent
 _JUPITER: Final = "5.13.1"
@@ -68,6 +68,7 @@ STREAMS: Final = Suite(
         Artifact(KAFKA, "kafka-tools"),
         Artifact("org.hamcrest", "hamcrest", "3.0"),
         Artifact("org.mockito", "mockito-junit-jupiter", "5.14.2"),
+        SIMPLE_LOGGER,
     ),
     (
         r"--include-classname=.*\.(Eos|EOSUnclean|GlobalKTable|InternalTopic|KStreamAggregation|KStreamRepartition"
@@ -165,7 +166,12 @@ def run(suite: Suite, clusters: Clusters, directory: Path, left_out: Iterable[st
     chosen = (f"--scan-classpath={jars / f'{suite.jar}-{DEFAULT_VERSION}-test.jar'}", *suite.classes)
     command = [java_program(), "-Xmx1g", _THREADS, f"-Dportico.bootstrap={clusters.makes_topics}"]
     command += [f"-Dportico.bootstrap.strict={clusters.strict}", f"-Dportico.left.out={names}"]
-    command += ["-Dlog4j2.level=WARN", "-cp", class_path(classes, jars)]
+    command += [
+        "-Dlog4j2.level=WARN",
+        "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+        "-cp",
+        class_path(classes, jars),
+    ]
     command += ["org.junit.platform.console.ConsoleLauncher", "execute", *chosen]
     command += ["--disable-banner", "--details=testfeed", "--disable-ansi-colors", f"--reports-dir={reports}"]
     settings = {
