@@ -112,6 +112,7 @@ class ServedInstance:
         self.spec_changed.set()
         self.spec_changed = asyncio.Event()
         self.kept_answers.forget()
+        self.topic_ids.make_room(spec.limits.partitions_max)  # no topic is without a partition
         self.request_bytes_max = spec.limits.request_bytes_max
         self.whitelist = Whitelist(spec.whitelist, allow_all=spec.allow_all)
         self.topic_whitelists = {topic: Whitelist(cidrs) for topic, cidrs in spec.topic_whitelists.items()}

@@ -42,6 +42,7 @@ from tenants.store import followers, instances, registry
 from tenants.store.engine import Store
 from tenants.store.shared_session import Office, SharedSession, SoleOffice, others_live
 from tenants.system_topics import SystemTopics
+from tenants.usage_counter import UsageCounter
 from tenants.usecases.access_keys import AccessKeys
 from tenants.usecases.accounts import Accounts, Bootstrap
 from tenants.usecases.advice import AdviceReports
@@ -109,7 +110,7 @@ class Console:
         self.pipeline_runs = PipelineRuns(self.store)
         self.pipeline_schedules = PipelineSchedules(self.store)
         self._tables = DeltaTables(config.tables_dir)
-        self.usage = UsageReports(self._tables)
+        self.usage = UsageReports(self._tables, self.store)
         self.bills = BillReports(self._tables)
         self.advice = AdviceReports(self._tables)
         self.gateways = SharedLedger()
@@ -130,16 +131,10 @@ class Console:
         """With the other control processes of the same database."""
         self.office: Office = self.shared or SoleOffice()
         self.operations = Operations(self.store, lambda: list(self.feed.followers().values()), self.office)
-        self.purge = Purge(
-            self.store,
-            self.gateways,
-            self.cluster,
-            office=self.office,
-            ordered=self.feed.notify,
-            started_at_ms=epoch_ms(),
-        )
+        self.purge = self._purge()
         self.alarms = Alarms(self.store)
         self.alarm_runner = self.alarm_runner_of(self.office)
+        self.usage_counter = UsageCounter(self.store, self.cluster, self.office)
         self.webhooks = Webhooks(self.store, config.secret)
         self._sink = WebhookSink([ip_network(one) for one in config.webhook_ranges])
         self.webhook_runner = WebhookRunner(self.webhooks, self._sink, self.office)
@@ -158,6 +153,16 @@ class Console:
             certificates=lambda: certificate_files(config.tls_certificate, config.credentials_dir),
         )
         return AlarmRunner(self.alarms, sources, lags, office)
+
+    def _purge(self) -> Purge:
+        return Purge(
+            self.store,
+            self.gateways,
+            self.cluster,
+            office=self.office,
+            ordered=self.feed.notify,
+            started_at_ms=epoch_ms(),
+        )
 
     def illness(self, cluster_id: str) -> Illness | None:
         """Why a cluster cannot be used now, as far as anybody told."""
@@ -237,6 +242,7 @@ class Console:
         tasks.spawn("lags", self.alarm_runner.run_lags)
         tasks.spawn("webhooks", self.webhook_runner.run)
         tasks.spawn("system-topics", SystemTopics(self.store, self.cluster, self.office).run)
+        tasks.spawn("usage", self.usage_counter.run)
 
     async def cluster(self, cluster_id: str) -> Cluster:
         """A cluster at the addresses its brokers registered."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from contracts.upstream import ClusterTrouble
@@ -42,6 +42,12 @@ class ConsoleCollector(Collector):
         yield GaugeMetricFamily(
             "portico_console_streams_open", "Live views open", value=len(self._console.streams)
         )
+        counted = CounterMetricFamily(
+            "portico_usage_counted", "Usage records that are counted by the hour, or not", labels=["outcome"]
+        )
+        for outcome, number in self._console.usage_counter.counts.copy().items():
+            counted.add_metric([outcome], number)
+        yield counted
 
     def _by_state(self) -> Iterator[Metric]:
         with self._console.store.read() as connection:

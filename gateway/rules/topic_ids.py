@@ -9,8 +9,9 @@ from collections.abc import Container, Iterable
 from typing import Final
 from uuid import UUID
 
-KNOWN_MAX: Final = 10_000
-"""Topic ids of one instance that a worker remembers with their names: more than it has topics."""
+KNOWN_BEYOND: Final = 10_000
+"""Topic ids of one instance that a worker remembers with their names, beyond as many as the instance may have
+partitions: those of topics that are gone. Clients ask for metadata every few minutes: what is used stays."""
 UNKNOWN_MAX: Final = 1_000
 """Topic ids that a worker remembers as not the instance's own: what is asked of a cluster for nothing."""
 UNKNOWN_MS: Final = 1_000
@@ -20,13 +21,19 @@ ASKED_MAX: Final = 500
 
 
 class TopicIds:
-    """The ids of one instance's topics. Those used longest ago go first."""
+    """The ids of one instance's topics. Those that a broker named longest ago go first."""
 
     def __init__(self) -> None:
+        self._known_max = KNOWN_BEYOND
         self._names: OrderedDict[bytes, str] = OrderedDict()
         self.known: Final[Container[bytes]] = self._names
         """The ids that are known to be its topics', by their 16 bytes, as frames have them."""
         self._unknown_until_ms: OrderedDict[UUID, int] = OrderedDict()
+
+    def make_room(self, topics_max: int) -> None:
+        """Remember as many topics as the instance may have, and some more."""
+        self._known_max = topics_max + KNOWN_BEYOND
+        self._leave_out()
 
     def name(self, topic_id: UUID | None) -> str | None:
         """The tenant's name of one of its topics; None: it is not known to be one."""
@@ -57,8 +64,7 @@ class TopicIds:
             known[topic_id.bytes] = name
             known.move_to_end(topic_id.bytes)
             self._unknown_until_ms.pop(topic_id, None)
-        while len(known) > KNOWN_MAX:
-            known.popitem(last=False)
+        self._leave_out()
 
     def not_found(self, topic_ids: Iterable[UUID], now_ms: int) -> None:
         """These were asked for, and none of the answer was the instance's."""
@@ -69,3 +75,7 @@ class TopicIds:
                 unknown.move_to_end(topic_id)
         while len(unknown) > UNKNOWN_MAX:
             unknown.popitem(last=False)
+
+    def _leave_out(self) -> None:
+        while len(self._names) > self._known_max:
+            self._names.popitem(last=False)

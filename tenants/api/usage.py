@@ -1,4 +1,4 @@
-"""Usage of an instance by five minutes, hour or day, as the pipeline metered it."""
+"""Usage of an instance by five minutes, hour or day."""
 
 import asyncio
 from datetime import datetime
@@ -20,8 +20,13 @@ from tenants.rules.usage_periods import Resolution, Span, UsagePeriod, span_of
 from tenants.usecases.usage import Metered, Percentiles
 
 router = APIRouter(prefix="/v1/instances/{instance}", tags=["usage"])
-NO_USAGE: Final = "nothing has been metered yet: run `portico pipeline meter run`"
-_SUMS: Final = tuple(name for name in UsageTotals.__struct_fields__ if name not in ("gb_hours", "estimated"))
+NO_USAGE: Final = (
+    "nothing is known yet: hours are counted a minute or two after they began; "
+    "five minutes and bills come from `portico pipeline meter run`"
+)
+_SUMS: Final = tuple(
+    name for name in UsageTotals.__struct_fields__ if name not in ("gb_hours", "estimated", "provisional")
+)
 
 
 @router.get("/usage", responses=documented(UsageView, as_csv=True), response_class=Response)
@@ -46,7 +51,7 @@ async def instance_usage(
     if not isinstance(span, Span):
         raise Invalid(span)
     metered, percentiles = await asyncio.gather(
-        plane.usage.periods(found.id, span, resolution), plane.usage.percentiles(found.id, span)
+        plane.usage.periods(found.id, span, resolution, now_ms), plane.usage.percentiles(found.id, span)
     )
     if metered is not None:
         _leave_out_averages(metered.periods, resolution, now_ms)
@@ -97,5 +102,9 @@ def _view(
 def _totals(metered: Metered) -> UsageTotals:
     sums: dict[str, Any] = {name: sum(getattr(one, name) for one in metered.periods) for name in _SUMS}
     gb_hours = (metered.stored_byte_ms / (GIB * HOUR_MS)).quantize(Decimal("0.000001"))
-    estimated = any(one.estimated for one in metered.periods)
-    return UsageTotals(**sums, gb_hours=f"{gb_hours:f}", estimated=estimated)
+    return UsageTotals(
+        **sums,
+        gb_hours=f"{gb_hours:f}",
+        estimated=any(one.estimated for one in metered.periods),
+        provisional=any(one.provisional for one in metered.periods),
+    )

@@ -33,6 +33,8 @@ class UsageTotals(View, frozen=True, kw_only=True):
     blocked_ms: int
     gb_hours: Quantity
     estimated: bool
+    provisional: bool
+    """Some of it is counted as reports came, and not settled by the pipeline yet: no bill has it so."""
 
 
 class P95(View, frozen=True, kw_only=True):

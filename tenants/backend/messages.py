@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from kio.schema.errors import ErrorCode
 from kio.schema.fetch.v11.request import FetchPartition, FetchRequest, FetchTopic
@@ -18,7 +18,6 @@ from tenants.backend.cluster import Cluster, text_for_tenant
 from tenants.backend.topics import no_topic
 from tenants.rules.errors import Conflict, Invalid, Refused, Unavailable
 from tenants.rules.lifecycle import Fault
-from tenants.rules.message_scan import Look
 from wire.codec import duration
 
 _NO_ANSWER: Final = (
@@ -34,6 +33,23 @@ _TELLS_WHAT_IS_WRONG: Final = (
     ErrorCode.invalid_timestamp,
     ErrorCode.corrupt_message,
 )
+
+
+class Wanted(Protocol):
+    """A partition that is read."""
+
+    @property
+    def partition(self) -> int: ...
+
+    @property
+    def position(self) -> int:
+        """The offset that is read next."""
+        ...
+
+    @property
+    def answer_bytes_max(self) -> int:
+        """How much of it a broker is asked for at once."""
+        ...
 
 
 class Fetched(NamedTuple):
@@ -80,15 +96,17 @@ async def paid_connections(cluster: Cluster, instance_id: str) -> AsyncIterator[
         connections.close()
 
 
-def fetch_request(topic: str, looks: Iterable[Look], bytes_max: int, *, read_committed: bool) -> FetchRequest:
-    """What is there now, from where each partition is looked at. `topic`: the physical name."""
+def fetch_request(
+    topic: str, wanted: Iterable[Wanted], bytes_max: int, *, read_committed: bool
+) -> FetchRequest:
+    """What is there now, from where each partition is read. `topic`: the physical name."""
     partitions = tuple(
         FetchPartition(
-            partition=i32(look.partition),
-            fetch_offset=i64(look.position),
-            partition_max_bytes=i32(min(look.answer_bytes_max, bytes_max)),
+            partition=i32(one.partition),
+            fetch_offset=i64(one.position),
+            partition_max_bytes=i32(min(one.answer_bytes_max, bytes_max)),
         )
-        for look in looks
+        for one in wanted
     )
     return FetchRequest(
         max_wait=duration(0),

@@ -52,6 +52,8 @@ class UsagePeriod(msgspec.Struct, frozen=True):
     """Reports of some of it are missing."""
     state: PeriodState | None
     """None for five minutes."""
+    provisional: bool
+    """Counted by the control plane as reports came; the pipeline has not settled it yet."""
 
 
 class Resolution(StrEnum):

@@ -401,6 +401,49 @@ alarm_history = Table(
     Column("by", String(160)),
 )
 
+usage_positions = Table(
+    "usage_positions",
+    metadata,
+    Column("cluster_id", String(64), primary_key=True),
+    Column("partition", Integer, primary_key=True, autoincrement=False),
+    Column("next_offset", BigInteger, nullable=False),
+)
+"""How far topic `usage` is counted into `usage_hours`."""
+
+usage_meters = Table(
+    "usage_meters",
+    metadata,
+    Column("boot_id", String(200), primary_key=True),
+    Column("instance_id", String(200), primary_key=True),
+    Column("until_ms", BigInteger, nullable=False, index=True),
+    Column("produce_bytes_total", BigInteger, nullable=False),
+    Column("consume_bytes_total", BigInteger, nullable=False),
+)
+"""Counters of the brokers, as far as they are counted (`tenants.rules.counted_usage.Meter`)."""
+
+usage_hours = Table(
+    "usage_hours",
+    metadata,
+    Column("instance_id", String(200), primary_key=True),
+    Column("hour_start_ms", BigInteger, primary_key=True, autoincrement=False, index=True),
+    Column("produce_bytes", BigInteger, nullable=False),
+    Column("consume_bytes", BigInteger, nullable=False),
+    Column("produce_requests", BigInteger, nullable=False),
+    Column("consume_requests", BigInteger, nullable=False),
+    Column("refused", BigInteger, nullable=False),
+    Column("produce_throttled_ms", BigInteger, nullable=False),
+    Column("consume_throttled_ms", BigInteger, nullable=False),
+    Column("blocked_ms", BigInteger, nullable=False),
+    Column("stored_byte_s", BigInteger, nullable=False),
+    Column("recovered_bytes", BigInteger, nullable=False),
+    Column("produce_peak_bytes", BigInteger, nullable=False),
+    Column("consume_peak_bytes", BigInteger, nullable=False),
+    Column("slot_start_ms", BigInteger, nullable=False),
+    Column("slot_produce_bytes", BigInteger, nullable=False),
+    Column("slot_consume_bytes", BigInteger, nullable=False),
+)
+"""What instances used, provisionally (`tenants.rules.counted_usage.CountedHour`)."""
+
 webhooks = Table(
     "webhooks",
     metadata,

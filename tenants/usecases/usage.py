@@ -1,13 +1,17 @@
-"""What an instance used, from the pipeline's tables of usage."""
+"""An instance's usage: from the pipeline's tables, and where these have not settled it, as it is counted."""
 
+import asyncio
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
 
-from contracts.billing import GIB, HOUR_MS, SLOT_MS, USAGE_5M, USAGE_DAY, USAGE_HOUR
+from contracts.billing import DAY_MS, GIB, HOUR_MS, SLOT_MS, USAGE_5M, USAGE_DAY, USAGE_HOUR
 from tenants import pipeline_tables
 from tenants.pipeline_tables import DeltaTables
+from tenants.rules.counted_usage import KEPT_MS, CountedHour, Measured, days_of, hour_of, joined
 from tenants.rules.usage_periods import P95_SPAN_MS_MAX, Resolution, Span, UsagePeriod, p95
+from tenants.store import counted_usage
+from tenants.store.engine import Store
 
 _SLOT_S: Final = SLOT_MS // 1000
 _TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
@@ -43,13 +47,43 @@ class Metered:
 
 
 class UsageReports:
-    """Reads usage. Answers are None while there is no table. Raises: Unavailable."""
+    """Reads usage. Answers are None where nothing is known at all. Raises: Unavailable."""
 
-    def __init__(self, source: DeltaTables) -> None:
+    def __init__(self, source: DeltaTables, store: Store) -> None:
         self._tables = source
+        self._store = store
 
-    async def periods(self, instance_id: str, span: Span, resolution: Resolution) -> Metered | None:
-        """Periods that begin in a span."""
+    async def periods(
+        self, instance_id: str, span: Span, resolution: Resolution, now_ms: int
+    ) -> Metered | None:
+        """Periods that begin in a span; five minutes are the pipeline's alone."""
+        metered = await self._metered(instance_id, span, resolution)
+        found = metered or []
+        if resolution is Resolution.HOUR:
+            found = await self._with_counted(found, instance_id, span, now_ms)
+        elif resolution is Resolution.DAY:
+            whole = _whole_days(span, now_ms)
+            if whole is not None:
+                settled = await self._metered(instance_id, whole, Resolution.HOUR)
+                hours = await self._with_counted(settled or [], instance_id, whole, now_ms)
+                found = days_of(found, hours, now_ms)
+        if metered is None and not found:
+            return None
+        periods = [one.period for one in found]
+        return Metered(periods, sum((one.stored_byte_ms for one in found), Decimal(0)))
+
+    async def _with_counted(
+        self, metered: list[Measured], instance_id: str, span: Span, now_ms: int
+    ) -> list[Measured]:
+        counted = await asyncio.to_thread(self._counted, instance_id, span)
+        return joined(metered, (hour_of(start_ms, hour, now_ms) for start_ms, hour in counted))
+
+    def _counted(self, instance_id: str, span: Span) -> list[tuple[int, CountedHour]]:
+        with self._store.read() as connection:
+            return counted_usage.of_instance(connection, instance_id, span.from_ms, span.to_ms)
+
+    async def _metered(self, instance_id: str, span: Span, resolution: Resolution) -> list[Measured] | None:
+        """What the pipeline has."""
         table, start, peaks, state = _OF[resolution]
         found = await self._tables.columns(
             table,
@@ -60,7 +94,8 @@ class UsageReports:
         if found is None:
             return None
         *columns, stored_byte_ms = found
-        return Metered(list(map(UsagePeriod, *columns)), sum(stored_byte_ms, Decimal(0)))
+        periods = map(UsagePeriod, *columns)
+        return [Measured(*pair) for pair in zip(periods, map(Decimal, stored_byte_ms), strict=True)]
 
     async def percentiles(self, instance_id: str, span: Span) -> Percentiles | None:
         """Over all five-minute slots of a span, those to come included; None of more than a month."""
@@ -75,6 +110,13 @@ class UsageReports:
             return None
         produce, consume = (p95(values, max(span.slots, len(values))) // _SLOT_S for values in found)
         return Percentiles(produce, consume)
+
+
+def _whole_days(span: Span, now_ms: int) -> Span | None:
+    """The days that begin in a span and whose hours may be counted; None: there are none."""
+    first_ms = max(span.from_ms, now_ms - KEPT_MS)
+    from_ms, to_ms = (-(-at_ms // DAY_MS) * DAY_MS for at_ms in (first_ms, span.to_ms))
+    return Span(from_ms, to_ms) if from_ms < to_ms else None
 
 
 def _columns(start: str, peaks: str, state: str, period_ms: int) -> str:
@@ -93,6 +135,7 @@ def _columns(start: str, peaks: str, state: str, period_ms: int) -> str:
         "then round(cast(covered_ms as double) / expected_ms, 4) end",
         "estimated": "coalesce(estimated, false)",
         "state": state,
+        "provisional": "false",
         "stored_byte_ms": integral,
     }
     return ", ".join(f'{expression} as "{name}"' for name, expression in expressions.items())

@@ -42,7 +42,7 @@ CONSTANTS: Final[dict[str, tuple[str, ...]]] = {
     "gateway.kept_answers": ("KEPT_BYTES_MAX",),
     "gateway.served": ("COLLECTED_BYTES_MAX", "WAITING_BYTES_SOFT"),
     "gateway.session.replies": ("COLLECTED_BYTES_MAX",),
-    "gateway.rules.topic_ids": ("KNOWN_MAX", "UNKNOWN_MAX", "ASKED_MAX"),
+    "gateway.rules.topic_ids": ("KNOWN_BEYOND", "UNKNOWN_MAX", "ASKED_MAX"),
     "gateway.strangers": ("RATE_US_PER_S",),
     "gateway.handshakes": ("HANDSHAKES_MAX", "HANDSHAKES_CPU_PERCENT"),
     "gateway.tls": ("HELLO_BYTES_MAX",),

@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from gateway.rules.topic_ids import ASKED_MAX, KNOWN_MAX, UNKNOWN_MAX, UNKNOWN_MS, TopicIds
+from gateway.rules.topic_ids import ASKED_MAX, KNOWN_BEYOND, UNKNOWN_MAX, UNKNOWN_MS, TopicIds
 
 OWN, OTHER = UUID(int=1), UUID(int=2)
 
@@ -30,5 +30,18 @@ def test_a_guesser_is_remembered_in_bounded_memory_and_costs_bounded_questions()
     assert len(ids.to_ask(guesses, 0)) == ASKED_MAX
     ids.not_found(guesses, 0)
     assert len(ids.to_ask(guesses, 0)) == min(ASKED_MAX, len(guesses) - UNKNOWN_MAX)
-    ids.learn((UUID(int=number), "topic") for number in range(1, KNOWN_MAX + 2))
-    assert ids.name(UUID(int=1)) is None and ids.name(UUID(int=KNOWN_MAX + 1)) == "topic"
+
+
+def test_as_many_ids_are_remembered_as_the_instance_may_have_topics_and_some_of_those_that_are_gone() -> None:
+    ids = TopicIds()
+    ids.make_room(20_000)
+    ids.learn((UUID(int=number), "gone") for number in range(1, KNOWN_BEYOND + 1))
+    living = range(KNOWN_BEYOND + 1, KNOWN_BEYOND + 20_001)
+    ids.learn((UUID(int=number), "topic") for number in living)
+    assert ids.name(UUID(int=1)) == "gone" and ids.knows(UUID(int=number).bytes for number in living)
+    ids.learn([(OTHER, "topic")])  # named again: it goes last
+    ids.make_room(19_999)
+    assert ids.name(UUID(int=1)) is None and ids.name(OTHER) == "topic"
+    ids.make_room(0)
+    assert ids.knows(UUID(int=number).bytes for number in [OTHER.int, *living[-KNOWN_BEYOND + 1 :]])
+    assert ids.name(UUID(int=living[0])) is None

@@ -349,11 +349,13 @@ sys.modules["pyarrow"] = sys.modules["pyspark"] = sys.modules["pandas"] = None
 import tenants.app, tenants.console
 assert "deltalake" not in sys.modules and "arro3" not in sys.modules
 from tenants.pipeline_tables import DeltaTables
+from tenants.store.engine import Store
 from tenants.rules.usage_periods import Resolution, Span
 from tenants.usecases.usage import UsageReports
-reports = UsageReports(DeltaTables(pathlib.Path(sys.argv[1])))
+tables = pathlib.Path(sys.argv[1])
+reports = UsageReports(DeltaTables(tables), Store.open(f"sqlite:///{tables}.db"))
 span = Span(1790812800000, 1790812800000 + 86400000)
-print(asyncio.run(reports.periods("iaaaaaaaaaaa", span, Resolution.HOUR)).periods[0].produce_bytes)
+print(asyncio.run(reports.periods("iaaaaaaaaaaa", span, Resolution.HOUR, 0)).periods[0].produce_bytes)
 """
     done = subprocess.run(
         [sys.executable, "-c", script, str(tables)], capture_output=True, text=True, check=False, timeout=60

@@ -33,6 +33,7 @@ function hour(number: number, changes: Partial<UsagePeriod> = {}): UsagePeriod {
     completeness: 1,
     estimated: false,
     state: 'complete',
+    provisional: false,
     ...changes,
   };
 }

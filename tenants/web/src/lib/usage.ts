@@ -108,6 +108,8 @@ export interface Day {
   hours: number;
   estimated: boolean;
   open: boolean;
+  /** Some of it is counted, and not settled yet. */
+  provisional: boolean;
 }
 
 /** Hours by day of UTC, the newest first. */
@@ -127,6 +129,7 @@ export function daily(items: readonly UsagePeriod[]): Day[] {
       hours: 0,
       estimated: false,
       open: false,
+      provisional: false,
     };
     day.produceBytes += item.produce_bytes;
     day.consumeBytes += item.consume_bytes;
@@ -138,6 +141,7 @@ export function daily(items: readonly UsagePeriod[]): Day[] {
     day.hours += 1;
     day.estimated ||= item.estimated;
     day.open ||= item.state === 'open';
+    day.provisional ||= item.provisional;
     days.set(atMs, day);
   }
   return [...days.values()].sort((a, b) => b.atMs - a.atMs);
