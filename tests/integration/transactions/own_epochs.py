@@ -23,10 +23,13 @@ class Epoch(NamedTuple):
 
 
 class Writer:
-    """One transactional id. `epoch` is what the broker has said last."""
+    """One transactional id. `epoch` is what the broker has said last; `raw` may lead elsewhere each time."""
 
-    def __init__(self, raw: RawClient, transactional_id: str) -> None:
-        self.raw = raw
+    raw: RawClient
+
+    def __init__(self, raw: RawClient | None, transactional_id: str) -> None:
+        if raw is not None:
+            self.raw = raw
         self.transactional_id = transactional_id
         self.epoch = Epoch(-1, -1)
 
