@@ -1,5 +1,5 @@
-"""Transactions of version 2 over three brokers: partitions join at their leaders, whichever coordinates, and the
-coordinator or a leader dies behind that."""
+"""Transactions of version 2 over three brokers: partitions join at their leaders, whichever coordinates, and
+the coordinator or a leader dies behind that."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
