@@ -42,9 +42,12 @@ def _copying(bootstrap: str) -> subprocess.Popen[str]:
 
 def _transactions_ended(bootstrap: str) -> int:
     """How often the epoch of the copier was bumped: with each end, in transactions of version 2."""
-    with RawClient(int(bootstrap.split(",")[0].rpartition(":")[2])) as raw:
-        (state,) = raw.call(request(65, 0, transactional_ids=["copier"])).transaction_states
-        return int(state.producer_epoch)
+    epochs = []
+    for address in bootstrap.split(","):  # one of them coordinates
+        with RawClient(int(address.rpartition(":")[2])) as raw:
+            (state,) = raw.call(request(65, 0, transactional_ids=["copier"])).transaction_states
+            epochs.append(int(state.producer_epoch))
+    return max(epochs)
 
 
 def copy_beside_each_other(bootstraps: Mapping[str, str]) -> None:
