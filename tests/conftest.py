@@ -71,7 +71,8 @@ def _logs_as_before() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """One whole product for all end-to-end tests that leave it as healthy as they found it."""
-    with running_stack(tmp_path_factory.mktemp("stack") / "data", "--deletion-grace", "0") as running:
+    arguments = ("--deletion-grace", "0", "--webhook-allow", "127.0.0.0/8")
+    with running_stack(tmp_path_factory.mktemp("stack") / "data", *arguments) as running:
         yield running
 
 

@@ -35,8 +35,11 @@ def create(
 def list_webhooks(console: TenantConsole) -> Answer:
     """List webhooks."""
     found = console.get("webhooks")
-    rows = [[one["id"], one["name"], one["url"], one["created_by"]] for one in found["items"]]
-    return in_table(found, ["ID", "NAME", "URL", "MADE BY"], rows, empty="No webhook.")
+    rows = [
+        [one["id"], one["name"], one["url"], "yes" if one["enabled"] else "no", one["created_by"]]
+        for one in found["items"]
+    ]
+    return in_table(found, ["ID", "NAME", "URL", "ENABLED", "MADE BY"], rows, empty="No webhook.")
 
 
 @app.command()
@@ -68,11 +71,29 @@ def test(console: TenantConsole, webhook: Id) -> Answer:
 
 
 @app.command()
+def disable(console: TenantConsole, webhook: Id, yes: Yes = False) -> Answer:
+    """Have it told of nothing for a while; its log and secret stay."""
+    confirm(f"What happens while {webhook} is disabled is never told to it; what waits waits on.", yes=yes)
+    return _switched(console, webhook, enabled=False)
+
+
+@app.command()
+def enable(console: TenantConsole, webhook: Id) -> Answer:
+    """Have it told again."""
+    return _switched(console, webhook, enabled=True)
+
+
+@app.command()
 def delete(console: TenantConsole, webhook: Id, yes: Yes = False) -> None:
     """Have it told no more."""
     confirm(f"Webhook {webhook} is told nothing more; what waits is not sent.", yes=yes)
     console.call("DELETE", _path(webhook))
     print_facts([("deleted", webhook)])
+
+
+def _switched(console: Console, webhook: str, *, enabled: bool) -> Answer:
+    changed = console.call("PATCH", _path(webhook), {"enabled": enabled})
+    return in_facts(changed, [("webhook", changed["id"]), ("enabled", "yes" if changed["enabled"] else "no")])
 
 
 def _one(console: Console, webhook: str, message_id: str) -> dict[str, object]:

@@ -5,7 +5,7 @@ from datetime import datetime
 from pydantic import AwareDatetime, Field
 
 from tenants.api.models import RequestModel, ViewModel
-from tenants.rules.alarms import AlarmEvent, AlarmKind, AlarmState
+from tenants.rules.alarms import AlarmEvent, AlarmKind, AlarmState, Severity
 
 _WINDOW = "over so many minutes; 0 where the figure is one of now"
 _RAISE = "looks in a row, one each 10 s, that must find it alarming"
@@ -57,6 +57,10 @@ class AlarmView(ViewModel):
     instance_id: str | None = Field(description="null: it concerns the deployment, and operators alone")
     tenant: str | None = Field(description="of the instance; null: it is of none", examples=["acme"])
     instance_name: str | None = Field(description="of the instance; null: it is of none", examples=["shop"])
+    severity: Severity = Field(
+        description="`critical`: clients cannot be served, or will not be unless somebody acts",
+        examples=["warning"],
+    )
     title: str = Field(description="what it is about, in words", examples=["producers are throttled"])
     state: AlarmState = Field(
         description="`unknown`: nobody tells the figure; whether it is raised is as it was when somebody did",
@@ -98,6 +102,8 @@ class AlarmEntry(ViewModel):
     """One line of the history."""
 
     at: datetime
+    instance_id: str | None = Field(description="null: it concerned the deployment, and operators alone")
+    instance_name: str | None = Field(description="of the instance; null: it is of none", examples=["shop"])
     kind: AlarmKind = Field(description="what it was about", examples=["throttled_produce"])
     subject: str = Field(description="which of several, such as a broker; else empty", examples=[""])
     event: AlarmEvent = Field(description="what happened", examples=["raised"])

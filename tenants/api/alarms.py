@@ -1,7 +1,7 @@
 """Alarms: what is raised and why, when it is, and what people do about it (docs/alarms.md)."""
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from datetime import datetime
 from typing import Annotated, Final
 
@@ -16,7 +16,7 @@ from tenants.rules.alarms import MEANINGS, AlarmKind, Rule, shown_state
 from tenants.rules.errors import Invalid
 from tenants.rules.lifecycle import Fault
 from tenants.rules.model import Caller, Instance
-from tenants.usecases.alarms import Listed, Shown
+from tenants.usecases.alarms import Listed, Shown, Told
 
 router = APIRouter(prefix="/v1", tags=["alarms"])
 Kind = Annotated[AlarmKind, Path(description="what the alarm is about", examples=["throttled_produce"])]
@@ -58,7 +58,7 @@ async def instance_alarms(plane: Plane, caller: Asker, found: Found) -> models.A
 @router.get("/instances/{instance}/alarms/history")
 async def instance_alarm_history(plane: Plane, caller: Asker, found: Found) -> models.AlarmHistory:
     """What was raised, cleared, acknowledged and silenced."""
-    return await _history(plane, caller, found)
+    return _entries(await asyncio.to_thread(plane.alarms.history, found), caller)
 
 
 @router.put("/instances/{instance}/alarms/{kind}/rule")
@@ -110,9 +110,11 @@ async def deployment_alarms(plane: Plane, caller: Asker) -> models.AlarmList:
 
 
 @router.get("/alarms/history")
-async def deployment_alarm_history(plane: Plane, caller: Asker) -> models.AlarmHistory:
-    """What happened to the operators' own alarms."""
-    return await _history(plane, caller, None)
+async def alarm_history(plane: Plane, caller: Asker, tenant: Tenant = None) -> models.AlarmHistory:
+    """What happened to alarms of a tenant's instances. Operators: with `?tenant=*` of everybody's, and to
+    their own."""
+    home = await home_or_all(plane, caller, tenant)
+    return _entries(await asyncio.to_thread(plane.alarms.history_of, home), caller)
 
 
 @router.get("/alarms/rules")
@@ -173,18 +175,19 @@ async def _set_rule(
     return _rule(await asyncio.to_thread(plane.alarms.set_rule, caller, found, rule))
 
 
-async def _history(plane: Console, caller: Caller, found: Instance | None) -> models.AlarmHistory:
-    entries = await asyncio.to_thread(plane.alarms.history, found)
+def _entries(found: Sequence[Told], caller: Caller) -> models.AlarmHistory:
     items = [
         models.AlarmEntry(
             at=at(one.at_ms),
+            instance_id=one.instance_id or None,
+            instance_name=name,
             kind=one.kind,
             subject=one.subject,
             event=one.event,
             says=one.says,
             by=one.by and views.actor_for(caller, one.by),
         )
-        for one in entries
+        for one, name in found
     ]
     return models.AlarmHistory(items=items)
 
@@ -211,6 +214,7 @@ def _view(shown: Shown, caller: Caller, looked_at_ms: int | None, now_ms: int) -
         instance_id=alarm.instance_id or None,
         tenant=None if place is None else place.tenant,
         instance_name=None if place is None else place.name,
+        severity=meaning.severity,
         title=meaning.title,
         state=shown_state(alarm, looked_at_ms, now_ms),
         since=_maybe(alarm.since_ms or None),

@@ -18,6 +18,7 @@ router = APIRouter(prefix="/v1/webhooks", tags=["webhooks"])
 WebhookId = Annotated[
     str, Path(max_length=16, description="the id of the webhook", examples=["w0a1b2c3d4e5f"])
 ]
+_ENABLED = "whether it is told; else what happens is never told to it, and what waits already waits on"
 _URL = "where messages are sent by POST; it must be in the public internet, unless operators allow its range"
 
 
@@ -28,6 +29,12 @@ class WebhookCreate(RequestModel):
     url: str = Field(max_length=URL_CHARACTERS_MAX, description=_URL, examples=["https://example.com/hook"])
 
 
+class WebhookChange(RequestModel):
+    """PATCH /v1/webhooks/{webhook}."""
+
+    enabled: bool = Field(description=_ENABLED, examples=[False])
+
+
 class WebhookView(ViewModel):
     """A webhook. Of its secret nothing is told."""
 
@@ -35,6 +42,7 @@ class WebhookView(ViewModel):
     name: str = Field(description="of the webhook", examples=["pager"])
     tenant: str | None = Field(description="whose alarms it is told of; null: everybody's and operators' own")
     url: str = Field(description=_URL, examples=["https://example.com/hook"])
+    enabled: bool = Field(description=_ENABLED, examples=[True])
     created_at: datetime
     created_by: str = Field(description="who made it", examples=["session:ann"])
 
@@ -99,6 +107,13 @@ async def create_webhook(
     return WebhookCreated(**_view(made.webhook, caller).model_dump(), signing_secret=made.secret)
 
 
+@router.patch("/{webhook}")
+async def change_webhook(plane: Plane, caller: Asker, webhook: WebhookId, body: WebhookChange) -> WebhookView:
+    """Disable it, or enable it again. Its log and its secret stay."""
+    changed = await asyncio.to_thread(plane.webhooks.switch, caller, webhook, enabled=body.enabled)
+    return _view(changed, caller)
+
+
 @router.delete("/{webhook}", status_code=status.HTTP_204_NO_CONTENT)
 async def delete_webhook(plane: Plane, caller: Asker, webhook: WebhookId) -> Response:
     """Have it told no more; what waits is not sent."""
@@ -125,6 +140,7 @@ def _view(one: Webhook, caller: Caller) -> WebhookView:
         name=one.name,
         tenant=one.tenant or None,
         url=one.url,
+        enabled=one.enabled,
         created_at=at(one.created_at_ms),
         created_by=views.actor_for(caller, one.created_by),
     )

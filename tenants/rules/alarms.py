@@ -38,6 +38,14 @@ class AlarmKind(StrEnum):
     CERTIFICATE_ENDS = "certificate_ends"
 
 
+class Severity(StrEnum):
+    """How much an alarm matters."""
+
+    CRITICAL = "critical"
+    """Clients cannot be served, or will not be unless somebody acts."""
+    WARNING = "warning"
+
+
 class AlarmState(StrEnum):
     """What is known of an alarm."""
 
@@ -76,6 +84,7 @@ class Rule:
 class Meaning(NamedTuple):
     """What a rule's threshold is, and what helps."""
 
+    severity: Severity
     title: str
     unit: str
     threshold_min: int
@@ -88,66 +97,77 @@ class Meaning(NamedTuple):
 
 MEANINGS: Final = {
     AlarmKind.THROTTLED_PRODUCE: Meaning(
+        Severity.WARNING,
         "producers are throttled",
         "% of the time",
         *(1, 100, True, True),
         "Produce less, or resize the instance's produce rate; the Quota tab says which broker and why.",
     ),
     AlarmKind.THROTTLED_CONSUME: Meaning(
+        Severity.WARNING,
         "consumers are throttled",
         "% of the time",
         *(1, 100, True, True),
         "Consume less, or resize the instance's consume rate; the Quota tab says which broker and why.",
     ),
     AlarmKind.FULL: Meaning(
+        Severity.CRITICAL,
         "the instance is full, or soon is",
         "hours until full",
         *(0, 720, True, False),
         "Shorten retention, delete records or topics, or resize the capacity.",
     ),
     AlarmKind.UNKNOWN_ADDRESS: Meaning(
+        Severity.WARNING,
         "an unknown address knocks",
         "refused connections",
         *(1, 1_000_000, True, True),
         "If it is yours, admit it on the Whitelist tab; else nothing need be done: it was refused.",
     ),
     AlarmKind.WRONG_PASSWORDS: Meaning(
+        Severity.WARNING,
         "logins fail",
         "failed logins",
         *(1, 1_000_000, True, True),
         "A client has an old password, or somebody guesses: compare the users, give one a new password.",
     ),
     AlarmKind.LAG_GROWING: Meaning(
+        Severity.WARNING,
         "a consumer group falls behind",
         "records behind, and not fewer than at the look before",
         *(1, 10**15, False, True),
         "Add consumers up to the partitions of the topic, or see whether consumers are throttled.",
     ),
     AlarmKind.BILL_ABOVE: Meaning(
+        Severity.WARNING,
         "the month's bill is above an amount",
         "minor units of the bill's currency",
         *(1, 10**15, False, True),
         "The Bill tab says what it is made of.",
     ),
     AlarmKind.CLUSTER_TROUBLE: Meaning(
+        Severity.CRITICAL,
         "the cluster cannot be used",
         "1: it cannot",
         *(1, 1, False, True),
         "Data is safe, and serving goes on by itself; operators find the cause on the Brokers page.",
     ),
     AlarmKind.BROKER_SILENT: Meaning(
+        Severity.CRITICAL,
         "a broker is silent",
         "silent brokers",
         *(1, 1000, False, True),
         "Its partitions are led by others as soon as its session ends; operators look at the broker.",
     ),
     AlarmKind.GATEWAY_SILENT: Meaning(
+        Severity.CRITICAL,
         "a gateway is silent",
         "1: it is",
         *(1, 1, False, True),
         "Look at the worker's process and log; clients come in by the others.",
     ),
     AlarmKind.CERTIFICATE_ENDS: Meaning(
+        Severity.CRITICAL,
         "a certificate ends",
         "days left",
         *(1, 365, False, False),

@@ -1,6 +1,6 @@
 """Rows of alarms: rules that somebody has set, what was looked at last, and history."""
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -8,6 +8,7 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     RowMapping,
+    Table,
     and_,
     bindparam,
     delete,
@@ -28,7 +29,7 @@ from tenants.rules.alarms import (
     Handling,
     Rule,
 )
-from tenants.store import schema
+from tenants.store import instances, schema
 from tenants.store.engine import put, setting
 
 _LOOKED: Final = "alarms_looked_ms"
@@ -118,18 +119,15 @@ def one(connection: Connection, key: Key) -> Kept | None:
     return None if row is None else _kept(row)
 
 
-def raised(
-    connection: Connection, instance_ids: Collection[str] | None, after: Key | None, limit: int
-) -> list[Kept]:
-    """Raised ones by key; `instance_ids` None: everybody's and the operators' own."""
+def raised(connection: Connection, tenant: str | None, after: Key | None, limit: int) -> list[Kept]:
+    """Raised ones of a tenant's instances by key; None: everybody's and the operators' own."""
     table = schema.alarms
     keys = (table.c.instance_id, table.c.kind, table.c.subject)
     query = select(table).where(table.c.raised_at_ms.is_not(None)).order_by(*keys).limit(limit)
     if after is not None:
         query = query.where(tuple_(*keys) > tuple_(*after))
-    if instance_ids is not None:
-        query = query.where(table.c.instance_id.in_(instance_ids))
-    return [_kept(row) for row in connection.execute(query).mappings() if _is_known(row)]
+    query = query.where(_is_of(table, tenant), table.c.kind.in_(_KINDS))
+    return [_kept(row) for row in connection.execute(query).mappings()]
 
 
 def raised_by_kind(connection: Connection) -> dict[str, int]:
@@ -212,11 +210,29 @@ def history(connection: Connection, instance_id: str) -> list[Entry]:
     """Newest first."""
     table = schema.alarm_history
     query = select(table).where(table.c.instance_id == instance_id).order_by(table.c.id.desc())
-    return [
-        Entry(**{**row, "kind": AlarmKind(row["kind"]), "event": AlarmEvent(row["event"])})
-        for row in connection.execute(query).mappings()
-        if _is_known(row)
-    ]
+    return [_to_entry(row) for row in connection.execute(query).mappings() if _is_known(row)]
+
+
+def newest(connection: Connection, tenant: str | None) -> list[tuple[Entry, str | None]]:
+    """The newest of a tenant's instances, newest first, and what they are called; None: everybody's and the
+    operators' own."""
+    table, named = schema.alarm_history, schema.instances
+    query = select(table, named.c.name.label("instance_name"))
+    query = query.join(named, named.c.id == table.c.instance_id, isouter=True)
+    query = query.where(_is_of(table, tenant), table.c.kind.in_(_KINDS))
+    rows = connection.execute(query.order_by(table.c.id.desc()).limit(HISTORY_MAX)).mappings()
+    return [(_to_entry(row), row["instance_name"]) for row in rows]
+
+
+def _is_of(table: Table, tenant: str | None) -> ColumnElement[bool]:
+    """Of visible instances of a tenant; None: of all, and the operators' own."""
+    its = table.c.instance_id.in_(instances.visible_ids(tenant))
+    return its if tenant is not None else its | (table.c.instance_id == DEPLOYMENT)
+
+
+def _to_entry(row: RowMapping) -> Entry:
+    values = {name: row[name] for name in Entry.__dataclass_fields__}
+    return Entry(**{**values, "kind": AlarmKind(row["kind"]), "event": AlarmEvent(row["event"])})
 
 
 def _of_entry(each: Entry) -> dict[str, object]:

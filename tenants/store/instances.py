@@ -4,7 +4,18 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, RowMapping, delete, func, insert, select, tuple_, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    RowMapping,
+    Select,
+    delete,
+    func,
+    insert,
+    select,
+    tuple_,
+    update,
+)
 
 from contracts.acls import Acl
 from contracts.specs import Deletion, FullBehaviour, Limits, Listener
@@ -236,6 +247,13 @@ def places(connection: Connection) -> dict[str, Place]:
     query = select(table.c.id, table.c.tenant, table.c.name, table.c.cluster_id)
     query = query.where(table.c.state.not_in(GONE), table.c.tenant != SYSTEM_TENANT)
     return {row[0]: Place(*row[1:]) for row in connection.execute(query)}
+
+
+def visible_ids(tenant: str | None) -> Select[tuple[str]]:
+    """A query for the ids of a tenant's visible instances; None: of all but the system's."""
+    table = schema.instances
+    query = select(table.c.id).where(table.c.state.not_in(GONE))
+    return query.where(table.c.tenant != SYSTEM_TENANT if tenant is None else table.c.tenant == tenant)
 
 
 class Named(NamedTuple):

@@ -17,6 +17,7 @@ from sqlalchemy import (
     Text,
     false,
     text,
+    true,
 )
 
 metadata: Final = MetaData(
@@ -455,6 +456,7 @@ webhooks = Table(
     Column("secret_sha256", String(64), nullable=False),
     Column("created_at_ms", BigInteger, nullable=False),
     Column("created_by", String(160), nullable=False),
+    Column("enabled", Boolean, nullable=False, server_default=true()),
 )
 """Who is told of alarms; `tenant` empty: operators, of everybody's. The secret follows from the deployment's
 and `salt`, as access keys do."""

@@ -25,6 +25,8 @@ class Webhook:
     secret_sha256: str
     created_at_ms: int
     created_by: str
+    enabled: bool = True
+    """Else it is told of nothing, and what waits is not sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +61,22 @@ def by_id(connection: Connection, webhook_id: str) -> Webhook | None:
     return None if row is None else Webhook(**row)
 
 
-def every(connection: Connection) -> list[Webhook]:
-    """All: they are few."""
-    return [Webhook(**row) for row in connection.execute(select(schema.webhooks)).mappings()]
+def told(connection: Connection) -> list[Webhook]:
+    """All that are: they are few."""
+    query = select(schema.webhooks).where(schema.webhooks.c.enabled)
+    return [Webhook(**row) for row in connection.execute(query).mappings()]
 
 
 def add(connection: Connection, new: Webhook) -> None:
     """A new one."""
     values = {name: getattr(new, name) for name in Webhook.__dataclass_fields__}
     connection.execute(insert(schema.webhooks).values(values))
+
+
+def switch(connection: Connection, webhook_id: str, *, enabled: bool) -> None:
+    """Have it told, or not."""
+    table = schema.webhooks
+    connection.execute(update(table).where(table.c.id == webhook_id).values(enabled=enabled))
 
 
 def remove(connection: Connection, webhook_id: str) -> None:
@@ -129,7 +138,12 @@ def due(
     waiting = (
         select(table.c.id, table.c.webhook_id, table.c.next_at_ms, owners.c.tenant, oldest.label("place"))
         .join(owners, owners.c.id == table.c.webhook_id)
-        .where(is_due, owners.c.id.not_in(resting.webhooks), owners.c.tenant.not_in(resting.tenants))
+        .where(
+            is_due,
+            owners.c.enabled,
+            owners.c.id.not_in(resting.webhooks),
+            owners.c.tenant.not_in(resting.tenants),
+        )
         .subquery()
     )
     turn = func.row_number().over(

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
@@ -55,6 +56,13 @@ class Listed:
     looked_at_ms: int | None
 
 
+class Told(NamedTuple):
+    """A line of history, and what its instance is called; None: it is the operators' own."""
+
+    entry: Entry
+    name: str | None
+
+
 class Alarms:
     """The use cases. Calls block."""
 
@@ -84,8 +92,7 @@ class Alarms:
         """Raised ones of a tenant's instances; None: everybody's, and the operators' own."""
         with self._store.read() as connection:
             places = instances.places(connection)
-            ids = None if tenant is None else {key for key, one in places.items() if one.tenant == tenant}
-            found = alarms.raised(connection, ids, after, limit)
+            found = alarms.raised(connection, tenant, after, limit)
             own = alarms.rules(connection)
             items = [
                 Shown(
@@ -98,10 +105,15 @@ class Alarms:
             ]
             return Listed(items, alarms.looked_at_ms(connection))
 
-    def history(self, instance: Instance | None) -> list[Entry]:
+    def history(self, instance: Instance) -> list[Told]:
         """Newest first."""
         with self._store.read() as connection:
-            return alarms.history(connection, DEPLOYMENT if instance is None else instance.id)
+            return [Told(one, instance.name) for one in alarms.history(connection, instance.id)]
+
+    def history_of(self, tenant: str | None) -> list[Told]:
+        """Of a tenant's instances; None: of everybody's and the operators' own. The newest, they first."""
+        with self._store.read() as connection:
+            return [Told(*one) for one in alarms.newest(connection, tenant)]
 
     def rules(self) -> list[tuple[Rule, bool]]:
         """The operators' rule of each kind, and whether they have set it."""

@@ -74,6 +74,15 @@ class Webhooks:
             _audit(connection, caller, made, "webhook.create")
         return Made(made, secret_of(key))
 
+    def switch(self, caller: Caller, webhook_id: str, *, enabled: bool) -> Webhook:
+        """Have it told, or of nothing: what happens meanwhile it never learns. Raises: NotFound."""
+        with self._store.write() as connection:
+            found = _existing(connection, caller, webhook_id)
+            if found.enabled != enabled:
+                webhooks.switch(connection, found.id, enabled=enabled)
+                _audit(connection, caller, found, f"webhook.{'enable' if enabled else 'disable'}")
+            return replace(found, enabled=enabled)
+
     def delete(self, caller: Caller, webhook_id: str) -> None:
         """With its queue and log. Raises: NotFound."""
         with self._store.write() as connection:
@@ -82,9 +91,11 @@ class Webhooks:
             _audit(connection, caller, found, "webhook.delete")
 
     def test(self, caller: Caller, webhook_id: str) -> Delivery:
-        """Send a message that says it is one. Raises: NotFound."""
+        """Send a message that says it is one. Raises: NotFound, Conflict when it is told of nothing."""
         with self._store.write() as connection:
             found = _existing(connection, caller, webhook_id)
+            if not found.enabled:
+                raise Conflict(f"webhook '{found.name}' is disabled: it is sent nothing")
             now_ms = epoch_ms()
             data: dict[str, object] = {"webhook": found.id, "says": "this is a test"}
             new = _message(found, "webhook.test", data, now_ms)
@@ -134,7 +145,7 @@ def tell(
     if not notices:
         return
     by_tenant: dict[str, list[Webhook]] = {}
-    for one in webhooks.every(connection):
+    for one in webhooks.told(connection):
         by_tenant.setdefault(one.tenant, []).append(one)
     for alarm, event, place in notices:
         told = [*by_tenant.get(OPERATORS, ()), *(() if place is None else by_tenant.get(place.tenant, ()))]
@@ -151,6 +162,7 @@ def _data(alarm: Alarm, place: Place | None) -> dict[str, object]:
         "instance_id": alarm.instance_id or None,
         "instance_name": None if place is None else place.name,
         "tenant": None if place is None else place.tenant,
+        "severity": meaning.severity.value,
         "title": meaning.title,
         "says": alarm.says,
         "remedy": meaning.remedy,

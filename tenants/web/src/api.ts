@@ -43,6 +43,12 @@ export type AlarmList = Schemas['AlarmList'];
 export type AlarmRule = Schemas['AlarmRuleView'];
 export type AlarmRuleOrder = Schemas['AlarmRuleOrder'];
 export type AlarmHistory = Schemas['AlarmHistory'];
+export type AlarmKind = Schemas['AlarmKind'];
+export type RaisedAlarms = Schemas['RaisedAlarms'];
+export type Webhook = Schemas['WebhookView'];
+export type WebhookCreated = Schemas['WebhookCreated'];
+export type Delivery = Schemas['DeliveryView'];
+export type DeliveryList = Schemas['DeliveryList'];
 
 export type Whitelist = Schemas['WhitelistView'];
 export type WhitelistChange = Schemas['WhitelistChange'];

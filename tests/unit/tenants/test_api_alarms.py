@@ -192,6 +192,12 @@ async def test_nobody_sees_anothers(operator: Caller, looks: Looks, master: Mast
     for method, path in (("GET", "alarms"), ("GET", "alarms/history"), ("POST", "alarms/full/acknowledge")):
         assert (await stranger(method, f"instances/{instance}/{path}")).status_code == 404
     assert (await stranger("GET", "alarms?tenant=acme")).status_code == 403
+    assert (await stranger("GET", "alarms/history")).json()["items"] == []
+    assert (await stranger("GET", "alarms/history?tenant=acme")).status_code == 403
+    [line] = (await owner("GET", "alarms/history")).json()["items"]
+    assert (line["instance_name"], line["event"]) == ("secret-project", "raised")
+    told = (await operator("GET", "alarms/history?tenant=*")).json()["items"]
+    assert line["instance_id"] in [each["instance_id"] for each in told]
     everybody = (await operator("GET", "alarms?tenant=*")).json()["items"]
     assert [each["instance_name"] for each in everybody if each["instance_id"]] == ["secret-project"]
 

@@ -18,6 +18,7 @@ const WELL: Alarm = {
   instance_id: 'i1',
   tenant: 'acme',
   instance_name: 'shop',
+  severity: 'warning',
   title: 'an unknown address knocks',
   state: 'ok',
   since: '2026-11-24T00:00:00Z',

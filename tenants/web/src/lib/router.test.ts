@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { ALL } from './alarm_filter';
 import { hrefOf, instanceHref, parseRoute, type Route } from './router';
 
 describe('parseRoute', () => {
@@ -20,10 +21,19 @@ describe('parseRoute', () => {
     '#/instances/i/topics/a/b',
     '#/%E0%A4%A',
   ])('%s is missing', (hash) => expect(parseRoute(hash).page).toBe('missing'));
+  it('keeps a filter of alarms, and a query of nothing else', () => {
+    expect(parseRoute('#/alarms')).toEqual({ page: 'alarms', filter: ALL });
+    expect(parseRoute('#/alarms?kind=full&instance=i1')).toEqual({
+      page: 'alarms',
+      filter: { ...ALL, kind: 'full', instance: 'i1' },
+    });
+    expect(parseRoute('#/keys?kind=full').page).toBe('missing');
+  });
   it('reads back what hrefOf writes, odd names included', () => {
     const routes: Exclude<Route, { page: 'missing' | 'invitation' }>[] = [
       { page: 'dashboard' },
       { page: 'keys' },
+      { page: 'alarms', filter: { ...ALL, state: 'open', instance: 'a&b#c' } },
       { page: 'pipeline' },
       { page: 'bills' },
       { page: 'instance', id: 'orders', tab: 'bill', item: '2026-11' },

@@ -1,7 +1,11 @@
 // Routes live behind the #, so the console serves one file and any prefix works.
 
+import { ALL, filterOf, queryOf, type AlarmFilter } from './alarm_filter';
+
 export type Route =
   | { page: 'instances' }
+  | { page: 'alarms'; filter: AlarmFilter }
+  | { page: 'webhooks' }
   | { page: 'instance'; id: string; tab: InstanceTab; item: string | null }
   | { page: 'dashboard' }
   | { page: 'brokers' }
@@ -38,6 +42,7 @@ const PLAIN = [
   'tenants',
   'keys',
   'audit',
+  'webhooks',
   'members',
   'account',
 ] as const;
@@ -52,9 +57,18 @@ function decode(part: string): string | null {
   }
 }
 
+/** The path, and the query behind its `?`. */
+function splitOnce(text: string): [string, string | null] {
+  const at = text.indexOf('?');
+  const path = (at < 0 ? text : text.slice(0, at)).replace(/\/$/, '');
+  return [path, at < 0 ? null : text.slice(at + 1)];
+}
+
 export function parseRoute(hash: string): Route {
-  const path = hash.replace(/^#?\/?/, '').replace(/\/$/, '');
+  const [path, query] = splitOnce(hash.replace(/^#?\/?/, ''));
   const missing: Route = { page: 'missing', path };
+  if (path === 'alarms') return { page: 'alarms', filter: query === null ? ALL : filterOf(query) };
+  if (query !== null) return missing;
   const parts = path === '' ? [] : path.split('/').map(decode);
   if (parts.some((part) => part === null || part === '')) return missing;
   const [head, id, tab, item, ...rest] = parts as string[];
@@ -71,6 +85,7 @@ export function parseRoute(hash: string): Route {
 }
 
 export function hrefOf(route: Exclude<Route, { page: 'missing' | 'invitation' }>): string {
+  if (route.page === 'alarms') return `#/alarms${queryOf(route.filter)}`;
   if (route.page !== 'instance') return `#/${route.page}`;
   const base = `#/instances/${encodeURIComponent(route.id)}/${route.tab}`;
   return route.item === null ? base : `${base}/${encodeURIComponent(route.item)}`;

@@ -1,0 +1,92 @@
+"""Who is told of alarms, on a page: made with a secret shown once, tested, looked at, disabled, deleted."""
+
+import base64
+import hashlib
+import hmac
+import json
+import threading
+import uuid
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+pytestmark = pytest.mark.browser
+
+
+class Sink:
+    """A receiver of messages on this machine."""
+
+    def __init__(self) -> None:
+        came: list[tuple[Any, bytes]] = []
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                came.append((self.headers, body))
+                self.send_response(204)
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None:
+                """Nobody reads it."""
+
+        self.came = came
+        self.server = HTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}/hook"
+
+
+@pytest.fixture
+def sink() -> Iterator[Sink]:
+    made = Sink()
+    thread = threading.Thread(target=made.server.serve_forever)
+    thread.start()
+    yield made
+    made.server.shutdown()
+    thread.join()
+    made.server.server_close()
+
+
+def test_a_webhook_is_made_tested_disabled_and_deleted(page: Page, sink: Sink) -> None:
+    name = f"pager-{uuid.uuid4().hex[:8]}"
+    page.goto("/#/webhooks")
+    page.get_by_label("Tenant").select_option("default")
+    page.get_by_role("button", name="Create webhook").click()
+    form = page.get_by_role("dialog")
+    form.get_by_label("Name").fill(name)
+    form.get_by_label("URL").fill("file:///etc/passwd")
+    form.get_by_role("button", name="Create webhook").click()
+    expect(form).to_contain_text("must begin with https://")
+    form.get_by_label("URL").fill(sink.url)
+    form.get_by_role("button", name="Create webhook").click()
+    secret = form.get_by_test_id("secret").inner_text()
+    form.get_by_role("button", name="Done").click()
+    row = page.get_by_test_id(f"webhook-{name}")
+    expect(row).to_contain_text("enabled")
+    assert secret not in page.content()
+    row.get_by_role("button", name="Test").click()
+    log = page.get_by_role("dialog")
+    expect(log.get_by_test_id("delivery")).to_contain_text("delivered")
+    expect(log).to_contain_text("answered 204")
+    [(headers, body)] = sink.came
+    assert json.loads(body)["type"] == "webhook.test"
+    said = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.{body.decode()}".encode()
+    key = base64.b64decode(secret.removeprefix("whsec_"))
+    expected = base64.b64encode(hmac.new(key, said, hashlib.sha256).digest()).decode()
+    assert headers["webhook-signature"] == f"v1,{expected}"
+    log.get_by_role("button", name="Close").click()
+    row.get_by_role("button", name="Disable").click()
+    asked = page.get_by_role("dialog")
+    expect(asked).to_contain_text("never told")
+    asked.get_by_role("button", name="Disable").click()
+    expect(row).to_contain_text("disabled")
+    expect(row.get_by_role("button", name="Test")).to_have_count(0)
+    row.get_by_role("button", name="Enable").click()
+    expect(row.get_by_role("button", name="Test")).to_be_visible()
+    page.set_viewport_size({"width": 390, "height": 844})
+    overflow = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    assert page.evaluate(overflow) <= 0, "a phone scrolls sideways"
+    row.get_by_role("button", name="Delete").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    expect(row).to_have_count(0)
