@@ -74,8 +74,6 @@ class UsageCounter:
                 self._fails(fault.reason)
             except Refused as refused:
                 self._fails(refused.detail)
-            except Exception:  # noqa: BLE001 - what fails once must not end the counting
-                _log.exception("usage cannot be counted")
             await asyncio.sleep(_PAUSES * (time.monotonic() - began_s) if has_more else _EVERY_S)
 
     def _fails(self, reason: str) -> None:
