@@ -33,7 +33,9 @@ class Asked(NamedTuple):
 
     cluster_id: str
     threshold: int
-    """Records behind from which on seconds are wanted, too."""
+    """Records behind from which on seconds of the worst group are wanted, too."""
+    wants_seconds: bool = False
+    """Of all its groups."""
 
 
 class Lags:
@@ -70,7 +72,7 @@ class Lags:
                 if one.cluster_id not in listed:
                     listed[one.cluster_id] = await groups.by_instance(cluster)
                 shown = listed[one.cluster_id].get(instance_id, [])[:GROUPS_OF_INSTANCE_MAX]
-                await self._take(cluster, instance_id, shown, one.threshold)
+                await self._take(cluster, instance_id, shown, one)
             except Unavailable as error:
                 failed.add(one.cluster_id)
                 if not self._failing:
@@ -80,16 +82,29 @@ class Lags:
             await asyncio.sleep(_PAUSE_S if shown else 0)
         self._failing = bool(failed)
 
-    async def _take(
-        self, cluster: Cluster, instance_id: str, shown: list[ListedGroup], threshold: int
-    ) -> None:
+    async def _take(self, cluster: Cluster, instance_id: str, shown: list[ListedGroup], asked: Asked) -> None:
         """Raises: Unavailable."""
         behind = await self._lags.behind(cluster, instance_id, shown, COMMITTED_OF_INSTANCE_MAX)
         found = [GroupLag(name, one.records) for name, one in behind.items() if one.is_whole]
         seen = self.seen.setdefault(instance_id, LagSeen())
         untold = {one.name for one in shown} - {one.group for one in found}
         seen.take(found, frozenset(untold), epoch_ms())
+        seen.ages = None
+        if asked.wants_seconds:
+            whole = {one.group: behind[one.group] for one in found}
+            ages = await self._lags.ages(cluster, instance_id, whole)
+            seen.ages = dict.fromkeys(untold) | ages
         worst = seen.worst
-        if worst is not None and worst.records >= threshold and worst.group not in untold:
-            seconds = await self._lags.age(cluster, instance_id, behind[worst.group])
-            seen.worst = worst._replace(seconds=seconds)
+        if worst is not None and worst.records >= asked.threshold and worst.group not in untold:
+            one_age = await self._lags.ages(cluster, instance_id, {worst.group: behind[worst.group]})
+            seen.worst = worst._replace(seconds=one_age[worst.group])
+
+    def latest(self, now_ms: int) -> dict[str, float]:
+        """By instance of which seconds are wanted and were told lately: the largest that is known."""
+        return {
+            instance_id: max(known)
+            for instance_id, seen in list(self.seen.items())
+            if seen.at_ms is not None
+            and now_ms - seen.at_ms <= 3 * LAGS_EVERY_MS
+            and (known := [age for age in (seen.ages or {}).values() if age is not None])
+        }

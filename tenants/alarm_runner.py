@@ -67,15 +67,13 @@ class AlarmRunner:
                 places, rules, _ = await asyncio.to_thread(self._alarms.known)
             except StoreFault:  # the other task tells of it
                 continue
-            kind = AlarmKind.LAG_GROWING
-            own = {key: rule_of(kind, key, rules) for key in places}
-            await self._lags.look(
-                {
-                    key: Asked(place.cluster_id, own[key].threshold)
-                    for key, place in places.items()
-                    if own[key].enabled
-                }
-            )
+            asked = {}
+            for key, place in places.items():
+                growing = rule_of(AlarmKind.LAG_GROWING, key, rules)
+                late = rule_of(AlarmKind.LAG_SECONDS, key, rules)
+                if growing.enabled or late.enabled:
+                    asked[key] = Asked(place.cluster_id, growing.threshold, late.enabled)
+            await self._lags.look(asked)
 
     async def look(self, now_ms: int) -> None:
         """One look; who does not hold the office only remembers figures. Raises: StoreFault."""

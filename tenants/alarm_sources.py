@@ -173,6 +173,9 @@ class AlarmSources:
             kinds.LAG_GROWING: alarm_figures.lag_growing(
                 self._lags.seen.get(instance_id), LAGS_EVERY_MS, now_ms
             ),
+            kinds.LAG_SECONDS: alarm_figures.lag_seconds(
+                self._lags.seen.get(instance_id), of(kinds.LAG_SECONDS), LAGS_EVERY_MS, now_ms
+            ),
             kinds.BILL_ABOVE: alarm_figures.bill_above(
                 *(
                     (None, "", 0)

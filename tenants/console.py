@@ -133,6 +133,7 @@ class Console:
         self.operations = Operations(self.store, lambda: list(self.feed.followers().values()), self.office)
         self.purge = self._purge()
         self.alarms = Alarms(self.store)
+        self.alarm_lags = Lags(self.cluster, self.lags)
         self.alarm_runner = self.alarm_runner_of(self.office)
         self.usage_counter = UsageCounter(self.store, self.cluster, self.office)
         self.webhooks = Webhooks(self.store, config.secret)
@@ -141,7 +142,7 @@ class Console:
 
     def alarm_runner_of(self, office: Office) -> AlarmRunner:
         """Looks at alarms, and writes while `office` is held."""
-        config, lags = self.config, Lags(self.cluster, self.lags)
+        config, lags = self.config, self.alarm_lags
         sources = AlarmSources(
             self.quota,
             self.gateways,

@@ -6,7 +6,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from contracts.upstream import ClusterTrouble
-from runtime.clock import monotonic_ms
+from runtime.clock import epoch_ms, monotonic_ms
 from tenants.console import Console
 from tenants.rules.alarms import AlarmKind
 from tenants.rules.lifecycle import State
@@ -38,6 +38,7 @@ class ConsoleCollector(Collector):
             "portico_store_schema_ahead", "1: a newer release migrated the database", value=float(moved)
         )
         yield from self._clusters()
+        yield self._late()
         yield from self._followers()
         yield GaugeMetricFamily(
             "portico_console_streams_open", "Live views open", value=len(self._console.streams)
@@ -67,6 +68,19 @@ class ConsoleCollector(Collector):
         )
         for kind in AlarmKind:
             family.add_metric([kind.value], raised.get(kind.value, 0))
+        return family
+
+    def _late(self) -> Metric:
+        """One figure of an instance, however many groups it has."""
+        family = GaugeMetricFamily(
+            "portico_group_lag_seconds",
+            "Age of the oldest record that a group of the instance has not consumed, where the alarm "
+            "lag_seconds is on, by the control process that runs jobs",
+            labels=["instance"],
+        )
+        if self._console.office.since_ms is not None:
+            for instance_id, seconds in self._console.alarm_lags.latest(epoch_ms()).items():
+                family.add_metric([instance_id], seconds)
         return family
 
     def _clusters(self) -> Iterator[Metric]:

@@ -116,9 +116,16 @@ class GroupLags:
         committed = await _collected(cluster, instance_id, shown, committed_max, None)
         return await _behind(cluster, instance_id, committed)
 
-    async def age(self, cluster: Cluster, instance_id: str, behind: Behind) -> float | None:
-        """In seconds, of one of them; None: not known now. Raises: Unavailable."""
-        return largest((await self.seconds(cluster, instance_id, behind.offsets)).values())
+    async def ages(
+        self, cluster: Cluster, instance_id: str, behind: Mapping[str, Behind]
+    ) -> dict[str, float | None]:
+        """In seconds, of some of them; None: not known now. Raises: Unavailable."""
+        every = (offset for one in behind.values() for offset in one.offsets)
+        seconds = await self.seconds(cluster, instance_id, every)
+        return {
+            name: largest(seconds[one.key, one.committed_offset] for one in group.offsets)
+            for name, group in behind.items()
+        }
 
     async def of_page(
         self, cluster: Cluster, instance_id: str, shown: Sequence[ListedGroup]

@@ -195,6 +195,8 @@ class LagSeen:
     """Whether there was a look before: one alone does not say who catches up."""
     worst: GroupLag | None = None
     """The largest of those that did not shrink since the look before."""
+    ages: dict[str, float | None] | None = None
+    """By group, in seconds; None: not known of it now. None of all: nobody has asked for seconds."""
 
     def take(self, found: list[GroupLag], untold: frozenset[str], now_ms: int) -> None:
         """Take a look's lags. Of groups that are there and `untold` what was known holds."""
@@ -222,6 +224,21 @@ def lag_growing(seen: LagSeen | None, looks_every_ms: int, now_ms: int) -> Findi
     seconds = "" if worst.seconds is None else f", {worst.seconds:.0f} s"
     behind = f"group {worst.group[:100]} is {worst.records} records{seconds} behind"
     return Finding(worst.records, f"{behind}, and does not catch up")
+
+
+def lag_seconds(seen: LagSeen | None, rule: Rule, looks_every_ms: int, now_ms: int) -> Finding:
+    """Seconds that the latest group is behind. One that is not known may be later than those that are."""
+    if seen is None or seen.at_ms is None or now_ms - seen.at_ms > 3 * looks_every_ms or seen.ages is None:
+        return Finding(None, "its groups' lags in seconds could not be asked for lately")
+    known = {group: age for group, age in seen.ages.items() if age is not None}
+    latest = max(known, key=known.__getitem__, default=None)
+    age = 0.0 if latest is None else known[latest]
+    if age < rule.threshold and len(known) < len(seen.ages):
+        count = len(seen.ages) - len(known)
+        return Finding(None, f"of {count} of {len(seen.ages)} groups it is not known now")
+    if latest is None or not age:
+        return Finding(0, f"{len(known)} groups, none is late")
+    return Finding(age, f"group {latest[:100]} is {age:.0f} s behind, {seen.lags[latest].records} records")
 
 
 def bill_above(total_minor: int | None, currency: str, digits: int) -> Finding:

@@ -31,6 +31,7 @@ class AlarmKind(StrEnum):
     UNKNOWN_ADDRESS = "unknown_address"
     WRONG_PASSWORDS = "wrong_passwords"
     LAG_GROWING = "lag_growing"
+    LAG_SECONDS = "lag_seconds"
     BILL_ABOVE = "bill_above"
     CLUSTER_TROUBLE = "cluster_trouble"
     BROKER_SILENT = "broker_silent"
@@ -138,6 +139,13 @@ MEANINGS: Final = {
         *(1, 10**15, False, True),
         "Add consumers up to the partitions of the topic, or see whether consumers are throttled.",
     ),
+    AlarmKind.LAG_SECONDS: Meaning(
+        Severity.WARNING,
+        "a consumer group is late",
+        "seconds that the first record is old which a group has not consumed",
+        *(1, 10**9, False, True),
+        "Add consumers up to the partitions of the topic, or delete the group if nobody consumes by it.",
+    ),
     AlarmKind.BILL_ABOVE: Meaning(
         Severity.WARNING,
         "the month's bill is above an amount",
@@ -176,8 +184,8 @@ MEANINGS: Final = {
 }
 OF_INSTANCES: Final = (
     *(AlarmKind.THROTTLED_PRODUCE, AlarmKind.THROTTLED_CONSUME, AlarmKind.FULL, AlarmKind.UNKNOWN_ADDRESS),
-    *(AlarmKind.WRONG_PASSWORDS, AlarmKind.LAG_GROWING, AlarmKind.BILL_ABOVE, AlarmKind.CLUSTER_TROUBLE),
-    AlarmKind.BROKER_SILENT,
+    *(AlarmKind.WRONG_PASSWORDS, AlarmKind.LAG_GROWING, AlarmKind.LAG_SECONDS, AlarmKind.BILL_ABOVE),
+    *(AlarmKind.CLUSTER_TROUBLE, AlarmKind.BROKER_SILENT),
 )
 OF_DEPLOYMENTS: Final = (
     *(AlarmKind.CLUSTER_TROUBLE, AlarmKind.BROKER_SILENT, AlarmKind.GATEWAY_SILENT),
@@ -192,6 +200,7 @@ DEFAULTS: Final = {
         Rule(AlarmKind.UNKNOWN_ADDRESS, True, 5, 10, 1, 6),
         Rule(AlarmKind.WRONG_PASSWORDS, True, 10, 10, 1, 6),
         Rule(AlarmKind.LAG_GROWING, True, 100_000, 0, 30, 6),
+        Rule(AlarmKind.LAG_SECONDS, False, 600, 0, 2, 6),
         Rule(AlarmKind.BILL_ABOVE, False, 100_000, 0, 1, 1),
         Rule(AlarmKind.CLUSTER_TROUBLE, True, 1, 0, 3, 3),
         Rule(AlarmKind.BROKER_SILENT, True, 1, 0, 3, 3),
@@ -199,7 +208,8 @@ DEFAULTS: Final = {
         Rule(AlarmKind.CERTIFICATE_ENDS, True, 14, 0, 1, 1),
     )
 }
-"""All are on but the bill's: nobody but its reader knows which amount is too much."""
+"""All are on but the bill's and the one of seconds: nobody but who reads knows how much is too much, and a
+group that nobody uses any more is ever later."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,8 @@ from runtime.clock import epoch_ms
 from tenants.alarm_lags import LAGS_EVERY_MS, Asked, Lags
 from tenants.backend.cluster import Cluster, ConnectionPool
 from tenants.backend.group_lags import GroupLags
-from tenants.rules.alarm_figures import lag_growing
+from tenants.rules.alarm_figures import lag_growing, lag_seconds
+from tenants.rules.alarms import AlarmKind, Rule
 from tests.integration import lag_truth
 from tests.integration.stack import Stack
 
@@ -45,6 +46,39 @@ def instances(stack: Stack) -> Iterator[list[dict[str, Any]]]:
     yield made
     for one in made:
         stack.api("DELETE", f"instances/{one['id']}")
+
+
+async def test_all_groups_are_told_in_seconds_where_that_is_wanted(
+    stack: Stack, instances: list[dict[str, Any]]
+) -> None:
+    late, neighbour = instances
+    log = lag_truth.KnownLog(late, "orders")
+    log.write([2 * HOUR_MS, HOUR_MS, 0, 0, 0])
+    for group, offset in (("few", 1), ("done", 5)):
+        lag_truth.commit(late, group, "orders", offset)
+    asker, group_lags = Asker(stack), GroupLags()
+    lags = Lags(asker.cluster_of, group_lags)
+    asked = {
+        late["id"]: Asked("builtin-1", 10**9, wants_seconds=True),
+        neighbour["id"]: Asked("builtin-1", 4),
+    }
+    rule = Rule(AlarmKind.LAG_SECONDS, True, 60, 0, 1, 1)
+    try:
+        for _ in range(20):  # a record's time that is not known at once is known at a later look
+            await lags.look(asked)
+            if lags.latest(epoch_ms()).get(late["id"]):
+                break
+        found = lag_seconds(lags.seen[late["id"]], rule, LAGS_EVERY_MS, epoch_ms())
+        assert found.value is not None and abs(found.value - 3600) < 600 and "group few" in found.says
+        ages = lags.seen[late["id"]].ages
+        assert ages is not None and ages["done"] == 0
+        assert lags.latest(epoch_ms()).keys() == {late["id"]}, "of the neighbour nobody asked for seconds"
+        asker.is_away = True
+        await lags.look(asked)
+        assert lags.seen[late["id"]].ages == ages, "whoever cannot be asked has not caught up"
+        assert lags.latest(epoch_ms() + 4 * LAGS_EVERY_MS) == {}, "an old figure is none"
+    finally:
+        group_lags.times.close()
 
 
 async def test_the_worst_group_is_told_in_records_and_seconds(

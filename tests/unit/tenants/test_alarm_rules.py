@@ -17,6 +17,7 @@ from tenants.rules.alarm_figures import (
     counted,
     full,
     lag_growing,
+    lag_seconds,
     silent_brokers,
     throttled,
 )
@@ -144,7 +145,8 @@ def test_an_instances_own_rule_goes_before_the_operators_and_that_before_the_bui
 def test_every_kind_has_a_meaning_a_good_default_and_an_owner() -> None:
     assert set(MEANINGS) == set(DEFAULTS) == set(AlarmKind) == {*OF_INSTANCES, *OF_DEPLOYMENTS}
     assert [kind for kind, rule in DEFAULTS.items() if faults_of(rule)] == []
-    assert [kind for kind, rule in DEFAULTS.items() if not rule.enabled] == [AlarmKind.BILL_ABOVE]
+    off = {kind for kind, rule in DEFAULTS.items() if not rule.enabled}
+    assert off == {AlarmKind.BILL_ABOVE, AlarmKind.LAG_SECONDS}
 
 
 @pytest.mark.parametrize(
@@ -327,3 +329,20 @@ def test_a_group_whose_lag_nobody_tells_stays_as_it_was() -> None:
 def test_no_bill_is_not_a_bill_of_nothing() -> None:
     assert bill_above(None, "", 0).value is None
     assert bill_above(12_345, "EUR", 2) == Finding(12_345, "this month's bill is 123.45 EUR so far")
+
+
+def test_how_late_groups_are_in_seconds() -> None:
+    rule = replace(DEFAULTS[AlarmKind.LAG_SECONDS], enabled=True, threshold=60)
+    seen = LagSeen()
+    assert lag_seconds(None, rule, 60_000, 0).value is None
+    seen.take([GroupLag("a", 10), GroupLag("b", 5)], frozenset(), 0)
+    assert lag_seconds(seen, rule, 60_000, 0).value is None, "nobody asked for seconds"
+    seen.ages = {"a": 0.0, "b": 0.0}
+    assert lag_seconds(seen, rule, 60_000, 0).value == 0
+    seen.ages = {"a": 3.0, "b": 59.0}
+    assert lag_seconds(seen, rule, 60_000, 0) == Finding(59.0, "group b is 59 s behind, 5 records")
+    seen.ages = {"a": None, "b": 59.0}
+    assert lag_seconds(seen, rule, 60_000, 0).value is None, "the other may be later"
+    seen.ages = {"a": None, "b": 61.0}
+    assert lag_seconds(seen, rule, 60_000, 0).value == 61.0, "whatever the other is"
+    assert lag_seconds(seen, rule, 60_000, 180_001).value is None, "nobody could ask for so long"

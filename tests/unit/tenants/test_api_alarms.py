@@ -12,6 +12,7 @@ from contracts.specs import GatewayInstanceReport, GatewayReport, RefusedAddress
 from runtime.clock import epoch_ms, monotonic_ms
 from tenants.alarm_runner import AlarmRunner
 from tenants.console import Console
+from tenants.metrics import ConsoleCollector
 from tenants.rules import alarm_figures
 from tenants.rules.alarm_figures import GroupLag, LagSeen
 from tenants.rules.alarms import HISTORY_MAX, LOOK_EVERY_MS, AlarmEvent, AlarmKind
@@ -348,3 +349,18 @@ async def test_a_look_that_fails_is_not_the_last(plane: Console, monkeypatch: py
         await again.wait()
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_how_late_groups_are_is_one_figure_of_an_instance(plane: Console) -> None:
+    while plane.office.since_ms is None:
+        await asyncio.sleep(0.05)
+    for instance, ages in (("iaaaaaaaaaaa", {"a": 61.0, "b": 5.0, "c": None}), ("ibbbbbbbbbbb", {"a": None})):
+        seen = plane.alarm_lags.seen[instance] = LagSeen()
+        seen.take([GroupLag(name, 5) for name in ages], frozenset(), epoch_ms())
+        seen.ages = dict(ages)
+    plane.alarm_lags.seen["icccccccccccc"] = LagSeen(at_ms=epoch_ms())
+    [family] = [
+        each for each in ConsoleCollector(plane).collect() if each.name == "portico_group_lag_seconds"
+    ]
+    told = [(sample.labels, sample.value) for sample in family.samples]
+    assert told == [({"instance": "iaaaaaaaaaaa"}, 61.0)], "what is not known is not told"
