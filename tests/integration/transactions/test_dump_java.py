@@ -6,10 +6,14 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from kio.schema.errors import ErrorCode
 
 from tests.integration.broker.process import running_broker
+from tests.integration.broker.raw import RawClient, create_topic
+from tests.integration.cluster.brokers import eventually
 from tests.integration.test_log_dump_java import dump
 from tests.integration.transactions.clients import TIMEOUT_S, producer, write
+from tests.integration.transactions.own_epochs import Writer
 
 pytestmark = pytest.mark.java
 
@@ -39,6 +43,23 @@ def test_kafka_decodes_what_coordinators_wrote(tmp_path: Path) -> None:
     offsets_log = _decoded(logs, "__consumer_offsets-*", "--offsets-decoder")
     assert "dumped-group" in offsets_log
     assert "endTxnMarker: COMMIT" in offsets_log
+
+
+def test_kafka_decodes_transactions_of_version_2(tmp_path: Path) -> None:
+    with running_broker(tmp_path) as broker, RawClient(broker.port) as raw:
+        create_topic(raw, "t", 2)
+        writer = Writer(raw, "own-epochs")
+        writer.begin()
+        writer.write("t", b"a", indexes=(0, 1))
+        writer.end(commit=True)
+        writer.write("t", b"b")
+        writer.end(commit=False)
+        eventually(lambda: writer.end_once(commit=True)[0] is ErrorCode.invalid_txn_state)
+    dumped = _decoded(tmp_path / "data" / "logs", "__transaction_state-*", "--transaction-log-decoder") assert
+    re.findall(r"transactionalId=own-epochs payload: \S*producerEpoch[:=](\d+)\S*state=(\w+)", dumped) == [
+        *(("0", "Empty"), ("0", "Ongoing"), ("1", "PrepareCommit"), ("1", "CompleteCommit")),
+        *(("1", "Ongoing"), ("2", "PrepareAbort"), ("2", "CompleteAbort")),
+    ]
 
 
 def _decoded(logs: Path, pattern: str, decoder: str) -> str:

@@ -1,5 +1,6 @@
-"""A random life of one transactional id: producers that fence each other, a log that refuses and dawdles, ids
-that expire, coordinators that fall over, markers in any order. Everything random comes from one seed."""
+"""A random life of one transactional id: producers that fence each other, of transactions of version 1 and 2,
+a log that refuses and dawdles, ids that expire, epochs that are used up, coordinators that fall over, markers
+in any order. Everything random comes from one seed."""
 
 import random
 from collections.abc import Callable
@@ -8,8 +9,26 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker.transactions.messages import InitRequest, InitResult, Producer, SendMarkers
-from broker.transactions.state import AT_REST, State, TopicPartition
+from broker.transactions.messages import (
+    AfterEnd,
+    Append,
+    EndRequest,
+    EndResult,
+    InitRequest,
+    InitResult,
+    Producer,
+    SendMarkers,
+)
+from broker.transactions.records import TransactionRecord
+from broker.transactions.state import (
+    AT_REST,
+    BUMPS_EPOCH_FROM,
+    EPOCH_MAX,
+    LAST_USABLE_EPOCH,
+    State,
+    TopicPartition,
+    Transaction,
+)
 from tests.unit.transactions.world import World
 
 PARTITIONS = [TopicPartition("t", index) for index in range(3)]
@@ -39,7 +58,8 @@ class Token:
 class Client:
     """A producer that keeps trying; `producer` is None until it has begun."""
 
-    def __init__(self) -> None:
+    def __init__(self, version: int) -> None:
+        self.version = version
         self.producer: Producer | None = None
         self.is_busy = False
         self.is_fenced = False
@@ -52,12 +72,26 @@ class Life:
         self.random = random.Random(seed)
         self.world = World(id_expiration_ms=15_000)
         self.world.hold = True
-        self.clients = [Client() for _ in range(3)]
+        self.clients = [Client(version) for version in (0, BUMPS_EPOCH_FROM, BUMPS_EPOCH_FROM)]
+        self.random.shuffle(self.clients)
         self.waiting: list[Token] = []
         self.given: set[Producer] = set()
         self.promised: dict[Producer, bool] = {}
         """What was acknowledged of a producer's newest transaction: whether it commits."""
         self.ended = 0
+        self.bumped = 0
+        self.exhausted = 0
+        if seed % 2:
+            self._begin_late()
+
+    def _begin_late(self) -> None:
+        """The id has used up nearly all of its epochs before."""
+        used = Transaction(
+            *(7, LAST_USABLE_EPOCH - 1, 60_000, State.EMPTY, frozenset()),
+            last_update_ms=self.world.now.epoch_ms,
+        )
+        self.world.write(Append(TransactionRecord("t", used), AfterEnd()))
+        self.world.fail_over()
 
     def step(self) -> None:
         actions: list[tuple[int, Callable[[], None]]] = [
@@ -113,11 +147,14 @@ class Life:
         wanted = frozenset(self.random.sample(PARTITIONS, self.random.randint(1, 3)))
         token = Token(self, lambda error: self._learn(client, error))
         core = self.world.coordinator
-        self.world.run(core.add_partitions("t", producer, wanted, token, self.world.now))
+        self.world.run(core.add_partitions("t", producer, wanted, token, self.world.now, client.version))
 
     def end(self, client: Client) -> None:
         producer, commit = client.producer, self.random.random() < 0.6
         assert producer is not None
+        if client.version == BUMPS_EPOCH_FROM:
+            self.end_with_bump(client, producer, commit)
+            return
 
         def then(error: ErrorCode) -> None:
             self._learn(client, error)
@@ -127,6 +164,28 @@ class Life:
 
         token = Token(self, then)
         self.world.run(self.world.coordinator.end("t", producer, commit, token, self.world.now))
+
+    def end_with_bump(self, client: Client, producer: Producer, commit: bool) -> None:
+        def then(result: EndResult) -> None:
+            self._learn(client, result.error)
+            if result.error is not ErrorCode.none:
+                return
+            successor = result.producer
+            if successor.producer_id == producer.producer_id:
+                assert successor.producer_epoch == producer.producer_epoch + 1
+            else:
+                assert (producer.producer_epoch, successor.producer_epoch) == (LAST_USABLE_EPOCH, 0)
+                self.exhausted += 1
+            assert successor.producer_epoch < EPOCH_MAX, "the last epoch is nobody's"
+            assert successor not in self.given, "an epoch is given once"
+            self.given.add(successor)
+            self.promised[successor] = commit
+            client.producer = successor
+            self.bumped += 1
+
+        core = self.world.coordinator
+        request = EndRequest("t", producer, commit)
+        self.world.run(core.end_with_bump(request, Token(self, then), self.world.now))
 
     def _learn(self, client: Client, error: ErrorCode) -> None:
         client.is_busy = False
@@ -206,7 +265,7 @@ class Life:
 
 @pytest.mark.parametrize("block", range(5))
 def test_a_random_life(block: int) -> None:
-    ended = 0
+    ended = bumped = exhausted = 0
     for seed in range(40 * block, 40 * block + 40):
         life = Life(seed)
         try:
@@ -216,4 +275,6 @@ def test_a_random_life(block: int) -> None:
         except AssertionError as error:
             raise AssertionError(f"seed {seed}: {error}") from error
         ended += life.ended
-    assert ended > 100, "the lives are eventful"
+        bumped += life.bumped
+        exhausted += life.exhausted
+    assert min(ended, bumped) > 50 and exhausted > 0, "the lives are eventful"
