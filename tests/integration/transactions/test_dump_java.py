@@ -55,8 +55,9 @@ def test_kafka_decodes_transactions_of_version_2(tmp_path: Path) -> None:
         writer.write("t", b"b")
         writer.end(commit=False)
         eventually(lambda: writer.end_once(commit=True)[0] is ErrorCode.invalid_txn_state)
-    dumped = _decoded(tmp_path / "data" / "logs", "__transaction_state-*", "--transaction-log-decoder") assert
-    re.findall(r"transactionalId=own-epochs payload: \S*producerEpoch[:=](\d+)\S*state=(\w+)", dumped) == [
+    dumped = _decoded(tmp_path / "data" / "logs", "__transaction_state-*", "--transaction-log-decoder")
+    payload = r"transactionalId=own-epochs payload: \S*producerEpoch[:=](\d+)\S*state=(\w+)"
+    assert re.findall(payload, dumped) == [
         *(("0", "Empty"), ("0", "Ongoing"), ("1", "PrepareCommit"), ("1", "CompleteCommit")),
         *(("1", "Ongoing"), ("2", "PrepareAbort"), ("2", "CompleteAbort")),
     ]
