@@ -22,6 +22,7 @@ class Part(Enum):
     MIRROR_KAFKA = "MirrorMaker 2, from Apache Kafka inward"
     FLINK = "Flink"
     DEBEZIUM = "Debezium"
+    GROUPS = "A consumer group of KIP-848 with clients of two makers"
 
 
 class Result(NamedTuple):

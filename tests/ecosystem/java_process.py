@@ -1,10 +1,10 @@
-"""A Java program as a process that is killed and started again."""
+"""A program, of Java most often, as a process that is killed and started again."""
 
 import subprocess
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from ctl.kafka.jars import java_program
 
@@ -15,20 +15,16 @@ _KEPT: Final = 6000
 """Characters of the log's end that a failure shows."""
 
 
-class JavaProcess:
-    """What it says goes to a log, one for all of its lives."""
+class Program:
+    """What it says goes to a log, one for all of its lives. It runs in the log's directory, or in another."""
 
-    def __init__(self, class_path: str, main: Sequence[str], log: Path, *, flags: Sequence[str] = ()) -> None:
-        """`main` is the class and its arguments."""
-        heap = () if any(flag.startswith("-Xmx") for flag in flags) else ("-Xmx384m",)
-        self._command = [java_program(), *heap, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-        self._command += [f"-Dorg.slf4j.simpleLogger.{name}={value}" for name, value in _LOGS.items()]
-        self._command += flags
-        self._command += ["-cp", class_path, *main]
+    def __init__(self, command: Sequence[str], log: Path, directory: Path | None = None) -> None:
+        self._command = command
         self._log = log
+        self._directory = directory or log.parent
         self._process: subprocess.Popen[bytes] | None = None
 
-    def __enter__(self) -> "JavaProcess":
+    def __enter__(self) -> Self:
         self.start()
         return self
 
@@ -40,7 +36,7 @@ class JavaProcess:
         assert self._process is None or self._process.poll() is not None, "it runs"
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                self._command, cwd=self._log.parent, stdout=log, stderr=log, stdin=subprocess.DEVNULL
+                self._command, cwd=self._directory, stdout=log, stderr=log, stdin=subprocess.DEVNULL
             )
 
     def kill(self) -> None:
@@ -83,3 +79,14 @@ class JavaProcess:
             return self._process.wait(within_s)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"it goes on after {within_s} s:\n{self.end()}") from None
+
+
+class JavaProcess(Program):
+    """A Java program."""
+
+    def __init__(self, class_path: str, main: Sequence[str], log: Path, *, flags: Sequence[str] = ()) -> None:
+        """`main` is the class and its arguments."""
+        heap = () if any(flag.startswith("-Xmx") for flag in flags) else ("-Xmx384m",)
+        command = [java_program(), *heap, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        command += [f"-Dorg.slf4j.simpleLogger.{name}={value}" for name, value in _LOGS.items()]
+        super().__init__([*command, *flags, "-cp", class_path, *main], log)

@@ -30,7 +30,7 @@ _JARS: Final = (
     SIMPLE_LOGGER,
     COMPILER,
 )
-_SOURCES: Final = Path(__file__).parent / "java"
+_SOURCE: Final = Path(__file__).parent / "java" / "portico" / "ExactlyOnceJob.java"
 _RECORDS: Final = 20_000
 _RECORDS_PER_S: Final = 500
 _KILLS: Final = 2
@@ -94,7 +94,7 @@ def test_exactly_once_sink(stack: Stack, tmp_path: Path) -> None:
     """Each number is committed once, though the task manager that writes is killed."""
     jars = library(f"flink-{_VERSION}", _JARS)
     classes = tmp_path / "classes"
-    compile_classes(jars, _SOURCES, classes)
+    compile_classes(jars, _SOURCE, classes)
     path = class_path(classes, jars)
     bootstrap = stack.create_instance("flink")["bootstrap_servers"]
     beside_it = stack.create_instance("beside-flink")["bootstrap_servers"]
