@@ -11,8 +11,6 @@ import pytest
 from tests.foreign.apache.suite import (
     CLIENTS,
     Clusters,
-    Outcome,
-    Verdict,
     at_the_control,
     complaints,
     listed,
@@ -24,10 +22,6 @@ from tests.integration.stack import running_stack
 _LIST: Final = Path(__file__).parent / "apache" / "clients.toml"
 
 
-def _left_out(said: dict[str, Outcome]) -> list[str]:
-    return [test for test, outcome in said.items() if outcome.verdict is Verdict.NOT_APPLICABLE]
-
-
 @pytest.mark.apache
 @pytest.mark.timeout(3600)
 def test_a_vport(tmp_path: Path) -> None:
@@ -37,7 +31,7 @@ def test_a_vport(tmp_path: Path) -> None:
             stack.create_instance("first-use", auto_create_topics=True)["bootstrap_servers"],
             stack.create_instance("strict")["bootstrap_servers"],
         )
-        ran = run(CLIENTS, clusters, tmp_path, _left_out(said))
+        ran = run(CLIENTS, clusters, tmp_path, said)
     assert not (found := complaints(said, ran)), "\n".join(found)
 
 
@@ -50,5 +44,5 @@ def test_an_apache_kafka(tmp_path: Path) -> None:
         one_kafka(tmp_path / "first-use", "true") as makes_topics,
         one_kafka(tmp_path / "strict", "false") as strict,
     ):
-        ran = run(CLIENTS, Clusters(makes_topics, strict), tmp_path, _left_out(said))
+        ran = run(CLIENTS, Clusters(makes_topics, strict), tmp_path, said)
     assert not (found := complaints(at_the_control(said), ran)), "\n".join(found)
