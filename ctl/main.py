@@ -16,6 +16,7 @@ from runtime.process import own_files_only
 _COMMANDS: Final = {
     "up": "up.up",
     "down": "down.down",
+    "status": "status.status",
     "systemd-unit": "systemd_unit.systemd_unit",
     "demo": "demo.demo",
     "doctor": "doctor.doctor",

@@ -54,6 +54,18 @@ def test_life_of_an_instance(stack: Stack) -> None:
     assert len(gone.stderr.strip().splitlines()) == 1
 
 
+def test_the_status_of_the_whole(stack: Stack) -> None:
+    before = answer(stack, "status")["instances"].get("suspended", 0)
+    made = answer(stack, "instance", "create", "cli-status", *RATES, "--allow-all")
+    answer(stack, "instance", "suspend", made["id"])
+    told = answer(stack, "status")
+    assert (told["health"]["status"], told["instances"]["suspended"]) == ("ok", before + 1)
+    shown = portico(stack, "status")
+    assert shown.returncode == 0, shown.stderr
+    assert f"{before + 1} suspended" in shown.stdout and "quota master" in shown.stdout
+    answer(stack, "instance", "delete", made["id"])
+
+
 def test_topics_whitelist_groups_and_quota(stack: Stack) -> None:
     limits = ("--partitions-max", "5", "--partitions-default", "2", "--message-bytes-max", "2000000")
     made = answer(stack, "instance", "create", "cli-things", *RATES, "--allow-all", *limits)
