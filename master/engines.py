@@ -91,7 +91,7 @@ class ApacheEngine:
         try:
             if self._now_ms() >= self._survey_due_ms:
                 await self._survey([one.node_id for one in spec.brokers])
-            self._service.report_stand_ins(self.cluster_id)
+            self._service.await_stand_ins(self.cluster_id)
             if self._now_ms() >= self._refused_until_ms:
                 await self._set_quotas([one.node_id for one in spec.brokers])
                 self._tell(None)

@@ -27,7 +27,7 @@ from master.quota.client_quotas import SetQuotas
 from master.quota.cpu_decision import CpuDecision, Topology, topology
 from master.quota.cpu_shares import GONE_PERIODS, CpuShares
 from master.quota.decision import InstanceDecision, decide
-from master.quota.flows import ReportRefusedError
+from master.quota.flows import ELAPSED_MS_MIN, ReportRefusedError
 from master.quota.history import InstanceHistory, Slot
 from master.quota.leadership import Heard, Leadership, leadership
 from master.quota.leases import TERM_FACTOR, LeaseBook, byte_offer, byte_terms, cpu_terms
@@ -135,7 +135,11 @@ class MasterService:
         Raises: ReportRefusedError.
         """
         now_ms = self._now_ms()
-        return self._answer(report, self._take(report, now_ms), now_ms)
+        receipt = self._take(report, now_ms)
+        if receipt.outcome is Outcome.ACCEPTED:
+            for cluster_id in self.stand_ins.told_of(report):
+                self.report_stand_ins(cluster_id)
+        return self._answer(report, receipt, now_ms)
 
     def _take(self, report: TrafficReport, now_ms: int) -> Receipt:
         """Raises: ReportRefusedError."""
@@ -171,13 +175,21 @@ class MasterService:
             for each in billed:
                 self._metering.receive(each)
 
+    def await_stand_ins(self, cluster_id: str) -> None:
+        """Once a period, while the cluster tells who leads what: brokers without points of their own report
+        when workers have, and by themselves where none does."""
+        late_ms = self.settings.period_ms * 3 // 2
+        if self.stand_ins.silence_ms(cluster_id, self._now_ms()) >= late_ms:
+            self.report_stand_ins(cluster_id)
+
     def report_stand_ins(self, cluster_id: str) -> None:
-        """Once a period, while the cluster tells who leads what: brokers without points of their own. Their
-        shares are made when all have reported: a quota that is set is not changed soon."""
+        """Their shares are made when all have reported: a quota that is set is not changed soon."""
         now_ms = self._now_ms()
+        if self.stand_ins.silence_ms(cluster_id, now_ms) < ELAPSED_MS_MIN:
+            return  # so soon there is little to say
         self.stand_ins.follow(cluster_id, self._specs(), now_ms)
         points = self.stand_ins.points(cluster_id)
-        reports = [point.report(now_ms, self._wall_ms()) for point in points]
+        reports = self.stand_ins.reports(cluster_id, now_ms, self._wall_ms())
         receipts = [self._take(report, now_ms) for report in reports]
         for point, report, receipt in zip(points, reports, receipts, strict=True):
             point.apply(self._answer(report, receipt, now_ms), now_ms)

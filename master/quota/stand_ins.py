@@ -20,6 +20,7 @@ from contracts.quota import (
 )
 from contracts.specs import InstanceSpec, InstanceState
 from master.quota.client_quotas import Entity, Rates
+from master.quota.flows import ELAPSED_MS_MIN
 from master.quota.parts import Parts
 from traffic.flow import Flow
 from traffic.point import TrafficPoint
@@ -27,10 +28,26 @@ from traffic.point import TrafficPoint
 _ZERO = FlowCounters()
 _SURVEY_HOLDS_MS: Final = 30_000
 """So long after a look at a cluster what it said is taken to be so."""
+_PACE_HOLDS_MS: Final = 2_500
+"""A worker that is not heard for so long carries nothing."""
 _Key = tuple[str, int, str]
 """Cluster, node, instance."""
 Led = Mapping[str, Mapping[int, tuple[int, int]]]
 """Instance -> node -> (partitions that it leads, bytes of their logs)."""
+
+
+class _Pace(NamedTuple):
+    """One direction of an instance at a broker, as a worker's last report has it: per second."""
+
+    used: int
+    overhead: int
+    throttled_ms: int
+
+    def goes_on(self, flow: Flow, elapsed_ms: int) -> None:
+        """For so long."""
+        flow.used += self.used * elapsed_ms // 1000
+        flow.overhead += self.overhead * elapsed_ms // 1000
+        flow.throttled_ms += self.throttled_ms * elapsed_ms // 1000
 
 
 @dataclass(slots=True)
@@ -39,8 +56,10 @@ class _Sender:
 
     boot_id: str
     is_complete: bool
+    heard_ms: int
     """It told everything: what it has not listed has counted nothing."""
     told: dict[_Key, InstanceTraffic] = field(default_factory=dict)
+    paces: dict[_Key, tuple[_Pace, _Pace]] = field(default_factory=dict)
     sequences: dict[tuple[str, int], int] = field(default_factory=dict)
     """Of what was said for bills, by broker."""
 
@@ -67,6 +86,7 @@ class StandIns:
         self._leaders: dict[tuple[str, str], Mapping[int, int]] = {}
         self._surveys = 0
         self._surveyed_ms: dict[str, int] = {}
+        self._reported_ms: dict[str, int] = {}
         self._specs: dict[tuple[str, int, str], InstanceSpec] = {}
 
     # -- what gateways carry ------------------------------------------------------------------------------
@@ -76,12 +96,16 @@ class StandIns:
         broker one, of a point whose run is the worker's, so that no restart of a master loses anything."""
         sender = self._senders.get(report.point)
         if sender is None or sender.boot_id != report.boot_id:
-            sender = _Sender(report.boot_id, is_complete=report.sequence == 1)
+            is_complete = report.sequence == 1
+            sender = _Sender(report.boot_id, is_complete, heard_ms=now_ms - report.window_ms)
             self._senders[report.point] = sender
             self._parts.forget_worker(report.point)
         for broker in report.relayed:
             # From zero on, unless it was told of before this master heard of the worker.
             sender.sequences.setdefault((broker.cluster_id, broker.node_id), 0 if sender.is_complete else 1)
+        elapsed_ms = max(ELAPSED_MS_MIN, now_ms - sender.heard_ms)
+        sender.heard_ms = now_ms
+        sender.paces = {}
         for broker in report.relayed:
             point = self._point(broker.cluster_id, broker.node_id, now_ms)
             for traffic in broker.instances:
@@ -92,6 +116,7 @@ class StandIns:
                 sender.told[key] = traffic
                 if base is not None:
                     _advance(point, base, traffic)
+                    sender.paces[key] = _paces(base, traffic, elapsed_ms)
                 place = broker.cluster_id, Entity(traffic.instance_id, broker.node_id)
                 self._parts.take(report.point, place, traffic, base, report.window_ms, now_ms)
         sender.is_complete = sender.is_complete or report.full
@@ -161,6 +186,20 @@ class StandIns:
             if not leaders:
                 del self._leaders[cluster_id, instance_id]
 
+    def reports(self, cluster_id: str, now_ms: int, sent_at_ms: int) -> list[TrafficReport]:
+        """Of all points of a cluster, each to be given the answer. Each worker goes on as it did in its last
+        report: those do not come at the same times as these."""
+        elapsed_ms = min(self.silence_ms(cluster_id, now_ms), _PACE_HOLDS_MS)
+        for sender in self._senders.values():
+            if now_ms - sender.heard_ms < _PACE_HOLDS_MS:
+                for key, (produce, consume) in sender.paces.items():
+                    if key[0] == cluster_id:
+                        flows = _flows(self._points[key[:2]], key[2])
+                        produce.goes_on(flows[0], elapsed_ms)
+                        consume.goes_on(flows[1], elapsed_ms)
+        self._reported_ms[cluster_id] = now_ms
+        return [point.report(now_ms, sent_at_ms) for point in self.points(cluster_id)]
+
     def follow(self, cluster_id: str, specs: Mapping[str, InstanceSpec], now_ms: int) -> None:
         """Hold every instance of the cluster to its present spec. One that was deleted, and is told of no
         more, was purged."""
@@ -181,8 +220,17 @@ class StandIns:
     # -- what follows -------------------------------------------------------------------------------------
 
     def points(self, cluster_id: str) -> list[TrafficPoint]:
-        """Those of a cluster: each is to report, and to be given the answer."""
+        """Those of a cluster."""
         return [point for key, point in self._points.items() if key[0] == cluster_id]
+
+    def told_of(self, report: TrafficReport) -> set[str]:
+        """The clusters whose stand-ins are to report, now that a worker was heard: what it told is in the
+        rates by which it is answered, as in those of a broker of ours."""
+        return {broker.cluster_id for broker in report.relayed if broker.cluster_id in self._reported_ms}
+
+    def silence_ms(self, cluster_id: str, now_ms: int) -> int:
+        """Since the stand-ins of a cluster reported; if they never did, as if long ago."""
+        return now_ms - self._reported_ms.get(cluster_id, now_ms - _SURVEY_HOLDS_MS)
 
     def stands_in(self, point: str) -> bool:
         """Whether a point is one of these."""
@@ -232,17 +280,29 @@ def _nothing(instance_id: str) -> InstanceTraffic:
     )
 
 
+def _paces(base: InstanceTraffic, traffic: InstanceTraffic, elapsed_ms: int) -> tuple[_Pace, _Pace]:
+    return (
+        _pace(base.produce, traffic.produce, elapsed_ms),
+        _pace(base.consume, traffic.consume, elapsed_ms),
+    )
+
+
+def _pace(old: FlowCounters, new: FlowCounters, elapsed_ms: int) -> _Pace:
+    return _Pace(
+        (new.used - old.used) * 1000 // elapsed_ms,
+        (new.overhead - old.overhead) * 1000 // elapsed_ms,
+        min(1000, (new.throttled_ms - old.throttled_ms) * 1000 // elapsed_ms),
+    )
+
+
 def _advance(point: TrafficPoint, base: InstanceTraffic, traffic: InstanceTraffic) -> None:
-    """Add what a worker has counted since it was heard last."""
-    flows = _flows(point, traffic.instance_id)
+    """Add what a worker has counted since it was heard last and is no rate."""
+    produce, consume = _flows(point, traffic.instance_id)
     for flow, old, new in (
-        (flows[0], base.produce, traffic.produce),
-        (flows[1], base.consume, traffic.consume),
+        (produce, base.produce, traffic.produce),
+        (consume, base.consume, traffic.consume),
     ):
-        flow.used += new.used - old.used
-        flow.overhead += new.overhead - old.overhead
         flow.requests += new.requests - old.requests
-        flow.throttled_ms += new.throttled_ms - old.throttled_ms
         flow.refused += new.refused - old.refused
     for reason, count in traffic.refusals.items():
         point.refuse(traffic.instance_id, reason, count - base.refusals.get(reason, 0))

@@ -1,5 +1,6 @@
 """Brokers that report nothing: what workers carry is summed up, leases become quotas, bytes billed once."""
 
+import random
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -116,11 +117,13 @@ def test_what_several_workers_carry_to_one_broker_is_one_rate(master: Relayed) -
 
 def test_a_worker_or_master_that_starts_anew_makes_no_traffic(master: Relayed) -> None:
     master.look()
-    for sequence, produced in ((7, 500_000_000), (8, 500_000_010)):
-        master.hears(relayed(sequence, (1, carried(produced))))
-    master.hears(relayed(1, (1, carried(5)), boot="b"))
-    points = master.service.stand_ins.points(CLUSTER)
-    assert sum(point.charged_flow(ID, Direction.PRODUCE).used for point in points) == 15
+    carried_so_far = []
+    for sequence, produced, boot in ((7, 500_000_000, "a"), (8, 500_000_010, "a"), (1, 5, "b"), (2, 5, "b")):
+        master.now_ms += 1_000
+        master.hears(relayed(sequence, (1, carried(produced)), boot=boot))
+        points = master.service.stand_ins.points(CLUSTER)
+        carried_so_far.append(sum(point.charged_flow(ID, Direction.PRODUCE).used for point in points))
+    assert carried_so_far == [0, 10, 15, 15]
 
 
 def test_a_worker_gets_its_part_when_the_cluster_was_looked_at_and_is_told_whether_quotas_stand(
@@ -166,6 +169,7 @@ def test_an_instance_at_capacity_is_blocked_at_every_broker_before_the_next_look
     assert not master.hears(relayed(1, (2, carried(0)))).relayed[0].blocked
     master.hears(relayed(2, (1, carried(1_000)), worker="gateway-1"))
     master.hears(relayed(3, (1, carried(2_000)), worker="gateway-1"))
+    master.now_ms += 1_000
     master.service.report_stand_ins(CLUSTER)
     master.service.tick()
     [lease] = master.hears(relayed(2, (2, carried(0)))).relayed
@@ -173,6 +177,91 @@ def test_an_instance_at_capacity_is_blocked_at_every_broker_before_the_next_look
     master.now_ms += 1_000
     master.look({1: (1, 100), 2: (1, 0)})
     assert not master.hears(relayed(3, (2, carried(0)))).relayed[0].blocked
+
+
+SETTLED_MS = 6_000
+"""Five rounds, and what is under way."""
+REQUEST_BYTES = T // 12
+"""So large that a worker with half of F carries two in one second and one in the next."""
+
+
+@pytest.mark.parametrize("workers", [("gateway-0",), ("gateway-0", "gateway-1")], ids=len)
+@pytest.mark.parametrize("seed", range(4))
+def test_a_hot_broker_has_its_rate_in_five_rounds_and_keeps_it_whenever_who_reports(
+    master: Relayed, seed: int, workers: tuple[str, ...]
+) -> None:
+    """The traffic of all workers goes to one of three brokers, another one every 20 s. Neither they nor the
+    looks at the cluster keep step."""
+    chance = random.Random(seed)
+    nodes = (1, 2, 3)
+    led = dict.fromkeys(nodes, (1, 0))
+    due_ms = {worker: chance.randint(0, 999) for worker in workers}
+    sequences, look_ms = dict.fromkeys(workers, 0), 0
+    held = {(worker, node): T // 6 for worker in workers for node in nodes}
+    used, paid, throttled_ms = (dict.fromkeys(held, 0) for _ in range(3))
+    begun_ms = master.now_ms
+    for now_ms in range(0, 80_000, 10):
+        master.now_ms = begun_ms + now_ms
+        hot = nodes[now_ms // 20_000 % 3]
+        for worker in workers:
+            paid[worker, hot] += held[worker, hot] // 100
+            if paid[worker, hot] >= 0:  # carried whole, and paid afterwards
+                used[worker, hot] += REQUEST_BYTES
+                paid[worker, hot] -= REQUEST_BYTES
+            throttled_ms[worker, hot] += 10
+            if now_ms >= due_ms[worker]:
+                due_ms[worker] = now_ms + 1_000 + chance.randint(0, 60)
+                sequences[worker] += 1
+                told = [
+                    (
+                        node,
+                        carried(
+                            used[worker, node],
+                            throttled_ms=throttled_ms[worker, node],
+                            rate_per_s=held[worker, node],
+                        ),
+                    )
+                    for node in nodes
+                ]
+                for lease in master.hears(relayed(sequences[worker], *told, worker=worker)).relayed:
+                    if lease.lease_ms:
+                        held[worker, lease.node_id] = lease.produce_rate_bytes_per_s
+        if now_ms >= look_ms:
+            look_ms = now_ms + 1_000 + chance.randint(0, 60)
+            master.service.stand_ins.survey(CLUSTER, nodes, {ID: led}, master.now_ms)
+            master.service.await_stand_ins(CLUSTER)
+        if now_ms % 20_000 > SETTLED_MS:
+            assert 0.95 * T <= sum(held[worker, hot] for worker in workers) <= 1.05 * T, now_ms
+
+
+def test_stand_ins_report_by_themselves_where_no_worker_does(master: Relayed) -> None:
+    stand_ins = master.service.stand_ins
+
+    def have_reported(after_ms: int) -> bool:
+        master.now_ms += after_ms
+        stand_ins.survey(CLUSTER, NODES, {ID: {1: (1, 0)}}, master.now_ms)
+        master.service.await_stand_ins(CLUSTER)
+        return stand_ins.silence_ms(CLUSTER, master.now_ms) == 0
+
+    assert have_reported(0) and not have_reported(1_499) and have_reported(1)
+    master.now_ms += 99
+    master.hears(relayed(1, (1, carried(1))))
+    assert not have_reported(0), "so soon they would say little"
+    master.now_ms += 1
+    master.hears(relayed(2, (1, carried(1))))
+    assert have_reported(0)
+
+
+def test_a_worker_that_is_not_heard_of_carries_nothing_after_a_while(master: Relayed) -> None:
+    master.look()
+    master.hears(relayed(1, (1, carried(9_000))))
+    used = []
+    for _ in range(5):
+        master.now_ms += 1_000
+        master.look()
+        [point, _] = master.service.stand_ins.points(CLUSTER)
+        used.append(point.charged_flow(ID, Direction.PRODUCE).used)
+    assert used == [9_000, 18_000, 18_000, 18_000, 18_000]
 
 
 def test_a_deleted_instance_is_wanted_nowhere(master: Relayed) -> None:
@@ -189,10 +278,12 @@ def test_a_purged_instance_is_forgotten_and_one_that_is_not_told_of_is_not(maste
     master.look()
     del master.specs[OTHER]
     master.specs[ID] = a_spec(state=InstanceState.DELETED)
+    master.now_ms += 1_000
     master.look({})
     assert all(point.flow(ID, Direction.PRODUCE) is not None for point in points(CLUSTER))
     del master.specs[ID]
     for _ in range(2):
+        master.now_ms += 1_000
         master.look({})
     assert all(point.flow(ID, Direction.PRODUCE) is None for point in points(CLUSTER))
     assert all(point.flow(OTHER, Direction.PRODUCE) is not None for point in points(CLUSTER))
