@@ -10,6 +10,7 @@ import msgspec
 
 from contracts.acls import Acl
 from contracts.injected_faults import InjectedFault
+from contracts.oauth import OauthSpec
 from contracts.request_time import PERCENT_US_PER_S, default_request_percent
 from contracts.upstream import ClusterTrouble, UpstreamSecurity
 from contracts.users import KafkaUser, SecurityProtocol
@@ -116,6 +117,8 @@ class InstanceSpec(msgspec.Struct, frozen=True, kw_only=True):
     """How clients may come in."""
     users: tuple[KafkaUser, ...] = ()
     """Who may log in where that is asked for."""
+    oauth: OauthSpec | None = None
+    """By whose tokens others may."""
     acls: tuple[Acl, ...] = ()
     """What they may do, where that is asked."""
     acls_enforced: bool = False

@@ -42,6 +42,8 @@ class Mechanism(StrEnum):
     SCRAM_SHA_512 = "SCRAM-SHA-512"
     PLAIN = "PLAIN"
     """The password itself, which is checked by the credential of SCRAM-SHA-256."""
+    OAUTHBEARER = "OAUTHBEARER"
+    """A token that a provider has signed, where the instance has one."""
 
     @property
     def hash_name(self) -> str:

@@ -45,6 +45,7 @@ _GROUPS: Final = {
     "fault": ("fault.app", "Faults that a tenant injects into its own instance."),
     "whitelist": ("whitelist.app", "Who may connect."),
     "user": ("user.app", "Users of an instance, whom its clients log in as."),
+    "oauth": ("oauth.app", "By whose tokens clients of an instance log in."),
     "acl": ("acl.app", "What the users of an instance may do."),
     "topic": ("topic.app", "Topics of an instance."),
     "message": ("message.app", "Messages of a topic."),

@@ -122,7 +122,7 @@ class ServedInstance:
         """Whether what a client may do with a topic depends on who it is."""
         self.passes_produce = self._passes_produce()
         """Whether a Produce goes up as it comes, but for names."""
-        self.logins.take(spec.users)
+        self.logins.take(spec.users, spec.oauth)
         self.views = {protocol: self._view(protocol) for protocol in SecurityProtocol}
         """The cluster as the tenant sees it, by how the client came in."""
 

@@ -100,7 +100,8 @@ class Worker:
 
     def join(self, spec: InstanceSpec) -> ServedInstance:
         """An instance comes."""
-        logins = Logins(hmac.digest(self._salts_key, spec.instance_id.encode(), "sha256"), self._draw)
+        salts = hmac.digest(self._salts_key, spec.instance_id.encode(), "sha256")
+        logins = Logins(salts, self._draw, self.clock.epoch_ms)
         served = ServedInstance(spec, self.pacing.join(spec.instance_id), logins)
         served.set_full(self.point.relays.full(spec.instance_id))
         self.served[spec.instance_id] = served

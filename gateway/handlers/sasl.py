@@ -49,7 +49,8 @@ def _handshake(call: Call, login: TenantLogin, request: SaslHandshakeRequest) ->
         return _refused_here(call, ConnectionStop(DisconnectCause.NOT_AUTHENTICATED, "a second handshake"))
     if not login.may_begin(call.spec.limits.login_ms_max, call.conversation.now_ms):
         return _refused_here(call)
-    mechanisms = [str(one) for one in MECHANISMS]
+    takes_tokens = call.instance.logins.takes_tokens
+    mechanisms = [str(one) for one in (*MECHANISMS, *((Mechanism.OAUTHBEARER,) if takes_tokens else ()))]
     if request.mechanism not in mechanisms:
         answer = call.response(error_code=ErrorCode.unsupported_sasl_mechanism, mechanisms=mechanisms)
         detail = f"mechanism {request.mechanism[:20]!r}"
@@ -83,7 +84,8 @@ def _authenticate(call: Call, login: TenantLogin, request: SaslAuthenticateReque
         )
         response = call.response(error_code=ErrorCode.sasl_authentication_failed, error_message=message)
         return Later(partial(_late, Answer(response, _end(refusal)), refusal.delay_ms))
-    lifetime_ms = call.spec.limits.login_ms_max if call.conversation.rows is SERVED else 0
+    expires_ms = login.expires_ms if call.conversation.rows is SERVED else None
+    lifetime_ms = 0 if expires_ms is None else expires_ms - login.since_ms
     return call.answer(auth_bytes=said, session_lifetime=timedelta(milliseconds=lifetime_ms))
 
 

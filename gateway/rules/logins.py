@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from hashlib import pbkdf2_hmac
 from typing import Final
 
+from contracts.oauth import OauthSpec
 from contracts.users import ITERATIONS, SALT_BYTES, KafkaUser, Mechanism, ScramCredential, hash_of
 from gateway.rules.scram import ScramServer
+from gateway.rules.tokens import Terms, TokenFault, TokenRules, bearer_message
 from gateway.rules.whitelist import folded_address
 from traffic.login_limit import LoginLimit
 
@@ -35,7 +37,9 @@ class LoggedIn:
     """Whose login holds, and what it was checked by."""
 
     user: str
-    credential: ScramCredential
+    credential: ScramCredential | Terms
+    expires_epoch_ms: int | None = None
+    """Of a token."""
 
 
 class LoginFault(Exception):  # noqa: N818 - the client's doing
@@ -49,10 +53,13 @@ class TooManyTries(LoginFault):
 class Logins:
     """Of one instance on one worker."""
 
-    def __init__(self, secret: bytes, draw: Callable[[int], bytes]) -> None:
+    def __init__(self, secret: bytes, draw: Callable[[int], bytes], epoch_ms: Callable[[], int]) -> None:
         """`secret` is the same on all workers; `draw` gives so many random bytes."""
         self._secret = secret
         self._draw = draw
+        self.epoch_ms: Final = epoch_ms
+        """The time by which tokens are valid."""
+        self._tokens: TokenRules | None = None
         self._own_key = draw(32)
         self._users: dict[str, dict[Mechanism, ScramCredential]] = {}
         self._iterations = [ITERATIONS]
@@ -61,8 +68,10 @@ class Logins:
         """User -> a digest of the password that was found right: it is not derived again."""
         self._limit = LoginLimit(WRONG_MAX_PER_PAIR, WRONG_MAX_PER_ADDRESS, _PAIRS_MAX)
 
-    def take(self, users: Iterable[KafkaUser]) -> None:
-        """These are the users now."""
+    def take(self, users: Iterable[KafkaUser], oauth: OauthSpec | None = None) -> None:
+        """These are the users now, and the tokens that others may come with."""
+        if oauth != (None if self._tokens is None else self._tokens.spec):
+            self._tokens = None if oauth is None else TokenRules(oauth)
         users = tuple(users)
         before = self._users
         used = [one.iterations for user in users for one in user.credentials]
@@ -71,8 +80,15 @@ class Logins:
         for name in [name for name in self._right if self._users.get(name) != before.get(name)]:
             del self._right[name]
 
+    @property
+    def takes_tokens(self) -> bool:
+        """Whether clients may come with tokens."""
+        return self._tokens is not None
+
     def holds(self, login: LoggedIn) -> bool:
-        """Whether the user is still there, with the same password."""
+        """Whether the user is still there, with the same password; or its token would be taken today."""
+        if isinstance(login.credential, Terms):
+            return self._tokens is not None and self._tokens.holds(login.credential)
         return self._users.get(login.user, {}).get(login.credential.mechanism) == login.credential
 
     def knows(self, user: str) -> bool:
@@ -142,6 +158,19 @@ class Logins:
                 raise LoginFault("wrong password")
             self._right[user] = digest
         return LoggedIn(user, found)
+
+    def check_token(self, message: bytes) -> LoggedIn:
+        """Who brings a message of OAUTHBEARER. Raises: LoginFault."""
+        if self._tokens is None:
+            raise LoginFault("no tokens are taken any more")
+        try:
+            wanted, token = bearer_message(message)
+            taken = self._tokens.take(token, self.epoch_ms())
+        except TokenFault as fault:
+            raise LoginFault(str(fault)) from fault
+        if wanted not in ("", taken.user):
+            raise LoginFault("for another user")
+        return LoggedIn(taken.user, taken.terms, taken.expires_epoch_ms)
 
 
 def plain_message(message: bytes) -> tuple[str, str]:

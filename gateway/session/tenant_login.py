@@ -10,10 +10,13 @@ from contracts.users import SCRAM_MECHANISMS, Mechanism
 from gateway.causes import DisconnectCause
 from gateway.rules.logins import LoggedIn, LoginFault, Logins, TooManyTries, plain_message
 from gateway.rules.scram import ScramFault, ScramServer
+from gateway.rules.tokens import counted_as
 
 MECHANISMS: Final = (*SCRAM_MECHANISMS, Mechanism.PLAIN)
 UNSEEN_ENDS_MS: Final = 1_000
 """After so long a connection ends whose login was not looked at, because too many were wrong before."""
+TOKEN_HOLDS_MS_MAX: Final = 24 * 3_600_000
+"""So long a login by a token holds at most, however long the token does."""
 _AGAIN_MS_MIN: Final = 1_000
 """Between two logins of a connection, as in Kafka: what they cost is no use to anybody."""
 
@@ -89,12 +92,12 @@ class TenantLogin:
             return False
         if self.login is None:
             return True
-        return lifetime_ms > 0 and now_ms - self.since_ms >= _AGAIN_MS_MIN
+        return (lifetime_ms > 0 or self.expires_ms is not None) and now_ms - self.since_ms >= _AGAIN_MS_MIN
 
     def begin(self, mechanism: Mechanism) -> None:
         """The client has chosen."""
         self._mechanism = mechanism
-        if mechanism is not Mechanism.PLAIN:
+        if mechanism in SCRAM_MECHANISMS:
             self._exchange = self._logins.scram(mechanism)
 
     def take(self, message: bytes, lifetime_ms: int, now_ms: int) -> Said:
@@ -106,7 +109,11 @@ class TenantLogin:
         assert mechanism is not None
         user = "" if exchange is None else exchange.user
         try:
-            if exchange is None:
+            if mechanism is Mechanism.OAUTHBEARER:
+                user = counted_as(message)
+                self._logins.check_may_try(self._address, user, now_ms)
+                proof, login = b"", self._logins.check_token(message)
+            elif exchange is None:
                 user, password = plain_message(message)
                 self._logins.check_may_try(self._address, user, now_ms)
                 proof, login = b"", self._logins.check_password(user, password)
@@ -124,10 +131,18 @@ class TenantLogin:
             delay_ms = self._logins.wrong(self._address, user, now_ms)
             cause = DisconnectCause.AUTHENTICATION_FAILED
             raise Refusal(cause, mechanism, str(fault), delay_ms) from fault
-        self._logins.right(self._address, login.user)
+        self._logins.right(self._address, user)
         self.login = login
         self.since_ms = now_ms
-        self.expires_ms = now_ms + lifetime_ms if lifetime_ms else None
+        holds_ms = self._holds_ms(login, lifetime_ms)
+        self.expires_ms = None if holds_ms is None else now_ms + holds_ms
         self._mechanism = self._exchange = None
         self.takes_raw = False
         return Said(proof, is_in=True)
+
+    def _holds_ms(self, login: LoggedIn, lifetime_ms: int) -> int | None:
+        """None: for ever."""
+        if login.expires_epoch_ms is None:
+            return lifetime_ms or None
+        left_ms = login.expires_epoch_ms - self._logins.epoch_ms()
+        return max(1, min(left_ms, lifetime_ms or TOKEN_HOLDS_MS_MAX, TOKEN_HOLDS_MS_MAX))

@@ -20,7 +20,8 @@ Count = Annotated[int, Field(ge=0, lt=2**31)]
 Percent = Annotated[int, Field(ge=0, le=REQUEST_PERCENT_MAX)]
 _PROTOCOLS = (
     "how clients may come in, each way with vports of its own: `plain`, whom the whitelist admits; "
-    "`sasl_plaintext`, users with a password (SCRAM-SHA-256, SCRAM-SHA-512, PLAIN); `tls` and `sasl_ssl`, "
+    "`sasl_plaintext`, users with a password or a token (SCRAM-SHA-256, SCRAM-SHA-512, PLAIN, OAUTHBEARER); "
+    "`tls` and `sasl_ssl`, "
     "the same encrypted, at `tls` perhaps with a certificate"
 )
 _REQUEST_PERCENT = (

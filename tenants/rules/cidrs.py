@@ -5,7 +5,12 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+from tenants.rules.errors import Conflict
 from tenants.rules.lifecycle import WHITELIST_ENTRIES_MAX, Fault
+from tenants.rules.model import Instance
+
+TOPIC_WHITELISTS_MAX: Final = 1_000
+"""Topics of an instance that have a whitelist of their own."""
 
 _PREFIX: Final = re.compile(r"\d{1,3}\Z", re.ASCII)
 _MAPPED: Final = ipaddress.IPv6Network("::ffff:0:0/96")
@@ -44,3 +49,14 @@ def normalise_all(entries: Iterable[str], field: str) -> tuple[tuple[str, ...], 
     if len(kept) > WHITELIST_ENTRIES_MAX:
         faults.append(Fault(field, f"at most {WHITELIST_ENTRIES_MAX} entries, not {len(kept)}"))
     return tuple(kept), faults
+
+
+def with_topic_whitelist(instance: Instance, topic: str, entries: tuple[str, ...] | None) -> Instance:
+    """A topic's own list; None: it has the instance's. Raises: Conflict where there are too many."""
+    lists = dict(instance.topic_whitelists)
+    lists.pop(topic, None)
+    if entries is not None:
+        lists[topic] = entries
+    if len(lists) > TOPIC_WHITELISTS_MAX:
+        raise Conflict(f"at most {TOPIC_WHITELISTS_MAX} topics may have their own list")
+    return instance.with_(topic_whitelists=lists)

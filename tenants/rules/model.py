@@ -5,6 +5,7 @@ from typing import Final
 
 from contracts.acls import Acl
 from contracts.injected_faults import InjectedFault
+from contracts.oauth import OauthSpec
 from contracts.specs import Deletion, FullBehaviour, InstanceSpec, InstanceState, Limits, Listener
 from contracts.users import KafkaUser, SecurityProtocol
 from tenants.rules.lifecycle import State
@@ -52,6 +53,8 @@ class Instance:
     topic_whitelists: dict[str, tuple[str, ...]] = field(default_factory=dict)
     users: tuple[KafkaUser, ...] = ()
     """In order of their names."""
+    oauth: OauthSpec | None = None
+    """By whose tokens others log in; None: by nobody's."""
     acls: tuple[Acl, ...] = ()
     acls_enforced: bool = False
     security_protocols: tuple[SecurityProtocol, ...] = (SecurityProtocol.PLAIN,)
@@ -96,7 +99,7 @@ SIZES: Final = ("produce_rate_bytes_per_s", "consume_rate_bytes_per_s", "capacit
 """What an instance buys."""
 TERMS: Final = (
     *("limits", "request_percent", "full_behaviour", "auto_create_topics", "legacy_clients"),
-    *("allow_all", "whitelist", "topic_whitelists", "security_protocols", "users"),
+    *("allow_all", "whitelist", "topic_whitelists", "security_protocols", "users", "oauth"),
     *("acls", "acls_enforced"),
 )
 """What else of it stands in its spec by the same name."""

@@ -18,6 +18,7 @@ from sqlalchemy import (
 )
 
 from contracts.acls import Acl
+from contracts.oauth import OauthSpec
 from contracts.specs import Deletion, FullBehaviour, Limits, Listener
 from contracts.users import KafkaUser, SecurityProtocol
 from tenants.rules.lifecycle import State
@@ -88,6 +89,7 @@ def _values(instance: Instance) -> dict[str, Any]:
         "whitelist": list(instance.whitelist),
         "topic_whitelists": {topic: list(cidrs) for topic, cidrs in instance.topic_whitelists.items()},
         "users": msgspec.to_builtins(instance.users),
+        "oauth": None if instance.oauth is None else msgspec.to_builtins(instance.oauth),
         "acls": msgspec.to_builtins(instance.acls),
         "security_protocols": ",".join(instance.security_protocols),
         "deletion": None if instance.deletion is None else msgspec.to_builtins(instance.deletion),
@@ -326,6 +328,7 @@ def _instance(row: RowMapping, listeners: tuple[Listener, ...], told: Iterable[R
         "whitelist": tuple(row["whitelist"]),
         "topic_whitelists": {topic: tuple(cidrs) for topic, cidrs in row["topic_whitelists"].items()},
         "users": msgspec.convert(row["users"], tuple[KafkaUser, ...]),
+        "oauth": None if row["oauth"] is None else msgspec.convert(row["oauth"], OauthSpec),
         "acls": msgspec.convert(row["acls"], tuple[Acl, ...]),
         "security_protocols": tuple(map(SecurityProtocol, row["security_protocols"].split(","))),
         "deletion": None if row["deletion"] is None else msgspec.convert(row["deletion"], Deletion),

@@ -166,6 +166,7 @@ instances = Table(
     Column("whitelist", JSON, nullable=False),
     Column("topic_whitelists", JSON, nullable=False),
     Column("users", JSON, nullable=False, server_default="[]"),
+    Column("oauth", JSON),
     Column("acls", JSON, nullable=False, server_default="[]"),
     Column("acls_enforced", Boolean, nullable=False, server_default=false()),
     Column("security_protocols", String(64), nullable=False, server_default="plain"),

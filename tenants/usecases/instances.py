@@ -12,6 +12,7 @@ from sqlalchemy import Connection
 from contracts.access_orders import AccessAnswer, AccessOrder
 from contracts.acls import Acl, AclFilter
 from contracts.names import SYSTEM_INSTANCE_ID, is_instance_id, topic_name_fault
+from contracts.oauth import OauthSpec
 from contracts.request_time import default_request_percent
 from contracts.specs import Deletion, FullBehaviour, Limits
 from contracts.users import KafkaUser, SecurityProtocol
@@ -22,6 +23,7 @@ from tenants.rules import cidrs, kafka_acls, kafka_users, lifecycle
 from tenants.rules.errors import Conflict, Exists, Invalid, Refused, Stale, no_instance
 from tenants.rules.lifecycle import Event, Fault, State
 from tenants.rules.model import DEFAULT_TENANT, SYSTEM_TENANT, Caller, Instance
+from tenants.rules.oauth import described, faults_of
 from tenants.rules.permissions import Role
 from tenants.store import audit, instances, operations, registry
 from tenants.store.engine import Store, feed_position
@@ -29,8 +31,6 @@ from tenants.store.instances import Named
 from tenants.usecases.ceilings import Ceilings
 from tenants.usecases.placement import Placement
 
-TOPIC_WHITELISTS_MAX: Final = 1_000
-"""Topics of an instance that have a whitelist of their own."""
 _RECORDED: Final = 10
 """The audit log names so many of one request."""
 NEITHER: Final = (
@@ -341,6 +341,17 @@ class Instances:
             detail=name,
         )
 
+    def set_oauth(self, caller: Caller, reference: str, oauth: OauthSpec | None) -> Instance:
+        """By whose tokens clients log in; None: by nobody's. Raises: NotFound, Invalid."""
+        _check([] if oauth is None else faults_of(oauth))
+
+        def edit(_connection: object, instance: Instance) -> Instance:
+            return instance.with_(oauth=oauth)
+
+        if oauth is None:
+            return self._edit(caller, reference, "oauth.delete", edit)
+        return self._edit(caller, reference, "oauth.set", edit, detail=described(oauth))
+
     # --- ACLs -----------------------------------------------------------------------------------
 
     def add_acls(self, caller: Caller, reference: str, acls: Sequence[Acl]) -> Instance:
@@ -457,7 +468,7 @@ class Instances:
             raise Invalid(faults)
 
         def edit(_connection: Any, instance: Instance) -> Instance:
-            return _with_topic_whitelist(instance, topic, None if entries is None else kept)
+            return cidrs.with_topic_whitelist(instance, topic, None if entries is None else kept)
 
         return self._edit(caller, reference, "whitelist.topic", edit, detail=topic)
 
@@ -478,7 +489,7 @@ class Instances:
             kept, too_many = cidrs.normalise_all([*left, *added], "add")
             if too_many:
                 raise Invalid(too_many)
-            return _with_topic_whitelist(instance, topic, kept)
+            return cidrs.with_topic_whitelist(instance, topic, kept)
 
         return self._edit(caller, reference, "whitelist.topic", edit, detail=topic)
 
@@ -507,16 +518,6 @@ class Instances:
                 operations.begin(connection, new_id("op"), saved, action, now_ms)
         self._changed()
         return saved
-
-
-def _with_topic_whitelist(instance: Instance, topic: str, entries: tuple[str, ...] | None) -> Instance:
-    lists = dict(instance.topic_whitelists)
-    lists.pop(topic, None)
-    if entries is not None:
-        lists[topic] = entries
-    if len(lists) > TOPIC_WHITELISTS_MAX:
-        raise Conflict(f"at most {TOPIC_WHITELISTS_MAX} topics may have their own list")
-    return instance.with_(topic_whitelists=lists)
 
 
 def _find(

@@ -88,7 +88,7 @@ CONSTANTS: Final[dict[str, tuple[str, ...]]] = {
         "WHITELIST_ENTRIES_MAX",
     ),
     "tenants.store.injected_faults": ("HISTORY_MAX",),
-    "tenants.usecases.instances": ("TOPIC_WHITELISTS_MAX",),
+    "tenants.rules.cidrs": ("TOPIC_WHITELISTS_MAX",),
     "tenants.usecases.accounts": ("KEYS_MAX", "SESSION_MS"),
     "tenants.rules.vports": ("REST_MS", "RESTING_SHARE"),
     "tenants.config": ("DELETION_GRACE_MS",),
@@ -146,6 +146,8 @@ CONSTANTS: Final[dict[str, tuple[str, ...]]] = {
     "tenants.ckafka.groups": ("GROUPS_LOOKED_AT_MAX",),
     "gateway.rules.logins": ("WRONG_MAX_PER_PAIR", "WRONG_MAX_PER_ADDRESS", "WRONG_ANSWERED_MS_MAX"),
     "tenants.rules.kafka_users": ("USERS_MAX",),
+    "contracts.oauth": ("TOKEN_BYTES_MAX", "KEYS_MAX", "KEYS_BYTES_MAX", "RSA_BITS_MAX"),
+    "gateway.session.tenant_login": ("TOKEN_HOLDS_MS_MAX",),
     "traffic.login_limit": ("FAILURES_MAX_PER_PAIR", "FAILURES_MAX_PER_ADDRESS"),
     "runtime.metrics": ("THREADS_MAX", "REQUEST_TIMEOUT_S"),
 }

@@ -72,7 +72,7 @@ def served_instance(
         limits=Limits(request_bytes_max=request_bytes_max, login_ms_max=login_ms_max),
         topic_whitelists=dict(topic_whitelists or {}),
     )
-    return ServedInstance(spec, Turns().join(INSTANCE), Logins(b"secret", bytes))
+    return ServedInstance(spec, Turns().join(INSTANCE), Logins(b"secret", bytes, lambda: 0))
 
 
 class Surroundings:

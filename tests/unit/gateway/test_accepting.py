@@ -66,7 +66,7 @@ class StormWorker:
         self.accepted: list[socket.socket] = []
 
     def join(self, spec: InstanceSpec) -> ServedInstance:
-        logins = Logins(b"secret", bytes)
+        logins = Logins(b"secret", bytes, lambda: 0)
         served = self.served[spec.instance_id] = ServedInstance(
             spec, self.pacing.join(spec.instance_id), logins
         )

@@ -24,7 +24,7 @@ def user(name: str, password: str, salt: bytes = b"salt" * 4) -> KafkaUser:
 
 
 def logins(*users: KafkaUser, secret: bytes = b"secret") -> Logins:
-    made = Logins(secret, bytes)
+    made = Logins(secret, bytes, lambda: 0)
     made.take(users)
     return made
 

@@ -118,7 +118,7 @@ def test_what_the_control_plane_refuses_is_told_to_each() -> None:
 
 
 def test_a_name_that_is_not_there_has_iterations_that_others_have() -> None:
-    logins = Logins(b"secret", bytes)
+    logins = Logins(b"secret", bytes, lambda: 0)
     used = (4096, 4096, 8192, 16_384)
     users = [
         KafkaUser(name=f"u{number}", credentials=(credential(SHA_256, "p", SALT, iterations),))

@@ -5,17 +5,19 @@ from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
+from msgspec.structs import replace
 
 from contracts.users import SecurityProtocol
 from gateway.apis import APIS
 from gateway.causes import DisconnectCause
-from gateway.rules.logins import WRONG_MAX_PER_PAIR
+from gateway.rules.logins import WRONG_MAX_PER_ADDRESS, WRONG_MAX_PER_PAIR, Logins
 from gateway.served import ServedInstance
 from gateway.session.timers import Timeouts
 from gateway.stops import ConnectionStop
 from tests.unit.gateway.scram_client import ScramClient
-from tests.unit.gateway.session_host import Frames, SessionHost, brokers_reply, served_instance
+from tests.unit.gateway.session_host import CLIENT, Frames, SessionHost, brokers_reply, served_instance
 from tests.unit.gateway.test_logins import user
+from tests.unit.gateway.tokens import NOW_MS, elliptic, message, oauth, rsa, token
 from wire.api_table import ApiKey
 from wire.build import build
 from wire.codec import decode_response, framed_request, request_class
@@ -256,4 +258,98 @@ def test_a_login_is_void_when_its_user_has_changed() -> None:
     client.served.logins.take([user("app", PASSWORD)])
     assert not client.host.session.login_is_void
     client.served.logins.take([user("app", "another-password")])
+    assert client.host.session.login_is_void
+
+
+def bearer(client: Client, value: str, user: str = "") -> Any:
+    assert client.handshake("OAUTHBEARER").error_code == 0
+    return client.call(ApiKey.SASL_AUTHENTICATE, 2, auth_bytes=message(value, user))
+
+
+def with_tokens(now_ms: int = NOW_MS, **changes: Any) -> ServedInstance:
+    served = served_instance(**changes)
+    served.spec = replace(served.spec, oauth=oauth())
+    served.logins = Logins(b"secret", bytes, lambda: now_ms)
+    served.logins.take((), served.spec.oauth)
+    return served
+
+
+def test_a_client_logs_in_by_a_token_and_is_who_it_names() -> None:
+    client = Client(with_tokens())
+    answer = bearer(client, token(sub="orders-app"), "orders-app")
+    assert answer.error_code == 0 and client.metadata().brokers
+    assert answer.session_lifetime.total_seconds() == 3_600 + 30, "until it ends, and what clocks may differ"
+    other = Client(with_tokens())
+    other.handshake("OAUTHBEARER")
+    auth_bytes = message(token(sub="orders-app"), "somebody")
+    answer, _ = other.refused(ApiKey.SASL_AUTHENTICATE, 2, auth_bytes=auth_bytes)
+    assert answer.error_code is ErrorCode.sasl_authentication_failed, "and nobody else"
+
+
+def test_a_token_that_ends_is_followed_by_another_one_of_the_same_client_or_by_the_end() -> None:
+    client = Client(with_tokens())
+    bearer(client, token(exp=NOW_MS // 1000 + 30))
+    client.host.now_ms = 50_000
+    assert bearer(client, token()).error_code == 0 and client.metadata().brokers
+    client.host.session.connects()
+    client.host.now_ms = 50_000 + 3_630_001
+    assert overdue(client, client.host.now_ms) is None
+    _, cause = client.refused(ApiKey.METADATA, 4, topics=None)
+    assert cause is DisconnectCause.LOGIN_EXPIRED
+    other = Client(with_tokens())
+    bearer(other, token())
+    other.host.now_ms = 50_000
+    other.handshake("OAUTHBEARER")
+    _, cause = other.refused(ApiKey.SASL_AUTHENTICATE, 2, auth_bytes=message(token(sub="somebody else")))
+    assert cause is DisconnectCause.AUTHENTICATION_FAILED
+
+
+def test_a_token_holds_for_a_day_at_most_and_for_no_longer_than_any_login() -> None:
+    for served, expected_s in ((with_tokens(), 86_400), (with_tokens(login_ms_max=60_000), 60)):
+        answer = bearer(Client(served), token(exp=NOW_MS // 1000 + 10**9))
+        assert answer.session_lifetime.total_seconds() == expected_s
+
+
+@pytest.mark.parametrize("bad", ["", "a.b.c", token(aud="others"), token(exp=NOW_MS // 1000 - 60)])
+def test_a_bad_token_is_refused_like_a_wrong_password_and_others_by_the_thousand_are_not_looked_at(
+    bad: str,
+) -> None:
+    served = with_tokens()
+    for _ in range(WRONG_MAX_PER_PAIR):
+        client = Client(served)
+        client.handshake("OAUTHBEARER")
+        answer, cause = client.refused(ApiKey.SASL_AUTHENTICATE, 2, auth_bytes=message(bad))
+        assert answer.error_code is ErrorCode.sasl_authentication_failed
+        assert cause is DisconnectCause.AUTHENTICATION_FAILED and "OAUTHBEARER" in answer.error_message
+    client = Client(served)
+    client.handshake("OAUTHBEARER")
+    answer, cause = client.refused(ApiKey.SASL_AUTHENTICATE, 2, auth_bytes=message(bad))
+    assert answer is None and cause is DisconnectCause.TOO_MANY_WRONG_PASSWORDS
+    assert bearer(Client(served), token()).error_code == 0, "who has a good one beside it gets in"
+    for number in range(WRONG_MAX_PER_ADDRESS - WRONG_MAX_PER_PAIR):
+        served.logins.wrong(CLIENT, f"token {number}", 1)
+    client = Client(served)
+    client.handshake("OAUTHBEARER")
+    _, cause = client.refused(ApiKey.SASL_AUTHENTICATE, 2, auth_bytes=message(token()))
+    assert cause is DisconnectCause.TOO_MANY_WRONG_PASSWORDS, "whatever they are: each costs a signature"
+
+
+def test_tokens_are_nothing_where_the_instance_has_no_provider() -> None:
+    client = Client()
+    answer, _ = client.refused(ApiKey.SASL_HANDSHAKE, 1, mechanism="OAUTHBEARER")
+    assert answer.error_code is ErrorCode.unsupported_sasl_mechanism
+    assert "OAUTHBEARER" not in answer.mechanisms
+    assert "OAUTHBEARER" in Client(with_tokens()).handshake().mechanisms
+
+
+def test_who_came_by_a_token_is_void_when_its_key_or_the_provider_is_gone() -> None:
+    served = with_tokens()
+    client = Client(served)
+    bearer(client, token())
+    assert not client.host.session.login_is_void
+    served.logins.take((), oauth(rsa(), rsa("new")))
+    assert not client.host.session.login_is_void, "keys come and go"
+    served.logins.take((), oauth(elliptic()))
+    assert client.host.session.login_is_void
+    served.logins.take((), None)
     assert client.host.session.login_is_void

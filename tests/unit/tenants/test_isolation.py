@@ -8,11 +8,13 @@ import httpx
 import pytest
 
 from tenants.rules.permissions import OPEN
+from tests.unit.gateway.tokens import elliptic, key_set
 
 from . import metered
 from .conftest import ORDER, Caller
 from .delta_tables import write
 
+JWKS = json.loads(key_set(elliptic()))
 _BODIES = {
     ("PATCH", "/v1/instances/{instance}"): {"capacity_bytes": 10**9},
     ("PUT", "/v1/instances/{instance}/whitelist"): {"cidrs": []},
@@ -29,6 +31,7 @@ _BODIES = {
     ("PATCH", "/v1/instances/{instance}/topics/{topic}"): {"partitions": 2},
     ("POST", "/v1/instances/{instance}/topics/{topic}/delete-records"): {},
     ("PATCH", "/v1/instances/{instance}/users/{user}"): {"superuser": True},
+    ("PUT", "/v1/instances/{instance}/oauth"): {"issuer": "i", "audience": "a", "jwks": JWKS},
     ("PATCH", "/v1/instances/{instance}/acls"): {"enforced": True},
     ("POST", "/v1/absent-instances/{instance}/adopt"): {"tenant": "other"},
 }

@@ -1,0 +1,86 @@
+"""By whose tokens clients log in, in the API: what is taken of a provider, and told to the gateways."""
+
+import json
+from typing import Any
+
+import pytest
+from joserfc.jwk import OctKey, OKPKey
+
+from contracts.oauth import KEYS_MAX, TOKEN_BYTES_MAX
+from gateway.rules.tokens import TokenRules
+from tenants.console import Console
+from tenants.rules.model import Instance, spec_of
+from tenants.store import instances
+from tests.unit.gateway.tokens import AUDIENCE, ISSUER, NOW_MS, elliptic, key_set, rsa, token
+
+from .conftest import Caller
+
+JWKS = json.loads(key_set(rsa(), elliptic()))
+BODY: dict[str, Any] = {"issuer": ISSUER, "audience": AUDIENCE, "jwks": JWKS}
+
+
+def _stored(plane: Console, instance_id: str) -> Instance:
+    with plane.store.read() as connection:
+        found = instances.by_id(connection, instance_id)
+    assert found is not None
+    return found
+
+
+async def test_a_provider_is_set_told_and_taken_away(plane: Console, operator: Caller) -> None:
+    instance = str((await operator.order())["id"])
+    path = f"instances/{instance}/oauth"
+    nobodys = (await operator("GET", path)).json()
+    assert nobodys["issuer"] is None and nobodys["keys"] == []
+    certificate = {**JWKS["keys"][0], "x5c": ["AAAA"], "use": "sig"}
+    with_more = {"keys": [certificate, JWKS["keys"][1], {"kty": "AKP", "kid": "later"}, {"kty": "RSA"}]}
+    made = await operator("PUT", path, json={**BODY, "jwks": with_more, "scope": "kafka"})
+    assert made.status_code == 200 and made.json()["keys"] == ["one", "two"] and "etag" in made.headers
+    assert (await operator("GET", path)).json()["principal_claim"] == "sub"
+    spec = spec_of(_stored(plane, instance))
+    assert spec.oauth is not None and "x5c" not in spec.oauth.keys
+    assert TokenRules(spec.oauth).take(token(scope="kafka"), NOW_MS).user == "app"
+    audit = (await operator("GET", "audit")).json()["items"]
+    assert ("oauth.set", "id.example.com for kafka, 2 keys") in [(a["action"], a["detail"]) for a in audit]
+    again = await operator("PUT", path, json={**BODY, "jwks": with_more, "scope": "kafka"})
+    assert again.status_code == 200 and _stored(plane, instance).revision == spec.revision
+    assert (await operator("DELETE", path)).status_code == 204
+    assert spec_of(_stored(plane, instance)).oauth is None
+
+
+def _many() -> dict[str, Any]:
+    return {"keys": [{**JWKS["keys"][1], "kid": str(number)} for number in range(KEYS_MAX + 1)]}
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"jwks": {}}, "jwks"),
+        ({"jwks": {"keys": "x"}}, "jwks"),
+        ({"jwks": {"keys": []}}, "jwks"),
+        ({"jwks": {"keys": [7]}}, "jwks"),
+        ({"jwks": {"keys": [rsa().as_dict(private=True)]}}, "jwks"),
+        ({"jwks": {"keys": [OctKey.generate_key(256).as_dict(private=True)]}}, "jwks"),
+        ({"jwks": {"keys": [OKPKey.generate_key("Ed25519").as_dict(private=False)]}}, "jwks"),
+        ({"jwks": {"keys": [rsa("small", 1024).as_dict(private=False)]}}, "jwks"),
+        ({"jwks": {"keys": [{**JWKS["keys"][0], "use": "enc"}]}}, "jwks"),
+        ({"jwks": {"keys": [{**JWKS["keys"][0], "alg": "HS256"}]}}, "jwks"),
+        ({"jwks": {"keys": [JWKS["keys"][0]] * 2}}, "jwks"),
+        ({"jwks": _many()}, "jwks"),
+        ({"issuer": ""}, "issuer"),
+        ({"audience": " "}, "audience"),
+        ({"audience": "x" * 513}, "audience"),
+        ({"principal_claim": ""}, "principal_claim"),
+        ({"scope": "two scopes"}, "scope"),
+        ({"clock_skew_ms": -1}, "clock_skew_ms"),
+        ({"clock_skew_ms": 300_001}, "clock_skew_ms"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+async def test_what_is_no_provider_is_refused_with_its_field(
+    operator: Caller, changes: dict[str, Any], field: str
+) -> None:
+    instance = str((await operator.order())["id"])
+    refused = await operator("PUT", f"instances/{instance}/oauth", json=BODY | changes)
+    assert refused.status_code == 422
+    assert [one["field"] for one in refused.json()["errors"]] == [field]
+    assert "d" not in json.dumps(refused.json()["errors"]).split() and len(refused.text) < TOKEN_BYTES_MAX
