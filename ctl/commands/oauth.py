@@ -1,8 +1,9 @@
 """`portico oauth`: by whose tokens clients of an instance log in."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -60,20 +61,20 @@ def remove(console: TenantConsole, instance: InstanceArgument, yes: Yes = False)
     return Answer({"removed": True}, lambda: terminal().print("no tokens are taken any more"))
 
 
-def _document(path: Path) -> Any:
+def _document(path: Path) -> object:
     try:
         return json.loads(path.read_bytes())
     except ValueError as error:
         raise usage(f"{path} is no JSON: {error}") from error
 
 
-def _answer(oauth: dict[str, Any]) -> Answer:
+def _answer(oauth: Mapping[str, str]) -> Answer:
     if oauth["issuer"] is None:
         return Answer(oauth, lambda: terminal().print("No tokens are taken."))
     shown = [
         *((name, str(oauth[name])) for name in ("issuer", "audience", "principal_claim")),
         ("scope", oauth["scope"] or "any"),
         ("clock skew", f"{oauth['clock_skew_ms']} ms"),
-        ("keys", ", ".join(oauth["keys"])),
+        ("keys", ", ".join([*oauth["keys"]])),
     ]
     return in_facts(oauth, shown)

@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy import JSON, BigInteger, Boolean, Column, Float, Integer, Table, insert, select
 
 from contracts.injected_faults import InjectedFault
+from contracts.oauth import OauthSpec
 from contracts.specs import Limits
 from contracts.users import KafkaUser
 from tenants.rules.lifecycle import State
@@ -29,6 +30,7 @@ _PARTICULAR: Final[dict[str, dict[str, Any]]] = {
         "state": State.PURGING.value,
         "security_protocols": "plain,sasl_ssl",
         "users": msgspec.to_builtins([KafkaUser(name="ü", credentials=())]),
+        "oauth": msgspec.to_builtins(OauthSpec(issuer="ü", audience="a", keys='{"keys":[]}')),
         "acls": [[2, 3, "ü", "User:ü", "*", 3, 3]],
     },
     "ports": {"security_protocol": "sasl_ssl"},
