@@ -69,7 +69,7 @@ def _document(path: Path) -> object:
 
 
 def _answer(oauth: Mapping[str, str]) -> Answer:
-    if oauth["issuer"] is None:
+    if not oauth["issuer"]:
         return Answer(oauth, lambda: terminal().print("No tokens are taken."))
     shown = [
         *((name, str(oauth[name])) for name in ("issuer", "audience", "principal_claim")),

@@ -7,7 +7,7 @@ only chooses among the keys that are known.
 import json
 from collections.abc import Mapping
 from hashlib import sha256
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from joserfc import jwt
 from joserfc.errors import JoseError
@@ -120,7 +120,7 @@ class TokenRules:
         expires_epoch_ms = int(claims["exp"] * 1000) + spec.clock_skew_ms
         return Taken(self._user(claims), expires_epoch_ms, self._terms_of(used[0]))
 
-    def _key_for(self, header: Mapping[str, Any]) -> Key:
+    def _key_for(self, header: Mapping[str, object]) -> Key:
         """Raises: TokenFault."""
         kid, algorithm = header.get("kid"), header.get("alg")
         fitting = [
@@ -130,14 +130,14 @@ class TokenRules:
             raise TokenFault("a key that is not known" if kid is not None else "it does not say which key")
         return fitting[0]
 
-    def _check_scope(self, claims: Mapping[str, Any]) -> None:
+    def _check_scope(self, claims: Mapping[str, object]) -> None:
         """Raises: TokenFault."""
         said = claims.get("scope", claims.get("scp", ""))
         scopes = said.split() if isinstance(said, str) else said
         if self.spec.scope and (not isinstance(scopes, list) or self.spec.scope not in scopes):
             raise TokenFault("without the scope")
 
-    def _user(self, claims: Mapping[str, Any]) -> str:
+    def _user(self, claims: Mapping[str, object]) -> str:
         """Raises: TokenFault."""
         user = claims.get(self.spec.principal_claim)
         if not isinstance(user, str) or not 0 < len(user) <= PRINCIPAL_CHARS_MAX or not user.isprintable():

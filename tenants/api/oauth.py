@@ -1,7 +1,6 @@
 """By whose tokens clients of an instance log in: SASL OAUTHBEARER (docs/access.md)."""
 
 import json
-from typing import Any
 
 import msgspec
 from fastapi import APIRouter
@@ -33,7 +32,7 @@ class OauthSet(RequestModel):
 
     issuer: str = Field(description=_ISSUER, examples=_ISSUERS)
     audience: str = Field(description=_AUDIENCE, examples=["kafka"])
-    jwks: dict[str, Any] = Field(
+    jwks: dict[str, object] = Field(
         description="the provider's public keys, a JWK set (RFC 7517): of RSA, P-256, P-384 and P-521",
         examples=[{"keys": [_KEY]}],
     )

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlsplit
 
 from joserfc.errors import JoseError
@@ -58,12 +58,14 @@ def kept_keys(document: object) -> str:
     return text
 
 
-def _kept(said: Mapping[str, Any]) -> dict[str, Any] | None:
+def _kept(said: Mapping[str, object]) -> dict[str, str | list[str]] | None:
     if said.get("use", "sig") != "sig" or said.get("alg", ALGORITHMS[0]) not in ALGORITHMS:
         return None
     if said.get("kty") not in ("RSA", "EC"):
         return None
-    found = {name: said[name] for name in _KEPT if name in said}
+    found: dict[str, str | list[str]] = {
+        name: value for name in _KEPT if isinstance(value := said.get(name), str)
+    }
     try:
         key = JWKRegistry.import_key(found)
         fits = (
