@@ -13,7 +13,7 @@ from typing import Final
 from contracts.oauth import OauthSpec
 from contracts.users import ITERATIONS, SALT_BYTES, KafkaUser, Mechanism, ScramCredential, hash_of
 from gateway.rules.scram import ScramServer
-from gateway.rules.tokens import Terms, TokenFault, TokenRules, bearer_message
+from gateway.rules.tokens import Terms, TokenFault, Tokens, bearer_message
 from gateway.rules.whitelist import folded_address
 from traffic.login_limit import LoginLimit
 
@@ -59,7 +59,7 @@ class Logins:
         self._draw = draw
         self.epoch_ms: Final = epoch_ms
         """The time by which tokens are valid."""
-        self._tokens: TokenRules | None = None
+        self._tokens: Tokens | None = None
         self._own_key = draw(32)
         self._users: dict[str, dict[Mechanism, ScramCredential]] = {}
         self._iterations = [ITERATIONS]
@@ -71,7 +71,7 @@ class Logins:
     def take(self, users: Iterable[KafkaUser], oauth: OauthSpec | None = None) -> None:
         """These are the users now, and the tokens that others may come with."""
         if oauth != (None if self._tokens is None else self._tokens.spec):
-            self._tokens = None if oauth is None else TokenRules(oauth)
+            self._tokens = None if oauth is None else _token_rules(oauth)
         users = tuple(users)
         before = self._users
         used = [one.iterations for user in users for one in user.credentials]
@@ -191,3 +191,9 @@ def _network(address: str) -> str:
 
 def _counted(user: str) -> str:
     return user if len(user) <= _NAME_CHARS_MAX else ""
+
+
+def _token_rules(oauth: OauthSpec) -> Tokens:
+    from gateway.rules.token_rules import TokenRules  # with what nobody pays for who takes no tokens
+
+    return TokenRules(oauth)

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from contracts.oauth import PRINCIPAL_CHARS_MAX, TOKEN_BYTES_MAX
-from gateway.rules.tokens import TokenFault, TokenRules, bearer_message, counted_as
+from gateway.rules.token_rules import EXPIRES_EPOCH_MS_MAX, TokenRules
+from gateway.rules.tokens import TokenFault, bearer_message, counted_as
 from tests.unit.gateway.tokens import AUDIENCE, ISSUER, NOW_MS, elliptic, key_set, message, oauth, rsa, token
 
 S = NOW_MS // 1000
@@ -50,6 +51,11 @@ def test_clocks_may_differ_a_little_and_a_token_may_be_for_several(claims: dict[
     assert RULES.take(token(**claims), NOW_MS).user == "app"
 
 
+@pytest.mark.parametrize("exp", [10**15, 10**400, 1e300])
+def test_a_token_without_an_end_has_one_that_answers_can_say(exp: float) -> None:
+    assert RULES.take(token(exp=exp), NOW_MS).expires_epoch_ms == EXPIRES_EPOCH_MS_MAX
+
+
 @pytest.mark.parametrize(
     "claims",
     [
@@ -57,6 +63,7 @@ def test_clocks_may_differ_a_little_and_a_token_may_be_for_several(claims: dict[
         {"exp": None},
         {"exp": "tomorrow"},
         {"exp": float("nan")},
+        {"exp": float("inf")},
         {"exp": True},
         {"nbf": S + 31},
         {"iat": S + 31},
