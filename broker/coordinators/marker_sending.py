@@ -16,6 +16,7 @@ from kio.schema.write_txn_markers.v1.request import (
     WriteTxnMarkersRequest,
 )
 
+from broker.coordinators.fair_queue import ITEM_BYTES
 from broker.coordinators.marker_writing import MarkerWriter
 from broker.coordinators.peers import Lanes, Peers
 from broker.groups.messages import Producer
@@ -23,6 +24,7 @@ from broker.metadata.metadata_cache import MetadataCache
 from broker.transactions.messages import SendMarkers
 from broker.transactions.state import TopicPartition
 from contracts.cluster import NO_LEADER
+from contracts.names import owner_of
 from runtime.kafka_client import KafkaConnection
 from runtime.logs import get_logger
 from wire.build import make
@@ -74,6 +76,11 @@ class _Due(NamedTuple):
     job: _Job
     partitions: tuple[TopicPartition, ...]
 
+    @property
+    def size_bytes(self) -> int:
+        """What they take of a request, or somewhat more."""
+        return ITEM_BYTES + sum(ITEM_BYTES + len(each.topic) for each in self.partitions)
+
 
 class MarkerSender:
     """Sends markers; retries what was not written."""
@@ -119,7 +126,8 @@ class MarkerSender:
             self._retry(job, leaderless)
         for leader, theirs in by_leader.items():
             if leader != self._broker_id:
-                self._lanes.add(leader, _Due(job, tuple(theirs)))
+                due = _Due(job, tuple(theirs))
+                self._lanes.add(leader, due, owner_of(job.command.transactional_id), due.size_bytes)
                 continue
             for each in theirs:
                 self._write_here(job, each)

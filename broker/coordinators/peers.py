@@ -1,10 +1,12 @@
-"""Requests to other brokers: to each one at a time, and what gathers meanwhile goes with the next."""
+"""Requests to other brokers: to each one at a time, and of what gathers meanwhile a fair piece goes with the
+next, so that no tenant makes a request too large for everybody's questions."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final, Generic, TypeVar
 
 from broker.cluster.peer import connect
+from broker.coordinators.fair_queue import PIECE_BYTES_MAX, FairQueue
 from broker.metadata.metadata_cache import MetadataCache
 from broker.requests.login import PeerBroker
 from contracts.cluster import LiveBroker
@@ -54,19 +56,20 @@ class Lane(Generic[T]):
         exchange: Exchange[T],
         failed: Callable[[list[T]], None],
     ) -> None:
-        """`exchange` sends items in one request and tells their outcome; `failed` when there is no answer."""
+        """`exchange` sends items in one request and tells their outcome; `failed` when there is no answer, or
+        no way to the broker."""
         self._peers = peers
         self._broker_id = broker_id
         self._exchange = exchange
         self._failed = failed
-        self._waiting: list[T] = []
+        self._waiting: FairQueue[T] = FairQueue()
         self._task: asyncio.Task[None] | None = None
         self._address: LiveBroker | None = None
         self._connection: KafkaConnection | None = None
 
-    def add(self, item: T) -> None:
-        """Send an item with the next request."""
-        self._waiting.append(item)
+    def add(self, item: T, owner: str | None, size_bytes: int) -> None:
+        """Send an item of an instance with one of the next requests, of which it takes so many bytes."""
+        self._waiting.add(owner, item, size_bytes)
         if self._task is None:
             name = f"requests to broker {self._broker_id}"
             self._task = asyncio.get_running_loop().create_task(self._run(), name=name)
@@ -74,14 +77,16 @@ class Lane(Generic[T]):
     async def _run(self) -> None:
         try:
             while self._waiting:
-                items, self._waiting = self._waiting, []
+                items: list[T] = []
                 try:
-                    await self._exchange(await self._open(), items)
+                    connection = await self._open()
+                    items = self._waiting.take(PIECE_BYTES_MAX)
+                    await self._exchange(connection, items)
                 except KafkaUnavailable:
-                    self._failed(items)
+                    self._failed(items or self._waiting.take_all())
                 except Exception:  # noqa: BLE001 - a bug must not leave transactions without their markers
                     _log.exception("an answer of another broker could not be used", broker=self._broker_id)
-                    self._failed(items)
+                    self._failed(items or self._waiting.take_all())
         finally:
             self._task = None
 
@@ -112,12 +117,12 @@ class Lanes(Generic[T]):
         self._failed = failed
         self._lanes: dict[int, Lane[T]] = {}
 
-    def add(self, broker_id: int, item: T) -> None:
-        """Send an item to a broker."""
+    def add(self, broker_id: int, item: T, owner: str | None, size_bytes: int) -> None:
+        """Send an item of an instance to a broker; it takes so many bytes of a request."""
         lane = self._lanes.get(broker_id)
         if lane is None:
             lane = self._lanes[broker_id] = Lane(self._peers, broker_id, self._exchange, self._failed)
-        lane.add(item)
+        lane.add(item, owner, size_bytes)
 
     def close(self) -> None:
         """Stop all."""

@@ -20,12 +20,14 @@ from kio.schema.add_partitions_to_txn.v4.request import (
 )
 from kio.schema.errors import ErrorCode
 
+from broker.coordinators.fair_queue import ITEM_BYTES
 from broker.coordinators.peers import Lanes, Peers
 from broker.coordinators.shard import Shard
 from broker.transactions.coordinator import TransactionCoordinator
 from broker.transactions.messages import Producer
 from broker.transactions.state import BUMPS_EPOCH_FROM, TopicPartition
 from contracts.cluster import NO_LEADER
+from contracts.names import owner_of
 from runtime.kafka_client import KafkaConnection
 from wire.build import make
 
@@ -63,6 +65,11 @@ class _Question:
         """Whether the partition is to be taken in."""
         self.attempts = 0
         self._tell: Tell | None = tell
+
+    @property
+    def size_bytes(self) -> int:
+        """What it takes of a request, or somewhat more."""
+        return ITEM_BYTES + len(self.transactional_id.encode()) + len(self.partition.topic)
 
     def answer(self, error: ErrorCode) -> None:
         """Tell the answer, in the producer's terms. Only the first counts: it lets a batch be appended."""
@@ -118,7 +125,7 @@ class Verifier:
         if leader == NO_LEADER:
             question.answer(ErrorCode.coordinator_not_available)
         elif leader != self._broker_id:
-            self._lanes.add(leader, question)
+            self._lanes.add(leader, question, owner_of(transactional_id), question.size_bytes)
         elif question.adds:
             gathered = self._gathered.setdefault(transactional_id, [])
             gathered.append(question)
