@@ -49,6 +49,11 @@ class ConsoleCollector(Collector):
         for outcome, number in self._console.usage_counter.counts.copy().items():
             counted.add_metric([outcome], number)
         yield counted
+        yield GaugeMetricFamily(
+            "portico_usage_counted_until_timestamp_seconds",
+            "Up to when usage is counted by this process; 0: it has counted none",
+            value=self._console.usage_counter.until_ms / 1000,
+        )
 
     def _by_state(self) -> Iterator[Metric]:
         with self._console.store.read() as connection:

@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from contracts.billing import HOUR_MS
 from contracts.names import SYSTEM_INSTANCE_ID
 from contracts.usage_records import USAGE_VERSION, UsageRecord
 from runtime.clock import epoch_ms
@@ -23,6 +24,7 @@ from tenants.rules.counted_usage import (
     KEPT_MS,
     HourKey,
     MeterKey,
+    Position,
     Tally,
     Unfit,
     hour_key,
@@ -48,7 +50,7 @@ class UsageCounter:
         store: Store,
         cluster_of: Callable[[str], Awaitable[Cluster]],
         office: Office,
-        read: Callable[[Cluster, Mapping[int, int]], Awaitable[list[Values]]] = usage_topic.read,
+        read: Callable[[Cluster, Mapping[int, Position]], Awaitable[list[Values]]] = usage_topic.read,
     ) -> None:
         """`read` answers what lies behind positions of the topic's partitions. Raises: Refused."""
         self._store = store
@@ -60,6 +62,9 @@ class UsageCounter:
         self._is_failing = False
         self._told: dict[int, str] = {}
         """What was said of each partition last."""
+        self._told_unfit: set[Unfit] = set()
+        self.until_ms = 0
+        """Epoch time up to which records of any broker are counted by this process; 0: none."""
         self.counts: Counter[str] = Counter(counted=0, unreadable=0, **{one.value: 0 for one in Unfit})
         """Records by outcome; read from the metrics thread."""
 
@@ -89,12 +94,12 @@ class UsageCounter:
             if one.unreadable is not None and self._told.get(one.partition) != one.unreadable:
                 self._told[one.partition] = one.unreadable
                 _log.warning("usage records are passed over", partition=one.partition, reason=one.unreadable)
-        moved = [one for one in read if one.next_offset != positions.get(one.partition)]
+        moved = [one for one in read if one.position != positions.get(one.partition)]
         if not moved and now_ms - self._forgot_ms < _FORGET_EVERY_MS:
             return False
         return await asyncio.to_thread(self._count, cluster_id, moved, now_ms) and bool(moved)
 
-    def _positions(self) -> tuple[str, dict[int, int]]:
+    def _positions(self) -> tuple[str, dict[int, Position]]:
         with self._store.read() as connection:
             system = instances.by_id(connection, SYSTEM_INSTANCE_ID)
             assert system is not None, "the control plane makes it when it starts"
@@ -112,14 +117,26 @@ class UsageCounter:
             known: set[MeterKey | HourKey] = {*tally.meters, *tally.hours}
             tally.take(records, now_ms)
             counted_usage.save(connection, tally.meters, tally.hours, known)
-            counted_usage.move_on(connection, cluster_id, {one.partition: one.next_offset for one in read})
-            if now_ms - self._forgot_ms >= _FORGET_EVERY_MS:
-                counted_usage.forget(connection, now_ms - KEPT_MS)
-        self._forgot_ms = now_ms if now_ms - self._forgot_ms >= _FORGET_EVERY_MS else self._forgot_ms
+            counted_usage.move_on(connection, cluster_id, {one.partition: one.position for one in read})
+            is_time = now_ms - self._forgot_ms >= _FORGET_EVERY_MS
+            newest_ms = counted_usage.newest_hour_ms(connection) if is_time else None
+            if newest_ms is not None:  # a clock that is years ahead makes nothing old
+                counted_usage.forget(connection, min(now_ms, newest_ms + HOUR_MS) - KEPT_MS)
+        if is_time:
+            self._forgot_ms = now_ms
+            self._told_unfit.clear()
+        self._tell(tally, unreadable, len(records))
+        return True
+
+    def _tell(self, tally: Tally, unreadable: int, records: int) -> None:
         self.counts.update({unfit.value: number for unfit, number in tally.unfit.items()})
         self.counts["unreadable"] += unreadable
-        self.counts["counted"] += len(records) - tally.unfit.total()
-        return True
+        self.counts["counted"] += records - tally.unfit.total()
+        self.until_ms = max((self.until_ms, *(one.until_ms for one in tally.meters.values())))
+        news = tally.unfit.keys() - {Unfit.SEEN} - self._told_unfit
+        self._told_unfit |= news
+        for unfit in sorted(news):
+            _log.warning("usage records are not counted", why=unfit.value, records=tally.unfit[unfit])
 
     def _records(self, read: Sequence[Values]) -> tuple[list[UsageRecord], int]:
         """What can be read, and how many cannot."""

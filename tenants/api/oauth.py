@@ -1,5 +1,6 @@
 """By whose tokens clients of an instance log in: SASL OAUTHBEARER (docs/access.md)."""
 
+import asyncio
 import json
 
 import msgspec
@@ -67,7 +68,7 @@ async def set_oauth(plane: Plane, change: Changing, body: OauthSet) -> OauthView
     """Let clients log in by tokens of a provider, where the way they come in asks for a login. Connections
     whose token would not be taken any more are cut within a second."""
     try:
-        keys = kept_keys(body.jwks)
+        keys = await asyncio.to_thread(kept_keys, body.jwks)
     except KeysFault as fault:
         raise Invalid([Fault("jwks", str(fault))]) from fault
     said = OauthSpec(

@@ -22,8 +22,8 @@ from tenants.rules.usage_periods import UsagePeriod
 KEPT_MS: Final = 35 * DAY_MS
 """Hours are kept so long, this month and some of the one before, and totals of a boot id as long.
 No older record is counted, so none that comes again is new."""
-FUTURE_MS: Final = 900_000
-"""How far ahead of our clock an interval may end."""
+FUTURE_MS: Final = DAY_MS
+"""How far ahead of our clock an interval may end: the master's and this process's may differ."""
 NUMBER_MAX: Final = 2**63 - 1
 """What a column holds."""
 _FRESH_MS: Final = 300_000
@@ -33,6 +33,13 @@ MeterKey = tuple[str, str]
 """(boot id, instance id)."""
 HourKey = tuple[str, int]
 """(instance id, epoch ms at which the hour begins)."""
+
+
+class Position(NamedTuple):
+    """How far one partition of a topic is counted; a topic that was made anew has another id."""
+
+    topic_id: str
+    next_offset: int
 
 
 class Meter(NamedTuple):
@@ -99,7 +106,10 @@ class Unfit(StrEnum):
     SEEN = "seen"
     """What it tells is counted already."""
     CLOCK = "clock"
-    """Its interval lies ahead, or further back than hours are kept."""
+    """Its interval lies a day ahead, or further back than hours are kept."""
+    LESS = "less"
+    """Its totals are below what is counted: it was sent again with another time, or the broker's machine was
+    set back to an earlier state."""
     IMPOSSIBLE = "impossible"
     """It has more bytes than its totals."""
 
@@ -128,11 +138,13 @@ class Tally:
             return Unfit.IMPOSSIBLE
         key = meter_key(record)
         before = self.meters.get(key) or _before(record)
-        if until_ms <= before.until_ms:
+        less = produce < before.produce_bytes_total or consume < before.consume_bytes_total
+        more = produce > before.produce_bytes_total or consume > before.consume_bytes_total
+        # More bytes are news whatever the time says: the master's clock may have been ahead before.
+        if until_ms <= before.until_ms and not (more and not less):
             return Unfit.SEEN
-        # Two masters may have counted at once: who told more is right.
-        produce = max(produce, before.produce_bytes_total)
-        consume = max(consume, before.consume_bytes_total)
+        if less:
+            return Unfit.LESS
         hour = self.hours.setdefault(hour_key(record), CountedHour())
         hour.add(record, produce - before.produce_bytes_total, consume - before.consume_bytes_total)
         self.meters[key] = Meter(until_ms, produce, consume)

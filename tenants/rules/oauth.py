@@ -3,7 +3,6 @@
 import json
 from collections.abc import Mapping
 from typing import Final
-from urllib.parse import urlsplit
 
 from joserfc.errors import JoseError
 from joserfc.jwk import ECKey, JWKRegistry, RSAKey
@@ -21,6 +20,12 @@ from tenants.rules.lifecycle import Fault
 
 TEXT_CHARS_MAX: Final = 512
 """Of an issuer, an audience, a claim's name and a scope."""
+LISTED_MAX: Final = 100
+"""Keys that a document may list, those that are of no use here among them."""
+_TEXT_CHARS_MAX: Final = 1_024
+"""Of a part of a key: 4,096 bits are 683 characters."""
+_EXPONENT_MAX: Final = 2**32
+"""Of a key of RSA; all in use have 65537 or 3. Checking a signature takes as long as it is large."""
 _KEPT: Final = ("kty", "kid", "alg", "n", "e", "crv", "x", "y")
 """Of a key. Certificates, dates and whatever else a provider tells are of no use here."""
 _PRIVATE: Final = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth", "k"})
@@ -39,6 +44,8 @@ def kept_keys(document: object) -> str:
     listed = document.get("keys") if isinstance(document, Mapping) else None
     if not isinstance(listed, list) or not all(isinstance(each, dict) for each in listed):
         raise KeysFault("is no JWK set: it needs a list 'keys' of objects")
+    if len(listed) > LISTED_MAX:
+        raise KeysFault(f"lists {len(listed)} keys, at most {LISTED_MAX} are looked at")
     if any(_PRIVATE & each.keys() for each in listed):
         raise KeysFault("has a secret or private key, which is known now: only public ones belong here")
     kept = [found for each in listed if (found := _kept(each)) is not None]
@@ -66,10 +73,13 @@ def _kept(said: Mapping[str, object]) -> dict[str, str | list[str]] | None:
     found: dict[str, str | list[str]] = {
         name: value for name in _KEPT if isinstance(value := said.get(name), str)
     }
+    if any(len(value) > _TEXT_CHARS_MAX for value in found.values()):
+        return None
     try:
         key = JWKRegistry.import_key(found)
         fits = (
             RSA_BITS_MIN <= key.public_key.key_size <= RSA_BITS_MAX
+            and key.public_key.public_numbers().e < _EXPONENT_MAX
             if isinstance(key, RSAKey)
             else isinstance(key, ECKey) and key.curve_name in _CURVES
         )
@@ -100,5 +110,4 @@ def faults_of(oauth: OauthSpec) -> list[Fault]:
 
 def described(oauth: OauthSpec) -> str:
     """For the audit log."""
-    host = urlsplit(oauth.issuer).hostname or oauth.issuer
-    return f"{host[:80]} for {oauth.audience[:80]}, {len(json.loads(oauth.keys)['keys'])} keys"
+    return f"{oauth.issuer[:80]} for {oauth.audience[:80]}, {len(json.loads(oauth.keys)['keys'])} keys"

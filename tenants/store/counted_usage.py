@@ -5,9 +5,9 @@ from dataclasses import fields
 from itertools import islice
 from typing import Final
 
-from sqlalchemy import Connection, RowMapping, Table, bindparam, delete, insert, select, tuple_, update
+from sqlalchemy import Connection, RowMapping, Table, bindparam, delete, func, insert, select, tuple_, update
 
-from tenants.rules.counted_usage import CountedHour, HourKey, Meter, MeterKey
+from tenants.rules.counted_usage import CountedHour, HourKey, Meter, MeterKey, Position
 from tenants.store import schema
 from tenants.store.engine import put
 
@@ -15,18 +15,19 @@ _KEYS_PER_READ: Final = 400
 _COUNTS: Final = tuple(one.name for one in fields(CountedHour))
 
 
-def positions(connection: Connection, cluster_id: str) -> dict[int, int]:
-    """Partition of topic `usage` -> the offset that is counted next."""
+def positions(connection: Connection, cluster_id: str) -> dict[int, Position]:
+    """How far each partition of topic `usage` is counted."""
     table = schema.usage_positions
-    query = select(table.c.partition, table.c.next_offset).where(table.c.cluster_id == cluster_id)
-    return {row[0]: row[1] for row in connection.execute(query)}
+    query = select(table).where(table.c.cluster_id == cluster_id)
+    rows = connection.execute(query).mappings()
+    return {row["partition"]: Position(row["topic_id"], row["next_offset"]) for row in rows}
 
 
-def move_on(connection: Connection, cluster_id: str, next_offsets: Mapping[int, int]) -> None:
+def move_on(connection: Connection, cluster_id: str, moved: Mapping[int, Position]) -> None:
     """What lies in front of these is counted."""
-    for partition, offset in next_offsets.items():
+    for partition, position in moved.items():
         key = {"cluster_id": cluster_id, "partition": partition}
-        put(connection, schema.usage_positions, key, {"next_offset": offset})
+        put(connection, schema.usage_positions, key, position._asdict())
 
 
 def meters(connection: Connection, keys: Collection[MeterKey]) -> dict[MeterKey, Meter]:
@@ -74,6 +75,12 @@ def save(
     _put_all(connection, schema.usage_meters, ("boot_id", "instance_id"), rows, known)
     counts = {key: hour.limited() for key, hour in changed_hours.items()}
     _put_all(connection, schema.usage_hours, ("instance_id", "hour_start_ms"), counts, known)
+
+
+def newest_hour_ms(connection: Connection) -> int | None:
+    """When the last hour begins of which anything is counted."""
+    found: int | None = connection.execute(select(func.max(schema.usage_hours.c.hour_start_ms))).scalar()
+    return found
 
 
 def forget(connection: Connection, before_ms: int) -> None:

@@ -408,6 +408,7 @@ usage_positions = Table(
     metadata,
     Column("cluster_id", String(64), primary_key=True),
     Column("partition", Integer, primary_key=True, autoincrement=False),
+    Column("topic_id", String(36), nullable=False),
     Column("next_offset", BigInteger, nullable=False),
 )
 """How far topic `usage` is counted into `usage_hours`."""

@@ -1,5 +1,6 @@
 """By whose tokens clients log in, in the API: what is taken of a provider, and told to the gateways."""
 
+import base64
 import json
 from typing import Any
 
@@ -40,11 +41,25 @@ async def test_a_provider_is_set_told_and_taken_away(plane: Console, operator: C
     assert spec.oauth is not None and "x5c" not in spec.oauth.keys
     assert TokenRules(spec.oauth).take(token(scope="kafka"), NOW_MS).user == "app"
     audit = (await operator("GET", "audit")).json()["items"]
-    assert ("oauth.set", "id.example.com for kafka, 2 keys") in [(a["action"], a["detail"]) for a in audit]
+    assert ("oauth.set", "https://id.example.com/ for kafka, 2 keys") in [
+        (a["action"], a["detail"]) for a in audit
+    ]
     again = await operator("PUT", path, json={**BODY, "jwks": with_more, "scope": "kafka"})
     assert again.status_code == 200 and _stored(plane, instance).revision == spec.revision
     assert (await operator("DELETE", path)).status_code == 204
     assert spec_of(_stored(plane, instance)).oauth is None
+
+
+def _with_exponent(exponent: int) -> dict[str, Any]:
+    """Such a key costs the worker milliseconds for each token."""
+    octets = exponent.to_bytes(-(-exponent.bit_length() // 8), "big")
+    return {**JWKS["keys"][0], "e": base64.urlsafe_b64encode(octets).rstrip(b"=").decode()}
+
+
+async def test_an_issuer_need_not_be_an_address(operator: Caller) -> None:
+    instance = str((await operator.order())["id"])
+    made = await operator("PUT", f"instances/{instance}/oauth", json={**BODY, "issuer": "http://["})
+    assert made.status_code == 200 and made.json()["issuer"] == "http://["
 
 
 def _many() -> dict[str, Any]:
@@ -66,6 +81,9 @@ def _many() -> dict[str, Any]:
         ({"jwks": {"keys": [{**JWKS["keys"][0], "alg": "HS256"}]}}, "jwks"),
         ({"jwks": {"keys": [JWKS["keys"][0]] * 2}}, "jwks"),
         ({"jwks": _many()}, "jwks"),
+        ({"jwks": {"keys": [JWKS["keys"][1]] * 101}}, "jwks"),
+        ({"jwks": {"keys": [_with_exponent(2**32 + 1)]}}, "jwks"),
+        ({"jwks": {"keys": [{**JWKS["keys"][0], "n": "A" * 2_000}]}}, "jwks"),
         ({"issuer": ""}, "issuer"),
         ({"audience": " "}, "audience"),
         ({"audience": "x" * 513}, "audience"),

@@ -14,7 +14,7 @@ from contracts.billing import HOUR_MS, SLOT_MS, PeriodState
 from contracts.usage_records import UsageRecord, record_id
 from tenants.backend.usage_topic import Values
 from tenants.console import Console
-from tenants.rules.counted_usage import FUTURE_MS, KEPT_MS, NUMBER_MAX, Tally, Unfit
+from tenants.rules.counted_usage import FUTURE_MS, KEPT_MS, NUMBER_MAX, Position, Tally, Unfit
 from tenants.store import counted_usage
 from tenants.store.engine import Store
 from tenants.store.shared_session import SoleOffice
@@ -27,6 +27,7 @@ MINUTE_MS: Final = 60_000
 NOW_MS: Final = 1_793_620_800_000
 HOUR: Final = NOW_MS - 5 * HOUR_MS
 ID: Final = "iaaaaaaaaaaa"
+TOPIC_ID: Final = "11111111-1111-1111-1111-111111111111"
 
 
 def _record(start_ms: int, produced: int, total: int, **changes: Any) -> UsageRecord:
@@ -135,6 +136,32 @@ def test_what_cannot_be_is_left_out(record: UsageRecord, unfit: Unfit) -> None:
     assert (tally.hours, tally.meters, tally.unfit) == ({}, {}, {unfit: 1})
 
 
+def test_a_clock_that_is_behind_the_masters_leaves_nothing_out() -> None:
+    tally = Tally({}, {})
+    tally.take(_series([10] * 60), HOUR - 20 * MINUTE_MS)
+    assert tally.hours[ID, HOUR].produce_bytes == 600 and not tally.unfit
+
+
+def test_a_clock_that_was_ahead_for_a_while_hides_nothing() -> None:
+    day_ms, tally = 24 * HOUR_MS, Tally({}, {})
+    before = _series([10] * 100)
+    tally.take(before[:10], NOW_MS)
+    later = (_record(one.interval_start_ms + day_ms, 10, one.produce_bytes_total) for one in before[10:20])
+    ahead = list(later)
+    tally.take(ahead, NOW_MS)
+    tally.take(before[20:], NOW_MS)
+    tally.take([*ahead, *before], NOW_MS)
+    assert _produced(tally) == 1_000
+    assert tally.hours[ID, HOUR].produce_bytes == 500, "the ten minutes are a day later"
+
+
+def test_counters_that_were_set_back_are_told_apart() -> None:
+    tally = Tally({}, {})
+    tally.take(_series([100] * 10), NOW_MS)
+    tally.take([_record(HOUR + 10 * MINUTE_MS, 7, 507), _record(HOUR + 11 * MINUTE_MS, 600, 1_107)], NOW_MS)
+    assert (_produced(tally), tally.unfit) == (1_107, {Unfit.LESS: 1})
+
+
 # --- in a database -----------------------------------------------------------------------------------
 
 
@@ -154,7 +181,7 @@ def feed_it(plane: Console, office: SoleOffice) -> Callable[..., Any]:
     counter = UsageCounter(plane.store, plane.cluster, office, read)
 
     async def feed(values: list[bytes], at: int, now_ms: int = NOW_MS) -> UsageCounter:
-        found[:] = [Values(0, at + len(values), values, None)]
+        found[:] = [Values(0, Position(TOPIC_ID, at + len(values)), values, None)]
         await counter.step(now_ms)
         return counter
 
@@ -168,7 +195,10 @@ def _bytes(records: list[UsageRecord]) -> list[bytes]:
 def _stored(store: Store) -> tuple[dict[int, int], dict[int, int]]:
     with store.read() as connection:
         hours = counted_usage.of_instance(connection, ID, 0, NUMBER_MAX)
-        return counted_usage.positions(connection, "builtin-1"), {at: one.produce_bytes for at, one in hours}
+        positions = counted_usage.positions(connection, "builtin-1")
+    assert {one.topic_id for one in positions.values()} <= {TOPIC_ID}
+    offsets = {partition: one.next_offset for partition, one in positions.items()}
+    return offsets, {at: one.produce_bytes for at, one in hours}
 
 
 async def test_hours_and_positions_are_kept_together(plane: Console, feed_it: Any) -> None:
@@ -190,10 +220,17 @@ async def test_what_is_no_record_stops_nothing(plane: Console, feed_it: Any) -> 
 
 async def test_long_past_hours_are_forgotten(plane: Console, feed_it: Any) -> None:
     await feed_it(_bytes(_series([10] * 3)), 0)
-    await feed_it([], 3, NOW_MS + KEPT_MS - 10 * HOUR_MS)
+    later_ms = HOUR + KEPT_MS
+    await feed_it(_bytes([_record(later_ms - HOUR_MS, 1, 1, boot_id="b2")]), 4, later_ms)
+    assert _stored(plane.store)[1] == {HOUR: 30, later_ms - HOUR_MS: 1}
+    await feed_it(_bytes([_record(later_ms, 1, 2, boot_id="b2")]), 5, later_ms + HOUR_MS)
+    assert _stored(plane.store)[1] == {later_ms - HOUR_MS: 1, later_ms: 1}
+
+
+async def test_a_clock_that_is_years_ahead_makes_nothing_old(plane: Console, feed_it: Any) -> None:
+    await feed_it(_bytes(_series([10] * 3)), 0)
+    await feed_it([], 3, NOW_MS + 400 * 24 * HOUR_MS)
     assert _stored(plane.store)[1] == {HOUR: 30}
-    await feed_it([], 3, NOW_MS + KEPT_MS + HOUR_MS)
-    assert _stored(plane.store)[1] == {}
 
 
 async def test_who_lost_the_office_counts_nothing(

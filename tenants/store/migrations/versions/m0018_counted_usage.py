@@ -36,6 +36,7 @@ def upgrade() -> None:
         "usage_positions",
         sa.Column("cluster_id", sa.String(length=64), nullable=False),
         sa.Column("partition", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("topic_id", sa.String(length=36), nullable=False),
         sa.Column("next_offset", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("cluster_id", "partition", name=op.f("pk_usage_positions")),
     )
