@@ -27,7 +27,7 @@ from master.quota.client_quotas import SetQuotas
 from master.quota.cpu_decision import CpuDecision, Topology, topology
 from master.quota.cpu_shares import GONE_PERIODS, CpuShares
 from master.quota.decision import InstanceDecision, decide
-from master.quota.flows import ELAPSED_MS_MIN, ReportRefusedError
+from master.quota.flows import ReportRefusedError
 from master.quota.history import InstanceHistory, Slot
 from master.quota.leadership import Heard, Leadership, leadership
 from master.quota.leases import TERM_FACTOR, LeaseBook, byte_offer, byte_terms, cpu_terms
@@ -183,10 +183,14 @@ class MasterService:
             self.report_stand_ins(cluster_id)
 
     def report_stand_ins(self, cluster_id: str) -> None:
-        """Their shares are made when all have reported: a quota that is set is not changed soon."""
+        """Their shares are made when all have reported: a quota that is set is not changed soon.
+
+        However many workers report, these do about once a period, like brokers: each time costs a decision
+        per instance and broker, and the rule looks for patterns in windows of a period.
+        """
         now_ms = self._now_ms()
-        if self.stand_ins.silence_ms(cluster_id, now_ms) < ELAPSED_MS_MIN:
-            return  # so soon there is little to say
+        if self.stand_ins.silence_ms(cluster_id, now_ms) < self.settings.period_ms * 3 // 4:
+            return
         self.stand_ins.follow(cluster_id, self._specs(), now_ms)
         points = self.stand_ins.points(cluster_id)
         reports = self.stand_ins.reports(cluster_id, now_ms, self._wall_ms())

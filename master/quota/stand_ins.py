@@ -56,8 +56,8 @@ class _Sender:
 
     boot_id: str
     is_complete: bool
-    heard_ms: int
     """It told everything: what it has not listed has counted nothing."""
+    heard_ms: int
     told: dict[_Key, InstanceTraffic] = field(default_factory=dict)
     paces: dict[_Key, tuple[_Pace, _Pace]] = field(default_factory=dict)
     sequences: dict[tuple[str, int], int] = field(default_factory=dict)
@@ -224,8 +224,8 @@ class StandIns:
         return [point for key, point in self._points.items() if key[0] == cluster_id]
 
     def told_of(self, report: TrafficReport) -> set[str]:
-        """The clusters whose stand-ins are to report, now that a worker was heard: what it told is in the
-        rates by which it is answered, as in those of a broker of ours."""
+        """The clusters whose stand-ins are to report, if it is time, now that a worker was heard: what it
+        told is in the rates by which it is answered, as in those of a broker of ours."""
         return {broker.cluster_id for broker in report.relayed if broker.cluster_id in self._reported_ms}
 
     def silence_ms(self, cluster_id: str, now_ms: int) -> int:

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -244,12 +245,30 @@ def test_stand_ins_report_by_themselves_where_no_worker_does(master: Relayed) ->
         return stand_ins.silence_ms(CLUSTER, master.now_ms) == 0
 
     assert have_reported(0) and not have_reported(1_499) and have_reported(1)
-    master.now_ms += 99
+    master.now_ms += 749
     master.hears(relayed(1, (1, carried(1))))
-    assert not have_reported(0), "so soon they would say little"
+    assert not have_reported(0), "a worker's report is no reason to report more often than brokers do"
     master.now_ms += 1
     master.hears(relayed(2, (1, carried(1))))
     assert have_reported(0)
+
+
+@pytest.mark.parametrize("workers", [2, 20])
+def test_stand_ins_report_about_once_a_period_however_many_workers_do(master: Relayed, workers: int) -> None:
+    master.look()
+    before = master.service.reports["accepted"]
+    reported_ms = []
+    seconds = 12
+    for sequence in range(1, seconds + 1):
+        for number in range(workers):
+            master.now_ms += 1_000 // workers
+            master.hears(relayed(sequence, (1, carried(sequence)), worker=f"gateway-{number}"))
+            if master.service.stand_ins.silence_ms(CLUSTER, master.now_ms) == 0:
+                reported_ms.append(master.now_ms)
+    made = master.service.reports["accepted"] - before - seconds * workers
+    assert made == len(reported_ms) * len(NODES)
+    assert seconds // 2 <= len(reported_ms) <= seconds * 4 // 3
+    assert all(later - earlier >= 750 for earlier, later in pairwise(reported_ms))
 
 
 def test_a_worker_that_is_not_heard_of_carries_nothing_after_a_while(master: Relayed) -> None:
