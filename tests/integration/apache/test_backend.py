@@ -173,10 +173,9 @@ def test_tools_meet_the_kafka_they_know(stack: Stack) -> None:
         assert values["flush.messages"] == "9223372036854775807", "it would be an fsync per write"
         assert of_group.resource_name == "readers"
         assert "consumer.session.timeout.ms" in {each.name for each in of_group.configs}
-        (feature,) = raw.call(
-            request(18, 4, client_software_name="raw", client_software_version="1")
-        ).finalized_features
-        assert (feature.name, feature.max_version_level) == ("group.version", 1)
+        told = raw.call(request(18, 4, client_software_name="raw", client_software_version="1"))
+        features = {each.name: each.max_version_level for each in told.finalized_features}
+        assert features == {"group.version": 1, "transaction.version": 2}
         transactions = request(66, 2, duration_filter=-1, transactional_id_pattern=".*")
         assert raw.call(transactions).error_code.value == 0
 
