@@ -7,9 +7,10 @@ from typing import Final
 
 from runtime.clock import epoch_ms
 from runtime.logs import get_logger
-from tenants.alarm_lags import LAGS_EVERY_MS, Asked, Lags
+from tenants.alarm_lags import Asked, Lags
 from tenants.alarm_sources import AlarmSources
 from tenants.purge_rule import FORGET_AFTER_MS
+from tenants.rules.alarm_figures import LAGS_EVERY_MS
 from tenants.rules.alarms import (
     LOOK_EVERY_MS,
     Alarm,
@@ -72,7 +73,7 @@ class AlarmRunner:
                 growing = rule_of(AlarmKind.LAG_GROWING, key, rules)
                 late = rule_of(AlarmKind.LAG_SECONDS, key, rules)
                 if growing.enabled or late.enabled:
-                    asked[key] = Asked(place.cluster_id, growing.threshold, late.enabled)
+                    asked[key] = Asked(place.tenant, place.cluster_id, growing.threshold, late.enabled)
             await self._lags.look(asked)
 
     async def look(self, now_ms: int) -> None:

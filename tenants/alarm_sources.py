@@ -14,7 +14,7 @@ from contracts.quota_view import QuotaView
 from contracts.specs import ClusterSpec, ConsumerKind, Engine
 from contracts.upstream import CERTIFICATE_FILE
 from runtime.clock import monotonic_ms
-from tenants.alarm_lags import LAGS_EVERY_MS, Lags
+from tenants.alarm_lags import Lags
 from tenants.feed import Feed
 from tenants.purge_rule import FORGET_AFTER_MS
 from tenants.quota import QuotaSource
@@ -170,11 +170,9 @@ class AlarmSources:
             kinds.WRONG_PASSWORDS: alarm_figures.counted(
                 series.wrong, wrong, told.heard, "failed logins", of(kinds.WRONG_PASSWORDS), now_ms
             ),
-            kinds.LAG_GROWING: alarm_figures.lag_growing(
-                self._lags.seen.get(instance_id), LAGS_EVERY_MS, now_ms
-            ),
+            kinds.LAG_GROWING: alarm_figures.lag_growing(self._lags.seen.get(instance_id), now_ms),
             kinds.LAG_SECONDS: alarm_figures.lag_seconds(
-                self._lags.seen.get(instance_id), of(kinds.LAG_SECONDS), LAGS_EVERY_MS, now_ms
+                self._lags.seen.get(instance_id), of(kinds.LAG_SECONDS), now_ms
             ),
             kinds.BILL_ABOVE: alarm_figures.bill_above(
                 *(

@@ -19,7 +19,7 @@ from tenants.backend.groups import ListedGroup, OffsetFacts
 from tenants.backend.record_times import Place, RecordTimes, Where
 from tenants.backend.topics import TopicPartition
 from tenants.rules.errors import Unavailable
-from tenants.rules.record_time import lag_seconds, largest
+from tenants.rules.record_time import Oldest, lag_seconds, largest, oldest
 
 COMMITTED_MAX: Final = 10_000
 """Committed offsets that one page of groups looks at; groups beyond them are told without lag."""
@@ -67,9 +67,14 @@ class GroupLags:
         self.times = RecordTimes()
 
     async def seconds(
-        self, cluster: Cluster, instance_id: str, committed: Iterable[GroupOffset]
+        self,
+        cluster: Cluster,
+        instance_id: str,
+        committed: Iterable[GroupOffset],
+        within_s: float = _WITHIN_S,
     ) -> dict[tuple[TopicPartition, int], float | None]:
-        """By partition and committed offset: 0 where nothing is left to be seen, None what is not known.
+        """By partition and committed offset: 0 where nothing is left to be seen, None what is not known after
+        `within_s`.
 
         Raises: Unavailable.
         """
@@ -92,7 +97,7 @@ class GroupLags:
                 place, where = known[key]
                 place_of[key, offset] = place._replace(offset=max(offset, starts[key]))
                 places[place_of[key, offset]] = where
-        times = await self.times.times(cluster, instance_id, places, _WITHIN_S) if places else {}
+        times = await self.times.times(cluster, instance_id, places, within_s) if places else {}
         now_ms = epoch_ms()
         for at, place in place_of.items():
             if place in times:
@@ -117,13 +122,13 @@ class GroupLags:
         return await _behind(cluster, instance_id, committed)
 
     async def ages(
-        self, cluster: Cluster, instance_id: str, behind: Mapping[str, Behind]
-    ) -> dict[str, float | None]:
-        """In seconds, of some of them; None: not known now. Raises: Unavailable."""
+        self, cluster: Cluster, instance_id: str, behind: Mapping[str, Behind], within_s: float
+    ) -> dict[str, Oldest]:
+        """Of some of them, what is known after `within_s`. Raises: Unavailable."""
         every = (offset for one in behind.values() for offset in one.offsets)
-        seconds = await self.seconds(cluster, instance_id, every)
+        seconds = await self.seconds(cluster, instance_id, every, within_s)
         return {
-            name: largest(seconds[one.key, one.committed_offset] for one in group.offsets)
+            name: oldest(seconds[one.key, one.committed_offset] for one in group.offsets)
             for name, group in behind.items()
         }
 

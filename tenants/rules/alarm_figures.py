@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from contracts.quota_view import DirectionQuota, QuotaView
 from tenants.rules.alarms import LOOK_EVERY_MS, Finding, Rule
+from tenants.rules.record_time import Oldest
 
 _MINUTE_MS: Final = 60_000
 _HOUR_MS: Final = 3_600_000
@@ -15,6 +16,10 @@ _COVERED: Final = 0.7
 """Of the looks of a window, so many must have told something before it says that all is well."""
 _GROWTH_MS_MIN: Final = 600_000
 """A growth over less says nothing of the hours to come."""
+LAGS_EVERY_MS: Final = 60_000
+"""Lags are asked for so often."""
+UNKNOWN_LOOKS: Final = 10
+"""Looks in a row after which nobody waits any more for an age that is not known."""
 NO_MASTER: Final = "the quota master does not tell this instance's figures"
 NO_GATEWAY: Final = "no gateway reports"
 
@@ -185,6 +190,36 @@ class GroupLag(NamedTuple):
     """The age of the first record that it has not consumed; None: not known, or not asked for."""
 
 
+class Age(NamedTuple):
+    """How late a group is."""
+
+    seconds: float | None
+    """The largest of its partitions that is known now: it is so late at least. None: none is known."""
+    is_whole: bool
+    """Whether it is known of all."""
+    may_be: float = 0.0
+    """So late it was when that was known, and nobody has seen that it is not any more."""
+    unknown_looks: int = 0
+    """Looks in a row that did not know it."""
+
+    def after(self, told: Oldest | None) -> "Age":
+        """What the next look makes of it. `told`: None where nobody could be asked of the group."""
+        if told is None:
+            return Age(None, False, self.may_be, self.unknown_looks + 1)
+        if told.is_whole:
+            return Age(told.seconds, True, told.seconds or 0.0)
+        # A record may have no time for ever: what it hides was late once, which does not make it late always.
+        held = self.may_be if self.unknown_looks < UNKNOWN_LOOKS else 0.0
+        return Age(told.seconds, False, max(held, told.seconds or 0.0), self.unknown_looks + 1)
+
+    def may_be_late(self, threshold: float) -> bool:
+        """Whether it cannot be said yet that it is not."""
+        return not self.is_whole and (self.unknown_looks < UNKNOWN_LOOKS or self.may_be >= threshold)
+
+
+_NEVER_KNOWN: Final = Age(None, False)
+
+
 @dataclass(slots=True)
 class LagSeen:
     """Lags of an instance's groups at the last look that could ask for them."""
@@ -195,24 +230,51 @@ class LagSeen:
     """Whether there was a look before: one alone does not say who catches up."""
     worst: GroupLag | None = None
     """The largest of those that did not shrink since the look before."""
-    ages: dict[str, float | None] | None = None
-    """By group, in seconds; None: not known of it now. None of all: nobody has asked for seconds."""
+    ages: dict[str, Age] | None = None
+    """By group; None: nobody has asked for seconds."""
+    aged_at_ms: int = 0
+    """When they were told last."""
+    every_ms: int = LAGS_EVERY_MS
+    """How often its turn comes."""
+
+    def worst_of(self, found: list[GroupLag], untold: frozenset[str]) -> GroupLag | None:
+        """What `worst` is with these lags."""
+        before = self.lags
+        every = [*found, *(one for one in before.values() if one.group in untold)]
+        stays = [one for one in every if one.group in before and one.records >= before[one.group].records]
+        return max(stays, key=lambda one: one.records, default=None)
 
     def take(self, found: list[GroupLag], untold: frozenset[str], now_ms: int) -> None:
         """Take a look's lags. Of groups that are there and `untold` what was known holds."""
         kept = [one for one in self.lags.values() if one.group in untold]
-        every = [*found, *kept]
-        before = self.lags
-        stays = [one for one in every if one.group in before and one.records >= before[one.group].records]
-        self.worst = max(stays, key=lambda one: one.records, default=None)
-        self.lags = {one.group: one for one in every}
+        self.worst = self.worst_of(found, untold)
+        self.lags = {one.group: one for one in (*found, *kept)}
         self.is_compared = self.at_ms is not None
         self.at_ms = now_ms
 
+    def take_ages(self, found: Mapping[str, Oldest], untold: frozenset[str], now_ms: int) -> None:
+        """Take a look's ages, of groups that could be asked for and of `untold` ones."""
+        before = self.ages or {}
+        self.ages = {
+            group: before.get(group, _NEVER_KNOWN).after(found.get(group))
+            for group in sorted(found.keys() | untold)
+        }
+        self.aged_at_ms = now_ms
 
-def lag_growing(seen: LagSeen | None, looks_every_ms: int, now_ms: int) -> Finding:
+    def latest(self, now_ms: int) -> float | None:
+        """The largest age that is known (s); None: none is, or it was told too long ago."""
+        if self.ages is None or not self.is_fresh(self.aged_at_ms, now_ms):
+            return None
+        return max((age.seconds for age in self.ages.values() if age.seconds is not None), default=None)
+
+    def is_fresh(self, at_ms: int | None, now_ms: int) -> bool:
+        """Whether what was told then is not too old, by how often its turn comes."""
+        return at_ms is not None and now_ms - at_ms <= 3 * self.every_ms
+
+
+def lag_growing(seen: LagSeen | None, now_ms: int) -> Finding:
     """Records that the worst group is behind which does not catch up."""
-    if seen is None or seen.at_ms is None or now_ms - seen.at_ms > 3 * looks_every_ms:
+    if seen is None or not seen.is_fresh(seen.at_ms, now_ms):
         return Finding(None, "its groups' lags could not be asked for lately")
     if not seen.is_compared:
         return Finding(
@@ -226,19 +288,28 @@ def lag_growing(seen: LagSeen | None, looks_every_ms: int, now_ms: int) -> Findi
     return Finding(worst.records, f"{behind}, and does not catch up")
 
 
-def lag_seconds(seen: LagSeen | None, rule: Rule, looks_every_ms: int, now_ms: int) -> Finding:
-    """Seconds that the latest group is behind. One that is not known may be later than those that are."""
-    if seen is None or seen.at_ms is None or now_ms - seen.at_ms > 3 * looks_every_ms or seen.ages is None:
+def lag_seconds(seen: LagSeen | None, rule: Rule, now_ms: int) -> Finding:
+    """Seconds that the latest group is behind. Whose age is not known may be later than those that are, for a
+    while, or as long as it was when somebody could tell; then it is told apart."""
+    ages = None if seen is None else seen.ages  # a look may take others meanwhile
+    if seen is None or ages is None or not seen.is_fresh(seen.aged_at_ms, now_ms):
         return Finding(None, "its groups' lags in seconds could not be asked for lately")
-    known = {group: age for group, age in seen.ages.items() if age is not None}
+    known = {group: age.seconds for group, age in ages.items() if age.seconds is not None}
     latest = max(known, key=known.__getitem__, default=None)
-    age = 0.0 if latest is None else known[latest]
-    if age < rule.threshold and len(known) < len(seen.ages):
-        count = len(seen.ages) - len(known)
-        return Finding(None, f"of {count} of {len(seen.ages)} groups it is not known now")
-    if latest is None or not age:
-        return Finding(0, f"{len(known)} groups, none is late")
-    return Finding(age, f"group {latest[:100]} is {age:.0f} s behind, {seen.lags[latest].records} records")
+    seconds = 0.0 if latest is None else known[latest]
+    count = sum(not age.is_whole for age in ages.values())
+    unknown = f"of {count} of {len(ages)} groups it is not known now" if count else ""
+    waits = any(age.may_be_late(rule.threshold) for age in ages.values())
+    if count and (latest is None or (waits and seconds < rule.threshold)):
+        return Finding(None, unknown)
+    besides = f"; {unknown}" if count else ""
+    if latest is None or not seconds:
+        return Finding(0, f"{len(ages) - count} groups, none is late{besides}")
+    least = "" if ages[latest].is_whole else "at least "
+    behind = f"group {latest[:100]} is {least}{seconds:.0f} s behind"
+    lag = seen.lags.get(latest)
+    records = "" if lag is None else f", {lag.records} records"
+    return Finding(seconds, f"{behind}{records}{besides}")
 
 
 def bill_above(total_minor: int | None, currency: str, digits: int) -> Finding:

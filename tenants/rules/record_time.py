@@ -96,11 +96,23 @@ def lag_seconds(time_ms: int, now_ms: int) -> float | None:
     return None if time_ms < 0 else max(0, now_ms - time_ms) / 1000
 
 
+class Oldest(NamedTuple):
+    """What is known of several."""
+
+    seconds: float | None
+    """The largest that is known, so one is so old at least; None: none is known."""
+    is_whole: bool
+    """Whether all are known."""
+
+
+def oldest(seconds: Iterable[float | None]) -> Oldest:
+    """Of a group's partitions."""
+    every = list(seconds)
+    known = [each for each in every if each is not None]
+    return Oldest(max(known, default=None if every else 0.0), len(known) == len(every))
+
+
 def largest(seconds: Iterable[float | None]) -> float | None:
     """That of a group; None as long as one of its partitions is not known."""
-    most = 0.0
-    for each in seconds:
-        if each is None:
-            return None
-        most = max(most, each)
-    return most
+    found = oldest(seconds)
+    return found.seconds if found.is_whole else None

@@ -133,7 +133,10 @@ CONSTANTS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "tenants.webhook_runner": ("ATTEMPTS_MAX", "ATTEMPTS_MAX_PER_TENANT"),
     "tenants.webhook_sink": ("LOOKUPS_MAX", "LOOKUPS_MAX_PER_TENANT", "LOOKUP_MS_MAX"),
-    "tenants.alarm_lags": ("GROUPS_OF_INSTANCE_MAX", "GROUPS_MAX", "COMMITTED_OF_INSTANCE_MAX"),
+    "tenants.alarm_lags": (
+        *("GROUPS_OF_INSTANCE_MAX", "GROUPS_MAX", "COMMITTED_OF_INSTANCE_MAX"),
+        *("WITHIN_S", "WAIT_OF_TENANT_S"),
+    ),
     "tenants.usecases.messages": ("PARTITIONS_MAX", "VIEW_MS_MAX"),
     "wire.record_views": ("HEADERS_SEEN_MAX",),
     "tenants.store.idempotency": ("KEPT_MS", "KEYS_MAX_PER_TENANT", "ABANDONED_MS"),

@@ -16,6 +16,7 @@ from tenants.metrics import ConsoleCollector
 from tenants.rules import alarm_figures
 from tenants.rules.alarm_figures import GroupLag, LagSeen
 from tenants.rules.alarms import HISTORY_MAX, LOOK_EVERY_MS, AlarmEvent, AlarmKind
+from tenants.rules.record_time import oldest
 from tenants.store import alarms
 from tenants.store.alarms import Entry
 from tenants.store.shared_session import SoleOffice
@@ -291,9 +292,9 @@ def evil_group(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every instance has a group that falls behind, whose name no database takes as it is."""
     real = alarm_figures.lag_growing
 
-    def growing(_seen: LagSeen | None, looks_every_ms: int, now_ms: int) -> object:
+    def growing(_seen: LagSeen | None, now_ms: int) -> object:
         group = GroupLag("evil\0\ud800\u202e", 10**6)
-        return real(LagSeen({group.group: group}, now_ms, True, group), looks_every_ms, now_ms)
+        return real(LagSeen({group.group: group}, now_ms, True, group), now_ms)
 
     monkeypatch.setattr("tenants.rules.alarm_figures.lag_growing", growing)
 
@@ -357,7 +358,7 @@ async def test_how_late_groups_are_is_one_figure_of_an_instance(plane: Console) 
     for instance, ages in (("iaaaaaaaaaaa", {"a": 61.0, "b": 5.0, "c": None}), ("ibbbbbbbbbbb", {"a": None})):
         seen = plane.alarm_lags.seen[instance] = LagSeen()
         seen.take([GroupLag(name, 5) for name in ages], frozenset(), epoch_ms())
-        seen.ages = dict(ages)
+        seen.take_ages({name: oldest([age]) for name, age in ages.items()}, frozenset(), epoch_ms())
     plane.alarm_lags.seen["icccccccccccc"] = LagSeen(at_ms=epoch_ms())
     [family] = [
         each for each in ConsoleCollector(plane).collect() if each.name == "portico_group_lag_seconds"
