@@ -22,6 +22,8 @@ from wire.batch import (
 
 ABORT: Final = 0
 COMMIT: Final = 1
+BUMPS_EPOCH_FROM: Final = 2
+"""Transactions of this version have an epoch of their own each, and their markers the next (KIP-890)."""
 _VERSION: Final = 0
 _KEY: Final = struct.Struct(">hh")
 _VALUE: Final = struct.Struct(">hi")
@@ -32,6 +34,8 @@ class EndMarker(NamedTuple):
 
     is_commit: bool
     coordinator_epoch: int
+    transaction_version: int = 0
+    """Not in the log: 0 where it comes from there."""
 
 
 def build_marker(producer_id: int, producer_epoch: int, marker: EndMarker, *, now_ms: int) -> bytearray:

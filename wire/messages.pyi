@@ -1040,6 +1040,8 @@ class WritableTxnMarker(_Entity):
     transaction_result: bool
     topics: tuple[WritableTxnMarkerTopic, ...]
     coordinator_epoch: i32
+    transaction_version: i8
+    """v2"""
 
 @dataclass(frozen=True, kw_only=True)
 class WriteTxnMarkersRequest(_Payload):

@@ -78,6 +78,8 @@ class Batch(NamedTuple):
     """The guard that lets it begin a transaction in the log (KIP-890)."""
     key: str = ""
     """The group or transactional id that it is about: its instance pays for the bytes."""
+    transaction_version: int = 0
+    """Of what it ends, where it is a marker."""
 
 
 class Core(Protocol[A]):

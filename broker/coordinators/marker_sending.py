@@ -7,14 +7,14 @@ Source: Kafka TransactionMarkerChannelManager, TransactionMarkerRequestCompletio
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
+from weakref import WeakKeyDictionary
 
+import kio.schema.write_txn_markers.v1.request
+import kio.schema.write_txn_markers.v2.request
+from kio.schema.api_versions.v0 import ApiVersionsRequest
 from kio.schema.errors import ErrorCode
-from kio.schema.write_txn_markers.v1.request import (
-    WritableTxnMarker,
-    WritableTxnMarkerTopic,
-    WriteTxnMarkersRequest,
-)
+from kio.static.protocol import Entity, Payload
 
 from broker.coordinators.fair_queue import ITEM_BYTES
 from broker.coordinators.marker_writing import MarkerWriter
@@ -27,6 +27,7 @@ from contracts.cluster import NO_LEADER
 from contracts.names import owner_of
 from runtime.kafka_client import KafkaConnection
 from runtime.logs import get_logger
+from wire.api_table import ApiKey
 from wire.build import make
 from wire.control import EndMarker
 
@@ -34,8 +35,13 @@ _log = get_logger(__name__)
 _RETRY_MS: Final = 100
 _GONE_AFTER_MS: Final = 2_000
 _EXCHANGE_TIMEOUT_S: Final = 30.0
+_LOWEST, _HIGHEST = 1, 2
+_SHAPES: Final[dict[int, Any]] = {
+    1: kio.schema.write_txn_markers.v1.request,
+    2: kio.schema.write_txn_markers.v2.request,
+}
 _FENCED: Final = frozenset({ErrorCode.invalid_producer_epoch, ErrorCode.transaction_coordinator_fenced})
-"""A newer coordinator has taken over: it ends the transaction."""
+"""A newer coordinator has taken over and ends the transaction, or it is over and the next one is open."""
 
 
 class Coordinating(Protocol):
@@ -67,7 +73,8 @@ class _Job:
 
     @property
     def end(self) -> EndMarker:
-        return EndMarker(self.command.is_commit, self.command.coordinator_epoch)
+        command = self.command
+        return EndMarker(command.is_commit, command.coordinator_epoch, command.transaction_version)
 
 
 class _Due(NamedTuple):
@@ -99,6 +106,8 @@ class MarkerSender:
         self._writer = writer
         self._lanes: Lanes[_Due] = Lanes(peers, self._exchange, self._failed)
         self._retries: set[asyncio.TimerHandle] = set()
+        self._versions: WeakKeyDictionary[KafkaConnection, int] = WeakKeyDictionary()
+        """Of WriteTxnMarkers, that the broker at the other end speaks: it may be one of before."""
 
     def send(
         self, command: SendMarkers, owner: Coordinating, written: Callable[[list[TopicPartition]], None]
@@ -172,7 +181,7 @@ class MarkerSender:
         due = [each for each in items if not each.job.is_over]
         if not due:
             return
-        request = WriteTxnMarkersRequest(markers=tuple(_marker(each) for each in due))
+        request = _request(due, await self._version(connection))
         response = await connection.call(request, timeout_s=_EXCHANGE_TIMEOUT_S)
         # Answers stand in the order of the markers asked for: a producer id may stand there twice.
         for each, answer in zip(due, response.markers, strict=False):
@@ -186,6 +195,15 @@ class MarkerSender:
         for each in due[len(response.markers) :]:
             self._retry(each.job, each.partitions)
 
+    async def _version(self, connection: KafkaConnection) -> int:
+        """Raises: KafkaUnavailable."""
+        version = self._versions.get(connection)
+        if version is None:
+            told = await connection.call(ApiVersionsRequest())
+            highest = (api.max_version for api in told.api_keys if api.api_key == ApiKey.WRITE_TXN_MARKERS)
+            version = self._versions[connection] = min(next(highest, _LOWEST), _HIGHEST)
+        return version
+
     def _failed(self, items: list[_Due]) -> None:
         for each in items:
             self._retry(each.job, each.partitions)
@@ -197,19 +215,27 @@ class MarkerSender:
         self._lanes.close()
 
 
-def _marker(due: _Due) -> WritableTxnMarker:
+def _request(due: list[_Due], version: int) -> Payload:
+    shape = _SHAPES[version]
+    request: Payload = make(shape.WriteTxnMarkersRequest, markers=tuple(_marker(shape, each) for each in due))
+    return request
+
+
+def _marker(shape: Any, due: _Due) -> Entity:
     command = due.job.command
     topics: dict[str, list[int]] = {}
     for topic, partition in due.partitions:
         topics.setdefault(topic, []).append(partition)
-    return make(
-        WritableTxnMarker,
+    marker: Entity = make(
+        shape.WritableTxnMarker,
         producer_id=command.producer.producer_id,
         producer_epoch=command.producer.producer_epoch,
         transaction_result=command.is_commit,
         topics=tuple(
-            make(WritableTxnMarkerTopic, name=name, partition_indexes=tuple(indexes))
+            make(shape.WritableTxnMarkerTopic, name=name, partition_indexes=tuple(indexes))
             for name, indexes in topics.items()
         ),
         coordinator_epoch=command.coordinator_epoch,
+        transaction_version=command.transaction_version,
     )
+    return marker

@@ -36,7 +36,12 @@ class MarkerWriter:
             partition = self._replicas.leader(topic, index)
             epoch_ms = self._epoch_ms()
             marker = build_marker(*producer, end, now_ms=epoch_ms)
-            result = partition.append(marker, now_ms=epoch_ms, origin=AppendOrigin.COORDINATOR)
+            result = partition.append(
+                marker,
+                now_ms=epoch_ms,
+                origin=AppendOrigin.COORDINATOR,
+                transaction_version=end.transaction_version,
+            )
         except LogError as error:
             tell(error.error_code)
         else:

@@ -158,6 +158,7 @@ class Shard(Generic[C]):
                 now_ms=moment.epoch_ms,
                 origin=AppendOrigin.COORDINATOR,
                 verification=batch.verification,
+                transaction_version=batch.transaction_version,
             )
         except LogError as error:
             partition = self.partition

@@ -25,11 +25,12 @@ from broker.coordinators.peers import Lanes, Peers
 from broker.coordinators.shard import Shard
 from broker.transactions.coordinator import TransactionCoordinator
 from broker.transactions.messages import Producer
-from broker.transactions.state import BUMPS_EPOCH_FROM, TopicPartition
+from broker.transactions.state import TopicPartition
 from contracts.cluster import NO_LEADER
 from contracts.names import owner_of
 from runtime.kafka_client import KafkaConnection
 from wire.build import make
+from wire.control import BUMPS_EPOCH_FROM
 
 Tell = Callable[[ErrorCode], None]
 _AS_TOLD: Final = {

@@ -126,7 +126,8 @@ class GroupCoordinator:
 
     def encode(self, append: Append, now: Moment) -> Batch:
         """One batch of the offsets topic."""
-        return Batch(encode_batch(append, now.epoch_ms), append.verification, append.group_id)
+        version = 0 if append.marker is None else append.marker.end.transaction_version
+        return Batch(encode_batch(append, now.epoch_ms), append.verification, append.group_id, version)
 
     # -- requests
 

@@ -22,10 +22,11 @@ from broker.metadata.metadata_cache import MetadataCache
 from broker.metadata.topic_names import INTERNAL_TOPICS
 from broker.requests.call import Call
 from broker.transactions.messages import Producer
-from broker.transactions.state import BUMPS_EPOCH_FROM, TopicPartition
+from broker.transactions.state import TopicPartition
 from wire.api_table import ApiKey
 from wire.build import ResponseShape, response_shape
 from wire.codec import duration
+from wire.control import BUMPS_EPOCH_FROM
 from wire.messages import AddPartitionsToTxnTopic, AddPartitionsToTxnTransaction
 
 _FENCED_FROM: Final = 2

@@ -1,9 +1,10 @@
-"""WriteTxnMarkers (27), v1: between brokers, and for operators who end a hanging transaction.
+"""WriteTxnMarkers (27), v1-2: between brokers, and for operators who end a hanging transaction.
 
 Behaviour: appends a control batch to each partition; answered when all are committed, or why they are not;
 REQUEST_TIMED_OUT for those that take too long, which may be committed yet: writing a marker twice does no
 harm. In a partition of the offsets topic the group coordinator acts on it. Behind a gateway it is not served;
 a peer that proved the deployment's secret without speaking for a client may ask.
+Versions: v2 the transaction's version (KIP-1228): from 2 on a late copy does not end the next transaction.
 """
 
 from functools import partial
@@ -22,6 +23,7 @@ from wire.build import response_shape
 from wire.control import EndMarker
 from wire.messages import WriteTxnMarkersRequest
 
+_SAYS_VERSION_FROM: Final = 2
 _TIMEOUT_MS: Final = 5_000
 """One partition whose followers are away must not hold back the markers of others for long."""
 _Errors = dict[tuple[int, str, int], ErrorCode]
@@ -61,7 +63,8 @@ def handle(call: Call, deps: _Deps) -> None:
     for key, marker in wanted.items():
         _, topic, index = key
         producer = Producer(marker.producer_id, marker.producer_epoch)
-        end = EndMarker(marker.transaction_result, marker.coordinator_epoch)
+        of_version = marker.transaction_version if version >= _SAYS_VERSION_FROM else 0
+        end = EndMarker(marker.transaction_result, marker.coordinator_epoch, of_version)
         deps.transactions.marker_writer.write(topic, index, producer, end, partial(gather, key))
 
 

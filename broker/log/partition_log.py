@@ -234,10 +234,12 @@ class PartitionLog:
         origin: AppendOrigin,
         verification: int | None = None,
         is_looked: bool = False,
+        transaction_version: int = 0,
     ) -> AppendResult:
         """Check the records, number them in place and put them at the end of the log.
 
-        A transactional batch needs a transaction that is open here, or the guard of `begin_verification`.
+        A transactional batch needs a transaction that is open here, or the guard of `begin_verification`;
+        `transaction_version` is that of what a marker of ours ends.
 
         With origin REPLICATION offsets and epochs stay as the leader wrote them, offsets may have gaps (its
         log may be compacted), a batch that is cut off at the end is left out, and `leader_epoch` is the one
@@ -269,7 +271,7 @@ class PartitionLog:
             batches: Sequence[tuple[int, BatchHeader]] = ((0, header),)
         else:
             batches = check_own_records(records)
-            self._check_own_producers(records, batches, verification)
+            self._check_own_producers(records, batches, verification, transaction_version)
         base_offset = self.offsets.log_end_offset
         batches = number_batches(records, batches, base_offset, leader_epoch)
         self._write(records, batches, now_ms)
@@ -293,7 +295,11 @@ class PartitionLog:
         return look_at(header, self.config) if is_due or self.config.is_compacted else None
 
     def _check_own_producers(
-        self, records: WritableBuffer, batches: Sequence[tuple[int, BatchHeader]], verification: int | None
+        self,
+        records: WritableBuffer,
+        batches: Sequence[tuple[int, BatchHeader]],
+        verification: int | None,
+        transaction_version: int,
     ) -> None:
         for at, header in batches:
             if header.producer_id < 0:
@@ -303,6 +309,7 @@ class PartitionLog:
                 continue
             marker = marker_at(records, at, header)
             if marker is not None:
+                marker = marker._replace(transaction_version=transaction_version)
                 self.producers.states.check_marker(header, marker)
 
     def _append_fetched(self, records: WritableBuffer, now_ms: int, leader_epoch: int) -> AppendResult:

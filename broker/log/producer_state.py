@@ -15,7 +15,7 @@ from broker.log.errors import AppendRefused
 from broker.log.transactions import EndedTransaction, Transactions
 from broker.log.verification import Verifications
 from wire.batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, SEQUENCE_MAX, BatchHeader
-from wire.control import EndMarker
+from wire.control import BUMPS_EPOCH_FROM, EndMarker
 
 BATCHES_KEPT: Final = 5
 PRODUCERS_MAX: Final = 10_000
@@ -166,8 +166,19 @@ class ProducerStates:
             )
 
     def check_marker(self, header: BatchHeader, marker: EndMarker) -> None:
-        """Raises: AppendRefused INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED."""
+        """Of a transaction that has an epoch of its own, a marker in the epoch of what is open here is a late
+        copy: it ended the transaction before. With nothing open it is the same attempt again, and harmless.
+
+        Raises: AppendRefused INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED.
+        """
         self._check_epoch(header)
+        bumps = marker.transaction_version >= BUMPS_EPOCH_FROM
+        if bumps and self.is_ongoing(header.producer_id, header.producer_epoch):
+            raise AppendRefused(
+                ErrorCode.invalid_producer_epoch,
+                f"a marker of epoch {header.producer_epoch} does not end what producer {header.producer_id} "
+                "has open in the same epoch",
+            )
         entry = self.entries.get(header.producer_id)
         if entry is not None and marker.coordinator_epoch < entry.coordinator_epoch:
             raise AppendRefused(

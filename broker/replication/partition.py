@@ -192,9 +192,11 @@ class Partition:
         acks: int = ACKS_ALL,
         verification: int | None = None,
         is_looked: bool = False,
+        transaction_version: int = 0,
     ) -> AppendResult:
-        """Append as leader; `verification` is the guard of a transaction's first batch here (KIP-890), and
-        `is_looked` says that the records were found to be right.
+        """Append as leader; `verification` is the guard of a transaction's first batch here (KIP-890),
+        `is_looked` says that the records were found to be right, and `transaction_version` is that of what a
+        marker ends.
 
         Raises: NotLeader, AppendRefused (also NOT_ENOUGH_REPLICAS), StorageFailed.
         """
@@ -215,6 +217,7 @@ class Partition:
             origin=origin,
             verification=verification,
             is_looked=is_looked,
+            transaction_version=transaction_version,
         )
         if result.appended_bytes:
             self._committed_bytes += result.appended_bytes

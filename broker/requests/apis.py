@@ -118,7 +118,7 @@ _ROWS: Final = (
     Api(ApiKey.ADD_PARTITIONS_TO_TXN, version_range(0, 5), "add_partitions_to_txn", charged=Charged.INTERNAL),
     Api(ApiKey.ADD_OFFSETS_TO_TXN, version_range(0, 4), "add_offsets_to_txn", charged=Charged.INTERNAL),
     Api(ApiKey.END_TXN, version_range(0, 5), "end_txn", charged=Charged.INTERNAL),
-    Api(ApiKey.WRITE_TXN_MARKERS, version_range(1, 1), "write_txn_markers"),
+    Api(ApiKey.WRITE_TXN_MARKERS, version_range(1, 2), "write_txn_markers"),
     Api(
         ApiKey.TXN_OFFSET_COMMIT,
         version_range(0, 5),

@@ -251,6 +251,7 @@ class TransactionCoordinator:
                         self._coordinator_epoch,
                         value.state is State.PREPARE_COMMIT,
                         value.partitions,
+                        value.version,
                     )
                 )
             else:

@@ -12,7 +12,6 @@ from kio.schema.errors import ErrorCode
 from broker.transactions.messages import EndRequest, EndResult, Producer
 from broker.transactions.state import (
     AT_REST,
-    BUMPS_EPOCH_FROM,
     ENDING,
     EPOCH_MAX,
     LAST_USABLE_EPOCH,
@@ -20,6 +19,7 @@ from broker.transactions.state import (
     State,
     Transaction,
 )
+from wire.control import BUMPS_EPOCH_FROM
 
 
 class Step(Enum):

@@ -117,6 +117,7 @@ class SendMarkers(NamedTuple):
     coordinator_epoch: int
     is_commit: bool
     partitions: frozenset[TopicPartition]
+    transaction_version: int
 
 
 class DrawProducerId(NamedTuple):

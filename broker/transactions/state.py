@@ -9,8 +9,6 @@ NO_TIMESTAMP: Final = -1
 EPOCH_MAX: Final = 2**15 - 1
 LAST_USABLE_EPOCH: Final = EPOCH_MAX - 1
 """A producer with this epoch gets a new id with its next epoch: the last one is left for fencing."""
-BUMPS_EPOCH_FROM: Final = 2
-"""Transactions of this version have an epoch of their own each (KIP-890)."""
 
 
 class State(IntEnum):

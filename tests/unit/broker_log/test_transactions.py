@@ -55,15 +55,22 @@ def marker(producer_id: int, *, commit: bool, epoch: int = 0, coordinator_epoch:
     return build_marker(producer_id, epoch, EndMarker(commit, coordinator_epoch), now_ms=NOW_MS)
 
 
-def put(log: PartitionLog, data: bytearray, origin: AppendOrigin) -> AppendResult:
-    """Like a leader with lagging followers: the high watermark stays."""
+def put(log: PartitionLog, data: bytearray, origin: AppendOrigin, *, version: int = 0) -> AppendResult:
+    """Like a leader with lagging followers: the high watermark stays. `version`: of what a marker ends."""
     header = parse_header(data)
     guard = None
     if header.is_transactional and not header.is_control:
         guard = log.producers.begin_verification(
             header.producer_id, header.producer_epoch, header.base_sequence, NOW_MS
         )
-    return log.append(data, now_ms=NOW_MS, leader_epoch=0, origin=origin, verification=guard)
+    return log.append(
+        data,
+        now_ms=NOW_MS,
+        leader_epoch=0,
+        origin=origin,
+        verification=guard,
+        transaction_version=version,
+    )
 
 
 def write(
@@ -296,6 +303,32 @@ def test_old_coordinators_are_fenced(tmp_path: Path) -> None:
     stale = marker(1, commit=True, coordinator_epoch=6)
     assert refused(log, stale, COORDINATOR) is ErrorCode.transaction_coordinator_fenced
     end(log, 1, commit=True, coordinator_epoch=7)
+
+
+def test_a_late_marker_does_not_end_the_next_transaction(tmp_path: Path) -> None:
+    log = new_log(tmp_path)
+    write(log, 1, 0, epoch=0)
+    late = marker(1, commit=False, epoch=1, coordinator_epoch=3)
+    put(log, bytearray(late), COORDINATOR, version=2)
+    put(log, bytearray(late), COORDINATOR, version=2)  # nothing is open: the same attempt again
+    first = write(log, 1, 0, epoch=1)
+    with pytest.raises(AppendRefused) as raised:
+        put(log, bytearray(late), COORDINATOR, version=2)
+    assert raised.value.error_code is ErrorCode.invalid_producer_epoch
+    put(log, marker(1, commit=True, epoch=2, coordinator_epoch=3), COORDINATOR, version=2)
+    log.advance_high_watermark()
+    assert log.reading.aborted(first, log.log_end_offset) == []
+    assert log.last_stable_offset == log.log_end_offset
+
+
+def test_brokers_of_before_say_no_version_with_their_markers(tmp_path: Path) -> None:
+    log = new_log(tmp_path)
+    write(log, 1, 0, epoch=1)
+    put(log, marker(1, commit=True, epoch=1), COORDINATOR, version=1)
+    write(log, 1, 1, epoch=1)
+    put(log, marker(1, commit=True, epoch=1), COORDINATOR)
+    log.advance_high_watermark()
+    assert log.last_stable_offset == log.log_end_offset == 4
 
 
 def test_a_repeated_batch_of_an_ended_transaction_gets_its_first_offset(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from broker.groups.messages import Producer as GroupProducer
 from broker.groups.records import OFFSETS_TOPIC
 from broker.log.results import AppendOrigin
 from broker.transactions.coordinator import TransactionCoordinator
-from broker.transactions.messages import InitRequest, InitResult, Producer
+from broker.transactions.messages import EndRequest, EndResult, InitRequest, InitResult, Producer
 from broker.transactions.records import TRANSACTIONS_TOPIC
 from broker.transactions.state import State, TopicPartition
 from runtime.clock import monotonic_ms
@@ -27,6 +27,7 @@ from runtime.tree.local import LocalTree
 from tests.unit.coordinators.world import FOLLOWER, ME, Disk, until
 from tests.unit.groups.world import Slot
 from wire.batch import TRANSACTIONAL_BIT, Record, build_batch
+from wire.control import BUMPS_EPOCH_FROM, EndMarker
 
 DATA = TopicPartition("orders", 1)
 
@@ -71,6 +72,20 @@ class Broker:
         slot, shard = Slot(), self.shard()
         shard.submit(shard.core.end("t", producer, commit, slot, shard.now()))
         return slot
+
+    def join(self, producer: Producer, *partitions: TopicPartition) -> None:
+        """As the first batch of a transaction of version 2 does."""
+        slot, shard = Slot(), self.shard()
+        wanted = frozenset(partitions)
+        shard.submit(shard.core.add_partitions("t", producer, wanted, slot, shard.now(), BUMPS_EPOCH_FROM))
+        assert slot.error is ErrorCode.none
+
+    def bump(self, producer: Producer, *, commit: bool) -> EndResult:
+        """The end of one."""
+        slot, shard = Slot(), self.shard()
+        shard.submit(shard.core.end_with_bump(EndRequest("t", producer, commit), slot, shard.now()))
+        assert isinstance(slot.result, EndResult)
+        return slot.result
 
     def verify(self, producer: Producer, partition: TopicPartition = DATA) -> Slot:
         slot = Slot()
@@ -181,6 +196,33 @@ async def test_aborted_offsets_are_forgotten_also_by_who_reads_the_log(disk: Dis
     assert again.group().core.is_unstable("g", "orders", 0)
     assert again.end(producer, commit=True).error is ErrorCode.none
     assert again.offset() == 11
+
+
+async def test_late_markers_are_refused_also_where_offsets_are(disk: Disk, tree: LocalTree) -> None:
+    broker = Broker(disk, tree)
+    await broker.lead()
+    producer = await broker.init()
+    offsets = TopicPartition(OFFSETS_TOPIC, broker.group().partition.index)
+    after = producer._replace(producer_epoch=producer.producer_epoch + 1)
+
+    def mark(of: Producer, *, commit: bool) -> list[ErrorCode]:
+        told: list[ErrorCode] = []
+        end = EndMarker(commit, 1, 2)
+        for topic, index in (DATA, offsets):
+            broker.transactions.marker_writer.write(topic, index, GroupProducer(*of), end, told.append)
+        return told
+
+    for each, offset in ((producer, 5), (after, 7)):
+        broker.join(each, DATA, offsets)
+        broker.write(each)
+        broker.commit_offset(each, offset)
+        if each == producer:
+            assert broker.bump(each, commit=False) == EndResult(ErrorCode.none, after)
+    assert mark(after, commit=False) == [ErrorCode.invalid_producer_epoch] * 2, "a copy that comes late"
+    broker.bump(after, commit=True)
+    assert broker.offset() == 7 and broker.state() is State.COMPLETE_COMMIT
+    last = after._replace(producer_epoch=after.producer_epoch + 1)
+    assert mark(last, commit=True) == [ErrorCode.none] * 2, "nothing is open: the same attempt again"
 
 
 async def test_a_decision_is_carried_out_by_the_next_leader(pair: Disk, tree: LocalTree) -> None:

@@ -22,7 +22,6 @@ from broker.transactions.messages import (
 from broker.transactions.records import TransactionRecord
 from broker.transactions.state import (
     AT_REST,
-    BUMPS_EPOCH_FROM,
     EPOCH_MAX,
     LAST_USABLE_EPOCH,
     State,
@@ -30,6 +29,7 @@ from broker.transactions.state import (
     Transaction,
 )
 from tests.unit.transactions.world import World
+from wire.control import BUMPS_EPOCH_FROM
 
 PARTITIONS = [TopicPartition("t", index) for index in range(3)]
 _RETRIED = {

@@ -19,10 +19,11 @@ from broker.transactions.messages import (
     Producer,
     SendMarkers,
 )
-from broker.transactions.state import BUMPS_EPOCH_FROM, State, TopicPartition
+from broker.transactions.state import State, TopicPartition
 from broker.transactions.transaction_config import TransactionConfig
 from tests.unit.groups.world import EPOCH_MS, Slot
 from wire import batch
+from wire.control import BUMPS_EPOCH_FROM
 
 A = TopicPartition("a", 0)
 B = TopicPartition("b", 1)
