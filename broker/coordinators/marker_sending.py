@@ -7,7 +7,8 @@ Source: Kafka TransactionMarkerChannelManager, TransactionMarkerRequestCompletio
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import Any, Final, NamedTuple, Protocol
+from types import ModuleType
+from typing import Final, NamedTuple, Protocol
 from weakref import WeakKeyDictionary
 
 import kio.schema.write_txn_markers.v1.request
@@ -36,7 +37,7 @@ _RETRY_MS: Final = 100
 _GONE_AFTER_MS: Final = 2_000
 _EXCHANGE_TIMEOUT_S: Final = 30.0
 _LOWEST, _HIGHEST = 1, 2
-_SHAPES: Final[dict[int, Any]] = {
+_SHAPES: Final[dict[int, ModuleType]] = {
     1: kio.schema.write_txn_markers.v1.request,
     2: kio.schema.write_txn_markers.v2.request,
 }
@@ -221,7 +222,7 @@ def _request(due: list[_Due], version: int) -> Payload:
     return request
 
 
-def _marker(shape: Any, due: _Due) -> Entity:
+def _marker(shape: ModuleType, due: _Due) -> Entity:
     command = due.job.command
     topics: dict[str, list[int]] = {}
     for topic, partition in due.partitions:
