@@ -6,6 +6,7 @@ attempts at once, so that slow sinks of one hold up nobody else's.
 
 import asyncio
 from collections import Counter
+from contextlib import suppress
 from typing import Final
 
 from runtime.clock import epoch_ms
@@ -19,6 +20,8 @@ from tenants.webhook_sink import Outcome, WebhookSink
 
 _log = get_logger(__name__)
 _EVERY_S: Final = 1.0
+_PAUSE_S: Final = 0.05
+"""Between looks at what is due, however fast sinks answer."""
 ATTEMPTS_MAX: Final = 256
 """Attempts under way at once, over all tenants."""
 ATTEMPTS_MAX_PER_TENANT: Final = 3
@@ -34,6 +37,9 @@ class WebhookRunner:
         self._office = office
         self._under_way: dict[str, tuple[str, asyncio.Task[None]]] = {}
         """By webhook: the tenant, and the attempt."""
+        self._had_turn: dict[str, str] = {}
+        """Webhook -> tenant: they wait until every other that is due has had one."""
+        self._ended = asyncio.Event()
 
     async def run(self) -> None:
         """Send for ever."""
@@ -44,19 +50,42 @@ class WebhookRunner:
                         await self.begin(epoch_ms())
                     except StoreFault as fault:
                         _log.warning("webhooks wait: the database does not work", error=fault.reason)
-                await asyncio.sleep(_EVERY_S)
+                await self._until_one_ended()
         finally:
             for _, task in self._under_way.values():
                 task.cancel()
 
+    async def _until_one_ended(self) -> None:
+        """Or a while: a webhook's next message waits for the one before, not for a look."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_EVERY_S):
+                await self._ended.wait()
+        await asyncio.sleep(_PAUSE_S)
+        self._ended.clear()
+
     async def begin(self, now_ms: int) -> None:
-        """Begin what is due and may begin. Raises: StoreFault."""
+        """Begin what is due and may begin: who had a turn comes after who had none. Raises: StoreFault."""
+        await self._begin(now_ms)
+        if len(self._under_way) >= ATTEMPTS_MAX:
+            return
+        full = self._full()
+        again = [webhook for webhook, tenant in self._had_turn.items() if tenant not in full]
+        for webhook in again:
+            del self._had_turn[webhook]
+        if again:
+            await self._begin(now_ms)
+
+    def _full(self) -> frozenset[str]:
+        """Tenants with as many attempts under way as they may have."""
         busy = Counter(tenant for tenant, _ in self._under_way.values())
+        return frozenset(tenant for tenant, count in busy.items() if count >= ATTEMPTS_MAX_PER_TENANT)
+
+    async def _begin(self, now_ms: int) -> None:
         free = ATTEMPTS_MAX - len(self._under_way)
         if free <= 0:
             return
-        full = frozenset(tenant for tenant, count in busy.items() if count >= ATTEMPTS_MAX_PER_TENANT)
-        resting = Resting(frozenset(self._under_way), full)
+        resting = Resting(frozenset({*self._under_way, *self._had_turn}), self._full())
+        busy = Counter(tenant for tenant, _ in self._under_way.values())
         for due in await asyncio.to_thread(
             self._webhooks.due, now_ms, resting, ATTEMPTS_MAX_PER_TENANT, free
         ):
@@ -66,6 +95,7 @@ class WebhookRunner:
             busy[webhook.tenant] += 1
             task = asyncio.create_task(self._attempt(due))
             self._under_way[webhook.id] = (webhook.tenant, task)
+            self._had_turn[webhook.id] = webhook.tenant
 
     async def settled(self) -> None:
         """Until what is under way has ended."""
@@ -75,9 +105,11 @@ class WebhookRunner:
         try:
             outcome = await self._send(due)
             tried = self._webhooks.tried
-            await asyncio.to_thread(
+            is_written = await asyncio.to_thread(
                 tried, self._office, due.delivery, outcome.status, outcome.error, epoch_ms()
             )
+            if is_written:  # else it is due at once, and the next look is soon enough
+                self._ended.set()
         except StoreFault as fault:  # it is due as before: sinks know a message again by its id
             _log.warning("an attempt was not written down", webhook=due.webhook.id, error=fault.reason)
         finally:

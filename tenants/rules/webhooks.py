@@ -16,10 +16,8 @@ URL_CHARACTERS_MAX: Final = 1024
 """A webhook's URL."""
 WEBHOOKS_MAX: Final = 10
 """Webhooks of one tenant."""
-PENDING_MAX: Final = 100
-"""Messages of one webhook that wait; what comes beyond that is lost, and the log says so."""
-LOG_MAX: Final = 200
-"""Messages of one webhook that its log keeps, those that wait among them."""
+LOG_MAX: Final = 100
+"""Messages of one webhook that its log keeps, besides those that wait."""
 ANSWER_BYTES_MAX: Final = 16 * 1024
 """Of a sink's answer: its head, too, must fit."""
 ATTEMPT_MS_MAX: Final = 10_000

@@ -1,16 +1,16 @@
 """Rows of webhooks and of what is delivered to them."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from sqlalchemy import Connection, RowMapping, delete, func, insert, select, update
 
-from tenants.rules.webhooks import LOG_MAX, PENDING_MAX, DeliveryState
+from tenants.rules.webhooks import LOG_MAX, DeliveryState
 from tenants.store import schema
 
 OPERATORS = ""
 """In place of a tenant: told of everybody's alarms."""
-LOST = "not sent: too many messages waited"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,20 +89,34 @@ def remove(connection: Connection, webhook_id: str) -> None:
 # --- deliveries ------------------------------------------------------------------------------------
 
 
-def enqueue(connection: Connection, new: Delivery) -> None:
-    """One more message, and the log's oldest forgotten. Where too many wait it is only noted as lost."""
+def pending(connection: Connection, webhook_id: str) -> list[Delivery]:
+    """What waits, oldest first."""
     table = schema.webhook_deliveries
-    its = table.c.webhook_id == new.webhook_id
-    is_pending = table.c.state == DeliveryState.PENDING.value
-    waiting = connection.scalar(select(func.count()).select_from(table).where(its, is_pending)) or 0
-    values = {name: getattr(new, name) for name in Delivery.__dataclass_fields__}
-    if waiting >= PENDING_MAX:
-        values |= {"state": DeliveryState.FAILED, "error": LOST}
-    connection.execute(insert(table).values({**values, "state": values["state"].value}))
-    ended = select(table.c.id).where(its, ~is_pending).order_by(table.c.created_at_ms.desc(), table.c.id)
-    surplus = connection.scalars(ended.offset(LOG_MAX - PENDING_MAX)).all()
-    if surplus:
-        connection.execute(delete(table).where(table.c.id.in_(surplus)))
+    query = select(table).where(
+        table.c.webhook_id == webhook_id, table.c.state == DeliveryState.PENDING.value
+    )
+    rows = connection.execute(query.order_by(table.c.created_at_ms, table.c.id)).mappings()
+    return [_delivery(row) for row in rows]
+
+
+def end(connection: Connection, unsent: Mapping[str, str]) -> None:
+    """Messages that waited are not sent: their ids, and why."""
+    table = schema.webhook_deliveries
+    for why in set(unsent.values()):
+        its = table.c.id.in_([each for each, said in unsent.items() if said == why])
+        connection.execute(update(table).where(its).values(state=DeliveryState.FAILED.value, error=why))
+
+
+def enqueue(connection: Connection, webhook_id: str, new: Sequence[Delivery]) -> None:
+    """Further messages of a webhook, and the log's oldest forgotten."""
+    table = schema.webhook_deliveries
+    if new:
+        names = Delivery.__dataclass_fields__
+        rows = [{**{name: getattr(one, name) for name in names}, "state": one.state.value} for one in new]
+        connection.execute(insert(table), rows)
+    ended = (table.c.webhook_id == webhook_id) & (table.c.state != DeliveryState.PENDING.value)
+    kept = select(table.c.id).where(ended).order_by(table.c.created_at_ms.desc(), table.c.id).limit(LOG_MAX)
+    connection.execute(delete(table).where(ended, table.c.id.not_in(kept)))
 
 
 def log(connection: Connection, webhook_id: str) -> list[Delivery]:
@@ -168,12 +182,15 @@ def due(
 
 
 def tried(connection: Connection, after: Delivery) -> None:
-    """How an attempt went."""
+    """How an attempt went. What was ended meanwhile is not tried again, but it may have arrived."""
     table = schema.webhook_deliveries
+    its = table.c.id == after.id
+    if after.state is not DeliveryState.DELIVERED:
+        its &= table.c.state == DeliveryState.PENDING.value
     names = ("attempts", "next_at_ms", "tried_at_ms", "status", "error")
     values: dict[str, object] = {name: getattr(after, name) for name in names}
     values["state"] = after.state.value
-    connection.execute(update(table).where(table.c.id == after.id).values(values))
+    connection.execute(update(table).where(its).values(values))
 
 
 def _delivery(row: RowMapping) -> Delivery:

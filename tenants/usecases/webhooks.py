@@ -1,19 +1,28 @@
 """Webhooks: who is told of alarms, and the queue of what they are told."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from sqlalchemy import Connection
 
 from runtime.clock import epoch_ms
 from tenants import credentials
-from tenants.rules.alarms import MEANINGS, Alarm, AlarmEvent
+from tenants.rules.alarms import MEANINGS, Alarm, AlarmEvent, Severity
 from tenants.rules.errors import Conflict, Invalid, NotFound
 from tenants.rules.lifecycle import Fault, name_fault
 from tenants.rules.model import Caller
-from tenants.rules.webhooks import WEBHOOKS_MAX, DeliveryState, fault_of_url, next_try_ms, secret_of
+from tenants.rules.webhook_queue import NOBODY, Waiting, unsent
+from tenants.rules.webhooks import (
+    LOG_MAX,
+    WEBHOOKS_MAX,
+    DeliveryState,
+    fault_of_url,
+    next_try_ms,
+    secret_of,
+)
 from tenants.store import audit, webhooks
 from tenants.store.engine import Store
 from tenants.store.instances import Place
@@ -98,8 +107,7 @@ class Webhooks:
                 raise Conflict(f"webhook '{found.name}' is disabled: it is sent nothing")
             now_ms = epoch_ms()
             data: dict[str, object] = {"webhook": found.id, "says": "this is a test"}
-            new = _message(found, "webhook.test", data, now_ms)
-            webhooks.enqueue(connection, new)
+            [new] = _enqueue(connection, found, [_said("webhook.test", data, now_ms)], now_ms)
             _audit(connection, caller, found, "webhook.test")
             return new
 
@@ -122,8 +130,11 @@ class Webhooks:
         key = credentials.webhook_key(self._secret, webhook.id, webhook.salt)
         return key if credentials.same(credentials.sha256(secret_of(key)), webhook.secret_sha256) else None
 
-    def tried(self, office: Office, sent: Delivery, status: int | None, error: str, now_ms: int) -> None:
-        """How an attempt went. Nothing is written once another process sends: it tries the same message."""
+    def tried(self, office: Office, sent: Delivery, status: int | None, error: str, now_ms: int) -> bool:
+        """How an attempt went. Nothing is written once another process sends, as it tries the same message.
+
+        Whether it was.
+        """
         attempts = sent.attempts + 1
         after = replace(sent, attempts=attempts, tried_at_ms=now_ms, status=status, error=error)
         again_ms = None if not error else next_try_ms(attempts, now_ms)
@@ -134,8 +145,10 @@ class Webhooks:
         else:
             after = replace(after, next_at_ms=again_ms)
         with self._store.write() as connection:
-            if office.holds(connection):
+            is_ours = office.holds(connection)
+            if is_ours:
                 webhooks.tried(connection, after)
+            return is_ours
 
 
 def tell(
@@ -147,11 +160,60 @@ def tell(
     by_tenant: dict[str, list[Webhook]] = {}
     for one in webhooks.told(connection):
         by_tenant.setdefault(one.tenant, []).append(one)
+    messages: dict[str, list[_Said]] = {}
     for alarm, event, place in notices:
-        told = [*by_tenant.get(OPERATORS, ()), *(() if place is None else by_tenant.get(place.tenant, ()))]
-        for webhook in told:
-            data = _data(alarm, place)
-            webhooks.enqueue(connection, _message(webhook, f"alarm.{event}", data, now_ms))
+        said = _said(f"alarm.{event}", _data(alarm, place), now_ms)
+        for tenant in {OPERATORS} if place is None else {OPERATORS, place.tenant}:
+            messages.setdefault(tenant, []).append(said)
+    for tenant, about in messages.items():
+        for webhook in by_tenant.get(tenant, ()):
+            _enqueue(connection, webhook, about, now_ms)
+
+
+class _Said(NamedTuple):
+    """What is said to every webhook that is told of it."""
+
+    event: str
+    body: str
+    as_waiting: Waiting
+    """Without an id."""
+
+
+def _said(event: str, data: dict[str, object], now_ms: int) -> _Said:
+    body = json.dumps({"type": event, "timestamp": _time(now_ms), "data": data})
+    return _Said(event, body, _as_waiting("", data))
+
+
+def _as_waiting(message_id: str, data: Mapping[str, object]) -> Waiting:
+    about = None
+    if "kind" in data:
+        about = (str(data.get("instance_id") or ""), str(data["kind"]), str(data.get("subject", "")))
+    is_critical = data.get("severity") == Severity.CRITICAL.value
+    return Waiting(message_id, str(data.get("tenant") or NOBODY), about, is_critical)
+
+
+def _enqueue(connection: Connection, webhook: Webhook, said: Sequence[_Said], now_ms: int) -> list[Delivery]:
+    """Further messages of one webhook, as they are kept: what may not wait is noted as not sent."""
+    new = [
+        Delivery(
+            *(credentials.new_id("msg_"), webhook.id, one.event, one.body),
+            *(now_ms, DeliveryState.PENDING, 0, now_ms),
+        )
+        for one in said
+    ]
+    waiting = [
+        _as_waiting(one.id, json.loads(one.body)["data"]) for one in webhooks.pending(connection, webhook.id)
+    ]
+    come = [one.as_waiting._replace(id=each.id) for one, each in zip(said, new, strict=True)]
+    ended = unsent([*waiting, *come], is_operators=webhook.tenant == OPERATORS)
+    webhooks.end(connection, {one.id: ended[one.id] for one in waiting if one.id in ended})
+    kept = [
+        replace(one, state=DeliveryState.FAILED, error=ended[one.id]) if one.id in ended else one
+        for one in new
+    ]
+    lost = [one for one in kept if one.id in ended][-LOG_MAX:]  # the log keeps no more
+    webhooks.enqueue(connection, webhook.id, [*(one for one in kept if one.id not in ended), *lost])
+    return kept
 
 
 def _data(alarm: Alarm, place: Place | None) -> dict[str, object]:
@@ -168,13 +230,6 @@ def _data(alarm: Alarm, place: Place | None) -> dict[str, object]:
         "remedy": meaning.remedy,
         "raised_at": None if alarm.raised_at_ms is None else _time(alarm.raised_at_ms),
     }
-
-
-def _message(webhook: Webhook, event: str, data: dict[str, object], now_ms: int) -> Delivery:
-    body = json.dumps({"type": event, "timestamp": _time(now_ms), "data": data})
-    return Delivery(
-        credentials.new_id("msg_"), webhook.id, event, body, now_ms, DeliveryState.PENDING, 0, now_ms
-    )
 
 
 def _time(ms: int) -> str:

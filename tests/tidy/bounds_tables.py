@@ -121,10 +121,10 @@ CONSTANTS: Final[dict[str, tuple[str, ...]]] = {
         "HEADERS_SHOWN_MAX",
     ),
     "tenants.rules.alarms": ("HISTORY_MAX",),
+    "tenants.rules.webhook_queue": ("PENDING_MAX", "OPERATORS_PENDING_MAX", "SHARE_MAX"),
     "tenants.rules.webhooks": (
         *(
             "WEBHOOKS_MAX",
-            "PENDING_MAX",
             "LOG_MAX",
             "URL_CHARACTERS_MAX",
             "ANSWER_BYTES_MAX",

@@ -13,11 +13,13 @@ from ipaddress import ip_network
 from typing import Any
 
 import pytest
+from sqlalchemy import event
 
 from runtime.clock import epoch_ms
 from tenants.console import Console
 from tenants.rules.alarms import Alarm, AlarmEvent, AlarmKind
-from tenants.rules.webhooks import BACKOFF_MS, PENDING_MAX
+from tenants.rules.webhook_queue import PENDING_MAX, SHARE_MAX
+from tenants.rules.webhooks import BACKOFF_MS, LOG_MAX
 from tenants.store.instances import Place
 from tenants.store.shared_session import SoleOffice
 from tenants.store.webhooks import Resting, Webhook
@@ -28,6 +30,7 @@ from tenants.webhook_sink import LOOKUPS_MAX_PER_TENANT, WebhookSink
 from tests.unit.tenants.conftest import Caller
 
 Answering = Callable[[asyncio.StreamWriter], Awaitable[None]]
+REALLY_RUN = WebhookRunner.run
 LOOPBACK = [ip_network("127.0.0.0/8")]
 
 
@@ -385,19 +388,120 @@ async def test_slow_sinks_of_one_tenant_hold_up_no_other(
     hanging.close()
 
 
+async def test_webhooks_of_a_tenant_have_turns_whoever_has_the_longest_queue(
+    operator: Caller, runner: WebhookRunner, sink: Sink
+) -> None:
+    owner = await operator.tenant("acme")
+    hooks = [await made(owner, sink.url, f"h{number}") for number in range(ATTEMPTS_MAX_PER_TENANT * 2)]
+    for number, hook in enumerate(hooks):
+        for _ in range(5 if number < ATTEMPTS_MAX_PER_TENANT else 1):
+            await owner("POST", f"webhooks/{hook['id']}/test")
+    for _ in range(2):
+        await send(runner)
+    assert {json.loads(body)["data"]["webhook"] for _, body in sink.came} == {one["id"] for one in hooks}
+
+
+async def test_a_webhooks_next_message_waits_for_the_one_before_and_no_look(
+    operator: Caller, runner: WebhookRunner, sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tenants.webhook_runner._EVERY_S", 3600.0)
+    hook = await made(operator, sink.url)
+    for _ in range(3):
+        await operator("POST", f"webhooks/{hook['id']}/test")
+    running = asyncio.create_task(REALLY_RUN(runner))
+    try:
+        async with asyncio.timeout(60):
+            while len(sink.came) < 3:
+                await asyncio.sleep(0.01)
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
 async def test_a_queue_is_bounded_and_what_is_lost_is_said(
     operator: Caller, runner: WebhookRunner, plane: Console, sink: Sink
 ) -> None:
     hook = await made(operator, sink.url)
-    alarm = Alarm("", AlarmKind.FULL, raised_at_ms=1, says="full")
-    for number in range(PENDING_MAX + 150):
-        with plane.store.write() as connection:
-            notice = (alarm, AlarmEvent.RAISED, Place("default", "shop", "c"))
-            webhooks.tell(connection, [notice], 1_000 + number)
+    with plane.store.write() as connection:
+        webhooks.tell(connection, raised("default", range(PENDING_MAX + 50)), 1_000)
+        webhooks.tell(connection, raised("default", range(PENDING_MAX + 50, PENDING_MAX + 250)), 2_000)
     items = await log(operator, hook)
     assert [one["state"] for one in items].count("pending") == PENDING_MAX
-    assert len(items) <= 2 * PENDING_MAX + 1
+    assert len(items) == PENDING_MAX + LOG_MAX
     assert "too many messages waited" in items[0]["reason"]
+
+
+def raised(tenant: str, subjects: range) -> list[tuple[Alarm, AlarmEvent, Place | None]]:
+    alarms = [Alarm("i" + tenant, AlarmKind.LAG_GROWING, str(one), raised_at_ms=1) for one in subjects]
+    return [(one, AlarmEvent.RAISED, Place(tenant, "shop", "c")) for one in alarms]
+
+
+async def test_a_tenant_that_floods_the_operators_webhook_hides_nobodys_alarm(
+    operator: Caller, plane: Console, runner: WebhookRunner, sink: Sink
+) -> None:
+    hook = (await operator("POST", "webhooks?tenant=*", json={"name": "all", "url": sink.url})).json()
+    critical = Alarm("iother", AlarmKind.FULL, raised_at_ms=1, says="full")
+    with plane.store.write() as connection:
+        webhooks.tell(connection, raised("loud", range(1_000)), 1_000)
+        notice = (critical, AlarmEvent.RAISED, Place("other", "shop", "c"))
+        webhooks.tell(connection, [notice], 2_000)
+    pending = [one for one in await log(operator, hook) if one["state"] == "pending"]
+    assert len(pending) == SHARE_MAX + 1
+    for _ in pending:
+        await send(runner)
+    told = [json.loads(body)["data"]["tenant"] for _, body in sink.came]
+    assert told.count("other") == 1 and told.count("loud") == SHARE_MAX
+
+
+async def test_what_is_raised_and_cleared_before_it_is_sent_is_one_message(
+    operator: Caller, plane: Console, runner: WebhookRunner, sink: Sink
+) -> None:
+    """Also one that is on its way meanwhile: it is not tried again, and the newest is."""
+    hook = await made(operator, sink.url)
+    place, alarm = Place("default", "shop", "c"), Alarm("i1", AlarmKind.FULL, raised_at_ms=1)
+
+    def tell(event: AlarmEvent, now_ms: int) -> None:
+        with plane.store.write() as connection:
+            webhooks.tell(connection, [(alarm, event, place)], now_ms)
+
+    for number in range(50):
+        tell(AlarmEvent.RAISED, 2 * number)
+        tell(AlarmEvent.CLEARED, 2 * number + 1)
+    items = await log(operator, hook)
+    assert [one["state"] for one in items].count("pending") == 1 and items[0]["state"] == "pending"
+    assert "took its place" in items[1]["reason"]
+
+    async def meanwhile(writer: asyncio.StreamWriter) -> None:
+        await asyncio.to_thread(tell, AlarmEvent.RAISED, 1_000)
+        await says("HTTP/1.1 500 Sorry\r\n\r\n")(writer)
+
+    sink.answer = meanwhile
+    await send(runner)
+    items = await log(operator, hook)
+    assert (items[0]["state"], items[1]["state"]) == ("pending", "failed")
+    assert "took its place" in items[1]["reason"]
+
+
+async def test_the_alarms_transaction_does_not_grow_by_messages(
+    operator: Caller, plane: Console, sink: Sink
+) -> None:
+    """Statements while the one writer is held: as many as there are webhooks, not messages."""
+    for number in range(3):
+        await operator("POST", "webhooks?tenant=*", json={"name": f"all{number}", "url": sink.url})
+    with plane.store.write() as connection:
+
+        def counted(count: int) -> int:
+            asked: list[str] = []
+
+            def note(*args: Any) -> None:
+                asked.append(args[2])
+
+            event.listen(connection, "before_cursor_execute", note)
+            webhooks.tell(connection, raised("default", range(count)), 1_000)
+            event.remove(connection, "before_cursor_execute", note)
+            return len(asked)
+
+        assert counted(500) <= counted(SHARE_MAX) + 3
 
 
 async def test_a_disabled_webhook_is_told_nothing_and_what_waits_waits_on(
