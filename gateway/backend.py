@@ -165,7 +165,7 @@ class Backend:
         known = [self._versions[node] for node in nodes if node in self._versions]
         if not known or (node_id is None and len(known) < len(nodes)):
             return None
-        return _common(known)
+        return self._told(node_id, known)
 
     def doubt_versions(self, node_id: int | None) -> None:
         """A broker has closed a connection: the one that comes back may be another."""
@@ -195,7 +195,15 @@ class Backend:
         known = [self._versions[node] for node in nodes if node in self._versions]
         if not known:
             raise failure
-        return _common(known)
+        return self._told(node_id, known)
+
+    def _told(self, node_id: int | None, known: list[Served]) -> Served:
+        """Of one broker its APIs, and features as all have them that were asked: while brokers are exchanged
+        a transaction has to do with several."""
+        common = _common(known)
+        if node_id is None:
+            return common
+        return common._replace(features=_common(list(self._versions.values())).features)
 
     async def call(self, node_id: int, request: Payload) -> Any:
         """Ask one broker. Raises: KafkaUnavailable."""

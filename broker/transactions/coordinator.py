@@ -44,6 +44,8 @@ from broker.transactions.registry import Entry, Registry, check_transition
 from broker.transactions.state import (
     AT_REST,
     ENDING,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
     State,
     TopicPartition,
     Transaction,
@@ -114,7 +116,7 @@ class TransactionCoordinator:
         elif isinstance(outcome, Step):
             assert entry is not None
             reply = Reply(token, InitResult(ErrorCode.concurrent_transactions))
-            self._fence(turn, request.transactional_id, entry, reply)
+            self._fence(turn, request.transactional_id, entry, reply, for_successor=True)
         else:
             entry = entry or self._registry.create(request.transactional_id)
             self._write(turn, request.transactional_id, entry, outcome, AfterInit(token))
@@ -215,10 +217,27 @@ class TransactionCoordinator:
 
     # -- the end of a transaction
 
-    def _fence(self, turn: Turn, transactional_id: str, entry: Entry, reply: Reply | None) -> None:
-        """Abort an open transaction without asking its producer, which finds its epoch outdated."""
-        assert entry.value is not None
-        fenced = entry.value._replace(producer_epoch=entry.value.producer_epoch + 1, last_producer_epoch=-1)
+    def _fence(
+        self,
+        turn: Turn,
+        transactional_id: str,
+        entry: Entry,
+        reply: Reply | None,
+        *,
+        for_successor: bool = False,
+    ) -> None:
+        """Abort an open transaction without asking its producer, which finds its epoch outdated.
+
+        It may go on by an end of version 2 that it asks for again, unless there is a successor: then the
+        transaction ends as one of version 1, behind which nobody is told of an epoch. A late marker of that
+        harms nobody, for the successor gets an epoch behind it before it begins.
+        """
+        value = entry.value
+        assert value is not None
+        fenced = value._replace(
+            producer_epoch=value.producer_epoch + 1,
+            version=0 if for_successor else value.version,
+        )
         self._decide(turn, transactional_id, entry, fenced, False, reply)
 
     def _decide(
@@ -231,7 +250,12 @@ class TransactionCoordinator:
         reply: Reply | None,
     ) -> None:
         state = State.PREPARE_COMMIT if is_commit else State.PREPARE_ABORT
-        decided = value._replace(state=state, last_update_ms=turn.now.epoch_ms)
+        decided = value._replace(
+            state=state,
+            last_producer_id=NO_PRODUCER_ID,
+            last_producer_epoch=NO_PRODUCER_EPOCH,
+            last_update_ms=turn.now.epoch_ms,
+        )
         self._write(turn, transactional_id, entry, decided, AfterDecision(reply))
 
     def _resume(self, turn: Turn, transactional_id: str, entry: Entry) -> None:

@@ -2,7 +2,8 @@
 
 The epoch that the producer goes on with is the epoch that the markers carry. When epochs are used up it goes
 on with a new producer id, which it learns at once and the log has when the markers are written.
-Source: Kafka TransactionCoordinator.endTransaction, TransactionMetadata.prepareAbortOrCommit (4.3), KIP-890.
+Source: Kafka TransactionCoordinator.endTransaction, TransactionMetadata.prepareAbortOrCommit (4.3), KIP-890,
+KAFKA-20785.
 """
 
 from enum import Enum, auto
@@ -48,12 +49,12 @@ def decide_with_bump(
             return EndResult(ErrorCode.producer_fenced)
     if value.state in ENDING:
         goes_on = not is_retry or value.state is prepare
-        return EndResult(ErrorCode.concurrent_transactions if goes_on else ErrorCode.invalid_txn_state)
+        return EndResult(ErrorCode.concurrent_transactions if goes_on else _other_outcome(request))
     if is_retry:
         if value.state not in AT_REST or value.producer_epoch >= EPOCH_MAX:
             return EndResult(ErrorCode.producer_fenced)
         if value.state is not complete:
-            return EndResult(ErrorCode.invalid_txn_state)
+            return EndResult(_other_outcome(request))
         return EndResult(ErrorCode.none, Producer(value.producer_id, value.producer_epoch))
     if value.state is not State.ONGOING and request.is_commit:
         return EndResult(ErrorCode.invalid_txn_state)
@@ -62,12 +63,19 @@ def decide_with_bump(
     return value._replace(
         state=prepare,
         producer_epoch=value.producer_epoch + 1,
+        last_producer_id=NO_PRODUCER_ID,
         last_producer_epoch=value.producer_epoch,
         next_producer_id=NO_PRODUCER_ID if fresh_id is None else fresh_id,
         start_ms=value.start_ms if value.state is State.ONGOING else now_ms,
         last_update_ms=now_ms,
         version=BUMPS_EPOCH_FROM,
     )
+
+
+def _other_outcome(request: EndRequest) -> ErrorCode:
+    """Who asks again asks for the same. A commit that finds an abort came too late: the coordinator aborted
+    by itself. INVALID_TXN_STATE would end a Kafka Streams; one that is fenced begins anew."""
+    return ErrorCode.producer_fenced if request.is_commit else ErrorCode.invalid_txn_state
 
 
 def _is_retry(value: Transaction, producer: Producer) -> bool:

@@ -44,7 +44,7 @@ def begin_anew(
         return ErrorCode.concurrent_transactions
     if value.state is State.ONGOING:
         return Step.ABORT
-    if value.is_epoch_exhausted and (expected is None or expected.producer_epoch == value.producer_epoch):
+    if value.is_epoch_exhausted and expected in (None, value[:2]):
         if fresh_id is None:
             return Step.NEW_PRODUCER_ID
         last = NO_PRODUCER_EPOCH if expected is None else value.producer_epoch
@@ -65,10 +65,11 @@ def _bumped(value: Transaction, request: InitRequest, now_ms: int) -> Transactio
     if expected is None:
         last = Producer(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
         return _anew(producer._replace(producer_epoch=value.producer_epoch + 1), request, now_ms, last)
-    if expected.producer_epoch == value.producer_epoch:
+    if expected == producer:
         last = producer
         return _anew(producer._replace(producer_epoch=value.producer_epoch + 1), request, now_ms, last)
-    if expected.producer_epoch == value.last_producer_epoch:
+    former_id = value.producer_id if value.last_producer_id == NO_PRODUCER_ID else value.last_producer_id
+    if expected == (former_id, value.last_producer_epoch) and expected.producer_epoch >= 0:
         # The answer to the first attempt was lost: give it again.
         last = Producer(value.last_producer_id, value.last_producer_epoch)
         return _anew(producer, request, now_ms, last)

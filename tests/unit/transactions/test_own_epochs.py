@@ -3,7 +3,7 @@
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker.transactions.messages import EndResult, Producer
+from broker.transactions.messages import EndResult, InitResult, Producer
 from broker.transactions.state import EPOCH_MAX, LAST_USABLE_EPOCH, State
 from tests.unit.transactions.world import A, B, World
 
@@ -43,17 +43,18 @@ def test_markers_have_the_next_epoch_and_so_has_the_producer(commit: bool) -> No
 def test_a_repeated_end_gets_the_same_answer(commit: bool, fails_over: bool) -> None:
     world = World()
     producer = world.producer()
+    other = ErrorCode.invalid_txn_state if commit else ErrorCode.producer_fenced
     world.join(producer)
     world.bump(producer, commit=commit)
     if fails_over:
         world.fail_over()
     assert world.bump(producer, commit=commit).error is ErrorCode.concurrent_transactions
-    assert world.bump(producer, commit=not commit).error is ErrorCode.invalid_txn_state
+    assert world.bump(producer, commit=not commit).error is other
     world.write_markers()
     if fails_over:
         world.fail_over()
     assert world.bump(producer, commit=commit) == EndResult(ErrorCode.none, _next(producer))
-    assert world.bump(producer, commit=not commit).error is ErrorCode.invalid_txn_state
+    assert world.bump(producer, commit=not commit).error is other
     world.join(_next(producer))
     assert world.bump(producer, commit=commit).error is ErrorCode.producer_fenced
 
@@ -106,13 +107,18 @@ def test_nobody_is_the_producer_of_the_last_epoch() -> None:
     assert world.producer().producer_epoch == 0
 
 
-def test_who_took_too_long_goes_on_behind_its_abort() -> None:
+@pytest.mark.parametrize("fails_over", [True, False])
+def test_who_took_too_long_goes_on_behind_its_abort(fails_over: bool) -> None:
     world = World()
     producer = world.producer()
     world.join(producer)
     world.pass_ms(TIMEOUT_MS)
+    assert world.bump(producer, commit=True).error is ErrorCode.producer_fenced, "Java begins anew"
+    assert world.bump(producer, commit=False).error is ErrorCode.concurrent_transactions
+    if fails_over:
+        world.fail_over()
     world.write_markers()
-    assert world.bump(producer, commit=True).error is ErrorCode.invalid_txn_state
+    assert world.bump(producer, commit=True).error is ErrorCode.producer_fenced
     assert world.bump(producer, commit=False) == EndResult(ErrorCode.none, _next(producer))
     assert world.join(_next(producer)) is ErrorCode.none
 
@@ -133,6 +139,51 @@ def test_whose_id_was_taken_over_is_fenced() -> None:
     assert world.bump(current._replace(producer_id=1)).error is ErrorCode.invalid_producer_id_mapping
     assert world.bump_parked(current, True, "other").error is ErrorCode.invalid_producer_id_mapping
     assert world.bump_parked(current, True, "").error is ErrorCode.invalid_request
+
+
+@pytest.mark.parametrize("fails_over", [True, False])
+def test_who_was_fenced_by_its_successor_does_not_go_on(fails_over: bool) -> None:
+    world = World()
+    zombie = world.producer()
+    world.join(zombie)
+    assert world.init().error is ErrorCode.concurrent_transactions
+    if fails_over:
+        world.fail_over()
+    for commit in (True, False):
+        assert world.bump(zombie, commit=commit).error is ErrorCode.producer_fenced
+    world.write_markers()
+    for commit in (True, False):
+        assert world.bump(zombie, commit=commit).error is ErrorCode.producer_fenced
+    assert world.join(zombie) is ErrorCode.producer_fenced
+    successor = world.producer()
+    assert successor == _next(_next(zombie)), "behind the epoch of the markers"
+    assert world.join(successor) is ErrorCode.none
+    assert world.bump(successor) == EndResult(ErrorCode.none, _next(successor))
+
+
+@pytest.mark.parametrize("fails_over", [True, False])
+@pytest.mark.parametrize("bumps", [True, False])
+def test_a_producer_id_that_is_used_up_does_not_come_back(bumps: bool, fails_over: bool) -> None:
+    world = World()
+    used_up = _at_epoch(world, LAST_USABLE_EPOCH)
+    world.join(used_up)
+    successor = world.bump(used_up).producer
+    world.write_markers()
+    if not fails_over:
+        assert world.init(expected=used_up) == InitResult(ErrorCode.none, successor), "its answer was lost"
+    world.join(successor) if bumps else world.add(successor)
+    world.bump(successor) if bumps else world.commit(successor)
+    world.write_markers()
+    if fails_over:
+        world.fail_over()
+    assert world.init(expected=used_up).error is ErrorCode.producer_fenced
+    current = Producer(*world.describe().producer)
+    assert world.bump(used_up).error is ErrorCode.invalid_producer_id_mapping
+    entry = world.coordinator._registry.get("t")
+    assert entry is not None and entry.value is not None
+    entry.value = entry.value._replace(producer_epoch=LAST_USABLE_EPOCH)
+    assert world.init(expected=used_up).error is ErrorCode.producer_fenced, "an epoch is one of its id"
+    assert world.init(expected=current._replace(producer_epoch=-1)).error is ErrorCode.producer_fenced
 
 
 def test_an_end_that_the_log_refuses_or_is_slow_with() -> None:
