@@ -15,6 +15,8 @@ UNKNOWN_MS: Final = -1
 """The time of a record that has none, or of a batch that cannot be looked into."""
 INFLATED_BYTES_MAX: Final = 16 * 1024 * 1024
 """Bytes that a batch may decompress to when the time of a record within is looked for; else it is unknown."""
+RECORDS_WALKED_MAX: Final = 20_000
+"""Records of a batch in which one is looked for; in a larger batch each has the time of its first."""
 _ANY_TIME: Final = -(2**63)
 
 
@@ -63,6 +65,10 @@ def _times_in(batch: Buffer, header: BatchHeader, offsets: Sequence[int]) -> dic
     inside = [offset for offset in offsets if offset not in found]
     if not inside:
         return found
+    if header.record_count > RECORDS_WALKED_MAX:
+        # What a horizon took the place of was the first's time; the last time there is says as much then.
+        time_ms = header.base_timestamp_ms if is_dated else header.max_timestamp_ms
+        return found | dict.fromkeys(inside, _time(time_ms))
     try:
         for offset, time_ms in _looked_into(batch, header, inside):
             found[offset] = _time(header.max_timestamp_ms if header.is_log_append_time else time_ms)

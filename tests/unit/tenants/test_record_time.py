@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenants.rules import record_time
-from tenants.rules.record_time import UNKNOWN_MS, first_times, lag_seconds, largest
+from tenants.rules.record_time import RECORDS_WALKED_MAX, UNKNOWN_MS, first_times, lag_seconds, largest
 from wire.batch import (
     CODEC_GZIP,
     CODEC_LZ4,
@@ -93,6 +93,20 @@ def test_what_cannot_be_looked_into_is_unknown_not_zero(monkeypatch: pytest.Monk
     monkeypatch.setattr(record_time, "INFLATED_BYTES_MAX", 1_000)
     assert first_times(batch(0, times, CODEC_ZSTD), (), [0, 3]).found == {0: _T, 3: UNKNOWN_MS}
     assert first_times(b"\0" * 200, (), [3]).found == {3: UNKNOWN_MS}
+
+
+def test_in_a_batch_of_very_many_records_each_has_the_time_of_the_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log = batch(10, [_T + number for number in range(RECORDS_WALKED_MAX)], CODEC_GZIP)
+    assert first_times(log, (), [15]).found == {15: _T + 5}
+    log = batch(10, [_T + number for number in range(RECORDS_WALKED_MAX + 1)], CODEC_GZIP)
+
+    def inflated(*_: Any) -> bytes:
+        raise AssertionError("it is not to be looked into")
+
+    monkeypatch.setattr(record_time, "decompress", inflated)
+    assert first_times(log, (), [10, 15]).found == {10: _T, 15: _T}
 
 
 @pytest.mark.parametrize(

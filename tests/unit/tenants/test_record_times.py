@@ -1,6 +1,7 @@
 """Times of offsets, looked up: how often brokers are asked, and what is told of what is not known."""
 
 import asyncio
+import itertools
 import threading
 from typing import Any
 from uuid import UUID
@@ -203,3 +204,14 @@ async def test_an_offset_asked_for_while_an_answer_is_read_gets_its_own_time(
     may_go_on.set()
     assert await known(times, broker, earlier) == {place: _T + 1_000 * place.offset for place in earlier}
     assert await first == {place: _T + 1_000 * place.offset for place in later}
+
+
+async def test_a_turn_ends_with_its_cpu_time_and_what_is_left_has_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    spent = itertools.count(step=11_000_000)
+    monkeypatch.setattr(record_times, "cpu_ns", lambda: next(spent))
+    broker, times = Broker(batches(3)), RecordTimes()
+    places = broker.places([5], partitions=9)
+    assert await known(times, broker, places) == dict.fromkeys(places, _T + 5_000)
+    assert broker.asked == 5, "two partitions a turn"
