@@ -4,8 +4,9 @@
 2. The water level is the largest L with sum(min(wanted, L)) <= q_i. A worker gets what it wants, up to L.
 3. What nobody wants is shared out evenly: whoever begins has something to begin with.
 4. A part is a fortieth of q_i at least where there are two workers: together such parts are a twentieth.
-5. A part falls at once. It rises into what the others have let go, so that together they never hold more than
-   a twentieth above q_i, whenever who reports.
+5. A part falls at once. It rises into what the others have let go, which their next reports show: answers may
+   be lost. So together they never hold more than a twentieth above q_i, whenever who reports. A worker that
+   tells of an instance no more carries nothing for it and is taken to have let go.
 """
 
 from collections.abc import Collection, Sequence
@@ -45,12 +46,19 @@ class _Way:
 
     last: Sample | None = None
     before: Sample | None = None
-    held_per_s: int = 0
-    """What it applies: as it said, or as it was told since."""
+    told_per_s: int = 0
+    """What it applies, as it said."""
+    granted_per_s: int = 0
+    """What it was told since, if the answer came."""
+
+    @property
+    def held_per_s(self) -> int:
+        """What it may apply now."""
+        return max(self.told_per_s, self.granted_per_s)
 
     def take(self, counters: FlowCounters, base: FlowCounters | None, elapsed_ms: int) -> None:
         """What it counted since `base`; None: since when is not known."""
-        self.held_per_s = counters.rate_per_s
+        self.told_per_s = self.granted_per_s = counters.rate_per_s
         if base is not None:
             charged = counters.used + counters.overhead - base.used - base.overhead
             held_back_ms = min(elapsed_ms, counters.throttled_ms - base.throttled_ms)
@@ -122,6 +130,7 @@ class Parts:
             holding = self._held[key][worker]
             holding.asks = False
             for way in (holding.produce, holding.consume):
+                way.told_per_s = 0
                 way.measured(Sample(0, 0, max(ELAPSED_MS_MIN, now_ms - holding.reported_ms)))
             holding.reported_ms = now_ms
             if now_ms >= holding.holds_until_ms:
@@ -169,5 +178,5 @@ def _granted(ways: Sequence[tuple[_Way, bool]], own: _Way, rate_per_s: int) -> i
     if own.last is None:
         part = min(part, own.held_per_s)  # who else holds how much is not known yet
     others = sum(way.held_per_s for way, _ in ways if way is not own)
-    own.held_per_s = grown(rate_per_s, part, others, len(ways))
-    return own.held_per_s
+    own.granted_per_s = grown(rate_per_s, part, others, len(ways))
+    return own.granted_per_s

@@ -76,7 +76,9 @@ class Worker:
         self.used += min(self.wants, self.rate) * elapsed_ms // 1000
         self.throttled_ms += elapsed_ms if self.wants > self.rate else 0
 
-    def reports(self, now_ms: int, rate: int = T, *, knows_base: bool = True) -> int:
+    def reports(
+        self, now_ms: int, rate: int = T, *, knows_base: bool = True, is_answered: bool = True
+    ) -> int:
         told, nothing = self.told(), FlowCounters()
         base = self._told
         if base is None and knows_base:
@@ -85,8 +87,10 @@ class Worker:
             )
         self._parts.take(self.name, PLACE, told, base, 1_000, now_ms)
         self._told = told
-        self.rate = self._parts.grant(self.name, PLACE, Rates(rate, rate), now_ms).produce_bytes_per_s
-        self.holds_until_ms = now_ms + self._parts.left_ms(self.name, PLACE, now_ms)
+        granted = self._parts.grant(self.name, PLACE, Rates(rate, rate), now_ms).produce_bytes_per_s
+        if is_answered:
+            self.rate = granted
+            self.holds_until_ms = now_ms + self._parts.left_ms(self.name, PLACE, now_ms)
         return self.rate
 
     def rests(self, now_ms: int, rate: int = T) -> None:
@@ -166,6 +170,24 @@ def test_another_master_gives_nobody_more_before_it_has_heard_them_twice() -> No
     assert (one.rate, two.rate) == (T // 2, T // 2)
 
 
+def test_what_a_worker_was_told_to_let_go_goes_to_others_when_its_report_shows_it() -> None:
+    parts = Parts(LEASE_MS)
+    one, two = Worker(parts, "gateway-0"), Worker(parts, "gateway-1", rate=1)
+    one.wants = MANY
+    now_ms = period(period(0, one), one)
+    two.wants = MANY
+    for _ in range(4):
+        now_ms += 1_000
+        for worker in (one, two):
+            worker.lives(1_000)
+        one.reports(now_ms, is_answered=False)
+        two.reports(now_ms + 500)
+        assert one.rate == T and two.rate <= T // FLOOR_PART
+    for _ in range(3):
+        now_ms = period(now_ms + 1_000, one, two)
+    assert (one.rate, two.rate) == (T // 2, T // 2)
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_whoever_reports_when_and_wants_what_together_they_hold_a_twentieth_more_at_most(seed: int) -> None:
     chance = random.Random(seed)
@@ -183,7 +205,7 @@ def test_whoever_reports_when_and_wants_what_together_they_hold_a_twentieth_more
         if chance.random() < 0.1:
             worker.rests(now_ms)
         else:
-            worker.reports(now_ms)
+            worker.reports(now_ms, is_answered=chance.random() < 0.8)
         held = sum(each.rate for each in workers if now_ms < each.holds_until_ms)
         assert held <= T + T // FLOOR_PART + len(workers)
         assert all(each.rate > 0 for each in workers), "nobody is without anything"
