@@ -212,9 +212,13 @@ class ServedInstance:
             elif connection.login_is_void:
                 connection.close(DisconnectCause.USER_CHANGED)
 
+    def has_room(self, size_bytes: int) -> bool:
+        """Whether so much is left of the budget for half-received requests."""
+        return self._collected_bytes + size_bytes <= COLLECTED_BYTES_MAX
+
     def collect(self, size_bytes: int) -> None:
         """Take from the budget for half-received requests. Raises: ConnectionStop when it is spent."""
-        if self._collected_bytes + size_bytes > COLLECTED_BYTES_MAX:
+        if not self.has_room(size_bytes):
             raise ConnectionStop(DisconnectCause.BUFFER_BUDGET)
         self._collected_bytes += size_bytes
 

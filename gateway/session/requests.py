@@ -20,7 +20,7 @@ from wire.edits import (
     only_topic_id,
     produce_request_editor,
 )
-from wire.faults import NameFault
+from wire.faults import ForeignName, NameFault
 from wire.framing import Buffer
 
 _HEAD: Final = struct.Struct(">ihhi")
@@ -46,6 +46,8 @@ _FETCH_LOOK_MS: Final = 100
 _API_VERSIONS: Final = int(ApiKey.API_VERSIONS)
 _SASL_AUTHENTICATE: Final = int(ApiKey.SASL_AUTHENTICATE)
 _RAW_VERSION: Final = 0
+_LOOKED_AT_BYTES: Final = 4 * 1024
+"""So far into a Produce its only topic's id is looked for again when more comes."""
 _BEFORE_LOGIN: Final = frozenset(api_key for api_key, _ in BEFORE_LOGIN)
 
 
@@ -64,6 +66,7 @@ class Requests:
 
     __slots__ = (
         "_api_version",
+        "_by_id",
         "_collected",
         "_conversation",
         "_missing",
@@ -89,6 +92,8 @@ class Requests:
         self.frame_bytes = 0
         """Size of the frame that is streamed or collected, its length prefix included."""
         self._api_version = 0
+        self._by_id = False
+        """Whether the frame that is collected is a Produce of topic ids: it may go up once they are known."""
         self._raw = False
         """Whether the frame that is collected is one of a login and not Kafka's: first its length."""
         self.bytes_in = 0
@@ -182,18 +187,26 @@ class Requests:
         if behind <= len(chunk):
             self._whole(row, chunk[at:behind], up, down)
             return behind
-        if api_key == _PRODUCE and instance.passes_produce and self._may_stream(api_version, chunk[at:]):
-            self.editor = produce_request_editor(
-                api_version, instance.scope, conversation.client_id, instance.topic_ids.known
-            )
-            self._api_version = api_version
-            if self._trace is not None:
-                self._trace.forwarded(up, takes_traces=conversation.takes_traces)
+        passes = api_key == _PRODUCE and instance.passes_produce
+        self._api_version = api_version
+        self._missing = self.frame_bytes = 4 + size
+        if passes and self._may_stream(api_version, chunk[at:]):
+            self._begin_stream(up)
         else:
             _check_frame_bytes(row, size)
+            self._by_id = passes
             self._collected = bytearray()
-        self._missing = self.frame_bytes = 4 + size
         return at
+
+    def _begin_stream(self, up: list[Buffer]) -> FrameEditor:
+        conversation = self._conversation
+        instance = conversation.instance
+        self.editor = produce_request_editor(
+            self._api_version, instance.scope, conversation.client_id, instance.topic_ids.known
+        )
+        if self._trace is not None:
+            self._trace.forwarded(up, takes_traces=conversation.takes_traces)
+        return self.editor
 
     def _may_stream(self, api_version: int, begun: memoryview) -> bool:
         """Whether a Produce may go up before it is whole: all that can be wrong with its topics is known."""
@@ -233,6 +246,8 @@ class Requests:
             return behind
         collected = self._collected
         assert collected is not None
+        if self._by_id and self._missing and self._streams_after_all(collected, chunk[at:behind], up):
+            return behind
         self._conversation.instance.collect(behind - at)
         collected += chunk[at:behind]
         if not self._missing:
@@ -245,8 +260,32 @@ class Requests:
             self._whole(row, memoryview(collected), up, down)
         return behind
 
+    def _streams_after_all(self, collected: bytearray, piece: memoryview, up: list[Buffer]) -> bool:
+        """Pass on what was collected of a Produce of topic ids, and `piece` behind it: the id of its only
+        topic is here now, or the budget has no room. Then an unknown id behind known ones ends the
+        connection.
+
+        Raises: ConnectionStop when the budget is spent and an id that is not known is among those here.
+        """
+        instance = self._conversation.instance
+        if instance.has_room(len(piece)):
+            if len(collected) > _LOOKED_AT_BYTES:
+                return False
+            begun = bytes(collected) + bytes(piece[:_LOOKED_AT_BYTES])
+            if not self._may_stream(self._api_version, memoryview(begun)):
+                return False
+        self._collected = None
+        instance.release(len(collected))
+        collected += piece
+        try:
+            self._stream(self._begin_stream(up), memoryview(collected), up)
+        except ForeignName as fault:
+            raise ConnectionStop(DisconnectCause.BUFFER_BUDGET) from fault
+        return True
+
     def _expect_raw(self) -> None:
         self._raw = True
+        self._by_id = False
         self._collected = bytearray()
         self._missing = self.frame_bytes = _I32.size
 

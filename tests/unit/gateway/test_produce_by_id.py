@@ -5,6 +5,9 @@ from uuid import UUID
 
 import pytest
 
+from gateway import served
+from gateway.causes import DisconnectCause
+from gateway.stops import ConnectionStop
 from tests.unit.gateway.session_host import (
     Frames,
     SessionHost,
@@ -106,6 +109,42 @@ def test_nothing_goes_up_before_every_id_is_known(topic_ids: tuple[UUID, ...], c
     if FOREIGN in topic_ids and not gone_up:
         _, answer = decode_response(bytes(host.down)[4:], ApiKey.PRODUCE, 13)
         assert answer.responses[0].partition_responses[0].error_code.name == "unknown_topic_id"
+
+
+def test_the_id_is_looked_for_again_when_more_has_come() -> None:
+    host = OnlyOwn(OWN)
+    frame = _frame(OWN)
+    for at in range(0, 200, 20):
+        host.client_sends(frame[at : at + 20])
+    assert len(host.up) > 100
+    host.client_sends(frame[200:])
+    assert bytes(host.up) == frame
+
+
+@pytest.mark.parametrize("piece_bytes", [30, SIZE])
+def test_without_room_known_ids_stream_and_nothing_of_an_unknown_one_goes_up(
+    piece_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(served, "COLLECTED_BYTES_MAX", SIZE // 2)
+    host = OnlyOwn(OWN, OTHER)
+    _send_in_pieces(host, _frame(OWN, OTHER), piece_bytes)
+    assert bytes(host.up) == _frame(OWN, OTHER)
+
+    host, frame = OnlyOwn(OWN), _frame(OWN, FOREIGN, OTHER)
+    with pytest.raises(ForeignName):
+        _send_in_pieces(host, frame, piece_bytes)
+    assert len(host.up) > SIZE // 2 and frame.startswith(bytes(host.up)) and FOREIGN.bytes not in host.up
+
+    host = OnlyOwn(OWN)
+    with pytest.raises(ConnectionStop) as stop:
+        _send_in_pieces(host, _frame(FOREIGN, OWN), piece_bytes)
+    assert stop.value.cause is DisconnectCause.BUFFER_BUDGET and not host.up
+    assert host.served.has_room(SIZE // 2), "what was collected is given back"
+
+
+def _send_in_pieces(host: SessionHost, frame: bytes, piece_bytes: int) -> None:
+    for at in range(0, len(frame), piece_bytes):
+        host.client_sends(frame[at : at + piece_bytes])
 
 
 def test_an_answer_about_somebody_elses_topic_ends_the_connection() -> None:
