@@ -88,6 +88,9 @@ class Instance(Protocol):
     def requests(self) -> Counter[int]:
         """Requests begun, by API."""
 
+    def has_room(self, size_bytes: int) -> bool:
+        """Whether so much is left of the budget for half-received requests."""
+
     def collect(self, size_bytes: int) -> None:
         """Take from the budget for half-received requests. Raises: ConnectionStop when it is spent."""
 
