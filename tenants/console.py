@@ -137,8 +137,8 @@ class Console:
         self.alarm_runner = self.alarm_runner_of(self.office)
         self.usage_counter = UsageCounter(self.store, self.cluster, self.office)
         self.webhooks = Webhooks(self.store, config.secret)
-        self._sink = WebhookSink([ip_network(one) for one in config.webhook_ranges])
-        self.webhook_runner = WebhookRunner(self.webhooks, self._sink, self.office)
+        sink = WebhookSink([ip_network(one) for one in config.webhook_ranges])
+        self.webhook_runner = WebhookRunner(self.webhooks, sink, self.office)
 
     def alarm_runner_of(self, office: Office) -> AlarmRunner:
         """Looks at alarms, and writes while `office` is held."""
@@ -285,7 +285,6 @@ class Console:
         self._tables.close()
         self.messages.close()
         self.lags.times.close()
-        self._sink.close()
         if self.redis is not None:
             self.redis.close()
         self.store.close()

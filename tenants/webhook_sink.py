@@ -11,8 +11,8 @@ import socket
 import ssl
 from collections import Counter
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from threading import Thread
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
@@ -59,7 +59,6 @@ class WebhookSink:
     def __init__(self, allowed: Sequence[Network]) -> None:
         self._allowed = tuple(allowed)
         self._tls = ssl.create_default_context()
-        self._resolvers = ThreadPoolExecutor(LOOKUPS_MAX, thread_name_prefix="webhook-names")
         self._looked_up: Counter[str] = Counter()
         """By tenant: look-ups under way, waited for or not."""
 
@@ -92,16 +91,13 @@ class WebhookSink:
         host = parts.hostname or ""
         port = parts.port or _PORTS[parts.scheme]
         address = await self._checked(tenant, host, port)
+        if _is_own(address, port) and refusal_of("127.0.0.1", self._allowed) is not None:
+            raise _refused(tenant, host, f"{address} is this machine itself")
         tls = self._tls if parts.scheme == "https" else None
         reader, writer = await asyncio.open_connection(
             address, port, ssl=tls, server_hostname=host if tls else None, limit=ANSWER_BYTES_MAX
         )
         try:
-            own, peer = writer.get_extra_info("sockname"), writer.get_extra_info("peername")
-            if peer is None:
-                raise _NotSent("the sink closed the connection without an answer")
-            if own[0] == peer[0] and refusal_of("127.0.0.1", self._allowed) is not None:
-                raise _refused(tenant, host, f"{address} is this machine itself")
             connection = h11.Connection(h11.CLIENT, max_incomplete_event_size=ANSWER_BYTES_MAX)
             named = f"[{host}]" if ":" in host else host
             target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
@@ -140,31 +136,55 @@ class WebhookSink:
         """What the resolver says. Raises: OSError, UnicodeError, _NotSent."""
         if self._looked_up[tenant] >= LOOKUPS_MAX_PER_TENANT:
             raise _NotSent(_HANGING)
+        if self._looked_up.total() >= LOOKUPS_MAX:
+            raise _NotSent("too many names are looked up now")
         loop = asyncio.get_running_loop()
-        asked = self._resolvers.submit(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+        asked: asyncio.Future[list[str]] = loop.create_future()
+
+        def ended(found: list[str] | Exception) -> None:
+            self._looked_up[tenant] -= 1
+            if not self._looked_up[tenant]:
+                del self._looked_up[tenant]
+            if asked.done():
+                return
+            if isinstance(found, Exception):
+                asked.set_exception(found)
+            else:
+                asked.set_result(found)
+
+        # A daemon: a stop waits for no resolver, as it would for an executor's threads.
+        look_up = Thread(target=_look_up, args=(host, port, loop, ended), name="webhook-names", daemon=True)
+        look_up.start()
         self._looked_up[tenant] += 1
-        asked.add_done_callback(lambda _: _call(loop, self._ended, tenant))
         try:
             async with asyncio.timeout(LOOKUP_MS_MAX / 1000):
-                found = await asyncio.wrap_future(asked)
+                return await asked
         except TimeoutError:
             raise _NotSent(f"the name {host} is not found within {LOOKUP_MS_MAX // 1000} s") from None
-        return list(dict.fromkeys(str(one[4][0]) for one in found))
-
-    def _ended(self, tenant: str) -> None:
-        self._looked_up[tenant] -= 1
-        if not self._looked_up[tenant]:
-            del self._looked_up[tenant]
-
-    def close(self) -> None:
-        """Let go of the threads."""
-        self._resolvers.shutdown(wait=False, cancel_futures=True)
 
 
-def _call(loop: asyncio.AbstractEventLoop, act: Callable[[str], None], tenant: str) -> None:
-    """From a resolver's thread, which may outlive the loop."""
+def _look_up(
+    host: str, port: int, loop: asyncio.AbstractEventLoop, ended: Callable[[list[str] | Exception], None]
+) -> None:
+    """In a thread, which may outlive the loop."""
+    found: list[str] | Exception
+    try:
+        answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        found = list(dict.fromkeys(str(one[4][0]) for one in answers))
+    except Exception as error:  # noqa: BLE001 - whoever waits raises it
+        found = error
     with suppress(RuntimeError):
-        loop.call_soon_threadsafe(act, tenant)
+        loop.call_soon_threadsafe(ended, found)
+
+
+def _is_own(address: str, port: int) -> bool:
+    """Whether an address is this machine's: packets to it would come from itself. None is sent."""
+    with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        try:
+            asked.connect((address, port))
+        except OSError:
+            return False  # there is no way to it: what connects says so
+        return bool(asked.getsockname()[0] == asked.getpeername()[0])
 
 
 def _refused(tenant: str, host: str, why: str) -> _NotSent:

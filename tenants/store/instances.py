@@ -1,6 +1,6 @@
 """Rows of instances, and the outbox row that goes with each change."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, NamedTuple
 
 import msgspec
@@ -249,6 +249,16 @@ def places(connection: Connection) -> dict[str, Place]:
     query = select(table.c.id, table.c.tenant, table.c.name, table.c.cluster_id)
     query = query.where(table.c.state.not_in(GONE), table.c.tenant != SYSTEM_TENANT)
     return {row[0]: Place(*row[1:]) for row in connection.execute(query)}
+
+
+def deleted_places(connection: Connection, ids: Collection[str]) -> dict[str, Place]:
+    """Instance id -> where it was, of those of `ids` that are deleted and not purged."""
+    table = schema.instances
+    if not ids:
+        return {}
+    query = select(table.c.id, table.c.tenant, table.c.name, table.c.cluster_id)
+    rows = connection.execute(query.where(table.c.state.in_(GONE), table.c.tenant != SYSTEM_TENANT))
+    return {row[0]: Place(*row[1:]) for row in rows if row[0] in ids}
 
 
 def visible_ids(tenant: str | None) -> Select[tuple[str]]:

@@ -287,7 +287,10 @@ def _write(
     alarms.record(connection, [one for one in entries if one.instance_id in is_there])
     alarms.forget(connection, [one.key for one in gone])
     notices = [(one.alarm, one.notice, places.get(one.alarm.instance_id)) for one in steps if one.notice]
-    notices += [(one, AlarmEvent.CLEARED, None) for one in cleared if one.is_told and not one.instance_id]
+    told = [one for one in cleared if one.is_told]
+    deleted = instances.deleted_places(connection, {one.instance_id for one in told} - is_there)
+    known = {**deleted, **places}
+    notices += [(one, AlarmEvent.CLEARED, known.get(one.instance_id)) for one in told]
     webhooks.tell(connection, notices, now_ms)
 
 

@@ -20,6 +20,7 @@ from tenants.console import Console
 from tenants.rules.alarms import Alarm, AlarmEvent, AlarmKind
 from tenants.rules.webhook_queue import PENDING_MAX, SHARE_MAX
 from tenants.rules.webhooks import BACKOFF_MS, LOG_MAX
+from tenants.store import alarms as rows
 from tenants.store.instances import Place
 from tenants.store.shared_session import SoleOffice
 from tenants.store.webhooks import Resting, Webhook
@@ -291,6 +292,65 @@ async def test_nothing_tells_where_a_name_leads(
     assert told["there"].replace("there", "absent") == told["absent"]
     assert told["allowed"] == "Connection refused"
     assert not any(one in text for one in known.values() for text in told.values())
+
+
+async def test_nothing_tells_which_ports_of_our_own_machine_are_open() -> None:
+    """Its addresses are refused before anything is connected to."""
+    came: list[object] = []
+
+    async def serve(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        came.append(writer)
+        writer.close()
+
+    server = await asyncio.start_server(serve, "::1", 0)
+    port = server.sockets[0].getsockname()[1]
+    sink = WebhookSink([ip_network("::1/128")])  # which stands for a public address of this machine
+    urls = [f"{scheme}://[::1]:{port}/" for scheme in ("http", "https")]
+    is_open = [await sink.post("acme", url, [], b"{}") for url in urls]
+    server.close()
+    await server.wait_closed()
+    is_closed = [await sink.post("acme", url, [], b"{}") for url in urls]
+    assert came == []
+    assert {one.error for one in (*is_open, *is_closed)} == {"::1 is or has no address that may be called"}
+
+
+async def test_a_resolver_that_hangs_holds_up_no_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads that are no daemons are joined at the interpreter's exit."""
+    release, threads = threading.Event(), list[threading.Thread]()
+    really = socket.getaddrinfo
+
+    def resolve(host: str, *more: Any, **named: Any) -> list[Any]:
+        if host == "hangs.example":
+            threads.append(threading.current_thread())
+            release.wait()
+        return really(host, *more, **named)
+
+    monkeypatch.setattr("tenants.webhook_sink.socket.getaddrinfo", resolve)
+    monkeypatch.setattr("tenants.webhook_sink.LOOKUP_MS_MAX", 300)
+    try:
+        outcome = await WebhookSink([]).post("acme", "http://hangs.example/", [], b"{}")
+        assert "not found within" in outcome.error
+        assert [one.daemon for one in threads] == [True]
+    finally:
+        release.set()
+
+
+async def test_an_alarm_of_a_deleted_instance_is_cleared_for_who_was_told(
+    operator: Caller, plane: Console, runner: WebhookRunner, sink: Sink
+) -> None:
+    owner = await operator.tenant("acme")
+    instance = str((await owner.order())["id"])
+    hook = await made(owner, sink.url)
+    alarm = Alarm(instance, AlarmKind.FULL, raised_at_ms=1, says="full", is_told=True)
+    with plane.store.write() as connection:
+        rows.save(connection, [alarm], [])
+    assert (await owner("DELETE", f"instances/{instance}")).is_success
+    plane.alarms.settle(SoleOffice(), [], frozenset(), [alarm], epoch_ms())
+    await send(runner)
+    [(_, body)] = sink.came
+    said = json.loads(body)
+    assert (said["type"], said["data"]["instance_name"]) == ("alarm.cleared", "shop")
+    assert [one["state"] for one in await log(owner, hook)] == ["delivered"]
 
 
 async def test_names_that_hang_for_some_tenants_hold_up_no_other(
