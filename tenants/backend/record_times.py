@@ -34,7 +34,7 @@ BATCH_BYTES_MAX: Final = 16 * 1024 * 1024
 BYTES_PER_S: Final = 16 * 1024 * 1024
 """Bytes a second that brokers send for the offsets of one instance."""
 CPU_SHARE: Final = 0.2
-"""The part of its time that the console spends on the offsets of one instance."""
+"""The part of its time that the console spends on offsets, shared by the instances that are looked up."""
 INSTANCES_AT_ONCE: Final = 4
 """Instances whose offsets are looked up at the same time."""
 LOOK_BYTES_MAX: Final = 128 * 1024 * 1024
@@ -171,7 +171,8 @@ class RecordTimes:
                     size_bytes, cpu_s = await self._round(cluster, one, leader, keys[:_PARTITIONS_AT_ONCE])
                 left -= size_bytes
                 self._forget(one)
-                await asyncio.sleep(max(size_bytes / BYTES_PER_S, cpu_s * (1 / CPU_SHARE - 1)))
+                looking = sum(each.task is not None for each in self._instances.values())
+                await asyncio.sleep(pause_s(size_bytes, cpu_s, max(looking, 1)))
         finally:
             one.task = None
             for key, wanted in list(one.wanted.items()):
@@ -304,6 +305,12 @@ class RecordTimes:
     def close(self) -> None:
         """End the thread."""
         self._reader.shutdown(wait=False, cancel_futures=True)
+
+
+def pause_s(size_bytes: int, cpu_s: float, looking: int) -> float:
+    """How long an instance waits after a turn that took so much, when so many are `looking`: whoever took
+    little is soon back, and all together have no more than their share of the CPU."""
+    return max(size_bytes / BYTES_PER_S, cpu_s * (looking / CPU_SHARE - 1))
 
 
 def _kept(time_ms: int | None, position: int, for_ms: int) -> _Kept:

@@ -15,7 +15,7 @@ from kio.static.primitive import i32, i64
 from contracts.specs import BrokerAddress
 from tenants.backend import record_times
 from tenants.backend.cluster import Cluster, ConnectionPool
-from tenants.backend.record_times import Place, RecordTimes, Where
+from tenants.backend.record_times import CPU_SHARE, Place, RecordTimes, Where, pause_s
 from tenants.rules.errors import Unavailable
 from tenants.rules.record_time import UNKNOWN_MS
 from wire.batch import Record, build_batch, iterate_batches
@@ -215,3 +215,10 @@ async def test_a_turn_ends_with_its_cpu_time_and_what_is_left_has_the_next(
     places = broker.places([5], partitions=9)
     assert await known(times, broker, places) == dict.fromkeys(places, _T + 5_000)
     assert broker.asked == 5, "two partitions a turn"
+
+
+def test_instances_share_the_cpu_time_however_many_there_are() -> None:
+    for looking in (1, 8, 200):
+        shares = [spent / (spent + pause_s(0, spent, looking)) for spent in (0.02, 0.001) * (looking // 2)]
+        assert sum(shares) <= CPU_SHARE + 1e-9
+    assert pause_s(0, 0.001, 8) < pause_s(0, 0.02, 8), "who takes little is soon back"
