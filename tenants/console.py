@@ -42,6 +42,7 @@ from tenants.store import followers, instances, registry
 from tenants.store.engine import Store
 from tenants.store.shared_session import Office, SharedSession, SoleOffice, others_live
 from tenants.system_topics import SystemTopics
+from tenants.topic_limits import TopicLimits
 from tenants.usage_counter import UsageCounter
 from tenants.usecases.access_keys import AccessKeys
 from tenants.usecases.accounts import Accounts, Bootstrap
@@ -244,6 +245,7 @@ class Console:
         tasks.spawn("webhooks", self.webhook_runner.run)
         tasks.spawn("system-topics", SystemTopics(self.store, self.cluster, self.office).run)
         tasks.spawn("usage", self.usage_counter.run)
+        tasks.spawn("topic-limits", TopicLimits(self.store, self.cluster, self.office).run)
 
     async def cluster(self, cluster_id: str) -> Cluster:
         """A cluster at the addresses its brokers registered."""

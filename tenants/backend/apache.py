@@ -26,7 +26,6 @@ _SPREAD_MS: Final = 5_000
 _LOOK_S: Final = 0.05
 LACKS: Final = (
     "request time that instances bought is held to by gateways alone, not by brokers",
-    "changed limits of an instance reach a topic when it is created or altered next",
     "transactional ids of purged instances stay until the cluster expires them",
 )
 """What instances on our own brokers have, and not yet on an Apache Kafka. Doctor and console tell."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from kio.schema.create_partitions.v1.request import CreatePartitionsRequest, CreatePartitionsTopic
@@ -26,6 +26,7 @@ from kio.schema.incremental_alter_configs.v0.request import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from kio.schema.incremental_alter_configs.v0.response import IncrementalAlterConfigsResponse
 from kio.schema.list_offsets.v5.request import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -275,18 +276,40 @@ async def alter_configs(
     cluster: Cluster, instance_id: str, name: str, configs: dict[str, str | None]
 ) -> None:
     """Set configs, None: back to the default. Raises: NotFound, Invalid, Unavailable."""
-    changes = tuple(
-        AlterableConfig(name=key, config_operation=_DELETE if value is None else _SET, value=value)
-        for key, value in configs.items()
+    answer = await _alter_configs(cluster, instance_id, {name: configs})
+    _raise_for(instance_id, name, answer.responses[0].error_code, answer.responses[0].error_message)
+
+
+async def alter_configs_of(
+    cluster: Cluster, instance_id: str, configs: Mapping[str, Mapping[str, str | None]]
+) -> None:
+    """The same of several topics; one that is not there any more is left out. Raises: Refused."""
+    answer = await _alter_configs(cluster, instance_id, configs)
+    for each in answer.responses:
+        if each.error_code is not ErrorCode.unknown_topic_or_partition:
+            name = tenant_name(instance_id, each.resource_name) or ""
+            _raise_for(instance_id, name, each.error_code, each.error_message)
+
+
+async def _alter_configs(
+    cluster: Cluster, instance_id: str, configs: Mapping[str, Mapping[str, str | None]]
+) -> IncrementalAlterConfigsResponse:
+    resources = tuple(
+        AlterConfigsResource(
+            resource_type=_TOPIC,
+            resource_name=physical_name(instance_id, name),
+            configs=tuple(
+                AlterableConfig(name=key, config_operation=_DELETE if value is None else _SET, value=value)
+                for key, value in wanted.items()
+            ),
+        )
+        for name, wanted in configs.items()
     )
-    resource = AlterConfigsResource(
-        resource_type=_TOPIC, resource_name=physical_name(instance_id, name), configs=changes
-    )
-    request = IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False)
-    answer = await cluster.ask_controller(
+    request = IncrementalAlterConfigsRequest(resources=resources, validate_only=False)
+    answer: IncrementalAlterConfigsResponse = await cluster.ask_controller(
         request, lambda answer: answer.responses[0].error_code, timeout_s=_ANSWER_S
     )
-    _raise_for(instance_id, name, answer.responses[0].error_code, answer.responses[0].error_message)
+    return answer
 
 
 async def add_partitions(cluster: Cluster, instance_id: str, name: str, count: int) -> None:

@@ -447,6 +447,16 @@ usage_hours = Table(
 )
 """What instances used, provisionally (`tenants.rules.counted_usage.CountedHour`)."""
 
+written_limits = Table(
+    "written_limits",
+    metadata,
+    Column("instance_id", String(12), primary_key=True),
+    Column("revision", BigInteger, nullable=False),
+    Column("retention_ms_max", BigInteger, nullable=False),
+    Column("message_bytes_max", BigInteger, nullable=False),
+)
+"""Limits that topics hold in their configs, where brokers know no instances; of one revision of it."""
+
 webhooks = Table(
     "webhooks",
     metadata,

@@ -31,5 +31,6 @@ def backend(kafka: list[KafkaBroker]) -> str:
 def stack(backend: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """The whole product, without brokers of its own."""
     directory = tmp_path_factory.mktemp("stack") / "data"
-    with running_stack(directory, "--backend", backend, "--deletion-grace", "0", "--workers", "2") as running:
+    soon = ("--deletion-grace", "0", "--usage-interval-ms", "1000")
+    with running_stack(directory, "--backend", backend, "--workers", "2", *soon) as running:
         yield running

@@ -135,6 +135,39 @@ def test_limits_are_written_into_topics(stack: Stack) -> None:
     assert refused[0].name() == "MSG_SIZE_TOO_LARGE"
 
 
+def test_changed_limits_reach_the_topics_that_are_there(stack: Stack) -> None:
+    """Lowered ones are written at once; raised ones where the limit of before is what stood there. A second
+    tenant's topics stay as they are."""
+    first = {"retention_ms_max": 3_600_000, "message_bytes_max": 100_000}
+    instance, other = made(stack, limits=first), made(stack, limits=first)
+    configs = {"u": {"retention.ms": "60000", "max.message.bytes": "5000"}, "t": {}}
+    for one in (instance, other):
+        for name, own in configs.items():
+            body = {"name": name, "partitions": 1, "configs": own}
+            stack.api("POST", f"instances/{one['id']}/topics", body)
+
+    def told(one: dict[str, Any]) -> dict[str, tuple[str, str]]:
+        admin, resources = (
+            admin_of(one),
+            [ConfigResource(ConfigResource.Type.TOPIC, each) for each in configs],
+        )
+        found = {each.name: asked.result(60) for each, asked in admin.describe_configs(resources).items()}
+        return {name: (of["retention.ms"].value, of["max.message.bytes"].value) for name, of in found.items()}
+
+    def change(retention_ms: int, message_bytes: int) -> None:
+        limits = {"retention_ms_max": retention_ms, "message_bytes_max": message_bytes}
+        stack.api("PATCH", f"instances/{instance['id']}", {"limits": limits})
+
+    as_before = {"t": ("3600000", "100000"), "u": ("60000", "5000")}
+    assert told(instance) == told(other) == as_before
+    change(1_800_000, 50_000)
+    until(lambda: told(instance) == {"t": ("1800000", "50000"), "u": ("60000", "5000")}, told(instance))
+    time.sleep(7.0)  # until it is settled which limits were written
+    change(7_200_000, 4_000)
+    until(lambda: told(instance) == {"t": ("7200000", "4000"), "u": ("60000", "4000")}, told(instance))
+    assert told(other) == as_before
+
+
 def test_tools_meet_the_kafka_they_know(stack: Stack) -> None:
     """Topics by a cursor, resources of configs, groups' configs and features, all of this instance only."""
     one, two = made(stack), made(stack)
