@@ -135,6 +135,9 @@ class Surroundings:
         raise NotImplementedError(request)
 
     async def ask_controller(self, request: Any) -> Any:
+        if request.__api_key__ == ApiKey.CREATE_PARTITIONS:
+            grown = [{"name": topic.name} for topic in request.topics]
+            return response(request.__api_key__, request.__version__, results=grown)
         created = [{"name": topic.name, "num_partitions": topic.num_partitions} for topic in request.topics]
         self.topics |= {topic.name: max(1, topic.num_partitions) for topic in request.topics}
         return response(request.__api_key__, request.__version__, topics=created)
