@@ -1,4 +1,4 @@
-"""What the audit of lake tables found: rows of the table `lake_audit`."""
+"""What was seen of lake tables, and taken from them: `lake_audit`, `lake_forgotten`, `lake_forgets`."""
 
 import datetime
 
@@ -35,3 +35,37 @@ class LakeAuditRow(msgspec.Struct, frozen=True, kw_only=True):
     missing_ranges: list[OffsetRange]
     """The first thousand, as of the duplicates."""
     duplicate_ranges: list[OffsetRange]
+
+
+class LakeForgottenRow(msgspec.Struct, frozen=True, kw_only=True):
+    """Records of one partition that were to be forgotten, written before they were: no key, only offsets."""
+
+    run: str
+    """Whose `lake_forgets` say that it was done."""
+    named_at_ms: int
+    instance_id: str
+    topic: str
+    topic_id: str
+    partition: int
+    ranges: list[OffsetRange]
+    """All of them."""
+
+
+class LakeForgetRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One table out of which a run took the records of some keys, after it was looked at once more."""
+
+    run: str
+    forgotten_at_ms: int
+    instance_id: str
+    topic: str
+    topic_id: str
+    kind: str
+    """`lake`, `decoded` or `dead_letters`."""
+    keys: int
+    """How many were named; what they are is nowhere."""
+    rows: int
+    files_rewritten: int
+    files_deleted: int
+    """Those that were rewritten and those that only older versions had."""
+    version: int
+    """Of the table when it was looked at: it had no row of these keys, and no other file lay beside it."""

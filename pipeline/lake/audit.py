@@ -5,30 +5,27 @@ offsets that its commits say were read is read again; what the brokers give ther
 longer have is held against the commits' row counts.
 """
 
-import json
 from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
-from contracts.lake import LakeAuditRow
-from pipeline.ingest.commits import BatchDocument, IngestTable, TableSpec
+from pipeline.ingest.commits import IngestTable
 from pipeline.ingest.lease import table_lease
 from pipeline.ingest.offsets import SourceOffsets, Topic
 from pipeline.ingest.ranges import Bounds
-from pipeline.ingest.staging import staged_file, staging_area
 from pipeline.lake.audit_findings import (
     BatchRows,
     Claims,
     Missing,
     PartitionFindings,
+    Ranges,
     TopicAudit,
     add_partition,
     doubt,
@@ -40,7 +37,8 @@ from pipeline.lake.backfill_read import read_pieces
 from pipeline.lake.compact_log import commit, removal
 from pipeline.lake.decode.source import file_path, log_files, slices_of
 from pipeline.lake.lake_tables import LakeTable
-from pipeline.lake.planning.audit_runs import Runs, held, read_plan, within
+from pipeline.lake.own_rows import append_rows
+from pipeline.lake.planning.audit_runs import Runs, held, lacking, read_plan, within
 from pipeline.lake.planning.compact_plan import EXPIRED_APP, DataFile
 from pipeline.layout import PipelineLayout
 from pipeline.progress import Progress
@@ -50,9 +48,6 @@ from pipeline.schema.lake_audit import LAKE_AUDIT
 TABLE: Final = "lake_audit"
 _APART: Final = 20_000
 _READ_OFFSETS_MAX: Final = 2_000_000
-_RANGE: Final = pa.list_(
-    pa.field("element", pa.struct([pa.field("start", pa.int64()), pa.field("end", pa.int64())]))
-)
 _HOUR_US: Final = 3_600_000_000
 _NOTHING: Final = np.empty(0, np.int64)
 
@@ -66,13 +61,17 @@ class LakeAudit:
         lake: LakeTable,
         offsets: SourceOffsets | None,
         topic: Topic | None,
+        forgotten: Mapping[int, Ranges],
         progress: Progress,
     ) -> None:
-        """`topic` is the topic as it is now, None where it is deleted or another one."""
+        """`topic` is the topic as it is now, None where it is deleted or another one. `forgotten`:
+        disjoint ranges of offsets by partition.
+        """
         self._spark = spark
         self._lake = lake
         self._offsets = offsets
         self._topic = topic
+        self._forgotten = forgotten
         self._progress = progress
 
     def run(self, now_ms: int) -> TopicAudit:
@@ -82,15 +81,17 @@ class LakeAudit:
         here = [told for told in files if file_path(self._lake.path, told).exists()]
         runs = scan(self._spark, slices_of(here, self._lake.path, LAKE_PARTITION_BY[0]))
         known = {*runs, *(self._topic.partitions if self._topic else ())}
-        claims, told = _claims(table, self._lake, range(max(known, default=0) + 1))
+        loaded, passed, expired_before, told = _said(table, self._lake, range(max(known, default=0) + 1))
         bounds = self._bounds()
         audit = TopicAudit(self._lake, now_ms)
         audit.missing_files = [str(each["path"]) for each in files if each not in here]
         if self._topic is None:
             audit.note = "the topic is gone: its brokers cannot be asked"
-        partitions = sorted({*runs, *claims.loaded})
+        partitions = sorted({*runs, *loaded})
         empty = Runs(_NOTHING, _NOTHING, _NOTHING)
         kept = {each: held(runs.get(each, empty)) for each in partitions}
+        forgotten = {each: lacking(kept[each], self._forgotten.get(each, ())) for each in partitions}
+        claims = Claims(loaded, passed, expired_before, forgotten)
         doubts = {each: doubt(each, kept[each], claims, bounds) for each in partitions}
         missing = self._missing({each: found.on_brokers for each, found in doubts.items()})
         for each in partitions:
@@ -98,7 +99,8 @@ class LakeAudit:
                 each, runs.get(each, empty), kept[each], doubts[each], missing.get(each, _NONE)
             )
             add_partition(audit, found, claims.expired_before)
-        audit.lost_rows = lost_rows(told, kept, missing, claims.expired_before)
+        audit.lost_rows = lost_rows(told, kept, missing, claims)
+        audit.forgotten_rows = sum(end - start for ranges in forgotten.values() for start, end in ranges)
         audit.waiting_offsets = _waiting(table, self._lake, bounds)
         return audit
 
@@ -143,8 +145,16 @@ def _of_partition(found: list[pa.Table], partition: int, gaps: list[tuple[int, i
     return Missing(np.concatenate(offsets), np.concatenate(hours))
 
 
-def _claims(table: DeltaTable, lake: LakeTable, partitions: Iterable[int]) -> tuple[Claims, list[BatchRows]]:
-    """What the log has of loads, backfills and expiry."""
+class _Said(NamedTuple):
+    """What the log has of loads, backfills and expiry; of offsets as in `Claims`."""
+
+    loaded: dict[int, Ranges]
+    passed_over: dict[int, Ranges]
+    expired_before: int | None
+    batches: list[BatchRows]
+
+
+def _said(table: DeltaTable, lake: LakeTable, partitions: Iterable[int]) -> _Said:
     reader = IngestTable(lake.path, table)
     first = reader.first_offsets(lake.load_app, partitions)
     position = reader.positions(lake.load_app, partitions)
@@ -161,7 +171,7 @@ def _claims(table: DeltaTable, lake: LakeTable, partitions: Iterable[int]) -> tu
         for each in document.gaps:
             passed.setdefault(each.partition, []).append((each.start, each.end))
     expired = table.transaction_version(EXPIRED_APP)
-    return Claims(loaded, passed, None if expired is None else int(expired)), told
+    return _Said(loaded, passed, None if expired is None else int(expired), told)
 
 
 def _own(document: BackfillDocument, first: Mapping[int, int]) -> dict[int, list[tuple[int, int]]]:
@@ -217,39 +227,5 @@ def forget_missing_files(lake: LakeTable, now_ms: int) -> int:
 
 def write_audits(layout: PipelineLayout, audits: list[TopicAudit]) -> Path:
     """Append what was found to `lake_audit`; returns its path."""
-    path = layout.table(TABLE)
     rows = [row for audit in audits for row in audit.rows]
-    with table_lease(path, "portico pipeline audit", wait_s=60.0), staging_area(layout.staging) as area:
-        table = IngestTable.open(path, TableSpec(LAKE_AUDIT, (), "Completeness of lake tables"))
-        folder = area / "rows"
-        folder.mkdir()
-        file = folder / f"part-{audits[0].audited_at_ms if audits else 0}-{area.name}.parquet"
-        pq.write_table(pa.Table.from_pylist([_plain(row) for row in rows], _arrow_schema()), file)
-        files = [staged_file(file, folder, set())] if rows else []
-        document = BatchDocument(app=TABLE, batch=table.batch(TABLE) + 1, job="audit", job_version="1")
-        table.append(files, document.counted(files))
-    return path
-
-
-def _plain(row: LakeAuditRow) -> dict[str, Any]:
-    told = msgspec.structs.asdict(row)
-    for name in ("missing_ranges", "duplicate_ranges"):
-        told[name] = [msgspec.structs.asdict(each) for each in told[name]]
-    return told
-
-
-def _arrow_schema() -> pa.Schema:
-    kinds = {
-        "long": pa.int64(),
-        "integer": pa.int32(),
-        "string": pa.string(),
-        "boolean": pa.bool_(),
-        "timestamp": pa.timestamp("us", tz=str(UTC)),
-    }
-    columns = json.loads(LAKE_AUDIT.json())["fields"]
-    return pa.schema(
-        [
-            (each["name"], kinds.get(each["type"]) if isinstance(each["type"], str) else _RANGE)
-            for each in columns
-        ]
-    )
+    return append_rows(layout, TABLE, LAKE_AUDIT, "Completeness of lake tables", rows, "audit")

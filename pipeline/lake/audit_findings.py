@@ -28,6 +28,8 @@ class Claims(NamedTuple):
     """What retention had removed before it was loaded."""
     expired_before: int | None
     """Epoch hour before which all hours were expired."""
+    forgotten: Mapping[int, Ranges]
+    """Offsets whose records were taken out on purpose, and that hold no row."""
 
 
 class Doubt(NamedTuple):
@@ -45,7 +47,7 @@ def doubt(partition: int, found: Held, claims: Claims, bounds: Mapping[int, Boun
     """Where a partition has to be looked at again."""
     wanted = joined(claims.loaded.get(partition, ()))
     gaps = lacking(found, wanted)
-    for start, end in joined(claims.passed_over.get(partition, ())):
+    for start, end in (*joined(claims.passed_over.get(partition, ())), *claims.forgotten.get(partition, ())):
         gaps = [*clipped(gaps, 0, start), *clipped(gaps, end, 2**63 - 1)]
     earliest, end = bounds.get(partition, Bounds(2**63 - 1, 2**63 - 1))
     gone = clipped(gaps, 0, earliest)
@@ -74,6 +76,7 @@ class TopicAudit:
     duplicate_rows: int = 0
     missing_rows: int = 0
     expired_rows: int = 0
+    forgotten_rows: int = 0
     unverified_offsets: int = 0
     lost_rows: int = 0
     """That the table's commits brought and that neither are there nor were found missing on the brokers."""
@@ -158,13 +161,14 @@ def lost_rows(
     told: Sequence[BatchRows],
     here: Mapping[int, Held],
     missing: Mapping[int, Missing],
-    expired_before: int | None,
+    claims: Claims,
 ) -> int:
     """Rows that commits brought and that neither are there, by whatever commit, nor known to be missing.
 
     Commits that expiry may have touched say nothing.
     """
     lost = 0
+    expired_before = claims.expired_before
     for each in told:
         if not each.ranges:
             continue
@@ -173,6 +177,8 @@ def lost_rows(
         known = 0
         for partition, ranges in each.ranges.items():
             known += sum(here[partition].within(*one) for one in ranges if partition in here)
+            forgotten = claims.forgotten.get(partition, ())
+            known += sum(_total(clipped(forgotten, start, end)) for start, end in ranges)
             if partition in missing:
                 known += int(within(missing[partition].offsets, joined(ranges)).sum())
         lost += max(0, each.rows - known)

@@ -21,7 +21,9 @@ from pipeline.ingest.ranges import Bounds, PartitionRange, take, total_offsets, 
 from pipeline.ingest.staging import StagedFile, stage, staging_area
 from pipeline.lake.backfill_read import read_pieces
 from pipeline.lake.decode.source import file_path, log_files
+from pipeline.lake.forgotten import forgotten_offsets
 from pipeline.lake.lake_tables import LakeTable
+from pipeline.lake.planning.audit_runs import clipped
 from pipeline.lake.rows import Destination, lake_rows
 from pipeline.layout import PipelineLayout
 from pipeline.progress import Progress
@@ -60,6 +62,8 @@ class BackfillResult:
     present: int = 0
     """Rows of the window that were there."""
     offsets: int = 0
+    forgotten: int = 0
+    """Offsets whose records were taken out on purpose: they stay away."""
     gone: int = 0
     left_to_load: int = 0
 
@@ -102,21 +106,26 @@ def backfill(
         table = IngestTable(lake.path, DeltaTable(str(lake.path)))
         _must_be_whole(lake)
         bounds = offsets.bounds([topic]).get(topic.name, {})
-        clipped = clip(window, bounds, table.positions(lake.load_app, topic.partitions))
-        result = BackfillResult(gone=clipped.gone, left_to_load=clipped.left_to_load)
-        waiting = clipped.ranges
+        wanted = clip(window, bounds, table.positions(lake.load_app, topic.partitions))
+        result = BackfillResult(gone=wanted.gone, left_to_load=wanted.left_to_load)
+        forgotten = forgotten_offsets(layout, lake.topic_id)
+        waiting = wanted.ranges
         progress.planned(total_offsets(waiting), "offsets")
         while waiting:
             [part] = take({topic.name: waiting}, offsets_max).values()
             present = _present(spark(), lake, part)
             here = present.count()
+            kept_away = _within(part, forgotten)
             if here < total_offsets(part):
                 batch = table.batch(lake.backfill_app) + 1
-                bring = _Bring(topic, -1 - batch, present if here else None, area)
+                if kept_away:
+                    present = present.unionByName(_frame(spark(), kept_away))
+                bring = _Bring(topic, -1 - batch, present if here or kept_away else None, area)
                 pieces = read_pieces(spark(), offsets, topic, part, bring)
                 _commit(table, lake, part, [file for files in pieces for file in files], result)
             waiting = without(waiting, part)
             result.present += here
+            result.forgotten += total_offsets(kept_away)
             result.offsets += total_offsets(part)
             progress.done(result.offsets)
             progress.figures(rows=result.rows, bytes=result.bytes)
@@ -153,6 +162,22 @@ def _present(spark: SparkSession, lake: LakeTable, part: Sequence[PartitionRange
         f"(partition = {each.partition} AND offset >= {each.start} AND offset < {each.end})" for each in part
     )
     return spark.read.format("delta").load(str(lake.path)).where(inside).select("partition", "offset")
+
+
+def _within(
+    part: Sequence[PartitionRange], forgotten: Mapping[int, Sequence[tuple[int, int]]]
+) -> list[PartitionRange]:
+    return [
+        PartitionRange(each.partition, start, end)
+        for each in part
+        for start, end in clipped(forgotten.get(each.partition, ()), each.start, each.end)
+    ]
+
+
+def _frame(spark: SparkSession, ranges: Sequence[PartitionRange]) -> DataFrame:
+    """A row for each offset."""
+    rows = spark.createDataFrame([tuple(each) for each in ranges], "partition int, start bigint, end bigint")
+    return rows.selectExpr("partition", "explode(sequence(start, end - 1)) AS offset")
 
 
 def _commit(

@@ -54,8 +54,8 @@ def removal(file: DataFile, now_ms: int, *, data_change: bool) -> dict[str, Any]
     }
 
 
-def addition(path: str, file: StagedFile, now_ms: int) -> dict[str, Any]:
-    """The action that puts a file in which has only rows that the table had."""
+def addition(path: str, file: StagedFile, now_ms: int, *, data_change: bool = False) -> dict[str, Any]:
+    """The action that puts a file in which has only rows that the table had; `data_change`: not all."""
     action = add_action(path, file, now_ms)
     return {
         "add": {
@@ -63,7 +63,7 @@ def addition(path: str, file: StagedFile, now_ms: int) -> dict[str, Any]:
             "partitionValues": dict(action.partition_values),
             "size": action.size,
             "modificationTime": action.modification_time,
-            "dataChange": False,
+            "dataChange": data_change,
             "stats": action.stats,
         }
     }

@@ -16,6 +16,8 @@ from pipeline.lake.audit import LakeAudit, forget_missing_files, write_audits
 from pipeline.lake.audit_findings import TopicAudit
 from pipeline.lake.backfill import BackfillResult, backfill
 from pipeline.lake.compact import compact, expire
+from pipeline.lake.forget import forget
+from pipeline.lake.forgotten import forgotten_offsets
 from pipeline.lake.lake_tables import LakeTable, lake_tables
 from pipeline.lake.load import Loader, LoadSettings
 from pipeline.lake.plan import LoadSource
@@ -74,7 +76,9 @@ class Lake:
         )
 
     def audit(self) -> TopicAudit:
-        found = LakeAudit(lambda: self.spark, self.table, self.offsets, self.topic, Silent()).run(NOW_MS)
+        forgotten = forgotten_offsets(self._layout, self.topic.id)
+        audit = LakeAudit(lambda: self.spark, self.table, self.offsets, self.topic, forgotten, Silent())
+        found = audit.run(NOW_MS)
         table = write_audits(self._layout, [found])
         written = DeltaTable(str(table)).to_pyarrow_table().to_pylist()
         assert sum(row["lake_rows"] for row in written if row["audited_at_ms"] == NOW_MS) >= found.lake_rows
@@ -218,3 +222,25 @@ def test_rows_that_the_brokers_no_longer_have_are_held_against_the_commits(
     found = lake.audit()
     assert (found.missing_rows, found.lost_rows, found.unverified_offsets) == (0, 5, 5)
     assert not found.is_complete
+
+
+def test_what_was_forgotten_is_not_missed_and_not_brought_again(
+    instance: dict[str, Any], topics: Topics, spark: SparkSession, layout: PipelineLayout
+) -> None:
+    topics.create("people", partitions=1)
+    keyed = [each._replace(key=b"k%d" % (n % 10)) for n, each in enumerate(spread(100, 1))]
+    topics.produce("people", keyed)
+    lake = Lake(instance, "people", spark, layout)
+    lake.load()
+    gone = [(0, n) for n in range(2, 100, 10)]
+    told = forget(layout, lake.table, frozenset({b"k2"}), Silent(), now_ms=NOW_MS)
+    assert told.rows == len(gone)
+    assert spark.read.format("delta").load(str(lake.table.path)).where("key = 'k2'").count() == 0
+    found = lake.audit()
+    assert (found.is_complete, found.forgotten_rows, found.missing_rows) == (True, len(gone), 0)
+    lake.sql("DELETE FROM {table} WHERE offset BETWEEN 10 AND 14")
+    assert lake.audit().missing_rows == 4  # and one of five had been forgotten
+    brought = lake.backfill((0, 0, 100))
+    assert (brought.rows, brought.forgotten) == (4, len(gone))
+    assert lake.places() == [(0, n) for n in range(100) if (0, n) not in gone]
+    assert lake.audit().is_complete

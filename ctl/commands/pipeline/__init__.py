@@ -6,6 +6,7 @@ from ctl.commands.pipeline import (
     advise,
     bill,
     demo,
+    forget,
     jobs,
     lake,
     lake_repair,
@@ -21,7 +22,7 @@ for command in (
     *(bill.rollup, bill.bill, bill.close, bill.reconcile),
     *(lake.load, demo.demo),
     *(lake_upkeep.decode, lake_upkeep.redrive, lake_upkeep.compact, lake_upkeep.expire),
-    *(lake_repair.backfill, lake_repair.audit),
+    *(lake_repair.backfill, lake_repair.audit, forget.forget),
 ):
     app.command()(command)
 app.add_typer(bill.prices, name="prices")

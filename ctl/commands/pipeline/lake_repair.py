@@ -90,6 +90,7 @@ def audit(
     """Compare lake tables with the brokers, hour by hour: exit code 1 where a row is missing or doubled."""
     with start_job("audit", subject_of(instance, topics=topics)) as run:
         from pipeline.lake.audit import LakeAudit, forget_missing_files, write_audits
+        from pipeline.lake.forgotten import forgotten_offsets
 
         offsets, _instance_id = _offsets(run, instance, bootstrap)
         lakes = lakes_of(run, instance, topics)
@@ -101,7 +102,9 @@ def audit(
                 say(f"{count} files that are not on disk were taken out of {each.path}")
             now = current.get(each.topic)
             same = now if now is not None and now.id == each.topic_id else None
-            audits.append(LakeAudit(lambda: run.spark, each, offsets, same, run.progress).run(now_ms))
+            forgotten = forgotten_offsets(run.layout, each.topic_id)
+            looking = LakeAudit(lambda: run.spark, each, offsets, same, forgotten, run.progress)
+            audits.append(looking.run(now_ms))
         table = write_audits(run.layout, audits)
         document = {"table": str(table), "topics": [_document(each) for each in audits]}
         answer = Answer(document, lambda: _show_audits(audits, str(table)))
@@ -178,6 +181,7 @@ def _backfilled(result: "BackfillResult", lake: "LakeTable") -> Answer:
             ("rows added", f"{result.rows:,} ({format_bytes(result.bytes)}, {result.batches} commits)"),
             ("rows that were there", f"{result.present:,}"),
             ("offsets looked at", f"{result.offsets:,}"),
+            ("forgotten, and left so", f"{result.forgotten:,}"),
             ("removed by retention", f"{result.gone:,}"),
             ("left to `load`", f"{result.left_to_load:,}"),
             ("table", lake.path),
@@ -194,6 +198,7 @@ def _show_audits(audits: "Sequence[TopicAudit]", table: str) -> None:
             "DOUBLED",
             "FILES MISSING",
             "EXPIRED",
+            "FORGOTTEN",
             "NOT KNOWN",
             "NOT LOADED YET",
             "",
@@ -202,7 +207,7 @@ def _show_audits(audits: "Sequence[TopicAudit]", table: str) -> None:
             [
                 *(each.lake.topic, f"{each.lake_rows:,}", f"{each.missing_rows + each.lost_rows:,}"),
                 *(f"{each.duplicate_rows:,}", len(each.missing_files), f"{each.expired_rows:,}"),
-                *(f"{each.unverified_offsets:,}", f"{each.waiting_offsets:,}"),
+                *(f"{each.forgotten_rows:,}", f"{each.unverified_offsets:,}", f"{each.waiting_offsets:,}"),
                 each.note or ("complete" if each.is_complete else "NOT COMPLETE"),
             ]
             for each in audits
@@ -249,6 +254,7 @@ def _document(found: "TopicAudit") -> dict[str, object]:
         "lost_rows": found.lost_rows,
         "duplicate_rows": found.duplicate_rows,
         "expired_rows": found.expired_rows,
+        "forgotten_rows": found.forgotten_rows,
         "unverified_offsets": found.unverified_offsets,
         "waiting_offsets": found.waiting_offsets,
         "missing_files": found.missing_files,

@@ -1,13 +1,14 @@
 """Offsets as runs without holes: what a table has, what it has twice, and what it lacks. Pure."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from pipeline.ingest.ranges import PartitionRange
 
-Ints = np.ndarray[Any, np.dtype[np.int64]]
+Ints = np.ndarray[tuple[int], np.dtype[np.int64]]
+Bools = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
 
 class Runs(NamedTuple):
@@ -101,8 +102,8 @@ def clipped(ranges: Iterable[tuple[int, int]], low: int, high: int) -> list[tupl
     return [(start, end) for start, end in cut if start < end]
 
 
-def within(offsets: Ints, ranges: Sequence[tuple[int, int]]) -> Any:
-    """Which offsets lie in disjoint ranges in order, as booleans."""
+def within(offsets: Ints, ranges: Sequence[tuple[int, int]]) -> Bools:
+    """Which offsets lie in disjoint ranges in order."""
     starts = np.array([start for start, _ in ranges], np.int64)
     ends = np.array([end for _, end in ranges], np.int64)
     at = np.searchsorted(starts, offsets, side="right") - 1

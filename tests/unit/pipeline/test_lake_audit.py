@@ -41,6 +41,8 @@ RANGES = st.lists(
     st.tuples(st.integers(0, 60), st.integers(0, 12)).map(lambda r: (r[0], r[0] + r[1])), max_size=5
 )
 
+NOTHING_SAID = Claims({}, {}, None, {})
+
 
 def ints(values: list[int]) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
     return np.array(values, np.int64)
@@ -110,7 +112,7 @@ def test_all_gaps_are_read_once(gaps: dict[int, list[tuple[int, int]]], apart: i
 
 def test_doubt_is_what_nobody_has_explained() -> None:
     found = held(runs([10, 11, 12, 30]))
-    claims = Claims({0: [(0, 40)]}, {0: [(13, 20)]}, None)
+    claims = Claims({0: [(0, 40)]}, {0: [(13, 20)]}, None, {})
     told = doubt(0, found, claims, {0: Bounds(5, 100)})
     assert told.on_brokers == [(5, 10), (20, 30), (31, 40)] and told.unverified == [(0, 5)]
     expired = doubt(0, found, claims._replace(expired_before=7), {0: Bounds(25, 100)})
@@ -123,7 +125,7 @@ def test_findings_are_by_hour() -> None:
     audit = TopicAudit(lake, 5)
     rows = both(both(runs([0, 1, 2], 100), runs([2, 3], 101)), runs([9], NO_HOUR))
     missing = Missing(ints([4, 5, 6, 7]), ints([101, 101, 102, 99]))
-    claims = Claims({0: [(0, 12)]}, {}, 100)
+    claims = Claims({0: [(0, 12)]}, {}, 100, {})
     found = held(rows)
     add_partition(
         audit, PartitionFindings(0, rows, found, doubt(0, found, claims, {0: Bounds(9, 12)}), missing), 100
@@ -140,10 +142,11 @@ def test_findings_are_by_hour() -> None:
 def test_rows_are_lost_where_no_commit_has_them() -> None:
     here = {0: held(runs([0, 1, 2, 5]))}
     told = [BatchRows({0: [(0, 4)]}, 4, 10), BatchRows({0: [(4, 8)]}, 1, 11), BatchRows({}, 7, 11)]
-    assert lost_rows(told, here, {}, None) == 1
-    assert lost_rows(told, here, {0: Missing(ints([3]), ints([10]))}, None) == 0
-    assert lost_rows(told, here, {}, 11) == 0
-    assert lost_rows([BatchRows({7: [(0, 9)]}, 9, 1)], here, {}, None) == 9
+    assert lost_rows(told, here, {}, NOTHING_SAID) == 1
+    assert lost_rows(told, here, {0: Missing(ints([3]), ints([10]))}, NOTHING_SAID) == 0
+    assert lost_rows(told, here, {}, NOTHING_SAID._replace(expired_before=11)) == 0
+    assert lost_rows(told, here, {}, NOTHING_SAID._replace(forgotten={0: [(3, 4)]})) == 0
+    assert lost_rows([BatchRows({7: [(0, 9)]}, 9, 1)], here, {}, NOTHING_SAID) == 9
 
 
 def test_the_table_has_the_columns_of_its_contract() -> None:

@@ -1,0 +1,47 @@
+"""Rows of our own about lake tables, such as those of audits: few, and written without Spark."""
+
+import time
+import uuid
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from pipeline.ingest.commits import BatchDocument, IngestTable, TableSpec
+from pipeline.ingest.lease import table_lease
+from pipeline.ingest.staging import staged_file, staging_area
+from pipeline.layout import PipelineLayout
+
+_LEASE_WAIT_S = 60.0
+
+
+def append_rows(
+    layout: PipelineLayout,
+    name: str,
+    schema: StructType,
+    description: str,
+    rows: Sequence[msgspec.Struct],
+    job: str,
+) -> Path:
+    """Append in one commit to the table `name`, made where there is none; returns its path.
+
+    Raises: PipelineError.
+    """
+    path = layout.table(name)
+    holder = f"portico pipeline {job}"
+    with table_lease(path, holder, wait_s=_LEASE_WAIT_S), staging_area(layout.staging) as area:
+        table = IngestTable.open(path, TableSpec(schema, (), description))
+        folder = area / "rows"
+        folder.mkdir()
+        file = folder / f"part-{time.time_ns()}-{uuid.uuid4().hex}.parquet"
+        plain = [msgspec.to_builtins(row, builtin_types=(datetime,)) for row in rows]
+        pq.write_table(pa.Table.from_pylist(plain, to_arrow_schema(schema, timezone="UTC")), file)
+        files = [staged_file(file, folder)] if rows else []
+        document = BatchDocument(app=name, batch=table.batch(name) + 1, job=job, job_version="1")
+        table.append(files, document.counted(files))
+    return path
